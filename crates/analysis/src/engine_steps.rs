@@ -54,6 +54,12 @@ pub struct EnginePart {
 #[error("the trace has no wall-clock time, so its steps cannot be joined with requests")]
 pub struct NoClock;
 
+/// How many ranks the program of a trace has: each writes a trace of its own.
+fn ranks_of(trace: &Trace) -> u32 {
+    let size = trace.metadata.get("distributed_world_size");
+    size.and_then(|size| size.parse().ok()).unwrap_or(1)
+}
+
 /// The steps that engines labelled, by time; none where nothing is labelled.
 pub fn engine_steps(trace: &Trace, served: Option<Served<'_>>) -> Result<Vec<EngineStep>, NoClock> {
     let labelled: Vec<(Labelled, StepShape)> = labelled_steps(trace)
@@ -68,7 +74,8 @@ pub fn engine_steps(trace: &Trace, served: Option<Served<'_>>) -> Result<Vec<Eng
     let devices = on_devices(trace, &events, &labelled);
     // A model that is split over devices has no roofline of one of them.
     let first = events.all().first().map(|event| event.device);
-    let is_split = events.all().iter().any(|event| Some(event.device) != first);
+    let is_split =
+        events.all().iter().any(|event| Some(event.device) != first) || ranks_of(trace) > 1;
     let roof = served
         .filter(|_| !is_split)
         .map(|served| (served, Roof::new(served.device)));

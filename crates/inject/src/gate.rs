@@ -1,13 +1,13 @@
-//! Whether is recorded right now: only while llmprof wants it, inside the range that was named, and, with a budget for
+//! Whether recording is on: only while llmprof wants it, inside the range that was named, and, with a budget for
 //! the overhead, during a slice.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use llmprof_wire::Capture;
 
-use crate::common::Common;
 use crate::cupti::{Attachment, Denied};
+use crate::outbox::Outbox;
 use crate::step_label::recurring_name;
 use crate::sys;
 
@@ -105,10 +105,10 @@ impl Gate {
     }
 
     /// Whether recording was on or off ever since there were so many changes; nothing where it was both.
-    pub(crate) fn since(&self, common: &Common, changes: u64) -> Option<bool> {
+    pub(crate) fn since(&self, outbox: &Outbox, changes: u64) -> Option<bool> {
         // In this order: a change is counted before it shows.
         let is_open = self.is_open.load(Ordering::Acquire);
-        (common.changes() == changes).then_some(is_open)
+        (outbox.changes() == changes).then_some(is_open)
     }
 
     /// Whether there is a budget.
@@ -157,25 +157,26 @@ impl Gate {
     pub(crate) fn change(
         &self,
         condition: Condition,
-        common: &Common,
-        cupti: Option<&Attachment>,
+        outbox: &Outbox,
+        cupti: &OnceLock<Attachment>,
     ) -> Option<bool> {
         let mut state = self.state.lock().ok()?;
         let before = state.slice;
         state.take(condition);
         let wanted = self.would_open(&state) && state.slice.is_some();
-        let cupti = cupti?;
-        let detaches = common.options.detach && (!state.ordered || state.slice.is_none());
+        // Asked under the lock: whoever comes after CUPTI, or before it, sees both conditions.
+        let cupti = cupti.get()?;
+        let detaches = outbox.options.detach && (!state.ordered || state.slice.is_none());
         if wanted == state.open {
             if detaches && std::mem::take(&mut state.stayed) {
-                cupti.stop(common, true);
-                common.bell.ring();
+                cupti.stop(outbox, true);
+                outbox.bell.ring();
             }
             return None;
         }
         let begin = sys::now();
         let time = if wanted {
-            match cupti.start(common) {
+            match cupti.start(outbox) {
                 Ok(()) => sys::now(),
                 Err(Denied::Now) => {
                     state.switch_time += sys::now() - begin;
@@ -183,25 +184,25 @@ impl Gate {
                 }
                 Err(Denied::Always(refusal)) => {
                     state.refused = true;
-                    refusal.report(common);
+                    refusal.report(outbox);
                     return None;
                 }
             }
         } else {
-            cupti.stop(common, detaches);
+            cupti.stop(outbox, detaches);
             begin
         };
         state.open = wanted;
         state.stayed = !wanted && !detaches;
         state.switch_time += sys::now() - begin;
         state.switches += 1;
-        common.count_change();
+        outbox.count_change();
         let record = Capture {
             time,
             on: u8::from(wanted),
             slice: state.slice.or(before).map_or(0, |slice| slice as u8),
         };
-        common.note(|out| record.put(out));
+        outbox.note(|out| record.put(out));
         self.is_open.store(wanted, Ordering::Release);
         Some(wanted)
     }

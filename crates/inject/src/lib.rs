@@ -14,7 +14,6 @@
 
 mod budget;
 mod buffers;
-mod common;
 mod control;
 mod cupti;
 mod descriptor;
@@ -26,6 +25,7 @@ mod kept;
 mod life;
 mod names;
 mod nvtx;
+mod outbox;
 mod output;
 mod queues;
 mod session;

@@ -10,17 +10,17 @@ use std::time::Duration;
 use llmprof_wire::control::Report;
 
 use crate::budget::Budget;
-use crate::common::Common;
 use crate::cupti::Attachment;
 use crate::gate::{Condition, Gate, Switches};
 use crate::nvtx::ranges::Ranges;
+use crate::outbox::Outbox;
 
 static CURRENT: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 /// 0: nobody starts a session; 1: someone does.
 static STARTING: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) struct Session {
-    pub(crate) common: Common,
+    pub(crate) outbox: Outbox,
     pub(crate) gate: Gate,
     pub(crate) ranges: Ranges,
     pub(crate) budget: Option<Budget>,
@@ -63,11 +63,11 @@ pub(crate) fn current_or(
 }
 
 impl Session {
-    pub(crate) fn new(common: Common, gate: Gate) -> Self {
-        let options = &common.options;
+    pub(crate) fn new(outbox: Outbox, gate: Gate) -> Self {
+        let options = &outbox.options;
         Self {
             budget: Budget::new(options.overhead_ppm, options.detach),
-            common,
+            outbox,
             gate,
             ranges: Ranges::new(),
             cupti: OnceLock::new(),
@@ -93,17 +93,17 @@ impl Session {
 
     /// Switches recording as a condition for it changes.
     pub(crate) fn change(&self, condition: Condition) {
-        let Some(on) = self.gate.change(condition, &self.common, self.cupti()) else {
+        let Some(on) = self.gate.change(condition, &self.outbox, &self.cupti) else {
             return;
         };
         if on {
-            self.ranges.write_open(&self.common);
+            self.ranges.write_open(&self.outbox);
         } else {
             // Our thread does the rest: this one may be the target's.
-            self.common.bell.ring();
+            self.outbox.bell.ring();
         }
         if !self.gate.has_slices() {
-            self.common.report(Report::Capture { on });
+            self.outbox.report(Report::Capture { on });
         }
     }
 
@@ -119,16 +119,16 @@ impl Session {
 
     /// The process ends: takes the last records from CUPTI and waits until they are written, within limits.
     pub(crate) fn finish(&self) {
-        if !self.common.begins_to_finish() {
+        if !self.outbox.begins_to_finish() {
             return;
         }
-        let limit = Duration::from_millis(u64::from(self.common.options.exit_ms));
+        let limit = Duration::from_millis(u64::from(self.outbox.options.exit_ms));
         if let Some(cupti) = self.cupti() {
             cupti.flush_last(limit);
         }
         // Not before: our thread would end, and nobody read what was handed out last.
         self.is_over.store(true, Ordering::Release);
-        self.common.bell.ring();
+        self.outbox.bell.ring();
         let (done, changed) = &self.finished;
         if let Ok(done) = done.lock() {
             // Whether in time or not, the process ends now.

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use llmprof_wire::control::Report;
 use llmprof_wire::{Attached, Header, Options, options};
 
-use crate::common::Common;
 use crate::control::Control;
 use crate::cupti::Attachment;
 use crate::descriptor::Own;
 use crate::gate::{Condition, Gate};
 use crate::hooks::cupti::HOOKS;
 use crate::nvtx::domains;
+use crate::outbox::Outbox;
 use crate::session::{self, Session};
 use crate::sys::{self, Bell};
 use crate::{driver, life, worker};
@@ -61,9 +61,9 @@ fn start() -> Option<&'static Session> {
 
     let gate = Gate::new(options.begin, range, options.overhead_ppm > 0);
     let session: &'static Session =
-        Box::leak(Box::new(Session::new(Common::new(options, bell), gate)));
+        Box::leak(Box::new(Session::new(Outbox::new(options, bell), gate)));
     life::watch();
-    domains::note_all(&session.common);
+    domains::note_all(&session.outbox);
     session.publish();
     worker::spawn(session, file, header, control);
     Some(session)
@@ -85,8 +85,8 @@ pub(crate) fn attach() {
     if session.cupti().is_some() {
         return;
     }
-    let Session { common, .. } = session;
-    match Attachment::open(&common.options, HOOKS, life::is_forked()) {
+    let Session { outbox, .. } = session;
+    match Attachment::open(&outbox.options, HOOKS, life::is_forked()) {
         Ok(cupti) => {
             let version = cupti.version();
             if !session.set_cupti(cupti) {
@@ -97,14 +97,14 @@ pub(crate) fn attach() {
                 time: sys::now(),
                 cupti: version,
                 driver: driver::version(),
-                all_calls: u8::from(common.options.all_calls),
+                all_calls: u8::from(outbox.options.all_calls),
                 text: name.trim_ascii_end(),
             };
-            common.note(|out| record.put(out));
-            common.report(Report::Attached { cupti: version });
-            common.buffers.prepare();
+            outbox.note(|out| record.put(out));
+            outbox.report(Report::Attached { cupti: version });
+            outbox.buffers.prepare();
             session.change(Condition::Attached);
         }
-        Err(refusal) => refusal.report(common),
+        Err(refusal) => refusal.report(outbox),
     }
 }

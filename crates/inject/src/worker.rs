@@ -81,7 +81,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        let interval = i64::from(self.session.common.options.interval_ms) * 1_000_000;
+        let interval = i64::from(self.session.outbox.options.interval_ms) * 1_000_000;
         let mut next = sys::now() + interval;
         self.output.flush();
         while !self.session.is_over() {
@@ -90,7 +90,7 @@ impl Worker {
             let wait = ((until - sys::now()).max(0) + 999_999) / 1_000_000;
             if self
                 .session
-                .common
+                .outbox
                 .bell
                 .wait(self.control.descriptor(), wait)
             {
@@ -104,7 +104,7 @@ impl Worker {
             }
             self.keep_budget();
             self.detach_cupti();
-            if sys::now() >= next || self.session.common.take_hurry() {
+            if sys::now() >= next || self.session.outbox.take_hurry() {
                 self.checkpoint();
                 next = sys::now() + interval;
             }
@@ -114,7 +114,7 @@ impl Worker {
 
     /// Whether the program closed what we need, or has it for files of its own.
     fn has_lost_descriptors(&self) -> bool {
-        self.output.is_taken || self.control.is_taken() || self.session.common.bell.is_taken()
+        self.output.is_taken || self.control.is_taken() || self.session.outbox.bell.is_taken()
     }
 
     /// When there may be something to do besides writing.
@@ -147,7 +147,7 @@ impl Worker {
     }
 
     fn report(&mut self) {
-        for report in self.session.common.take_reports() {
+        for report in self.session.outbox.take_reports() {
             self.control.send(&report);
         }
         if self.output.dropped > self.reported_dropped {
@@ -184,7 +184,7 @@ impl Worker {
     /// Reads what CUPTI holds and is whole. Once recording is off, until nothing comes any more.
     fn flush_cupti(&mut self) {
         let gate = &self.session.gate;
-        let changes = Some(self.session.common.changes());
+        let changes = Some(self.session.outbox.changes());
         if gate.is_open() || self.asked != changes {
             self.asked = changes;
             if let Some(cupti) = self.session.cupti() {
@@ -210,7 +210,7 @@ impl Worker {
         }
         let dropped = cupti.dropped();
         self.output.lose(dropped, "CUPTI had no buffer for them");
-        cupti.drained(drain == Drain::Whole && self.session.common.buffers.is_any_out());
+        cupti.drained(drain == Drain::Whole && self.session.outbox.buffers.is_any_out());
     }
 
     /// Everything that has ended goes into the file.
@@ -220,7 +220,7 @@ impl Worker {
         self.output.add(1, |out| Checkpoint { time }.put(out));
         self.output.flush();
         self.report();
-        self.session.common.buffers.prepare();
+        self.session.outbox.buffers.prepare();
     }
 
     /// Takes over what threads have handed out. Notes come first: they name what others refer to.
@@ -228,25 +228,25 @@ impl Worker {
         if std::mem::take(&mut self.forgets) {
             // Names that were given numbers did not reach the file.
             self.translator = Translator::default();
-            domains::note_all(&self.session.common);
+            domains::note_all(&self.session.outbox);
         }
-        let taken = self.session.ranges.take(&self.session.common.notes);
+        let taken = self.session.ranges.take(&self.session.outbox.notes);
         self.add_notes(&taken.notes, taken.dropped_notes);
         self.output.lose(taken.dropped, "too many ranges at once");
         for chunk in taken.chunks {
             self.add(&chunk);
         }
-        while let Some(full) = self.session.common.buffers.next_full() {
+        while let Some(full) = self.session.outbox.buffers.next_full() {
             // That CUPTI has detached since, for what was recorded after it came back.
-            let (notes, dropped) = self.session.common.notes.take();
+            let (notes, dropped) = self.session.outbox.notes.take();
             self.add_notes(&notes, dropped);
             if let Some(cupti) = self.session.cupti() {
                 self.read(cupti, &full);
             }
-            self.session.common.buffers.put_empty(full.memory);
+            self.session.outbox.buffers.put_empty(full.memory);
         }
         // How many records were in them is not known.
-        let late = self.session.common.buffers.take_late();
+        let late = self.session.outbox.buffers.take_late();
         self.output.lose(late, TOO_LATE);
     }
 
@@ -327,7 +327,7 @@ impl Worker {
     fn end(mut self) {
         let session = self.session;
         if let Some(cupti) = session.cupti() {
-            cupti.last_words(&session.common);
+            cupti.last_words(&session.outbox);
         }
         self.drain();
         if let Some(cupti) = session.cupti() {
@@ -335,7 +335,7 @@ impl Worker {
             self.output.lose(dropped, "CUPTI had no buffer for them");
         }
         let refused = session
-            .common
+            .outbox
             .buffers
             .refused
             .load(std::sync::atomic::Ordering::Relaxed);

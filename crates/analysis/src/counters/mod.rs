@@ -129,6 +129,9 @@ pub struct Advice {
     pub text: String,
     /// The part of the time that would go, percent, as the tool estimates it.
     pub speedup_pct: Option<f64>,
+    /// Whether that is of the time of the kernel, and not of a part of it.
+    #[serde(default)]
+    pub of_whole_kernel: bool,
 }
 
 impl From<RooflinePoint> for Point {
@@ -327,6 +330,7 @@ fn advice(launch: &ProfiledLaunch) -> Option<Advice> {
         rule: best.name.clone(),
         text: best.description.clone(),
         speedup_pct: expected(&best),
+        of_whole_kernel: true,
     })
 }
 
@@ -350,6 +354,7 @@ fn rules(launch: &ProfiledLaunch) -> Vec<Advice> {
         rule: rule.name.clone(),
         text: rule.description.clone(),
         speedup_pct: rule.speedup.map(|speedup| speedup.percent),
+        of_whole_kernel: rule.speedup.is_some_and(|speedup| speedup.of_whole_kernel),
     });
     advice.collect()
 }
@@ -391,6 +396,8 @@ mod tests {
             if found_rules == 4 {
                 let expected = [Some(99.2), Some(73.5), Some(99.9), None];
                 assert_eq!(speedups, expected, "those of the whole kernel first");
+                let of_whole = rules.iter().map(|rule| rule.of_whole_kernel);
+                assert!(of_whole.eq([true, true, false, false]));
             }
             found.launches[0]
                 .advice

@@ -1,12 +1,13 @@
 //! Findings of a run that had to share its CPUs.
 
+use crate::findings::conclusion::Conclusion;
 use crate::findings::finding::{Confidence, Finding};
 
-/// Times of the host are longer where other programs, a quota or a hypervisor took CPUs: what could be saved of them is no more than
-/// an upper bound, and of how much nothing says. A device works as long; what it waits for the host does not.
+/// Times of the host are longer where other programs, a quota or a hypervisor took CPUs: gains of host time are upper bounds then.
+/// Times of a device are not affected, but for its waits for the host.
 pub(crate) fn qualify(findings: &mut [Finding], on_device: bool) {
     for finding in findings {
-        let is_of_host = !on_device || matches!(finding.code.as_str(), "idle" | "first_use");
+        let is_of_host = !on_device || finding.conclusion.as_ref().is_some_and(waits_for_host);
         if !is_of_host || finding.confidence == Confidence::Abstains {
             continue;
         }
@@ -18,12 +19,23 @@ pub(crate) fn qualify(findings: &mut [Finding], on_device: bool) {
     }
 }
 
+/// Whether a conclusion is about a device that waits for the host.
+fn waits_for_host(conclusion: &Conclusion) -> bool {
+    matches!(
+        conclusion,
+        Conclusion::Idle { .. }
+            | Conclusion::FirstPass { .. }
+            | Conclusion::FirstRange { .. }
+            | Conclusion::KvLengths { .. }
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use llmprof_units::Nanos;
 
     use super::*;
-    use crate::findings::conclusion::{Conclusion, Derivation};
+    use crate::findings::conclusion::Derivation;
     use crate::findings::finding::{Gain, GainOf};
 
     fn found() -> [Finding; 2] {

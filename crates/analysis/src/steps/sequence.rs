@@ -128,8 +128,8 @@ struct Open {
 struct Reader<'a> {
     trace: &'a Trace,
     slices: Vec<(i64, i64)>,
-    /// Times in which a compiler tried kernels out: what it launches is no step.
-    tuning: Vec<(i64, i64)>,
+    /// Kernels that a compiler tried out, in order: they are of no step.
+    tuning: Vec<u32>,
     signs: FxHashMap<StrId, Signs>,
     found: FxHashMap<Source, Open>,
 }
@@ -139,7 +139,7 @@ pub(crate) fn sequences(trace: &Trace) -> Vec<Sequence> {
     let mut reader = Reader {
         trace,
         slices: crate::timeline::slices::of(trace).unwrap_or_default(),
-        tuning: autotune::windows(trace),
+        tuning: autotune::kernels(trace),
         signs: FxHashMap::default(),
         found: FxHashMap::default(),
     };
@@ -287,7 +287,7 @@ impl Reader<'_> {
             end = end.max(table.start[row].saturating_add(table.duration[row]));
             time = time.saturating_add(table.duration[row]);
         }
-        if autotune::hold(&self.tuning, start) {
+        if self.tuning.binary_search(&kernels[0]).is_ok() {
             return;
         }
         let first = kernels[0] as usize;

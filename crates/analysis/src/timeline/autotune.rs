@@ -13,76 +13,54 @@ use crate::timeline::intervals::add;
 /// Kernels between two checks of one tuning: a candidate is initialized, run and compared. Steps of a program have more.
 const BETWEEN_CHECKS: usize = 16;
 
-/// Times on the device in which kernels were tried out, in order and apart.
-pub(crate) fn windows(trace: &Trace) -> Vec<(i64, i64)> {
+/// Rows of kernels that were tried out, in order. Streams are looked at one by one: others may compute meanwhile.
+pub(crate) fn kernels(trace: &Trace) -> Vec<u32> {
     let kernels = &trace.kernels;
     let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
-    let mut is_check = |row: usize| {
-        let name = kernels.name[row];
+    let mut is_check = |row: u32| {
+        let name = kernels.name[row as usize];
         *known
             .entry(name)
             .or_insert_with(|| classify(trace.text(name)).category == Category::Autotune)
     };
-    let mut streams: FxHashMap<(u32, u32, u32), Vec<usize>> = FxHashMap::default();
-    let has_checks = (0..kernels.len()).any(&mut is_check);
-    if !has_checks {
+    let all = 0..kernels.len() as u32;
+    if !all.clone().any(&mut is_check) {
         return Vec::new();
     }
-    for row in 0..kernels.len() {
-        let stream = (
-            kernels.device[row],
-            kernels.context[row],
-            kernels.stream[row],
-        );
+    let mut streams: FxHashMap<(u32, u32, u32), Vec<u32>> = FxHashMap::default();
+    for row in all {
+        let at = row as usize;
+        let stream = (kernels.device[at], kernels.context[at], kernels.stream[at]);
         streams.entry(stream).or_default().push(row);
     }
-    let mut found: Vec<(i64, i64)> = Vec::new();
+    let mut found = Vec::new();
     for rows in streams.values_mut() {
-        rows.sort_by_key(|&row| kernels.start[row]);
+        rows.sort_by_key(|&row| kernels.start[row as usize]);
         let checks: Vec<usize> = (0..rows.len()).filter(|&at| is_check(rows[at])).collect();
         let near = |a: &usize, b: &usize| b - a <= BETWEEN_CHECKS;
+        let mut until = 0;
         for group in checks.chunk_by(near) {
             let (first, last) = (group[0], group[group.len() - 1]);
             let widest = group.windows(2).map(|pair| pair[1] - pair[0]).max();
-            let begin = first.saturating_sub(widest.unwrap_or(1) - 1);
-            let end = rows[last];
-            found.push((
-                kernels.start[rows[begin]],
-                kernels.start[end].saturating_add(kernels.duration[end]),
-            ));
+            let begin = first.saturating_sub(widest.unwrap_or(1) - 1).max(until);
+            until = last + 1;
+            found.extend_from_slice(&rows[begin..until]);
         }
     }
     found.sort_unstable();
-    let mut joined: Vec<(i64, i64)> = Vec::new();
-    for (start, end) in found {
-        match joined.last_mut() {
-            Some(last) if start <= last.1 => last.1 = last.1.max(end),
-            _ => joined.push((start, end)),
-        }
-    }
-    joined
-}
-
-/// Whether a moment lies in one of the windows.
-pub(crate) fn hold(windows: &[(i64, i64)], at: i64) -> bool {
-    let begun = windows.partition_point(|window| window.0 <= at);
-    begun > 0 && at <= windows[begun - 1].1
+    found
 }
 
 /// How many kernels were tried out, and for how long.
 pub(crate) fn issue(trace: &Trace) -> Option<Issue> {
-    let windows = windows(trace);
-    let kernels = &trace.kernels;
-    let (mut count, mut time) = (0_u64, 0_i64);
-    for row in 0..kernels.len() {
-        if hold(&windows, kernels.start[row]) {
-            count += 1;
-            add(&mut time, kernels.duration[row]);
-        }
+    let tried = kernels(trace);
+    let mut time = 0_i64;
+    for &row in &tried {
+        add(&mut time, trace.kernels.duration[row as usize]);
     }
-    (count > 0).then(|| {
+    (!tried.is_empty()).then(|| {
         Issue::info("analysis.autotuning")
-            .with("kernels", count)
+            .with("kernels", tried.len())
             .with("time_ns", time)
     })
 }
@@ -118,7 +96,7 @@ mod tests {
         names.extend(["loop_add_fusion"; 40]);
         let trace = trace(&names);
         // From the first candidate to the last check.
-        assert_eq!(windows(&trace), [(800, 950)]);
+        assert!(kernels(&trace).into_iter().eq(40..48));
         let expected = Issue::info("analysis.autotuning");
         let expected = expected.with("kernels", 8).with("time_ns", 80);
         assert_eq!(issue(&trace), Some(expected));
@@ -127,7 +105,36 @@ mod tests {
     #[test]
     fn a_program_without_checks_tunes_nothing() {
         let trace = trace(&["gemm_a", "gemm_b"]);
-        assert!(windows(&trace).is_empty());
+        assert!(kernels(&trace).is_empty());
         assert_eq!(issue(&trace), None);
+    }
+
+    #[test]
+    fn another_stream_computes_meanwhile() {
+        let mut builder = TraceBuilder::default();
+        for (number, name) in ["gemm_a", "redzone_checker_kernel", "redzone_checker_kernel"]
+            .into_iter()
+            .enumerate()
+        {
+            let tried = builder.intern(name);
+            let other = builder.intern("gemm_of_a_step");
+            for (stream, name) in [(1, tried), (2, other)] {
+                builder.kernels.push(Kernel {
+                    start: 20 * number as i64,
+                    duration: 10,
+                    stream,
+                    name,
+                    ..Kernel::default()
+                });
+            }
+        }
+        let trace = builder.finish();
+        let tried = kernels(&trace);
+        assert_eq!(tried.len(), 2);
+        assert!(
+            tried
+                .iter()
+                .all(|&row| trace.kernels.stream[row as usize] == 1)
+        );
     }
 }

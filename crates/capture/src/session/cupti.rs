@@ -127,9 +127,9 @@ pub(super) fn capture(
             .push(Issue::info("cupti.first_batch").with("batches", batches.len()));
     }
     let files = wire::files(&directory).map_err(failed)?;
+    record.issues.extend(scrub_wire_files(&files));
     let trace = wire::read_files(&files, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;
-    record.issues.extend(not_scrubbed(&files));
     keep(
         session,
         RecordedTrace { pass, trace },
@@ -139,7 +139,7 @@ pub(super) fn capture(
 }
 
 /// Takes what looks like a credential out of wire files; an issue for each that it could not be taken out of.
-pub fn not_scrubbed(files: &[PathBuf]) -> Vec<Issue> {
+pub fn scrub_wire_files(files: &[PathBuf]) -> Vec<Issue> {
     let mut issues = Vec::new();
     for file in files {
         if let Err(error) = wire::scrub(file) {

@@ -29,7 +29,7 @@ use llmprof_record::{
 use llmprof_units::{Bytes, Nanos};
 use serde_json::{Map, Value};
 
-pub use self::cupti::not_scrubbed;
+pub use self::cupti::scrub_wire_files;
 pub use self::feed::{Feed, FeedError};
 pub use self::halt::Halt;
 pub use self::slices::{Sliced, cupti_stays};

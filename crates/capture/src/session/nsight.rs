@@ -4,7 +4,9 @@
 //! the other. What was measured before stays where a tool fails.
 
 use std::{
+    fmt::Display,
     fs::{File, OpenOptions},
+    io::ErrorKind,
     path::Path,
     time::Instant,
 };
@@ -142,9 +144,13 @@ fn timeline(
     let asked = batch(session, None)?;
     let ran = run(session, NSYS, &watched, request, record, &asked, true);
     let report = folder.join("run.nsys-rep");
+    record.issues.extend(overwrite_secrets(NSYS, &report));
     let Came::Report { pass } = judged(NSYS, ran, &folder, &report, record)? else {
         return Ok(None);
     };
+    record
+        .issues
+        .push(environment_kept(NSYS, &report, &watched));
     let sqlite = folder.join("run.sqlite");
     let steps = [
         (nsys::export(&tool, &report, &sqlite), &sqlite, "export"),
@@ -162,8 +168,11 @@ fn timeline(
     if !sqlite.is_file() {
         return Ok(None);
     }
-    let (_, imported) = import::import(&sqlite, &Limits::default())
-        .map_err(|error| Halt::failed(error.to_string()))?;
+    let imported = import::import(&sqlite, &Limits::default());
+    if let Err(error) = nsys_sqlite::scrub(&sqlite) {
+        record.issues.push(not_scrubbed(NSYS, &sqlite, &error));
+    }
+    let (_, imported) = imported.map_err(|error| Halt::failed(error.to_string()))?;
     let Profile::Trace(trace) = imported else {
         return Err(Halt::failed("run.sqlite is not a timeline"));
     };
@@ -171,11 +180,6 @@ fn timeline(
         let issue = Issue::error("nsight.no_kernels").with("tool", NSYS);
         record.issues.push(issue);
         return Ok(None);
-    }
-    environment_kept(record, NSYS, &report, &watched);
-    if let Err(error) = nsys_sqlite::scrub(&sqlite) {
-        let issue = Issue::warning("nsight.not_scrubbed").with("report", in_run(NSYS, &sqlite));
-        record.issues.push(issue.with("why", error.to_string()));
     }
     cublas_log::read(session, record);
     let mut rows = kernel_times(&trace);
@@ -261,10 +265,11 @@ fn counters(
     let asked = batch(session, Some(plan.steps))?;
     let ran = run(session, NCU, &watched, request, record, &asked, false);
     let report = folder.join(format!("{name}.ncu-rep"));
+    record.issues.extend(overwrite_secrets(NCU, &report));
     if let Came::Nothing = judged(NCU, ran, &folder, &report, record)? {
         return Ok(());
     }
-    environment_kept(record, NCU, &report, &watched);
+    record.issues.push(environment_kept(NCU, &report, &watched));
     for page in ["raw", "details"] {
         let made = folder.join(format!("{name}_{page}.csv"));
         if let Err(issue) = printed(&ncu::page(&tool, &report, page), &made) {
@@ -282,20 +287,30 @@ fn counters(
     Ok(record.save(session.store.path())?)
 }
 
-/// Says what a tool keeps in its report, after overwriting the secrets that it found in other processes.
-fn environment_kept(record: &mut RunRecord, tool: &str, report: &Path, launch: &Launch) {
-    let withheld = launch.env.values().filter(|value| value.is_none()).count();
+/// Overwrites the secrets that a tool found, in other processes too; an issue where that fails.
+fn overwrite_secrets(tool: &str, report: &Path) -> Option<Issue> {
     let opened = OpenOptions::new().read(true).write(true).open(report);
-    if let Err(error) = opened.and_then(|file| secrets::blank(&file)) {
-        let issue = Issue::warning("nsight.not_scrubbed").with("report", in_run(tool, report));
-        record.issues.push(issue.with("why", error.to_string()));
+    match opened.and_then(|file| secrets::blank(&file)) {
+        Ok(_) => None,
+        // Without a report there is nothing in it.
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => Some(not_scrubbed(tool, report, &error)),
     }
-    record.issues.push(
-        Issue::info("nsight.environment_kept")
-            .with("tool", tool)
-            .with("report", in_run(tool, report))
-            .with("withheld", withheld),
-    );
+}
+
+fn not_scrubbed(tool: &str, file: &Path, error: &dyn Display) -> Issue {
+    Issue::warning("nsight.not_scrubbed")
+        .with("report", in_run(tool, file))
+        .with("why", error.to_string())
+}
+
+/// Says what a tool keeps in its report.
+fn environment_kept(tool: &str, report: &Path, launch: &Launch) -> Issue {
+    let withheld = launch.env.values().filter(|value| value.is_none()).count();
+    Issue::info("nsight.environment_kept")
+        .with("tool", tool)
+        .with("report", in_run(tool, report))
+        .with("withheld", withheld)
 }
 
 /// The file of a tool as people find it in the run directory.

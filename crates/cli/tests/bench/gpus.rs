@@ -57,7 +57,8 @@ fn gpus_are_sampled_beside_the_load() {
         assert!(gpu["energy_j"].as_f64().unwrap() > 0.0, "{gpu}");
     }
     let run = dir.path().join("run");
-    assert!(read(&run.join("nvml.csv")).lines().count() > 2 * 5);
+    // A header, and some samples of both.
+    assert!(read(&run.join("nvml.csv")).lines().count() > 2 * 2);
     for plot in ["concurrency", "gpu_utilization", "gpu_power", "gpu_memory"] {
         let drawn = read(&run.join(format!("plots/{plot}.svg")));
         assert!(plot == "concurrency" || drawn.contains("GPU 1"), "{plot}");

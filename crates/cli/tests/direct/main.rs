@@ -179,7 +179,8 @@ fn a_killed_native_run_goes_on() {
         "dataset=text",
         "dataset.root=samples.jsonl",
         "runtime.batch_size=1",
-        "infer.max_new_tokens=40",
+        // Long enough that a busy machine sees samples come one by one.
+        "infer.max_new_tokens=400",
         "infer.ignore_eos=true",
         "workload.prompt_tokens=8",
     ]);

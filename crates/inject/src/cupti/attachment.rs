@@ -16,7 +16,7 @@ use super::detach::{Detach, Drain, Passing, Patience};
 use super::door::Door;
 use super::{Calls, Cupti, Hooks, Refusal, SUCCESS, Subscriber, domain, layout, nesting};
 use crate::buffers::Full;
-use crate::common::Common;
+use crate::outbox::Outbox;
 use crate::sys;
 
 /// `cuptiGetVersion` of CUDA 12.6. Before, programs with CUDA graphs crashed when CUPTI came back (PyTorch's pull requests
@@ -138,13 +138,13 @@ impl Attachment {
     }
 
     /// Records from now on; CUPTI attaches again for that where it is detached.
-    pub(crate) fn start(&self, common: &Common) -> Result<(), Denied> {
+    pub(crate) fn start(&self, outbox: &Outbox) -> Result<(), Denied> {
         let refusal = |why: &str| Denied::Always(why.to_owned().into());
         let mut state = self
             .lock()
             .ok_or_else(|| refusal("the library failed before"))?;
         if !state.detach.is_present() {
-            return self.come_back(&mut state, common);
+            return self.come_back(&mut state, outbox);
         }
         self.hear(&mut state, Heard::Nothing);
         self.settle(&mut state, Detach::Attached);
@@ -154,13 +154,13 @@ impl Attachment {
         })
     }
 
-    fn come_back(&self, state: &mut State, common: &Common) -> Result<(), Denied> {
+    fn come_back(&self, state: &mut State, outbox: &Outbox) -> Result<(), Denied> {
         let begin = sys::now();
         match self.cupti.subscribe(Cupti::resume) {
             Ok(subscriber) => {
                 state.subscriber = subscriber;
                 self.settle(state, Detach::Attached);
-                note(common, begin, true);
+                note(outbox, begin, true);
                 Ok(())
             }
             Err(refusal) => {
@@ -170,7 +170,7 @@ impl Attachment {
                         status: refusal.status,
                         text: refusal.why.as_bytes(),
                     };
-                    common.note(|out| record.put(out));
+                    outbox.note(|out| record.put(out));
                 }
                 Err(Denied::Now)
             }
@@ -179,7 +179,7 @@ impl Attachment {
 
     /// Records no more. What was begun comes with the next flush. With `detaches` CUPTI is to detach from the process, where it
     /// may; our thread does that.
-    pub(crate) fn stop(&self, common: &Common, detaches: bool) {
+    pub(crate) fn stop(&self, outbox: &Outbox, detaches: bool) {
         let Some(mut state) = self.inside() else {
             return;
         };
@@ -191,7 +191,7 @@ impl Attachment {
             return;
         }
         if let Some(why) = self.stays(&state) {
-            keep(&mut state, common, why);
+            keep(&mut state, outbox, why);
             return;
         }
         let patience = state.patience;
@@ -264,13 +264,13 @@ impl Attachment {
     }
 
     /// A call of CUDA begins or ends on this thread, of which CUPTI tells us in this function's caller.
-    pub(crate) fn call_passes(&self, common: &Common, domain: u32, callback: u32, site: u32) {
+    pub(crate) fn call_passes(&self, outbox: &Outbox, domain: u32, callback: u32, site: u32) {
         let round = self.round.load(Ordering::Relaxed);
         if site != layout::Callback::EXIT {
             nesting::enter(round);
             return;
         }
-        if !nesting::leave(round, domain == domain::RUNTIME) || common.is_finishing() {
+        if !nesting::leave(round, domain == domain::RUNTIME) || outbox.is_finishing() {
             return;
         }
         // Whoever holds the lock may be inside CUPTI and wait for this very call.
@@ -282,21 +282,21 @@ impl Attachment {
             .passes(sys::now(), self.calls().waited_for(domain, callback))
         {
             Passing::Nothing => {}
-            Passing::Wake => common.bell.ring(),
-            Passing::Detach => self.detach_now(&mut state, common),
+            Passing::Wake => outbox.bell.ring(),
+            Passing::Detach => self.detach_now(&mut state, outbox),
         }
     }
 
-    fn detach_now(&self, state: &mut State, common: &Common) {
+    fn detach_now(&self, state: &mut State, outbox: &Outbox) {
         if let Some(why) = self.stays(state) {
             self.hear(state, Heard::Nothing);
             self.settle(state, Detach::Attached);
-            keep(state, common, why);
+            keep(state, outbox, why);
             return;
         }
-        if common.buffers.has_full() {
+        if outbox.buffers.has_full() {
             state.detach.found_more(sys::now());
-            common.bell.ring();
+            outbox.bell.ring();
             return;
         }
         self.door.closed_for(|| {
@@ -306,14 +306,14 @@ impl Attachment {
             self.settle(state, Detach::Detached);
             if status == SUCCESS {
                 state.has_left = true;
-                common.buffers.reclaim();
-                common.count_change();
-                note(common, begin, false);
+                outbox.buffers.reclaim();
+                outbox.count_change();
+                note(outbox, begin, false);
             } else {
                 // Nothing calls it until the next slice, which subscribes again; then it stays.
                 let why = "cuptiFinalize failed";
                 state.stays = Some(why);
-                keep(state, common, why);
+                keep(state, outbox, why);
             }
             self.time.fetch_add(sys::now() - begin, Ordering::Relaxed);
         });
@@ -408,35 +408,35 @@ impl Attachment {
     }
 
     /// The process ends: says so where CUPTI was to leave and never could.
-    pub(crate) fn last_words(&self, common: &Common) {
+    pub(crate) fn last_words(&self, outbox: &Outbox) {
         if let Some(mut state) = self.lock()
             && state.detach.is_under_way()
             && !state.has_left
         {
             keep(
                 &mut state,
-                common,
+                outbox,
                 "the process made no call of CUDA at which it could",
             );
         }
     }
 }
 
-fn note(common: &Common, begin: i64, on: bool) {
+fn note(outbox: &Outbox, begin: i64, on: bool) {
     let record = llmprof_wire::Attachment {
         time: begin,
         took: (sys::now() - begin) as u64,
         on: u8::from(on),
     };
-    common.note(|out| record.put(out));
+    outbox.note(|out| record.put(out));
 }
 
-fn keep(state: &mut State, common: &Common, why: &str) {
+fn keep(state: &mut State, outbox: &Outbox, why: &str) {
     if !std::mem::replace(&mut state.reported_kept, true) {
         let record = Kept {
             time: sys::now(),
             text: why.as_bytes(),
         };
-        common.note(|out| record.put(out));
+        outbox.note(|out| record.put(out));
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use attachment::{Attachment, Denied};
 pub(crate) use calls::Calls;
 pub(crate) use detach::Drain;
 
-use crate::common::Common;
+use crate::outbox::Outbox;
 use crate::sys;
 
 /// `CUptiResult`.
@@ -146,14 +146,14 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     /// CUPTI said no: the process runs on untouched, and llmprof is notified.
-    pub(crate) fn report(&self, common: &Common) {
+    pub(crate) fn report(&self, outbox: &Outbox) {
         let record = Refused {
             time: sys::now(),
             status: self.status,
             text: self.why.as_bytes(),
         };
-        common.note(|out| record.put(out));
-        common.report(Report::Refused {
+        outbox.note(|out| record.put(out));
+        outbox.report(Report::Refused {
             why: self.why.clone(),
         });
     }

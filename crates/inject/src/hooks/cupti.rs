@@ -24,7 +24,7 @@ unsafe extern "C" fn timestamp() -> u64 {
 
 /// CUPTI needs a buffer. Without one it drops records, and counts them.
 unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
-    let taken = quietly(None, || session::current()?.common.buffers.take());
+    let taken = quietly(None, || session::current()?.outbox.buffers.take());
     let (memory, bytes) = taken.unwrap_or((std::ptr::null_mut(), 0));
     // SAFETY: CUPTI passes valid places for all three.
     unsafe {
@@ -44,11 +44,11 @@ unsafe extern "C" fn completed(
 ) {
     quietly((), || {
         if let Some(session) = session::current()
-            && session.common.buffers.is_back(buffer)
+            && session.outbox.buffers.is_back(buffer)
         {
             if session.cupti().is_some_and(Attachment::is_detaching) {
                 // What its records point to may be gone before they are read.
-                session.common.buffers.put_late(buffer, valid);
+                session.outbox.buffers.put_late(buffer, valid);
                 return;
             }
             let full = Full {
@@ -57,7 +57,7 @@ unsafe extern "C" fn completed(
                 context,
                 stream,
             };
-            session.common.buffers.put_full(full, &session.common.bell);
+            session.outbox.buffers.put_full(full, &session.outbox.bell);
         }
     });
 }
@@ -88,7 +88,7 @@ unsafe extern "C" fn called(_user: *mut c_void, domain: u32, callback: u32, data
             if let Some(session) = session::current()
                 && let Some(cupti) = session.cupti()
             {
-                cupti.call_passes(&session.common, domain, callback, site);
+                cupti.call_passes(&session.outbox, domain, callback, site);
             }
         }),
         domain::RESOURCE if callback == CONTEXT_CREATED => quietly((), || {
@@ -112,7 +112,7 @@ unsafe extern "C" fn called(_user: *mut c_void, domain: u32, callback: u32, data
         // The device is idle and its records are whole: in a process that may end without a word, now is the time.
         domain::SYNCHRONIZE => quietly((), || {
             if let Some(session) = session::current() {
-                session.common.hurry();
+                session.outbox.hurry();
             }
         }),
         _ => {}
@@ -147,6 +147,6 @@ fn node_made(graph: &GraphData, callback: u32) {
             thread: sys::thread_id(),
             text: &path,
         };
-        session.common.note(|out| record.put(out));
+        session.outbox.note(|out| record.put(out));
     });
 }

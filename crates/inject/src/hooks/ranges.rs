@@ -1,19 +1,16 @@
 //! Ranges begin and end on threads of the target.
 
-use llmprof_wire::{Mark, Pop, RangeEnd, ThreadName};
+use llmprof_wire::{Mark, RangeEnd, ThreadName};
 
 use crate::budget::Moment;
 use crate::cupti::Attachment;
 use crate::gate::{Condition, Slice};
 use crate::nvtx::domains;
-use crate::nvtx::log::Open;
 use crate::nvtx::ranges::Started;
 use crate::session::Session;
 use crate::sync::atomic::Ordering;
 use crate::sys;
 
-/// Ranges a thread may have open; those inside are not recorded.
-const DEEPEST: usize = 4096;
 /// Ranges that may be open and end on any thread; more are not recorded.
 const MOST_STARTED: usize = 1 << 16;
 
@@ -35,7 +32,7 @@ impl Session {
         }
         if let Some(budget) = &self.budget {
             let moment = Moment {
-                changes: self.common.changes(),
+                changes: self.outbox.changes(),
                 is_quiet: !self.gate.is_open() && self.is_settled(),
             };
             if budget.begins(name, sys::now(), moment) {
@@ -45,29 +42,16 @@ impl Session {
         let Ok(mut log) = thread.log.lock() else {
             return -1;
         };
-        if log.open.len() >= DEEPEST {
-            log.deeper += 1;
+        let Some(depth) = log.begin(domain, name, sys::now(), self.outbox.changes()) else {
             drop(log);
             if is_gate {
                 self.change(Condition::Left);
             }
             return -1;
-        }
-        let begin = log.names.len();
-        log.names.extend_from_slice(name);
-        let name = begin..log.names.len();
-        let depth = log.open.len();
-        log.open.push(Open {
-            domain,
-            time: sys::now(),
-            name,
-            is_written: false,
-            is_over: false,
-            changes: self.common.changes(),
-        });
+        };
         if self.gate.takes_ranges() {
             log.write_push(depth, thread.id());
-            log.hand_over_much(&self.ranges.chunks, &self.common.bell);
+            log.hand_over_much(&self.ranges.chunks, &self.outbox.bell);
         }
         depth as i32
     }
@@ -80,50 +64,25 @@ impl Session {
         let Ok(mut log) = thread.log.lock() else {
             return -1;
         };
-        if log.deeper > 0 {
-            log.deeper -= 1;
-            return -1;
-        }
-        let found = log
-            .open
-            .iter()
-            .rposition(|open| open.domain == domain && !open.is_over);
-        let Some(index) = found else { return -1 };
-        let time = sys::now();
-        let open = &mut log.open[index];
-        open.is_over = true;
-        let (is_written, name) = (open.is_written, open.name.clone());
-        let whole = (open.time, time);
-        let changes = open.changes;
-        let is_gate = self.gate.is_range(&log.names[name.clone()]);
-        let ends_slice = self.budget.as_ref().is_some_and(|budget| {
-            let recorded = self
-                .gate
-                .since(&self.common, changes)
-                .filter(|_| self.is_settled());
-            budget.ends(&log.names[name.clone()], whole, recorded)
+        let ended = log.end((thread.id(), domain), sys::now(), |range| {
+            let ends_slice = self.budget.as_ref().is_some_and(|budget| {
+                let recorded = self.gate.since(&self.outbox, range.changes);
+                let recorded = recorded.filter(|_| self.is_settled());
+                budget.ends(range.name, range.time, recorded)
+            });
+            (self.gate.is_range(range.name), ends_slice)
         });
-        if is_written {
-            let record = Pop {
-                time,
-                thread: thread.id(),
-                domain,
-            };
-            record.put(&mut log.out);
-        }
-        while log.open.last().is_some_and(|open| open.is_over) {
-            let begin = log.open.pop().map_or(0, |open| open.name.start);
-            log.names.truncate(begin);
-        }
-        let left = log.open.len() as i32;
         drop(log);
+        let Some(((is_gate, ends_slice), left)) = ended else {
+            return -1;
+        };
         if is_gate {
             self.change(Condition::Left);
         }
         if ends_slice {
             self.change(Condition::SliceEnded);
         }
-        left
+        left as i32
     }
 
     /// A moment with a name.
@@ -135,14 +94,13 @@ impl Session {
             return;
         };
         if let Ok(mut log) = thread.log.lock() {
-            let record = Mark {
+            log.mark(&Mark {
                 time: sys::now(),
                 thread: thread.id(),
                 domain,
                 text: name,
-            };
-            record.put(&mut log.out);
-            log.hand_over_much(&self.ranges.chunks, &self.common.bell);
+            });
+            log.hand_over_much(&self.ranges.chunks, &self.outbox.bell);
         }
     }
 
@@ -167,7 +125,7 @@ impl Session {
         if let Ok(mut ranges) = self.ranges.started.lock() {
             let range = ranges.entry(number).or_insert(started);
             if self.gate.takes_ranges() {
-                range.write(&self.common, number);
+                range.write(&self.outbox, number);
             }
         }
         number
@@ -185,7 +143,7 @@ impl Session {
                 range: number,
                 thread: sys::thread_id(),
             };
-            self.common.note(|out| record.put(out));
+            self.outbox.note(|out| record.put(out));
         }
         if self.gate.is_range(&range.name) {
             self.change(Condition::Left);
@@ -194,13 +152,13 @@ impl Session {
 
     /// What a thread is called.
     pub(super) fn name_thread(&self, thread: u32, name: &[u8]) {
-        self.common
+        self.outbox
             .note(|out| ThreadName { thread, text: name }.put(out));
     }
 
     /// The domain of this name, announced where it is new.
     pub(super) fn domain(&self, name: &[u8]) -> &'static domains::Domain {
         // Before others can have it: a range in it must not be written first.
-        domains::make(name, |domain| domain.note(&self.common))
+        domains::make(name, |domain| domain.note(&self.outbox))
     }
 }

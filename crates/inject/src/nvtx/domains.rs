@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::Common;
 use crate::kept::Kept;
+use crate::outbox::Outbox;
 
 /// A domain; its address is the handle that the program holds.
 pub(crate) struct Domain {
@@ -14,12 +14,12 @@ pub(crate) struct Domain {
 
 impl Domain {
     /// Tells the file of it.
-    pub(crate) fn note(&self, common: &Common) {
+    pub(crate) fn note(&self, outbox: &Outbox) {
         let record = llmprof_wire::Domain {
             id: self.id,
             text: &self.name,
         };
-        common.note(|out| record.put(out));
+        outbox.note(|out| record.put(out));
     }
 }
 
@@ -32,9 +32,9 @@ loom::lazy_static! {
 static IDS: AtomicU32 = AtomicU32::new(0);
 
 /// Tells a file of all domains that are known.
-pub(crate) fn note_all(common: &Common) {
+pub(crate) fn note_all(outbox: &Outbox) {
     for domain in all() {
-        domain.note(common);
+        domain.note(outbox);
     }
 }
 

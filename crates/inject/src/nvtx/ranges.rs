@@ -10,7 +10,7 @@ use llmprof_wire::RangeStart;
 
 use super::domains;
 use super::threads::{Thread, Threads};
-use crate::common::Common;
+use crate::outbox::Outbox;
 use crate::queues::{Chunks, Notes};
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
@@ -53,7 +53,7 @@ thread_local! {
 }
 
 impl Started {
-    pub(crate) fn write(&mut self, common: &Common, number: u64) {
+    pub(crate) fn write(&mut self, outbox: &Outbox, number: u64) {
         self.is_written = true;
         let record = RangeStart {
             time: self.time,
@@ -62,7 +62,7 @@ impl Started {
             domain: self.domain,
             text: &self.name,
         };
-        common.note(|out| record.put(out));
+        outbox.note(|out| record.put(out));
     }
 }
 
@@ -91,17 +91,11 @@ impl Ranges {
     }
 
     /// Recording begins: writes the beginnings of all ranges that are open.
-    pub(crate) fn write_open(&self, common: &Common) {
-        self.threads.each(|id, log| {
-            for index in 0..log.open.len() {
-                if !log.open[index].is_written && !log.open[index].is_over {
-                    log.write_push(index, id);
-                }
-            }
-        });
+    pub(crate) fn write_open(&self, outbox: &Outbox) {
+        self.threads.each(|id, log| log.write_open(id));
         if let Ok(mut started) = self.started.lock() {
             for (&number, range) in started.iter_mut().filter(|(_, range)| !range.is_written) {
-                range.write(common, number);
+                range.write(outbox, number);
             }
         }
     }
@@ -131,15 +125,15 @@ impl Ranges {
         let Ok(log) = thread.log.lock() else {
             return path;
         };
-        for open in log.open.iter().filter(|open| !open.is_over) {
+        for (domain, name) in log.open() {
             if !path.is_empty() {
                 path.push(SEPARATOR);
             }
-            if open.domain != 0 {
-                path.extend_from_slice(domains::name(open.domain));
+            if domain != 0 {
+                path.extend_from_slice(domains::name(domain));
                 path.push(b':');
             }
-            path.extend_from_slice(&log.names[open.name.clone()]);
+            path.extend_from_slice(name);
         }
         path
     }
@@ -168,13 +162,12 @@ mod orders {
     /// A thread of the target marks a moment, and hands over what it gathered as if it were much.
     fn mark(scene: &Scene, of: &Thread, domain: u32, time: i64, is_much: bool) {
         let mut log = of.log.lock().unwrap();
-        let mark = Mark {
+        log.mark(&Mark {
             time,
             thread: 0,
             domain,
             text: b"",
-        };
-        mark.put(&mut log.out);
+        });
         if is_much {
             log.hand_over(&scene.ranges.chunks);
         }

@@ -237,15 +237,7 @@ fn entries(
             lines.push(format!("Try: {}", text::advice(row.class, work)));
         }
         for advice in &row.rules {
-            let speedup = advice
-                .speedup_pct
-                .map(|percent| format!(" (estimated {} % less time)", significant(percent)));
-            lines.push(format!(
-                "Nsight Compute, {}{}: {}",
-                advice.rule,
-                speedup.unwrap_or_default(),
-                advice.text.replace('\n', " ")
-            ));
+            lines.push(text::tool_rule(advice));
         }
         section.list(lines);
         let own = points(row);

@@ -1,6 +1,6 @@
 //! Kernels by their counters: what limits each, why, and what to try.
 
-use llmprof_analysis::counters::{ClassRule, KernelClass, KernelFinding};
+use llmprof_analysis::counters::{Advice, ClassRule, KernelClass, KernelFinding};
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_record::kernel_name::Category;
 use llmprof_theory::Kind;
@@ -161,6 +161,24 @@ pub fn classes(found: &CountersAnalysis) -> Vec<(KernelClass, usize, f64)> {
             (!own.is_empty()).then_some((class, own.len(), share))
         })
         .collect()
+}
+
+/// What a rule of Nsight Compute says.
+pub fn tool_rule(advice: &Advice) -> String {
+    let part = if advice.of_whole_kernel {
+        ""
+    } else {
+        " in a part of the kernel"
+    };
+    let speedup = advice
+        .speedup_pct
+        .map(|percent| format!(" (estimated {} % less time{part})", significant(percent)));
+    format!(
+        "Nsight Compute, {}{}: {}",
+        advice.rule,
+        speedup.unwrap_or_default(),
+        advice.text.replace('\n', " ")
+    )
 }
 
 /// Operators that are named.

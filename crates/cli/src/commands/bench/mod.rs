@@ -296,13 +296,6 @@ impl Recorded {
             Vec::new(),
             &mut inner,
         );
-        // What this run recorded itself; traces of the server's own are left as they are.
-        let run = std::path::absolute(store.path()).unwrap_or_default();
-        for own in profiles.iter().filter(|path| path.starts_with(&run)) {
-            for issue in super::record::scrub(own) {
-                inner.add_issue(issue)?;
-            }
-        }
         let is_whole = |kept: &profile::Profiled| kept.unwritten().is_none();
         let status = if kept.as_ref().is_ok_and(is_whole) {
             RunStatus::Complete
@@ -416,7 +409,12 @@ fn concluded(
             index => format!("trace_{}", index + 1),
         };
         let trace = std::slice::from_ref(trace);
-        match Recorded::of(trace, request.subject.as_ref(), store, &name) {
+        // Ranks that share a model have a part of it each.
+        let subject = request
+            .subject
+            .as_ref()
+            .filter(|_| measured.traces.len() == 1);
+        match Recorded::of(trace, subject, store, &name) {
             Ok(more) => lines.extend(more.lines),
             Err(failure) => {
                 store.add_issue(Issue::warning("bench.trace").with("why", failure.to_string()))?;

@@ -263,7 +263,9 @@ fn of_kind(kind: &'static str, steps: &[Step]) -> Option<StepKindOutcome> {
         mean_ms,
         mean_sequences: mean(&|step| (step.prefill.sequences + step.decode.sequences) as f64),
         mean_new_tokens: mean(&|step| (step.prefill.tokens + step.decode.tokens) as f64),
-        gpu_busy_share: busy_ms.filter(|_| mean_ms > 0.0).map(|busy| busy / mean_ms),
+        gpu_busy_share: busy_ms
+            .filter(|_| taken_ms > 0.0)
+            .map(|busy| busy / taken_ms),
         roofline_ms,
         roofline_share: roofline_ms
             .filter(|_| taken_ms > 0.0)

@@ -253,6 +253,10 @@ impl Server {
                 .push(Issue::error("bench.server_left").with("why", error.to_string()));
         }
         end(&offspring);
+        // Whatever becomes of the load.
+        let recorded = self.recorded.iter();
+        self.issues
+            .extend(recorded.flat_map(|folder| record::scrub(folder)));
         let (Some(channel), Some(folder)) = (&self.channel, self.recorded) else {
             return (self.issues, None);
         };

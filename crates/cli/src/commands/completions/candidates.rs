@@ -137,7 +137,6 @@ fn takes_value(arg: &Arg) -> bool {
     least > 0 && matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
 }
 
-/// The names of the devices that are described.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use llmprof_capture::session::{Sliced, cupti_stays, not_scrubbed};
+use llmprof_capture::session::{Sliced, cupti_stays, scrub_wire_files};
 use llmprof_capture::{
     process::{Interrupt, Launch},
     profiler::{Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library, watch},
@@ -175,6 +175,10 @@ fn keep(
         duration_ns: Some(recorded.end.duration),
         exit_code: recorded.end.status.code(),
     })?;
+    // Whatever becomes of the rest.
+    for issue in scrub(&recorded.directory) {
+        store.add_issue(issue)?;
+    }
     if !uses_cuda(&recorded.directory, processes)? {
         let why = nothing(processes);
         store.add_issue(why.clone())?;
@@ -196,17 +200,12 @@ fn keep(
         issues,
         store,
     )
-    .and_then(|kept| {
-        for issue in scrub(&recorded.directory) {
-            store.add_issue(issue)?;
-        }
-        Ok(Ok(kept))
-    })
+    .map(Ok)
 }
 
 /// Takes credentials out of the names in the wire files of a directory.
 pub(crate) fn scrub(directory: &Path) -> Vec<Issue> {
-    not_scrubbed(&wire::files(directory).unwrap_or_default())
+    scrub_wire_files(&wire::files(directory).unwrap_or_default())
 }
 
 /// What to call a command: its program, and the script that an interpreter runs. Other arguments may be anybody's secrets.

@@ -2,13 +2,20 @@
 
 use std::path::Path;
 
-use llmprof_record::predictions::DirectRequest;
+use llmprof_record::{
+    predictions::DirectRequest,
+    store::{Liveness, StoredRun},
+};
 
 use crate::failure::Failure;
 
 /// Moves what an attempt left in a job's directory beside it, so that nothing is overwritten. Direct inference stays: it goes on
-/// with the samples that are left.
-pub(super) fn set_aside(dir: &Path) -> Result<(), Failure> {
+/// with the samples that are left. A run that goes on is left alone.
+pub(super) fn set_aside(run: &StoredRun, dir: &Path) -> Result<(), Failure> {
+    if run.liveness() == Liveness::Live {
+        return Err(Failure::new(format!("{} is still running", dir.display()))
+            .hint("wait for it, or end it first".to_owned()));
+    }
     if matches!(DirectRequest::load(dir), Ok(Some(_))) {
         return Ok(());
     }

@@ -208,11 +208,7 @@ fn pending(multirun: &Multirun, cwd: &Path) -> Result<Vec<usize>, Failure> {
             }
             continue;
         }
-        if run.liveness() == Liveness::Live {
-            return Err(Failure::new(format!("{} is still running", dir.display()))
-                .hint("wait for it, or end it first".to_owned()));
-        }
-        set_aside(&dir)?;
+        set_aside(&run, &dir)?;
         pending.push(number);
     }
     Ok(pending)

@@ -80,12 +80,11 @@ pub fn scrub(path: &Path) -> std::io::Result<usize> {
     let mut changes = Vec::new();
     {
         let bytes = mapped::map(&file)?;
-        let Ok((_, records)) = Reader::new(&bytes) else {
-            return Ok(0);
-        };
-        for text in records.filter_map(text) {
+        let (_, records) = Reader::new(&bytes).map_err(std::io::Error::other)?;
+        for chunk in records.filter_map(text).flat_map(<[u8]>::utf8_chunks) {
+            let text = chunk.valid();
             let at = text.as_ptr() as usize - bytes.as_ptr() as usize;
-            if let Some(clean) = std::str::from_utf8(text).ok().and_then(starred) {
+            if let Some(clean) = starred(text) {
                 changes.push((at as u64, clean));
             }
         }
@@ -135,4 +134,43 @@ fn read_sources(sources: &[Source]) -> Result<Trace, ImportError> {
     metadata.insert("tool".to_owned(), "llmprof".to_owned());
     metadata.insert("processes".to_owned(), processes.to_string());
     Ok(builder.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_wire::{Header, Mark};
+
+    use super::*;
+
+    #[test]
+    fn credentials_go_from_texts_that_are_not_all_utf_8() {
+        let token = b"hf_AbCdEfGhIjKlMnOpQrStUvWxYz12345678";
+        let text = [b"\xff step ", token.as_slice(), b"\xfe"].concat();
+        let mut bytes = Header {
+            process: 1,
+            parent: 0,
+            time: 0,
+            unix_offset: 0,
+        }
+        .bytes()
+        .to_vec();
+        Mark {
+            time: 0,
+            thread: 1,
+            domain: 0,
+            text: &text,
+        }
+        .put(&mut bytes);
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("1.wire");
+        std::fs::write(&file, &bytes).expect("it is written");
+        assert_eq!(scrub(&file).ok(), Some(1));
+        let clean = std::fs::read(&file).expect("it is there");
+        assert_eq!(clean.len(), bytes.len());
+        assert!(memchr::memmem::find(&clean, token).is_none());
+        assert!(memchr::memmem::find(&clean, b"\xff step ").is_some());
+        // Nothing can be said of a file that cannot be read.
+        std::fs::write(&file, b"something else").expect("it is written");
+        assert!(scrub(&file).is_err());
+    }
 }

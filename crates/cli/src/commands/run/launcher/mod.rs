@@ -93,7 +93,7 @@ fn not_complete(multirun: &Multirun, cwd: &Path, jobs: &[usize]) -> Result<Vec<u
         let dir = cwd.join(&multirun.jobs[number].dir);
         match StoredRun::open(&dir) {
             Ok(run) if run.manifest.status == RunStatus::Complete => continue,
-            Ok(_) => set_aside(&dir)?,
+            Ok(run) => set_aside(&run, &dir)?,
             Err(_) => {}
         }
         left.push(number);

@@ -1,4 +1,4 @@
-//! What every part of a session uses: its options, its buffers, and the ways to our thread.
+//! What threads of the target hand to our thread: notes, reports, full buffers; and the options that both follow.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::sys::Bell;
 /// Notes beyond this many bytes that our thread has not taken yet are dropped.
 const MOST_NOTES: usize = 64 << 20;
 
-pub(crate) struct Common {
+pub(crate) struct Outbox {
     pub(crate) options: Options,
     pub(crate) buffers: Buffers,
     pub(crate) bell: Bell,
@@ -26,7 +26,7 @@ pub(crate) struct Common {
     changes: AtomicU64,
 }
 
-impl Common {
+impl Outbox {
     pub(crate) fn new(options: Options, bell: Bell) -> Self {
         let buffer = options.buffer_kib as usize * 1024;
         Self {

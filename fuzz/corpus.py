@@ -305,6 +305,10 @@ def load() -> None:
     pieces = [piece for _, piece in next(iter(stream.values()))][:4]
     put("server_stream", "vllm.txt", ("\n\n".join(pieces) + "\n\ndata: [DONE]\n\n").encode())
     put("server_stream", "chat.txt", b": comment\r\nevent: message\r\ndata: {\"choices\":[{\"delta\":\r\ndata: {\"content\":\"x\"}}]}\r\n\r\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":7}}\n\n")
+    most = 2**64 - 1
+    usage = {"prompt_tokens": most, "completion_tokens": most, "total_tokens": most}
+    event = {"choices": [{"text": "a", "finish_reason": "length"}], "usage": usage}
+    put("server_stream", "usage_overflow.txt", f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode())
     put("server_answer", "vllm.json", pieces[0].removeprefix("data: ").encode())
     put("server_answer", "chat.json", json.dumps({"choices": [{"delta": {"content": "x", "reasoning_content": "y", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 8, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 2}}}).encode())
@@ -317,6 +321,10 @@ def load() -> None:
     put("load_dataset", "share_gpt.json", b'[{"id":"a","conversations":[{"from":"human","value":"hello"},{"from":"gpt","value":"hi"},{"from":"human","value":"more"}]}]')
     put("load_dataset", "lines.jsonl", b'{"prompt": "hello", "output_tokens": 4}\n{"prompt": "again"}\n')
     put("vllm_offline", "offline.jsonl", (FIXTURES / "vllm/offline.jsonl").read_bytes())
+    run = {"vllm": "0.32.0", "started_unix_ns": 1794787980000000000}
+    request = {"index": 0, "arrivals": [[1, 1], [2, 2**32 - 1]], "prompt_tokens": most, "end_ns": 2, "preemptions": most}
+    lines = [run, request, {**request, "index": 1, "preemptions": 1}, {"done": True}]
+    put("vllm_offline", "too_many.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
 def config() -> None:

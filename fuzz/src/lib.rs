@@ -5,3 +5,4 @@ pub mod importers;
 pub mod load;
 pub mod mutate;
 pub mod run_directory;
+pub mod seeds;

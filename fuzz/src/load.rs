@@ -1,14 +1,18 @@
 //! What is done with what servers and load generators of others say.
 
 use llmprof_load::{
-    answer::Answer,
-    dataset, offline, replay, results,
+    client::{LoadRecord, Reading},
+    dataset, offline, parts,
+    record::{FailureKind, RequestRecord},
+    replay, results,
+    self_check::SelfCheck,
     server::{
         families::{Family, dcgm},
         text::Page,
         window::Window,
     },
-    sse::Splitter,
+    sse::{Event, Splitter},
+    summary::Summary,
 };
 use llmprof_units::Nanos;
 
@@ -23,19 +27,43 @@ pub const FORMATS: [&str; 7] = [
     "vllm_offline",
 ];
 
-/// Reads bytes as a format; true where something could be read.
+/// Reads bytes as a format, and makes of them what a bench makes; true where something could be read.
 pub fn read(format: &str, bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     match format {
         "load_results" => results::read(&text).is_ok(),
         "prometheus" => page(&text),
         "server_stream" => stream(bytes),
-        "server_answer" => Answer::read(bytes, true).is_ok(),
+        "server_answer" => whole(bytes),
         "request_trace" => replay::read(&text).is_ok(),
         "load_dataset" => dataset::read(&text).is_ok(),
-        "vllm_offline" => offline::read(&text, |_| 16).is_ok(),
+        "vllm_offline" => offline::read(&text, |_| MOST_TOKENS).is_ok_and(|read| {
+            conclude(read.load);
+            true
+        }),
         _ => unreachable!("a format that is listed"),
     }
+}
+
+/// Tokens that a request asks for.
+const MOST_TOKENS: u64 = 16;
+
+/// The numbers of a load, and the parts of its requests.
+fn conclude(load: LoadRecord) {
+    let summary = Summary::of(&load, &[]);
+    summary.issues(&load);
+    parts::split(&load.requests, load.started_unix_ns, &[]);
+}
+
+/// Two requests that were answered alike.
+fn conclude_answer(record: RequestRecord) {
+    conclude(LoadRecord {
+        started_unix_ns: Nanos(0),
+        duration_ns: record.end_ns,
+        requests: vec![record.clone(), record],
+        abandoned: 0,
+        self_check: SelfCheck::default(),
+    });
 }
 
 /// A page as it is, and as the growth from its first half.
@@ -68,9 +96,35 @@ fn stream(bytes: &[u8]) -> bool {
     };
     let whole = events(bytes.len().max(1));
     assert_eq!(whole, events(7), "pieces change no event");
-    let mut any = false;
-    for (data, _) in &whole {
-        any |= Answer::read(data, true).is_ok();
+    let mut record = RequestRecord::due(0, Nanos(0), MOST_TOKENS);
+    record.sent_ns = Some(Nanos(0));
+    let mut reading = Reading::new(true);
+    for (number, (data, is_cut)) in whole.iter().enumerate() {
+        let event = Event {
+            data,
+            at: Nanos(number as i64 + 1),
+            is_cut: *is_cut,
+        };
+        reading.take(event, &mut record);
     }
+    record.end_ns = Nanos(whole.len() as i64);
+    record.failure = reading.stream_ended(&record, 0).err();
+    reading.conclude(&mut record);
+    let any = !record.arrivals.is_empty();
+    conclude_answer(record);
     any
+}
+
+/// An answer that does not stream.
+fn whole(bytes: &[u8]) -> bool {
+    let mut record = RequestRecord::due(0, Nanos(0), MOST_TOKENS);
+    record.sent_ns = Some(Nanos(0));
+    let mut reading = Reading::new(true);
+    reading.take_whole(bytes, Nanos(1), &mut record);
+    record.failure = reading.ended().err();
+    reading.conclude(&mut record);
+    let failure = record.failure.as_ref().map(|failure| failure.kind);
+    let is_read = failure != Some(FailureKind::Malformed);
+    conclude_answer(record);
+    is_read
 }

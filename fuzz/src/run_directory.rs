@@ -1,10 +1,12 @@
 //! A run directory one of whose files has the bytes.
 
+use std::error::Error;
 use std::fs;
 use std::path::Path;
 
+use llmprof_record::import::{Limits, import};
 use llmprof_record::run::RunRecord;
-use llmprof_record::store::StoredRun;
+use llmprof_record::store::{RunDir, StoredRun};
 
 /// The files that are read again.
 pub const FILES: [&str; 7] = [
@@ -18,12 +20,28 @@ pub const FILES: [&str; 7] = [
 ];
 
 /// The seeds of importers that a run is made of.
-pub const PROFILES: [&str; 4] = [
+const PROFILES: [&str; 4] = [
     "kineto/small.json",
     "torch_memory/protocol4.pickle",
     "ncu_csv/decode_raw.csv",
     "flight_recorder/protocol2.pickle",
 ];
+
+/// Makes a whole run in a new folder, with every file that these seeds fill; `fuzz` is the folder of the targets.
+pub fn make(run: &Path, fuzz: &Path) -> Result<(), Box<dyn Error>> {
+    let mut record = RunRecord::default();
+    for profile in PROFILES {
+        let path = fuzz.join("corpus").join(profile);
+        let (_, profile) = import(&path, &Limits::default())?;
+        if record.add_profile("profile", profile).is_err() {
+            return Err("a seed has no place in a run".into());
+        }
+    }
+    let store = RunDir::create(run, "2026-01-01T00:00:00Z".into(), "0.0.0")?;
+    record.save(run)?;
+    drop(store);
+    Ok(())
+}
 
 /// Reads the run; true where it could be.
 pub fn read(folder: &Path, file: &str, bytes: &[u8]) -> bool {

@@ -5,14 +5,15 @@ use std::error::Error;
 use std::fs;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{memory, mutate};
+use crate::memory;
+use crate::seeds::Seeds;
 
 /// An input that takes longer is a hang.
 const SLOW: Duration = Duration::from_secs(10);
@@ -32,27 +33,8 @@ type Read = Box<dyn Fn(&[u8]) -> bool>;
 
 pub struct Target {
     pub name: &'static str,
-    pub seeds: Vec<Vec<u8>>,
+    pub seeds: Seeds,
     pub read: Read,
-}
-
-impl Target {
-    fn input(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
-        let mut random = mutate::Random::of(number);
-        let seed = &seeds[random.below(seeds.len())];
-        let other = &seeds[random.below(seeds.len())];
-        mutate::mutated(seed, other, &mut random)
-    }
-}
-
-/// The seeds of a folder of `fuzz/corpus`.
-pub fn seeds(corpus: &Path, name: &str) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
-    let mut seeds = Vec::new();
-    for entry in fs::read_dir(corpus.join(name))? {
-        seeds.push(fs::read(entry?.path())?);
-    }
-    seeds.sort();
-    Ok(seeds)
 }
 
 /// What came of a target.
@@ -118,7 +100,7 @@ fn run(
 ) -> Result<Tally, Box<dyn Error>> {
     let mut tally = Tally::default();
     for number in numbers {
-        let input = Target::input(&target.seeds, number);
+        let input = target.seeds.damaged(number);
         watched.begin(number);
         let start = Instant::now();
         let (outcome, bytes) =
@@ -151,7 +133,7 @@ fn keep(name: &str, number: u64, input: &[u8]) -> Result<(), std::io::Error> {
 }
 
 /// A target's name and seeds.
-type Named = (&'static str, Vec<Vec<u8>>);
+type Named = (&'static str, Seeds);
 
 /// Ends the process where an input takes without end.
 struct Watched {
@@ -175,7 +157,7 @@ impl Watched {
                     last = (now, Instant::now());
                 } else if now != u64::MAX && last.1.elapsed() > 6 * SLOW {
                     let (name, seeds) = &*target.lock().expect("nobody panics with it");
-                    let _ = keep(name, now, &Target::input(seeds, now));
+                    let _ = keep(name, now, &seeds.damaged(now));
                     std::process::exit(1);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::{fmt, io::Write as _, sync::Arc};
 
-use llmprof_record::{run::RecordError, store::StoreError};
+use llmprof_record::{run::RecordError, secrets::without_known, store::StoreError};
 use llmprof_units::{printable, printable_in_place};
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, NamedSource, SourceCode};
 
@@ -27,12 +27,19 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Much of what is said here is text of others: no secret that the command was given is in it.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
-            message: printable(&message.into()).into_owned(),
+            message: printable(&without_known(&message.into())).into_owned(),
             hint: None,
             place: None,
         }
+    }
+
+    /// A file was cut while it was mapped.
+    pub(crate) fn cut() -> Self {
+        Self::new("a file became shorter while it was read, so that nothing made of it is whole")
+            .hint("call it again when nobody writes to the file".to_owned())
     }
 
     /// With what would fix it.

@@ -41,17 +41,12 @@ fn main() -> ExitCode {
     // A column of a trace file that was cut while it is mapped reads as zeros, which no code has to expect.
     let ended = std::panic::catch_unwind(run);
     if was_cut() {
-        return failed(&cut());
+        return failed(&Failure::cut());
     }
     match ended {
         Ok(code) => code,
         Err(panic) => std::panic::resume_unwind(panic),
     }
-}
-
-fn cut() -> Failure {
-    Failure::new("a file became shorter while it was read, so that nothing made of it is whole")
-        .hint("call it again when nobody writes to the file".to_owned())
 }
 
 fn run() -> ExitCode {

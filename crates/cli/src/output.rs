@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Write};
 
+use llmprof_record::secrets::without_known;
 use llmprof_report::{Document, Table, render::terminal};
 use llmprof_units::{is_order, printable};
 use serde::Serialize;
@@ -32,11 +33,11 @@ impl Output {
     }
 
     /// Prints `text`. All that a command prints comes through here, and much of it is text of others: nothing in it is an
-    /// order to the terminal.
+    /// order to the terminal, or a secret that the command was given.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self
             .stream
-            .write_all(printable(text).as_bytes())
+            .write_all(printable(&without_known(text)).as_bytes())
             .and_then(|()| self.stream.flush());
         match written {
             // The reader closed the pipe (`| head`): it has what it wants.

@@ -4,6 +4,7 @@
 
 #[path = "../../inject/tests/support/build.rs"]
 mod build;
+mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -415,11 +416,71 @@ fn a_recording_ends_at_its_size() {
         codes.iter().any(|code| *code == "record.max_size"),
         "{codes:?}"
     );
-    // What was recorded in the quarter of a second before it was looked at is kept too.
     assert!(place.trace().kernels.len() < 2000 * 40);
     assert!(!place.trace().kernels.is_empty());
+    // Nothing is called dropped: recording was over.
+    assert_eq!(codes, ["record.max_size"]);
     let refused = place.record("--max-size 2X", "HOST");
     assert_eq!(refused.status.code(), Some(125));
+}
+
+/// Bytes of the wire files in a folder.
+fn wire_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let wires = entries.filter(|entry| entry.path().extension().is_some_and(|e| e == "wire"));
+    wires.map(|entry| entry.metadata().unwrap().len()).sum()
+}
+
+/// A program that writes fast passed the limit by what it wrote in a quarter of a second, which is when it was looked at.
+#[test]
+fn a_fast_writer_is_stopped_at_the_limit() {
+    let place = Place::new();
+    let output = place.record("--max-size 1M", "HOST cuda kernels:400000");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let bytes = wire_bytes(&place.run().join("cupti"));
+    assert!(bytes <= (1 << 20) + (64 << 10), "{bytes}");
+    assert!(bytes > 1 << 19, "{bytes}");
+    let issues = place.manifest()["issues"].clone();
+    let codes = issues
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|issue| &issue["code"]);
+    assert!(
+        codes.clone().any(|code| code == "record.max_size"),
+        "{issues}"
+    );
+    assert!(!place.trace().kernels.is_empty());
+}
+
+/// Without a limit of the user's it is half of the free disk, and the rest is there for others.
+#[test]
+fn a_recording_without_a_limit_leaves_half_of_the_disk() {
+    let place = Place::new();
+    let disk = 32 << 20;
+    let script = format!(
+        "export LLMPROF_INJECT={} LLMPROF_CUPTI={}; {} record -o disk/run -- {} cuda kernels:400000 >&2; code=$?; \
+         stat -c %s disk/run/cupti/*.wire; cp disk/run/run.json .; exit $code",
+        built().library.display(),
+        built().cupti.display(),
+        cargo_bin!("llmprof").display(),
+        built().host.display(),
+    );
+    let Some(output) = common::on_small_disk(place.0.path(), disk, &script) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let bytes: u64 = stdout(&output).trim().parse().unwrap();
+    assert!(bytes <= disk / 2 + (64 << 10), "{bytes}");
+    assert!(bytes > disk / 4, "{bytes}");
+    let manifest = common::json(&place.0.path().join("run.json"));
+    let issues = manifest["issues"].as_array().unwrap();
+    assert!(
+        issues
+            .iter()
+            .any(|issue| issue["code"] == "record.max_size"),
+        "{issues:?}"
+    );
 }
 
 /// Names of ranges are text of the program: what looks like a credential in them is in no file, wire files included.

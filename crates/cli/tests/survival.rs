@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{json, llmprof, works};
+use common::{json, llmprof, on_small_disk, works};
 use serde_json::Value;
 
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -214,30 +214,6 @@ fn a_recorded_command_is_not_killed_with_us() {
     wait_until("the command to end", || folder.path().join("done").exists());
 }
 
-/// Runs a script as root of a mount namespace of its own, with a small disk at `disk`; none where the system does not
-/// let us.
-fn on_small_disk(folder: &Path, bytes: u64, script: &str) -> Option<std::process::Output> {
-    fs::create_dir_all(folder.join("disk")).unwrap();
-    let mount = format!("mount -t tmpfs -o size={bytes} tmpfs disk || exit 77; {script}");
-    let output = Command::new("unshare")
-        .args(["-rm", "sh", "-c", &mount])
-        .current_dir(folder)
-        .env("NO_COLOR", "1")
-        .output()
-        .ok()?;
-    let is_refused = output.status.code() == Some(77)
-        || String::from_utf8_lossy(&output.stderr).starts_with("unshare:");
-    if is_refused {
-        assert!(
-            std::env::var_os("LLMPROF_REQUIRE_MOUNTS").is_none(),
-            "{output:?}"
-        );
-        eprintln!("no mounts here: full disks are not tested");
-        return None;
-    }
-    Some(output)
-}
-
 #[test]
 fn a_full_disk_is_said_and_what_was_measured_is_printed_and_kept() {
     let folder = folder();
@@ -280,6 +256,95 @@ fn a_full_disk_is_said_and_what_was_measured_is_printed_and_kept() {
     }
     assert!(failed > 3, "{failed}");
     assert!(printed_though_failed > 0 && kept_though_failed > 0);
+}
+
+/// A trace of PyTorch's with so many kernels.
+fn kineto(kernels: u32) -> String {
+    let mut text = r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}], "traceEvents": ["#.to_owned();
+    for number in 0..kernels {
+        let comma = if number > 0 { "," } else { "" };
+        text += &format!(
+            "{comma}\n{{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"gemm{}\", \"pid\": 0, \"tid\": 7, \"ts\": {number}0.000, \
+             \"dur\": 5.000, \"args\": {{\"correlation\": {number}, \"device\": 0, \"stream\": 7}}}}",
+            number % 100
+        );
+    }
+    text + "]}"
+}
+
+/// Starts a command, cuts `file` when it has mapped it, and gives what it says.
+fn cut_while_mapped(folder: &Path, words: &[&str], file: &Path) -> std::process::Output {
+    let child = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder)
+        .env("NO_COLOR", "1")
+        .args(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let maps = format!("/proc/{}/maps", child.id());
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let signal = |name: &str| {
+        let sent = Command::new("kill")
+            .args([name, &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !fs::read_to_string(&maps).unwrap_or_default().contains(name) {
+        assert!(Instant::now() < deadline, "{words:?} does not map it");
+    }
+    signal("-STOP");
+    let opened = fs::File::options().write(true).open(file).unwrap();
+    opened.set_len(8192).unwrap();
+    signal("-CONT");
+    child.wait_with_output().unwrap()
+}
+
+/// SIGBUS ended the process.
+#[test]
+fn a_file_that_is_cut_while_it_is_read_is_an_error() {
+    let folder = folder();
+    let trace = folder.path().join("trace.json");
+    fs::write(&trace, kineto(60_000)).unwrap();
+    works(folder.path(), &["import", "trace.json", "-o", "run"]);
+    let kept = fs::read(folder.path().join("run/analysis.json")).unwrap();
+    let cases: [(&[&str], &str); 2] = [
+        (&["import", "trace.json", "-o", "other"], "trace.json"),
+        (&["analyze", "run"], "run/trace.llmprof"),
+    ];
+    for (words, file) in cases {
+        let output = cut_while_mapped(folder.path(), words, &folder.path().join(file));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("became shorter"), "{words:?}: {said}");
+    }
+    // What was there before is better than what was made of zeros.
+    let now = fs::read(folder.path().join("run/analysis.json")).unwrap();
+    assert!(now == kept);
+}
+
+/// Sums wrapped: a trace of damaged numbers had a negative time.
+#[test]
+fn sums_that_do_not_fit_are_said() {
+    let folder = folder();
+    let text = kineto(3).replace("\"dur\": 5.000", "\"dur\": 9000000000000000.000");
+    fs::write(folder.path().join("trace.json"), text).unwrap();
+    let output = llmprof(folder.path(), &["import", "trace.json", "-o", "run"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("exceeds 64 bits"), "{said}");
+    let is_said = |file: &str| {
+        let issues = json(&folder.path().join("run").join(file))["issues"].clone();
+        let mut codes = issues.as_array().unwrap().iter();
+        codes.any(|issue| issue["code"] == "analysis.saturated")
+    };
+    assert!(is_said("run.json") && is_said("analysis.json"));
+    let report = fs::read_to_string(folder.path().join("run/report.md")).unwrap();
+    assert!(report.contains("exceeds 64 bits"), "{report}");
+    // The stored run has the same numbers.
+    works(folder.path(), &["analyze", "run"]);
+    assert!(is_said("run.json") && is_said("analysis.json"));
 }
 
 /// SIGXFSZ ended the process.

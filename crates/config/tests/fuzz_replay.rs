@@ -1,38 +1,29 @@
 //! The seeds of `fuzz/corpus/config` and damaged copies of them: no config is a panic, and none takes work without end.
 
-#[path = "../../../fuzz/src/config.rs"]
-#[allow(
+#![allow(
     unreachable_pub,
-    reason = "the same file is a module of the fuzz targets"
+    dead_code,
+    reason = "the files are modules of the fuzz targets too"
 )]
+
+#[path = "../../../fuzz/src/config.rs"]
 mod config;
 #[path = "../../../fuzz/src/mutate.rs"]
-#[allow(
-    unreachable_pub,
-    reason = "the same file is a module of the fuzz targets"
-)]
 mod mutate;
+#[path = "../../../fuzz/src/replay.rs"]
+mod replay;
+#[path = "../../../fuzz/src/seeds.rs"]
+mod seeds;
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 #[test]
 fn damaged_configs_are_errors() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
-    let mut seeds: Vec<Vec<u8>> = std::fs::read_dir(folder)
-        .expect("the seeds are there")
-        .map(|entry| std::fs::read(entry.expect("an entry").path()).expect("a seed"))
-        .collect();
-    seeds.sort();
-    assert!(seeds.iter().all(|seed| config::read(seed)));
-    for number in 0..6000 {
-        let mut random = mutate::Random::of(number);
-        let seed = &seeds[random.below(seeds.len())];
-        let other = &seeds[random.below(seeds.len())];
-        let input = mutate::mutated(seed, other, &mut random);
-        let read = std::panic::catch_unwind(|| config::read(&input));
-        assert!(read.is_ok(), "case {number}");
-    }
+    let seeds = replay::seeds("config");
+    assert!(seeds.all().iter().all(|seed| config::read(seed)));
+    replay::damaged("config", &seeds, 6000, |input| {
+        config::read(input);
+    });
 }
 
 /// A hundred lines of it are 10³⁰ bytes.

@@ -1,14 +1,17 @@
-//! The file. When it cannot be written, records are dropped and counted, and it is tried again later.
+//! The file. When it cannot be written, records are dropped and counted, and it is tried again later. When it has all the
+//! bytes that it may have, recording is over.
 
 use std::io::ErrorKind;
 
-use llmprof_wire::{Header, Loss};
+use llmprof_wire::{Header, Loss, Reader};
 
 use crate::descriptor::{self, Own};
 use crate::sys;
 
 /// Bytes that are gathered before they are written.
 const CHUNK: usize = 256 << 10;
+/// Bytes beyond the limit for what is said when it is reached.
+const LAST_WORDS: u64 = 64 << 10;
 
 /// What is written and what was not.
 pub(crate) struct Output {
@@ -25,10 +28,17 @@ pub(crate) struct Output {
     pub(crate) why: String,
     /// Whether the program took the descriptor of the file: nothing can be written any more.
     pub(crate) is_taken: bool,
+    /// Bytes that are in the file.
+    written: u64,
+    /// Bytes that may be.
+    most: u64,
+    /// Whether a record was left out since the file would have had more.
+    pub(crate) is_full: bool,
 }
 
 impl Output {
-    pub(crate) fn new(file: Own, header: &Header) -> Self {
+    /// `most` bytes; 0: no limit.
+    pub(crate) fn new(file: Own, header: &Header, most: u64) -> Self {
         Self {
             file,
             pending: header.bytes().to_vec(),
@@ -37,10 +47,41 @@ impl Output {
             dropped: 0,
             why: String::new(),
             is_taken: false,
+            written: 0,
+            most: if most == 0 { u64::MAX } else { most },
+            is_full: false,
         }
     }
 
-    /// Adds what `put` writes, which is `records` records, or drops them; false where it dropped them.
+    /// Adds records, or drops them; false where it dropped them. Of those beyond the limit nothing is counted: what comes
+    /// when recording is over is no loss.
+    pub(crate) fn add_records(&mut self, records: u64, bytes: &[u8]) -> bool {
+        let used = self.written + self.pending.len() as u64;
+        let room = self.most.saturating_sub(used);
+        if self.is_full || bytes.len() as u64 > room {
+            let fitting = if self.is_full {
+                &[]
+            } else {
+                fitting(bytes, room)
+            };
+            self.is_full = true;
+            return self.add(records, |out| out.extend_from_slice(fitting));
+        }
+        self.add(records, |out| out.extend_from_slice(bytes))
+    }
+
+    /// The same for what names others or ends the file, which has a little more room.
+    pub(crate) fn add_notes(&mut self, records: u64, bytes: &[u8]) -> bool {
+        let used = self.written + (self.pending.len() + bytes.len()) as u64;
+        if used > self.most.saturating_add(LAST_WORDS) {
+            self.is_full = true;
+            return true;
+        }
+        self.add(records, |out| out.extend_from_slice(bytes))
+    }
+
+    /// Adds what `put` writes, which is `records` records, or drops them; false where it dropped them. Few bytes: no limit holds
+    /// here.
     pub(crate) fn add(&mut self, records: u64, put: impl FnOnce(&mut Vec<u8>)) -> bool {
         if let Some(why) = self.stuck.clone() {
             self.lose(records, why);
@@ -88,6 +129,7 @@ impl Output {
                 }
                 Ok(count) => {
                     self.pending.drain(..count);
+                    self.written += count as u64;
                     self.stuck = None;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -99,6 +141,16 @@ impl Output {
             }
         }
     }
+}
+
+/// The records at the start of `bytes` that fit.
+fn fitting(bytes: &[u8], room: u64) -> &[u8] {
+    let mut records = Reader::records(bytes, 0);
+    let mut end = 0;
+    while records.next().is_some() && records.position() as u64 <= room {
+        end = records.position();
+    }
+    &bytes[..end]
 }
 
 #[cfg(test)]
@@ -118,7 +170,7 @@ mod tests {
     #[test]
     fn a_full_disk_drops_records_and_counts_them() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let mut output = Output::new(Own::new(full).unwrap(), &HEADER);
+        let mut output = Output::new(Own::new(full).unwrap(), &HEADER, 0);
         output.add(1, |out| Checkpoint { time: 1 }.put(out));
         output.flush();
         output.add(5, |_| panic!("there is no room"));
@@ -131,7 +183,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.wire");
         let file = Own::new(File::create(&path).unwrap()).unwrap();
-        let mut output = Output::new(file, &HEADER);
+        let mut output = Output::new(file, &HEADER, 0);
         output.lose(3, "no buffer");
         output.flush();
         output.flush();
@@ -144,5 +196,29 @@ mod tests {
             })
             .collect();
         assert_eq!(losses, [(3, b"no buffer".to_vec())]);
+    }
+
+    #[test]
+    fn a_file_ends_at_its_limit_after_a_whole_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.wire");
+        let file = Own::new(File::create(&path).unwrap()).unwrap();
+        let mut output = Output::new(file, &HEADER, 100);
+        let mut records = Vec::new();
+        for time in 0..50_000 {
+            Checkpoint { time }.put(&mut records);
+        }
+        assert!(output.add_records(50_000, &records));
+        assert!(output.is_full && output.dropped == 0);
+        // Nothing of what comes now is written, but what is said last.
+        assert!(output.add_records(50_000, &records));
+        assert!(output.add_notes(1, &records[..16]));
+        assert!(output.add_notes(50_000, &records));
+        output.flush();
+        let bytes = std::fs::read(&path).unwrap();
+        // A header of 48 bytes, three records of 16, and the note.
+        assert_eq!(bytes.len(), 48 + 3 * 16 + 16);
+        let (_, read) = Reader::new(&bytes).unwrap();
+        assert_eq!(read.count(), 4);
     }
 }

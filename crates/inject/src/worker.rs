@@ -25,13 +25,14 @@ pub(crate) fn spawn(session: &'static Session, file: Own, header: Header, contro
     let worker = Worker {
         session,
         control,
-        output: Output::new(file, &header),
+        output: Output::new(file, &header, session.options.most_bytes),
         translator: Translator::default(),
         scratch: Vec::new(),
         records: 0,
         untimed: 0,
         recorded: Recorded::default(),
         reported_dropped: 0,
+        reported_full: false,
         asked: None,
         forgets: false,
     };
@@ -73,6 +74,8 @@ struct Worker {
     recorded: Recorded,
     /// Losses that llmprof knows of.
     reported_dropped: u64,
+    /// Whether llmprof knows that the file is full.
+    reported_full: bool,
     /// How often the gate had changed when CUPTI was last asked for what it holds; nothing where it may hold more since.
     asked: Option<u64>,
     /// Whether records were dropped that later ones refer to.
@@ -98,7 +101,7 @@ impl Worker {
             }
             self.drain();
             self.report();
-            if self.has_lost_descriptors() {
+            if self.has_lost_descriptors() || self.output.is_full {
                 // Nothing more can be written, or nobody listens: leave the target alone.
                 self.session.change(Condition::Ordered(false));
             }
@@ -156,6 +159,9 @@ impl Worker {
                 count: self.output.dropped,
                 why: self.output.why.clone(),
             });
+        }
+        if self.output.is_full && !std::mem::replace(&mut self.reported_full, true) {
+            self.control.send(&Report::Full);
         }
     }
 
@@ -217,7 +223,10 @@ impl Worker {
     fn checkpoint(&mut self) {
         let time = sys::now();
         self.flush_cupti();
-        self.output.add(1, |out| Checkpoint { time }.put(out));
+        // Of a full file it would not be true.
+        if !self.output.is_full {
+            self.output.add(1, |out| Checkpoint { time }.put(out));
+        }
         self.output.flush();
         self.report();
         self.session.outbox.buffers.prepare();
@@ -234,7 +243,7 @@ impl Worker {
         self.add_notes(&taken.notes, taken.dropped_notes);
         self.output.lose(taken.dropped, "too many ranges at once");
         for chunk in taken.chunks {
-            self.add(&chunk);
+            self.add(&chunk, Output::add_records);
         }
         while let Some(full) = self.session.outbox.buffers.next_full() {
             // That CUPTI has detached since, for what was recorded after it came back.
@@ -252,13 +261,13 @@ impl Worker {
 
     fn add_notes(&mut self, notes: &[u8], dropped: u64) {
         self.output.lose(dropped, "too many notes at once");
-        self.add(notes);
+        self.add(notes, Output::add_notes);
     }
 
-    fn add(&mut self, records: &[u8]) {
+    fn add(&mut self, records: &[u8], add: fn(&mut Output, u64, &[u8]) -> bool) {
         if !records.is_empty() {
             let count = llmprof_wire::Reader::records(records, 0).count() as u64;
-            if !self.output.add(count, |out| out.extend_from_slice(records)) {
+            if !add(&mut self.output, count, records) {
                 self.forgets = true;
             }
         }
@@ -308,10 +317,7 @@ impl Worker {
         self.records += records;
         self.untimed += untimed;
         let scratch = std::mem::take(&mut self.scratch);
-        if !self
-            .output
-            .add(records, |out| out.extend_from_slice(&scratch))
-        {
+        if !self.output.add_records(records, &scratch) {
             self.forgets = true;
         }
         self.scratch = scratch;

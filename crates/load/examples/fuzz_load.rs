@@ -4,6 +4,7 @@
 
 #![allow(
     unreachable_pub,
+    dead_code,
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a program that prints its result, of files that are modules of the fuzz targets too"
@@ -17,6 +18,8 @@ mod memory;
 mod mutate;
 #[path = "../../../fuzz/src/runner.rs"]
 mod runner;
+#[path = "../../../fuzz/src/seeds.rs"]
+mod seeds;
 
 use std::error::Error;
 use std::path::Path;
@@ -26,12 +29,12 @@ use std::process::ExitCode;
 static MEMORY: memory::Counting = memory::Counting;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let mut targets = Vec::new();
     for name in load::FORMATS {
         targets.push(runner::Target {
             name,
-            seeds: runner::seeds(&corpus, name)?,
+            seeds: seeds::Seeds::read(&fuzz, name)?,
             read: Box::new(move |bytes| load::read(name, bytes)),
         });
     }

@@ -29,7 +29,8 @@ impl Api {
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// The key in an environment variable. Keys that no header can hold are refused.
+    /// The key in an environment variable, which no file of a run will hold from now on, whoever repeats it. Keys that no header
+    /// can hold are refused.
     pub fn from_env(variable: &str) -> Result<Self, String> {
         let key = std::env::var(variable)
             .map_err(|_| format!("the environment variable {variable} is not set"))?;
@@ -39,6 +40,7 @@ impl ApiKey {
                 "the environment variable {variable} holds no API key"
             ));
         }
+        llmprof_record::secrets::remember_value(&key);
         Ok(Self(key))
     }
 

@@ -59,6 +59,9 @@ impl Line {
         record.started_ns = Nanos(0);
         record.output_tokens = self.arrivals.last().map(|last| u64::from(last.1));
         record.token_basis = TokenBasis::ContinuousUsage;
+        let most = record.output_tokens.filter(|tokens| *tokens > max_tokens);
+        record.usage_mistake = most
+            .map(|tokens| format!("{tokens} tokens, though at most {max_tokens} were asked for"));
         record.prompt_tokens = Some(self.prompt_tokens);
         let last = self.arrivals.last().map_or(self.sent_ns, |last| last.0);
         record.end_ns = Nanos(self.end_ns.unwrap_or(last));
@@ -104,7 +107,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
         }
         match serde_json::from_str::<Line>(text) {
             Ok(line) => {
-                preemptions += line.preemptions;
+                preemptions = line.preemptions.saturating_add(preemptions);
                 let most = max_tokens(line.index);
                 requests.push(line.record(most));
             }
@@ -168,6 +171,19 @@ mod tests {
             (Nanos(100), Nanos(100))
         );
         assert_eq!(parts[0].sum_ns(), Nanos(1120));
+    }
+
+    /// One gap for each of so many tokens would not fit the memory, and the preemptions not 64 bits.
+    #[test]
+    fn numbers_that_cannot_be_are_not_believed() {
+        let text = TEXT.replace("[1120, 2]", "[1120, 4294967295]").replace(
+            "\"failure\": \"empty\"",
+            "\"preemptions\": 18446744073709551615",
+        );
+        let found = read(&text, |_| 2).unwrap();
+        assert_eq!(found.preemptions, u64::MAX);
+        let summary = Summary::of(&found.load, &[]);
+        assert_eq!((summary.itl_ms, summary.total_output_tokens), (None, None));
     }
 
     #[test]

@@ -135,7 +135,8 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    pub(crate) fn due(index: u64, scheduled_ns: Nanos, max_tokens: u64) -> Self {
+    /// One that nothing has become of yet.
+    pub fn due(index: u64, scheduled_ns: Nanos, max_tokens: u64) -> Self {
         Self {
             index,
             session: None,

@@ -208,7 +208,7 @@ impl Summary {
             output_throughput: outputs.map(|tokens| per_second(tokens as f64)),
             total_token_throughput: outputs
                 .zip(inputs)
-                .map(|(output, input)| per_second((output + input) as f64)),
+                .map(|(output, input)| per_second(output as f64 + input as f64)),
             goodput: (!slos.is_empty()).then(|| per_second(good as f64)),
             completed: completed.len() as u64,
             failed: (load.requests.len() - completed.len()) as u64,
@@ -259,7 +259,7 @@ impl Summary {
             |(together, tokens), r| {
                 (
                     together + r.tokens_in_company(),
-                    tokens + r.output_tokens.unwrap_or(0),
+                    r.output_tokens.unwrap_or(0).saturating_add(tokens),
                 )
             },
         );
@@ -271,18 +271,12 @@ impl Summary {
     }
 }
 
-/// The sum over those that have it; `None` where none has.
+/// The sum over those that have it; `None` where none has. Servers may say any number.
 fn sum<'a>(
     requests: impl Iterator<Item = &'a RequestRecord>,
     value: impl Fn(&RequestRecord) -> Option<u64>,
 ) -> Option<u64> {
-    let mut total = None;
-    for request in requests {
-        if let Some(found) = value(request) {
-            *total.get_or_insert(0) += found;
-        }
-    }
-    total
+    requests.filter_map(value).reduce(u64::saturating_add)
 }
 
 fn concurrency(requests: &[RequestRecord]) -> Concurrency {

@@ -8,6 +8,7 @@
 
 #![allow(
     unreachable_pub,
+    dead_code,
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a program that prints its result, of files that are modules of the fuzz targets too"
@@ -23,59 +24,47 @@ mod mutate;
 mod run_directory;
 #[path = "../../../fuzz/src/runner.rs"]
 mod runner;
+#[path = "../../../fuzz/src/seeds.rs"]
+mod seeds;
 
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use llmprof_record::import::{Limits, import};
-use llmprof_record::run::RunRecord;
-use llmprof_record::store::RunDir;
-use runner::{Target, seeds};
+use runner::Target;
+use seeds::Seeds;
 
 #[global_allocator]
 static MEMORY: memory::Counting = memory::Counting;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let mut targets = Vec::new();
     for name in importers::formats() {
         targets.push(Target {
             name,
-            seeds: seeds(&corpus, name)?,
+            seeds: Seeds::read(&fuzz, name)?,
             read: Box::new(move |bytes| importers::import(name, bytes)),
         });
     }
     targets.push(Target {
         name: "wire_records",
-        seeds: seeds(&corpus, "llmprof_wire")?,
+        seeds: Seeds::read(&fuzz, "llmprof_wire")?,
         read: Box::new(|bytes| {
             let read = llmprof_wire::Reader::new(bytes);
             read.is_ok_and(|(_, records)| records.count() > 0)
         }),
     });
-    targets.extend(run_directories(&corpus)?);
+    targets.extend(run_directories(&fuzz)?);
     runner::main(targets)
 }
 
 /// One target for each file of a run that is read again.
-fn run_directories(corpus: &Path) -> Result<Vec<Target>, Box<dyn Error>> {
-    let mut record = RunRecord::default();
-    for profile in run_directory::PROFILES {
-        let (_, profile) = import(&corpus.join(profile), &Limits::default())?;
-        if record.add_profile("profile", profile).is_err() {
-            return Err("a seed has no place in a run".into());
-        }
-    }
+fn run_directories(fuzz: &Path) -> Result<Vec<Target>, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let run = folder.path().join("run");
-    drop(RunDir::create(
-        &run,
-        "2026-01-01T00:00:00Z".into(),
-        "0.0.0",
-    )?);
-    record.save(&run)?;
+    run_directory::make(&run, fuzz)?;
     let mut targets = Vec::new();
     for file in run_directory::FILES {
         let Ok(seed) = fs::read(run.join(file)) else {
@@ -90,7 +79,7 @@ fn run_directories(corpus: &Path) -> Result<Vec<Target>, Box<dyn Error>> {
         }
         targets.push(Target {
             name: file,
-            seeds: vec![seed],
+            seeds: Seeds::one(seed),
             read: Box::new(move |bytes| run_directory::read(own.path(), file, bytes)),
         });
     }

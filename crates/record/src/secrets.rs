@@ -57,9 +57,13 @@ const NOT_A_VALUE: [&str; 7] = ["_env", "-env", "_file", "_path", "_id", "_name"
 /// A value shorter than this is not looked for by itself: it would be found in words.
 const SHORTEST: usize = 8;
 
+/// Characters that have a backslash before them in tables of Markdown.
+const MARKDOWN: &str = "|*_`<[\\";
+
 /// Bytes of a file that are searched at a time.
 const WINDOW: usize = 1 << 20;
 
+/// Each in every form that a file of a run may have it in.
 static KNOWN: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
 
 /// The values of our own environment whose names say that they are secret, and those that [`remember`] added.
@@ -68,20 +72,72 @@ fn known() -> &'static Mutex<Vec<String>> {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, value)| is_secret(name, value));
-        Mutex::new(variables.map(|(_, value)| value).collect())
+        Mutex::new(variables.flat_map(|(_, value)| forms(&value)).collect())
     })
+}
+
+/// A value as it is, and as JSON, HTML and tables of Markdown have it where they must escape some of it.
+fn forms(value: &str) -> Vec<String> {
+    let html = [
+        ('&', "&amp;"),
+        ('<', "&lt;"),
+        ('>', "&gt;"),
+        ('"', "&quot;"),
+        ('\'', "&#39;"),
+    ];
+    let escaped = |escape: &dyn Fn(char) -> Option<String>| -> String {
+        let characters = value.chars();
+        characters
+            .map(|c| escape(c).unwrap_or_else(|| c.to_string()))
+            .collect()
+    };
+    let mut forms = vec![
+        value.to_owned(),
+        escaped(&|c| "\"\\".contains(c).then(|| format!("\\{c}"))),
+        escaped(&|c| {
+            html.iter()
+                .find(|(plain, _)| *plain == c)
+                .map(|(_, name)| (*name).to_owned())
+        }),
+        escaped(&|c| MARKDOWN.contains(c).then(|| format!("\\{c}"))),
+    ];
+    forms.dedup();
+    forms
 }
 
 /// Keeps the values of variables in mind whose names say that they are secret, such as those that a worker is given.
 pub fn remember<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
-    let Ok(mut known) = known().lock() else {
-        return;
-    };
     for (name, value) in variables {
-        if is_secret(name, value) && !known.iter().any(|other| other == value) {
-            known.push(value.to_owned());
+        if is_secret(name, value) {
+            add_known(value);
         }
     }
+}
+
+/// Keeps a value in mind that the user said is a secret, such as the key of an endpoint. One of a few characters is none.
+pub fn remember_value(value: &str) {
+    if value.len() >= SHORTEST {
+        add_known(value);
+    }
+}
+
+fn add_known(value: &str) {
+    if let Ok(mut known) = known().lock()
+        && !known.iter().any(|other| other == value)
+    {
+        known.extend(forms(value));
+    }
+}
+
+/// `text` without the values that are kept in mind.
+pub fn without_known(text: &str) -> Cow<'_, str> {
+    let mut clean = Cow::Borrowed(text);
+    if let Ok(known) = known().lock() {
+        for value in known.iter().filter(|value| text.contains(value.as_str())) {
+            clean = Cow::Owned(clean.replace(value, REDACTED));
+        }
+    }
+    clean
 }
 
 /// Whether a variable should not be given to a program that keeps its environment: its name or its value says so.
@@ -196,16 +252,24 @@ fn run(text: &[u8], at: usize, is_part: impl Fn(u8) -> bool) -> usize {
 
 fn prefixed(text: &str, add: &mut impl FnMut(Range<usize>)) {
     let bytes = text.as_bytes();
-    for (prefix, fewest) in PREFIXES {
+    // Tables of Markdown have a backslash before each underscore.
+    let escaped = PREFIXES.map(|(prefix, fewest)| (prefix.replace('_', "\\_"), fewest));
+    let escaped = escaped.iter().filter(|(prefix, _)| prefix.contains('\\'));
+    let plain = PREFIXES.iter().copied();
+    for (prefix, fewest) in plain.chain(escaped.map(|(prefix, fewest)| (prefix.as_str(), *fewest)))
+    {
         for start in memmem::find_iter(bytes, prefix) {
             let begins = start == 0 || !bytes[start - 1].is_ascii_alphanumeric();
             let after = start + prefix.len();
             // Tokens of Hugging Face have no underscore, names of functions that begin alike do.
             let length = match prefix {
-                "hf_" => run(bytes, after, |byte| byte.is_ascii_alphanumeric()),
+                "hf_" | "hf\\_" => run(bytes, after, |byte| byte.is_ascii_alphanumeric()),
                 "AKIA" | "ASIA" => run(bytes, after, |byte| {
                     byte.is_ascii_uppercase() || byte.is_ascii_digit()
                 }),
+                prefix if prefix.contains('\\') => {
+                    run(bytes, after, |byte| is_word(byte) || byte == b'\\')
+                }
                 _ => run(bytes, after, is_word),
             };
             let value = &bytes[after..after + length];
@@ -410,5 +474,30 @@ mod tests {
         remember([("WORKER_SECRET", "xyzzy-plugh"), ("HOME", "/home/someone")]);
         assert_eq!(redacted("it said xyzzy-plugh!"), "it said (redacted)!");
         assert_eq!(redacted("/home/someone"), "/home/someone");
+    }
+
+    /// Keys have underscores, which tables of Markdown escape, and may have any character that a header can hold.
+    #[test]
+    fn values_go_from_texts_that_escape_some_of_their_characters() {
+        let key = "pa_ss|w\"or\\d<1>&'2";
+        remember_value(key);
+        let json = serde_json::to_string(key).unwrap();
+        let forms = [
+            key.to_owned(),
+            json[1..json.len() - 1].to_owned(),
+            "pa_ss|w&quot;or\\d&lt;1&gt;&amp;&#39;2".to_owned(),
+            "pa\\_ss\\|w\"or\\\\d\\<1>&'2".to_owned(),
+        ];
+        for form in forms {
+            let text = format!("a {form} b");
+            assert_eq!(redacted(&text), "a (redacted) b", "{form}");
+            assert_eq!(without_known(&text), "a (redacted) b", "{form}");
+        }
+        let table = format!("| {} |", HF.replace('_', "\\_"));
+        assert_eq!(redacted(&table), "| (redacted) |");
+        let table = "| ghp\\_Ab1\\_Ab1Ab1Ab1Ab1Ab1Ab1 |";
+        assert_eq!(redacted(table), "| (redacted) |");
+        remember_value("EMPTY");
+        assert_eq!(without_known("EMPTY"), "EMPTY");
     }
 }

@@ -32,6 +32,8 @@ pub enum Report {
         /// Why, the last time.
         why: String,
     },
+    /// The file has all the bytes that it may have: recording is over.
+    Full,
     /// The process ends in order.
     Ended,
 }
@@ -59,6 +61,7 @@ impl fmt::Display for Report {
             Self::Capture { on } => f.write_str(if *on { "capture on" } else { "capture off" }),
             Self::Flushed { number } => write!(f, "flushed {number}"),
             Self::Dropped { count, why } => write!(f, "dropped {count} {}", one_line(why)),
+            Self::Full => f.write_str("full"),
             Self::Ended => f.write_str("ended"),
         }
     }
@@ -99,6 +102,7 @@ impl Report {
                     why: why.to_owned(),
                 }
             }
+            "full" => Self::Full,
             "ended" => Self::Ended,
             _ => return None,
         })
@@ -150,6 +154,7 @@ mod tests {
                 count: 17,
                 why: "no space left on device".to_owned(),
             },
+            Report::Full,
             Report::Ended,
         ];
         for report in reports {

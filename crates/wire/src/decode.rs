@@ -41,6 +41,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Where the next record begins.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
     /// How the records ended; [`End::Whole`] while there may be more.
     pub fn end(&self) -> End {
         self.end.unwrap_or(End::Whole)

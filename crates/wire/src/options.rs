@@ -13,7 +13,7 @@ pub const RANGE: &str = "LLMPROF_NVTX_RANGE";
 /// A `libcupti` to use before all others.
 pub const CUPTI: &str = "LLMPROF_CUPTI";
 
-/// How to record. As text: `calls=launch begin=on interval_ms=200 overhead_ppm=0 detach=on buffer_kib=512`.
+/// How to record. As text: `calls=launch begin=on interval_ms=200 overhead_ppm=0 detach=on buffer_kib=512 …`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Record every call of the CUDA API, not only those that launch or wait.
@@ -32,6 +32,8 @@ pub struct Options {
     pub memory_mib: u32,
     /// How long the end of the process may wait for the last records to be written, ms.
     pub exit_ms: u32,
+    /// How many bytes the file of a process may have; 0: no limit. Then recording ends, and a few last records say so.
+    pub most_bytes: u64,
 }
 
 impl Default for Options {
@@ -45,6 +47,7 @@ impl Default for Options {
             buffer_kib: 512,
             memory_mib: 64,
             exit_ms: 10_000,
+            most_bytes: 0,
         }
     }
 }
@@ -73,6 +76,7 @@ impl Options {
                 "buffer_kib" => set(&mut options.buffer_kib),
                 "memory_mib" => set(&mut options.memory_mib),
                 "exit_ms" => set(&mut options.exit_ms),
+                "most_bytes" => options.most_bytes = value.parse().unwrap_or(0),
                 _ => {}
             }
         }
@@ -88,7 +92,7 @@ impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "calls={} begin={} interval_ms={} overhead_ppm={} detach={} buffer_kib={} memory_mib={} exit_ms={}",
+            "calls={} begin={} interval_ms={} overhead_ppm={} detach={} buffer_kib={} memory_mib={} exit_ms={} most_bytes={}",
             if self.all_calls { "all" } else { "launch" },
             if self.begin { "on" } else { "off" },
             self.interval_ms,
@@ -97,6 +101,7 @@ impl fmt::Display for Options {
             self.buffer_kib,
             self.memory_mib,
             self.exit_ms,
+            self.most_bytes,
         )
     }
 }
@@ -116,6 +121,7 @@ mod tests {
             buffer_kib: 64,
             memory_mib: 8,
             exit_ms: 1,
+            most_bytes: u64::MAX,
         };
         assert_eq!(Options::read(&options.to_string()), options);
         assert_eq!(Options::read(""), Options::default());

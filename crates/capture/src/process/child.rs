@@ -12,10 +12,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
-use super::{
-    Interrupt, ProcessError,
-    orphan::{Guard, Known},
-};
+use super::{Interrupt, ProcessError, orphan::Guard, tree::Left};
 
 /// How long a process may take to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -52,7 +49,7 @@ impl Ended {
     }
 }
 
-/// A running process and the group it leads. Dropping it kills the whole group.
+/// A running process and the group it leads. Dropping it kills the whole group, and what else it holds.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
@@ -61,17 +58,25 @@ pub struct Child {
     stderr: PathBuf,
     ended: bool,
     guard: Option<Guard>,
+    /// Where everything below it ends with it.
+    left: Option<Left>,
 }
 
 impl Child {
-    pub(super) fn new(process: std::process::Child, stdout: PathBuf, stderr: PathBuf) -> Self {
+    pub(super) fn new(
+        process: std::process::Child,
+        [stdout, stderr]: [PathBuf; 2],
+        guard: Option<Guard>,
+        left: Option<Left>,
+    ) -> Self {
         Self {
-            guard: Guard::of(process.id()),
             process,
             started: Instant::now(),
             stdout,
             stderr,
             ended: false,
+            guard,
+            left,
         }
     }
 
@@ -114,7 +119,8 @@ impl Child {
     }
 
     /// Waits until it ends. An interrupt or the time limit sends SIGTERM to its group; a second interrupt, or a group
-    /// that is still there after the grace period, gets SIGKILL. Whatever it left running in its group ends with it.
+    /// that is still there after the grace period, gets SIGKILL. Whatever it left running in its group ends with it, and so
+    /// does everything below it where it was started so.
     pub fn wait(
         &mut self,
         interrupt: &mut Interrupt,
@@ -156,7 +162,7 @@ impl Child {
         self.signal_group(Signal::KILL);
         let status = self.process.wait().map_err(system("collect the process"))?;
         self.ended = true;
-        self.dismiss_guard();
+        self.end_rest();
         Ok(Ended {
             status,
             stopped,
@@ -164,17 +170,12 @@ impl Child {
         })
     }
 
-    /// Processes that end with us too, whatever ends us: those it started that left its group. They replace any before.
-    pub fn also_end(&mut self, others: &[Known]) {
-        if let Some(guard) = &mut self.guard {
-            guard.watch(others);
+    /// Once it has ended: ends what it left behind, then the guard.
+    fn end_rest(&mut self) {
+        if let Some(left) = self.left.take() {
+            left.end();
         }
-    }
-
-    fn dismiss_guard(&mut self) {
-        if let Some(mut guard) = self.guard.take() {
-            guard.dismiss();
-        }
+        self.guard = None;
     }
 
     fn pid(&self) -> Pid {
@@ -193,7 +194,7 @@ impl Drop for Child {
             self.signal_group(Signal::KILL);
             let _ = self.process.wait();
         }
-        self.dismiss_guard();
+        self.end_rest();
     }
 }
 

@@ -13,7 +13,11 @@ use llmprof_record::{
     store::Folder,
 };
 
-use super::{Child, ProcessError, orphan::end_with_us};
+use super::{
+    Child, ProcessError,
+    orphan::{Guard, end_with_us, stop_with_us},
+    tree::Left,
+};
 
 /// A command about to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +89,35 @@ impl Launch {
     /// `logs/<name>.stdout.log` and `logs/<name>.stderr.log`. The thread that calls this must wait for it: it is killed
     /// when that thread ends.
     pub fn spawn(&self, logs: &Path, name: &str) -> Result<Child, ProcessError> {
+        let (process, logs) = self.start(logs, name, end_with_us)?;
+        let guard = Guard::of(process.id());
+        Ok(Child::new(process, logs, guard, None))
+    }
+
+    /// As [`spawn`](Self::spawn), for a program that starts others which leave its group, as daemons do: all below it end
+    /// with it and with us. Their orphans become its children (`PR_SET_CHILD_SUBREAPER`), then ours. We must start nothing
+    /// meanwhile that is to outlive it.
+    pub fn spawn_with_descendants(&self, logs: &Path, name: &str) -> Result<Child, ProcessError> {
+        let mut left = Left::begin();
+        // Without a shell there is no guard, and the kernel kills the program alone.
+        let guard = Guard::of_tree();
+        let (process, logs) = self.start(logs, name, |command| match &guard {
+            Some(guard) => {
+                left.except(guard.id());
+                stop_with_us(command, guard);
+            }
+            None => end_with_us(command),
+        })?;
+        Ok(Child::new(process, logs, guard, Some(left)))
+    }
+
+    /// The process, and where its output goes.
+    fn start(
+        &self,
+        logs: &Path,
+        name: &str,
+        bind: impl FnOnce(&mut Command),
+    ) -> Result<(std::process::Child, [PathBuf; 2]), ProcessError> {
         let log = |stream: &str| {
             let file = format!("{name}.{stream}.log");
             let path = logs.join(&file);
@@ -97,7 +130,7 @@ impl Launch {
         let given = self.env.iter();
         remember(given.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))));
         let mut command = self.command();
-        end_with_us(&mut command);
+        bind(&mut command);
         let process = command
             .stdin(Stdio::null())
             .stdout(stdout)
@@ -105,7 +138,7 @@ impl Launch {
             .process_group(0)
             .spawn()
             .map_err(|source| self.not_started(source))?;
-        Ok(Child::new(process, stdout_path, stderr_path))
+        Ok((process, [stdout_path, stderr_path]))
     }
 
     /// Runs it to its end and collects what it prints; for short questions to a tool.

@@ -9,11 +9,11 @@ mod child;
 mod interrupt;
 mod launch;
 mod orphan;
+mod tree;
 
 pub use child::{Child, Ended, Stop};
 pub use interrupt::{Interrupt, survive_file_size_limit};
 pub use launch::{Launch, environment};
-pub use orphan::Known;
 
 use std::path::PathBuf;
 

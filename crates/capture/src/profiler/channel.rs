@@ -29,6 +29,8 @@ pub struct Watched {
     pub dropped: Option<(u64, String)>,
     /// The last flush that it has done.
     pub flushed: u32,
+    /// Whether its file has all the bytes that it may have.
+    pub is_full: bool,
     /// Whether it said goodbye.
     pub has_ended: bool,
 }
@@ -173,6 +175,7 @@ impl Connection {
             }
             Report::Flushed { number } => watched.flushed = number,
             Report::Dropped { count, why } => watched.dropped = Some((count, why)),
+            Report::Full => watched.is_full = true,
             Report::Ended => watched.has_ended = true,
         }
     }
@@ -209,6 +212,7 @@ mod tests {
                 has_captured: false,
                 dropped: Some((3, "no space".to_owned())),
                 flushed: 1,
+                is_full: false,
                 has_ended: false,
             }]
         );

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use llmprof_units::Bytes;
 use llmprof_wire::{LIBRARY, Options, options};
 
 use crate::process::Launch;
@@ -58,6 +59,15 @@ fn installed_with(program: &Path) -> Option<PathBuf> {
         .iter()
         .map(|place| folder.join(place).join(LIBRARY))
         .find(|path| path.is_file())
+}
+
+/// Bytes that recordings into a directory may have where nobody set a limit: half of what is free, since others write to the
+/// disk too. Nothing where the system does not say.
+pub fn half_of_free(directory: &Path) -> Option<Bytes> {
+    let disk = rustix::fs::statvfs(directory).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    // No byte at all would be no limit.
+    Some(Bytes((free / 2).max(1)))
 }
 
 /// Recording by our library.
@@ -138,7 +148,7 @@ mod tests {
         assert_eq!(
             launch.to_string(),
             "CUDA_INJECTION64_PATH=/opt/llmprof/libllmprof_inject.so \
-             LLMPROF_CAPTURE='calls=launch begin=off interval_ms=200 overhead_ppm=20000 detach=on buffer_kib=512 memory_mib=64 exit_ms=10000' \
+             LLMPROF_CAPTURE='calls=launch begin=off interval_ms=200 overhead_ppm=20000 detach=on buffer_kib=512 memory_mib=64 exit_ms=10000 most_bytes=0' \
              LLMPROF_CONTROL=/tmp/x/control LLMPROF_NVTX_RANGE='decode step' LLMPROF_WIRE_DIR=/runs/a/cupti \
              NVTX_INJECTION64_PATH=/opt/llmprof/libllmprof_inject.so python3 serve.py"
         );

@@ -89,7 +89,10 @@ impl Recording {
             let issue = Issue::error("cupti.dropped").with("why", why.as_str());
             Some(issue.counting(*count))
         });
-        dropped.collect()
+        let is_full = self.channel.processes().any(|process| process.is_full);
+        dropped
+            .chain(is_full.then(|| Issue::error("record.max_size")))
+            .collect()
     }
 
     fn wait(&mut self, done: impl Fn(&Channel) -> bool) {

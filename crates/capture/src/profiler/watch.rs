@@ -120,17 +120,12 @@ pub fn watch(
             channel.order(Order::Stop);
             channel.flush();
         }
-        if let Some((folder, most)) = schedule.most.as_ref()
-            && size_check.is_some_and(|check| now >= check)
-        {
-            was_full = size(folder) >= *most;
-            // Once is enough: nothing is recorded from then on.
-            size_check = (!was_full).then(|| now + SIZE_EVERY);
-            if was_full {
-                (begin, end) = (None, None);
-                channel.order(Order::Stop);
-                channel.flush();
-            }
+        // Once is enough: nothing is recorded from then on.
+        if !was_full && is_full(channel, schedule, &mut size_check, now) {
+            was_full = true;
+            (begin, end, size_check) = (None, None, None);
+            channel.order(Order::Stop);
+            channel.flush();
         }
         let asked = interrupt.count() - interrupts_before;
         if asked > 0 && ending.asked == 0 {
@@ -148,8 +143,28 @@ pub fn watch(
         status,
         was_interrupted: interrupt.count() > interrupts_before,
         duration,
-        was_full,
+        was_full: was_full || channel.processes().any(|process| process.is_full),
     })
+}
+
+/// Whether one process has written all that it may, which it says, or all of them together have, which is looked at now and
+/// then.
+fn is_full(
+    channel: &Channel,
+    schedule: &Schedule,
+    check: &mut Option<Instant>,
+    now: Instant,
+) -> bool {
+    if channel.processes().any(|process| process.is_full) {
+        return true;
+    }
+    match &schedule.most {
+        Some((folder, most)) if check.is_some_and(|check| now >= check) => {
+            *check = Some(now + SIZE_EVERY);
+            size(folder) >= *most
+        }
+        _ => false,
+    }
 }
 
 /// Bytes of the files of a folder.

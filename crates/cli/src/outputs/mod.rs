@@ -51,6 +51,11 @@ impl<'a> Results<'a> {
     }
 }
 
+/// An issue where a sum of this process did not fit its range.
+pub(crate) fn saturated() -> Option<Issue> {
+    llmprof_units::has_saturated().then(|| Issue::error("analysis.saturated"))
+}
+
 /// Which kinds of files are wanted.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {

@@ -271,8 +271,10 @@ fn a_served_command_is_ended_with_all_it_started() {
         std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
         "the server still listens"
     );
-    let child = std::fs::read_to_string(dir.path().join("child.pid")).unwrap();
-    assert!(!runs(&child), "its child still runs");
+    for file in ["child.pid", "daemon.pid"] {
+        let process = read(&dir.path().join(file));
+        assert!(!runs(process.trim()), "{file} still runs");
+    }
 }
 
 #[test]
@@ -295,6 +297,23 @@ fn a_server_that_dies_is_told_with_its_last_lines() {
     assert!(err.contains("ended before it was healthy"), "{err}");
     assert!(err.contains("loading weights"), "{err}");
     assert!(err.contains("out of memory"), "{err}");
+    // Killed by its first request, which finds out what it understands.
+    let port = free_port();
+    let serve = format!("python3 {SERVER} {port} 1 sh -c 'echo out of luck >&2; kill -9 $PPID'");
+    let url = format!("http://127.0.0.1:{port}");
+    let args = [
+        "--serve",
+        &serve,
+        "--serve-url",
+        &url,
+        "--no-record",
+        "-o",
+        "killed",
+    ];
+    let (code, _, err) = bench(dir.path(), &args);
+    assert_eq!(code, 2);
+    assert!(err.contains("ended during the load"), "{err}");
+    assert!(err.contains("out of luck"), "{err}");
     let (code, _, err) = bench(
         dir.path(),
         &[

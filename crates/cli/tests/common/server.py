@@ -1,6 +1,7 @@
 """The least of an OpenAI server: `server.py PORT TOKENS [COMMAND…]` runs the command for every request, then answers.
 
-It starts a child that leaves its process group, and writes its number to `child.pid`.
+It starts a child that leaves its process group, and writes its number to `child.pid`; and one that forks twice, leaves the
+session and clears its environment, as daemons do: `daemon.pid`.
 """
 
 import http.server
@@ -12,6 +13,7 @@ port, tokens, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 child = subprocess.Popen(["sleep", "12345"], start_new_session=True)
 with open("child.pid", "w") as file:
     file.write(str(child.pid))
+subprocess.run(["sh", "-c", "env -i setsid sleep 12346 & echo $! > daemon.pid"], check=True)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -5,17 +5,19 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response, body::Incoming, header};
 use llmprof_units::Nanos;
 
-use super::connection::{Connector, Pool, Sender};
+use super::{
+    connection::{Connector, Pool, Sender},
+    reading::Reading,
+};
 use crate::{
     answer::Answer,
     clock::Clock,
-    endpoint::Endpoint,
-    record::{Arrival, FailureKind, RequestFailure, RequestRecord, TokenBasis},
-    sse::{Event, Splitter},
+    record::{FailureKind, RequestFailure, RequestRecord},
+    sse::Splitter,
 };
 
-/// Most of a refusal that is kept to tell why.
-const REASON_BYTES: usize = 400;
+/// Most of what a server said that is kept to tell why a request failed.
+const REASON_CHARACTERS: usize = 400;
 /// Longest answer that does not stream.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -83,12 +85,14 @@ impl Client {
         if let Err(failure) = ended {
             record.failure = Some(failure);
         }
-        reading.conclude(record);
+        let text = reading.conclude(record);
         if let Some(failure) = &mut record.failure {
             let message = std::mem::take(&mut failure.message);
-            failure.message = self.connector.endpoint().without_key(message);
+            // Before it is cut, which could leave a part of the key.
+            let message = self.connector.endpoint().without_key(message);
+            failure.message = message.chars().take(REASON_CHARACTERS).collect();
         }
-        reading.text
+        text
     }
 
     async fn follow(
@@ -106,7 +110,7 @@ impl Client {
                 400..500 => FailureKind::ClientError,
                 _ => FailureKind::ServerError,
             };
-            let reason = reason(response, self.connector.endpoint()).await;
+            let reason = reason(response).await;
             self.pool.put(sender);
             let message = format!("HTTP {status}: {reason}");
             return Err(RequestFailure::new(kind, message.trim_end_matches(": ")));
@@ -174,31 +178,12 @@ impl Client {
             };
             record.received_bytes += llmprof_units::Bytes(bytes.len() as u64);
             splitter.push(bytes, at, |event| reading.take(event, record));
-            if reading.failure.is_some() {
+            if reading.has_failed() {
                 break;
             }
         }
         splitter.finish(|event| reading.take(event, record));
-        if let Some(failure) = reading.failure.take() {
-            return Err(failure);
-        }
-        if reading.is_over() {
-            return Ok(());
-        }
-        if splitter.foreign_lines() > 0 && record.arrivals.is_empty() {
-            let message = format!(
-                "the answer says it is an event stream and has {} lines that are none",
-                splitter.foreign_lines()
-            );
-            return Err(RequestFailure::new(FailureKind::Malformed, message));
-        }
-        Err(RequestFailure::new(
-            FailureKind::Disconnected,
-            format!(
-                "the stream ended after {} events, without a finish_reason",
-                record.arrivals.len()
-            ),
-        ))
+        reading.stream_ended(record, splitter.foreign_lines())
     }
 
     async fn whole(
@@ -209,149 +194,8 @@ impl Client {
     ) -> Result<(), RequestFailure> {
         let bytes = collect(response, MOST_BYTES).await?;
         let at = self.clock.now();
-        record.received_bytes = llmprof_units::Bytes(bytes.len() as u64);
-        record.is_whole = true;
-        // Some servers stream JSON lines (Ollama's own interface): the last line has the totals.
-        let last = bytes
-            .split(|&byte| byte == b'\n')
-            .rfind(|line| !line.is_empty())
-            .unwrap_or_default();
-        reading.take(
-            Event {
-                data: last,
-                at,
-                is_cut: false,
-            },
-            record,
-        );
-        reading.has_finished = true;
-        match reading.failure.take() {
-            Some(failure) => Err(failure),
-            None => Ok(()),
-        }
-    }
-}
-
-/// What the events of one answer add up to.
-struct Reading {
-    keep_text: bool,
-    text: String,
-    has_finished: bool,
-    is_done: bool,
-    usage: Option<crate::answer::Usage>,
-    /// Whether usage came with text, and how often usage came.
-    usage_with_text: u64,
-    mistake: Option<String>,
-    failure: Option<RequestFailure>,
-}
-
-impl Reading {
-    fn new(keep_text: bool) -> Self {
-        Self {
-            keep_text,
-            text: String::new(),
-            has_finished: false,
-            is_done: false,
-            usage: None,
-            usage_with_text: 0,
-            mistake: None,
-            failure: None,
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.has_finished || self.is_done
-    }
-
-    fn take(&mut self, event: Event<'_>, record: &mut RequestRecord) {
-        if self.failure.is_some() {
-            return;
-        }
-        if event.data == b"[DONE]" {
-            self.is_done = true;
-            return;
-        }
-        let answer = match Answer::read(event.data, self.keep_text) {
-            Ok(answer) => answer,
-            // Half an event is how a stream looks that broke off.
-            Err(_) if event.is_cut => return,
-            Err(error) => {
-                let start = String::from_utf8_lossy(&event.data[..event.data.len().min(80)]);
-                self.failure = Some(RequestFailure::new(
-                    FailureKind::Malformed,
-                    format!("an event is no JSON ({error}): {start}"),
-                ));
-                return;
-            }
-        };
-        if let Some(error) = answer.error {
-            self.failure = Some(RequestFailure::new(FailureKind::ServerError, error));
-            return;
-        }
-        let before = self.usage.map_or(0, |usage| usage.completion_tokens);
-        if let Some(usage) = answer.usage {
-            if usage.completion_tokens < before {
-                self.blame(format!(
-                    "usage fell from {before} to {} tokens",
-                    usage.completion_tokens
-                ));
-            }
-            if usage
-                .total_tokens
-                .is_some_and(|total| total != usage.prompt_tokens + usage.completion_tokens)
-            {
-                self.blame("usage does not add up to its total".to_owned());
-            }
-            self.usage = Some(usage);
-        }
-        let tokens = answer.usage.map(|usage| usage.completion_tokens);
-        let is_new = answer.text_bytes > 0 || tokens.is_some_and(|tokens| tokens > before);
-        // The last event with the totals repeats what was said before.
-        if is_new && !(answer.text_bytes == 0 && self.has_finished) {
-            if tokens.is_some() {
-                self.usage_with_text += 1;
-            }
-            record.arrivals.push(Arrival {
-                at_ns: event.at,
-                tokens: tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
-            });
-        }
-        self.has_finished |= answer.finish;
-        record.timings = answer.timings.or(record.timings);
-        if self.keep_text {
-            self.text += &answer.text;
-        }
-    }
-
-    fn blame(&mut self, what: String) {
-        self.mistake.get_or_insert(what);
-    }
-
-    fn conclude(&mut self, record: &mut RequestRecord) {
-        if let Some(usage) = self.usage {
-            record.prompt_tokens = Some(usage.prompt_tokens);
-            record.output_tokens = Some(usage.completion_tokens);
-            let is_continuous =
-                !record.is_whole && self.usage_with_text == record.arrivals.len() as u64;
-            record.token_basis = if is_continuous {
-                TokenBasis::ContinuousUsage
-            } else {
-                TokenBasis::Usage
-            };
-            if usage.completion_tokens == 0 && !record.arrivals.is_empty() {
-                self.blame("usage has no tokens, though text came".to_owned());
-            }
-            if usage.completion_tokens > record.max_tokens {
-                self.blame(format!(
-                    "usage has {} tokens, though at most {} were asked for",
-                    usage.completion_tokens, record.max_tokens
-                ));
-            }
-        } else if let Some(tokens) = record.timings.and_then(|timings| timings.output_tokens) {
-            record.output_tokens = Some(tokens);
-            record.token_basis = TokenBasis::Usage;
-        }
-        record.usage_mistake = self.mistake.take();
+        reading.take_whole(&bytes, at, record);
+        reading.ended()
     }
 }
 
@@ -402,15 +246,12 @@ pub(crate) async fn collect(
 }
 
 /// Why a server refused, in its own words.
-async fn reason(response: Response<Incoming>, endpoint: &Endpoint) -> String {
+async fn reason(response: Response<Incoming>) -> String {
     let bytes = collect(response, 1 << 20).await.unwrap_or_default();
     let told = Answer::read(&bytes, false)
         .ok()
         .and_then(|answer| answer.error);
-    let text = told.unwrap_or_else(|| String::from_utf8_lossy(&bytes).trim().to_owned());
-    // Before it is cut, which could leave a part of the key.
-    let text = endpoint.without_key(text);
-    text.chars().take(REASON_BYTES).collect()
+    told.unwrap_or_else(|| String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
 /// A request that was not followed to its end.

@@ -5,12 +5,14 @@ mod connection;
 mod drive;
 mod exchange;
 mod probe;
+mod reading;
 mod schedule;
 mod shared;
 mod worker;
 
 pub use calls::{CallError, Calls};
 pub use drive::{Load, LoadRecord, drive};
+pub use reading::Reading;
 pub(crate) use worker::until;
 
 pub use shared::{CountTokens, Progress};

@@ -14,11 +14,12 @@ const LIMITS: &[f64] = &[
 pub(super) fn page(state: &State) -> String {
     let served = lock(&state.served);
     let mut page = String::new();
+    let repeated = state.repeated();
     let prefix = state.behaviour.metrics_prefix;
     let gauge = |page: &mut String, name: &str, value: u64| {
         let _ = write!(
             page,
-            "# TYPE {prefix}{name} gauge\n{prefix}{name}{{engine=\"0\",model_name=\"stub\"}} {value}.0\n"
+            "# TYPE {prefix}{name} gauge\n{prefix}{name}{{engine=\"0\",model_name=\"stub{repeated}\"}} {value}.0\n"
         );
     };
     gauge(
@@ -67,5 +68,12 @@ pub(super) fn page(state: &State) -> String {
         page,
         "# TYPE {prefix}generation_tokens counter\n{prefix}generation_tokens_total{{engine=\"0\"}} {total}\n"
     );
+    if !repeated.is_empty() {
+        let name = repeated.trim_start();
+        let _ = write!(
+            page,
+            "# HELP {prefix}seen_{name} for{repeated}\n# TYPE {prefix}seen_{name} counter\n{prefix}seen_{name}_total {total}\n"
+        );
+    }
     page
 }

@@ -48,7 +48,8 @@ pub struct Behaviour {
     pub faults: Vec<(u64, Fault)>,
     /// One more fault for every n-th request.
     pub fault_every: Option<(u64, Fault)>,
-    /// Whether a refusal repeats the key that was sent, as some servers do.
+    /// Whether the key that was sent is repeated wherever a server can say something: the status line, a header, the name of
+    /// the model, names and labels of metrics, text, errors in and outside of streams, what is no JSON, labels of its trace.
     pub repeats_key: bool,
     /// What names of its metrics begin with, which says what server it is.
     pub metrics_prefix: &'static str,

@@ -51,7 +51,7 @@ async fn connection(mut stream: TcpStream, state: Arc<State>) {
     let mut buffer = Vec::with_capacity(1024);
     // A client that goes away is no concern of the stub's.
     while let Ok(Some(asked)) = read(&mut stream, &mut buffer).await {
-        lock(&state.authorizations).push(asked.authorization.clone());
+        state.authorized(asked.authorization.clone());
         match answer(&mut stream, &state, &asked).await {
             Ok(true) if state.behaviour.keep_alive => {}
             _ => return,
@@ -102,8 +102,10 @@ async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io
     match (asked.method.as_str(), asked.path.as_str()) {
         ("GET", "/health") => respond(stream, state, 200, "text/plain", b"").await,
         ("GET", "/v1/models") => {
-            let models = br#"{"object":"list","data":[{"id":"stub","object":"model"}]}"#;
-            respond(stream, state, 200, "application/json", models).await
+            let id = format!("stub{}", state.repeated());
+            let models =
+                format!(r#"{{"object":"list","data":[{{"id":"{id}","object":"model"}}]}}"#);
+            respond(stream, state, 200, "application/json", models.as_bytes()).await
         }
         ("GET", "/metrics") => {
             let page = metrics::page(state);
@@ -126,7 +128,7 @@ async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io
                 && stop.path == "/stop_profile"
                 && let Some(folder) = &state.behaviour.trace_folder
             {
-                trace::write(folder, &served[start.served..], stop)?;
+                trace::write(folder, &served[start.served..], stop, &state.repeated())?;
             }
             *lock(&state.calls) = calls;
             respond(stream, state, 200, "text/plain", b"").await
@@ -156,8 +158,9 @@ async fn respond(
     } else {
         "connection: close\r\n"
     };
+    let repeated = state.repeated();
     let mut text = format!(
-        "HTTP/1.1 {status} Status\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{connection}\r\n",
+        "HTTP/1.1 {status} Status{repeated}\r\nx-request-id: 1{repeated}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{connection}\r\n",
         body.len()
     )
     .into_bytes();
@@ -250,12 +253,10 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
         });
     match fault {
         Some(Fault::Status(status)) => {
-            let key = asked
-                .authorization
-                .as_deref()
-                .filter(|_| behaviour.repeats_key)
-                .map_or(String::new(), |key| format!(": no access for {key}"));
-            let refusal = format!(r#"{{"error":{{"message":"refused by the stub{key}"}}}}"#);
+            let refusal = format!(
+                r#"{{"error":{{"message":"refused by the stub{}"}}}}"#,
+                state.repeated()
+            );
             return respond(
                 stream,
                 state,
@@ -292,6 +293,7 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
     let first = Instant::now();
     let reply = Reply {
         state,
+        repeated: state.repeated(),
         tokens,
         prompt,
         fault,
@@ -321,6 +323,7 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
 
 struct Reply<'a> {
     state: &'a State,
+    repeated: String,
     tokens: u64,
     prompt: u64,
     fault: Option<Fault>,
@@ -346,7 +349,7 @@ impl Reply<'_> {
 
     /// One event that brings the tokens up to `tokens`, `brought` of them new.
     fn event(&self, tokens: u64, brought: u64) -> String {
-        let text = "tok ".repeat(brought as usize);
+        let text = "tok ".repeat(brought as usize) + &self.repeated;
         let finish = if tokens == self.tokens {
             "\"length\""
         } else {
@@ -389,13 +392,25 @@ impl Reply<'_> {
         } else {
             "connection: close\r\n"
         };
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{encoding}\r\n");
+        let repeated = &self.repeated;
+        let head = format!(
+            "HTTP/1.1 200 OK{repeated}\r\nx-request-id: 1{repeated}\r\ncontent-type: text/event-stream\r\n{encoding}\r\n"
+        );
         body.out.extend_from_slice(head.as_bytes());
         match self.fault {
-            Some(Fault::Html) => body.piece(b"<html>\n<body>busy</body>\n</html>\n"),
-            Some(Fault::BadEvent) => body.piece(b"data: {\"choices\":[}\n\n"),
+            Some(Fault::Html) => {
+                let page = format!("<html>\n<body>busy{repeated}</body>\n</html>\n");
+                body.piece(page.as_bytes());
+            }
+            Some(Fault::BadEvent) => {
+                // Across the place where a short message would be cut.
+                let event = format!("data: {{\"choices\":[}}{repeated:>76}\n\n");
+                body.piece(event.as_bytes());
+            }
             Some(Fault::ErrorEvent) => {
-                body.piece(b"data: {\"error\":{\"message\":\"engine died\"}}\n\n");
+                let event =
+                    format!("data: {{\"error\":{{\"message\":\"engine died{repeated}\"}}}}\n\n");
+                body.piece(event.as_bytes());
             }
             _ => {
                 if !self.events(&mut body).await? {
@@ -493,10 +508,11 @@ impl Reply<'_> {
         if !behaviour.step.is_zero() {
             sleep(behaviour.step * self.tokens.saturating_sub(1) as u32).await;
         }
+        let repeated = &self.repeated;
         let said = if self.is_chat {
-            "\"message\":{\"role\":\"assistant\",\"content\":\"tok\"}"
+            format!("\"message\":{{\"role\":\"assistant\",\"content\":\"tok{repeated}\"}}")
         } else {
-            "\"text\":\"tok\""
+            format!("\"text\":\"tok{repeated}\"")
         };
         let usage = if behaviour.usage {
             format!(",\"usage\":{}", self.usage(self.tokens))

@@ -8,7 +8,7 @@ use std::{
 use llmprof_units::Nanos;
 use tokio::sync::{Notify, Semaphore};
 
-use super::Behaviour;
+use super::{Behaviour, lock};
 
 /// What the stub did with one request: the truth that a client is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub(super) struct State {
     pub(super) served: Mutex<Vec<Served>>,
     pub(super) calls: Mutex<Vec<Called>>,
     pub(super) authorizations: Mutex<Vec<Option<String>>>,
+    /// A space and the last key that was sent, where it is repeated.
+    repeated: Mutex<String>,
     pub(super) stop: Notify,
 }
 
@@ -67,7 +69,23 @@ impl State {
             served: Mutex::new(Vec::new()),
             calls: Mutex::new(Vec::new()),
             authorizations: Mutex::new(Vec::new()),
+            repeated: Mutex::new(String::new()),
             stop: Notify::new(),
         }
+    }
+
+    /// Notes what a request had as `Authorization`.
+    pub(super) fn authorized(&self, authorization: Option<String>) {
+        if self.behaviour.repeats_key
+            && let Some(key) = authorization.as_deref().and_then(|a| a.split(' ').nth(1))
+        {
+            *lock(&self.repeated) = format!(" {key}");
+        }
+        lock(&self.authorizations).push(authorization);
+    }
+
+    /// What stands behind everything that is said; nothing unless keys are repeated.
+    pub(super) fn repeated(&self) -> String {
+        lock(&self.repeated).clone()
     }
 }

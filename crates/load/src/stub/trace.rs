@@ -5,7 +5,12 @@ use serde_json::{Value, json};
 use super::{Called, Served};
 
 /// Leaves a trace as PyTorch's profiler writes it: for each request the step of its prefill, and a step for each further token.
-pub(super) fn write(folder: &Path, served: &[Served], stop: &Called) -> io::Result<()> {
+pub(super) fn write(
+    folder: &Path,
+    served: &[Served],
+    stop: &Called,
+    repeated: &str,
+) -> io::Result<()> {
     let origin = served
         .first()
         .map_or(stop.at_unix_ns, |first| first.arrived_unix_ns);
@@ -17,6 +22,9 @@ pub(super) fn write(folder: &Path, served: &[Served], stop: &Called) -> io::Resu
             "ts": micros(start), "dur": micros(length),
         }));
     };
+    if !repeated.is_empty() {
+        step(repeated.to_owned(), Duration::ZERO, Duration::ZERO);
+    }
     for one in served {
         let arrived = (one.arrived_unix_ns - origin).0.max(0);
         let turn = Duration::from_nanos(arrived as u64) + one.queue;

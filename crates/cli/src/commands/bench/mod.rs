@@ -14,7 +14,7 @@ mod tokenizer;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use llmprof_capture::process::{Interrupt, Launch};
@@ -47,6 +47,8 @@ use crate::{
 /// An objective that was not met.
 const NOT_MET: u8 = 1;
 const INTERRUPTED: u8 = 130;
+/// How long a server may take to end that broke its connections.
+const AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 /// Rates that a sweep tries at most.
 const SWEEP_TRIES: usize = 16;
 /// How close the two rates of a sweep's answer come.
@@ -66,7 +68,21 @@ pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, F
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
         .map_err(|error| Failure::directory(&error, "-o DIR"))?;
     let done = run(args, &mut request, launch, &mut store, &mut interrupt);
-    finish(done, args, store, &dir, output)
+    let stopped = interrupt.count() > 0;
+    match done {
+        Ok(done) => finish(&done, args, store, &dir, output),
+        // The first failure is the one to report.
+        Err(failure) if stopped => {
+            let why = Some(failure.to_string());
+            let _ = store.finish(RunStatus::Interrupted, why, clock::now());
+            failure.report();
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(failure) => {
+            let _ = store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now());
+            Err(failure)
+        }
+    }
 }
 
 /// The load, and the server to start for it.
@@ -139,20 +155,12 @@ impl Done {
 }
 
 fn finish(
-    done: Result<Done, Failure>,
+    done: &Done,
     args: &BenchArgs,
     store: RunDir,
     dir: &Path,
     output: &mut Output,
 ) -> Result<ExitCode, Failure> {
-    let done = match done {
-        Ok(done) => done,
-        Err(failure) => {
-            // The first failure is the one to report.
-            let _ = store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now());
-            return Err(failure);
-        }
-    };
     let status = if done.was_interrupted {
         RunStatus::Interrupted
     } else {
@@ -217,7 +225,8 @@ fn run(
                 is_alive = is_alive && server.is_alive();
                 is_alive
             });
-            if is_alive {
+            // A connection breaks before its process has ended.
+            if is_alive && (loaded.is_ok() || !server.ends_within(AFTER_A_FAILURE)) {
                 loaded
             } else {
                 Err(server.died("ended during the load"))

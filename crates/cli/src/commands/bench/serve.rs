@@ -1,21 +1,19 @@
 //! A server that bench starts, waits for, and ends with all that it started.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use llmprof_capture::{
-    process::{Child, Interrupt, Known, Launch},
-    profiler::{Channel, Cupti, Watched, find_library},
+    process::{Child, Interrupt, Launch},
+    profiler::{Channel, Cupti, Watched, find_library, half_of_free},
 };
 use llmprof_load::{client::Calls, endpoint::Endpoint};
 use llmprof_record::{import::wire, issue::Issue};
 use llmprof_units::Share;
 use llmprof_wire::Options;
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args_bench::ServeArgs;
 use crate::commands::record;
@@ -23,8 +21,6 @@ use crate::failure::Failure;
 
 /// How many of the server's last lines are shown where it fails.
 const LAST_LINES: usize = 15;
-/// How often processes that it started are looked for; a machine may have thousands.
-const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// Where its logs are in the run.
 const FOLDER: &str = "server";
 
@@ -34,9 +30,6 @@ pub(super) struct Server {
     name: String,
     channel: Option<Channel>,
     recorded: Option<PathBuf>,
-    /// What it had started when that was looked at.
-    offspring: Vec<Known>,
-    looked: Option<Instant>,
     pub(super) issues: Vec<Issue>,
 }
 
@@ -139,6 +132,7 @@ impl Server {
                             begin: true,
                             overhead_ppm: args.overhead.map_or(0, Share::ppm),
                             detach: true,
+                            most_bytes: half_of_free(&directory).map_or(0, |most| most.0),
                             ..Options::default()
                         },
                         range: None,
@@ -153,14 +147,15 @@ impl Server {
                 }
             }
         }
-        let child = launch.spawn(&run.join(FOLDER), "server").map_err(failure)?;
+        let logs = run.join(FOLDER);
+        let child = launch
+            .spawn_with_descendants(&logs, "server")
+            .map_err(failure)?;
         Ok(Self {
             child,
             name,
             channel,
             recorded,
-            offspring: Vec::new(),
-            looked: None,
             issues,
         })
     }
@@ -170,21 +165,19 @@ impl Server {
         if let Some(channel) = &mut self.channel {
             channel.serve();
         }
-        self.look();
         !self.child.has_ended()
     }
 
-    /// Has everything that it started so far end with us, should we be killed.
-    fn look(&mut self) {
-        if self.looked.is_some_and(|at| at.elapsed() < LOOK_AFTER) {
-            return;
+    /// Whether it has ended, or does so within a time.
+    pub(super) fn ends_within(&mut self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        while self.is_alive() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        self.looked = Some(Instant::now());
-        let found = descendants(self.child.id());
-        if found != self.offspring {
-            self.child.also_end(&found);
-            self.offspring = found;
-        }
+        true
     }
 
     /// Waits until it answers.
@@ -202,9 +195,6 @@ impl Server {
                 return Err(self.died("ended before it was healthy"));
             }
             let Err(why) = calls.get(&args.health, Duration::from_secs(5)) else {
-                // The first request may take long, and nobody looks meanwhile.
-                self.looked = None;
-                self.look();
                 return Ok(());
             };
             if interrupt.count() > 0 {
@@ -234,7 +224,6 @@ impl Server {
 
     /// Ends it and everything it started; the folder of what was recorded, where a process used CUDA.
     pub(super) fn stop(mut self, interrupt: &mut Interrupt) -> (Vec<Issue>, Option<PathBuf>) {
-        let offspring = descendants(self.child.id());
         if let Some(channel) = &mut self.channel {
             channel.order(llmprof_wire::control::Order::Stop);
             channel.flush();
@@ -252,7 +241,6 @@ impl Server {
             self.issues
                 .push(Issue::error("bench.server_left").with("why", error.to_string()));
         }
-        end(&offspring);
         // Whatever becomes of the load.
         let recorded = self.recorded.iter();
         self.issues
@@ -262,6 +250,9 @@ impl Server {
         };
         let processes: Vec<Watched> = channel.processes().cloned().collect();
         self.issues.extend(record::issues(&processes));
+        if processes.iter().any(|process| process.is_full) {
+            self.issues.push(Issue::error("record.max_size"));
+        }
         let has_files = wire::files(&folder).is_ok_and(|files| !files.is_empty());
         if has_files && processes.iter().any(|process| process.cupti.is_some()) {
             return (self.issues, Some(folder));
@@ -274,60 +265,6 @@ impl Server {
             nothing
         });
         (self.issues, None)
-    }
-}
-
-/// Everything below a process, also what left its group.
-fn descendants(root: u32) -> Vec<Known> {
-    let mut parents: BTreeMap<i32, Vec<Known>> = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry.file_name().to_string_lossy().parse::<i32>();
-        if let Ok(pid) = pid
-            && let Some((parent, started)) = stat(pid)
-        {
-            parents.entry(parent).or_default().push((pid, started));
-        }
-    }
-    let mut found = Vec::new();
-    let mut left = vec![root as i32];
-    while let Some(parent) = left.pop() {
-        for &(pid, started) in parents.get(&parent).into_iter().flatten() {
-            found.push((pid, started));
-            left.push(pid);
-        }
-    }
-    found
-}
-
-/// Parent and start time of a process; `None` of one that ended.
-fn stat(pid: i32) -> Option<(i32, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, also spaces and parentheses.
-    let rest = &text[text.rfind(')')? + 2..];
-    let fields: Vec<&str> = rest.split(' ').collect();
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
-    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
-}
-
-/// Ends processes that outlived the server.
-fn end(offspring: &[Known]) {
-    for signal in [Signal::TERM, Signal::KILL] {
-        let alive: Vec<&Known> = offspring
-            .iter()
-            .filter(|(pid, started)| stat(*pid).is_some_and(|(_, now)| now == *started))
-            .collect();
-        if alive.is_empty() {
-            return;
-        }
-        for (pid, _) in alive {
-            if let Some(pid) = Pid::from_raw(*pid) {
-                // One that is gone already is what was wanted.
-                let _ = kill_process(pid, signal);
-            }
-        }
-        std::thread::sleep(Duration::from_millis(500));
     }
 }
 

@@ -18,6 +18,7 @@ use llmprof_capture::session::Sliced;
 use llmprof_record::{
     import::{self, Limits, Profile},
     issue::Issue,
+    mapped::was_cut,
     run::{RunRecord, TRACE_FILE},
     store::{LockedRun, Pass, RunDir, RunStatus, StoredRun, write_atomically},
     trace::Trace,
@@ -264,9 +265,11 @@ fn load(run: &Path) -> Result<RunRecord, Failure> {
 fn analyzed(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, Failure> {
     let mut analysis = llmprof_analysis::analyze(record, device)
         .map_err(|error| Failure::new(format!("cannot analyze the run: {error}")))?;
-    if llmprof_units::has_saturated() {
-        analysis.issues.push(Issue::error("analysis.saturated"));
+    // What stands in the run is better than an analysis of zeros.
+    if was_cut() {
+        return Err(Failure::cut());
     }
+    analysis.issues.extend(outputs::saturated());
     Ok(analysis)
 }
 

@@ -10,7 +10,10 @@ use std::{
 use llmprof_capture::session::{Sliced, cupti_stays, scrub_wire_files};
 use llmprof_capture::{
     process::{Interrupt, Launch},
-    profiler::{Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library, watch},
+    profiler::{
+        Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library, half_of_free,
+        watch,
+    },
 };
 use llmprof_record::{
     import::wire,
@@ -18,7 +21,7 @@ use llmprof_record::{
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::text::issue_line;
-use llmprof_units::{Bytes, Share};
+use llmprof_units::Share;
 use llmprof_wire::Options;
 
 use super::profile::{self, Profiled, files::free};
@@ -119,7 +122,7 @@ fn recorded(
     store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
     let directory = std::path::absolute(store.path().join(FOLDER)).map_err(failure)?;
     let mut channel = Channel::open().map_err(failure)?;
-    let most = args.max_size.or_else(|| half_of_disk(&directory));
+    let most = args.max_size.or_else(|| half_of_free(&directory));
     let schedule = Schedule {
         after: args.after,
         length: args.length,
@@ -134,6 +137,7 @@ fn recorded(
             begin: schedule.begins_at_once(),
             overhead_ppm: args.overhead.map_or(0, Share::ppm),
             detach: !args.no_detach,
+            most_bytes: most.map_or(0, |most| most.0.max(1)),
             ..Options::default()
         },
         range: args.nvtx_range.clone(),
@@ -240,12 +244,6 @@ fn status(end: &WatchedEnd) -> RunStatus {
         end if end.status.success() => RunStatus::Complete,
         _ => RunStatus::Failed,
     }
-}
-
-/// Half of what is free: recording must not fill a disk that others write to.
-fn half_of_disk(directory: &Path) -> Option<Bytes> {
-    let disk = rustix::fs::statvfs(directory).ok()?;
-    Some(Bytes(disk.f_bavail.saturating_mul(disk.f_frsize) / 2))
 }
 
 /// Whether some process used CUDA, or tried to.

@@ -1,0 +1,113 @@
+//! The processes below one, wherever they went: groups and sessions of their own hide nothing.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_child_subreaper, waitid,
+};
+
+/// How long processes may take to end after SIGTERM, and after each SIGKILL.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// A process by id and start time (clock ticks since boot): an id alone may be another's by the time it is used.
+type Known = (i32, u64);
+
+/// What a command started and left to us when it ended. While one is held, processes whose parents end become our children.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// What was below us before: ours, not the command's.
+    ours: Vec<Known>,
+}
+
+impl Left {
+    /// Before the command starts.
+    pub(super) fn begin() -> Self {
+        // Where the kernel refuses, what leaves the command's group and outlives its parent is not found.
+        let _ = set_child_subreaper(Some(getpid()));
+        Self {
+            ours: descendants(getpid()),
+        }
+    }
+
+    /// One more process is ours.
+    pub(super) fn except(&mut self, process: u32) {
+        let process = process as i32;
+        self.ours
+            .extend(stat(process).map(|(_, started)| (process, started)));
+    }
+
+    /// Once the command has ended: ends what is left of it.
+    pub(super) fn end(&self) {
+        let left = || -> Vec<Known> {
+            let below = descendants(getpid()).into_iter();
+            below
+                .filter(|process| !self.ours.contains(process))
+                .collect()
+        };
+        // A process that is told to end may start another one.
+        for signal in [Signal::TERM, Signal::KILL, Signal::KILL] {
+            let found = left();
+            for (process, _) in &found {
+                if let Some(process) = Pid::from_raw(*process) {
+                    // One that is gone already is what was wanted.
+                    let _ = kill_process(process, signal);
+                }
+            }
+            let deadline = Instant::now() + GRACE;
+            while !left().is_empty() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            found.iter().for_each(collect);
+            if left().is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes notice of the end of a process that became our child.
+fn collect(&(process, _): &Known) {
+    if let Some(process) = Pid::from_raw(process) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        // It may be another's child.
+        let _ = waitid(WaitId::Pid(process), options);
+    }
+}
+
+/// Everything below a process that has not ended.
+fn descendants(root: Pid) -> Vec<Known> {
+    let mut children: BTreeMap<i32, Vec<Known>> = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let process = entry.file_name().to_string_lossy().parse::<i32>();
+        if let Ok(process) = process
+            && let Some((parent, started)) = stat(process)
+        {
+            children.entry(parent).or_default().push((process, started));
+        }
+    }
+    let mut found = Vec::new();
+    let mut unread = vec![root.as_raw_nonzero().get()];
+    while let Some(parent) = unread.pop() {
+        for &(process, started) in children.get(&parent).into_iter().flatten() {
+            found.push((process, started));
+            unread.push(process);
+        }
+    }
+    found
+}
+
+/// Parent and start time of a process; `None` of one that ended.
+fn stat(process: i32) -> Option<(i32, u64)> {
+    let text = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    // The name may hold anything, also spaces and parentheses.
+    let rest = text.get(text.rfind(')')? + 2..)?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+}

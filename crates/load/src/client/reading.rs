@@ -1,0 +1,219 @@
+//! What the events of an answer add up to, apart from where they come from.
+
+use llmprof_units::{Bytes, Nanos};
+
+use crate::{
+    answer::{Answer, Usage},
+    record::{Arrival, FailureKind, RequestFailure, RequestRecord, TokenBasis},
+    sse::Event,
+};
+
+/// An answer as far as it was read; times, arrivals and tokens are put into the record of its request.
+pub struct Reading {
+    keep_text: bool,
+    text: String,
+    has_finished: bool,
+    is_done: bool,
+    usage: Option<Usage>,
+    /// Whether usage came with text, and how often usage came.
+    usage_with_text: u64,
+    mistake: Option<String>,
+    failure: Option<RequestFailure>,
+}
+
+impl Reading {
+    /// `keep_text`: for a tokenizer, or the next turn.
+    pub fn new(keep_text: bool) -> Self {
+        Self {
+            keep_text,
+            text: String::new(),
+            has_finished: false,
+            is_done: false,
+            usage: None,
+            usage_with_text: 0,
+            mistake: None,
+            failure: None,
+        }
+    }
+
+    /// Whether nothing that follows can be of use.
+    pub fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// One event of a stream.
+    pub fn take(&mut self, event: Event<'_>, record: &mut RequestRecord) {
+        if self.failure.is_some() {
+            return;
+        }
+        if event.data == b"[DONE]" {
+            self.is_done = true;
+            return;
+        }
+        let answer = match Answer::read(event.data, self.keep_text) {
+            Ok(answer) => answer,
+            // Half an event is how a stream looks that broke off.
+            Err(_) if event.is_cut => return,
+            Err(error) => {
+                let text = String::from_utf8_lossy(event.data);
+                self.failure = Some(RequestFailure::new(
+                    FailureKind::Malformed,
+                    format!("an event is no JSON ({error}): {text}"),
+                ));
+                return;
+            }
+        };
+        if let Some(error) = answer.error {
+            self.failure = Some(RequestFailure::new(FailureKind::ServerError, error));
+            return;
+        }
+        let before = self.usage.map_or(0, |usage| usage.completion_tokens);
+        if let Some(usage) = answer.usage {
+            if usage.completion_tokens < before {
+                self.blame(format!(
+                    "usage fell from {before} to {} tokens",
+                    usage.completion_tokens
+                ));
+            }
+            let total = usage.prompt_tokens.checked_add(usage.completion_tokens);
+            if usage.total_tokens.is_some() && usage.total_tokens != total {
+                self.blame("usage does not add up to its total".to_owned());
+            }
+            self.usage = Some(usage);
+        }
+        let tokens = answer.usage.map(|usage| usage.completion_tokens);
+        let is_new = answer.text_bytes > 0 || tokens.is_some_and(|tokens| tokens > before);
+        // The last event with the totals repeats what was said before.
+        if is_new && !(answer.text_bytes == 0 && self.has_finished) {
+            if tokens.is_some() {
+                self.usage_with_text += 1;
+            }
+            record.arrivals.push(Arrival {
+                at_ns: event.at,
+                tokens: tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
+            });
+        }
+        self.has_finished |= answer.finish;
+        record.timings = answer.timings.or(record.timings);
+        if self.keep_text {
+            self.text += &answer.text;
+        }
+    }
+
+    /// An answer that does not stream.
+    pub fn take_whole(&mut self, bytes: &[u8], at: Nanos, record: &mut RequestRecord) {
+        record.received_bytes = Bytes(bytes.len() as u64);
+        record.is_whole = true;
+        // Some servers stream JSON lines (Ollama's own interface): the last line has the totals.
+        let last = bytes
+            .split(|&byte| byte == b'\n')
+            .rfind(|line| !line.is_empty())
+            .unwrap_or_default();
+        let event = Event {
+            data: last,
+            at,
+            is_cut: false,
+        };
+        self.take(event, record);
+        self.has_finished = true;
+    }
+
+    /// Whether what was read is an answer.
+    pub fn ended(&mut self) -> Result<(), RequestFailure> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// The same of a stream, which had so many lines that are not of its format.
+    pub fn stream_ended(
+        &mut self,
+        record: &RequestRecord,
+        foreign_lines: u64,
+    ) -> Result<(), RequestFailure> {
+        self.ended()?;
+        if self.has_finished || self.is_done {
+            return Ok(());
+        }
+        if foreign_lines > 0 && record.arrivals.is_empty() {
+            let message = format!(
+                "the answer says it is an event stream and has {foreign_lines} lines that are none"
+            );
+            return Err(RequestFailure::new(FailureKind::Malformed, message));
+        }
+        Err(RequestFailure::new(
+            FailureKind::Disconnected,
+            format!(
+                "the stream ended after {} events, without a finish_reason",
+                record.arrivals.len()
+            ),
+        ))
+    }
+
+    fn blame(&mut self, what: String) {
+        self.mistake.get_or_insert(what);
+    }
+
+    /// What the answer says of tokens; its text, where that was kept.
+    pub fn conclude(mut self, record: &mut RequestRecord) -> String {
+        if let Some(usage) = self.usage {
+            record.prompt_tokens = Some(usage.prompt_tokens);
+            record.output_tokens = Some(usage.completion_tokens);
+            let is_continuous =
+                !record.is_whole && self.usage_with_text == record.arrivals.len() as u64;
+            record.token_basis = if is_continuous {
+                TokenBasis::ContinuousUsage
+            } else {
+                TokenBasis::Usage
+            };
+            if usage.completion_tokens == 0 && !record.arrivals.is_empty() {
+                self.blame("usage has no tokens, though text came".to_owned());
+            }
+        } else if let Some(tokens) = record.timings.and_then(|timings| timings.output_tokens) {
+            record.output_tokens = Some(tokens);
+            record.token_basis = TokenBasis::Usage;
+        }
+        if let Some(tokens) = record.output_tokens.filter(|n| *n > record.max_tokens) {
+            self.blame(format!(
+                "usage has {tokens} tokens, though at most {} were asked for",
+                record.max_tokens
+            ));
+        }
+        record.usage_mistake = self.mistake;
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(event: &str) -> RequestRecord {
+        let mut record = RequestRecord::due(0, Nanos(0), 16);
+        let mut reading = Reading::new(false);
+        let event = Event {
+            data: event.as_bytes(),
+            at: Nanos(1),
+            is_cut: false,
+        };
+        reading.take(event, &mut record);
+        record.failure = reading.stream_ended(&record, 0).err();
+        reading.conclude(&mut record);
+        record
+    }
+
+    /// The sum of both did not fit 64 bits.
+    #[test]
+    fn numbers_that_cannot_be_are_not_believed() {
+        let most = u64::MAX;
+        let event = format!(
+            r#"{{"choices":[{{"text":"a","finish_reason":"length"}}],"usage":{{"prompt_tokens":{most},"completion_tokens":{most},"total_tokens":1}}}}"#
+        );
+        let record = read(&event);
+        assert_eq!(record.failure, None);
+        let mistake = record.usage_mistake.as_deref();
+        assert_eq!(mistake, Some("usage does not add up to its total"));
+        let event =
+            r#"{"choices":[{"text":"a","finish_reason":"length"}],"timings":{"predicted_n":17}}"#;
+        let mistake = read(event).usage_mistake.expect("more than were asked for");
+        assert!(mistake.contains("at most 16"), "{mistake}");
+    }
+}

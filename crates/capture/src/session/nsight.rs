@@ -14,7 +14,7 @@ use llmprof_record::{
     import::{self, Limits, Profile, nsys_sqlite},
     issue::Issue,
     kernel_list,
-    plan::Plan,
+    plan::{Plan, Tier},
     run::{RecordedTrace, RunRecord},
     secrets,
     store::{Pass, RunStatus},
@@ -31,8 +31,8 @@ use super::{
 use crate::{
     process::{Launch, environment},
     profiler::nsight::{
-        CounterPlan, Tool, ToolError, Wanted,
-        ncu::{self, Available, Selection},
+        Available, CounterPlan, Tool, ToolError, Wanted,
+        ncu::{self, Selection},
         nsys,
         verdict::verdict,
     },
@@ -79,7 +79,8 @@ fn batch(session: &Session<'_>, steps: Option<u64>) -> Result<Generate, Halt> {
     Ok(batch)
 }
 
-/// Runs a worker under a tool: warm-ups, then the batch between the calls that the tool waits for.
+/// Runs a worker under a tool: warm-ups, then the batch between the calls that the tool waits for. `replayed` has the launches
+/// that the tool plans to replay (0 where that is not known), whose times are none of the program's; any other pass is kept.
 fn run(
     session: &mut Session<'_>,
     tool: &'static str,
@@ -87,15 +88,15 @@ fn run(
     request: &Load,
     record: &mut RunRecord,
     batch: &Generate,
-    is_kept: bool,
-) -> Result<Option<usize>, Halt> {
+    replayed: Option<u64>,
+) -> Result<Ran, Halt> {
     let kind = session.plan.runtime.kind;
     let start = Start {
         launch,
         folder: tool,
         request,
         is_measured: false,
-        is_patient: tool == NCU,
+        is_patient: replayed.is_some(),
     };
     let (mut passes, _) =
         Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;
@@ -104,9 +105,22 @@ fn run(
     }
     let mut watched = batch.clone();
     watched.instruments.cuda_profiler = true;
-    let (pass, _) = passes.captured_batch(tool, &watched, is_kept)?;
-    passes.end(Ok(()))?;
-    Ok(pass)
+    let pass = match replayed {
+        Some(planned) => {
+            passes.replayed_batch(tool, &watched, planned)?;
+            None
+        }
+        None => passes.captured_batch(tool, &watched, true)?.0,
+    };
+    let exit_code = passes.exit_code()?;
+    Ok(Ran { pass, exit_code })
+}
+
+/// A worker that came to its end under a tool.
+struct Ran {
+    pass: Option<usize>,
+    /// The tool's.
+    exit_code: Option<i32>,
 }
 
 fn not_found(error: &ToolError) -> Issue {
@@ -140,10 +154,12 @@ fn timeline(
         .write(&format!("{NSYS}/cmd.txt"), format!("{watched}\n"))?;
     let watched = watched.without_credentials(environment());
     let asked = batch(session, None)?;
-    let ran = run(session, NSYS, &watched, request, record, &asked, true);
+    let ran = run(session, NSYS, &watched, request, record, &asked, None);
     let report = folder.join("run.nsys-rep");
-    let Came::Report { pass } = judged(NSYS, ran, &folder, &report, record)? else {
-        return Ok(None);
+    let came = judged(NSYS, ran, &folder, &report, record);
+    let Ok(Came::Report { pass }) = came else {
+        environment_kept(record, NSYS, &report, &watched);
+        return came.map(|_| None);
     };
     let sqlite = folder.join("run.sqlite");
     let steps = [
@@ -159,24 +175,27 @@ fn timeline(
             record.issues.push(issue);
         }
     }
+    environment_kept(record, NSYS, &report, &watched);
     if !sqlite.is_file() {
         return Ok(None);
     }
-    let (_, imported) = import::import(&sqlite, &Limits::default())
-        .map_err(|error| Halt::failed(error.to_string()))?;
-    let Profile::Trace(trace) = imported else {
-        return Err(Halt::failed("run.sqlite is not a timeline"));
-    };
-    if trace.kernels.is_empty() {
-        let issue = Issue::error("nsight.no_kernels").with("tool", NSYS);
-        record.issues.push(issue);
-        return Ok(None);
-    }
-    environment_kept(record, NSYS, &report, &watched);
+    let imported = import::import(&sqlite, &Limits::default());
     if let Err(error) = nsys_sqlite::scrub(&sqlite) {
         let issue = Issue::warning("nsight.not_scrubbed").with("report", in_run(NSYS, &sqlite));
         record.issues.push(issue.with("why", error.to_string()));
     }
+    let trace = match imported {
+        Ok((_, Profile::Trace(trace))) if !trace.kernels.is_empty() => trace,
+        Ok(_) => {
+            let issue = Issue::error("nsight.no_kernels").with("tool", NSYS);
+            record.issues.push(issue);
+            return Ok(None);
+        }
+        Err(error) => {
+            record.issues.push(unreadable(NSYS, &error));
+            return Ok(None);
+        }
+    };
     cublas_log::read(session, record);
     let mut rows = kernel_times(&trace);
     rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
@@ -234,7 +253,7 @@ fn counters(
     let made = ncu::profile(
         &tool,
         &plan,
-        &Available::asked(&tool, &plan),
+        &Available::asked(&tool),
         &selection,
         false,
         &output,
@@ -256,23 +275,33 @@ fn counters(
     session
         .store
         .write(&format!("{NCU}/command.yaml"), command)?;
-    session.observer.tell(&announced(&chosen));
+    session.observer.tell(&announced(&chosen, plan.tier));
     let started = Instant::now();
     let asked = batch(session, Some(plan.steps))?;
-    let ran = run(session, NCU, &watched, request, record, &asked, false);
+    // Only replay of single kernels is shown launch by launch.
+    let is_counted = plan.replay_mode == "kernel";
+    let planned = Some(if is_counted {
+        chosen.launches.len() as u64
+    } else {
+        0
+    });
+    let ran = run(session, NCU, &watched, request, record, &asked, planned);
     let report = folder.join(format!("{name}.ncu-rep"));
-    if let Came::Nothing = judged(NCU, ran, &folder, &report, record)? {
+    let came = judged(NCU, ran, &folder, &report, record);
+    environment_kept(record, NCU, &report, &watched);
+    if let Came::Nothing = came? {
         return Ok(());
     }
-    environment_kept(record, NCU, &report, &watched);
     for page in ["raw", "details"] {
         let made = folder.join(format!("{name}_{page}.csv"));
         if let Err(issue) = printed(&ncu::page(&tool, &report, page), &made) {
             record.issues.push(issue);
         }
     }
-    let counters = joined(&report, &chosen, started, plan.coverage.fraction(), record)?;
-    record.counters = Some(counters);
+    record.counters = joined(&report, &chosen, started, plan.coverage.fraction(), record);
+    if record.counters.is_none() {
+        return Ok(());
+    }
     session.store.set_pass(Pass {
         name: "ncu counters".to_owned(),
         status: RunStatus::Complete,
@@ -282,8 +311,11 @@ fn counters(
     Ok(record.save(session.store.path())?)
 }
 
-/// Says what a tool keeps in its report, after overwriting the secrets that it found in other processes.
+/// Says what a tool keeps in its report, where it left one, after overwriting the secrets that it found in other processes.
 fn environment_kept(record: &mut RunRecord, tool: &str, report: &Path, launch: &Launch) {
+    if !report.is_file() {
+        return;
+    }
     let withheld = launch.env.values().filter(|value| value.is_none()).count();
     let opened = OpenOptions::new().read(true).write(true).open(report);
     if let Err(error) = opened.and_then(|file| secrets::blank(&file)) {
@@ -304,21 +336,33 @@ fn in_run(tool: &str, file: &Path) -> String {
     format!("{tool}/{name}")
 }
 
-/// Reads the counters of a report, joined to the launches that were chosen, and says how much they cover.
+/// A report that cannot be read.
+fn unreadable(tool: &str, error: &dyn std::fmt::Display) -> Issue {
+    Issue::error("nsight.failed")
+        .with("tool", tool)
+        .with("what", error.to_string())
+}
+
+/// Reads the counters of a report, joined to the launches that were chosen, and says how much they cover; nothing where it has
+/// none, and an issue says why.
 fn joined(
     report: &Path,
     chosen: &CounterPlan,
     started: Instant,
     wanted: f64,
     record: &mut RunRecord,
-) -> Result<Counters, Halt> {
-    let (_, imported) = import::import(report, &Limits::default())
-        .map_err(|error| Halt::failed(error.to_string()))?;
-    let Profile::Counters(mut counters) = imported else {
-        return Err(Halt::failed(format!(
-            "{} has no counters",
-            report.display()
-        )));
+) -> Option<Counters> {
+    let mut counters = match import::import(report, &Limits::default()) {
+        Ok((_, Profile::Counters(counters))) if !counters.launches.is_empty() => counters,
+        Ok(_) => {
+            let issue = Issue::error("nsight.no_kernels").with("tool", NCU);
+            record.issues.push(issue);
+            return None;
+        }
+        Err(error) => {
+            record.issues.push(unreadable(NCU, &error));
+            return None;
+        }
     };
     let unexpected = chosen.join(&mut counters.launches);
     if unexpected > 0 {
@@ -346,17 +390,17 @@ fn joined(
                 .with("wanted", Percent(wanted).to_string()),
         );
     }
-    Ok(*counters)
+    Some(*counters)
 }
 
 /// What is said before the counters are collected.
-fn announced(plan: &CounterPlan) -> String {
+fn announced(plan: &CounterPlan, tier: Tier) -> String {
     format!(
         "ncu: {} launches stand for {} of {} device time; about {} s",
         plan.launches.len(),
         Percent(plan.covered),
         plan.total_ns,
-        plan.estimated_seconds()
+        plan.estimated_seconds(tier)
     )
 }
 
@@ -368,35 +412,35 @@ enum Came {
     Nothing,
 }
 
-/// Judges a tool that ran. Its failure is an issue with its own words; one of ours, an interrupt or a worker's, goes on.
+/// Judges a tool that ran. Its failure is an issue with its own words, and what it wrote before is used all the same.
 fn judged(
     tool: &'static str,
-    ran: Result<Option<usize>, Halt>,
+    ran: Result<Ran, Halt>,
     folder: &Path,
     report: &Path,
     record: &mut RunRecord,
 ) -> Result<Came, Halt> {
     let said = said(folder);
-    let exit = if ran.is_ok() { Some(0) } else { None };
-    if let Err(Halt::Interrupted) = ran {
-        return Err(Halt::Interrupted);
+    let (pass, exit_code, why) = match ran {
+        Ok(Ran { pass, exit_code }) => (Some(pass), exit_code, None),
+        Err(Halt::Interrupted) => return Err(Halt::Interrupted),
+        Err(Halt::Failed { message, .. }) => (None, None, Some(message)),
+    };
+    if let Err(found) = verdict(exit_code, &said, report) {
+        let issue = Issue::error("nsight.failed")
+            .with("tool", tool)
+            .with("what", found.what);
+        let hint = found.hint.map(str::to_owned).or(why);
+        record.issues.push(match hint {
+            Some(hint) => issue.with_hint(hint),
+            None => issue,
+        });
     }
-    match (verdict(exit, &said, report), ran) {
-        (Ok(()), Ok(pass)) => Ok(Came::Report { pass }),
-        (Err(found), ran) => {
-            let mut issue = Issue::error("nsight.failed")
-                .with("tool", tool)
-                .with("what", found.what);
-            if let Some(hint) = found.hint {
-                issue = issue.with_hint(hint);
-            } else if let Err(Halt::Failed { message, .. }) = ran {
-                issue = issue.with_hint(message);
-            }
-            record.issues.push(issue);
-            Ok(Came::Nothing)
-        }
-        (Ok(()), Err(halt)) => Err(halt),
-    }
+    let has_report = std::fs::metadata(report).is_ok_and(|found| found.len() > 0);
+    Ok(match pass.filter(|_| has_report) {
+        Some(pass) => Came::Report { pass },
+        None => Came::Nothing,
+    })
 }
 
 /// What a tool and its worker wrote.
@@ -501,7 +545,7 @@ pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<Stri
         };
         let name = stages.ncu.range.as_deref().unwrap_or("run");
         let output = run.join(NCU).join(name);
-        let found = Available::asked(&tool, &stages.ncu);
+        let found = Available::asked(&tool);
         let made = ncu::profile(
             &tool,
             &stages.ncu,

@@ -30,7 +30,7 @@ Examples:
 Examples:
   llmprof kernels analyze ncu/ -o analysis/
   llmprof kernels analyze decode.ncu-rep --device h200
-  llmprof kernels analyze ncu/ --kernel-desc kernel-info.yaml --json | jq '.launches[].class'")]
+  llmprof kernels analyze ncu/ --kernel-desc kernel-info.yaml --json | jq '.launches[] | [.note.friendly_name, .class]'")]
     Analyze(AnalyzeKernelsArgs),
 }
 
@@ -121,7 +121,8 @@ pub(crate) struct AnalyzeKernelsArgs {
     /// SM throughput from which a kernel is compute-bound.
     #[arg(long, value_name = "PERCENT", default_value_t = 60.0)]
     pub(crate) classify_high: f64,
-    /// Your notes on kernels (raw_name, friendly_name, source_lib, description), joined by canonical name.
+    /// Your notes on kernels (raw_name, friendly_name, source_lib, data_shape, description), joined by canonical name; of a run,
+    /// those that it kept.
     #[arg(long, value_name = "YAML")]
     pub(crate) kernel_desc: Option<PathBuf>,
     /// Print the analysis as JSON.

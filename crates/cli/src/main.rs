@@ -18,6 +18,7 @@ mod commands;
 mod engine_trace;
 mod failure;
 mod fit;
+mod kernel_notes;
 mod moved_keys;
 mod output;
 mod outputs;

@@ -2,9 +2,8 @@
 //! one from time to time where it takes long.
 
 use std::{
-    cell::Cell,
     io::IsTerminal,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -58,6 +57,9 @@ impl StageObserver for Stage {
                 Count(boxes, "box"),
                 Count(pages, "page")
             ),
+            Outcome::Profiled { launches, time } => {
+                format!("{} in {time}", Count(launches, "launch"))
+            }
             Outcome::Generated { tokens, time } if time.0 > 0 => {
                 let rate = tokens as f64 / time.seconds();
                 format!("{} in {time}, {rate:.1}/s", Count(tokens, "token"))
@@ -84,7 +86,7 @@ pub(crate) struct Stage {
     lines: bool,
     total: u64,
     /// When the last line about it was written.
-    told: Cell<Instant>,
+    told: Mutex<Instant>,
 }
 
 /// When steps were first reported, and how many: what comes before is a prefill, which says nothing about later steps.
@@ -116,7 +118,7 @@ impl Stage {
             first,
             lines: show == Show::Lines,
             total,
-            told: Cell::new(started),
+            told: Mutex::new(started),
         }
     }
 
@@ -135,10 +137,11 @@ impl Stage {
 
     /// The line that a log gets for a stage that goes on: nothing until the last line is `every` old.
     fn line(&self, done: u64, every: Duration) -> Option<String> {
-        if !self.lines || done >= self.total || self.told.get().elapsed() < every {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.lines || done >= self.total || told.elapsed() < every {
             return None;
         }
-        self.told.set(Instant::now());
+        *told = Instant::now();
         let left = left(&self.first, done, self.total)
             .map(|left| format!(", {:#} left", HumanDuration(left)));
         Some(format!(
@@ -199,7 +202,7 @@ fn left(first: &First, done: u64, total: u64) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, sync::Mutex};
+    use std::io;
 
     use indicatif::TermLike;
 

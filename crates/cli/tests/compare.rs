@@ -201,14 +201,41 @@ fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
                 .any(|d| d["what"] == "profiling_overhead")
         );
     }
-    // The result, then its reason; what differs beside it is named too.
-    let text = works(folder.path(), &["compare", "eager05", "graph05"]);
-    for part in [
-        "TPOT -88.4 % (95 % CI -92.2 … -82.8 %), faster. GPU idle explains -90.2 points.",
-        "Profiling overhead differs: decode 1.41× → decode 1.17×",
+    // What is not alike, then the result with its reason: on the terminal, in Markdown, on the page and in CI.
+    let words = [
+        "compare",
+        "eager05",
+        "graph05",
+        "-o",
+        "out",
+        "--junit",
+        "gates.xml",
+    ];
+    let text = works(folder.path(), &words);
+    let overhead =
+        "Not alike: profiling overhead, decode 1.41× → decode 1.17× (in the reasons, in no metric)";
+    let result = "TPOT -88.4 % (95 % CI -92.2 … -82.8 %), faster. GPU idle explains -90.2 points.";
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let (markdown, page) = (read("out/compare.md"), read("out/compare.html"));
+    for (name, text) in [
+        ("terminal", &text),
+        ("compare.md", &markdown),
+        ("compare.html", &page),
+        ("gates.xml", &read("gates.xml")),
     ] {
-        assert!(text.contains(part), "{part}: {text}");
+        let at = |words: &str| {
+            let found = text.find(words);
+            found.unwrap_or_else(|| panic!("{name} lacks {words}: {text}"))
+        };
+        assert!(at(overhead) < at(result), "{name}: {text}");
     }
+    // It is no headline: the first line of the conclusion is the result.
+    let (_, conclusion) = page.split_once("id=\"summary\">").unwrap();
+    let first = conclusion.trim_start().lines().next().unwrap();
+    assert!(first.contains("TPOT -88.4 %"), "{first}");
+    let (_, summary) = markdown.split_once("## Summary").unwrap();
+    let first = summary.trim_start().lines().next().unwrap();
+    assert!(first.contains("TPOT -88.4 %"), "{first}");
     let output = llmprof(folder.path(), &["compare", "eager05", "graph05"]);
     // Medians of TTFT are 45 % apart, the estimate of their ratio is not.
     let notes = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -248,8 +275,13 @@ fn runs_with_one_pass_have_no_interval_and_say_so() {
         &["runtime.repeats=1", "workload.prompt_tokens=16"],
     );
     let text = works(folder.path(), &["compare", "a", "b"]);
-    assert!(text.contains("Prompt tokens differs: 8 → 16"), "{text}");
-    assert!(text.contains("TTFT: not comparable"), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[1], "Not alike: prompt tokens, 8 → 16", "{text}");
+    let excluded = lines[2];
+    assert!(
+        excluded.starts_with("Not comparable (prompt tokens): ") && excluded.contains("TTFT"),
+        "{text}"
+    );
     let found = compared(folder.path(), &["a", "a"]);
     adds_up(&found);
     let tpot = found["metrics"]
@@ -443,6 +475,27 @@ fn served_loads_are_compared_by_their_requests() {
     assert!(number(&tpot["b"]) >= 19e6, "{tpot}");
     assert_eq!(found["gates"][0]["state"], "passed");
     assert_eq!(found["gates"][1]["state"], "passed");
+    // Where GPUs were sampled beside the load, another one is named first, and energy and memory are compared.
+    for (dir, gpu, joules) in [("fast", "NVIDIA H200", 10.0), ("slow", "NVIDIA H100", 40.0)] {
+        let file = folder.path().join(dir).join("bench.json");
+        let mut bench = json(&file);
+        bench["gpus"] =
+            serde_json::json!([{"name": gpu, "energy_j": joules, "memory_used_max_bytes": 1e9}]);
+        fs::write(&file, bench.to_string()).unwrap();
+    }
+    let text = works(folder.path(), &["compare", "fast", "slow"]);
+    let second = text.lines().nth(1).unwrap();
+    assert_eq!(
+        second, "Not alike: GPU, NVIDIA H200 → NVIDIA H100",
+        "{text}"
+    );
+    let found = compared(folder.path(), &["fast", "slow"]);
+    let metric = |key: &str| {
+        let mut metrics = found["metrics"].as_array().unwrap().iter();
+        metrics.find(|one| one["metric"] == key).unwrap()
+    };
+    assert_eq!(number(&metric("energy_per_token")["ratio"]), 4.0);
+    assert_eq!(number(&metric("peak_memory")["b"]), 1e9);
 }
 
 /// Of one sequence, the mean gap between tokens is TPOT; percentiles are over the gaps of all passes.

@@ -54,7 +54,7 @@ fn coverage_takes_as_many_kernels_as_hold_it() {
 fn counters_become_tables_and_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let ncu = fixture("ancestor/ncu");
-    let notes = "- raw_name: 'std::enable_if<!T7, void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, (bool)0, (bool)1, (bool)1, (bool)0, (int)7, (bool)0, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<const __nv_bfloat16>, cublasGemvTensorStridedBatched<const __nv_bfloat16>, cublasGemvTensorStridedBatched<__nv_bfloat16>, float>>(T13)'\n  friendly_name: GEMV of one token\n  source_lib: cuBLAS\n  description: Rows of a weight times one vector.\n";
+    let notes = "- raw_name: 'std::enable_if<!T7, void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, (bool)0, (bool)1, (bool)1, (bool)0, (int)7, (bool)0, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<const __nv_bfloat16>, cublasGemvTensorStridedBatched<const __nv_bfloat16>, cublasGemvTensorStridedBatched<__nv_bfloat16>, float>>(T13)'\n  friendly_name: GEMV of one token\n  source_lib: cuBLAS\n  data_shape: {generic: [[(M, K), (K,), '->', (M,)]], fixed: null}\n  description: Rows of a weight times one vector.\n";
     fs::write(folder.path().join("kernel-info.yaml"), notes).unwrap();
     let arguments = [
         "kernels",
@@ -80,6 +80,17 @@ fn counters_become_tables_and_a_report() {
     );
     assert!(file("all_metrics_long.csv").contains("dram__bytes_read.sum,3350000,byte"));
     assert!(file("report.md").contains("GEMV of one token"));
+    assert!(file("report.md").contains("Shapes: generic (M, K), (K,) → (M,)."));
+    assert!(summary.contains(",GEMV of one token,"), "{summary}");
+    let found = printed(folder.path(), &[&arguments[..], &["--json"]].concat());
+    let noted: Vec<&Value> = found["launches"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|launch| launch.get("note").is_some())
+        .collect();
+    assert_eq!(noted.len(), 1);
+    assert_eq!(noted[0]["note"]["source_lib"], "cuBLAS");
     assert!(
         folder
             .path()
@@ -92,6 +103,35 @@ fn counters_become_tables_and_a_report() {
             .join("out/plots/histogram_achieved_occupancy_pct.svg")
             .is_file()
     );
+}
+
+/// With lower margins a unit that is hardly used limits a kernel, and fewer wait for nothing or fill no device.
+#[test]
+fn margins_of_classes_are_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let ncu = fixture("ancestor/ncu");
+    let classes = |more: &[&str]| {
+        let words = ["kernels", "analyze", &ncu, "--device", "rtx_5090", "--json"];
+        let found = printed(folder.path(), &[&words[..], more].concat());
+        let launches = found["launches"].as_array().unwrap();
+        let of = |class: &str| launches.iter().filter(|one| one["class"] == class).count();
+        (of("underfilled_grid"), of("latency_bound"))
+    };
+    let (grids, waits) = classes(&[]);
+    assert_eq!(grids, 5);
+    assert!(waits > 0);
+    let low = [
+        "--classify-low",
+        "0",
+        "--classify-high",
+        "0",
+        "--classify-margin",
+        "1",
+    ];
+    assert_eq!(classes(&low), (0, 0));
+    let words = ["kernels", "analyze", &ncu, "--classify-low", "70"];
+    let said = refused(folder.path(), &words);
+    assert!(said.contains("low at most high"), "{said}");
 }
 
 #[test]
@@ -161,4 +201,25 @@ fn the_doctor_checks_what_is_there() {
     ] {
         assert!(table.contains(words), "{words}: {table}");
     }
+}
+
+/// A tool that a run would refuse does not work.
+#[test]
+fn the_doctor_knows_tools_that_are_too_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let ncu = folder.path().join("ncu");
+    fs::write(&ncu, "#!/bin/sh\necho Version 2022.4.1.0\n").unwrap();
+    let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&ncu, runs).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .args(["doctor", "--json", "--python", "/nowhere/python"])
+        .env("NCU", &ncu)
+        .output()
+        .unwrap();
+    let checks: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut checks = checks.as_array().unwrap().iter();
+    let check = checks.find(|check| check["name"] == "ncu").unwrap();
+    assert_eq!(check["state"], "broken", "{check}");
+    let found = check["found"].as_str().unwrap();
+    assert!(found.contains("ncu 2022.4 is older than 2023.1"), "{found}");
 }

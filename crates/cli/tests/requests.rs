@@ -366,6 +366,10 @@ fn bash_completes_overrides_and_their_values() {
         complete("llmprof run runtime.batch"),
         ["runtime.batch_size="]
     );
+    assert_eq!(
+        complete("llmprof run pipeline.ncu.kernel"),
+        ["pipeline.ncu.kernel_info="]
+    );
     // What bash has before the last `=` stays.
     assert_eq!(complete("llmprof run hardware.spec=xeon_84"), ["xeon_8480"]);
     assert!(complete("llmprof run model=").contains(&"gpt2".to_owned()));

@@ -25,7 +25,7 @@ pub(crate) fn spawn(session: &'static Session, file: Own, header: Header, contro
     let worker = Worker {
         session,
         control,
-        output: Output::new(file, &header, session.options.most_bytes),
+        output: Output::new(file, &header, session.outbox.options.most_bytes),
         translator: Translator::default(),
         scratch: Vec::new(),
         records: 0,

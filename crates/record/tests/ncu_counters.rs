@@ -337,6 +337,33 @@ fn the_ancestors_directory_gives_its_own_summary() {
     assert_eq!(compared, 20 * 13);
 }
 
+/// The same counters have other names on Blackwell, and some sections have only their sum.
+#[test]
+fn dram_bytes_are_known_by_either_name() {
+    let page = String::from_utf8(unpacked("h200/ncu/decode_raw.csv.gz")).expect("UTF-8");
+    let renamed = |read: &str, write: &str| {
+        let header = page.replacen("\"dram__bytes_read.sum\"", read, 1);
+        let text = header.replacen("\"dram__bytes_write.sum\"", write, 1);
+        assert_ne!(text, page, "the page has both");
+        ncu_csv::read(text.as_bytes(), "decode_raw.csv").expect("raw page")
+    };
+    let newer = renamed(
+        "\"dram__bytes_op_read.sum\"",
+        "\"dram__bytes_op_write.sum\"",
+    );
+    let bytes = |counters: &Counters| -> Vec<_> {
+        let launches = counters.launches.iter();
+        launches.map(|launch| counters.dram_bytes(launch)).collect()
+    };
+    let expected = bytes(&raw());
+    assert!(expected.iter().all(Option::is_some));
+    assert_eq!(bytes(&newer), expected);
+    let neither = renamed("\"x__read.sum\"", "\"dram__bytes.sum\"");
+    let written = renamed("\"x__read.sum\"", "\"x__write.sum\"");
+    assert!(bytes(&neither).iter().all(Option::is_some));
+    assert_eq!(bytes(&written), vec![None; expected.len()]);
+}
+
 fn ranked(counters: &Counters, rank: usize) -> &ProfiledLaunch {
     &counters.launches[rank - 1]
 }

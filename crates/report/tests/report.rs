@@ -31,6 +31,7 @@ fn of_a_trace() -> Document {
         analysis: &analysis,
         issues: &analysis.issues,
         device: None,
+        notes: None,
     }
     .document()
 }

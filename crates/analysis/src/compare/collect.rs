@@ -120,6 +120,7 @@ fn traits(record: &RunRecord, analysis: &Analysis) -> BTreeMap<String, String> {
                 "dtype",
                 precision.activations.map(|dtype| dtype.to_string()),
             ),
+            ("kv_dtype", precision.kv.map(|dtype| dtype.to_string())),
         ]);
     }
     let counted = record.model.as_ref().and_then(|model| model.model.as_ref());

@@ -15,7 +15,7 @@ pub struct Difference {
 }
 
 /// In the order in which they matter.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 23] = [
     "measured_in",
     "model",
     "family",
@@ -26,9 +26,11 @@ const ORDER: [&str; 21] = [
     "driver",
     "power_limit",
     "runtime",
+    "server",
     "threads",
     "dtype",
     "weights",
+    "kv_dtype",
     "batch",
     "prompt_tokens",
     "new_tokens",

@@ -88,6 +88,12 @@ impl Client {
         self.process.child().last_lines(lines)
     }
 
+    /// Where its standard output and its standard error go.
+    pub fn logs(&self) -> (&Path, &Path) {
+        let child = self.process.child();
+        (child.stdout(), child.stderr())
+    }
+
     /// Has it make a model ready.
     pub fn load(
         &mut self,

@@ -43,8 +43,8 @@ pub trait Observer {
     fn tell(&self, _line: &str) {}
 }
 
-/// One stage while it goes on. Dropped without an end, it failed.
-pub trait StageObserver {
+/// One stage while it goes on. Dropped without an end, it failed. Another thread may say how far it has come.
+pub trait StageObserver: Sync {
     fn at(&self, done: u64);
     fn end(self: Box<Self>, outcome: Outcome);
 }
@@ -58,6 +58,11 @@ pub enum Outcome {
     },
     Generated {
         tokens: u64,
+        time: Nanos,
+    },
+    /// Launches, by a tool that replays them.
+    Profiled {
+        launches: u64,
         time: Nanos,
     },
     /// Boxes on pages.

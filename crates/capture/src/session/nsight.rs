@@ -6,7 +6,6 @@
 use std::{
     fmt::Display,
     fs::{File, OpenOptions},
-    io::ErrorKind,
     path::Path,
     time::Instant,
 };
@@ -16,7 +15,7 @@ use llmprof_record::{
     import::{self, Limits, Profile, nsys_sqlite},
     issue::Issue,
     kernel_list,
-    plan::Plan,
+    plan::{Plan, Tier},
     run::{RecordedTrace, RunRecord},
     secrets,
     store::{Pass, RunStatus},
@@ -33,8 +32,8 @@ use super::{
 use crate::{
     process::{Launch, environment},
     profiler::nsight::{
-        CounterPlan, Tool, ToolError, Wanted,
-        ncu::{self, Available, Selection},
+        Available, CounterPlan, Tool, ToolError, Wanted,
+        ncu::{self, Selection},
         nsys,
         verdict::verdict,
     },
@@ -81,7 +80,8 @@ fn batch(session: &Session<'_>, steps: Option<u64>) -> Result<Generate, Halt> {
     Ok(batch)
 }
 
-/// Runs a worker under a tool: warm-ups, then the batch between the calls that the tool waits for.
+/// Runs a worker under a tool: warm-ups, then the batch between the calls that the tool waits for. `replayed` has the launches
+/// that the tool plans to replay (0 where that is not known), whose times are none of the program's; any other pass is kept.
 fn run(
     session: &mut Session<'_>,
     tool: &'static str,
@@ -89,15 +89,15 @@ fn run(
     request: &Load,
     record: &mut RunRecord,
     batch: &Generate,
-    is_kept: bool,
-) -> Result<Option<usize>, Halt> {
+    replayed: Option<u64>,
+) -> Result<Ran, Halt> {
     let kind = session.plan.runtime.kind;
     let start = Start {
         launch,
         folder: tool,
         request,
         is_measured: false,
-        is_patient: tool == NCU,
+        is_patient: replayed.is_some(),
     };
     let (mut passes, _) =
         Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;
@@ -106,9 +106,22 @@ fn run(
     }
     let mut watched = batch.clone();
     watched.instruments.cuda_profiler = true;
-    let (pass, _) = passes.captured_batch(tool, &watched, is_kept)?;
-    passes.end(Ok(()))?;
-    Ok(pass)
+    let pass = match replayed {
+        Some(planned) => {
+            passes.replayed_batch(tool, &watched, planned)?;
+            None
+        }
+        None => passes.captured_batch(tool, &watched, true)?.0,
+    };
+    let exit_code = passes.exit_code()?;
+    Ok(Ran { pass, exit_code })
+}
+
+/// A worker that came to its end under a tool.
+struct Ran {
+    pass: Option<usize>,
+    /// The tool's.
+    exit_code: Option<i32>,
 }
 
 fn not_found(error: &ToolError) -> Issue {
@@ -142,15 +155,12 @@ fn timeline(
         .write(&format!("{NSYS}/cmd.txt"), format!("{watched}\n"))?;
     let watched = watched.without_credentials(environment());
     let asked = batch(session, None)?;
-    let ran = run(session, NSYS, &watched, request, record, &asked, true);
+    let ran = run(session, NSYS, &watched, request, record, &asked, None);
     let report = folder.join("run.nsys-rep");
-    record.issues.extend(overwrite_secrets(NSYS, &report));
+    overwrite_secrets(record, NSYS, &report, &watched);
     let Came::Report { pass } = judged(NSYS, ran, &folder, &report, record)? else {
         return Ok(None);
     };
-    record
-        .issues
-        .push(environment_kept(NSYS, &report, &watched));
     let sqlite = folder.join("run.sqlite");
     let steps = [
         (nsys::export(&tool, &report, &sqlite), &sqlite, "export"),
@@ -165,6 +175,7 @@ fn timeline(
             record.issues.push(issue);
         }
     }
+    environment_kept(record, NSYS, &report, &watched);
     if !sqlite.is_file() {
         return Ok(None);
     }
@@ -172,15 +183,18 @@ fn timeline(
     if let Err(error) = nsys_sqlite::scrub(&sqlite) {
         record.issues.push(not_scrubbed(NSYS, &sqlite, &error));
     }
-    let (_, imported) = imported.map_err(|error| Halt::failed(error.to_string()))?;
-    let Profile::Trace(trace) = imported else {
-        return Err(Halt::failed("run.sqlite is not a timeline"));
+    let trace = match imported {
+        Ok((_, Profile::Trace(trace))) if !trace.kernels.is_empty() => trace,
+        Ok(_) => {
+            let issue = Issue::error("nsight.no_kernels").with("tool", NSYS);
+            record.issues.push(issue);
+            return Ok(None);
+        }
+        Err(error) => {
+            record.issues.push(unreadable(NSYS, &error));
+            return Ok(None);
+        }
     };
-    if trace.kernels.is_empty() {
-        let issue = Issue::error("nsight.no_kernels").with("tool", NSYS);
-        record.issues.push(issue);
-        return Ok(None);
-    }
     cublas_log::read(session, record);
     let mut rows = kernel_times(&trace);
     rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
@@ -238,7 +252,7 @@ fn counters(
     let made = ncu::profile(
         &tool,
         &plan,
-        &Available::asked(&tool, &plan),
+        &Available::asked(&tool),
         &selection,
         false,
         &output,
@@ -260,24 +274,32 @@ fn counters(
     session
         .store
         .write(&format!("{NCU}/command.yaml"), command)?;
-    session.observer.tell(&announced(&chosen));
+    session.observer.tell(&announced(&chosen, plan.tier));
     let started = Instant::now();
     let asked = batch(session, Some(plan.steps))?;
-    let ran = run(session, NCU, &watched, request, record, &asked, false);
+    // Only replay of single kernels is shown launch by launch.
+    let is_counted = plan.replay_mode == "kernel";
+    let planned = Some(if is_counted {
+        chosen.launches.len() as u64
+    } else {
+        0
+    });
+    let ran = run(session, NCU, &watched, request, record, &asked, planned);
     let report = folder.join(format!("{name}.ncu-rep"));
-    record.issues.extend(overwrite_secrets(NCU, &report));
+    overwrite_secrets(record, NCU, &report, &watched);
     if let Came::Nothing = judged(NCU, ran, &folder, &report, record)? {
         return Ok(());
     }
-    record.issues.push(environment_kept(NCU, &report, &watched));
     for page in ["raw", "details"] {
         let made = folder.join(format!("{name}_{page}.csv"));
         if let Err(issue) = printed(&ncu::page(&tool, &report, page), &made) {
             record.issues.push(issue);
         }
     }
-    let counters = joined(&report, &chosen, started, plan.coverage.fraction(), record)?;
-    record.counters = Some(counters);
+    record.counters = joined(&report, &chosen, started, plan.coverage.fraction(), record);
+    if record.counters.is_none() {
+        return Ok(());
+    }
     session.store.set_pass(Pass {
         name: "ncu counters".to_owned(),
         status: RunStatus::Complete,
@@ -287,15 +309,22 @@ fn counters(
     Ok(record.save(session.store.path())?)
 }
 
-/// Overwrites the secrets that a tool found, in other processes too; an issue where that fails.
-fn overwrite_secrets(tool: &str, report: &Path) -> Option<Issue> {
-    let opened = OpenOptions::new().read(true).write(true).open(report);
-    match opened.and_then(|file| secrets::blank(&file)) {
-        Ok(_) => None,
-        // Without a report there is nothing in it.
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => Some(not_scrubbed(tool, report, &error)),
+/// Overwrites the secrets that a tool found, in other processes too, in the report that it left, and says what it keeps.
+fn overwrite_secrets(record: &mut RunRecord, tool: &str, report: &Path, launch: &Launch) {
+    if !report.is_file() {
+        return;
     }
+    let opened = OpenOptions::new().read(true).write(true).open(report);
+    if let Err(error) = opened.and_then(|file| secrets::blank(&file)) {
+        record.issues.push(not_scrubbed(tool, report, &error));
+    }
+    let withheld = launch.env.values().filter(|value| value.is_none()).count();
+    record.issues.push(
+        Issue::info("nsight.environment_kept")
+            .with("tool", tool)
+            .with("report", in_run(tool, report))
+            .with("withheld", withheld),
+    );
 }
 
 fn not_scrubbed(tool: &str, file: &Path, error: &dyn Display) -> Issue {
@@ -304,36 +333,39 @@ fn not_scrubbed(tool: &str, file: &Path, error: &dyn Display) -> Issue {
         .with("why", error.to_string())
 }
 
-/// Says what a tool keeps in its report.
-fn environment_kept(tool: &str, report: &Path, launch: &Launch) -> Issue {
-    let withheld = launch.env.values().filter(|value| value.is_none()).count();
-    Issue::info("nsight.environment_kept")
-        .with("tool", tool)
-        .with("report", in_run(tool, report))
-        .with("withheld", withheld)
-}
-
 /// The file of a tool as people find it in the run directory.
 fn in_run(tool: &str, file: &Path) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     format!("{tool}/{name}")
 }
 
-/// Reads the counters of a report, joined to the launches that were chosen, and says how much they cover.
+/// A report that cannot be read.
+fn unreadable(tool: &str, error: &dyn std::fmt::Display) -> Issue {
+    Issue::error("nsight.failed")
+        .with("tool", tool)
+        .with("what", error.to_string())
+}
+
+/// Reads the counters of a report, joined to the launches that were chosen, and says how much they cover; nothing where it has
+/// none, and an issue says why.
 fn joined(
     report: &Path,
     chosen: &CounterPlan,
     started: Instant,
     wanted: f64,
     record: &mut RunRecord,
-) -> Result<Counters, Halt> {
-    let (_, imported) = import::import(report, &Limits::default())
-        .map_err(|error| Halt::failed(error.to_string()))?;
-    let Profile::Counters(mut counters) = imported else {
-        return Err(Halt::failed(format!(
-            "{} has no counters",
-            report.display()
-        )));
+) -> Option<Counters> {
+    let mut counters = match import::import(report, &Limits::default()) {
+        Ok((_, Profile::Counters(counters))) if !counters.launches.is_empty() => counters,
+        Ok(_) => {
+            let issue = Issue::error("nsight.no_kernels").with("tool", NCU);
+            record.issues.push(issue);
+            return None;
+        }
+        Err(error) => {
+            record.issues.push(unreadable(NCU, &error));
+            return None;
+        }
     };
     let unexpected = chosen.join(&mut counters.launches);
     if unexpected > 0 {
@@ -361,17 +393,17 @@ fn joined(
                 .with("wanted", Percent(wanted).to_string()),
         );
     }
-    Ok(*counters)
+    Some(*counters)
 }
 
 /// What is said before the counters are collected.
-fn announced(plan: &CounterPlan) -> String {
+fn announced(plan: &CounterPlan, tier: Tier) -> String {
     format!(
         "ncu: {} launches stand for {} of {} device time; about {} s",
         plan.launches.len(),
         Percent(plan.covered),
         plan.total_ns,
-        plan.estimated_seconds()
+        plan.estimated_seconds(tier)
     )
 }
 
@@ -383,35 +415,35 @@ enum Came {
     Nothing,
 }
 
-/// Judges a tool that ran. Its failure is an issue with its own words; one of ours, an interrupt or a worker's, goes on.
+/// Judges a tool that ran. Its failure is an issue with its own words, and what it wrote before is used all the same.
 fn judged(
     tool: &'static str,
-    ran: Result<Option<usize>, Halt>,
+    ran: Result<Ran, Halt>,
     folder: &Path,
     report: &Path,
     record: &mut RunRecord,
 ) -> Result<Came, Halt> {
     let said = said(folder);
-    let exit = if ran.is_ok() { Some(0) } else { None };
-    if let Err(Halt::Interrupted) = ran {
-        return Err(Halt::Interrupted);
+    let (pass, exit_code, why) = match ran {
+        Ok(Ran { pass, exit_code }) => (Some(pass), exit_code, None),
+        Err(Halt::Interrupted) => return Err(Halt::Interrupted),
+        Err(Halt::Failed { message, .. }) => (None, None, Some(message)),
+    };
+    if let Err(found) = verdict(exit_code, &said, report) {
+        let issue = Issue::error("nsight.failed")
+            .with("tool", tool)
+            .with("what", found.what);
+        let hint = found.hint.map(str::to_owned).or(why);
+        record.issues.push(match hint {
+            Some(hint) => issue.with_hint(hint),
+            None => issue,
+        });
     }
-    match (verdict(exit, &said, report), ran) {
-        (Ok(()), Ok(pass)) => Ok(Came::Report { pass }),
-        (Err(found), ran) => {
-            let mut issue = Issue::error("nsight.failed")
-                .with("tool", tool)
-                .with("what", found.what);
-            if let Some(hint) = found.hint {
-                issue = issue.with_hint(hint);
-            } else if let Err(Halt::Failed { message, .. }) = ran {
-                issue = issue.with_hint(message);
-            }
-            record.issues.push(issue);
-            Ok(Came::Nothing)
-        }
-        (Ok(()), Err(halt)) => Err(halt),
-    }
+    let has_report = std::fs::metadata(report).is_ok_and(|found| found.len() > 0);
+    Ok(match pass.filter(|_| has_report) {
+        Some(pass) => Came::Report { pass },
+        None => Came::Nothing,
+    })
 }
 
 /// What a tool and its worker wrote.
@@ -516,7 +548,7 @@ pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<Stri
         };
         let name = stages.ncu.range.as_deref().unwrap_or("run");
         let output = run.join(NCU).join(name);
-        let found = Available::asked(&tool, &stages.ncu);
+        let found = Available::asked(&tool);
         let made = ncu::profile(
             &tool,
             &stages.ncu,

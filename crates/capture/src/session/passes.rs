@@ -1,6 +1,10 @@
 //! The passes of a run, whichever worker makes them: load, warm up, measure with no profiler attached, capture.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use llmprof_record::{
     issue::Issue,
@@ -13,6 +17,7 @@ use llmprof_units::Nanos;
 use super::{Halt, Outcome, Session, StageObserver, design, images, predictions, spans::spans};
 use crate::{
     process::Launch,
+    profiler::nsight::progress::followed,
     runner::{
         Client, Limits, WorkerError,
         protocol::{Generate, Generated, Load, LoadOptions, Loaded, Progress},
@@ -158,6 +163,32 @@ impl<'p, 's> Passes<'p, 's> {
         Ok((pass, answer))
     }
 
+    /// Runs one batch under a tool that replays `planned` launches of it (0 where their number is not known), which shows in its
+    /// logs: its tokens say nothing of how long it takes. No pass is kept.
+    pub(super) fn replayed_batch(
+        &mut self,
+        name: &str,
+        batch: &Generate,
+        planned: u64,
+    ) -> Result<(), Halt> {
+        let stage = self.session.observer.stage(name, planned);
+        let launches = AtomicU64::new(0);
+        let at = |done: u64| {
+            launches.store(done, Ordering::Relaxed);
+            stage.at(if planned > 0 { done.min(planned) } else { done });
+        };
+        let (client, interrupt) = (&mut self.client, &mut *self.session.interrupt);
+        let (stdout, stderr) = client.logs();
+        let logs = [stdout.to_owned(), stderr.to_owned()];
+        let answer = followed(&[&logs[0], &logs[1]], &at, || {
+            client.generate(batch, interrupt, &mut |_| ())
+        })?;
+        let time = answer.end_ns - answer.start_ns;
+        let launches = launches.into_inner();
+        stage.end(Outcome::Profiled { launches, time });
+        self.note(name, time)
+    }
+
     /// Lets the worker end; where something stopped it before, the record says how far it came.
     pub(super) fn end(self, made: Result<(), Halt>) -> Result<(), Halt> {
         let Err(halt) = made else {
@@ -174,6 +205,12 @@ impl<'p, 's> Passes<'p, 's> {
             self.record.issues.push(issue.with("passes", plain));
         }
         Err(halt)
+    }
+
+    /// Lets the worker end; the answer is the exit code of what was started, absent where a signal ended it.
+    pub(super) fn exit_code(self) -> Result<Option<i32>, Halt> {
+        let ended = self.client.finish(self.session.interrupt)?;
+        Ok(ended.status.code())
     }
 
     fn all(

@@ -5,7 +5,10 @@ use std::{
     process::Command,
 };
 
-use llmprof_capture::profiler::{find_library, nsight::Tool};
+use llmprof_capture::profiler::{
+    find_library,
+    nsight::{Tool, ToolError, Version, ncu, nsys},
+};
 use llmprof_report::{Cell, Table};
 use serde::Serialize;
 
@@ -69,7 +72,13 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<(), Failu
         cupti(),
         system_cupti(&args.python),
     ];
-    checks.extend([tool("nsys"), importer(), tool("ncu"), perf_events(), disk()]);
+    checks.extend([
+        tool("nsys", nsys::NEEDED),
+        importer(),
+        tool("ncu", ncu::NEEDED),
+        perf_events(),
+        disk(),
+    ]);
     checks.extend(python(&args.python));
     if args.json {
         return output.json(&checks);
@@ -273,15 +282,16 @@ fn cupti() -> Check {
     }
 }
 
-fn tool(name: &'static str) -> Check {
-    match Tool::find(name, None) {
+fn tool(name: &'static str, needed: Version) -> Check {
+    let found = Tool::find(name, None);
+    match found.and_then(|tool| tool.has(name, needed).map(|()| tool)) {
         Ok(tool) => Check::works(
             name,
             format!("{} at {}", tool.version, tool.program.display()),
         ),
         Err(error) => {
             let state = match error {
-                llmprof_capture::profiler::nsight::ToolError::NotFound { .. } => State::Missing,
+                ToolError::NotFound { .. } => State::Missing,
                 _ => State::Broken,
             };
             Check::not(name, state, error.to_string(), &error.hint())

@@ -7,11 +7,14 @@ mod tables;
 use llmprof_analysis::Analysis;
 use llmprof_record::{
     issue::Issue,
+    plan::OutputPlan,
     run::RunRecord,
     store::{RunDir, StoredRun},
 };
 use llmprof_report::{
-    Document, Report, compose, plots,
+    Document, Report,
+    compose::{self, KernelNotes},
+    plots,
     render::{html, markdown, terminal::digest},
 };
 use llmprof_theory::device::Device;
@@ -33,6 +36,8 @@ pub(crate) struct Results<'a> {
     pub(crate) device: Option<&'a Device>,
     /// What became of the samples, where predictions were kept.
     pub(crate) predictions: Option<&'a serde_json::Value>,
+    /// What the user says of kernels.
+    pub(crate) notes: Option<&'a KernelNotes>,
 }
 
 impl<'a> Results<'a> {
@@ -42,6 +47,7 @@ impl<'a> Results<'a> {
             analysis: self.analysis,
             issues,
             device: self.device,
+            notes: self.notes,
         }
     }
 
@@ -68,6 +74,14 @@ impl Wanted {
         json: true,
         markdown: true,
     };
+
+    /// What a request asks for.
+    pub(crate) fn of(plan: &OutputPlan) -> Self {
+        Self {
+            json: plan.json,
+            markdown: plan.markdown,
+        }
+    }
 }
 
 /// A file of a run: its path in the directory, and its contents.
@@ -107,7 +121,8 @@ pub(crate) fn files(
     if let Some(found) = &analysis.counters {
         files.push(("counters.csv".to_owned(), counters::csv(&found.launches)));
         let all = record.counters.iter();
-        let tables = all.flat_map(|counters| kernels::tables::files(counters, found));
+        let tables =
+            all.flat_map(|counters| kernels::tables::files(counters, found, results.notes));
         files.extend(tables.map(|(name, text)| (format!("ncu/analysis/{name}"), text)));
     }
     if let Some(timeline) = record.memory.as_ref().and_then(memory::csv) {

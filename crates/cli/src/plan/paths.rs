@@ -4,6 +4,8 @@ use std::path::Path;
 
 use llmprof_record::plan::{LoadFormat, Mistake, Plan, RuntimeType};
 
+use crate::kernel_notes;
+
 /// What is wrong with the paths of a request that is to be executed.
 pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
     let mut found = Vec::new();
@@ -38,6 +40,14 @@ pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
         && !path.is_file()
     {
         wrong("model.config", not_there(path, "file"), None);
+    }
+    let ncu = &plan.pipeline.ncu;
+    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.enable)
+        && let Err(failure) = kernel_notes::read(path)
+    {
+        let hint = "a YAML list: - {raw_name: NAME, friendly_name: TEXT, source_lib: TEXT, description: TEXT}";
+        let message = failure.to_string();
+        wrong("pipeline.ncu.kernel_info", message, Some(hint));
     }
     if let Some(path) = &model.tokenizer
         && loads

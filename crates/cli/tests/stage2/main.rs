@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod tools;
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -130,6 +132,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+fn holds(bytes: &[u8], text: &str) -> bool {
+    let mut parts = bytes.windows(text.len());
+    parts.any(|part| part == text.as_bytes())
+}
+
 /// The seeds' files under their names.
 fn assert_files(machine: &Machine) {
     for name in [
@@ -165,9 +172,7 @@ fn assert_files(machine: &Machine) {
     );
     for file in files(&machine.path("out")) {
         let bytes = fs::read(&file).unwrap();
-        let has = bytes
-            .windows(SECRET.len())
-            .any(|part| part == SECRET.as_bytes());
+        let has = holds(&bytes, SECRET);
         // Beside its report the stand-in writes what it found, to show that there was something.
         let is_found = file.extension().is_some_and(|end| end == "found");
         assert_eq!(has, is_found, "{}", file.display());
@@ -290,6 +295,32 @@ fn a_tool_that_fails_is_quoted_and_costs_only_its_own_part() {
     assert!(machine.path("out/nsys/run.sqlite").is_file());
     assert!(machine.read("report.md").contains("derived"));
 
+    // What a tool wrote before it failed is read, and its exit code is no secret.
+    let machine = Machine::new();
+    let output = machine.run(&[], &[("STANDIN_NCU", "exits")]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let issues = machine.issues("nsight.failed");
+    let what = issues[0]["values"]["what"].as_str().unwrap();
+    assert_eq!(
+        what,
+        "==ERROR== The application returned an error code (11)."
+    );
+    let analysis = machine.json("analysis.json");
+    assert_eq!(
+        analysis["counters"]["launches"].as_array().unwrap().len(),
+        12
+    );
+
+    // A report that cannot be read costs the counters, and keeps no secret either.
+    let machine = Machine::new();
+    let output = machine.run(&[], &[("STANDIN_NCU", "empty")]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(machine.issues("nsight.failed")[0]["values"]["tool"], "ncu");
+    let report = fs::read(machine.path("out/ncu/decode.ncu-rep")).unwrap();
+    let found = fs::read(machine.path("out/ncu/decode.found")).unwrap();
+    assert!(holds(&found, SECRET) && !holds(&report, SECRET));
+    assert!(machine.read("report.md").contains("derived"));
+
     let machine = Machine::new();
     let output = machine.run(&["pipeline.nsys.path=/nowhere/nsys"], &[]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -338,6 +369,14 @@ fn options_that_cannot_work_are_refused_by_name() {
         (
             "pipeline.ncu.replay_mode=twice",
             "`twice` is not a replay mode",
+        ),
+        (
+            "pipeline.ncu.classify.low_pct=70",
+            "margins are percentages, low_pct at most high_pct",
+        ),
+        (
+            "pipeline.ncu.replay_mode=application",
+            "starts the worker again for each pass",
         ),
     ] {
         let changes: Vec<&str> = if change.contains('\'') {

@@ -1,9 +1,13 @@
-"""A worker that knows no model and writes down what it is asked, one line of JSON each, to `STANDIN_ASKED`."""
+"""A worker that knows no model and writes down what it is asked, one line of JSON each, to `STANDIN_ASKED`. Under the stand-in for
+ncu, what that prints of twelve launches comes while a batch runs."""
 
 import json
 import os
 import socket
+import sys
 import time
+
+import launches
 
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(os.environ["LLMPROF_WORKER_SOCKET"])
@@ -31,6 +35,8 @@ def load(_):
 
 def generate(batch):
     start = now()
+    if os.environ.get("STANDIN_TOOL") == "ncu" and batch.get("instruments", {}).get("cuda_profiler"):
+        launches.show(sys.stdout, 12, 0.002)
     results = []
     for request in batch["requests"]:
         times = [now() for _ in range(request["max_new_tokens"])]

@@ -29,11 +29,17 @@ impl Counters {
         Some(Nanos(nanos.round() as _))
     }
 
-    /// Bytes that a launch read from and wrote to DRAM.
+    /// Bytes that a launch read from and wrote to DRAM, by whichever counters the chip has: those of Blackwell have `op` in
+    /// their names.
     pub fn dram_bytes(&self, launch: &ProfiledLaunch) -> Option<Bytes> {
-        let read = self.number(launch, "dram__bytes_read.sum")?;
-        let written = self.number(launch, "dram__bytes_write.sum")?;
-        Some(Bytes((read + written).round() as _))
+        let of = |kind: &str| {
+            let older = self.number(launch, &format!("dram__bytes_{kind}.sum"));
+            older.or_else(|| self.number(launch, &format!("dram__bytes_op_{kind}.sum")))
+        };
+        let apart = of("read").zip(of("write"));
+        let both = apart.map(|(read, written)| read + written);
+        let both = both.or_else(|| self.number(launch, "dram__bytes.sum"))?;
+        Some(Bytes(both.round() as _))
     }
 
     /// Dense operations on the tensor pipes, by the counters `sm__ops_path_tensor_src_<source>….sum`.

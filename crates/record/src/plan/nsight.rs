@@ -138,6 +138,8 @@ pub struct NcuPlan {
     pub cache_control: String,
     /// Margins by which kernels are classified.
     pub classify: ClassifyPlan,
+    /// The user's notes on kernels, `kernel-info.yaml`.
+    pub kernel_info: Option<PathBuf>,
     /// More options, as they are: a list, or a text that is split as a shell would.
     #[serde(deserialize_with = "words")]
     pub args: Vec<Word>,
@@ -159,6 +161,7 @@ impl Default for NcuPlan {
             clock_control: "none".to_owned(),
             cache_control: "all".to_owned(),
             classify: ClassifyPlan::default(),
+            kernel_info: None,
             args: Vec::new(),
         }
     }
@@ -320,8 +323,17 @@ fn of_counters(ncu: &NcuPlan, wrong: &mut impl FnMut(&'static str, String, Optio
         wrong(
             "pipeline.ncu.replay_mode",
             message,
-            Some(&REPLAY_MODES.join(", ")),
+            Some("pipeline.ncu.replay_mode=kernel"),
         );
+    }
+    // The program is started again for each pass, and a worker is spoken to once.
+    if ncu.enable && ncu.replay_mode.starts_with("app") {
+        let message = format!(
+            "`{}` replay starts the worker again for each pass, which a run cannot follow",
+            ncu.replay_mode
+        );
+        let hint = Some("pipeline.ncu.replay_mode=kernel");
+        wrong("pipeline.ncu.replay_mode", message, hint);
     }
     if !ncu.classify.is_valid() {
         let message = "margins are percentages, low_pct at most high_pct".to_owned();

@@ -14,13 +14,14 @@ use crate::view::{Histogram, Mark, PairedBar, PairedBars, Unit};
 /// Rows of a text; the page has all.
 const ROWS_IN_TEXT: usize = 12;
 
-/// The result, what cannot be compared, metrics, reasons, phases.
+/// What is not alike, the result, metrics, reasons, phases.
 pub fn compared(
     comparison: &Comparison,
     (a, b): (&[RunFacts], &[RunFacts]),
     gates: &[GateOutcome],
 ) -> Document {
     let mut document = Document::new(words::title(comparison));
+    document.caveats = caveats(comparison);
     document.summary = summary(comparison, gates);
     let section = document.section("metrics", "Metrics");
     section.table(metrics(comparison));
@@ -49,17 +50,23 @@ pub fn compared(
     document
 }
 
-/// What a terminal prints first: differences of the setup, gates, results. Profiling overhead is in no metric, so it comes last.
-pub fn summary(comparison: &Comparison, gates: &[GateOutcome]) -> Vec<String> {
-    let (overhead, setup): (Vec<_>, Vec<_>) = comparison
+/// Everything that differs beside what is measured, a line each, and what is not judged for it.
+fn caveats(comparison: &Comparison) -> Vec<String> {
+    let mut lines: Vec<String> = comparison
         .differences
         .iter()
-        .partition(|found| found.what == "profiling_overhead");
-    let mut lines: Vec<String> = setup.into_iter().map(words::difference).collect();
-    lines.extend(gates.iter().map(words::gate));
+        .map(words::difference)
+        .collect();
+    lines.extend(words::excluded(comparison));
+    lines
+}
+
+/// Gates and results; metrics that cannot be compared are caveats.
+fn summary(comparison: &Comparison, gates: &[GateOutcome]) -> Vec<String> {
+    let mut lines: Vec<String> = gates.iter().map(words::gate).collect();
     let judged = comparison.metrics.iter();
+    let judged = judged.filter(|found| found.excluded_for.is_none());
     lines.extend(judged.map(|found| words::line(found, comparison)));
-    lines.extend(overhead.into_iter().map(words::difference));
     lines
 }
 

@@ -1,11 +1,12 @@
 //! Kernels by their counters: classes, rooflines at each memory level, one entry per kernel, histograms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use llmprof_analysis::counters::percentages;
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Basis, Bytes, Nanos, significant};
+use serde::Serialize;
 
 use super::kernels::name;
 use crate::analyzed::{CountedLaunch, CountersAnalysis};
@@ -18,10 +19,12 @@ use crate::view::{Histogram, Roof, Roofline, RooflinePoint, RooflineTitles, Unit
 const MOST_KERNELS: usize = 20;
 
 /// What a user says of a kernel: `kernel-info.yaml`, joined by canonical name.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelNote {
     pub friendly_name: Option<String>,
-    pub source_library: Option<String>,
+    pub source_lib: Option<String>,
+    /// Each with its kind: `tiled (32, 128), (128, 32) → (32, 32)`.
+    pub data_shape: Vec<String>,
     pub description: Option<String>,
 }
 
@@ -211,6 +214,11 @@ fn entries(
     let total: f64 = rows.iter().map(|row| row.weight_ns()).sum();
     let section = document.section("kernel_report", "Kernel report");
     section.paragraph(text::REPORT);
+    if !notes.is_empty() {
+        let kernels: BTreeSet<&str> = rows.iter().map(|row| row.kernel.as_str()).collect();
+        let noted = kernels.iter().filter(|kernel| notes.contains_key(**kernel));
+        section.paragraph(text::noted(noted.count(), kernels.len()));
+    }
     for (rank, row) in rows.iter().take(MOST_KERNELS).enumerate() {
         let note = notes.get(&row.kernel);
         let label = note
@@ -258,7 +266,7 @@ fn entries(
 fn what_it_is(row: &CountedLaunch, note: Option<&KernelNote>) -> Vec<String> {
     let class = llmprof_record::kernel_name::classify(&row.kernel);
     let library = note
-        .and_then(|note| note.source_library.clone())
+        .and_then(|note| note.source_lib.clone())
         .unwrap_or_else(|| class.library.name().to_owned());
     let size = |size: Option<[u32; 3]>| {
         size.map_or_else(|| "?".to_owned(), |[x, y, z]| format!("{x} × {y} × {z}"))
@@ -271,6 +279,7 @@ fn what_it_is(row: &CountedLaunch, note: Option<&KernelNote>) -> Vec<String> {
         size(row.block)
     )];
     lines.extend(note.and_then(|note| note.description.clone()));
+    lines.extend(note.and_then(|note| text::data_shape(&note.data_shape)));
     lines.extend(text::operators(&row.operators));
     lines
 }

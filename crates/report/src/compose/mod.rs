@@ -59,6 +59,8 @@ pub struct Report<'a> {
     pub issues: &'a [Issue],
     /// The device whose peaks are drawn.
     pub device: Option<&'a Device>,
+    /// What a user says of kernels.
+    pub notes: Option<&'a KernelNotes>,
 }
 
 impl Report<'_> {
@@ -120,7 +122,8 @@ impl Report<'_> {
         }
         if let (Some(all), Some(counted)) = (&record.counters, &analysis.counters) {
             let none = KernelNotes::new();
-            kernel_report::add(&mut document, counted, self.device, &none);
+            let notes = self.notes.unwrap_or(&none);
+            kernel_report::add(&mut document, counted, self.device, notes);
             counters::add(&mut document, all, counted, !record.has_times());
         }
         derived_kernels::add(&mut document, analysis, self.device);

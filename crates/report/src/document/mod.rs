@@ -22,6 +22,8 @@ pub struct Document {
     pub title: String,
     /// One line under the title: device, workload.
     pub subtitle: String,
+    /// What a reader must know before the result.
+    pub caveats: Vec<String>,
     /// The result, then one line per phase.
     pub summary: Vec<String>,
     /// Ranked; a terminal prints the first three.

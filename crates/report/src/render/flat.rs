@@ -30,11 +30,14 @@ impl TableOf<'_> {
     }
 }
 
-/// Subtitle, summary, findings, warnings, sections, notes.
+/// Subtitle, caveats, summary, findings, warnings, sections, notes.
 pub(super) fn flat(document: &Document) -> Vec<Flat<'_>> {
     let mut parts = Vec::new();
     if !document.subtitle.is_empty() {
         parts.push(Flat::Paragraph(document.subtitle.clone()));
+    }
+    if !document.caveats.is_empty() {
+        parts.push(Flat::List(document.caveats.clone()));
     }
     if !document.summary.is_empty() {
         parts.push(Flat::Heading(1, "Summary"));

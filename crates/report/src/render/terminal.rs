@@ -33,7 +33,8 @@ pub fn document(document: &Document) -> String {
 /// What a command prints of a report: the result, a line per phase, the best findings. What the data do not support stays in
 /// the report.
 pub fn digest(document: &Document) -> Vec<String> {
-    let mut lines = document.summary.clone();
+    let mut lines = document.caveats.clone();
+    lines.extend(document.summary.iter().cloned());
     for (number, finding) in (1..=MOST_FINDINGS).zip(&document.findings) {
         lines.push(format!("{number}. {}", finding.line()));
     }

@@ -238,17 +238,13 @@ fn trait_name(what: &str) -> String {
     }
 }
 
+/// One thing that differs beside what is measured.
 pub fn difference(found: &Difference) -> String {
     let what = match found.what.as_str() {
-        "measured_in" => "Kind of pass".to_owned(),
-        "profiling_overhead" => "Profiling overhead".to_owned(),
+        "measured_in" => "kind of pass".to_owned(),
         "cpu" | "gpu" => found.what.to_uppercase(),
-        other => {
-            let words = other.replace('_', " ");
-            let mut letters = words.chars();
-            let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-            first.into_iter().chain(letters).collect()
-        }
+        "kv_dtype" => "KV cache dtype".to_owned(),
+        other => other.replace('_', " "),
     };
     let side = |text: &str| {
         if text.is_empty() {
@@ -257,7 +253,35 @@ pub fn difference(found: &Difference) -> String {
             text.to_owned()
         }
     };
-    format!("{what} differs: {} → {}", side(&found.a), side(&found.b))
+    let where_it_is = match found.what.as_str() {
+        "profiling_overhead" => " (in the reasons, in no metric)",
+        _ => "",
+    };
+    let (a, b) = (side(&found.a), side(&found.b));
+    format!("Not alike: {what}, {a} → {b}{where_it_is}")
+}
+
+/// Metrics that are not of the same work on both sides, a line for each reason.
+pub fn excluded(comparison: &Comparison) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for found in &comparison.metrics {
+        let Some(what) = &found.excluded_for else {
+            continue;
+        };
+        let name = metric(found.metric);
+        match reasons.iter_mut().find(|(known, _)| known == what) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((what, vec![name])),
+        }
+    }
+    let line = |(what, names): &(&str, Vec<&str>)| {
+        format!(
+            "Not comparable ({}): {}",
+            trait_name(what),
+            names.join(", ")
+        )
+    };
+    reasons.iter().map(line).collect()
 }
 
 pub fn cause(found: DisturbanceCause) -> &'static str {
@@ -270,13 +294,23 @@ pub fn cause(found: DisturbanceCause) -> &'static str {
     }
 }
 
-/// Which rounds count, and by which rule.
-pub fn rounds(found: &Rounds) -> String {
-    let rule = format!(
+/// The rule by which rounds are left out, said before the first one.
+pub fn rule() -> String {
+    let rule = disturbed();
+    format!("disturbed rounds are left out: {rule}; where they are most of the rounds, all count")
+}
+
+fn disturbed() -> String {
+    format!(
         "a round is disturbed where contention, a quota or throttling took {} or more of the CPUs or of the time, or the GPU clock was as far \
          off the median of its side",
         Percent(DISTURBED_SHARE)
-    );
+    )
+}
+
+/// Which rounds count, and by which rule.
+pub fn rounds(found: &Rounds) -> String {
+    let rule = disturbed();
     let all = Count(found.count as u64, "round");
     let disturbed = found.disturbed.len();
     match (disturbed, found.keeps_disturbed) {

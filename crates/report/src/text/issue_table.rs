@@ -98,6 +98,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("ncu.cut_report", "{file} ends inside a block at byte {byte}; the launches before it are read").hint("ncu was ended before it wrote the report; profile fewer launches"),
     Row::new("ncu.too_many_attributes", "{file}: launches × device attributes exceed {limit} values, the limit for a file of its size; launches after that have none"),
     Row::new("ncu.not_kernels", "{file}: results of ranges and graphs as a whole are not read; only kernels are"),
+    Row::new("ncu.no_set", "Nsight Compute has no set {set}; it is left out").hint("ncu --list-sets"),
+    Row::new("ncu.set_replaced", "the set {set} is named {by} in this Nsight Compute"),
     Row::new("ncu.no_section", "Nsight Compute has no section {section}; it is left out").hint("ncu --list-sections"),
     Row::new("ncu.no_metric", "Nsight Compute has no metric {metric} on this chip; it is left out").hint("ncu --query-metrics"),
     Row::new("ncu.metric_replaced", "{metric} is {by} on this chip"),

@@ -198,8 +198,10 @@ pub fn operators(all: &[String]) -> Option<String> {
 pub fn evidence(row: &CountedLaunch) -> Vec<String> {
     let mut lines = vec![time(row)];
     let used = &row.used;
+    let tensor = row.percentage("tensor_pipe_pct");
     let percentages = [
         ("SM", used.sm_pct),
+        ("tensor pipe", tensor.filter(|percent| *percent > 0.0)),
         ("FLOP rate", used.flops_pct),
         ("DRAM", used.dram_pct),
         ("L2", used.l2_pct),
@@ -246,12 +248,20 @@ fn traffic(row: &CountedLaunch) -> Option<String> {
     let mut parts: Vec<String> = row
         .levels
         .iter()
-        .map(|one| format!("{} {}", level(one.level), BytesPerSecond(one.bytes_per_s.0)))
+        .map(|one| {
+            let (name, rate) = (level(one.level), BytesPerSecond(one.bytes_per_s.0));
+            // Rates are those under Nsight Compute, like the duration.
+            let moved = row
+                .duration_ns
+                .map(|time| one.bytes_per_s.0 * time.seconds());
+            let moved = moved.map(|bytes| Bytes(bytes.round() as u64));
+            let counted = row.dram_bytes.filter(|_| one.level == Level::Dram);
+            match counted.map(|bytes| Bytes(bytes.0)).or(moved) {
+                Some(bytes) => format!("{name} {bytes} at {rate}"),
+                None => format!("{name} {rate}"),
+            }
+        })
         .collect();
-    parts.extend(
-        row.dram_bytes
-            .map(|bytes| format!("{} DRAM bytes", Bytes(bytes.0))),
-    );
     for (name, key) in [
         ("L1 hits", "l1tex_hit_rate_pct"),
         ("L2 hits", "l2_hit_rate_pct"),
@@ -492,6 +502,25 @@ pub const ROOFLINE: &str = "Each kernel stands once for every memory level, at t
 
 pub const REPORT: &str = "The kernels with the most time. Times are the timeline's where there is one; counters are Nsight Compute's, \
                           which flushes caches before each pass.";
+
+/// How many of the kernels a user's notes describe.
+pub fn noted(noted: usize, kernels: usize) -> String {
+    format!(
+        "`kernel-info.yaml` describes {noted} of {}.",
+        Count(kernels as u64, "kernel")
+    )
+}
+
+/// The shapes of a user's note.
+pub fn data_shape(shapes: &[String]) -> Option<String> {
+    (!shapes.is_empty()).then(|| format!("Shapes: {}.", shapes.join("; ")))
+}
+
+/// What a dry run says of notes that a run would keep.
+pub fn notes_to_keep(file: &str, kernels: usize) -> String {
+    let kernels = Count(kernels as u64, "kernel");
+    format!("notes on {kernels} from {file} go into the kernel report (ncu/kernel-info.yaml)")
+}
 
 pub const AGAINST_MODEL: &str = "One decode step: DRAM bytes and FLOPs of the profiled kernels, weighted by the launches that they stand for, \
                                  beside the weights, keys and values and the FLOPs of the model. A ratio above 1 is waste or an error of \

@@ -513,6 +513,7 @@ fn a_page_of_a_trace_works() {
         analysis: &analysis,
         issues: &analysis.issues,
         device: None,
+        notes: None,
     }
     .document();
     let timeline = document.charts().find_map(|chart| match &chart.drawing {

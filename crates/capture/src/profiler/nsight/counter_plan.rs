@@ -14,6 +14,7 @@ use llmprof_record::{
     counters::{ProfiledLaunch, StandsFor},
     kernel_list::pattern,
     kernel_name::canonical,
+    plan::Tier,
     trace::{HostKind, Trace},
 };
 use llmprof_units::Nanos;
@@ -86,8 +87,12 @@ impl CounterPlan {
     }
 
     /// Seconds that profiling them takes, about: the start of tool and program, and the replays of a launch, as on an H200.
-    pub fn estimated_seconds(&self) -> usize {
-        15 + self.launches.len() * 7 / 10
+    pub fn estimated_seconds(&self, tier: Tier) -> usize {
+        let tenths = match tier {
+            Tier::Basic | Tier::Roofline => 7,
+            Tier::Full => 24,
+        };
+        15 + self.launches.len() * tenths / 10
     }
 
     /// Plans from a timeline; `None` where it has no kernel that counts.

@@ -2,155 +2,16 @@
 
 use std::path::Path;
 
-use llmprof_record::{
-    issue::Issue,
-    plan::{NcuPlan, Tier, Word},
-};
+use llmprof_record::{issue::Issue, plan::NcuPlan};
 
-use super::{CounterPlan, Tool, ToolError, Version, nsys::around};
+use super::{Available, CounterPlan, Tool, ToolError, Version, nsys::around};
 use crate::process::Launch;
 
 /// The first release with `--filter-mode per-launch-config`.
-const NEEDED: Version = Version {
+pub const NEEDED: Version = Version {
     year: 2023,
     release: 1,
 };
-
-/// Metrics of older chips and tools, and what counts the same on newer ones. Bank conflicts and stalls kept their names.
-const SUCCESSORS: [(&str, &str); 5] = [
-    (
-        "flop_count_hp.sum",
-        "smsp__sass_thread_inst_executed_op_hfma_pred_on.sum",
-    ),
-    (
-        "flop_count_sp.sum",
-        "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
-    ),
-    (
-        "flop_count_dp.sum",
-        "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",
-    ),
-    (
-        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    ),
-    (
-        "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
-        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-    ),
-];
-
-/// What the installed tool has: identifiers of sections, base names of metrics. Empty where it was not asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Available {
-    pub sections: Vec<String>,
-    pub metrics: Vec<String>,
-}
-
-impl Available {
-    /// Reads what `ncu --list-sections` and `ncu --query-metrics` print.
-    pub fn of(sections: &str, metrics: &str) -> Self {
-        let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
-        let is_section = |word: &String| word.starts_with(char::is_uppercase);
-        // What has no such table says nothing of sections: an error, or another version.
-        let (_, sections) = sections.split_once("Identifier").unwrap_or_default();
-        Self {
-            sections: sections
-                .lines()
-                .skip(1)
-                .filter(|line| !line.starts_with([' ', '-']))
-                .filter_map(first)
-                .filter(is_section)
-                .collect(),
-            metrics: metrics
-                .lines()
-                .filter_map(first)
-                .filter(|word| word.contains("__"))
-                .collect(),
-        }
-    }
-
-    /// What the installed tool says that it has. Metrics take it seconds and a GPU: it is asked for them only where the request
-    /// names some.
-    pub fn asked(tool: &Tool, plan: &NcuPlan) -> Self {
-        let ask = |word: &str| {
-            let command = Launch::new(tool.program.to_string_lossy()).arg(word);
-            let output = command.output();
-            output
-                .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-                .unwrap_or_default()
-        };
-        let metrics = if plan.metrics.is_empty() {
-            String::new()
-        } else {
-            ask("--query-metrics")
-        };
-        Self::of(&ask("--list-sections"), &metrics)
-    }
-
-    /// Sections, those of the tier first, and metrics that the tool has; what it lacks is replaced or dropped with an issue.
-    pub fn checked(&self, plan: &NcuPlan) -> (Vec<String>, Vec<String>, Vec<Issue>) {
-        let mut issues = Vec::new();
-        let mut sections = Vec::new();
-        let of_tier = tier(plan.tier)
-            .1
-            .iter()
-            .map(|section| (*section).to_owned());
-        for section in of_tier.chain(plan.sections.iter().cloned()) {
-            if sections.contains(&section) {
-                continue;
-            }
-            let section = &section;
-            if self.sections.is_empty() || self.sections.contains(section) {
-                sections.push(section.clone());
-            } else {
-                issues.push(Issue::warning("ncu.no_section").with("section", section.as_str()));
-            }
-        }
-        let has = |metric: &str| {
-            let base = metric.split('.').next().unwrap_or(metric);
-            let is_listed = self.metrics.iter().any(|known| known == base);
-            self.metrics.is_empty() || is_listed || base.starts_with("launch__")
-        };
-        let mut metrics = Vec::new();
-        for metric in &plan.metrics {
-            let successor = SUCCESSORS.iter().find(|(old, _)| old == metric);
-            if has(metric) {
-                metrics.push(metric.clone());
-            } else if let Some((_, new)) = successor.filter(|(_, new)| has(new)) {
-                metrics.push((*new).to_owned());
-                issues.push(
-                    Issue::info("ncu.metric_replaced")
-                        .with("metric", metric.as_str())
-                        .with("by", *new),
-                );
-            } else {
-                issues.push(Issue::warning("ncu.no_metric").with("metric", metric.as_str()));
-            }
-        }
-        (sections, metrics, issues)
-    }
-}
-
-/// The options of a tier: a set, and sections beside it.
-fn tier(tier: Tier) -> (&'static str, &'static [&'static str]) {
-    match tier {
-        Tier::Basic => ("basic", &[]),
-        Tier::Roofline => (
-            "roofline",
-            &[
-                "MemoryWorkloadAnalysis",
-                "Occupancy",
-                "LaunchStats",
-                "WarpStateStats",
-            ],
-        ),
-        Tier::Full => ("full", &[]),
-    }
-}
-
-/// Bytes are summed over launches, which rates are not exact enough for.
-const BYTES: [&str; 2] = ["dram__bytes_read.sum", "dram__bytes_write.sum"];
 
 /// Which launches ncu profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,31 +47,20 @@ pub fn profile(
     output: &Path,
     program: &Launch,
 ) -> Result<(Launch, Vec<Issue>), ToolError> {
-    if tool.version < NEEDED {
-        return Err(ToolError::TooOld {
-            name: "ncu",
-            found: tool.version,
-            needed: NEEDED,
-        });
+    tool.has("ncu", NEEDED)?;
+    let asked = available.checked(plan);
+    let mut launch =
+        Launch::new(tool.program.to_string_lossy()).args(["--target-processes", "all"]);
+    if let Some(set) = asked.set {
+        launch = launch.args(["--set".to_owned(), set]);
     }
-    let (sections, more_metrics, issues) = available.checked(plan);
-    let (set, _) = tier(plan.tier);
-    let mut launch = Launch::new(tool.program.to_string_lossy()).args([
-        "--target-processes",
-        "all",
-        "--set",
-        set,
-    ]);
-    for section in sections {
+    for section in asked.sections {
         launch = launch.args(["--section".to_owned(), section]);
     }
-    let metrics: Vec<String> = BYTES
-        .into_iter()
-        .map(str::to_owned)
-        .chain(more_metrics)
-        .collect();
+    if !asked.metrics.is_empty() {
+        launch = launch.args(["--metrics".to_owned(), asked.metrics.join(",")]);
+    }
     launch = launch
-        .args(["--metrics".to_owned(), metrics.join(",")])
         .args(["--replay-mode", &plan.replay_mode])
         .args(["--clock-control", &plan.clock_control])
         .args(["--cache-control", &plan.cache_control])
@@ -237,8 +87,8 @@ pub fn profile(
         .args(["--launch-count".to_owned(), selection.count.to_string()])
         .args(["--force-overwrite", "--export"])
         .arg(output.to_string_lossy())
-        .args(plan.args.iter().map(|Word(word)| word.clone()));
-    Ok((around(launch, program), issues))
+        .args(asked.args);
+    Ok((around(launch, program), asked.issues))
 }
 
 /// One page of a report as CSV on standard output.
@@ -251,6 +101,8 @@ pub fn page(tool: &Tool, report: &Path, page: &str) -> Launch {
 
 #[cfg(test)]
 mod tests {
+    use llmprof_record::plan::{Tier, Word};
+
     use super::*;
 
     fn tool() -> Tool {
@@ -325,34 +177,42 @@ mod tests {
     #[test]
     fn names_that_the_tool_lacks_are_replaced_or_dropped() {
         let available = Available {
+            sets: vec!["basic".to_owned()],
             sections: vec!["SpeedOfLight".to_owned()],
             metrics: vec!["smsp__sass_thread_inst_executed_op_ffma_pred_on".to_owned()],
         };
         let plan = NcuPlan {
             tier: Tier::Basic,
             sections: vec!["SpeedOfLight".to_owned(), "Roofline".to_owned()],
-            metrics: vec!["flop_count_sp.sum".to_owned(), "l3__hits.sum".to_owned()],
-            gating_nvtx: true,
+            metrics: vec!["flop_count_sp.sum".to_owned()],
+            args: ["--set", "detailed", "--check-exit-code", "no"]
+                .map(|word| Word(word.to_owned()))
+                .to_vec(),
             ..NcuPlan::default()
         };
         let (line, issues) = made(&plan, &available);
-        assert!(
-            line.contains("--set basic --section SpeedOfLight --metrics"),
-            "{line}"
-        );
-        assert!(line.contains("op_ffma_pred_on.sum --replay"), "{line}");
+        let expected = "--set basic --section SpeedOfLight --metrics smsp__sass_thread_inst_executed_op_ffma_pred_on.sum --replay-mode";
+        assert!(line.contains(expected), "{line}");
         assert!(line.contains("--nvtx-include decode/"), "{line}");
+        let expected = "--export run/ncu/decode --check-exit-code no python3 x.py";
+        assert!(line.ends_with(expected), "{line}");
         let codes: Vec<&str> = issues.iter().map(|issue| issue.code.as_str()).collect();
         assert_eq!(
             codes,
-            ["ncu.no_section", "ncu.metric_replaced", "ncu.no_metric"]
+            [
+                "ncu.no_set",
+                "ncu.no_section",
+                "ncu.no_metric",
+                "ncu.no_metric",
+                "ncu.metric_replaced"
+            ]
         );
         // Sections of a tier are names like any other.
         let (line, issues) = made(
             &NcuPlan::default(),
             &Available {
                 sections: vec!["Occupancy".to_owned(), "LaunchStats".to_owned()],
-                metrics: Vec::new(),
+                ..Available::default()
             },
         );
         assert!(
@@ -360,16 +220,5 @@ mod tests {
             "{line}"
         );
         assert_eq!(issues.len(), 2, "MemoryWorkloadAnalysis, WarpStateStats");
-    }
-
-    #[test]
-    fn lists_of_the_tool_are_read() {
-        let sections = "---- ----\nIdentifier  Display Name\n---- ----\nOccupancy   Occupancy  yes ./Occ\nSpeedOfLight GPU yes\n";
-        let metrics = "Device NVIDIA H200 (GH100)\n---- ----\ndram__bytes   Counter  byte  # of bytes\nsm__throughput Throughput\n";
-        let available = Available::of(sections, metrics);
-        assert_eq!(available.sections, ["Occupancy", "SpeedOfLight"]);
-        assert_eq!(available.metrics, ["dram__bytes", "sm__throughput"]);
-        let error = Available::of("ERROR unrecognised option '--list-sections'", "");
-        assert!(error.sections.is_empty(), "not known");
     }
 }

@@ -8,7 +8,7 @@ use super::{Tool, ToolError, Version};
 use crate::process::Launch;
 
 /// The first release with `--cuda-graph-trace` and the report names used here.
-const NEEDED: Version = Version {
+pub const NEEDED: Version = Version {
     year: 2022,
     release: 1,
 };
@@ -20,13 +20,7 @@ pub fn profile(
     output: &Path,
     program: &Launch,
 ) -> Result<Launch, ToolError> {
-    if tool.version < NEEDED {
-        return Err(ToolError::TooOld {
-            name: "nsys",
-            found: tool.version,
-            needed: NEEDED,
-        });
-    }
+    tool.has("nsys", NEEDED)?;
     let mut launch = Launch::new(tool.program.to_string_lossy()).args([
         "profile".to_owned(),
         format!("--trace={}", plan.trace),

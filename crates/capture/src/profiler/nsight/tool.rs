@@ -99,6 +99,18 @@ impl Tool {
         Self::at(program)
     }
 
+    /// Refuses a release that is older than what is needed.
+    pub fn has(&self, name: &'static str, needed: Version) -> Result<(), ToolError> {
+        if self.version >= needed {
+            return Ok(());
+        }
+        Err(ToolError::TooOld {
+            name,
+            found: self.version,
+            needed,
+        })
+    }
+
     /// Asks a program for its version.
     pub fn at(program: PathBuf) -> Result<Self, ToolError> {
         let run = Command::new(&program)

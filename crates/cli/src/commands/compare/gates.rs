@@ -17,7 +17,7 @@ const CROSSED: u8 = 1;
 pub(super) struct Judged {
     pub(super) title: String,
     pub(super) outcomes: Vec<GateOutcome>,
-    /// What the metrics say, for the output of a test case.
+    /// What is not alike and what the metrics say, for the output of a test case.
     pub(super) lines: Vec<String>,
 }
 

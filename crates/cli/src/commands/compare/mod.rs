@@ -165,7 +165,7 @@ fn one(
     let document = compose::compared(&comparison, (first, other), &outcomes);
     let judged = Judged {
         title: document.title.clone(),
-        lines: document.summary.clone(),
+        lines: [&document.caveats[..], &document.summary].concat(),
         outcomes,
     };
     Some(Compared {
@@ -242,7 +242,7 @@ fn print(
             output.line("")?;
         }
         output.line(&one.document.title)?;
-        for line in &one.document.summary {
+        for line in one.document.caveats.iter().chain(&one.document.summary) {
             output.line(line)?;
         }
         output.table(&compose::metrics(&one.comparison))?;
@@ -256,9 +256,10 @@ fn print(
     Ok(())
 }
 
-/// The summary and the metrics alone.
+/// What is not alike, the summary and the metrics alone.
 fn brief(one: &Compared) -> Document {
     let mut document = Document::new(one.document.title.clone());
+    document.caveats.clone_from(&one.document.caveats);
     document.summary.clone_from(&one.document.summary);
     document.table(compose::metrics(&one.comparison));
     document

@@ -1,6 +1,6 @@
 //! The sides of a comparison, from run directories, traces, served loads and folders of them.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use llmprof_analysis::compare::{RunFacts, thinned};
 use llmprof_record::{
@@ -122,6 +122,37 @@ fn add_gaps(run: &StoredRun, facts: &mut RunFacts) {
     facts.requests.insert("itl".to_owned(), all);
 }
 
+/// What must be alike for loads to be comparable: the model, the load, the server, and the GPUs that were sampled beside it.
+fn traits(bench: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let gpus = bench["gpus"].as_array().map(Vec::as_slice);
+    let names = gpus.unwrap_or_default().iter();
+    let names: Vec<&str> = names.filter_map(|gpu| gpu["name"].as_str()).collect();
+    let found = [
+        ("model", text(&bench["model"])),
+        ("load", text(&bench["load"])),
+        ("server", text(&bench["server"]["family"])),
+        ("gpu", (!names.is_empty()).then(|| names.join(", "))),
+    ];
+    let known = found.into_iter();
+    known
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+}
+
+/// A number of the sampled GPUs, where all of them have it.
+fn sum(bench: &Value, key: &str) -> Option<f64> {
+    let gpus = bench["gpus"].as_array().filter(|gpus| !gpus.is_empty())?;
+    gpus.iter().map(|gpu| gpu[key].as_f64()).sum()
+}
+
+/// Joules of the sampled GPUs for each token of the load.
+fn energy_per_token(bench: &Value) -> Option<f64> {
+    let tokens = bench["total_output_tokens"].as_f64();
+    let tokens = tokens.filter(|tokens| *tokens > 0.0)?;
+    Some(sum(bench, "energy_j")? / tokens)
+}
+
 /// A served load: each request is a value.
 fn load(run: &StoredRun) -> Result<RunFacts, Failure> {
     let path = &run.path;
@@ -133,11 +164,7 @@ fn load(run: &StoredRun) -> Result<RunFacts, Failure> {
         measured_in: "load".to_owned(),
         ..RunFacts::default()
     };
-    for (name, key) in [("model", "model"), ("load", "load")] {
-        if let Some(text) = bench[key].as_str() {
-            facts.traits.insert(name.to_owned(), text.to_owned());
-        }
-    }
+    facts.traits = traits(&bench);
     let requests = run.folder()?.open_file("requests.csv");
     let requests = requests.map_err(|error| damaged(format!("requests.csv: {error}")))?;
     let mut rows = csv::Reader::from_reader(requests);
@@ -161,8 +188,15 @@ fn load(run: &StoredRun) -> Result<RunFacts, Failure> {
     }
     facts.requests.clone_from(&facts.passes);
     add_gaps(run, &mut facts);
-    if let Some(rate) = bench["output_throughput"].as_f64() {
-        facts.passes.insert("tokens_per_s".to_owned(), vec![rate]);
+    let of_load = [
+        ("tokens_per_s", bench["output_throughput"].as_f64()),
+        ("energy_per_token", energy_per_token(&bench)),
+        ("peak_memory", sum(&bench, "memory_used_max_bytes")),
+    ];
+    for (key, value) in of_load {
+        if let Some(value) = value {
+            facts.passes.insert(key.to_owned(), vec![value]);
+        }
     }
     if facts.passes.is_empty() {
         return Err(Failure::new(format!(

@@ -57,6 +57,9 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
         .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
     let requests = format!("A: {first}\nB: {second}\n");
     write_atomically(&dir.join("sides.txt"), requests.as_bytes())?;
+    if !args.json {
+        Output::stderr().line(&llmprof_report::text::compare::rule())?;
+    }
     let started = Instant::now();
     let mut taken = Taken {
         a: Vec::new(),

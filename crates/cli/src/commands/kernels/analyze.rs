@@ -17,10 +17,11 @@ use llmprof_report::{
 };
 use llmprof_theory::device::{Catalog, Device};
 
-use super::{notes, tables};
+use super::tables;
 use crate::{
     args_kernels::AnalyzeKernelsArgs,
     failure::Failure,
+    kernel_notes,
     output::Output,
     outputs::{Wanted, rendered},
     subject,
@@ -29,8 +30,8 @@ use crate::{
 pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<(), Failure> {
     let rule = rule(args)?;
     let notes = match &args.kernel_desc {
-        Some(path) => notes::read(path)?,
-        None => KernelNotes::new(),
+        Some(path) => kernel_notes::read(path)?.0,
+        None => kept(&args.sources)?,
     };
     let counters = read(&args.sources)?;
     let device = match &args.device {
@@ -39,13 +40,13 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     };
     let found = CountersAnalysis::of(&counters, None, device.as_ref(), rule);
     if args.json {
-        return output.json(&found);
+        return output.json(&noted(&found, &notes)?);
     }
     let mut document = Document::new("Kernels by their counters");
     document.issues.clone_from(&counters.issues);
     document.summary = text::counters::summary(&found);
     add_kernel_report(&mut document, &found, device.as_ref(), &notes);
-    let mut files = tables::files(&counters, &found);
+    let mut files = tables::files(&counters, &found, Some(&notes));
     files.extend(rendered(&document, Wanted::ALL));
     let dir = write(args, &files)?;
     for line in &document.summary {
@@ -63,6 +64,24 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
         warnings.line(&line)?;
     }
     output.line(&format!("report: {}", dir.join("report.html").display()))
+}
+
+/// The notes of the run that is analyzed, where one is.
+fn kept(sources: &[PathBuf]) -> Result<KernelNotes, Failure> {
+    let run = sources.iter().find(|source| source.is_dir());
+    run.map_or_else(|| Ok(KernelNotes::new()), |run| kernel_notes::of_run(run))
+}
+
+/// The analysis for a machine, with the user's note beside each launch that has one.
+fn noted(found: &CountersAnalysis, notes: &KernelNotes) -> Result<serde_json::Value, Failure> {
+    let failed = |error: serde_json::Error| Failure::new(format!("cannot write JSON: {error}"));
+    let mut value = serde_json::to_value(found).map_err(failed)?;
+    for (index, launch) in found.launches.iter().enumerate() {
+        if let Some(note) = notes.get(&launch.kernel) {
+            value["launches"][index]["note"] = serde_json::to_value(note).map_err(failed)?;
+        }
+    }
+    Ok(value)
 }
 
 fn rule(args: &AnalyzeKernelsArgs) -> Result<ClassRule, Failure> {

@@ -2,7 +2,6 @@
 
 mod analyze;
 mod listed;
-mod notes;
 mod profile;
 pub(crate) mod tables;
 mod top;

@@ -1,14 +1,22 @@
 //! `kernels profile`: counters of listed kernels in one run of a program.
 
-use std::{fs::OpenOptions, io::ErrorKind, path::Path, time::Instant};
+use std::{
+    fs::OpenOptions,
+    io::ErrorKind,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
 
 use llmprof_capture::{
     process::{Interrupt, Launch, environment},
     profiler::nsight::{
-        CounterPlan, Tool, Wanted,
-        ncu::{self, Available, Selection},
+        Available, CounterPlan, Tool, Wanted,
+        ncu::{self, Selection},
+        progress::followed,
         verdict::verdict,
     },
+    session::{Observer, Outcome},
 };
 use llmprof_record::{
     import::{self, Limits, Profile},
@@ -19,13 +27,14 @@ use llmprof_record::{
     trace::Trace,
 };
 use llmprof_report::text;
-use llmprof_units::Percent;
+use llmprof_units::{Nanos, Percent};
 
 use super::{listed, top::trace_of_run};
 use crate::{
     args_kernels::{ProfileArgs, TierArg},
     failure::Failure,
     output::Output,
+    progress::Show,
 };
 
 const NAME: &str = "kernels";
@@ -56,7 +65,7 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
             chosen.kernels.len(),
             Percent(chosen.covered),
             chosen.total_ns,
-            chosen.estimated_seconds()
+            chosen.estimated_seconds(args.tier.into())
         ))?,
         None => {
             said.line("without --timeline it is not known which share of GPU time is covered")?;
@@ -75,7 +84,9 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
         format!("{launch}\n").as_bytes(),
     )?;
     let started = Instant::now();
-    let ran = run(&launch.without_credentials(environment()), &args.output);
+    let planned = chosen.as_ref().map_or(0, |plan| plan.launches.len() as u64);
+    let launch = launch.without_credentials(environment());
+    let ran = run(&launch, &args.output, planned);
     without_secrets(&args.output, &mut said)?;
     ran?;
     let report = args.output.join(format!("{NAME}.ncu-rep"));
@@ -88,6 +99,16 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
     said.line(&missed(&report, chosen.as_ref(), &kernels)?)?;
     said.line(&format!("{:.1} s", started.elapsed().as_secs_f64()))?;
     output.line(&report.display().to_string())
+}
+
+impl From<TierArg> for Tier {
+    fn from(tier: TierArg) -> Self {
+        match tier {
+            TierArg::Basic => Self::Basic,
+            TierArg::Roofline => Self::Roofline,
+            TierArg::Full => Self::Full,
+        }
+    }
 }
 
 /// The plan of a timeline.
@@ -152,11 +173,7 @@ fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), 
         .ok_or_else(|| Failure::new("no program to profile"))?;
     let program = Launch::new(program).args(rest.iter().cloned());
     let plan = NcuPlan {
-        tier: match args.tier {
-            TierArg::Basic => Tier::Basic,
-            TierArg::Roofline => Tier::Roofline,
-            TierArg::Full => Tier::Full,
-        },
+        tier: args.tier.into(),
         range: None,
         args: args.ncu_args.iter().cloned().map(Word).collect(),
         ..NcuPlan::default()
@@ -165,7 +182,7 @@ fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), 
     let made = ncu::profile(
         &tool,
         &plan,
-        &Available::asked(&tool, &plan),
+        &Available::asked(&tool),
         selection,
         true,
         &report,
@@ -180,14 +197,30 @@ fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), 
     Ok((launch, tool))
 }
 
-fn run(launch: &Launch, folder: &Path) -> Result<(), Failure> {
+/// Runs the program under ncu, and shows how many of the launches are profiled: `planned`, or 0 where that is not known.
+fn run(launch: &Launch, folder: &Path, planned: u64) -> Result<(), Failure> {
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let mut child = launch
         .spawn(folder, NAME)
         .map_err(|error| Failure::new(error.to_string()))?;
-    let ended = child
-        .wait(&mut interrupt, None)
-        .map_err(|error| Failure::new(error.to_string()))?;
+    let stage = Show::detect().stage("ncu", planned);
+    let started = Instant::now();
+    let launches = AtomicU64::new(0);
+    let at = |done: u64| {
+        launches.store(done, Ordering::Relaxed);
+        stage.at(done);
+    };
+    let logs = [child.stdout().to_owned(), child.stderr().to_owned()];
+    let ended = followed(&[&logs[0], &logs[1]], &at, || {
+        child.wait(&mut interrupt, None)
+    })
+    .map_err(|error| Failure::new(error.to_string()))?;
+    if ended.status.success() {
+        stage.end(Outcome::Profiled {
+            launches: launches.into_inner(),
+            time: Nanos(i64::try_from(started.elapsed().as_nanos()).unwrap_or(i64::MAX)),
+        });
+    }
     let said = child.last_lines(200).join("\n");
     let stdout = std::fs::read_to_string(child.stdout()).unwrap_or_default();
     let report = folder.join(format!("{NAME}.ncu-rep"));

@@ -2,7 +2,7 @@
 
 use llmprof_analysis::counters::{CountersAnalysis, LaunchRow};
 use llmprof_record::counters::{Counters, Level, ProfiledLaunch, Value};
-use llmprof_report::kernel_label;
+use llmprof_report::{compose::KernelNotes, kernel_label};
 
 use crate::commands::profile::files;
 
@@ -35,12 +35,16 @@ const SUMMARY: [&str; 25] = [
 ];
 
 /// The three tables, by their names.
-pub(crate) fn files(counters: &Counters, found: &CountersAnalysis) -> Vec<(String, String)> {
+pub(crate) fn files(
+    counters: &Counters,
+    found: &CountersAnalysis,
+    notes: Option<&KernelNotes>,
+) -> Vec<(String, String)> {
     let ids = ids(&counters.launches);
     vec![
         (
             "metrics_summary.csv".to_owned(),
-            summary(counters, found, &ids),
+            summary(counters, found, &ids, notes),
         ),
         (
             "classification_summary.csv".to_owned(),
@@ -71,7 +75,12 @@ fn number(value: Option<f64>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-fn summary(counters: &Counters, found: &CountersAnalysis, ids: &[String]) -> String {
+fn summary(
+    counters: &Counters,
+    found: &CountersAnalysis,
+    ids: &[String],
+    notes: Option<&KernelNotes>,
+) -> String {
     let mut lines = vec![SUMMARY.map(str::to_owned).to_vec()];
     let launches = counters.launches.iter().zip(&found.launches).zip(ids);
     for ((launch, row), id) in launches {
@@ -83,7 +92,9 @@ fn summary(counters: &Counters, found: &CountersAnalysis, ids: &[String]) -> Str
         let cell = |column: &str| match column {
             "kernel_id" => id.clone(),
             "kernel_name" => launch.kernel.clone(),
-            "display_name" => kernel_label(&row.kernel),
+            "display_name" => notes
+                .and_then(|notes| notes.get(&row.kernel)?.friendly_name.clone())
+                .unwrap_or_else(|| kernel_label(&row.kernel)),
             "grid_size" => size(row.grid),
             "block_size" => size(row.block),
             "device" => launch.device.to_string(),

@@ -31,6 +31,7 @@ use crate::{
     args::{AnalyzeArgs, ExportArgs, ExportFormat, ImportArgs, ReportArgs},
     clock,
     failure::Failure,
+    kernel_notes,
     output::Output,
     outputs::{self, Results, Wanted},
     subject::{self, Subject},
@@ -104,11 +105,13 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
     }
     let judged = judged_device(&record, device.as_ref());
     let kept = outputs::kept_predictions(run);
+    let notes = kernel_notes::of_run(&run.path)?;
     let results = Results {
         record: &record,
         analysis: &analysis,
         device: judged.device.as_ref(),
         predictions: kept.as_ref(),
+        notes: Some(&notes),
     };
     let mut files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
     files.push(("analysis.json".to_owned(), outputs::text(&analysis)?));
@@ -130,11 +133,13 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
     let record = load(&run.path)?;
     let analysis = again::analysis(run)?;
     let judged = again::device(&record, &analysis);
+    let notes = kernel_notes::of_run(&run.path)?;
     let results = Results {
         record: &record,
         analysis: &analysis,
         device: judged.as_ref(),
         predictions: None,
+        notes: Some(&notes),
     };
     let files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
     let page = run.path.join("report.html");
@@ -202,6 +207,7 @@ impl Profiled {
             analysis: &self.analysis,
             device: None,
             predictions: None,
+            notes: None,
         };
         results.digest()
     }
@@ -280,6 +286,7 @@ fn write(record: &RunRecord, analysis: &Analysis, store: &mut RunDir) -> Result<
         analysis,
         device: judged.device.as_ref(),
         predictions: None,
+        notes: None,
     };
     outputs::write(&results, Wanted::ALL, store)
 }

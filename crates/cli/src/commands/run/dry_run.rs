@@ -4,9 +4,11 @@ use std::path::Path;
 
 use llmprof_capture::session::commands;
 use llmprof_config::hydra::Job;
+use llmprof_report::text::kernel_report::notes_to_keep;
 
 use crate::{
     failure::Failure,
+    kernel_notes,
     output::{Output, note},
     plan::{Purpose, plan},
 };
@@ -20,7 +22,12 @@ pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Fa
     for line in lines {
         output.line(&line)?;
     }
-    if plan.pipeline.ncu.enable {
+    let ncu = &plan.pipeline.ncu;
+    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.enable) {
+        let (notes, _) = kernel_notes::read(path)?;
+        note(&notes_to_keep(&path.display().to_string(), notes.len()));
+    }
+    if ncu.enable {
         note("how many launches ncu skips and profiles is chosen from the timeline of nsys");
     }
     Ok(())

@@ -31,7 +31,7 @@ use crate::{
     calibration, clock,
     commands::bench::serve_configured,
     failure::{self, Failure},
-    fit,
+    fit, kernel_notes,
     output::Output,
     outputs::{self, Results, Wanted},
     plan::{Purpose, plan},
@@ -159,21 +159,19 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         }
         let found = analyzed(&record, is_direct)?;
         let predictions = visuals::predictions(store.path(), feed, &drawn)?;
+        let notes = kernel_notes::of_run(store.path()).map_err(|failure| halt(&failure))?;
         let results = Results {
             record: &record,
             analysis: &found,
             device: subject.device.as_ref(),
             predictions: predictions.as_ref(),
-        };
-        let wanted = Wanted {
-            json: plan.output.json,
-            markdown: plan.output.markdown,
+            notes: Some(&notes),
         };
         // What was found is printed even where the disk has no room for it.
         summary = results.digest();
         summary.extend(drawn.summary());
         summary.extend(peak_memory(&record));
-        let written = outputs::write(&results, wanted, &mut store);
+        let written = outputs::write(&results, Wanted::of(&plan.output), &mut store);
         analysis = Some(found);
         ran.and(written.map_err(|failure| halt(&failure)))
     };
@@ -228,6 +226,12 @@ fn write_request(
     let facts = serde_json::to_string_pretty(&host).expect("host facts have only string keys");
     store.write("env.json", facts + "\n")?;
     sources::write(plan, cwd, store)?;
+    let ncu = &plan.pipeline.ncu;
+    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.enable) {
+        let read = kernel_notes::read(&cwd.join(path));
+        let (_, text) = read.map_err(|failure| halt(&failure))?;
+        store.write(kernel_notes::KEPT, text)?;
+    }
     Ok(host)
 }
 

@@ -19,6 +19,10 @@ pub(super) fn header(document: &Document) -> String {
         let subtitle = block::prose(&document.subtitle);
         page += &format!("<p class=\"subtitle\">{subtitle}</p>\n");
     }
+    if !document.caveats.is_empty() {
+        let caveats = lines("p", &document.caveats);
+        page += &format!("<div class=\"caveats\" id=\"caveats\">\n{caveats}</div>\n");
+    }
     if !document.summary.is_empty() {
         let summary = lines("p", &document.summary);
         page += &format!("<div class=\"conclusion\" id=\"summary\">\n{summary}</div>\n");

@@ -1,0 +1,410 @@
+//! Sets, sections and metrics of Nsight Compute: what is asked for, checked against what the installed tool has.
+
+use llmprof_record::{
+    issue::Issue,
+    plan::{NcuPlan, Tier, Word},
+};
+
+use super::Tool;
+use crate::process::Launch;
+
+/// Metrics of older chips and tools, and what counts the same on newer ones. Bank conflicts and stalls kept their names.
+const METRIC_SUCCESSORS: [(&str, &str); 7] = [
+    (
+        "flop_count_hp.sum",
+        "smsp__sass_thread_inst_executed_op_hfma_pred_on.sum",
+    ),
+    (
+        "flop_count_sp.sum",
+        "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    ),
+    (
+        "flop_count_dp.sum",
+        "smsp__sass_thread_inst_executed_op_dfma_pred_on.sum",
+    ),
+    (
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    ),
+    (
+        "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    ),
+    // Blackwell's names.
+    ("dram__bytes_read.sum", "dram__bytes_op_read.sum"),
+    ("dram__bytes_write.sum", "dram__bytes_op_write.sum"),
+];
+
+/// Sets that were renamed: tools of 2023 have the first name, later ones the second.
+const SET_SUCCESSORS: [(&str, &str); 1] = [("default", "basic")];
+
+/// Bytes are summed over launches, which rates are not exact enough for.
+const BYTES: [&str; 2] = ["dram__bytes_read.sum", "dram__bytes_write.sum"];
+
+/// What begins like this is collected and not listed by `--query-metrics`, which knows counters of the hardware alone.
+const NOT_LISTED: [&str; 7] = [
+    "launch__",
+    "device__",
+    "derived__",
+    "numa__",
+    "profiler__",
+    "sass__",
+    "smsp__pcsamp_",
+];
+
+/// What the installed tool has: identifiers of sets and sections, base names of metrics. A list is empty where the tool did not
+/// answer, and then nothing is checked by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Available {
+    pub sets: Vec<String>,
+    pub sections: Vec<String>,
+    pub metrics: Vec<String>,
+}
+
+/// What ncu is asked for, as far as the tool has it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checked {
+    /// Absent where the tool has none by that name: sections and metrics are collected alone.
+    pub set: Option<String>,
+    pub sections: Vec<String>,
+    pub metrics: Vec<String>,
+    /// Options of the request that name none of them.
+    pub args: Vec<String>,
+    pub issues: Vec<Issue>,
+}
+
+impl Available {
+    /// Reads what `ncu --list-sets`, `--list-sections` and `--query-metrics` print.
+    pub fn of(sets: &str, sections: &str, metrics: &str) -> Self {
+        let is_metric = |word: &&str| word.contains("__");
+        let metrics = metrics.lines().filter_map(first_word).filter(is_metric);
+        Self {
+            sets: identifiers(sets),
+            sections: identifiers(sections),
+            metrics: metrics.map(str::to_owned).collect(),
+        }
+    }
+
+    /// What the installed tool says that it has. For metrics it takes seconds and a GPU.
+    pub fn asked(tool: &Tool) -> Self {
+        let ask = |word: &str| {
+            let command = Launch::new(tool.program.to_string_lossy()).arg(word);
+            let output = command.output();
+            output
+                .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+                .unwrap_or_default()
+        };
+        std::thread::scope(|scope| {
+            let sets = scope.spawn(|| ask("--list-sets"));
+            let sections = scope.spawn(|| ask("--list-sections"));
+            let metrics = ask("--query-metrics");
+            let answer = |thread: std::thread::ScopedJoinHandle<'_, String>| {
+                thread.join().unwrap_or_default()
+            };
+            Self::of(&answer(sets), &answer(sections), &metrics)
+        })
+    }
+
+    /// Set, sections (those of the tier first) and metrics that the tool has; what it lacks is replaced or dropped with an issue.
+    /// Free options that name some are checked like the keys: a set takes the place of the tier's, sections and metrics add to
+    /// the others, since ncu takes `--set` and `--metrics` once.
+    pub fn checked(&self, plan: &NcuPlan) -> Checked {
+        let mut found = Checked::default();
+        let mut free = Free::of(&plan.args);
+        let (of_tier, sections) = tier(plan.tier);
+        for set in free.sets.drain(..).rev().chain([of_tier.to_owned()]) {
+            if found.set.is_none() {
+                found.set = self.set(&set, &mut found.issues);
+            }
+        }
+        let of_tier = sections.iter().map(|&section| section.to_owned());
+        for section in of_tier
+            .chain(plan.sections.iter().cloned())
+            .chain(free.sections)
+        {
+            if found.sections.contains(&section) {
+                continue;
+            }
+            // A pattern is matched by the tool.
+            let has = self.sections.is_empty() || self.sections.contains(&section);
+            if has || section.starts_with("regex:") {
+                found.sections.push(section);
+            } else {
+                let issue = Issue::warning("ncu.no_section").with("section", section);
+                found.issues.push(issue);
+            }
+        }
+        let bytes = BYTES.iter().map(|&metric| metric.to_owned());
+        for metric in bytes
+            .chain(plan.metrics.iter().cloned())
+            .chain(free.metrics)
+        {
+            if let Some(metric) = self.metric(&metric, &mut found.issues)
+                && !found.metrics.contains(&metric)
+            {
+                found.metrics.push(metric);
+            }
+        }
+        found.args = free.rest;
+        found
+    }
+
+    /// The set of this name, or the one that has its place.
+    fn set(&self, set: &str, issues: &mut Vec<Issue>) -> Option<String> {
+        let has = |name: &str| self.sets.is_empty() || self.sets.iter().any(|known| known == name);
+        if has(set) {
+            return Some(set.to_owned());
+        }
+        let other = SET_SUCCESSORS.iter().find_map(|&(old, new)| {
+            let is_new = (set == new).then_some(old);
+            is_new.or((set == old).then_some(new))
+        });
+        if let Some(other) = other.filter(|other| has(other)) {
+            let issue = Issue::info("ncu.set_replaced").with("set", set);
+            issues.push(issue.with("by", other));
+            return Some(other.to_owned());
+        }
+        issues.push(Issue::warning("ncu.no_set").with("set", set));
+        None
+    }
+
+    /// The metric of this name, or the one that has its place.
+    fn metric(&self, metric: &str, issues: &mut Vec<Issue>) -> Option<String> {
+        let has = |metric: &str| {
+            let base = metric.split('.').next().unwrap_or(metric);
+            // `group:`, `breakdown:`, `regex:`, `pmsampling:`.
+            let is_other = base.contains(':') || NOT_LISTED.iter().any(|one| base.starts_with(one));
+            self.metrics.is_empty() || is_other || self.metrics.iter().any(|known| known == base)
+        };
+        if has(metric) {
+            return Some(metric.to_owned());
+        }
+        let successor = METRIC_SUCCESSORS.iter().find(|(old, _)| *old == metric);
+        if let Some((_, new)) = successor.filter(|(_, new)| has(new)) {
+            let issue = Issue::info("ncu.metric_replaced").with("metric", metric);
+            issues.push(issue.with("by", *new));
+            return Some((*new).to_owned());
+        }
+        issues.push(Issue::warning("ncu.no_metric").with("metric", metric));
+        None
+    }
+}
+
+fn first_word(line: &str) -> Option<&str> {
+    line.split_whitespace().next()
+}
+
+/// The first column of a table. What has none says nothing: an error, or another version.
+fn identifiers(text: &str) -> Vec<String> {
+    let (_, rows) = text.split_once("Identifier").unwrap_or_default();
+    // A row that needs several lines goes on with spaces.
+    rows.lines()
+        .skip(1)
+        .filter(|line| !line.starts_with([' ', '\t', '-', '=']))
+        .filter_map(first_word)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A tier: a set, and sections beside it.
+fn tier(tier: Tier) -> (&'static str, &'static [&'static str]) {
+    match tier {
+        Tier::Basic => ("basic", &[]),
+        Tier::Roofline => (
+            "roofline",
+            &[
+                "MemoryWorkloadAnalysis",
+                "Occupancy",
+                "LaunchStats",
+                "WarpStateStats",
+            ],
+        ),
+        Tier::Full => ("full", &[]),
+    }
+}
+
+/// Sets, sections and metrics among free options.
+#[derive(Debug, Default)]
+struct Free {
+    sets: Vec<String>,
+    sections: Vec<String>,
+    metrics: Vec<String>,
+    rest: Vec<String>,
+}
+
+impl Free {
+    fn of(args: &[Word]) -> Self {
+        let mut found = Self::default();
+        let mut words = args.iter().map(|Word(word)| word.as_str());
+        while let Some(word) = words.next() {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word, None),
+            };
+            if !["--set", "--section", "--metrics"].contains(&name) {
+                found.rest.push(word.to_owned());
+                continue;
+            }
+            // An option at the end without its value is for ncu to refuse.
+            let Some(value) = value.or_else(|| words.next()) else {
+                found.rest.push(word.to_owned());
+                break;
+            };
+            match name {
+                "--set" => found.sets.push(value.to_owned()),
+                "--section" => found.sections.push(value.to_owned()),
+                _ => {
+                    let names = value.split(',').map(str::trim);
+                    let names = names.filter(|name| !name.is_empty());
+                    found.metrics.extend(names.map(str::to_owned));
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETS: &str = "\
+---------- ----------------------------------------- ------- -----------------
+Identifier Sections                                  Enabled Estimated Metrics
+---------- ----------------------------------------- ------- -----------------
+basic      LaunchStats, Occupancy, SpeedOfLight,     yes     213
+           WorkloadDistribution
+full       ComputeWorkloadAnalysis, LaunchStats,     no      8054
+           MemoryWorkloadAnalysis
+roofline   SpeedOfLight, WorkloadDistribution        no      6679
+";
+    const SECTIONS: &str = "---- ----\nIdentifier  Display Name\n---- ----\nOccupancy   Occupancy  yes ./Occ\nSpeedOfLight GPU yes\n";
+    const METRICS: &str = "Device NVIDIA H200 (GH100)\n---- ----\ndram__bytes_read   Counter  byte  # of bytes\n\
+                           dram__bytes_write Counter\nsm__throughput Throughput\n";
+
+    fn available() -> Available {
+        Available::of(SETS, SECTIONS, METRICS)
+    }
+
+    fn plan(args: &str) -> NcuPlan {
+        let args = args.split_whitespace();
+        NcuPlan {
+            tier: Tier::Basic,
+            args: args.map(|word| Word(word.to_owned())).collect(),
+            ..NcuPlan::default()
+        }
+    }
+
+    /// Code and value of each issue.
+    fn said(found: &Checked) -> Vec<String> {
+        let text = |issue: &Issue| {
+            let values = issue.values.values().map(ToString::to_string);
+            format!("{} {}", issue.code, values.collect::<Vec<_>>().join(" "))
+        };
+        found.issues.iter().map(text).collect()
+    }
+
+    #[test]
+    fn lists_of_the_tool_are_read() {
+        let found = available();
+        assert_eq!(found.sets, ["basic", "full", "roofline"]);
+        assert_eq!(found.sections, ["Occupancy", "SpeedOfLight"]);
+        assert_eq!(
+            found.metrics,
+            ["dram__bytes_read", "dram__bytes_write", "sm__throughput"]
+        );
+        let error = "ERROR unrecognised option '--list-sections'";
+        assert_eq!(Available::of(error, error, ""), Available::default());
+    }
+
+    /// What a tool does not answer for is asked for as it is.
+    #[test]
+    fn without_lists_nothing_is_checked() {
+        let mut plan = plan("--set anything");
+        plan.sections = vec!["Any".to_owned()];
+        plan.metrics = vec!["any__metric.sum".to_owned()];
+        let found = Available::default().checked(&plan);
+        assert_eq!(found.set.as_deref(), Some("anything"));
+        assert_eq!(found.sections, ["Any"]);
+        let metrics = [BYTES[0], BYTES[1], "any__metric.sum"];
+        assert_eq!(
+            (found.metrics, found.issues),
+            (metrics.map(str::to_owned).to_vec(), vec![])
+        );
+    }
+
+    #[test]
+    fn sets_are_checked_too() {
+        // A set of the request takes the tier's place.
+        let found = available().checked(&plan("--set full --kernel-id ::x:"));
+        assert_eq!(found.set.as_deref(), Some("full"));
+        assert_eq!(found.args, ["--kernel-id", "::x:"]);
+        assert_eq!(said(&found), [""; 0]);
+        // Older guides say `default`.
+        let found = available().checked(&plan("--set=default"));
+        assert_eq!(found.set.as_deref(), Some("basic"));
+        assert_eq!(found.issues[0].code, "ncu.set_replaced");
+        // One that nothing replaces is dropped, and the tier's stays.
+        let found = available().checked(&plan("--set source"));
+        assert_eq!(found.set.as_deref(), Some("basic"));
+        assert_eq!(found.issues[0].code, "ncu.no_set");
+        assert_eq!(found.issues[0].values["set"], "source");
+        // A tool that has no set of the tier collects sections and metrics alone.
+        let mut other = available();
+        other.sets = vec!["nvlink".to_owned()];
+        let found = other.checked(&plan(""));
+        assert_eq!(found.set, None);
+        assert_eq!(found.issues[0].values["set"], "basic");
+        // Tools of 2023 have the older name.
+        other.sets = vec!["default".to_owned()];
+        assert_eq!(other.checked(&plan("")).set.as_deref(), Some("default"));
+    }
+
+    /// On Blackwell the bytes that llmprof itself asks for have other names.
+    #[test]
+    fn our_own_metrics_are_checked_like_those_of_a_request() {
+        let mut chip = available();
+        chip.metrics = vec![
+            "dram__bytes_op_read".to_owned(),
+            "sm__throughput".to_owned(),
+        ];
+        let found = chip.checked(&plan("--metrics sm__throughput.avg,l3__hits.sum"));
+        assert_eq!(
+            found.metrics,
+            ["dram__bytes_op_read.sum", "sm__throughput.avg"]
+        );
+        let codes: Vec<&str> = found.issues.iter().map(|one| one.code.as_str()).collect();
+        assert_eq!(
+            codes,
+            ["ncu.metric_replaced", "ncu.no_metric", "ncu.no_metric"]
+        );
+        assert_eq!(found.issues[1].values["metric"], BYTES[1]);
+        assert_eq!(found.issues[2].values["metric"], "l3__hits.sum");
+    }
+
+    #[test]
+    fn what_the_lists_do_not_hold_is_left_to_the_tool() {
+        let mut plan =
+            plan("--section regex:Memory.* --section Nowhere --metrics group:memory__dram_table");
+        plan.metrics = [
+            "launch__grid_size",
+            "breakdown:sm__throughput.avg",
+            "sass__inst_executed",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let found = available().checked(&plan);
+        assert_eq!(found.sections, ["regex:Memory.*"]);
+        assert_eq!(
+            found.metrics[2..],
+            [
+                "launch__grid_size",
+                "breakdown:sm__throughput.avg",
+                "sass__inst_executed",
+                "group:memory__dram_table"
+            ]
+        );
+        assert_eq!(found.issues[0].values["section"], "Nowhere");
+        assert_eq!(found.issues.len(), 1);
+    }
+}

@@ -5,7 +5,8 @@
 //! 1. **throttled**: the device ran below its clock for at least [`THROTTLED`] of the time.
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
 //! 3. **host-bound**: the device waits for at least [`HOST`] of W; of the wall time without capture where that is known, since
-//!    capture slows the host down and not the device.
+//!    capture slows the host down and not the device. Idle time with work queued that the device did not start does not count:
+//!    where only both together reach it, there is no class.
 //! 4. **copy-bound**: copies and memsets that no kernel hides take at least [`COPIES`] of B.
 //! 5. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
 //!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: **latency-bound** where kernels that are
@@ -20,7 +21,7 @@ use llmprof_units::Basis;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Evidence, Measure};
-use crate::waterfall::Waterfall;
+use crate::waterfall::{NOT_STARTED, Waterfall};
 
 /// Part of the time below its clock from which on a device is throttled.
 pub const THROTTLED: f64 = 0.2;
@@ -121,6 +122,12 @@ pub enum ClassReason {
         least_share: f64,
         /// Whether the bytes of a step stay on the chip, whose bandwidth the device file does not state.
         is_cache_unknown: bool,
+    },
+    /// The device idles for longer than would make the phase host-bound, but for too much of it work was queued.
+    QueuedIdle {
+        idle_share: f64,
+        /// Of W too.
+        queued_share: f64,
     },
     /// Without a counted model and a device there is no limit to compare with.
     NoLimits,
@@ -243,6 +250,7 @@ pub(crate) fn classify(
         evidence.push(plain);
     }
     let idle = signals.plain_idle_share.unwrap_or(captured);
+    let queued = idle * waterfall.idle_part(&[NOT_STARTED]);
     let rules: [(Option<f64>, f64, PhaseClass, Measure); 4] = [
         (
             signals.throttled_share,
@@ -256,7 +264,12 @@ pub(crate) fn classify(
             PhaseClass::CommunicationBound,
             Measure::ExposedCommunicationShare,
         ),
-        (Some(idle), HOST, PhaseClass::HostBound, Measure::IdleShare),
+        (
+            Some(idle - queued),
+            HOST,
+            PhaseClass::HostBound,
+            Measure::IdleShare,
+        ),
         (
             signals.exposed_copy_share,
             COPIES,
@@ -270,12 +283,20 @@ pub(crate) fn classify(
             evidence.push(Evidence::share(what, share, Basis::Measured));
         }
         if share >= least_share {
+            let is_host = class == PhaseClass::HostBound;
             let why = ClassReason::Share {
                 what,
-                share,
+                share: if is_host { idle } else { share },
                 least_share,
             };
             return given(class, why, evidence);
+        }
+        if class == PhaseClass::HostBound && idle >= least_share {
+            let why = ClassReason::QueuedIdle {
+                idle_share: idle,
+                queued_share: queued,
+            };
+            return abstain(why, evidence);
         }
     }
     if let Some(share) = signals.small_kernel_share {
@@ -299,6 +320,7 @@ mod tests {
     use llmprof_units::{Bytes, Flops, Nanos};
 
     use super::*;
+    use crate::waterfall::NamedTime;
 
     fn phase(idle: i64) -> Waterfall {
         Waterfall {
@@ -343,6 +365,30 @@ mod tests {
         assert_eq!(class(100, 700, 100, Main), Some(PhaseClass::ComputeBound));
         assert_eq!(class(0, 700, 600, Main), Some(PhaseClass::Balanced));
         assert_eq!(class(100, 100, 200, Main), None);
+    }
+
+    #[test]
+    fn idle_time_with_work_queued_does_not_make_a_phase_host_bound() {
+        let queued = |queued: i64| {
+            let mut phase = phase(600);
+            phase.idle = vec![NamedTime {
+                name: NOT_STARTED.to_owned(),
+                time_ns: Nanos(queued),
+                count: 1,
+            }];
+            classify(&phase, None, &PhaseSignals::default())
+        };
+        assert_eq!(queued(50).class, Some(PhaseClass::HostBound));
+        let found = queued(300);
+        assert_eq!(found.class, None);
+        let ClassReason::QueuedIdle {
+            idle_share,
+            queued_share,
+        } = found.why
+        else {
+            panic!("{:?}", found.why);
+        };
+        assert!((idle_share - 0.6).abs() < 1e-9 && (queued_share - 0.3).abs() < 1e-9);
     }
 
     /// The class of a phase without idle time whose bytes take `memory` of 1,000 ns.

@@ -112,12 +112,7 @@ impl PhaseAnalysis {
 
     /// The part of the captured pass's idle time that has one of these names, from 0 to 1.
     pub(crate) fn idle_part(&self, names: &[&str]) -> f64 {
-        let parts = self.waterfall.idle.iter();
-        let named = parts.filter(|part| names.contains(&part.name.as_str()));
-        let sum: i64 = named
-            .map(|part| part.time_ns.0)
-            .fold(0, i64::saturating_add);
-        sum as f64 / self.waterfall.idle_ns.0.max(1) as f64
+        self.waterfall.idle_part(names)
     }
 
     /// The device whose events it is made of; absent for the host.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use llmprof_analysis::findings::Conclusion;
 use llmprof_analysis::{Analysis, PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
 use llmprof_record::kernel_name::Category;
@@ -263,6 +264,116 @@ fn shapes_contradict_what_the_user_says() {
             "{key}"
         );
     }
+}
+
+/// Phases of every trace, how often each ran, and their wall and busy times in ms: as `truth.json` has them from the first start to
+/// the last end of what each step launched, or from the first to the last device event of the trace.
+#[test]
+fn phases_and_their_windows_are_those_of_the_device() {
+    let text = fs::read_to_string(fixtures().join("truth.json")).unwrap();
+    let truth: Value = serde_json::from_str(&text).unwrap();
+    let mut expected = vec![
+        (
+            "old_kineto_v100/trace.json.gz".to_owned(),
+            "training step",
+            6,
+            996.477,
+            603.558,
+        ),
+        (
+            "qwen_h100/trace.json.gz".to_owned(),
+            "ProfilerStep",
+            1,
+            34.892,
+            31.905,
+        ),
+        (
+            "qwen_mi300/trace.json.gz".to_owned(),
+            "ProfilerStep",
+            1,
+            33.131,
+            29.744,
+        ),
+        (
+            "sglang_decode_qwen3_30b_mi300/trace.json.gz".to_owned(),
+            "decode",
+            1,
+            11.472,
+            10.547,
+        ),
+        (
+            "sglang_mi300/trace.json.gz".to_owned(),
+            "prefill",
+            1,
+            493.529,
+            492.688,
+        ),
+        (
+            "training_hta/trace.json.gz".to_owned(),
+            "training step",
+            2,
+            1222.847,
+            547.656,
+        ),
+        (
+            "vllm_piecewise_mi300/trace.json.gz".to_owned(),
+            "mixed",
+            1,
+            156.466,
+            156.086,
+        ),
+    ];
+    for rank in 0..8 {
+        let name = format!("ranks_dlrm/rank{rank}.json.gz");
+        let device = &truth[&name]["devices"][rank.to_string()];
+        let of = |key: &str| device[key].as_f64().unwrap() / 1e6;
+        expected.push((name, "training step", 1, of("span_ns"), of("busy_ns")));
+    }
+    for (name, phase, count, wall, busy) in expected {
+        let analysis = analyzed(&name);
+        let found = step(&analysis);
+        let instances = found.traced.as_ref().unwrap().instances.len();
+        assert_eq!((found.name(), instances), (phase, count), "{name}");
+        close(ms(found.waterfall.wall_ns.0), wall);
+        close(ms(found.waterfall.busy_ns.0), busy);
+    }
+    let analysis = analyzed("nsys_2gpu/report.sqlite.gz");
+    let phases = analysis.phases.iter().map(|phase| {
+        let waterfall = &phase.waterfall;
+        (phase.name(), waterfall.wall_ns.0, waterfall.busy_ns.0)
+    });
+    assert_eq!(
+        phases.collect::<Vec<_>>(),
+        [
+            ("all (device 0)", 299_877_006, 273_817_787),
+            ("all (device 1)", 299_877_006, 267_275_916),
+        ]
+    );
+}
+
+/// What waits for half a second after its launch returned waits for something that the trace does not have, here the batch before.
+#[test]
+fn a_kernel_that_was_queued_for_long_is_no_launch_latency() {
+    let analysis = analyzed("sglang_mi300/trace.json.gz");
+    let timeline = analysis.timeline.as_ref().unwrap();
+    let gap = &timeline.outside.as_ref().unwrap().longest;
+    close(ms(gap.idle.not_started_ns.0), 493.239);
+    assert!(gap.idle.launch_latency_ns.0 < 100_000, "{:?}", gap.idle);
+    assert!(gap.first_of_stream);
+    // Inside of the step nothing waits so.
+    assert_eq!(timeline.phases[0].devices[0].total.idle.not_started_ns.0, 0);
+    // Calls of 172, 163, 161, 160 and 151 µs stage copies from pageable memory; of these the last is in no whole step.
+    let staged = analyzed("old_kineto_v100/trace.json.gz");
+    let idle = staged.timeline.unwrap().devices[0].total.idle;
+    close(idle.launch_call_ns.0 as f64, 807_000.0);
+    // A kernel waits for its turn for 413 µs and more: a step whose GPU idles so is not host-bound.
+    let queued = analyzed("training_hta/trace.json.gz");
+    assert_eq!(step(&queued).class.class, None);
+    let idle = queued.findings.iter().find(|one| one.code == "idle");
+    let Some(Conclusion::Idle { queued_share, .. }) = idle.unwrap().conclusion else {
+        panic!("{idle:?}");
+    };
+    assert!(queued_share.unwrap() > 0.2, "{queued_share:?}");
 }
 
 /// Every kernel has a purpose, but for a fiftieth of the time; exchange between devices is a part of its own.

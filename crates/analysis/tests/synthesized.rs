@@ -193,6 +193,38 @@ fn a_gap_is_split_piece_by_piece() {
     assert_eq!((delay.min, delay.max), (5.0, 20.0));
 }
 
+/// Launching takes microseconds: what is longer is not called launch latency.
+#[test]
+fn a_launch_that_takes_long_has_another_cause() {
+    const US: i64 = 1000;
+    let idle = |call: (i64, i64), start: i64| {
+        let mut scene = Scene::default();
+        scene.call("cudaLaunchKernel", -5 * US, -US, 1);
+        scene.kernel("a", 0, 10 * US, 1, 7);
+        scene.call("cudaLaunchKernel", call.0 * US, call.1 * US, 2);
+        scene.kernel("b", start * US, (start + 10) * US, 2, 7);
+        let idle = scene.analyze().devices[0].total.idle;
+        assert_eq!(idle.total_ns().0, (start - 10) * US);
+        [
+            idle.host_busy_ns,
+            idle.launch_latency_ns,
+            idle.launch_call_ns,
+            idle.queued_gap_ns,
+            idle.not_started_ns,
+            idle.unknown_ns,
+        ]
+        .map(|time| time.0 / US)
+    };
+    // The device is idle from 10 µs on.
+    assert_eq!(idle((20, 30), 55), [10, 35, 0, 0, 0, 0]);
+    // It loads a module in the call.
+    assert_eq!(idle((20, 230), 235), [10, 5, 210, 0, 0, 0]);
+    // It was queued for 470 µs.
+    assert_eq!(idle((20, 30), 500), [10, 10, 0, 0, 470, 0]);
+    assert_eq!(idle((2, 8), 14), [0, 0, 0, 4, 0, 0]);
+    assert_eq!(idle((2, 8), 400), [0, 0, 0, 0, 390, 0]);
+}
+
 #[test]
 fn nested_ranges_of_several_domains_make_one_path() {
     let mut scene = Scene::default();

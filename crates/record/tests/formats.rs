@@ -99,6 +99,128 @@ fn dmon_and_query_of_one_machine() {
     assert_eq!(row.pcie_tx.unwrap().0, 1_150_000.0);
 }
 
+fn telemetry(text: &str) -> Samples {
+    match read(text.as_bytes()).unwrap() {
+        (_, Profile::Telemetry(samples)) => *samples,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// `dmon -s pucvmt`: every column that is read, with its unit, and its header again after some rows.
+#[test]
+fn every_column_of_dmon_has_its_unit() {
+    let header = "# gpu    pwr  gtemp  mtemp     sm    mem   mclk   pclk  pviol  tviol     fb   bar1  rxpci  txpci\n\
+                  # Idx      W      C      C      %      %    MHz    MHz      %   bool     MB     MB   MB/s   MB/s\n";
+    let rows = "    0    312     61     72     98     45   2619   1755      0      0   3072      5    120     48\n    \
+                    1     71     33      -      0      0   2619    345      0      1      0      1      0      0\n";
+    let later = "    0    701     70     80    100     60   2619   1500     35      1   3072      5      -      -\n    \
+                     1     71     33      -      0      0   2619    345      0      0      0      1      0      0\n";
+    let found = telemetry(&format!("{header}{rows}{header}{later}"));
+    assert_eq!(found.gpus.len(), 2);
+    let [first, second] = &found.gpus[0].rows[..] else {
+        panic!("two rows");
+    };
+    assert_eq!(
+        (first.power_w.unwrap().0, first.gpu_percent),
+        (312.0, Some(98.0))
+    );
+    assert_eq!(first.memory_percent, Some(45.0));
+    assert_eq!(
+        (first.temperature_c, first.memory_temperature_c),
+        (Some(61.0), Some(72.0))
+    );
+    assert_eq!(first.sm_clock_hz.unwrap().0, 1755e6);
+    assert_eq!(first.memory_clock_hz.unwrap().0, 2619e6);
+    // It says MB and counts mebibytes; rates are of 10⁶ bytes.
+    assert_eq!(first.memory_used_bytes, Some(Bytes(3072 << 20)));
+    assert_eq!(
+        (first.pcie_rx.unwrap().0, first.pcie_tx.unwrap().0),
+        (120e6, 48e6)
+    );
+    assert_eq!(first.throttle_reasons.unwrap().0, 0);
+    // Held back by power and by heat; rates that were not sampled are absent and not 0.
+    assert_eq!(
+        second.throttle_reasons.unwrap().to_string(),
+        "software_power_cap|software_thermal"
+    );
+    assert_eq!((second.pcie_rx, second.pcie_tx), (None, None));
+    assert_eq!(second.time_ns, Nanos(1_000_000_000));
+    let other = &found.gpus[1].rows[0];
+    assert_eq!(other.memory_temperature_c, None);
+    assert_eq!(
+        other.throttle_reasons.unwrap().to_string(),
+        "software_thermal"
+    );
+}
+
+/// Names of before driver 530, two GPUs, and what a GPU does not have.
+#[test]
+fn queries_of_older_drivers_are_read_by_their_names() {
+    let gpu = |bus: &str, name: &str, reason: &str, power: &str| {
+        format!(
+            "GPU {bus}\n    Product Name                          : {name}\n    Performance State                     : P2\n    \
+             Clocks Throttle Reasons\n        Idle                              : Not Active\n        \
+             HW Slowdown                       : {reason}\n            HW Thermal Slowdown           : {reason}\n            \
+             HW Power Brake Slowdown       : Not Active\n    FB Memory Usage\n        \
+             Total                             : 16160 MiB\n        Used                              : 1024 MiB\n    \
+             BAR1 Memory Usage\n        Total                             : 16384 MiB\n        \
+             Used                              : 3 MiB\n    Utilization\n        Gpu                               : 87 %\n        \
+             Memory                            : 12 %\n    Temperature\n        \
+             GPU Current Temp                  : 83 C\n        Memory Current Temp               : N/A\n    \
+             Power Readings\n        Power Draw                        : {power}\n        \
+             Power Limit                       : 300.00 W\n    Clocks\n        SM                                : 1380 MHz\n        \
+             Memory                            : 877 MHz\n    Max Clocks\n        SM                                : 1530 MHz\n"
+        )
+    };
+    let text = format!(
+        "\n==============NVSMI LOG==============\n\nTimestamp                                 : Mon Jan  2 10:00:00 2023\n\
+         Attached GPUs                             : 2\n{}{}",
+        gpu(
+            "00000000:1A:00.0",
+            "Tesla V100-SXM2-16GB",
+            "Active",
+            "288.51 W"
+        ),
+        gpu(
+            "00000000:1B:00.0",
+            "Tesla T4",
+            "Not Active",
+            "[Unknown Error]"
+        ),
+    );
+    let found = telemetry(&text);
+    let [hot, other] = &found.gpus[..] else {
+        panic!("two GPUs");
+    };
+    assert_eq!(
+        (hot.name.as_str(), other.name.as_str()),
+        ("Tesla V100-SXM2-16GB", "Tesla T4")
+    );
+    // Not the memory behind the BAR, and not the highest clocks.
+    assert_eq!(hot.memory_total_bytes, Some(Bytes(16_160 << 20)));
+    let row = &hot.rows[0];
+    assert_eq!(row.memory_used_bytes, Some(Bytes(1 << 30)));
+    assert_eq!(row.sm_clock_hz.unwrap().0, 1380e6);
+    assert_eq!(
+        (row.gpu_percent, row.memory_percent),
+        (Some(87.0), Some(12.0))
+    );
+    assert_eq!(
+        (row.temperature_c, row.memory_temperature_c),
+        (Some(83.0), None)
+    );
+    assert_eq!(row.power_w.unwrap().0, 288.51);
+    assert_eq!(row.performance_state, Some(2));
+    assert_eq!(
+        row.throttle_reasons.unwrap().to_string(),
+        "hardware_slowdown|hardware_thermal"
+    );
+    assert_eq!(other.rows[0].power_w, None);
+    assert_eq!(other.rows[0].throttle_reasons.unwrap().0, 0);
+    let codes: Vec<&str> = found.issues.iter().map(|one| one.code.as_str()).collect();
+    assert_eq!(codes, ["gpu_telemetry.one_moment"]);
+}
+
 #[test]
 fn statistics_of_torch_are_those_of_the_snapshot_beside_them() {
     let memory = |name: &str| -> MemoryHistory {

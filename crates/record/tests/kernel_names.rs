@@ -282,6 +282,22 @@ const ENGINES: &[(&str, Category, Library)] = &[
         Library::Vllm,
     ),
     ("fused_moe_kernel", Category::Gemm, Library::Vllm),
+    (
+        "kernel_unified_attention_2d",
+        Category::Attention,
+        Library::Vllm,
+    ),
+    (
+        "_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu",
+        Category::Gemm,
+        Library::Triton,
+    ),
+    ("attn_fwd", Category::Attention, Library::Triton),
+    (
+        "void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int)",
+        Category::Index,
+        Library::Fbgemm,
+    ),
     ("gemm_fusion_dot_12", Category::Gemm, Library::Xla),
     (
         "loop_add_multiply_fusion_3",

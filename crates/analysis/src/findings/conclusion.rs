@@ -19,6 +19,9 @@ pub enum Conclusion {
         on_device: bool,
         /// The part that first uses take, which have a finding of their own.
         first_use_share: Option<f64>,
+        /// The part in which work was queued that the device did not start, where it is worth saying. No gain takes it off.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued_share: Option<f64>,
         remedy: Option<IdleRemedy>,
     },
     /// Operators above their roofline time.
@@ -158,6 +161,9 @@ pub enum Derivation {
         idle_ns: Nanos,
         /// Idle time of first uses, which is not taken off.
         first_use_ns: Option<Nanos>,
+        /// Idle time with work queued, which is not taken off either.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued_ns: Option<Nanos>,
     },
     /// wall ÷ (wall − first use)
     WithoutFirstUse { wall_ns: Nanos, first_use_ns: Nanos },
@@ -212,6 +218,11 @@ pub enum Abstention {
     NoPhases,
     /// The device is hardly used: the phase is work of the host or of another device.
     HardlyUsed,
+    /// For nearly all of the idle time work was queued that the device did not start. Shares of the wall time.
+    QueuedIdle {
+        share: f64,
+        queued_share: f64,
+    },
     NoModel,
     NoDevice,
     /// Which operators of the model the phase runs is not known.

@@ -44,6 +44,7 @@ mod tests {
             is_host_bound: true,
             on_device: true,
             first_use_share: None,
+            queued_share: None,
             remedy: None,
         };
         let extra = Conclusion::Extra {

@@ -12,7 +12,9 @@ use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
 use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::CopyTime;
-use crate::waterfall::idle_parts::{HOST_BUSY, LAUNCH_LATENCY, QUEUED_GAP};
+use crate::waterfall::idle_parts::{
+    HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
+};
 use llmprof_record::run::RunPhase;
 
 /// A phase in which the device is busy for a smaller part of the time is no work of the device: to remove its idle time would
@@ -40,7 +42,22 @@ impl Facts<'_> {
         if phase.device().is_some() && busy_share < NEARLY_UNUSED {
             return Some(Finding::abstain("idle", phase, Abstention::HardlyUsed));
         }
-        let removable = Nanos(idle.0.saturating_sub(apart.0).max(0));
+        // What waits with work queued may be busy with what the trace does not show.
+        let queued = Nanos::from_seconds(idle.seconds() * phase.idle_part(&[NOT_STARTED]));
+        let removable = Nanos(
+            idle.0
+                .saturating_sub(apart.0)
+                .saturating_sub(queued.0)
+                .max(0),
+        );
+        let queued_share = queued.0 as f64 / wall.0.max(1) as f64;
+        if phase.judged_share(removable) < WORTH_SAYING && queued > apart {
+            let why = Abstention::QueuedIdle {
+                share,
+                queued_share,
+            };
+            return Some(Finding::abstain("idle", phase, why));
+        }
         let gain = self
             .saving(
                 phase,
@@ -49,6 +66,7 @@ impl Facts<'_> {
                     wall_ns: wall,
                     idle_ns: removable,
                     first_use_ns: Some(apart).filter(|apart| apart.0 > 0),
+                    queued_ns: Some(queued).filter(|_| queued_share >= WORTH_SAYING),
                 },
             )?
             .at_most();
@@ -63,6 +81,7 @@ impl Facts<'_> {
             is_host_bound: phase.class.class == Some(PhaseClass::HostBound),
             on_device: phase.device().is_some(),
             first_use_share: (apart.0 > 0).then_some(first_use_share),
+            queued_share: (queued_share >= WORTH_SAYING).then_some(queued_share),
             remedy: remedy(phase),
         };
         let finding = Finding::of(phase, conclusion).with_evidence(idle_evidence(phase));
@@ -295,7 +314,7 @@ fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
 fn remedy(phase: &PhaseAnalysis) -> Option<IdleRemedy> {
     let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
     let from_graphs = 2 * traced.graph_kernels > traced.kernels;
-    if phase.idle_part(&[HOST_BUSY, LAUNCH_LATENCY]) > 0.5 {
+    if phase.idle_part(&[HOST_BUSY, LAUNCH_LATENCY, LAUNCH_CALL]) > 0.5 {
         return Some(if from_graphs {
             IdleRemedy::LessAroundGraphs
         } else {

@@ -132,7 +132,13 @@ impl Phases {
         if phases.by_launch() && slices::of(trace).is_none() {
             phases.follow_device(trace, events, calls);
         }
-        if phases.source == PhaseSource::Shapes && phases.launched.is_none() {
+        // Ranges of a program begin and end where it says so; these begin and end with the recording.
+        let is_profilers = phases.names.iter().all(|name| name == PROFILER_STEP);
+        if (phases.source == PhaseSource::Shapes || is_profilers)
+            && phases.by_launch()
+            && phases.launched.is_none()
+            && slices::of(trace).is_none()
+        {
             phases.clip(events);
         }
         if let Some(slices) = slices::of(trace) {
@@ -291,11 +297,20 @@ impl Phases {
         let Some((start, end)) = events.span() else {
             return;
         };
-        self.launched = Some(self.windows.clone());
-        for window in &mut self.windows {
-            window.start = window.start.clamp(start, end);
-            window.end = window.end.clamp(start, end);
-        }
+        let (windows, launched) = self
+            .windows
+            .iter()
+            .map(|window| {
+                let clipped = Window {
+                    start: window.start.clamp(start, end),
+                    end: window.end.clamp(start, end),
+                    ..*window
+                };
+                (clipped, *window)
+            })
+            .filter(|(clipped, _)| clipped.start < clipped.end)
+            .unzip();
+        (self.windows, self.launched) = (windows, Some(launched));
     }
 
     /// Whether the last window of the phase `name` has its end: then it is the end of the device's events, of which one

@@ -290,7 +290,7 @@ impl DeviceTimeline<'_> {
                 let gap = Gap {
                     start: gap_start,
                     end: event.start,
-                    next: Some(self.first + event.index),
+                    next: Some((self.first + event.index, event.start)),
                     before,
                 };
                 self.activity.split(&gap, idle);
@@ -304,7 +304,7 @@ impl DeviceTimeline<'_> {
             let gap = Gap {
                 start: gap_start,
                 end,
-                next: (next < self.events.len()).then_some(self.first + next),
+                next: (self.events.get(next)).map(|event| (self.first + next, event.start)),
                 before,
             };
             self.activity.split(&gap, idle);

@@ -39,6 +39,10 @@ pub struct OutsideGap {
     pub before_event: Option<String>,
     /// Its idle time by cause.
     pub idle: IdleCauses,
+    /// Whether its longest idle time ended with the first recorded event of a stream: it may have waited for work from before the
+    /// recording that the trace does not have.
+    #[serde(default)]
+    pub first_of_stream: bool,
     /// What the host did longest while the device waited for it.
     pub host_operator: Option<String>,
     pub host_operator_ns: Nanos,
@@ -88,9 +92,30 @@ pub(crate) fn outside(
             after_event: begun.checked_sub(1).map(|place| name(&events[place])),
             before_event: events.get(next).map(name),
             idle: found.total.idle,
+            first_of_stream: ends_with_first_of_stream(events, (gap.start, gap.end)),
             host_operator: host.and_then(|row| row.operator.clone()),
             host_operator_ns: host.map_or(Nanos(0), |row| row.idle_ns),
         },
+    })
+}
+
+/// Whether the longest time without an event in an interval ends with the first event of its stream.
+fn ends_with_first_of_stream(events: &[DeviceEvent], (start, end): (i64, i64)) -> bool {
+    let mut reached = start;
+    let mut longest: Option<(i64, usize)> = None;
+    for (place, event) in events.iter().enumerate() {
+        let idle = event.start.min(end).saturating_sub(reached);
+        if longest.is_none_or(|(most, _)| idle > most) && idle > 0 {
+            longest = Some((idle, place));
+        }
+        if event.start >= end {
+            break;
+        }
+        reached = reached.max(event.end);
+    }
+    longest.is_some_and(|(_, place)| {
+        let stream = events[place].stream;
+        events[..place].iter().all(|event| event.stream != stream)
     })
 }
 

@@ -35,8 +35,12 @@ pub const HOST_SYNC: &str = "host_sync";
 pub const UNKNOWN: &str = "unknown";
 /// Idle time in which the host worked before it launched what came next.
 pub const HOST_BUSY: &str = "host_busy";
-/// Idle time between a launch call and the start on the device.
+/// Idle time between a launch call and the start on the device, as far as launching takes it.
 pub const LAUNCH_LATENCY: &str = "launch_latency";
+/// Idle time inside a launch call that took longer than launching does.
+pub const LAUNCH_CALL: &str = "launch_call";
+/// Idle time with work queued that the device did not start, longer than launching takes.
+pub const NOT_STARTED: &str = "queued_not_started";
 
 /// Idle time between kernels of which the later one was launched before the earlier one had ended.
 pub const QUEUED_GAP: &str = "inter_kernel_gap";
@@ -128,7 +132,9 @@ pub(crate) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
         (HOST_SYNC, causes.host_sync_ns),
         (HOST_BUSY, causes.host_busy_ns),
         (LAUNCH_LATENCY, causes.launch_latency_ns),
+        (LAUNCH_CALL, causes.launch_call_ns),
         (QUEUED_GAP, causes.queued_gap_ns),
+        (NOT_STARTED, causes.not_started_ns),
         (UNKNOWN, causes.unknown_ns),
         (UNRECORDED, Nanos(i64::MAX)),
     ] {

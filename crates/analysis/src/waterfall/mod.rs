@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::idle_parts::HostInterval;
 pub use self::idle_parts::{
-    HOST_BUSY, HOST_SYNC, LAUNCH_LATENCY, NamedTime, QUEUED_GAP, UNKNOWN, UNRECORDED,
+    HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime, QUEUED_GAP, UNKNOWN,
+    UNRECORDED,
 };
 use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
 pub use self::unmatched_reason::UnmatchedReason;
@@ -304,6 +305,16 @@ impl Waterfall {
         if self.extra_abstains.is_none() {
             self.extra_abstains = other.extra_abstains;
         }
+    }
+
+    /// The part of the idle time that has one of these names, from 0 to 1.
+    pub(crate) fn idle_part(&self, names: &[&str]) -> f64 {
+        let parts = self.idle.iter();
+        let named = parts.filter(|part| names.contains(&part.name.as_str()));
+        let sum = named
+            .map(|part| part.time_ns.0)
+            .fold(0, i64::saturating_add);
+        sum as f64 / self.idle_ns.0.max(1) as f64
     }
 
     /// The same waterfall with its idle time by the causes that a device trace shows for the same intervals.

@@ -175,7 +175,6 @@ fn timeline(
             record.issues.push(issue);
         }
     }
-    environment_kept(record, NSYS, &report, &watched);
     if !sqlite.is_file() {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::MultiGzDecoder;
 
 use super::ImportError;
 use crate::issue::Issue;

@@ -36,6 +36,8 @@ pub enum Library {
     ComposableKernel,
     Aiter,
     RocPrim,
+    /// Kernels of recommender models.
+    Fbgemm,
     Xla,
     /// Not shown by the name.
     Unknown,
@@ -66,6 +68,7 @@ impl Library {
             Self::ComposableKernel => "Composable Kernel",
             Self::Aiter => "AITER",
             Self::RocPrim => "rocPRIM",
+            Self::Fbgemm => "FBGEMM",
             Self::Xla => "XLA",
             Self::Unknown => "unknown",
         }
@@ -112,6 +115,9 @@ const RULES: &[Rule<Library>] = &[
     anywhere("ck_tile", Library::ComposableKernel),
     head("ck::", Library::ComposableKernel),
     anywhere("rocprim", Library::RocPrim),
+    anywhere("fbgemm", Library::Fbgemm),
+    head("linearize_index_kernel", Library::Fbgemm),
+    head("permute_pooled_embs", Library::Fbgemm),
     head("redzone", Library::Xla),
     head("wrapped_", Library::Xla),
     anywhere("flash_fwd", Library::FlashAttention),
@@ -146,6 +152,14 @@ const RULES: &[Rule<Library>] = &[
     head("fused_moe_kernel", Library::Vllm),
     head("paged_attention_v", Library::Vllm),
     head("reshape_and_cache", Library::Vllm),
+    head("kernel_unified_attention", Library::Vllm),
+    // Triton's own kernels of experts, and of attention in PyTorch on AMD.
+    head("_matmul_ogs", Library::Triton),
+    head("_p_matmul_ogs", Library::Triton),
+    head("_finalize_matmul", Library::Triton),
+    head("_combined_routing", Library::Triton),
+    head("_topk_forward", Library::Triton),
+    head("attn_fwd", Library::Triton),
     // ATen's kernels in spellings without namespaces.
     head("elementwise_kernel", Library::Aten),
     head("catarraybatchedcopy", Library::Aten),

@@ -54,6 +54,14 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             };
             format!("{} (threshold {}){cache}", explained(limits), Percent(*least_share))
         }
+        ClassReason::QueuedIdle {
+            idle_share,
+            queued_share,
+        } => format!(
+            "the GPU idles for {} of the time, for {} of it with work queued that it did not start, and the trace does not show why",
+            Percent(*idle_share),
+            Percent(*queued_share)
+        ),
         ClassReason::NoLimits => {
             "without a model there is no roofline to compare with, and idle time alone does not explain the phase"
                 .to_owned()

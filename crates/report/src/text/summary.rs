@@ -1,7 +1,7 @@
 //! The first lines of a report: title, workload, result.
 
 use llmprof_analysis::stats::Summary;
-use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, UNKNOWN};
+use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_CALL, NOT_STARTED, UNKNOWN};
 use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{figure, phases, ranks, slices, steps, time, waterfall};
@@ -250,10 +250,11 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
     if gap.launched_before_ns.0 > gap.busy_ns.0 / 2 {
         parts.push("mostly kernels launched before the recording".to_owned());
     }
-    // A launch that waits so long waits for something that no trace shows.
     let causes = [
         (gap.idle.host_sync_ns, HOST_SYNC),
         (gap.idle.host_busy_ns, HOST_BUSY),
+        (gap.idle.launch_call_ns, LAUNCH_CALL),
+        (gap.idle.not_started_ns, NOT_STARTED),
         (gap.idle.unknown_ns, UNKNOWN),
     ];
     let longest = causes.into_iter().max_by_key(|(time, _)| *time);
@@ -261,7 +262,16 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
     // A gap that is busy has no cause to name.
     let longest = longest.filter(|(time, _)| time.0 > idle / 2 && idle > gap.span_ns.0 / 2);
     parts.extend(longest.map(|(time, cause)| format!("idle {time}: {}", waterfall::cause(cause))));
-    parts.extend(gap.host_operator.as_ref().map(|name| {
+    let is_queued = longest.is_some_and(|(_, cause)| cause == NOT_STARTED);
+    if is_queued && gap.first_of_stream {
+        parts.push(
+            "the GPU may have run work launched before the recording, which the trace does not have"
+                .to_owned(),
+        );
+    }
+    // The host did not keep the GPU waiting with it.
+    let operator = gap.host_operator.as_ref().filter(|_| !is_queued);
+    parts.extend(operator.map(|name| {
         let name = kernel_label(name);
         format!("host longest in `{name}` ({})", gap.host_operator_ns)
     }));

@@ -53,7 +53,7 @@ fn attribution(timeline: &TraceAnalysis) -> String {
         )
     });
     format!(
-        "{} of GPU time is attributed to PyTorch ops{}.",
+        "{} of GPU time is attributed to PyTorch ops by its launch calls{}.",
         Percent(share),
         rest.unwrap_or_default()
     )

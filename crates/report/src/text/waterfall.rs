@@ -1,6 +1,8 @@
 //! Where the wall time of a phase went.
 
-use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_LATENCY, QUEUED_GAP};
+use llmprof_analysis::waterfall::{
+    HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
+};
 use llmprof_units::{Count, Percent};
 
 use super::{slices, unmatched};
@@ -79,6 +81,8 @@ pub(crate) fn cause(name: &str) -> &str {
         HOST_SYNC => "host in a sync call",
         HOST_BUSY => "host busy before the launch",
         LAUNCH_LATENCY => "launch latency",
+        LAUNCH_CALL => "host in the launch call",
+        NOT_STARTED => "queued, not started",
         QUEUED_GAP => "inter-kernel gap",
         name => name,
     }

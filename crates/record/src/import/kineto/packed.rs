@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use memchr::memmem;
 
@@ -19,7 +19,8 @@ use crate::trace::Trace;
 
 /// The list of events begins within so many bytes, or the content is unpacked first.
 const HEADER_BYTES: usize = 1 << 20;
-const READ_BYTES: usize = 1 << 18;
+/// How much is unpacked at once: what was written last is still in the cache when its checksum is computed.
+const READ_BYTES: usize = 1 << 17;
 
 /// A piece that was read.
 struct Done {
@@ -29,7 +30,38 @@ struct Done {
     /// Where reading ended, within the whole content.
     at: usize,
     from: usize,
+    piece: Buffer,
+}
+
+/// Bytes that are written over again for every piece: fresh memory costs as much as unpacking into it.
+#[derive(Default)]
+struct Buffer {
     bytes: Vec<u8>,
+    /// How many of them are content.
+    length: usize,
+}
+
+impl Buffer {
+    fn content(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Reads until there is so much content; false where the reader has no more.
+    fn fill(&mut self, reader: &mut impl Read, length: usize) -> io::Result<bool> {
+        if self.bytes.len() < length {
+            self.bytes.resize(length, 0);
+        }
+        while self.length < length {
+            let to = length.min(self.length + READ_BYTES);
+            match reader.read(&mut self.bytes[self.length..to]) {
+                Ok(0) => return Ok(false),
+                Ok(count) => self.length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// How unpacking ended.
@@ -49,54 +81,53 @@ pub(in crate::import) fn read(
     if rayon::current_thread_index().is_some() {
         return None;
     }
-    let mut reader = packed.reader().ok()?;
-    let mut start = Vec::new();
-    let first = fill(&mut reader, &mut start, Source::HEAD_BYTES);
-    if !super::sniff(&start) {
+    let mut unpacking = Unpacking {
+        reader: packed.reader().ok()?,
+        buffer: Buffer::default(),
+        ended: None,
+        total: 0,
+    };
+    unpacking.fill(Source::HEAD_BYTES);
+    if !super::sniff(unpacking.buffer.content()) {
         return None;
     }
-    // As much as a first piece needs, so that small files are whole here.
-    let unpacked = first.and_then(|()| {
-        fill(
-            &mut reader,
-            &mut start,
-            HEADER_BYTES + PIECE_BYTES + CUT_REACH,
-        )
-    });
     let mut part = new_part();
-    let events = skip_to_events(&start[..start.len().min(HEADER_BYTES)], &mut part)?;
-    Some(read_from(
-        packed, limits, reader, start, unpacked, events, part,
-    ))
+    let mut events = skip_to_events(unpacking.buffer.content(), &mut part);
+    if events.is_none() {
+        unpacking.fill(HEADER_BYTES);
+        part = new_part();
+        events = skip_to_events(unpacking.buffer.content(), &mut part);
+    }
+    Some(read_from(packed, limits, unpacking, events?, part))
 }
 
 fn read_from(
     packed: &Packed,
     limits: &Limits,
-    reader: Box<dyn Read + Send + '_>,
-    start: Vec<u8>,
-    unpacked: io::Result<()>,
+    mut unpacking: Unpacking<'_>,
     events: usize,
     mut part: Part,
 ) -> Result<Trace, ImportError> {
-    let (tokens, taken) = sync_channel::<()>(PIECES_AT_ONCE);
+    // As many buffers as there are pieces in memory: who needs one more waits until one was added to the trace.
+    let (recycled, free) = channel::<Buffer>();
+    for _ in 1..PIECES_AT_ONCE {
+        let _ = recycled.send(Buffer::default());
+    }
     let (sender, results) = channel::<Done>();
     let (outcome, ended) = std::thread::scope(|scope| {
-        let unpacking = scope.spawn(move || {
-            let mut cutter = Cutter {
-                buffer: start,
-                from: 0,
+        let cutting = scope.spawn(move || {
+            unpacking.discard(events);
+            let cutter = Cutter {
+                unpacking,
+                from: events,
                 index: 0,
-                total: 0,
-                tokens,
+                free,
                 sender,
             };
-            cutter.total = cutter.buffer.len() as u64;
-            cutter.discard(events);
-            cutter.run(reader, unpacked, packed.limit_bytes())
+            cutter.run(packed.limit_bytes())
         });
-        let outcome = absorb(&mut part, &results, &taken, events);
-        let ended = unpacking.join().unwrap_or_else(|_| {
+        let outcome = absorb(&mut part, &results, &recycled, events);
+        let ended = cutting.join().unwrap_or_else(|_| {
             Unpacked::Damaged(0, io::Error::other("the thread that unpacks it panicked"))
         });
         (outcome, ended)
@@ -119,84 +150,88 @@ fn read_from(
     })
 }
 
-/// Fills a buffer up to a length.
-fn fill(reader: &mut impl Read, buffer: &mut Vec<u8>, length: usize) -> io::Result<()> {
-    while buffer.len() < length {
-        let before = buffer.len();
-        let more = READ_BYTES.min(length - before);
-        buffer.resize(before + more, 0);
-        let read = loop {
-            match reader.read(&mut buffer[before..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other,
-            }
-        };
-        buffer.truncate(before + *read.as_ref().unwrap_or(&0));
-        if read? == 0 {
-            return Ok(());
+/// Content while it is unpacked.
+struct Unpacking<'a> {
+    reader: Box<dyn Read + Send + 'a>,
+    buffer: Buffer,
+    /// Present when the reader has no more.
+    ended: Option<io::Result<()>>,
+    /// Bytes unpacked so far.
+    total: u64,
+}
+
+impl Unpacking<'_> {
+    /// Unpacks until the buffer has so much content, or there is no more.
+    fn fill(&mut self, length: usize) {
+        if self.ended.is_some() {
+            return;
         }
+        let had = self.buffer.length;
+        match self.buffer.fill(&mut self.reader, length) {
+            Ok(true) => {}
+            Ok(false) => self.ended = Some(Ok(())),
+            Err(error) => self.ended = Some(Err(error)),
+        }
+        self.total += (self.buffer.length - had) as u64;
     }
-    Ok(())
+
+    fn discard(&mut self, bytes: usize) {
+        let length = self.buffer.length;
+        self.buffer.bytes.copy_within(bytes..length, 0);
+        self.buffer.length -= bytes;
+    }
+
+    /// Where the piece at the beginning of the buffer ends, as [`pieces`](super::pieces) cuts it.
+    fn cut(&mut self, limit: u64) -> usize {
+        self.fill(PIECE_BYTES + READ_BYTES);
+        let latest = PIECE_BYTES + CUT_REACH;
+        let mut looked_at = PIECE_BYTES;
+        while looked_at < self.buffer.length {
+            let content = &self.buffer.content()[..self.buffer.length.min(latest)];
+            if let Some(found) = memmem::find(&content[looked_at..], BETWEEN) {
+                return looked_at + found + BETWEEN.len() - 1;
+            }
+            if self.ended.is_some() || content.len() == latest {
+                break;
+            }
+            looked_at = content.len() + 1 - BETWEEN.len();
+            self.fill(self.buffer.length + READ_BYTES);
+        }
+        // Another layout, or the end: the rest is one piece.
+        while self.ended.is_none() && self.total <= limit {
+            self.fill(self.buffer.length + PIECE_BYTES);
+        }
+        self.buffer.length
+    }
 }
 
 /// Cuts what is unpacked into pieces and has each read.
-struct Cutter {
-    buffer: Vec<u8>,
+struct Cutter<'a> {
+    unpacking: Unpacking<'a>,
     /// Where the buffer begins in the whole content.
     from: usize,
     index: usize,
-    total: u64,
-    /// Bounds the pieces in memory: one is put for each, and taken when it was added to the trace.
-    tokens: SyncSender<()>,
+    free: Receiver<Buffer>,
     sender: Sender<Done>,
 }
 
-impl Cutter {
-    fn discard(&mut self, bytes: usize) {
-        self.buffer.drain(..bytes);
-        self.from += bytes;
-    }
-
-    fn run(mut self, mut reader: impl Read, before: io::Result<()>, limit: u64) -> Unpacked {
-        let mut ended = before;
+impl Cutter<'_> {
+    fn run(mut self, limit: u64) -> Unpacked {
         loop {
-            let length = PIECE_BYTES + CUT_REACH;
-            if ended.is_ok() {
-                let had = self.buffer.len();
-                ended = fill(&mut reader, &mut self.buffer, length);
-                self.total += (self.buffer.len() - had) as u64;
-            }
-            if self.total > limit {
+            let cut = self.unpacking.cut(limit);
+            if self.unpacking.total > limit {
                 return Unpacked::TooLarge(limit);
             }
-            let mut is_last = self.buffer.len() < length || ended.is_err();
-            let reach = self.buffer.len().min(length);
-            let cut = if self.buffer.len() <= PIECE_BYTES {
-                self.buffer.len()
-            } else if let Some(found) = memmem::find(&self.buffer[PIECE_BYTES..reach], BETWEEN) {
-                PIECE_BYTES + found + BETWEEN.len() - 1
-            } else {
-                // Another layout: the rest is one piece.
-                while ended.is_ok() && !is_last && self.total <= limit {
-                    let had = self.buffer.len();
-                    ended = fill(&mut reader, &mut self.buffer, had + PIECE_BYTES);
-                    self.total += (self.buffer.len() - had) as u64;
-                    is_last = self.buffer.len() < had + PIECE_BYTES;
-                }
-                if self.total > limit {
-                    return Unpacked::TooLarge(limit);
-                }
-                is_last = true;
-                self.buffer.len()
-            };
             if cut > 0 && !self.send(cut) {
                 // Nobody takes more.
                 return Unpacked::Whole;
             }
-            if self.buffer.is_empty() && is_last {
+            if self.unpacking.buffer.length == 0
+                && let Some(ended) = self.unpacking.ended.take()
+            {
                 return match ended {
                     Ok(()) => Unpacked::Whole,
-                    Err(error) => Unpacked::Damaged(self.total, error),
+                    Err(error) => Unpacked::Damaged(self.unpacking.total, error),
                 };
             }
         }
@@ -204,17 +239,23 @@ impl Cutter {
 
     /// Has the first `length` bytes read; false where nobody waits for them.
     fn send(&mut self, length: usize) -> bool {
-        let rest = self.buffer.split_off(length);
-        let bytes = std::mem::replace(&mut self.buffer, rest);
+        let Ok(mut next) = self.free.recv() else {
+            return false;
+        };
+        let rest = &self.unpacking.buffer.content()[length..];
+        if next.bytes.len() < rest.len() {
+            next.bytes.resize(rest.len(), 0);
+        }
+        next.bytes[..rest.len()].copy_from_slice(rest);
+        next.length = rest.len();
+        let mut piece = std::mem::replace(&mut self.unpacking.buffer, next);
+        piece.length = length;
         let (index, from) = (self.index, self.from);
         self.index += 1;
-        self.from += bytes.len();
-        if self.tokens.send(()).is_err() {
-            return false;
-        }
+        self.from += length;
         let sender = self.sender.clone();
         rayon::spawn(move || {
-            let (part, ending, at) = read_piece(&bytes, from as u64, false);
+            let (part, ending, at) = read_piece(piece.content(), from as u64, false);
             // Where the other side is gone, the trace is not wanted any more.
             let _ = sender.send(Done {
                 index,
@@ -222,7 +263,7 @@ impl Cutter {
                 ending,
                 at: from + at,
                 from,
-                bytes,
+                piece,
             });
         });
         true
@@ -233,7 +274,7 @@ impl Cutter {
 fn absorb(
     part: &mut Part,
     results: &Receiver<Done>,
-    taken: &Receiver<()>,
+    recycled: &Sender<Buffer>,
     events: usize,
 ) -> Outcome {
     let mut waiting: BTreeMap<usize, Done> = BTreeMap::new();
@@ -243,10 +284,10 @@ fn absorb(
         waiting.insert(done.index, done);
         while let Some(done) = waiting.remove(&next) {
             next += 1;
-            let _ = taken.try_recv();
             if let Some((_, tail)) = &mut tail {
                 // What lies behind the end of the list was read as events for nothing.
-                tail.extend_from_slice(&done.bytes);
+                tail.extend_from_slice(done.piece.content());
+                let _ = recycled.send(done.piece);
                 continue;
             }
             // An event that breaks off inside the list is dropped; at its end, the file is.
@@ -256,8 +297,9 @@ fn absorb(
             part.absorb(done.part);
             (ending, at) = (done.ending, done.at);
             if ending == Ending::Closed {
-                tail = Some((at, done.bytes[at - done.from..].to_vec()));
+                tail = Some((at, done.piece.content()[at - done.from..].to_vec()));
             }
+            let _ = recycled.send(done.piece);
         }
     }
     let Some((base, tail)) = tail else {

@@ -166,6 +166,7 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         is_host_bound,
         on_device,
         first_use_share,
+        queued_share,
         remedy: _,
     } = conclusion
     else {
@@ -177,15 +178,28 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
     } else {
         format!("no operator runs for {} of the time", Percent(*share))
     };
-    match first_use_share {
-        Some(first) => format!(
-            "{phase}{bound}: {what}{}, {} in first-use waits (a finding of their own); {speedup} without the other {}",
-            if *on_device { " of the time" } else { "" },
-            Percent(*first),
-            Percent(share - first)
-        ),
-        None => format!("{phase}{bound}: {what}; {speedup} without it"),
+    let first = first_use_share.map(|first| {
+        format!(
+            "{} in first-use waits (a finding of their own)",
+            Percent(first)
+        )
+    });
+    let queued = queued_share.map(|queued| {
+        format!(
+            "{} with work queued that the GPU did not start (the trace does not show why)",
+            Percent(queued)
+        )
+    });
+    let apart: Vec<String> = first.into_iter().chain(queued).collect();
+    if apart.is_empty() {
+        return format!("{phase}{bound}: {what}; {speedup} without it");
     }
+    format!(
+        "{phase}{bound}: {what}{}, {}; {speedup} without the other {}",
+        if *on_device { " of the time" } else { "" },
+        apart.join(", "),
+        Percent(share - first_use_share.unwrap_or(0.0) - queued_share.unwrap_or(0.0))
+    )
 }
 
 fn communication(
@@ -303,6 +317,14 @@ pub(crate) fn abstention(why: &Abstention) -> String {
         Abstention::HardlyUsed => {
             "the GPU is hardly used in this phase, which is work of the host or of another GPU".to_owned()
         }
+        Abstention::QueuedIdle {
+            share,
+            queued_share,
+        } => format!(
+            "GPU idle {} of the time, {} with work queued that the GPU did not start: the trace does not show why",
+            Percent(*share),
+            Percent(*queued_share)
+        ),
         Abstention::NoModel => "no model is known".to_owned(),
         Abstention::NoDevice => "no device is named, so its limits are unknown".to_owned(),
         Abstention::UnknownPhase => {

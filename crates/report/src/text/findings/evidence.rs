@@ -116,10 +116,13 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             wall_ns: wall,
             idle_ns,
             first_use_ns,
+            queued_ns,
         } => {
             let first = first_use_ns.map(|first| format!("; {first} of first use stay"));
             let first = first.unwrap_or_default();
-            format!("{wall} ÷ ({wall} − {idle_ns} idle){first}")
+            let queued = queued_ns.map(|queued| format!("; {queued} with work queued stay"));
+            let queued = queued.unwrap_or_default();
+            format!("{wall} ÷ ({wall} − {idle_ns} idle){first}{queued}")
         }
         Derivation::WithoutFirstUse {
             wall_ns: wall,

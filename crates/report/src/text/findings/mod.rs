@@ -225,6 +225,7 @@ mod tests {
             is_host_bound: true,
             on_device: true,
             first_use_share,
+            queued_share: None,
             remedy: Some(IdleRemedy::CheaperLaunches),
         }
     }
@@ -249,6 +250,20 @@ mod tests {
             line(idle(Some(0.2)), true),
             "decode is host-bound: GPU idle 73.0 % of the time, 20.0 % in first-use waits (a finding of their own); phase speedup up to 3.70× without \
              the other 53.0 %"
+        );
+        let mut queued = idle(None);
+        if let Conclusion::Idle {
+            is_host_bound,
+            queued_share,
+            ..
+        } = &mut queued
+        {
+            (*is_host_bound, *queued_share) = (false, Some(0.4));
+        }
+        assert_eq!(
+            line(queued, true),
+            "decode: GPU idle 73.0 % of the time, 40.0 % with work queued that the GPU did not start (the trace does not show why); phase speedup up \
+             to 3.70× without the other 33.0 %"
         );
         assert_eq!(
             line(inefficiency("gemm"), true),

@@ -29,7 +29,7 @@ pub(crate) fn transfers(trace: &Trace) -> Vec<TransferRow> {
         });
         sum.calls += 1;
         add(&mut sum.total_ns.0, time);
-        sum.bytes = Bytes(sum.bytes.0.saturating_add(bytes));
+        sum.bytes += Bytes(bytes);
     }
     let mut rows: Vec<TransferRow> = sums.into_values().collect();
     rows.sort_by(|a, b| {

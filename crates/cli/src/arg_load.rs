@@ -11,7 +11,7 @@ pub(crate) struct LoadArgs {
     /// Requests per second, as a Poisson process. Without it: a closed loop of --concurrency.
     #[arg(long, value_name = "R", conflicts_with = "concurrency")]
     pub(crate) rate: Option<f64>,
-    /// With --rate: evenly spaced instead.
+    /// With --rate: constant inter-arrival time instead.
     #[arg(long, requires = "rate", conflicts_with = "burstiness")]
     pub(crate) constant: bool,
     /// With --rate: gamma-distributed inter-arrival times of this shape; below 1 bursty, 1 is Poisson.
@@ -20,19 +20,19 @@ pub(crate) struct LoadArgs {
     /// Requests in flight in a closed loop [default: 1].
     #[arg(long, value_name = "C")]
     pub(crate) concurrency: Option<usize>,
-    /// Tokens of prompts: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA.
+    /// Prompt tokens per request: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA.
     #[arg(long, value_name = "LENGTHS", default_value = "128")]
     pub(crate) prompt_tokens: Lengths,
     /// Output tokens per request, in the same syntax.
     #[arg(long, value_name = "LENGTHS", default_value = "128")]
     pub(crate) output_tokens: Lengths,
-    /// Tokens that all prompts begin with.
+    /// Length of a prefix that all prompts share, in tokens.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) shared_prefix: u64,
-    /// Replay a trace: Mooncake JSONL, BurstGPT CSV, or a detailed result of `vllm bench serve`. With --rate only its lengths.
+    /// Replay a trace: Mooncake JSONL, BurstGPT CSV, or a detailed result of `vllm bench serve`. With --rate, only its lengths are used.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Replay it this many times faster.
+    /// With --trace: replay it this many times faster.
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) speedup: f64,
     /// Seed of arrivals, lengths and prompts.

@@ -26,8 +26,9 @@ Examples:
   llmprof import trace.json.gz                  analyze an existing profile
   llmprof model model=qwen2_5_7b hardware.spec=h200
 
-`llmprof COMMAND --help` has more. Exit codes: 0 done, 1 a threshold was crossed, 2 failure, 130 interrupted;
-`record` passes on the exit code of its command and uses 125 for its own failures."
+`llmprof COMMAND --help` has more. Exit codes: 0 done, 1 a gate or SLO was not met, 2 failure,
+3 done but samples of the dataset were skipped, 130 interrupted; `record` passes on the exit code
+of its command and uses 125 for its own failures."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -104,7 +105,7 @@ Examples:
 Examples:
   llmprof predict hardware.spec=h100_sxm,h200 runtime.batch_size=1,8,32
   llmprof predict model=qwen2_5_7b 'model.num_key_value_heads=4,28' hardware.spec=h200
-  llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --tpot 20ms
+  llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --efficiency vllm
   llmprof predict model=llama3_1_70b hardware.spec=h200 parallel.tensor=1,2,4,8
   llmprof predict model=qwen2_5_7b hardware.spec=h200 runtime=pytorch --advise
   llmprof predict --from runs/a/b/c workload.batch_size=1,8,32
@@ -112,23 +113,23 @@ Examples:
     Predict(PredictArgs),
     /// Simulate a serving engine under a load: TTFT, TPOT, goodput, best settings, number of GPUs.
     ///
-    /// Continuous batching as vLLM schedules it, step by step, with step times from the predictor or fitted to a recorded server.
+    /// Continuous batching as vLLM schedules it, step by step, with step times from the predictor or fitted to a profiled server.
     /// Exit code 1: an SLO (--slo) is not met.
     #[command(after_help = "\
 Examples:
-  llmprof simulate model=llama3_1_8b hardware.spec=h200 --rate 8 --prompt-tokens 512 --slo 'ttft:p99<500ms'
-  llmprof simulate model=llama3_1_70b hardware.spec=h200 workload.weights=fp8 --rate 30 --slo 'tpot:p90<40ms' --search-replicas
+  llmprof simulate model=llama3_1_8b hardware.spec=h200 --rate 8 --slo 'ttft:p99<500ms'
+  llmprof simulate hardware.spec=h200 --rate 30 --slo 'tpot:p90<40ms' --search-replicas
   llmprof simulate model=qwen2_5_7b hardware.spec=l40s --trace mooncake.jsonl --search-settings
-  llmprof simulate --calibrate rank0.pt.trace.json.gz --kv-blocks 4096 --rate 2 --json | jq .summary.ttft_ms.p99")]
+  llmprof simulate --calibrate rank0.pt.trace.json.gz --kv-blocks 4096 --rate 2 --json | jq .summary")]
     Simulate(Box<crate::args_simulate::SimulateArgs>),
     /// Load-test a serving endpoint, watch the server, and say where each request's time went.
     ///
-    /// OpenAI-compatible completions and chat, streaming or not. Latencies count from when a request was due; tokens are what
-    /// the server's usage, or a tokenizer, counts. Exit code 1: an SLO (--slo) was not met.
+    /// OpenAI-compatible completions and chat, streaming or not. Latencies are measured from the time a request was due. Tokens are
+    /// counted by the server's usage field, or by a tokenizer. Exit code 1: an SLO (--slo) was not met.
     #[command(after_help = "\
 Examples:
   llmprof bench http://localhost:8000 --rate 4 --requests 200
-  llmprof bench http://localhost:8000 --concurrency 16 --prompt-tokens lognormal:512:0.6 --output-tokens 128
+  llmprof bench http://localhost:8000 --concurrency 16 --prompt-tokens lognormal:512:0.6
   llmprof bench http://localhost:8000 --sweep 1:64 --slo 'ttft:p99<500ms' --slo 'tpot:p90<40ms'
   llmprof bench http://localhost:8000 --trace mooncake.jsonl --speedup 2 --json | jq .ttft_ms.p99
   llmprof bench --serve 'vllm serve DIR --port 8000' --overhead 2% --rate 4
@@ -176,7 +177,7 @@ Examples:
     },
     /// Compose a config as a Hydra application would, and print it.
     ///
-    /// Without `--config-path` it is llmprof's own: the project's conf/ where there is one, then the built-in tree.
+    /// Without `--config-path` it is llmprof's own: the project's conf/ if there is one, then the built-in tree.
     #[command(after_help = "\
 Examples:
   llmprof config                                    llmprof's own config, composed
@@ -188,7 +189,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   llmprof runs list                     every run below ./runs, oldest first
-  llmprof runs list --json | jq .[].path
+  llmprof runs list --json | jq '.[].path'
   llmprof runs show                     the newest run
   llmprof runs export -o runs.csv       one line per run, for pandas
   cd $(llmprof runs path)")]
@@ -196,7 +197,7 @@ Examples:
         #[command(subcommand)]
         command: RunsCommand,
     },
-    /// Make a new project: config, models, datasets, third_party, a pixi manifest. `llmprof run` works in it at once.
+    /// Create a project: config, models, datasets, third_party, a pixi manifest. `llmprof run` works in it at once.
     #[command(after_help = "\
 Examples:
   llmprof init my-profiles --yes && cd my-profiles && llmprof run
@@ -248,13 +249,13 @@ Examples:
 /// What a Hydra application understands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HydraArgs {
-    /// Config directory [-cp].
+    /// Config directory; -cp for short.
     #[arg(long, value_name = "DIR")]
     pub(crate) config_path: Option<PathBuf>,
-    /// Primary config in it [-cn].
+    /// Primary config in that directory; -cn for short.
     #[arg(long, value_name = "NAME")]
     pub(crate) config_name: Option<String>,
-    /// One more directory on the config search path [-cd].
+    /// Additional directory on the config search path; -cd for short.
     #[arg(long, value_name = "DIR")]
     pub(crate) config_dir: Option<PathBuf>,
     /// Print the composed config and stop.
@@ -457,11 +458,11 @@ pub(crate) enum ExportFormat {
 /// What is predicted, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictArgs {
-    /// Software that runs the model: hf_eager, hf_graph, torch_compile, vllm, native, fused, ideal, or a YAML file [default: by runtime=,
+    /// Efficiency profile of the software that runs the model: hf_eager, hf_graph, torch_compile, vllm, native, fused, ideal, or a YAML file [default: by runtime=,
     /// runtime.cuda_graph and runtime.compile].
     #[arg(long, value_name = "NAME")]
     pub(crate) efficiency: Option<String>,
-    /// Start from a measured run: its request with other batch sizes, contexts, dtypes or designs, predicted with its efficiencies.
+    /// Start from a measured run: its request with other batch sizes, contexts, dtypes or designs, predicted with its measured efficiencies.
     #[arg(long, value_name = "RUN")]
     pub(crate) from: Option<PathBuf>,
     /// Target TTFT: show what it would need (200ms, 1.5s).
@@ -473,7 +474,7 @@ pub(crate) struct PredictArgs {
     /// Rank changes of one request by predicted gain, each with the overrides that try it.
     #[arg(long)]
     pub(crate) advise: bool,
-    /// As --advise, and run the best change that runs here in turns with the request: predicted beside measured.
+    /// As --advise, then run the best change that runs here, in turns with the request, and show predicted beside measured.
     #[arg(long = "try")]
     pub(crate) try_best: bool,
     /// Output format.
@@ -554,7 +555,7 @@ pub(crate) enum HardwareCommand {
 /// How `hardware measure --gpu` runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KernelArgs {
-    /// Device in PyTorch's words.
+    /// PyTorch device.
     #[arg(
         long,
         value_name = "DEVICE",
@@ -565,7 +566,7 @@ pub(crate) struct KernelArgs {
     /// Python with torch and transformers.
     #[arg(long, value_name = "PATH", default_value = "python3", requires = "gpu")]
     pub(crate) python: String,
-    /// Time for the kernels; what has not run by then is left out.
+    /// Time budget; kernels that have not run by then are skipped.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "140s", requires = "gpu")]
     pub(crate) time: Duration,
     /// A few small sizes only, to see that it runs.

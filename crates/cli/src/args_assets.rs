@@ -10,7 +10,7 @@ pub(crate) struct Consent {
     /// Print what would be done, and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -18,9 +18,9 @@ pub(crate) struct Consent {
 /// Where a project is made.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InitArgs {
-    /// The folder; it is made where there is none.
+    /// The directory; created if it does not exist.
     pub(crate) dir: PathBuf,
-    /// Also in a folder with other files, all of which are kept.
+    /// Also in a directory that has files; none is overwritten.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -30,10 +30,10 @@ pub(crate) struct InitArgs {
 /// Which links are made.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BootstrapArgs {
-    /// Which of them.
+    /// Which links.
     #[arg(value_enum, default_value = "all")]
     pub(crate) part: BootstrapPart,
-    /// Only say whether everything is as declared; exit code 1 where it is not.
+    /// Only check that everything is as declared; exit code 1 if not.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) check: bool,
     /// Print the links as JSON.
@@ -57,7 +57,7 @@ pub(crate) enum BootstrapPart {
 /// What to do with datasets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatasetCommand {
-    /// Make a folder of data a dataset of this project; again, to refresh its README and statistics.
+    /// Register a directory of data as a dataset of this project, or refresh its README and statistics.
     #[command(after_help = "\
 Examples:
   llmprof dataset add openwebtext --source /data/openwebtext --yes
@@ -65,7 +65,7 @@ Examples:
     Add {
         /// Its name in the project.
         name: String,
-        /// The folder with the data, which stays where it is.
+        /// The directory with the data; it is linked, not copied.
         #[arg(long, value_name = "DIR")]
         source: PathBuf,
         /// Where it is published.
@@ -94,7 +94,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Check links, facts, variants, file lists and READMEs; exit code 1 where something is wrong.
+    /// Check links, statistics, variants, file lists and READMEs; exit code 1 if something is wrong.
     Verify {
         /// Datasets; all by default.
         names: Vec<String>,
@@ -123,7 +123,7 @@ pub(crate) struct VariantArgs {
     /// Take this many samples at random.
     #[arg(long, value_name = "N", group = "which")]
     pub(crate) samples: Option<usize>,
-    /// Take the samples that a file names, one a line.
+    /// Take the samples that a file names, one per line.
     #[arg(long, value_name = "FILE", group = "which")]
     pub(crate) filelist: Option<PathBuf>,
     /// Divide the samples at random: NAME=SHARE,NAME=SHARE.
@@ -132,7 +132,7 @@ pub(crate) struct VariantArgs {
     /// Seed of the random choice.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Store token ids instead of texts: a tokenizer.json, or the folder that has it.
+    /// Store token ids instead of texts: a tokenizer.json, or its directory.
     #[arg(long, value_name = "PATH")]
     pub(crate) tokenizer: Option<PathBuf>,
     /// Start from this variant.
@@ -141,7 +141,7 @@ pub(crate) struct VariantArgs {
     /// Write a file list, subsets/NAME.txt, and no data.
     #[arg(long)]
     pub(crate) list: bool,
-    /// Make it anew where there is another of that name.
+    /// Replace an existing variant of that name.
     #[arg(long)]
     pub(crate) replace: bool,
     #[command(flatten)]
@@ -170,16 +170,16 @@ pub(crate) enum ExternalsCommand {
     Snapshot(ExternalsArgs),
     /// Show revisions, drift and local edits.
     Status {
-        /// Exit code 1 where one is not as pinned.
+        /// Exit code 1 if one is not at its pin.
         #[arg(long)]
         check: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Refuse staged edits of externals, undeclared submodules and links to storage outside; for a pre-commit hook.
+    /// Refuse commits that edit externals, add undeclared submodules or link to storage outside; for a pre-commit hook.
     Guard {
-        /// Make git call it before every commit.
+        /// Install it as the pre-commit hook of this repository.
         #[arg(long)]
         install: bool,
         #[command(flatten)]

@@ -24,22 +24,22 @@ pub(crate) struct BenchArgs {
     pub(crate) requests: usize,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
-    /// With --rate or --trace: most requests in flight; others wait, and their wait counts.
+    /// With --rate or --trace: maximum requests in flight. Others wait in the client; that wait counts as latency.
     #[arg(long, value_name = "C")]
     pub(crate) max_concurrency: Option<usize>,
-    /// Turns of a conversation; each carries what was said before.
+    /// Turns per conversation; each sends the turns before it as context.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) turns: u32,
     /// Time between an answer and the next turn.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) think_time: Option<Duration>,
-    /// Prompts of a file: JSONL with `prompt` or `turns`, or ShareGPT JSON.
+    /// Take prompts from a file: JSONL with `prompt` or `turns`, or ShareGPT JSON.
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
     pub(crate) dataset: Option<PathBuf>,
     /// Use /v1/chat/completions.
     #[arg(long)]
     pub(crate) chat: bool,
-    /// Ask for whole answers; TTFT and ITL are not measured then.
+    /// Do not stream; TTFT and ITL are then not measured.
     #[arg(long)]
     pub(crate) no_stream: bool,
     /// The model's name [default: the first that /v1/models lists].
@@ -51,19 +51,19 @@ pub(crate) struct BenchArgs {
     /// Certificates to trust beside the system's, PEM.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Let answers end where the model ends them; without it, ignore_eos is sent to servers that know it.
+    /// Let the model end answers early. Without it, ignore_eos is sent to servers that support it.
     #[arg(long)]
     pub(crate) stop_at_eos: bool,
-    /// The model's tokenizer.json, or its folder: counts tokens where the server does not.
+    /// The model's tokenizer.json, or its directory: counts tokens if the server does not.
     #[arg(long, value_name = "PATH")]
     pub(crate) tokenizer: Option<PathBuf>,
     /// Size of the vocabulary that prompts are drawn from.
     #[arg(long, value_name = "N", default_value_t = 32_000)]
     pub(crate) vocabulary: u64,
-    /// More fields of every request, a JSON object.
+    /// Additional fields of every request, a JSON object.
     #[arg(long, value_name = "JSON")]
     pub(crate) extra_body: Option<String>,
-    /// Requests sent and answered before anything is measured.
+    /// Warm-up requests, completed before the measurement.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) warmup: usize,
     /// Timeout of a request.
@@ -72,22 +72,22 @@ pub(crate) struct BenchArgs {
     /// Client threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) workers: usize,
-    /// An objective, such as ttft:p99<500ms; several are met together. Exit code 1 where one is not met.
+    /// An objective, such as ttft:p99<500ms. May be repeated: all must be met, else the exit code is 1.
     #[arg(long, value_name = "SLO")]
     pub(crate) slo: Vec<Slo>,
-    /// Find the highest rate that meets the objectives, from LEAST to MOST requests per second.
-    #[arg(long, value_name = "LEAST:MOST", requires = "slo", conflicts_with_all = ["concurrency", "trace"], value_parser = bounds)]
+    /// Find the highest rate that meets the objectives, from MIN to MAX requests per second.
+    #[arg(long, value_name = "MIN:MAX", requires = "slo", conflicts_with_all = ["concurrency", "trace"], value_parser = bounds)]
     pub(crate) sweep: Option<(f64, f64)>,
-    /// A page of metrics beside the server's own, such as a DCGM exporter's.
+    /// Additional Prometheus metrics to scrape, such as those of a DCGM exporter.
     #[arg(long, value_name = "URL")]
     pub(crate) metrics: Vec<String>,
     /// Do not scrape the server's metrics.
     #[arg(long)]
     pub(crate) no_metrics: bool,
-    /// How often metrics are scraped.
+    /// Interval between scrapes.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "500ms")]
     pub(crate) scrape_interval: Duration,
-    /// GPUs of this machine to sample beside the load, by number [default: all, where the server is on this machine].
+    /// GPUs of this machine to sample during the load, by number [default: all, if the server is on this machine].
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub(crate) gpus: Option<Vec<u32>>,
     /// Do not sample CPUs and GPUs of this machine.
@@ -126,10 +126,10 @@ pub(crate) struct ServedArgs {
 /// The server's own profiler.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ProfileArgs {
-    /// Have the server profile itself for a while (/start_profile, /stop_profile of vLLM and SGLang).
+    /// Start and stop the server's own profiler during the load (/start_profile, /stop_profile of vLLM and SGLang).
     #[arg(long)]
     pub(crate) profile: bool,
-    /// Start profiling this long after the load starts [default: once half of the requests ended].
+    /// Start profiling this long after the load starts [default: once half of the requests are done].
     #[arg(long, value_name = "TIME", value_parser = duration, requires = "profile")]
     pub(crate) profile_after: Option<Duration>,
     /// Start profiling once this many requests run in the server's batch.
@@ -141,10 +141,10 @@ pub(crate) struct ProfileArgs {
     /// Engine steps to profile, for servers that count them (SGLang).
     #[arg(long, value_name = "N", requires = "profile")]
     pub(crate) profile_steps: Option<u64>,
-    /// More options of SGLang's /start_profile, a JSON object: `{"with_stack": true}`.
+    /// Additional options of SGLang's /start_profile, a JSON object: `{"with_stack": true}`.
     #[arg(long, value_name = "JSON", value_parser = object, requires = "profile")]
     pub(crate) profile_options: Option<serde_json::Map<String, serde_json::Value>>,
-    /// Folder where the server leaves traces: new ones are joined with the requests.
+    /// Directory where the server writes traces; new ones are joined with the requests.
     #[arg(long, value_name = "DIR", requires = "profile")]
     pub(crate) profile_dir: Option<PathBuf>,
 }
@@ -152,22 +152,22 @@ pub(crate) struct ProfileArgs {
 /// A server that bench starts and ends.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// Start this server, load it once it is healthy, end it and all it started.
+    /// Start this server, load it once it is healthy, then stop it and its children.
     #[arg(long, value_name = "CMD")]
     pub(crate) serve: Option<String>,
-    /// Server URL [default: http://127.0.0.1:8000, or the --port of the command].
+    /// With --serve: URL of the server [default: http://127.0.0.1:8000, or the --port of the command].
     #[arg(long, value_name = "URL", requires = "serve")]
     pub(crate) serve_url: Option<String>,
-    /// Timeout of its health check.
+    /// With --serve: time until the server must be healthy.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
     pub(crate) ready_timeout: Duration,
-    /// Health-check path.
+    /// With --serve: path of the health check.
     #[arg(long, value_name = "PATH", default_value = "/health")]
     pub(crate) health: String,
-    /// Record its GPUs meanwhile in slices that add no more than this share of the time: 2%.
+    /// With --serve: record the server's GPUs in slices, with at most this overhead: 2%.
     #[arg(long, value_name = "SHARE", requires = "serve")]
     pub(crate) overhead: Option<Share>,
-    /// Do not record its GPUs.
+    /// With --serve: do not record the server's GPUs.
     #[arg(long, requires = "serve", conflicts_with = "overhead")]
     pub(crate) no_record: bool,
 }
@@ -177,7 +177,7 @@ fn object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, Stri
     serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))
 }
 
-/// `LEAST:MOST`.
+/// `MIN:MAX`.
 fn bounds(text: &str) -> Result<(f64, f64), String> {
     let rate = |text: &str| {
         let rate = text.trim().parse::<f64>().ok();

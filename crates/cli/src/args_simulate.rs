@@ -9,30 +9,30 @@ use crate::{arg_duration::duration, arg_load::LoadArgs};
 /// Which engine is simulated, and under which load.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
-    /// Requests to simulate; a trace has no more than its own.
+    /// Requests to simulate; of a trace (--trace) at most those it has.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000)]
     pub(crate) requests: usize,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// Efficiency profile of the software stack: hf_eager, fused, ideal, or a YAML file.
+    /// Efficiency profile of the software that runs the model: hf_eager, hf_graph, torch_compile, vllm, native, fused, ideal, or a YAML file.
     #[arg(long, value_name = "NAME", default_value = "fused")]
     pub(crate) efficiency: String,
-    /// Time that the engine adds to every predicted step: scheduling, sampling, detokenization.
+    /// Engine overhead added to every predicted step: scheduling, sampling, detokenization.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "calibrate")]
     pub(crate) step_overhead: Option<Duration>,
-    /// Step times from a recorded server instead: a Kineto trace with vLLM's or SGLang's step labels (`bench --profile`).
+    /// Fit step times to a profiled server instead: a Kineto trace with vLLM's or SGLang's step labels (`bench --profile`).
     #[arg(long, value_name = "TRACE")]
     pub(crate) calibrate: Option<PathBuf>,
-    /// An objective, such as ttft:p99<500ms; several are met together. Exit code 1 where one is not met.
+    /// An objective, such as ttft:p99<500ms. May be repeated: all must be met, else the exit code is 1.
     #[arg(long, value_name = "SLO")]
     pub(crate) slo: Vec<Slo>,
-    /// Search max_num_batched_tokens and max_num_seqs: the best first.
+    /// Search max_num_batched_tokens and max_num_seqs; lists the best settings first.
     #[arg(long)]
     pub(crate) search_settings: bool,
-    /// Search the fewest replicas, up to MOST, that meet the objectives.
-    #[arg(long, value_name = "MOST", num_args = 0..=1, default_missing_value = "64", requires = "slo", conflicts_with = "replicas")]
+    /// Find the fewest replicas, up to MAX, that meet the objectives.
+    #[arg(long, value_name = "MAX", num_args = 0..=1, default_missing_value = "64", requires = "slo", conflicts_with = "replicas")]
     pub(crate) search_replicas: Option<u64>,
     /// Print the numbers as JSON.
     #[arg(long)]
@@ -51,13 +51,13 @@ pub(crate) struct EngineArgs {
     /// Maximum concurrent sequences.
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) max_num_seqs: u64,
-    /// Tokens of a KV block.
+    /// Tokens per KV block.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) block_size: u64,
-    /// KV blocks [default: what the device's memory leaves beside the weights].
+    /// Number of KV blocks [default: as many as fit beside the weights].
     #[arg(long, value_name = "N")]
     pub(crate) kv_blocks: Option<u64>,
-    /// Share of the device's memory that the engine takes.
+    /// Share of device memory that the engine uses.
     #[arg(
         long,
         value_name = "SHARE",
@@ -65,13 +65,13 @@ pub(crate) struct EngineArgs {
         conflicts_with = "kv_blocks"
     )]
     pub(crate) gpu_memory_utilization: f64,
-    /// Prompts are not split over steps.
+    /// Disable chunked prefill: a prompt is computed in one step.
     #[arg(long)]
     pub(crate) no_chunked_prefill: bool,
-    /// Every prompt is computed whole.
+    /// Disable prefix caching: every prompt is computed in full.
     #[arg(long)]
     pub(crate) no_prefix_caching: bool,
-    /// Engines behind a round-robin balancer.
+    /// Engines behind a round-robin load balancer.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) replicas: u64,
 }

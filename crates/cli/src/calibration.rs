@@ -1,7 +1,8 @@
-//! What is said of calibrating the processor at hand.
+//! Calibrating the CPU at hand.
 
 use llmprof_capture::calibration::{CalibrationError, CalibrationFile, Kept, calibrate};
 use llmprof_record::issue::Issue;
+use llmprof_report::text::calibration as text;
 use llmprof_theory::device::{Calibration, Device, schema::DeviceFile};
 
 use crate::{clock, failure::Failure};
@@ -10,9 +11,7 @@ impl From<CalibrationError> for Failure {
     fn from(error: CalibrationError) -> Self {
         let failure = Self::new(error.to_string());
         match error {
-            CalibrationError::Device(_) => {
-                failure.hint("`llmprof hardware measure` writes it anew".to_owned())
-            }
+            CalibrationError::Device(_) => failure.hint(text::AGAIN.to_owned()),
             _ => failure,
         }
     }
@@ -30,8 +29,7 @@ pub(crate) fn ensure() -> Result<(), Failure> {
     let Some(file) = CalibrationFile::of_this_machine().filter(|file| !file.is_current()) else {
         return Ok(());
     };
-    Failure::new("calibrating CPU peaks, once; it takes some seconds: keep the machine quiet")
-        .warn();
+    Failure::new(text::STARTED).warn();
     keep(&file, &measure()?).or_else(|failure| {
         failure.warn();
         Ok(())
@@ -39,21 +37,15 @@ pub(crate) fn ensure() -> Result<(), Failure> {
 }
 
 pub(crate) fn measure() -> Result<DeviceFile, Failure> {
-    calibrate(&clock::now())
-        .map_err(|error| Failure::new(format!("cannot calibrate this CPU: {error}")))
+    calibrate(&clock::now()).map_err(|error| Failure::new(text::failed(&error.to_string())))
 }
 
 /// Keeps a calibration if there is no better one.
 pub(crate) fn keep(file: &CalibrationFile, new: &DeviceFile) -> Result<(), Failure> {
     let kept = file.keep(new)?;
     if let Some(taken) = new.calibration.as_ref().and_then(Calibration::disturbance) {
-        let taken = while_others_took(taken);
-        let outcome = match kept {
-            Kept::New => "the peaks are too low",
-            Kept::Old => "the peaks that were measured before are kept",
-        };
-        Failure::new(format!("CPU peaks were measured {taken}: {outcome}"))
-            .hint("keep the machine quiet; the next run measures again".to_owned())
+        Failure::new(text::disturbed(taken, matches!(kept, Kept::New)))
+            .hint(text::NEXT_RUN.to_owned())
             .warn();
     }
     Ok(())
@@ -63,8 +55,8 @@ pub(crate) fn keep(file: &CalibrationFile, new: &DeviceFile) -> Result<(), Failu
 pub(crate) fn outdone() -> Result<(), Failure> {
     let news = CalibrationFile::of_this_machine().map(|file| file.mark_outdone());
     if news.transpose()? == Some(true) {
-        Failure::new("this run was faster than the calibrated CPU peaks")
-            .hint("the next run measures them again; keep the machine quiet".to_owned())
+        Failure::new(text::OUTDONE)
+            .hint(text::NEXT_RUN.to_owned())
             .warn();
     }
     Ok(())
@@ -79,23 +71,7 @@ pub(crate) fn doubt(device: &Device) -> Option<Issue> {
 
 /// What a reader of the device should know of its calibration.
 pub(crate) fn notes(calibration: &Calibration) -> Vec<String> {
-    let disturbed = calibration.disturbance().map(|taken| {
-        format!(
-            "Measured {}: the peaks are too low.",
-            while_others_took(taken)
-        )
-    });
-    let outdone = calibration
-        .outdone
-        .then(|| "A run was faster than these peaks: they are too low.".to_owned());
-    disturbed.into_iter().chain(outdone).collect()
-}
-
-fn while_others_took(taken: f64) -> String {
-    format!(
-        "while other programs took {:.0} % as much processor time as measuring",
-        taken * 100.0
-    )
+    text::notes(calibration.disturbance(), calibration.outdone)
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ impl Stage {
         }
         if self.lines {
             let took = Nanos(i64::try_from(self.started.elapsed().as_nanos()).unwrap_or(i64::MAX));
-            crate::output::note(&format!("{:<WIDTH$} {what} ({took} in all)", self.name));
+            crate::output::note(&format!("{:<WIDTH$} {what} (took {took})", self.name));
         }
     }
 }

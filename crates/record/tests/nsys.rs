@@ -222,6 +222,7 @@ fn the_export_has_every_event_and_what_it_says_of_the_device() {
         (Some(2048), Some(Bytes(62_914_560)))
     );
     assert_eq!(trace.metadata["driver_version"], "580.159.04");
+    assert_eq!(trace.metadata["tool"], "nsys");
     assert_eq!(
         trace.clock_origin_ns,
         Some(Nanos(1_794_702_370_071_773_816))

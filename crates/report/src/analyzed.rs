@@ -5,7 +5,8 @@ pub(crate) use llmprof_analysis::attribution::kernels::{KernelRow, LaunchRow};
 pub(crate) use llmprof_analysis::attribution::operators::{OperatorRow, ShapeRow};
 pub(crate) use llmprof_analysis::bottleneck::{ClassReason, Limits, PhaseClass};
 pub(crate) use llmprof_analysis::counters::{
-    CountersAnalysis, DerivedKernels, DerivedRow, LaunchRow as CountedLaunch, Point, percentages,
+    Advice, CountersAnalysis, DerivedKernels, DerivedRow, LaunchRow as CountedLaunch, Point,
+    percentages,
 };
 pub(crate) use llmprof_analysis::evidence::{Evidence, Measure};
 pub(crate) use llmprof_analysis::findings::{

@@ -56,6 +56,7 @@ mod tests {
         for name in ["x".repeat(300), "x".repeat(300), "y".to_owned()] {
             let empty = StepLatency {
                 title: String::new(),
+                noun: "step",
                 lines: Vec::new(),
                 marks: Vec::new(),
             };

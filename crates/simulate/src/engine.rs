@@ -201,7 +201,12 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         if is_served {
             // It came while a step ran, which was accounted without it.
             self.outcome.waiting_time += (self.now - self.came[self.next]).0 as f64;
+            let waited = self.now > self.came[self.next];
             self.waiting.push_back(self.next);
+            if waited {
+                let waiting = self.waiting.len() as u64;
+                self.outcome.most_waiting = self.outcome.most_waiting.max(waiting);
+            }
         } else {
             self.outcome.refused.push(self.next);
         }

@@ -226,5 +226,9 @@ proptest! {
         prop_assert!((counted - latencies).abs() <= 1e-9 * latencies, "{counted} {latencies}");
         let summary = Summary::of(&[outcome], settings.kv_blocks, &[]);
         prop_assert!(summary.kv_usage.max <= 1.0);
+        // A mean lies below its maximum, which counts requests that came while a step ran.
+        for level in [summary.running, summary.waiting] {
+            prop_assert!(level.mean <= level.max + 1e-9, "{level:?}");
+        }
     }
 }

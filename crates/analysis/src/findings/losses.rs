@@ -283,11 +283,17 @@ fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
         Evidence::time(Measure::IdleTime, idle, basis),
     ];
     if !is_captured {
-        evidence.push(Evidence::time(
-            Measure::PlainWallTime,
-            wall,
-            Basis::Measured,
-        ));
+        // Of a sample it is a share of the plain passes, or the recorded time less the overhead.
+        let is_sampled = phase
+            .traced
+            .as_ref()
+            .is_some_and(|traced| traced.recorded.is_some());
+        let basis = if is_sampled {
+            Basis::Derived
+        } else {
+            Basis::Measured
+        };
+        evidence.push(Evidence::time(Measure::PlainWallTime, wall, basis));
     }
     // Capture makes gaps longer: their causes show how the time divides, not how much it is without.
     evidence.extend(waterfall.idle.iter().take(3).map(|part| {

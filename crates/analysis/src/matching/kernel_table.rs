@@ -41,10 +41,10 @@ impl WorkGroup {
         match self {
             Self::Products => "gemm",
             Self::Attention => "attention",
-            Self::Lookups => "lookups",
+            Self::Lookups => "embedding",
             Self::Elementwise => "elementwise",
             Self::Convolutions => "convolutions",
-            Self::Reorders => "reorders",
+            Self::Reorders => "layout",
         }
     }
 

@@ -83,7 +83,7 @@ class Loop:
         self._decode_ranges = batch.instruments.module_ranges and not compiled
         if batch.instruments.module_ranges and compiled:
             issues.add("info", "ranges.compiled", "decode is compiled, so its kernels have no module",
-                       "runtime.compile=off tells kernels by module")
+                       "runtime.compile=off attributes kernels to modules")
 
     def run(self) -> None:
         decoder: Decoder = self._ready.decoder(len(self._batch.requests))

@@ -30,7 +30,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connect => "connect",
-            Self::Hello => "say hello",
+            Self::Hello => "start",
             Self::Load => "load the model",
             Self::WarmUp => "warm up",
             Self::Generate => "generate",

@@ -100,7 +100,10 @@ fn said(program: &str, words: &[&str]) -> Result<String, String> {
     let output = Command::new(program)
         .args(words)
         .output()
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!("{program} not found"),
+            _ => format!("{program}: {error}"),
+        })?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() {
         Ok(text(&output.stdout))
@@ -206,7 +209,7 @@ fn importer() -> Check {
     const NAME: &str = "nsys importer";
     let Ok(tool) = Tool::find("nsys", None) else {
         let fix = "install Nsight Systems with its host part";
-        return Check::not(NAME, State::Missing, "there is no nsys", fix);
+        return Check::not(NAME, State::Missing, "nsys not found", fix);
     };
     match importer_of(&tool.program) {
         Some(program) => match said(&program.to_string_lossy(), &["--help"]) {

@@ -10,7 +10,10 @@ use llmprof_record::{
     issue::Issue,
     store::{RunDir, RunStatus},
 };
-use llmprof_report::{Document, Table, text::warning_lines};
+use llmprof_report::{
+    Document, Table,
+    text::{trtexec as text, warning_lines},
+};
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Bytes, DType, Flops, Nanos, Percent};
 use serde::Serialize;
@@ -197,28 +200,17 @@ fn seconds(flops: Flops, bytes: Bytes, device: &Device) -> f64 {
 
 fn summary(imported: &Imported) -> Vec<String> {
     let ms = |ms: f64| Nanos((ms * 1e6) as i64);
-    let mut lines = Vec::new();
-    if let Some(latency) = imported.latency_p50_ms {
-        lines.push(format!("Latency {} (median).", ms(latency)));
-    }
-    if !imported.layers.is_empty() {
-        lines.push(format!(
-            "{} layers, {} an iteration.",
-            imported.layers.len(),
-            ms(imported.total_ms)
-        ));
-    }
-    if let Some(first) = imported.types.first().filter(|_| imported.total_ms > 0.0) {
-        let of = first.of_roofline.map_or(String::new(), |share| {
-            format!(", at {} of roofline", Percent(share))
-        });
-        lines.push(format!(
-            "Layers of type {} take {}{of}.",
-            first.kind,
-            Percent(first.average_ms / imported.total_ms)
-        ));
-    }
-    lines
+    let first = imported.types.first().filter(|_| imported.total_ms > 0.0);
+    text::summary(
+        imported.latency_p50_ms.map(ms),
+        imported.layers.len() as u64,
+        ms(imported.total_ms),
+        first.map(|first| text::Longest {
+            kind: &first.kind,
+            share: first.average_ms / imported.total_ms,
+            of_roofline: first.of_roofline,
+        }),
+    )
 }
 
 fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Result<(), Failure> {
@@ -264,23 +256,19 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
             layer.percent
         );
     }
-    let device = device.map_or("no device was named".to_owned(), |device| {
-        device.name.clone()
-    });
+    let device = device.map_or(text::NO_DEVICE.to_owned(), |device| device.name.clone());
     let mut document = Document {
-        title: "Layers of a TensorRT engine".to_owned(),
+        title: text::TITLE.to_owned(),
         subtitle: device.clone(),
         summary: summary(imported),
         issues: imported.issues.clone(),
         ..Document::default()
     };
     let section = document.section("layer_types", "Layer types");
-    section.paragraph(format!(
-        "Roofline: fp16 peaks of {device}; types with a layer of unknown size have none."
-    ));
+    section.paragraph(text::roofline(&device));
     section.table(types);
     let section = document.section("layers", "Layers");
-    section.paragraph("By time. Names say what was fused.");
+    section.paragraph(text::LAYERS);
     section.table(layers);
     let written = (|| -> Result<(), Failure> {
         store.describe("import", "tensorrt", &[])?;

@@ -366,6 +366,7 @@ fn step_latency(gaps: &[f64]) -> StepLatency {
     sorted.sort_by(f64::total_cmp);
     StepLatency {
         title: "ITL by token".to_owned(),
+        noun: "gap",
         lines: vec![StepLine {
             label: "request 1".to_owned(),
             values_ns: gaps.to_vec(),

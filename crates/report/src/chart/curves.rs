@@ -55,7 +55,10 @@ pub fn curves(view: &Curves, width: Width) -> Svg {
         svg.add(Element::line(left, at, right, at).class("grid"));
         svg.add(Element::text(left - 8.0, at + 4.0, &view.unit.tick(tick)).class("tick end"));
     }
-    for tick in x.ticks(width.pick(8, 4), Unit::Count) {
+    let is_whole = |value: f64| value.fract() == 0.0;
+    let whole = points().all(|(key, _)| is_whole(key));
+    let ticks = x.ticks(width.pick(8, 4), Unit::Count).into_iter();
+    for tick in ticks.filter(|tick| !whole || is_whole(*tick)) {
         svg.add(x.label(tick, bottom + 16.0, Unit::Count, width));
     }
     svg.add(Element::line(left, bottom, right, bottom).class("axis"));

@@ -88,13 +88,13 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
 fn without_a_place(absent: usize, width: Width) -> String {
     match (absent, width) {
         (1, Width::Wide) => {
-            "1 operator without arithmetic or without DRAM traffic has no place here".to_owned()
+            "not drawn: 1 operator without arithmetic or without DRAM traffic".to_owned()
         }
-        (_, Width::Wide) => format!(
-            "{absent} operators without arithmetic or without DRAM traffic have no place here"
-        ),
+        (_, Width::Wide) => {
+            format!("not drawn: {absent} operators without arithmetic or without DRAM traffic")
+        }
         (_, Width::Narrow) => {
-            format!("without a place: {absent} without arithmetic or DRAM traffic")
+            format!("not drawn: {absent} without arithmetic or DRAM traffic")
         }
     }
 }
@@ -260,22 +260,27 @@ impl Plane {
     /// Labels cover the points: peaks at the right end, away from the `levels` that are taken, each bandwidth once along its slope.
     fn roof_labels(&self, roofs: &[&Roof], basis: Basis, levels: &mut Vec<f64>) -> Element {
         let mut group = basis_group(basis);
-        let mut sloped = Vec::new();
+        let (mut flat, mut sloped) = (Vec::new(), Vec::new());
         for roof in roofs {
             let [foot, knee] = self.foot_and_knee(roof);
-            let mut level = knee.1 - 6.0;
-            while levels
-                .iter()
-                .any(|taken: &f64| (taken - level).abs() < 13.0)
-            {
-                // The first step leads from above the line to below it.
-                level += if level < knee.1 { 20.0 } else { 13.0 };
-            }
-            levels.push(level);
+            let (unit, memory) = roof.unit_and_memory();
             let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
-            let label = format!("{} {peak}, {}", roof.label, roof.basis);
-            let text = Element::text(self.right - 4.0, level, &label);
-            group = group.child(text.class("tick end halo"));
+            let label = format!("{unit} {peak}, {}", roof.basis);
+            // A unit has one peak, whichever memory feeds it.
+            if !flat.contains(&label) {
+                let mut level = knee.1 - 6.0;
+                while levels
+                    .iter()
+                    .any(|taken: &f64| (taken - level).abs() < 13.0)
+                {
+                    // The first step leads from above the line to below it.
+                    level += if level < knee.1 { 20.0 } else { 13.0 };
+                }
+                levels.push(level);
+                let text = Element::text(self.right - 4.0, level, &label);
+                group = group.child(text.class("tick end halo"));
+                flat.push(label);
+            }
             if !sloped.contains(&roof.bandwidth.0) {
                 sloped.push(roof.bandwidth.0);
                 // Slopes of two bases lie close together: their labels stand at different places.
@@ -286,7 +291,8 @@ impl Plane {
                 );
                 let degrees = (knee.1 - foot.1).atan2(knee.0 - foot.0).to_degrees();
                 let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
-                let text = Element::text(0.0, -6.0, &format!("{bandwidth}, {}", roof.basis));
+                let of = memory.map_or(String::new(), |memory| format!("{memory} "));
+                let text = Element::text(0.0, -6.0, &format!("{of}{bandwidth}, {}", roof.basis));
                 let turn = format!("translate({at:.1} {height:.1}) rotate({degrees:.1})");
                 group = group.child(text.attribute("transform", &turn).class("tick middle halo"));
             }
@@ -401,7 +407,7 @@ mod tests {
         view.points.push(point("add", "decode", f64::INFINITY, 1e9));
         let text = roofline(&view, Width::Wide).inline();
         assert!(text.contains("linear") && !text.contains("embedding"));
-        assert!(text.contains("2 operators without arithmetic or without DRAM traffic have"));
+        assert!(text.contains("not drawn: 2 operators without arithmetic or without DRAM traffic"));
     }
 
     #[test]

@@ -1,5 +1,3 @@
-use llmprof_units::Count;
-
 use super::{
     Width,
     axis::Axis,
@@ -15,8 +13,7 @@ const BOTTOM: f64 = 260.0;
 /// The latency of each step over step numbers, from zero, with named values as dashed lines.
 pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
     let (left, right) = (width.pick(84.0, 64.0), width.pixels() - 16.0);
-    let steps: usize = view.lines.iter().map(|line| line.values_ns.len()).sum();
-    let title = format!("{} ({})", view.title, Count(steps as u64, "step"));
+    let title = format!("{} ({})", view.title, view.counted());
     let mut svg = Svg::new(&title, width, BOTTOM + 28.0);
     let finite = || {
         let values = view.lines.iter().flat_map(|line| &line.values_ns).copied();
@@ -106,6 +103,7 @@ mod tests {
     fn sample(values: &[f64]) -> StepLatency {
         StepLatency {
             title: "Latency of each step: decode".to_owned(),
+            noun: "step",
             lines: vec![StepLine {
                 label: "step".to_owned(),
                 values_ns: values.to_vec(),

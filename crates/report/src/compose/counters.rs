@@ -53,9 +53,9 @@ fn launches(found: &CountersAnalysis) -> Table {
     headers.extend([
         ("DRAM traffic", Align::Right),
         ("Tensor-core rate", Align::Right),
-        ("FLOP/B", Align::Right),
+        ("Tensor-core FLOP/B", Align::Right),
         ("FP32 rate", Align::Right),
-        ("FLOP/B", Align::Right),
+        ("FP32 FLOP/B", Align::Right),
     ]);
     let columns = headers.into_iter().map(|(header, align)| Column {
         header: header.to_owned(),
@@ -121,7 +121,7 @@ fn advice(found: &CountersAnalysis) -> Table {
     let columns = Column::all([
         ("#", Align::Right),
         ("Kernel", Align::Left),
-        ("Estimated speedup", Align::Right),
+        ("Est. speedup", Align::Right),
         ("Rule", Align::Left),
         ("Advice", Align::Left),
     ]);
@@ -138,7 +138,7 @@ fn advice(found: &CountersAnalysis) -> Table {
             name(&row.kernel),
             Cell::number(part, format_args!("{part:.1} %")),
             Cell::from(advice.rule.as_str()),
-            Cell::from(advice.text.replace('\n', " ")),
+            Cell::from(text::first_sentence(&advice.text)),
         ]);
     }
     table

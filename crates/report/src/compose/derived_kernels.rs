@@ -101,6 +101,8 @@ fn chart(found: &DerivedKernels, device: &Device, points: Vec<RooflinePoint>) ->
         titles: Some(RooflineTitles {
             title: "Kernels under the roofline, derived from model and timeline".to_owned(),
             intensity: "arithmetic intensity (FLOPs per byte of minimum DRAM traffic)".to_owned(),
+            shapes: "phase",
+            colors: "class",
         }),
         roofs: peaks
             .map(|peak| Roof {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use llmprof_analysis::counters::percentages;
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_theory::device::{Device, Engine};
-use llmprof_units::{Basis, Bytes, Nanos, significant};
+use llmprof_units::{Basis, Bytes, Nanos, Percent};
 use serde::Serialize;
 
 use super::kernels::name;
@@ -62,6 +62,8 @@ fn titles(title: &str) -> RooflineTitles {
     RooflineTitles {
         title: title.to_owned(),
         intensity: "arithmetic intensity (FLOPs per byte that the level moved)".to_owned(),
+        shapes: "memory level",
+        colors: "class",
     }
 }
 
@@ -74,14 +76,14 @@ fn classes(document: &mut Document, found: &CountersAnalysis) {
     let columns = Column::all([
         ("Class", Align::Left),
         ("Kernels", Align::Right),
-        ("Time", Align::Right),
+        ("Share of time", Align::Right),
     ]);
     let mut table = Table::sortable("classes", columns);
     for (class, count, share) in text::classes(found) {
         table.row([
             Cell::from(text::class(class)),
             Cell::number(count as f64, count),
-            Cell::number(share, format_args!("{} %", significant(100.0 * share))),
+            Cell::number(share, Percent(share)),
         ]);
     }
     section.table(table);
@@ -230,10 +232,10 @@ fn entries(
             0.0
         };
         section.heading(format!(
-            "{}. {label}: {} ({} % of profiled time)",
+            "{}. {label}: {} ({} of profiled time)",
             rank + 1,
             text::class_of(row),
-            significant(100.0 * share)
+            Percent(share)
         ));
         let mut lines = Vec::new();
         lines.extend(what_it_is(row, note));
@@ -244,9 +246,7 @@ fn entries(
             let work = text::Work::of_category(row.category());
             lines.push(format!("Try: {}", text::advice(row.class, work)));
         }
-        for advice in &row.rules {
-            lines.push(text::tool_rule(advice));
-        }
+        lines.extend(row.rules.iter().map(text::rule_of_ncu));
         section.list(lines);
         let own = points(row);
         if !own.is_empty() {

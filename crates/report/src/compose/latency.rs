@@ -31,6 +31,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, record: &RunReco
         "token_latency",
         Drawing::StepLatency(StepLatency {
             title: "ITL by token".to_owned(),
+            noun: "gap",
             lines: numbered
                 .map(|(index, values_ns)| StepLine {
                     label: format!("request {}", index + 1),
@@ -86,11 +87,7 @@ fn table(analysis: &Analysis) -> Table {
         latency.ttft_ns.as_ref(),
         latency.ttft_spread_ns.as_ref(),
     );
-    add(
-        "TPOT (percentiles: ITL)",
-        latency.tpot_ns.as_ref(),
-        latency.itl_ns.as_ref(),
-    );
+    add("TPOT", latency.tpot_ns.as_ref(), None);
     add("prefill", latency.prefill_ns.as_ref(), None);
     add("decode", latency.decode_ns.as_ref(), None);
     add("end-to-end latency", latency.end_to_end_ns.as_ref(), None);
@@ -103,8 +100,15 @@ fn table(analysis: &Analysis) -> Table {
                 name.to_owned(),
                 text::rate_with_interval(rate),
                 rate.deviation.map_or_else(dash, significant),
+                dash(),
+                dash(),
+                dash(),
             ]);
         }
+    }
+    if let Some(gaps) = &latency.itl_ns {
+        let row = ["ITL".to_owned(), time(gaps.mean), dash()].into_iter();
+        table.row(row.chain([gaps.p50, gaps.p90, gaps.p99].map(time)));
     }
     table
 }

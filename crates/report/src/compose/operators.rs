@@ -121,11 +121,14 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
             group.calls.to_string(),
             group.measured_ns.to_string(),
             Percent(group.share).to_string(),
+            // Without arithmetic, or without minimum DRAM traffic, there is no rate.
             group
                 .achieved_flops_per_s
+                .filter(|rate| rate.0 > 0.0)
                 .map_or_else(dash, |rate| rate.to_string()),
             group
                 .achieved_bytes_per_s
+                .filter(|rate| rate.0 > 0.0)
                 .map_or_else(dash, |rate| rate.to_string()),
             group.intensity.map_or_else(dash, significant),
             roofline.map_or_else(dash, |time| time.to_string()),
@@ -167,9 +170,11 @@ fn by_path(analysis: &Analysis) -> Table {
                 Cell::number(group.share, Percent(group.share)),
                 group
                     .achieved_flops_per_s
+                    .filter(|rate| rate.0 > 0.0)
                     .map_or(Cell::Missing, |rate| Cell::number(rate.0, rate)),
                 group
                     .achieved_bytes_per_s
+                    .filter(|rate| rate.0 > 0.0)
                     .map_or(Cell::Missing, |rate| Cell::number(rate.0, rate)),
                 group.roofline_ns.map_or(Cell::Missing, time),
                 group.roofline_fraction.map_or(Cell::Missing, |fraction| {

@@ -64,6 +64,7 @@ fn draw(section: &mut Section, name: &str, step_ns: &[Nanos], spread: &Distribut
         format!("step_latency_of_{}", key(name)),
         Drawing::StepLatency(StepLatency {
             title: format!("Latency of each step: {name}"),
+            noun: "step",
             lines: vec![StepLine {
                 label: "step".to_owned(),
                 values_ns: walls.clone(),

@@ -204,7 +204,7 @@ fn host_ops(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
 
 /// Work that belongs to no operator, the longest first; links lead to the first row.
 pub(super) fn unmatched(found: &[UnmatchedOperator], anchor: Option<&str>) -> Table {
-    let mut table = Table::new(&["Op or kernel", "As", "Why", "Calls", "Time"], 3);
+    let mut table = Table::new(&["Op or kernel", "Category", "Why", "Calls", "Time"], 3);
     for (index, row) in found.iter().enumerate() {
         let found = match &row.expected {
             Some(expected) => format!("{}, expected {expected}", row.found),

@@ -123,7 +123,7 @@ fn timeline(view: &Timeline, key: &str) -> String {
     let layout = view.layout();
     let span = layout.span();
     format!(
-        "{} in {} over {span}: see `plots/{key}.svg`, or zoom in `report.html`.",
+        "`plots/{key}.svg` and `report.html` draw {} in {} over {span}.",
         Count(view.len() as u64, "event"),
         Count(view.lanes.len() as u64, "lane")
     )
@@ -147,17 +147,17 @@ fn histogram(view: &Histogram) -> String {
 /// The first step and the slowest, which a distribution does not show.
 fn step_latency(view: &StepLatency) -> String {
     let first = view.lines.iter().find_map(|line| line.values_ns.first());
-    let all = view.lines.iter().flat_map(|line| line.values_ns.iter());
     let numbered = view
         .lines
         .iter()
         .flat_map(|line| line.values_ns.iter().enumerate());
     let slowest = numbered.max_by(|a, b| a.1.total_cmp(b.1));
     let time = |value: f64| Unit::Nanoseconds.format(value);
-    let mut texts = vec![Count(all.count() as u64, "step").to_string()];
+    let mut texts = vec![view.counted()];
     texts.extend(first.map(|first| format!("first {}", time(*first))));
     texts.extend(
-        slowest.map(|(index, most)| format!("slowest {} (step {})", time(*most), index + 1)),
+        slowest
+            .map(|(index, most)| format!("slowest {} ({} {})", time(*most), view.noun, index + 1)),
     );
     format!("{}: {}.", view.title, texts.join(", "))
 }

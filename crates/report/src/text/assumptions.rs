@@ -13,7 +13,7 @@ pub fn assumption(assumption: &Assumption) -> String {
                 .to_owned()
         }
         Assumption::Intervals => {
-            "Intervals are of the mean over passes, 95 %, Student's t; percentiles interpolate between neighbours.".to_owned()
+            "Intervals are of the mean over passes, 95 %, Student's t; percentiles are interpolated linearly.".to_owned()
         }
         Assumption::Mfu => {
             "MFU = Σ over dtypes of (model FLOPs ÷ peak FLOP/s) ÷ wall time; model FLOPs are the GEMMs that the model needs."
@@ -41,7 +41,7 @@ pub fn assumption(assumption: &Assumption) -> String {
              {stored_dtype}, in which the weights are stored: {stored_peak_flops_per_s}."
         ),
         Assumption::MeasuredPeaks { at } => {
-            format!("The peaks of this CPU were measured at {at}; `llmprof hardware measure` measures them again.")
+            format!("The peaks of this CPU were calibrated at {at}; `llmprof hardware measure` calibrates again.")
         }
         Assumption::Worker {
             model_class,
@@ -65,7 +65,7 @@ pub fn assumption(assumption: &Assumption) -> String {
                 passes => format!("mean of {passes} plain passes"),
             };
             format!(
-                "The separate torch.profiler pass, which gives operators and shapes, is slower: {} wall time (÷ {plain}, same work).",
+                "Operators and shapes are from a separate torch.profiler pass. Its wall time ÷ {plain}, for the same work: {}.",
                 phases.join(", ")
             )
         }
@@ -79,8 +79,8 @@ pub fn assumption(assumption: &Assumption) -> String {
                 .map(|phase| slices::between(&phase.phase, &phase.steps))
                 .collect();
             format!(
-                "What recording costs is measured by what ran between slices: {} (medians). Idle, MFU, MBU and speedups use the time \
-                 without recording; the waterfall is of the recorded time.",
+                "Profiling overhead is measured with the steps between slices: {}. Idle, MFU, MBU and speedups use the time without \
+                 profiler; the waterfall is of the recorded time.",
                 phases.join("; ")
             )
         }
@@ -91,10 +91,10 @@ pub fn assumption(assumption: &Assumption) -> String {
 /// are largest.
 fn slowed_by(tool: Option<&str>) -> &'static str {
     match tool {
-        Some("kineto") => "torch.profiler slows host-bound decode 1.9 to 2.5 times on an H200",
-        Some("nsys") => "Nsight Systems slows host-bound decode 1.7 to 1.9 times on an H200",
+        Some("kineto") => "torch.profiler slows host-bound decode 1.9× to 2.5× on an H200",
+        Some("nsys") => "Nsight Systems slows host-bound decode 1.7× to 1.9× on an H200",
         Some("llmprof") => {
-            "recording slows host-bound decode 1.4 times on an H200, less with --overhead"
+            "recording slows host-bound decode 1.4× on an H200, less with --overhead"
         }
         _ => "profilers slow host-bound programs most",
     }

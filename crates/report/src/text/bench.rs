@@ -3,15 +3,15 @@
 use llmprof_traffic::statistics::Distribution;
 use llmprof_units::{Count, Percent, significant};
 
-pub const LATENCY_BASIS: &str = "From the time a request was due, failed requests left out. TPOT is (last − first token) ÷ (output tokens − 1), one value a request; \
-     ITL is the time to each token after the first. Intervals need no shape of the distribution; tokens of one request depend on each other, \
-     so ITL has none, and the 99th percentile needs 368 values.";
+pub const LATENCY_BASIS: &str = "Measured from the time a request was due, without failed requests. TPOT is (last − first token) ÷ (output tokens − 1), one value per \
+     request; ITL is the time to each token after the first. Intervals of percentiles assume no distribution: that of p99 needs 368 values. \
+     ITL has none, since the tokens of a request are not independent.";
 
 pub const SWEEP_BASIS: &str = "Each rate has a load of its own, after the one before it was drained. Latencies in ms; the numbers below are those of the highest \
      rate that met the objectives.";
 
 pub const NOTHING_REMOVABLE: &str =
-    "No part of the latency that a setting of the server would remove takes a tenth of it.";
+    "None: no part of the latency that a server setting would remove is 10 % of it.";
 
 pub const CLIENT_KEPT_UP: &str = "The client kept up.";
 pub const CLIENT_DID_NOT_KEEP_UP: &str = "The client did not keep up.";
@@ -51,26 +51,31 @@ pub fn swept(best: Option<f64>, failing: Option<f64>, objectives: &str) -> Strin
     }
 }
 
-/// `TTFT 31.2 ms (p99 80.1), TPOT 8.4 ms (p99 9.9), latency 420 ms (p99 610).`
+/// `TTFT p50 31.2 ms, p99 80.1 ms; TPOT p50 8.4 ms, p99 9.9 ms; end-to-end p50 420 ms, p99 610 ms.`
 pub fn latencies(
     ttft: Option<Distribution>,
     tpot: Option<Distribution>,
     end_to_end: Option<Distribution>,
 ) -> String {
-    let named = [("TTFT", ttft), ("TPOT", tpot), ("latency", end_to_end)];
+    let named = [("TTFT", ttft), ("TPOT", tpot), ("end-to-end", end_to_end)];
     let shown: Vec<String> = named
         .into_iter()
         .filter_map(|(name, found)| {
             let found = found?;
-            let (p50, p99) = (significant(found.p50), significant(found.p99));
-            Some(format!("{name} {p50} ms (p99 {p99})"))
+            Some(format!("{name} {}", median_and_p99(&found)))
         })
         .collect();
     if shown.is_empty() {
         "No request has a result.".to_owned()
     } else {
-        format!("{}.", shown.join(", "))
+        format!("{}.", shown.join("; "))
     }
+}
+
+/// `p50 31.2 ms, p99 80.1 ms`, of a distribution in ms.
+fn median_and_p99(found: &Distribution) -> String {
+    let time = |ms: f64| super::time(ms * 1e6);
+    format!("p50 {}, p99 {}", time(found.p50), time(found.p99))
 }
 
 /// How much was served.
@@ -104,13 +109,9 @@ pub fn steady_state(
     ttft: Option<Distribution>,
     tpot: Option<Distribution>,
 ) -> String {
-    let of = |found: Option<Distribution>| {
-        found.map_or_else(super::dash, |d| {
-            format!("{} (p99 {})", significant(d.p50), significant(d.p99))
-        })
-    };
+    let of = |found: Option<Distribution>| found.map_or_else(super::dash, |d| median_and_p99(&d));
     format!(
-        "Steady state, from the first completion to the last request due ({} in {} s): {} requests/s, TTFT {} ms, TPOT {} ms.",
+        "Steady state, from the first completion to the last request due ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
         Count(requests, "request"),
         significant(seconds),
         significant(requests_per_s),
@@ -159,7 +160,7 @@ pub fn client(
 ) -> Vec<String> {
     let of = |found: Option<Distribution>| {
         found.map_or_else(super::dash, |d| {
-            format!("{:.3} ms (p99 {:.3})", d.p50, d.p99)
+            format!("p50 {:.3} ms, p99 {:.3} ms", d.p50, d.p99)
         })
     };
     let counted: Vec<String> = counted_by
@@ -176,7 +177,7 @@ pub fn client(
         format!("Schedule lag: {}.", of(schedule_lag_ms)),
         format!("Busiest worker: {} of a core.", Percent(worker_cpu_share)),
         format!(
-            "Event loop delay: {} (up to 1 ms is the timer's own).",
+            "Event loop delay: {} (up to 1 ms is timer resolution).",
             of(event_loop_delay_ms)
         ),
         format!("Tokens counted by: {}.", counted.join(", ")),

@@ -32,7 +32,7 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             )
         }
         ClassReason::Balanced { factor } => {
-            format!("compute and memory limits are within a factor of {factor}")
+            format!("compute and DRAM time at peak are within a factor of {factor}")
         }
         ClassReason::AtLimit { share } => {
             let what = match class {

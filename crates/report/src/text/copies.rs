@@ -35,8 +35,8 @@ pub(crate) fn of_code(code: &str) -> &str {
 }
 
 /// What the table of copies holds.
-pub(crate) const BASIS: &str = "Copies and memsets that begin in a phase; times are summed, also where copies overlap. A limit is that of one direction of the \
-                                link; inside device memory each byte is read and written, so half of its bandwidth.";
+pub(crate) const BASIS: &str = "Copies and memsets that begin in a phase; times are summed, also where copies overlap. The peak is that of one direction of the \
+                                link; inside device memory each byte is read and written, so it is half of the DRAM bandwidth.";
 
 /// `12 copies host to device, 3 GiB at 24.1 GB/s, 37.7 % of PCIe 5.0 x16 (64 GB/s each way)`.
 pub(crate) fn rate(copies: &CopyTime) -> String {

@@ -1,6 +1,6 @@
 //! Hardware counters of single kernel launches.
 
-use llmprof_units::{Count, Nanos, significant};
+use llmprof_units::{Count, Nanos, Percent};
 
 use crate::analyzed::{CountedLaunch, CountersAnalysis};
 use crate::kernel_label::kernel_label;
@@ -48,17 +48,41 @@ fn launch(row: &CountedLaunch) -> String {
         .iter()
         .filter(|(name, _)| shown.contains(&name.as_str()))
     {
-        parts.extend(value.map(|value| format!("{} {} %", metric(name), significant(value))));
+        parts.extend(
+            value.map(|value| format!("{} {}", inside(metric(name)), Percent(value / 100.0))),
+        );
     }
     format!("{}: {}", kernel_label(&row.kernel), parts.join(", "))
 }
 
+/// The name of a metric inside a line: only abbreviations keep their capitals.
+fn inside(metric: &str) -> String {
+    let mut letters = metric.chars();
+    match (letters.next(), letters.next()) {
+        (Some(first), Some(second)) if second.is_lowercase() => {
+            first.to_lowercase().chain(metric.chars().skip(1)).collect()
+        }
+        _ => metric.to_owned(),
+    }
+}
+
+/// A rule's text up to the end of its first sentence.
+pub(crate) fn first_sentence(text: &str) -> String {
+    let text = text.replace('\n', " ");
+    match text.split_once(". ") {
+        Some((first, _)) => format!("{first}."),
+        None => text,
+    }
+}
+
 pub const LAUNCHES: &str = "One row per launch, in the order of the file. Durations are Nsight Compute's, which flushes caches and \
                             fixes clocks by default: on a timeline the same kernels take less. Percentages are of peak sustained \
-                            throughput.";
+                            throughput over the elapsed time; L1 throughput is over the cycles in which an SM was active, and of \
+                            tiny kernels beyond 100 %.";
 
-pub const ADVICE: &str = "For each launch the rule with the largest estimated speedup, as Nsight Compute estimates it. Small kernels \
-                          often lack work, not tuning.";
+pub const ADVICE: &str = "For each launch the rule with the largest speedup that Nsight Compute estimates (share of its time \
+                          saved), by the first sentence; the kernel report has the whole text. Small kernels often lack work, \
+                          not tuning.";
 
 /// What a page leaves out of the readings.
 pub fn more_readings(left_out: u64) -> String {

@@ -1,8 +1,8 @@
 //! The sentences of issues by code, with places for their values. A table: one row per code, or several of which the first that fits is taken.
 
 /// What gives more slices of a sampled recording.
-pub const MORE_SLICES: &str = "run longer (more infer.max_new_tokens), allow more overhead (pipeline.cupti.overhead, --overhead), or set \
-                               no budget to record everything";
+pub const MORE_SLICES: &str = "run longer: more infer.max_new_tokens; or allow more overhead: pipeline.cupti.overhead, --overhead; or set no \
+                               budget to record everything";
 const NOT_AGAIN: &str = "slices of process {process} missing: {why}";
 const REFUSED: &str = "process {process} not recorded: {why}";
 /// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
@@ -58,7 +58,7 @@ impl Row {
 pub(super) const ROWS: &[Row] = &[
     Row::new("analysis.autotuning", "XLA's autotuner ran {kernels:kernel} ({time_ns:ns}) to choose among candidates: compilation, in no step"),
     Row::new("analysis.training", "backward or optimizer ops were recorded: this is training, and terms of inference (TTFT, TPOT, prefill, decode) do not apply"),
-    Row::new("invariant.other_model", "the trace looks tokens up in a table of {trace}, the model has one of {model}: this is another model, so there are no roofline times, no MFU and no MBU")
+    Row::new("invariant.other_model", "the embedding table of the trace is {trace}, that of the model {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json"),
     Row::new("invariant.other_layers", "the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran, with its number of layers: model.config.num_hidden_layers=N"),
@@ -237,9 +237,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("analysis.too_many_names", "kernels not classified: their names come after the first {names}"),
     Row::new("slices.few", "too few slices or whole steps recorded to estimate the whole run")
         .hint(MORE_SLICES),
-    Row::new("run.processors_shared", "latencies are longer than on a quiet machine: other programs kept {others:number} of {cpus:CPU} busy during the plain passes, and ready threads of the worker waited for a CPU, together {waiting:number} s of every second (in {contended_share:percent} of the time)")
+    Row::new("run.processors_shared", "latencies are longer than on a quiet machine: other programs kept {others:number} of {cpus:CPU} busy during the plain passes, and runnable threads of the worker waited {waiting:number} s per second for a CPU (CPUs contended {contended_share:percent} of the time)")
         .hint("run again when nothing else runs; `top` shows what does"),
-    Row::new("run.processors_shared", "latencies may be longer than on a quiet machine: other programs kept {others:number} of {cpus:CPU} busy during the plain passes, and no CPU was left free (in {contended_share:percent} of the time)")
+    Row::new("run.processors_shared", "latencies may be longer than on a quiet machine: other programs kept {others:number} of {cpus:CPU} busy during the plain passes, and no CPU was free {contended_share:percent} of the time")
         .hint("run again when nothing else runs; `top` shows what does"),
     Row::new("run.processors_throttled", "latencies are those of the CPU quota, not of the machine: it withheld {throttled:number} of {cpus:CPU} during the plain passes; the worker used {worker:number}")
         .hint("raise the container's CPU limit (cpu.max, --cpus, limits.cpu), or give the worker no more threads than it allows"),
@@ -264,9 +264,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("run.other_steps", "decode: launch patterns show {shown:step}, the workload states {steps}; the analysis uses {shown}"),
     Row::new("invariant.above_peak", "{phase}: roofline, MFU and MBU left out: {figure} would be {share:percent}, since the work of the model and workload does not fit in the {wall_ns:ns} recorded")
         .hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device"),
-    Row::new("run.unmatched_operators", "{phase}: operator calls not matched to theory, first `{path}`: {reason:unmatched}"),
-    Row::new("run.missing_operators", "{phase}: operators of theory have no event of their own, first `{path}`: fused into others, or not recorded").when("fused", "true"),
-    Row::new("run.missing_operators", "{phase}: operators of theory did not run, first `{path}`"),
+    Row::new("run.unmatched_operators", "{phase}: operator calls not matched to the model, first `{path}`: {reason:unmatched}"),
+    Row::new("run.missing_operators", "{phase}: operators of the model without an event of their own, first `{path}`: fused into others, or not recorded").when("fused", "true"),
+    Row::new("run.missing_operators", "{phase}: operators of the model did not run, first `{path}`"),
     Row::new("hardware.by_figures", "the trace names no device; {units} SMs or CUs and {memory_bytes:bytes} of memory are those of `{device}`"),
     Row::new("hardware.ambiguous", "no roofline times: the trace names no device, and {units} SMs or CUs and {memory_bytes:bytes} of memory are those of {devices}")
         .hint("name one: --device NAME"),

@@ -272,11 +272,11 @@ mod tests {
         assert_eq!(
             issue(&shared),
             "latencies may be longer than on a quiet machine: other programs kept 0.80 of 2 CPUs busy during the plain passes, and \
-             no CPU was left free (in 100.0 % of the time)"
+             no CPU was free 100.0 % of the time"
         );
         let waiting = issue(&shared.with("waiting", 0.75));
         assert!(
-            waiting.contains("together 0.75 s of every second"),
+            waiting.contains("waited 0.75 s per second for a CPU"),
             "{waiting}"
         );
         let unmatched = Issue::warning("run.unmatched_operators")
@@ -285,7 +285,7 @@ mod tests {
             .with("reason", "ran_again");
         assert_eq!(
             issue(&unmatched),
-            "decode: operator calls not matched to theory, first `a.b`: ran more often than in theory"
+            "decode: operator calls not matched to the model, first `a.b`: ran more often than the model needs"
         );
         let steps = Issue::warning("run.other_steps")
             .with("steps", 31)

@@ -4,9 +4,14 @@ use llmprof_analysis::counters::{Advice, ClassRule, KernelClass, KernelFinding};
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_record::kernel_name::Category;
 use llmprof_theory::Kind;
-use llmprof_units::{Bytes, BytesPerSecond, Count, FlopsPerSecond, Nanos, significant};
+use llmprof_units::{Bytes, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
 
-use crate::analyzed::{CountedLaunch, CountersAnalysis, DerivedKernels, DerivedRow};
+use crate::analyzed::{Advice, CountedLaunch, CountersAnalysis, DerivedKernels, DerivedRow};
+
+/// A percentage that a counter states.
+fn pct(percent: f64) -> Percent {
+    Percent(percent / 100.0)
+}
 
 /// A class as a person says it.
 pub fn class(class: KernelClass) -> &'static str {
@@ -121,9 +126,9 @@ pub fn derived_evidence(row: &DerivedRow) -> Vec<String> {
     let mut percentages = Vec::new();
     percentages.extend(
         row.flops_pct
-            .map(|percent| format!("FLOP rate {} %", significant(percent))),
+            .map(|percent| format!("FLOP rate {}", pct(percent))),
     );
-    percentages.push(format!("DRAM at least {} %", significant(row.dram_pct)));
+    percentages.push(format!("DRAM at least {}", pct(row.dram_pct)));
     let intensity = row
         .intensity()
         .map(|value| format!(" ({} FLOP/B)", significant(value)));
@@ -145,6 +150,24 @@ pub fn derived_evidence(row: &DerivedRow) -> Vec<String> {
     ]
 }
 
+/// A rule of Nsight Compute with the speedup it estimates: the share of the time that it would save, of the kernel or (local) of a
+/// part of it.
+pub fn rule_of_ncu(advice: &Advice) -> String {
+    let kind = if advice.of_whole_kernel {
+        "est. speedup"
+    } else {
+        "est. local speedup"
+    };
+    let speedup = advice.speedup_pct;
+    let speedup = speedup.map(|percent| format!(" ({kind} {})", Percent(percent / 100.0)));
+    format!(
+        "Nsight Compute, {}{}: {}",
+        advice.rule,
+        speedup.unwrap_or_default(),
+        advice.text.replace('\n', " ")
+    )
+}
+
 /// How many kernels, and how much of their time, has each class.
 pub fn classes(found: &CountersAnalysis) -> Vec<(KernelClass, usize, f64)> {
     let total: f64 = found.launches.iter().map(CountedLaunch::weight_ns).sum();
@@ -161,24 +184,6 @@ pub fn classes(found: &CountersAnalysis) -> Vec<(KernelClass, usize, f64)> {
             (!own.is_empty()).then_some((class, own.len(), share))
         })
         .collect()
-}
-
-/// What a rule of Nsight Compute says.
-pub fn tool_rule(advice: &Advice) -> String {
-    let part = if advice.of_whole_kernel {
-        ""
-    } else {
-        " in a part of the kernel"
-    };
-    let speedup = advice
-        .speedup_pct
-        .map(|percent| format!(" (estimated {} % less time{part})", significant(percent)));
-    format!(
-        "Nsight Compute, {}{}: {}",
-        advice.rule,
-        speedup.unwrap_or_default(),
-        advice.text.replace('\n', " ")
-    )
 }
 
 /// Operators that are named.
@@ -209,7 +214,7 @@ pub fn evidence(row: &CountedLaunch) -> Vec<String> {
     ];
     let percentages: Vec<String> = percentages
         .into_iter()
-        .filter_map(|(name, value)| Some(format!("{name} {} %", significant(value?))))
+        .filter_map(|(name, value)| Some(format!("{name} {}", pct(value?))))
         .collect();
     if !percentages.is_empty() {
         lines.push(format!("Of peak: {}.", percentages.join(", ")));
@@ -267,7 +272,7 @@ fn traffic(row: &CountedLaunch) -> Option<String> {
         ("L2 hits", "l2_hit_rate_pct"),
     ] {
         let hits = row.percentage(key);
-        parts.extend(hits.map(|hits| format!("{name} {} %", significant(hits))));
+        parts.extend(hits.map(|hits| format!("{name} {}", pct(hits))));
     }
     (!parts.is_empty()).then(|| format!("Traffic: {}.", parts.join(", ")))
 }
@@ -303,9 +308,9 @@ fn work(row: &CountedLaunch) -> Option<String> {
 
 fn occupancy(row: &CountedLaunch) -> Option<String> {
     let achieved = row.percentage("achieved_occupancy_pct")?;
-    let mut text = format!("Occupancy {} %", significant(achieved));
+    let mut text = format!("Occupancy {}", pct(achieved));
     if let Some(theoretical) = row.percentage("theoretical_occupancy_pct") {
-        text += &format!(" of {} % possible", significant(theoretical));
+        text += &format!(" of {} possible", pct(theoretical));
         let limiters = row.occupancy_limiters.join(" and ").replace('_', " ");
         if !limiters.is_empty() && theoretical < 99.5 {
             text += &format!(", limited by {limiters}");
@@ -316,13 +321,10 @@ fn occupancy(row: &CountedLaunch) -> Option<String> {
         text += &format!("; {} on {}", Count(blocks, "block"), Count(sms, "SM"));
     }
     if let Some(waves) = fill.waves {
-        text += &format!(", {} waves", significant(waves));
+        text += &format!(", {} waves", super::kernels::waves(waves));
     }
     if let Some(tail) = fill.tail_share.filter(|tail| *tail >= 0.05) {
-        text += &format!(
-            ", the last wave leaves {} % idle",
-            significant(100.0 * tail)
-        );
+        text += &format!(", the last wave leaves {} idle", Percent(tail));
     }
     Some(text + ".")
 }
@@ -331,7 +333,7 @@ fn waiting(row: &CountedLaunch) -> Option<String> {
     let stalls = row.stalls.iter().filter(|stall| stall.reason != "selected");
     let parts: Vec<String> = stalls
         .take(3)
-        .map(|stall| format!("{} {} %", stall.reason, significant(100.0 * stall.share)))
+        .map(|stall| format!("{} {}", stall.reason, Percent(stall.share)))
         .collect();
     (!parts.is_empty()).then(|| format!("Warp stalls: {}.", parts.join(", ")))
 }
@@ -344,7 +346,7 @@ fn access(row: &CountedLaunch) -> Option<String> {
     let stores = access.sectors_per_store;
     parts.extend(stores.map(|sectors| format!("{} per store", significant(sectors))));
     let conflicts = access.bank_conflict_share.filter(|share| *share > 0.0);
-    parts.extend(conflicts.map(|share| format!("{} % bank conflicts", significant(100.0 * share))));
+    parts.extend(conflicts.map(|share| format!("{} bank conflicts", Percent(share))));
     (!parts.is_empty()).then(|| format!("Access: {}.", parts.join(", ")))
 }
 
@@ -356,15 +358,15 @@ pub fn finding(row: &CountedLaunch, finding: &KernelFinding) -> String {
             dram_pct,
             l2_hit_pct,
         } => format!(
-            "SM throughput {} % with DRAM at {} % and L2 hits at {} %: the kernel streams data that it uses once. Try: {}",
-            significant(*sm_pct),
-            significant(*dram_pct),
-            significant(*l2_hit_pct),
+            "SM throughput {} with DRAM at {} and L2 hits at {}: the kernel streams data that it uses once. Try: {}",
+            pct(*sm_pct),
+            pct(*dram_pct),
+            pct(*l2_hit_pct),
             advice(KernelClass::MemoryBound, Work::of_category(row.category()))
         ),
         KernelFinding::LowTensorUse { tensor_pct } => format!(
-            "Tensor cores at {} % of peak on a GEMM. {}",
-            significant(*tensor_pct),
+            "Tensor cores at {} of peak on a GEMM. {}",
+            pct(*tensor_pct),
             low_tensor_use(row.class)
         ),
         KernelFinding::MemoryStalls {
@@ -372,9 +374,9 @@ pub fn finding(row: &CountedLaunch, finding: &KernelFinding) -> String {
             reason,
             occupancy_pct,
         } => format!(
-            "Warps wait for memory ({reason}, {} % of stalls) at {} % occupancy: too few warps to hide it. Try: {}",
-            significant(*stall_pct),
-            significant(*occupancy_pct),
+            "Warps wait for memory ({reason}, {} of stalls) at {} occupancy: too few warps to hide it. Try: {}",
+            pct(*stall_pct),
+            pct(*occupancy_pct),
             more_warps(row)
         ),
     }
@@ -463,7 +465,7 @@ pub fn advice(class: KernelClass, work: Work) -> &'static str {
             "More parallelism: larger batches, more warps per SM, more independent loads per thread, or fusion."
         }
         (KernelClass::UnderfilledGrid, _) => {
-            "More blocks: larger batches, split-K or split-KV, or fusion with neighbours; a CUDA graph hides its launch."
+            "More blocks: larger batches, split-K or split-KV, or fusion with adjacent kernels; a CUDA Graph hides its launch."
         }
         (KernelClass::Balanced, _) => {
             "Compute and memory are used alike; only doing less of both helps."
@@ -498,7 +500,7 @@ pub fn histogram(name: &str) -> String {
 
 pub const ROOFLINE: &str = "Each kernel stands once for every memory level, at the FLOPs per byte that the level moved. Ceilings are the \
                             counters' own, at the clock of the measurement, and the datasheet's. Kernels without floating-point work \
-                            have no place.";
+                            are not drawn.";
 
 pub const REPORT: &str = "The kernels with the most time. Times are the timeline's where there is one; counters are Nsight Compute's, \
                           which flushes caches before each pass.";

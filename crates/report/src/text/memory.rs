@@ -8,8 +8,8 @@ pub const MOST_RESULTS: usize = 16;
 /// Allocation sites in the summary.
 const MOST_SITES: usize = 5;
 
-pub const BEFORE: &str = "before the recording";
-pub const NO_SITE: &str = "not recorded";
+pub const BEFORE: &str = "code that ran before the recording";
+pub const NO_SITE: &str = "an unrecorded site";
 
 /// The result, then who held memory at the peak.
 pub fn summary(history: &MemoryHistory) -> Vec<String> {
@@ -72,7 +72,12 @@ fn details(device: &DeviceMemory) -> Vec<String> {
         Some(blocks) if blocks > 1 => format!("{blocks} × {}", held.bytes),
         _ => held.bytes.to_string(),
     };
-    lines.extend(sites("At the peak", &history.at_peak, BEFORE, at_peak));
+    lines.extend(sites(
+        "Requested at the peak",
+        &history.at_peak,
+        BEFORE,
+        at_peak,
+    ));
     lines.extend(sites(
         "Largest allocations",
         &history.largest,
@@ -93,7 +98,7 @@ fn sites(
         .take(MOST_SITES)
         .map(|held| {
             let site = held.site.as_deref().unwrap_or(unknown);
-            format!("{} {site}", size(held))
+            format!("{} by {site}", size(held))
         })
         .collect();
     (!first.is_empty()).then(|| format!("{title}: {}.", first.join("; ")))
@@ -110,7 +115,7 @@ pub fn failures(history: &DeviceHistory) -> Vec<String> {
 /// What cannot be returned to the device.
 pub fn fragmentation(device: &DeviceMemory) -> String {
     format!(
-        "GPU {}: {} of free memory is split between blocks in use and cannot be returned to the device; the largest free block is {}.",
+        "GPU {}: {} of the free memory lies in segments with blocks in use and cannot be returned to the device; the largest free block is {}.",
         device.device, device.now.inactive_split_bytes, device.now.largest_free_bytes
     )
 }
@@ -146,8 +151,8 @@ mod tests {
         assert_eq!(
             lines[1..],
             [
-                "At the peak: 2 KiB in 2 blocks f.py; 512 B in 1 block f.py.",
-                "Largest allocations: 3 × 1 KiB f.py; 512 B f.py."
+                "Requested at the peak: 2 KiB in 2 blocks by f.py; 512 B in 1 block by f.py.",
+                "Largest allocations: 3 × 1 KiB by f.py; 512 B by f.py."
             ]
         );
     }

@@ -2,9 +2,11 @@
 //!
 //! Analyses hand over codes and values; what they mean in words is decided here, in the words of GPU performance engineers.
 
+pub mod advise;
 mod assumptions;
 pub mod bench;
 pub(crate) mod bottleneck;
+pub mod calibration;
 pub mod communication;
 pub mod compare;
 pub(crate) mod copies;
@@ -32,8 +34,10 @@ pub mod statics;
 pub mod steps;
 pub mod summary;
 pub mod sums;
+pub mod sweep;
 pub mod telemetry;
 pub mod trace;
+pub mod trtexec;
 pub(crate) mod unmatched;
 pub mod waterfall;
 

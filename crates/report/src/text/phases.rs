@@ -15,9 +15,8 @@ pub fn line(phase: &PhaseAnalysis) -> String {
     if phase.judged_idle().0 > 0 {
         let idle = share(phase.judged_idle());
         parts.push(match &phase.traced {
-            None => format!("between operators {idle}"),
             Some(traced) if traced.device.is_some() => format!("GPU idle {idle}"),
-            Some(_) => format!("between host ops {idle}"),
+            _ => format!("idle between ops {idle}"),
         });
     }
     // Of a phase of an unknown kind nothing is known to be needed.
@@ -39,11 +38,12 @@ pub fn line(phase: &PhaseAnalysis) -> String {
             parts.extend(value.map(|value| format!("{name} {}", Percent(value))));
         }
     }
-    if let Some(part) = phase.traced.as_ref().and_then(|traced| traced.recorded) {
-        parts.push(format!("sampled {}", slices::part(&part)));
-    }
+    let sampled = phase.traced.as_ref().and_then(|traced| traced.recorded);
+    parts.extend(sampled.map(|part| format!("sampled {}", slices::part(&part))));
+    // The part of a sample is given in steps; its plain wall time is no time that was recorded.
     let recorded = phase
         .plain_wall()
+        .filter(|_| sampled.is_none())
         .map_or(wall, |recorded| recorded.min(wall));
     format!(
         "{} {}: {}",
@@ -83,8 +83,8 @@ pub fn overhead(analysis: &Analysis) -> Option<String> {
         "Profiling overhead is the wall time of the profiled pass ÷ that of the plain passes. Both vary from pass to pass."
             .to_owned()
     } else {
-        "Profiling overhead is the median time of what was recorded ÷ that of the same range between slices; wall times are of what was \
-         recorded, as it is and divided by that."
+        "Profiling overhead is the median step inside slices ÷ the median step between slices. The profiled wall time is that of the \
+         recorded steps, the plain wall time the same ÷ profiling overhead."
             .to_owned()
     })
 }
@@ -97,11 +97,11 @@ pub fn residence(phase: &PhaseAnalysis) -> Option<String> {
         .map(|capacity| format!(" ({capacity})"))
         .unwrap_or_default();
     Some(format!(
-        "{}: weights, KV cache, inputs and outputs of a step are {}; they are read from {}{capacity}.",
+        "{}: a step reads and writes {} (weights, KV cache, inputs and outputs) in {}{capacity}.",
         phase.name(),
         residence.bytes_per_step,
         match residence.name.as_str() {
-            "main" => "main memory",
+            "main" => "DRAM",
             name => name,
         },
     ))

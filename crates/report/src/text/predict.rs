@@ -7,6 +7,9 @@ use llmprof_units::Percent;
 
 pub const TITLE: &str = "Predicted, not measured";
 
+const UNQUANTIZED_KERNELS: &str = "This profile times the GEMMs of transformers in the dtype of activations: quantized weights change memory, not time. \
+                                   `--efficiency vllm` has kernels that read quantized weights.";
+
 /// How a time is predicted.
 pub fn basis(profile: &EfficiencyProfile) -> &'static str {
     if profile.implementation.is_some() {
@@ -16,16 +19,24 @@ pub fn basis(profile: &EfficiencyProfile) -> &'static str {
     }
 }
 
-pub fn notes(profile: &EfficiencyProfile) -> Vec<String> {
+/// `quantized` says that weights are stored in fewer bits than the software calculates in.
+pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
     let mut notes = vec![
         format!(
-            "Basis: {}, with the efficiencies `{}` ({}).",
+            "Basis: {}, with the efficiency profile `{}` ({}).",
             basis(profile),
             profile.name,
             profile.title
         ),
         format!("Known error: {}", profile.known_error),
     ];
+    let in_transformers = matches!(
+        profile.implementation,
+        Some(Implementation::HfEager | Implementation::HfGraph)
+    );
+    if quantized && in_transformers {
+        notes.push(UNQUANTIZED_KERNELS.to_owned());
+    }
     notes.extend(checked(profile));
     notes
         .push("TTFT and TPOT include the host's launch time where it exceeds GPU time.".to_owned());

@@ -4,16 +4,16 @@ use llmprof_units::{Count, Nanos, Percent, significant};
 
 pub const TITLE: &str = "Simulated, not measured";
 
-pub const NOT_IN_LATENCIES: &str = "Latencies end when the engine has the token: network, tokenization and the client are not in them.";
+pub const NOT_IN_LATENCIES: &str = "Latencies end when the engine emits the token: network, tokenization and client time are not included.";
 
 /// How many replicas are enough.
 pub fn replicas(fewest: Option<u64>, gpus: u64, tried: u64, objectives: &str) -> String {
     match fewest {
+        Some(1) => format!("1 replica ({}) meets {objectives}.", Count(gpus, "GPU")),
         Some(count) => format!(
-            "{} ({}) {} {objectives}; fewer do not.",
+            "{} ({}) meet {objectives}; fewer do not.",
             Count(count, "replica"),
-            Count(gpus, "GPU"),
-            if count == 1 { "meets" } else { "meet" }
+            Count(gpus, "GPU")
         ),
         None => format!("Not even {tried} replicas meet {objectives}."),
     }
@@ -25,9 +25,14 @@ pub fn best_settings(max_num_batched_tokens: u64, max_num_seqs: u64) -> String {
     )
 }
 
-pub fn settings_basis(listed: usize, tried: usize) -> String {
+pub fn settings_basis(listed: usize, tried: usize, has_objectives: bool) -> String {
+    let first = if has_objectives {
+        "objectives met, goodput"
+    } else {
+        "requests/s"
+    };
     format!(
-        "The best {listed} of {tried} settings, by objectives met, goodput, TTFT p99 and TPOT; latencies in ms."
+        "The best {listed} of {tried} settings, by {first}, TTFT p99 and TPOT; latencies in ms."
     )
 }
 
@@ -52,7 +57,7 @@ pub fn throughput(
 
 pub fn refused(requests: u64) -> String {
     format!(
-        "{} refused: with their answer they exceed the KV cache or, without chunked prefill, a step.",
+        "{} refused: prompt and output exceed the KV cache or, without chunked prefill, a step.",
         match requests {
             1 => "1 request is".to_owned(),
             requests => format!("{requests} requests are"),
@@ -69,7 +74,7 @@ pub struct Over {
 
 pub fn steps(steps: u64, replicas: u64, busy_share: f64, running: Over, waiting: Over) -> String {
     format!(
-        "{} on {}, busy {} of the time; {} sequences run in a step (most {}), {} requests wait (most {}).",
+        "{} on {}, busy {} of the time; mean {} running sequences (max {}), {} waiting requests (max {}).",
         Count(steps, "step"),
         Count(replicas, "replica"),
         Percent(busy_share),
@@ -88,8 +93,8 @@ pub fn kv_cache(
     prompt_tokens: u64,
 ) -> String {
     format!(
-        "KV cache {} full on average, {} at most; {} threw {discarded_tokens} tokens away; the prefix cache had {cached_tokens} of {prompt_tokens} \
-         prompt tokens.",
+        "KV cache usage: mean {}, max {}; {} ({discarded_tokens} tokens recomputed); prefix cache hits: {cached_tokens} of {prompt_tokens} prompt \
+         tokens.",
         Percent(usage.mean),
         Percent(usage.max),
         Count(preemptions, "preemption")
@@ -105,7 +110,7 @@ pub fn predicted(
     overhead: Nanos,
 ) -> String {
     let overhead = if overhead > Nanos(0) {
-        format!(", and {overhead} of the engine a step")
+        format!(", plus {overhead} of engine overhead per step")
     } else {
         String::new()
     };
@@ -115,7 +120,7 @@ pub fn predicted(
         String::new()
     };
     format!(
-        "Step times: predicted for {model} on {ranks}{device} with the efficiencies `{efficiencies}`{overhead}."
+        "Step times: predicted for {model} on {ranks}{device} with the efficiency profile `{efficiencies}`{overhead}."
     )
 }
 
@@ -134,8 +139,8 @@ pub struct Fit {
 /// Where fitted step times come from.
 pub fn fitted(trace: &str, fit: &Fit) -> String {
     format!(
-        "Step times: fitted to {} of {trace}; steps left out of the fit are off by {} (median), {} (p90). Step {} + {} a token + {} a sequence \
-         + {} a token of context.",
+        "Step times: fitted to {} of {trace}; held-out steps are off by {} (median), {} (p90). Per step {} + {} per token + {} per sequence + {} \
+         per token of context.",
         Count(fit.steps, "engine step"),
         Percent(fit.median_error),
         Percent(fit.p90_error),
@@ -172,7 +177,7 @@ mod tests {
     fn one_is_no_plural() {
         assert_eq!(
             replicas(Some(1), 1, 8, "TTFT p99 1 s"),
-            "1 replica (1 GPU) meets TTFT p99 1 s; fewer do not."
+            "1 replica (1 GPU) meets TTFT p99 1 s."
         );
         assert!(refused(1).starts_with("1 request is refused"));
         assert!(refused(3).starts_with("3 requests are refused"));

@@ -22,20 +22,21 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
 
 /// What the sample is: how much of the time, and of which steps.
 fn basis(scaled: &Scaled) -> String {
-    let share = Percent(scaled.recorded_ns.0 as f64 / scaled.whole_ns.0.max(1) as f64);
+    let (recorded, whole) = (scaled.recorded_ns, scaled.whole_ns);
+    let share = Percent(recorded.0 as f64 / whole.0.max(1) as f64);
     let sample = match (&scaled.step, &scaled.pattern) {
         (Some(step), _) => format!(
             "{} of {} ranges `{step}` recorded whole",
             scaled.sampled, scaled.units
         ),
         (None, Some(found)) => format!(
-            "{} of about {} steps recorded whole, by launch pattern",
+            "{} of about {} steps by launch pattern recorded whole",
             scaled.sampled,
             number(&found.steps)
         ),
         (None, None) => format!("{}, scaled by time", Count(scaled.sampled, "slice")),
     };
-    format!("Sampled {share} of the time: {sample}.")
+    format!("Sampled {share} of the recording ({recorded} of {whole}): {sample}.")
 }
 
 /// Kernels and their time over the whole, and in a step where launch patterns show steps.
@@ -46,18 +47,14 @@ fn totals(scaled: &Scaled) -> Vec<String> {
         (None, None) => "the whole time".to_owned(),
     };
     let mut lines = vec![format!(
-        "Over {whole}: {:.0} kernels ({:.0} to {:.0}), kernel time {} (95 % interval).",
-        scaled.kernels.value,
-        scaled.kernels.low,
-        scaled.kernels.high,
+        "Over {whole}: {} kernels, kernel time {} (95 % interval).",
+        number(&scaled.kernels),
         interval(&scaled.kernel_time_ns)
     )];
     lines.extend(scaled.pattern.as_ref().map(|found| {
         format!(
-            "Per step: {:.1} kernels ({:.1} to {:.1}), kernel time {}.",
-            found.kernels.value,
-            found.kernels.low,
-            found.kernels.high,
+            "Per step: {} kernels, kernel time {}.",
+            number(&found.kernels),
             interval(&found.kernel_time_ns)
         )
     }));
@@ -83,38 +80,39 @@ fn overhead(analysis: &Analysis) -> Vec<String> {
     lines
 }
 
-/// `decode 52.2 ms recorded, 44.8 ms between slices: 1.17× (24 and 133 of them)`.
+/// `decode 1.17× (median step 52.2 ms in 24 recorded steps, 44.8 ms in 133 between slices)`.
 pub(crate) fn between(phase: &str, steps: &BetweenSlices) -> String {
     format!(
-        "{phase} {} recorded ({}), {} between slices ({}): {}",
+        "{phase} {} (median step {} in {}, {} in {} between slices)",
+        Times(steps.ratio()),
         steps.recorded_ns,
-        Count(steps.recorded, "time"),
+        Count(steps.recorded, "recorded step"),
         steps.plain_ns,
-        Count(steps.plain, "time"),
-        Times(steps.ratio())
+        steps.plain
     )
 }
 
-const UNKNOWN_OVERHEAD: &str = "Profiling overhead inside slices is not known: no range shows steps outside of them. Recording slows \
-                                host-bound decode 1.4 times on an H200, so GPU idle time is an upper bound.";
+const UNKNOWN_OVERHEAD: &str = "Profiling overhead inside slices is unknown: no range marks steps between slices. Recording slows \
+                                host-bound decode 1.4× on an H200, so GPU idle time is an upper bound.";
 
 /// A time with its interval.
 pub(crate) fn interval(estimate: &Estimate) -> String {
-    let nanos = |value: f64| Nanos(value.round() as i64);
-    format!(
-        "{} ({} to {})",
-        nanos(estimate.value),
-        nanos(estimate.low),
-        nanos(estimate.high)
-    )
+    with_ends(estimate, |value| Nanos(value.round() as i64).to_string())
 }
 
 /// A number with its interval.
 pub(crate) fn number(estimate: &Estimate) -> String {
-    format!(
-        "{:.0} ({:.0} to {:.0})",
-        estimate.value, estimate.low, estimate.high
-    )
+    with_ends(estimate, |value| format!("{value:.0}"))
+}
+
+/// `331 ms (330 ms to 332 ms)`; an interval that rounds to its middle is left out.
+fn with_ends(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
+    let [value, low, high] = [estimate.value, estimate.low, estimate.high].map(text);
+    if low == high {
+        value
+    } else {
+        format!("{value} ({low} to {high})")
+    }
 }
 
 /// The part of a phase that was recorded: `3 of 9 steps`.
@@ -157,7 +155,7 @@ mod tests {
         };
         assert_eq!(
             basis(&scaled),
-            "Sampled 25.0 % of the time: 20 of 80 ranges `decode_step` recorded whole."
+            "Sampled 25.0 % of the recording (25 ns of 100 ns): 20 of 80 ranges `decode_step` recorded whole."
         );
         let time = |ms: i64| Nanos(ms * 1_000_000);
         assert_eq!(
@@ -169,6 +167,7 @@ mod tests {
                 time(5)
             )]
         );
+        assert_eq!(number(&estimate(160_960.0, 0.0)), "160960");
     }
 
     #[test]
@@ -181,7 +180,7 @@ mod tests {
         };
         assert_eq!(
             between("decode", &steps),
-            "decode 46 ms recorded (24 times), 40 ms between slices (133 times): 1.15×"
+            "decode 1.15× (median step 46 ms in 24 recorded steps, 40 ms in 133 between slices)"
         );
     }
 

@@ -1,6 +1,6 @@
 //! One page without jargon.
 
-use llmprof_units::{Count, Percent, significant};
+use llmprof_units::{Count, Percent};
 
 use super::{Runtime, finding, knob, summary::device, time};
 use crate::analyzed::{
@@ -19,13 +19,13 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
     }
     if let Some(rate) = &latency.decode_tokens_per_s {
         lines.push(format!(
-            "After that about {} words or word pieces come per second.",
-            significant(rate.mean)
+            "After that, {:.1} tokens (words or parts of words) appear per second.",
+            rate.mean
         ));
     }
     lines.push(match &analysis.workload {
         Some(workload) => format!(
-            "Measured on {} with {}, {} of prompt and {} of answer, {}.",
+            "Measured on {} with {}, a prompt of {} and an answer of {}, {}.",
             device(analysis),
             match workload.batch {
                 1 => "one request at a time".to_owned(),
@@ -80,7 +80,7 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
     };
     let limit = phase.waterfall.roofline_ns.map(|roofline| {
         format!(
-            " At the hardware's limit it would take {} of the time.",
+            " At the peak rates of the hardware it would take {} of the time.",
             Percent(phase.judged_share(roofline))
         )
     });
@@ -95,7 +95,7 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
         let gain = found.gain.as_ref();
         let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;
         let what = match gain.of {
-            GainOf::Run => "the whole up to",
+            GainOf::Run => "the whole run up to",
             GainOf::Throughput => "with more requests at once, up to",
             GainOf::FirstRequest => "for the first request, up to",
         };

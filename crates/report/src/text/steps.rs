@@ -48,13 +48,13 @@ pub fn layers(pattern: &LayerPattern) -> String {
 /// How layers were found and what the columns mean.
 pub fn basis_of_layers(steps: &StepPatterns) -> String {
     let pass = if steps.patterns.is_empty() {
-        "Passes themselves do not repeat often enough to be steps."
+        "Too few passes repeat to find steps in the same way."
     } else {
-        "Layers are those of all steps together."
+        "The layers of all steps are counted together."
     };
     format!(
-        "Layers are found by the sequence of kernel launches that repeats inside a forward pass. {pass} Time is from a kernel \
-         of a layer to the same kernel of the next, the median."
+        "A layer is a sequence of kernel launches that repeats within a forward pass. {pass} Time is the median from a kernel of a \
+         layer to the same kernel of the next layer."
     )
 }
 

@@ -75,7 +75,7 @@ pub fn subtitle(analysis: &Analysis) -> String {
 fn overhead(analysis: &Analysis) -> &'static str {
     let is_plain = |phase: &PhaseAnalysis| phase.plain_wall().is_some();
     if !analysis.phases.is_empty() && analysis.phases.iter().all(is_plain) {
-        "sampled in slices, profiling overhead taken off by what ran between them"
+        "sampled in slices; profiling overhead is removed with the steps between slices"
     } else {
         "times include the profiler's overhead"
     }
@@ -85,7 +85,7 @@ fn overhead(analysis: &Analysis) -> &'static str {
 fn origin(analysis: &Analysis) -> String {
     let timeline = analysis.timeline.as_deref();
     match timeline.and_then(|timeline| timeline.tool.as_deref()) {
-        Some("llmprof") => "Recorded".to_owned(),
+        Some("llmprof") => "Recorded by llmprof".to_owned(),
         Some("kineto") => "Imported trace of torch.profiler".to_owned(),
         Some("nsys") => "Imported trace of Nsight Systems".to_owned(),
         Some(tool) => format!("Imported trace of {tool}"),
@@ -202,7 +202,7 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
     let (whole, note) = if timeline.scaled.is_some() {
         let idle = timeline.devices.iter().map(|device| device.total.idle_ns.0);
         let seen = idle.fold(totals.busy_ns.0, i64::saturating_add);
-        (seen, "sampled")
+        (seen, "sampled GPU span")
     } else {
         let devices = i64::try_from(devices).unwrap_or(i64::MAX);
         (totals.device_span_ns.0.saturating_mul(devices), "GPU span")

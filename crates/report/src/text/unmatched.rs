@@ -6,16 +6,16 @@ use llmprof_analysis::matching::UnmatchedReason;
 /// Why an event is not matched to an operator of the model.
 pub(crate) fn reason(reason: UnmatchedReason) -> &'static str {
     match reason {
-        UnmatchedReason::NotInTheory => "theory has no operator of that path",
-        UnmatchedReason::RanAgain => "ran more often than in theory",
-        UnmatchedReason::KindDiffers => "another kind in theory",
-        UnmatchedReason::ShapeDiffers => "another shape in theory",
-        UnmatchedReason::DtypeDiffers => "another dtype in theory",
+        UnmatchedReason::NotInTheory => "the model has no operator at this path",
+        UnmatchedReason::RanAgain => "ran more often than the model needs",
+        UnmatchedReason::KindDiffers => "the model has another kind of operator here",
+        UnmatchedReason::ShapeDiffers => "the model has another shape here",
+        UnmatchedReason::DtypeDiffers => "the model has another dtype here",
         UnmatchedReason::UnknownOperator => "the run does not list the operator",
-        UnmatchedReason::PhaseNotCounted => "theory has no operators in this phase",
-        UnmatchedReason::NotNeeded => "overhead op: theory has no such operator here",
+        UnmatchedReason::PhaseNotCounted => "the model has no operators in this phase",
+        UnmatchedReason::NotNeeded => "no operator of the model",
         UnmatchedReason::RarelyNeeded => "moves, fills or reorders data, by kernel name",
-        UnmatchedReason::OutsideModules => "launched outside every module",
+        UnmatchedReason::OutsideModules => "launched outside all modules",
         UnmatchedReason::UnknownPurpose => "unrecognized kernel name",
         UnmatchedReason::WholeGraph => {
             "a CUDA Graph was recorded as one event, without its kernels"
@@ -34,7 +34,7 @@ pub(crate) fn attribution(reason: Reason) -> &'static str {
     match reason {
         Reason::NoCorrelation => "no correlation id",
         Reason::CallNotRecorded => "launch call not in the trace",
-        Reason::OutsideOperators => "launched outside every op",
+        Reason::OutsideOperators => "launched outside all ops",
         Reason::NoOperatorsRecorded => "no ops in the trace",
     }
 }

@@ -1,7 +1,7 @@
 //! Where the wall time of a phase went.
 
 use llmprof_analysis::waterfall::{
-    HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
+    HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP, UNRECORDED,
 };
 use llmprof_units::{Count, Percent};
 
@@ -33,13 +33,13 @@ pub fn parts(analysis: &Analysis) -> String {
             "Without a model config, ops are classified by kernel name: compute ops calculate, overhead ops move, fill or reorder data."
         }
         Some(_) if has_roofline => {
-            "Roofline time is the limit by peak compute and bandwidth of the operators that ran; kernel inefficiency is measured \
-             time above it."
+            "Roofline time is the least time that the peaks allow for the operators that ran; kernel inefficiency is measured time \
+             above it."
         }
         Some(_) => "Matched ops are the model's operators.",
     };
     let idle = match &analysis.timeline {
-        None => "Idle is time between operators.",
+        None => "Idle is time between ops.",
         Some(_) => "Idle is split by cause.",
     };
     let communicates = if has_communication(analysis) {
@@ -84,6 +84,9 @@ pub(crate) fn cause(name: &str) -> &str {
         LAUNCH_CALL => "host in the launch call",
         NOT_STARTED => "queued, not started",
         QUEUED_GAP => "inter-kernel gap",
+        UNRECORDED => "between ops",
+        "between operators" => "between ops",
+        "sampling" => "token sampling",
         name => name,
     }
 }
@@ -94,7 +97,7 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(part) = &traced.recorded {
         parts.push(format!(
-            "sampled in slices, {}; its wall time is theirs, and time between slices is neither busy nor idle",
+            "sampled in slices, {}: its wall time is that of the recorded steps; time between slices counts neither as busy nor as idle",
             slices::part(part)
         ));
     } else if count > 1 {
@@ -102,7 +105,7 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     }
     if let Some(first) = &traced.first_use {
         parts.push(format!(
-            "the first took {} for the same work (warm-up) and is left out",
+            "the first took {} for the same work and is left out as warm-up",
             first.wall_ns
         ));
     }

@@ -17,6 +17,10 @@ pub struct RooflineTitles {
     pub title: String,
     /// The axis of intensity.
     pub intensity: String,
+    /// What shapes tell apart, elsewhere phases.
+    pub shapes: &'static str,
+    /// What colours tell apart, elsewhere kinds of operators.
+    pub colors: &'static str,
 }
 
 /// A limit: no more than the peak, and no more than the intensity allows the memory to feed.
@@ -60,6 +64,14 @@ impl Roof {
     /// The intensity from which the peak, not the memory, is the limit.
     pub fn ridge(&self) -> f64 {
         self.peak_flops_per_s.0 / self.bandwidth.0
+    }
+
+    /// What calculates, and the memory that feeds it where the label names one.
+    pub(crate) fn unit_and_memory(&self) -> (&str, Option<&str>) {
+        match self.label.rsplit_once(", ") {
+            Some((unit, memory)) => (unit, Some(memory)),
+            None => (&self.label, None),
+        }
     }
 
     /// Whether it can be drawn on logarithmic axes.

@@ -1,6 +1,9 @@
 //! The rows of a grid as a table, CSV or JSON.
 
-use llmprof_report::{Document, Table, text::predict as text};
+use llmprof_report::{
+    Document, Table,
+    text::{bench, predict as text},
+};
 use llmprof_theory::predict::{
     EfficiencyProfile, GradeSummary, Implementation, Interval, Need, Split, fixture_comparison,
     grades, summarize,
@@ -85,10 +88,21 @@ pub(super) fn table(
     document.table(table);
     let mut notes = about;
     for profile in profiles(rows) {
-        notes.extend(text::notes(profile));
+        notes.extend(text::notes(profile, quantized(rows, profile)));
     }
     document.list(notes);
     output.document(&document)
+}
+
+/// Whether a row of the profile stores weights in fewer bits than activations.
+fn quantized(rows: &[Row<'_>], profile: &EfficiencyProfile) -> bool {
+    rows.iter()
+        .filter(|row| row.profile.name == profile.name)
+        .any(|row| {
+            let precision = &row.workload.precision;
+            let weights = precision.weights.map(|weights| weights.element().bits());
+            weights.is_some_and(|bits| bits < 16)
+        })
 }
 
 /// `12.3 ms ±9 %`: the larger distance to an end of the interval.
@@ -102,7 +116,7 @@ fn with_interval(time: Nanos, interval: Option<Interval>) -> String {
 }
 
 fn need(need: &Need) -> String {
-    let verdict = if need.met { "met" } else { "missed" };
+    let verdict = bench::met(need.met);
     format!("{}, {} ({verdict})", need.flops_per_s, need.bytes_per_s)
 }
 

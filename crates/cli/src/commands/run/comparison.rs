@@ -5,7 +5,10 @@ use llmprof_analysis::roofline::Utilization;
 use llmprof_analysis::stats::Summary;
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
-use llmprof_report::{Table, text::issue_line};
+use llmprof_report::{
+    Table,
+    text::{self, issue_line},
+};
 use llmprof_units::{Nanos, Percent, significant};
 
 use crate::output::csv_field;
@@ -98,7 +101,7 @@ pub(super) fn table(rows: &[Row]) -> Table {
     let mut headers = vec!["JOB", "OVERRIDES", "STATE"];
     headers.extend(shown.iter().map(|(name, _)| *name));
     if speeds.is_some() {
-        headers.push("AGAINST JOB 0");
+        headers.push(text::sweep::AGAINST_FIRST);
     }
     headers.push("PATH");
     let mut table = Table::new(&headers, 3);
@@ -120,6 +123,14 @@ pub(super) fn table(rows: &[Row]) -> Table {
         table.row(cells);
     }
     table
+}
+
+/// Whether a job measured energy.
+pub(super) fn has_energy(rows: &[Row]) -> bool {
+    let figures = rows.iter().filter_map(|row| row.figures.as_ref());
+    figures
+        .into_iter()
+        .any(|figures| figures.decode.joules_per_token.is_some())
 }
 
 /// Tokens per second of each job as a multiple of the first one's; none where the first or all others have none.

@@ -2,6 +2,7 @@
 
 use llmprof_report::{
     Document, Drawing,
+    text::sweep as text,
     view::{Curve, Curves, HeatMap, Unit},
 };
 
@@ -34,17 +35,14 @@ impl Axis {
 
 /// `comparison.md` and `comparison.html`.
 pub(super) fn document(rows: &[Row]) -> Document {
-    let mut document = Document::new("Jobs side by side");
-    document.paragraph(
-        "TTFT, TPOT and tokens/s are means over the passes without capture, energy is that of decode; tokens/s are compared with \
-         those of job 0. Each job's own report has the intervals.",
-    );
+    let mut document = Document::new(text::TITLE);
+    document.table(comparison::table(rows));
     let common = comparison::common(rows);
     if !common.is_empty() {
-        document.paragraph(format!("All jobs: {}", common.join(" ")));
+        document.paragraph(text::common(&common));
     }
+    document.paragraph(text::basis(comparison::has_energy(rows)));
     document.list(comparison::warnings(rows));
-    document.table(comparison::table(rows));
     let axes = axes(rows);
     if axes.iter().all(|axis| axis.values.len() < 2) {
         return document;

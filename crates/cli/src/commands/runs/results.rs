@@ -3,7 +3,7 @@
 use llmprof_analysis::findings::Finding;
 use llmprof_record::store::StoredRun;
 use llmprof_report::text;
-use llmprof_units::{Nanos, Times, significant};
+use llmprof_units::{Nanos, significant};
 use serde_json::Value;
 
 /// Findings that are shown; the report has all.
@@ -19,6 +19,8 @@ pub(super) fn results(run: &StoredRun) -> Vec<(&'static str, String)> {
         }
     }
     if let Some(analysis) = json(run, "analysis.json") {
+        let is_measured = !analysis["latency"]["measured_in"].is_null();
+        let whole = if is_measured { "run" } else { "all phases" };
         let findings = analysis["findings"].as_array();
         // One that abstains concludes nothing.
         let concluded = findings
@@ -29,7 +31,7 @@ pub(super) fn results(run: &StoredRun) -> Vec<(&'static str, String)> {
         lines.extend(
             concluded
                 .take(MOST_FINDINGS)
-                .map(|finding| ("finding", finding_line(&finding))),
+                .map(|finding| ("finding", finding_line(&finding, whole))),
         );
     }
     lines
@@ -64,10 +66,10 @@ fn phase_line(phase: &Value) -> Option<String> {
     Some(format!("{name}: {}{class}", Nanos(wall)))
 }
 
-fn finding_line(finding: &Finding) -> String {
+fn finding_line(finding: &Finding, whole: &str) -> String {
     let title = text::finding(finding);
-    match &finding.gain {
-        Some(gain) => format!("{title} (speedup at most {})", Times(gain.factor)),
+    match text::gain(finding, whole) {
+        Some(gain) => format!("{title}. {gain}"),
         None => title,
     }
 }

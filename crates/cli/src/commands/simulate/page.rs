@@ -2,7 +2,7 @@
 
 use llmprof_report::text::bench;
 use llmprof_report::text::simulate::{self as text, Fit, Over};
-use llmprof_report::{Document, Table};
+use llmprof_report::{Cell, Document, Table};
 use llmprof_simulate::{Level, Summary};
 use llmprof_traffic::statistics::Distribution;
 use llmprof_units::{Nanos, significant};
@@ -20,13 +20,14 @@ pub(super) fn document(simulated: &Simulated) -> Document {
     section.table(latencies(&simulated.summary));
     section.list(engine(&simulated.summary));
     if let Some(candidates) = &simulated.candidates {
+        let has_objectives = !simulated.slos.is_empty();
         let mut table = Table::new(
             &[
                 "Objectives",
+                "Goodput",
                 "max_num_batched_tokens",
                 "max_num_seqs",
                 "Requests/s",
-                "Goodput",
                 "TTFT p50",
                 "TTFT p99",
                 "TPOT p50",
@@ -38,23 +39,31 @@ pub(super) fn document(simulated: &Simulated) -> Document {
         for candidate in candidates.iter().take(LISTED) {
             let s = &candidate.summary;
             let cell = bench::number;
-            table.row([
-                bench::met(candidate.is_met).to_owned(),
+            let met = bench::met(candidate.is_met);
+            let goodput = s.goodput.map(significant);
+            let figures = [
                 candidate.settings.max_num_batched_tokens.to_string(),
                 candidate.settings.max_num_seqs.to_string(),
                 significant(s.request_throughput),
-                cell(s.goodput),
                 cell(s.ttft_ms.map(|d| d.p50)),
                 cell(s.ttft_ms.map(|d| d.p99)),
                 cell(s.tpot_ms.map(|d| d.p50)),
                 cell(s.tpot_ms.map(|d| d.p99)),
                 s.preemptions.to_string(),
-            ]);
+            ];
+            // Without objectives none is met, and there is no goodput.
+            let objectives = [has_objectives.then(|| met.to_owned()), goodput];
+            let objectives = objectives.map(|known| known.map_or(Cell::Missing, Cell::from));
+            table.row(objectives.into_iter().chain(figures.map(Cell::from)));
         }
         let section = document.section("settings", "Settings");
         let listed = LISTED.min(candidates.len());
-        section.paragraph(text::settings_basis(listed, candidates.len()));
-        section.table(table);
+        section.paragraph(text::settings_basis(
+            listed,
+            candidates.len(),
+            has_objectives,
+        ));
+        section.table(table.without_empty_columns());
     }
     document.section("basis", "Basis").list(basis(simulated));
     document
@@ -106,7 +115,7 @@ fn latencies(summary: &Summary) -> Table {
         ("TTFT", summary.ttft_ms),
         ("TPOT", summary.tpot_ms),
         ("ITL", summary.itl_ms),
-        ("to the last token", summary.e2e_ms),
+        ("end-to-end latency", summary.e2e_ms),
     ];
     for (name, found) in rows {
         if let Some(found) = found {

@@ -62,6 +62,8 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
         correlations: Correlations::of(&mut database),
         devices: target::DeviceNumbers::of(&mut database),
     };
+    let metadata = &mut reading.builder.metadata;
+    metadata.insert("tool".to_owned(), "nsys".to_owned());
     reading.builder.issues.extend_from_slice(source.issues());
     target::read(&mut database, &mut reading);
     host_events::read(&mut database, &mut reading);

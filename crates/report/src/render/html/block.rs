@@ -32,8 +32,31 @@ pub(super) fn prose(text: &str) -> String {
     out + &strong(&prose)
 }
 
+/// Units that stay on the line of their number.
+const UNITS: [&str; 14] = [
+    "%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "tok/s", "kernels", "steps", "W", "GHz",
+];
+
+/// The text with no-break spaces between numbers and units: a narrow page would part them.
+fn unbroken(text: &str) -> String {
+    let mut out = String::new();
+    for word in text.split_inclusive(' ') {
+        let bare = word.trim_end().trim_end_matches([',', '.', ';', ':', ')']);
+        let is_unit = UNITS.contains(&bare);
+        let is_after_number = out
+            .strip_suffix(' ')
+            .is_some_and(|before| before.ends_with(|c: char| c.is_ascii_digit()));
+        if is_unit && is_after_number {
+            out.pop();
+            out.push('\u{a0}');
+        }
+        out += word;
+    }
+    out
+}
+
 fn strong(text: &str) -> String {
-    let text = escaped(text);
+    let text = unbroken(&escaped(text));
     let pieces: Vec<&str> = text.split("**").collect();
     let pairs = (pieces.len() - 1) / 2;
     let mut out = String::new();
@@ -64,5 +87,13 @@ mod tests {
         assert_eq!(prose("2 ** 3"), "2 ** 3");
         assert_eq!(prose("**a** ** b"), "<strong>a</strong> ** b");
         assert_eq!(prose(""), "");
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        assert_eq!(
+            prose("idle 94.1 %; 942 ms more, in 3 ways"),
+            "idle 94.1\u{a0}%; 942\u{a0}ms more, in 3 ways"
+        );
     }
 }

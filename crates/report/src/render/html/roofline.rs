@@ -14,8 +14,12 @@ pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
         format!("<figure class=\"roofline\" id=\"chart-{id}\">\n<div class=\"controls\">\n");
     // Those of the legend: what has no place cannot be hidden.
     let drawn = || roofline.points.iter().filter(|point| point.is_drawable());
-    text += &choices("phase", drawn().map(|point| point.phase.as_str()));
-    text += &choices("kind", drawn().map(|point| point.kind.as_str()));
+    let (shapes, colors) = match &roofline.titles {
+        Some(titles) => (titles.shapes, titles.colors),
+        None => ("phase", "kind"),
+    };
+    text += &choices("phase", shapes, drawn().map(|point| point.phase.as_str()));
+    text += &choices("kind", colors, drawn().map(|point| point.kind.as_str()));
     let has = |measured: bool| {
         let bases = roofline.roofs.iter().map(|roof| roof.basis);
         bases
@@ -41,7 +45,7 @@ pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
     text + "</figure>\n"
 }
 
-fn choices<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> String {
+fn choices<'a>(name: &str, legend: &str, values: impl Iterator<Item = &'a str>) -> String {
     let mut seen: Vec<&str> = Vec::new();
     for value in values {
         if !seen.contains(&value) {
@@ -60,5 +64,5 @@ fn choices<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> String {
         };
         out + &format!("<label><input type=\"checkbox\" data-filter=\"{name}\" value=\"{value}\" checked>{swatch}{value}</label>")
     });
-    format!("<fieldset><legend>{name}</legend>{boxes}</fieldset>\n")
+    format!("<fieldset><legend>{legend}</legend>{boxes}</fieldset>\n")
 }

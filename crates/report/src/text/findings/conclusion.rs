@@ -12,7 +12,7 @@ pub fn finding(finding: &Finding) -> String {
         (Some(conclusion), _) => sentence(finding, conclusion),
         (None, Some(_)) => {
             let (phase, topic) = no_conclusion(finding);
-            format!("{phase}: {topic}")
+            format!("{phase}: no conclusion on {topic}")
         }
         (None, None) => finding.code.clone(),
     }
@@ -21,7 +21,7 @@ pub fn finding(finding: &Finding) -> String {
 /// The phase of a finding that abstains, and on what nothing is concluded.
 pub(crate) fn no_conclusion(finding: &Finding) -> (String, String) {
     let phase = finding.phase_name().unwrap_or("run").to_owned();
-    (phase, format!("no conclusion on {}", topic(&finding.code)))
+    (phase, topic(&finding.code).to_owned())
 }
 
 fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
@@ -46,9 +46,9 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             let share = Percent(*share);
             match binds {
                 Some(resource) => format!(
-                    "{phase}: {operators} take {share} of the time at {} of the {}; {speedup} at the limit",
+                    "{phase}: {operators} take {share} of the time at {} of roofline ({}); {speedup} at roofline",
                     Percent(*roofline_fraction),
-                    limit(*resource)
+                    bound(*resource)
                 ),
                 None => format!(
                     "{phase}: {operators} take {share} of the time and could be fused away; {speedup} without them"
@@ -59,7 +59,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             share,
             roofline_fraction,
         } => format!(
-            "{phase}: GEMMs take {} of the time at {} of the roofline of their shapes; {speedup} at the limit",
+            "{phase}: GEMMs take {} of the time at {} of the roofline of their shapes; {speedup} at roofline",
             Percent(*share),
             Percent(*roofline_fraction)
         ),
@@ -325,32 +325,32 @@ pub(crate) fn abstention(why: &Abstention) -> String {
             Percent(*share),
             Percent(*queued_share)
         ),
-        Abstention::NoModel => "no model is known".to_owned(),
-        Abstention::NoDevice => "no device is named, so its limits are unknown".to_owned(),
+        Abstention::NoModel => "no model named".to_owned(),
+        Abstention::NoDevice => "no device named, so its peaks are unknown".to_owned(),
         Abstention::UnknownPhase => {
-            "which operators of the model this phase runs is unknown; ranges `prefill` and `decode` say so".to_owned()
+            "the phase is neither prefill nor decode by name, so its operators are unknown; name its range `prefill` or `decode`".to_owned()
         }
         Abstention::Unmatched { why } => unmatched::reason(*why).to_owned(),
         Abstention::UnknownLimit { why } => format!(
-            "whether memory is the limit is unknown: {}",
+            "not shown to be memory-bound: {}",
             bottleneck::reason(None, why)
         ),
         Abstention::FarFromRoofline { fraction } => format!(
             "linear operators run at {} of roofline: fewer bytes alone may change nothing",
             Percent(*fraction)
         ),
-        Abstention::NotCounted => "theory cannot count this change on the device".to_owned(),
+        Abstention::NotCounted => "the theoretical cost of this change on the device is unknown".to_owned(),
     }
 }
 
-/// The limit that a resource sets.
-fn limit(resource: Resource) -> &'static str {
+/// The class of an operator that a resource limits.
+fn bound(resource: Resource) -> &'static str {
     match resource {
-        Resource::Tensor => "compute peak",
-        Resource::Vector => "FP32 peak",
-        Resource::Memory => "memory limit",
-        Resource::Launch => "launch limit",
-        Resource::Host => "host limit",
+        Resource::Tensor => "compute-bound",
+        Resource::Vector => "bound by the FP32 pipe",
+        Resource::Memory => "memory-bound",
+        Resource::Launch => "latency-bound",
+        Resource::Host => "host-bound",
     }
 }
 

@@ -7,8 +7,11 @@ use crate::text::{copies, time, waterfall};
 
 /// `GPU idle: 73.0 % (measured)`.
 pub(crate) fn evidence(evidence: &Evidence) -> String {
+    let what = what(evidence);
     let value = figure(evidence);
-    format!("{}: {value} ({})", what(evidence), evidence.basis)
+    // `calls: 12 calls` says it twice.
+    let value = value.strip_suffix(&format!(" {what}")).unwrap_or(&value);
+    format!("{what}: {value} ({})", evidence.basis)
 }
 
 /// What a number of evidence is.
@@ -25,12 +28,16 @@ fn what(evidence: &Evidence) -> String {
     let cause = || name.map(waterfall::cause);
     match evidence.what {
         Measure::IdleCauseTime => named("idle", cause()),
-        Measure::IdleCauseShare => named("of the idle time under capture", cause()),
+        Measure::IdleCauseShare => named("share of idle time, profiled pass", cause()),
         Measure::HostOperatorTime => named("idle while the host was in", name),
-        Measure::AchievedRate => in_dtype("achieved"),
+        Measure::AchievedRate => in_dtype(match evidence.unit.as_str() {
+            "B/s" => "achieved bandwidth",
+            "FLOP/s" => "achieved FLOP rate",
+            _ => "achieved",
+        }),
         Measure::PeakRate => in_dtype("peak"),
         Measure::CopyRate => named("copies", name.map(copies::of_code)),
-        Measure::LinkRate => named("limit", name),
+        Measure::LinkRate => named("peak", name),
         other => label(other).to_owned(),
     }
 }
@@ -39,9 +46,9 @@ fn what(evidence: &Evidence) -> String {
 pub(crate) fn label(measure: Measure) -> &'static str {
     match measure {
         Measure::IdleShare => "idle share of wall time",
-        Measure::PlainIdleShare => "idle share of wall time without capture",
+        Measure::PlainIdleShare => "idle share of wall time without profiler",
         Measure::IdleTime => "idle time",
-        Measure::PlainWallTime => "wall time without capture",
+        Measure::PlainWallTime => "wall time without profiler",
         Measure::IdleCauseTime => "idle time of one cause",
         Measure::IdleCauseShare => "share of idle time of one cause",
         Measure::HostOperatorTime => "idle time in one host op",
@@ -81,12 +88,12 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::AttentionWaits => "waits before attention kernels far above the usual",
         Measure::AttentionWaitTime => "their time above the usual",
         Measure::UsualAttentionWait => "usual wait before an attention kernel",
-        Measure::ComputeShare => "compute limit ÷ busy time",
-        Measure::MemoryShare => "memory limit ÷ busy time",
+        Measure::ComputeShare => "compute time at peak ÷ busy time",
+        Measure::MemoryShare => "DRAM time at peak bandwidth ÷ busy time",
         Measure::ExposedCommunicationShare => "exposed communication",
         Measure::ExposedCopyShare => "busy time in which only copies and memsets run",
 
-        Measure::LinkRate => "limit",
+        Measure::LinkRate => "peak",
         Measure::SmallKernelShare => "busy time in kernels with fewer blocks than the GPU has SMs",
     }
 }
@@ -145,7 +152,7 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             gaps_ns,
         } => format!(
             "{wall} ÷ ({wall} − {kernels_ns} of these kernels alone on the GPU − {gaps_ns} of gaps after them), an upper bound: fused into \
-             their neighbours they take no time of their own"
+             adjacent kernels they take no time of their own"
         ),
         Derivation::GemmsRecounted {
             wall_ns: wall,
@@ -173,14 +180,14 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             least_factor,
         } => {
             let idle = if *fills_idle {
-                "; extra work fills idle time first"
+                " Extra GPU work fills idle time first."
             } else {
                 ""
             };
             format!(
-                "{batch} ÷ {present_batch} sequences ÷ {step_ratio:.3} of the time: each operator at that batch stays at its share of \
-                 roofline, or at that of prefill where it is higher for the same limit, and takes no less than now{idle}; the batch \
-                 is doubled until a doubling gains less than {least_factor}×"
+                "{batch} ÷ {present_batch} sequences ÷ {step_ratio:.3} step time. At the larger batch an operator keeps its share of roofline, or \
+                 takes prefill's where that is higher and both are bound alike; none gets faster.{idle} The batch doubles until a \
+                 doubling gains less than {least_factor}×."
             )
         }
         Derivation::FirstOverLaterPasses => "first pass ÷ mean of the later passes".to_owned(),

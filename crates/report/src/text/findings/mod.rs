@@ -54,11 +54,11 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
         "Expected speedup"
     };
     let contended = if finding.is_contended {
-        " CPUs were contended while it was measured: on a quiet machine it may be less."
+        " (CPUs were contended: it may be less on a quiet machine)"
     } else {
         ""
     };
-    Some(format!("{label}: {of} {}.{contended}", Times(gain.factor)))
+    Some(format!("{label}: {of} {}{contended}.", Times(gain.factor)))
 }
 
 /// Whether most of the exposed communication is waiting, as the issue `ranks.waiting` has it.
@@ -116,7 +116,7 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
                     format!("Knob: {kernels}.")
                 });
             }
-            _ if torch => "Knob: fuse them with their neighbours (torch.compile).",
+            _ if torch => "Knob: fuse them with adjacent ops (torch.compile).",
             _ => return None,
         },
         Conclusion::GemmShapes { .. } => match runtime {
@@ -267,7 +267,7 @@ mod tests {
         );
         assert_eq!(
             line(inefficiency("gemm"), true),
-            "decode: GEMMs take 50.0 % of the time at 45.7 % of the compute peak; phase speedup up to 3.70× at the limit"
+            "decode: GEMMs take 50.0 % of the time at 45.7 % of roofline (compute-bound); phase speedup up to 3.70× at roofline"
         );
         assert_eq!(
             line(

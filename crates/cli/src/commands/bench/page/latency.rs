@@ -29,8 +29,8 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
         ("TTFT", summary.ttft_ms),
         ("TPOT", summary.tpot_ms),
         ("ITL", summary.itl_ms),
-        ("to the last token", summary.e2e_ms),
-        ("between arrivals of text", summary.arrival_gap_ms),
+        ("end-to-end latency", summary.e2e_ms),
+        ("inter-chunk latency", summary.arrival_gap_ms),
     ];
     for (name, found) in rows
         .into_iter()

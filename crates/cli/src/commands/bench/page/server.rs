@@ -62,7 +62,7 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
                     .collect(),
             ),
             line(
-                "to the last token",
+                "end-to-end latency",
                 done()
                     .filter_map(|r| Some((r.scheduled_ns, r.e2e_ns()?.0 as f64)))
                     .collect(),
@@ -153,7 +153,7 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
         ("TTFT", &window.ttft_ms, summary.ttft_ms),
         ("TPOT", &window.tpot_ms, summary.tpot_ms),
         ("ITL", &window.itl_ms, summary.itl_ms),
-        ("to the last token", &window.e2e_ms, summary.e2e_ms),
+        ("end-to-end latency", &window.e2e_ms, summary.e2e_ms),
         ("queueing", &window.queue_ms, None),
         ("prefill", &window.prefill_ms, None),
         ("decode", &window.decode_ms, None),
@@ -182,10 +182,10 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
             facts.push(format!("{name}: {}", significant(value)));
         }
     };
-    fact("requests running, most", server.running_max);
-    fact("requests waiting, most", server.waiting_max);
+    fact("running requests, max", server.running_max);
+    fact("waiting requests, max", server.waiting_max);
     fact(
-        "KV cache in use, most, %",
+        "KV cache usage, max, %",
         server.kv_usage_max.map(|share| 100.0 * share),
     );
     fact("preemptions", window.preemptions);
@@ -193,7 +193,7 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
         "prefix cache hits, %",
         window.prefix_cache_hit_rate.map(|share| 100.0 * share),
     );
-    fact("tokens of a step, mean", window.tokens_per_step);
+    fact("tokens per step, mean", window.tokens_per_step);
     fact("output tokens", window.output_tokens);
     fact("queueing, mean ms", window.queue_mean_ms);
     fact("compute, mean ms", window.compute_mean_ms);

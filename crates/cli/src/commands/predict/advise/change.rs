@@ -21,6 +21,34 @@ pub(super) enum Code {
     Experts,
 }
 
+impl Code {
+    /// As it is serialized.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::CudaGraph => "cuda_graph",
+            Self::Fusion => "fusion",
+            Self::AttentionBackend => "attention_backend",
+            Self::Batch => "batch",
+            Self::KvDtype => "kv_dtype",
+            Self::Weights => "weights",
+            Self::TensorParallel => "tensor_parallel",
+            Self::Device => "device",
+            Self::KvHeads => "kv_heads",
+            Self::HeadSize => "head_size",
+            Self::Widths => "widths",
+            Self::Experts => "experts",
+        }
+    }
+
+    /// Whether it edits the model.
+    pub(super) fn is_design(self) -> bool {
+        matches!(
+            self,
+            Self::KvHeads | Self::HeadSize | Self::Widths | Self::Experts
+        )
+    }
+}
+
 pub(super) struct Change {
     pub(super) code: Code,
     pub(super) overrides: Vec<String>,

@@ -1,32 +1,15 @@
-//! The page of advice: every sentence of it.
+//! The page of advice.
 
-use llmprof_report::{Document, Table};
+use llmprof_report::{Document, Table, text::advise as text};
 use llmprof_units::{Bytes, significant};
 
-use super::{Advice, Advised, Figures, change::Code, measured::Tried};
+use super::{Advice, Advised, measured::Tried};
 
 pub(super) fn document(advised: &Advised) -> Document {
-    let mut document = Document::new("Changes by predicted gain");
-    document.subtitle = format!(
-        "{} on {}, efficiencies `{}`",
-        advised.model, advised.device, advised.efficiencies
-    );
+    let mut document = Document::new(text::TITLE);
+    document.subtitle = text::subtitle(&advised.model, &advised.device, &advised.efficiencies);
     document.summary = summary(advised);
-    let mut table = Table::new(
-        &[
-            "SPEEDUP",
-            "CHANGE",
-            "OVERRIDES",
-            "TTFT",
-            "TPOT",
-            "TOKENS/S",
-            "DEVICES",
-            "MEMORY EACH",
-            "FITS",
-            "RUN",
-        ],
-        3,
-    );
+    let mut table = Table::new(&text::COLUMNS, 3);
     for advice in &advised.advice {
         table.row(cells(advice));
     }
@@ -38,9 +21,10 @@ pub(super) fn document(advised: &Advised) -> Document {
 
 fn cells(advice: &Advice) -> [String; 10] {
     let figures = &advice.figures;
+    let interval = advice.speedup_low.zip(advice.speedup_high);
     [
-        speedup(advice),
-        name(advice.code).to_owned(),
+        text::speedup(advice.speedup, interval.map(<[f64; 2]>::from)),
+        text::change(advice.code.name()).to_owned(),
         advice.overrides.join(" "),
         figures.ttft_ns.to_string(),
         figures
@@ -49,107 +33,51 @@ fn cells(advice: &Advice) -> [String; 10] {
         significant(figures.tokens_per_s),
         figures.devices.to_string(),
         Bytes(figures.memory_bytes).to_string(),
-        fits(figures).to_owned(),
-        if advice.runs { "yes" } else { "predict only" }.to_owned(),
+        text::fits(figures.fits),
+        text::runs(advice.runs).to_owned(),
     ]
-}
-
-/// `1.4× (1.2 to 1.6)`.
-fn speedup(advice: &Advice) -> String {
-    let middle = significant(advice.speedup);
-    match advice.speedup_low.zip(advice.speedup_high) {
-        Some((low, high)) => format!("{middle}× ({} to {})", significant(low), significant(high)),
-        None => format!("{middle}×"),
-    }
-}
-
-fn fits(figures: &Figures) -> &'static str {
-    match figures.fits {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => "–",
-    }
-}
-
-fn name(code: Code) -> &'static str {
-    match code {
-        Code::CudaGraph => "CUDA graph of decode",
-        Code::Fusion => "fused kernels (torch.compile)",
-        Code::AttentionBackend => "attention backend",
-        Code::Batch => "batch",
-        Code::KvDtype => "KV cache dtype",
-        Code::Weights => "weight format",
-        Code::TensorParallel => "tensor parallel",
-        Code::Device => "device",
-        Code::KvHeads => "design: KV heads",
-        Code::HeadSize => "design: head size",
-        Code::Widths => "design: widths in whole tiles",
-        Code::Experts => "design: experts",
-    }
 }
 
 fn summary(advised: &Advised) -> Vec<String> {
     let base = &advised.request;
-    let tpot = base
-        .tpot_ns
-        .map_or(String::new(), |time| format!(", TPOT {time}"));
-    let mut lines = vec![format!(
-        "Now: TTFT {}{tpot}, {} tokens/s, {} of memory a device (fits: {}).",
-        base.ttft_ns,
-        significant(base.tokens_per_s),
-        Bytes(base.memory_bytes),
-        fits(base)
-    )];
-    lines.push(match advised.advice.first() {
-        Some(best) => format!(
-            "Best: {} ({}), {}× tokens/s.",
-            name(best.code),
-            best.overrides.join(" "),
-            significant(best.speedup)
+    let best = advised.advice.first();
+    let best = best.map(|best| (best.code.name(), best.overrides.as_slice(), best.speedup));
+    let mut lines = vec![
+        text::now(
+            base.ttft_ns,
+            base.tpot_ns,
+            base.tokens_per_s,
+            Bytes(base.memory_bytes),
+            base.fits,
         ),
-        None => "No change gains half a percent.".to_owned(),
-    });
+        text::best(best),
+    ];
     lines.extend(advised.tried.as_ref().map(tried));
     lines
 }
 
 fn tried(tried: &Tried) -> String {
-    let measured = match (tried.measured_speedup, tried.ci_low, tried.ci_high) {
-        (Some(ratio), Some(low), Some(high)) => format!(
-            "{}× measured (95 % interval {} to {})",
-            significant(ratio),
-            significant(low),
-            significant(high)
-        ),
-        (Some(ratio), _, _) => format!("{}× measured", significant(ratio)),
-        (None, _, _) => "not measured: a run has no tokens per second".to_owned(),
-    };
-    format!(
-        "Tried {}: {}× predicted, {measured}. Comparison: {}.",
-        tried.overrides.join(" "),
-        significant(tried.predicted_speedup),
-        tried.comparison
+    let interval = tried.ci_low.zip(tried.ci_high);
+    text::tried(
+        &tried.overrides,
+        tried.predicted_speedup,
+        tried.measured_speedup,
+        interval.map(<[f64; 2]>::from),
+        &tried.comparison,
     )
 }
 
 fn notes(advised: &Advised) -> Vec<String> {
-    let mut lines = vec![
-        "Speedup is tokens per second against the request as it is, each change by itself. A larger batch raises TPOT while it raises tokens per \
-         second."
-            .to_owned(),
-        "Design edits keep the number of parameters within 1 %; what they do to quality is not predicted.".to_owned(),
-    ];
-    if advised.advice.iter().any(|advice| !advice.runs) {
-        lines.push(
-            "`predict only`: `llmprof run` does not accept the overrides with this runtime; `predict`, `model` and `simulate` do."
-                .to_owned(),
-        );
+    let has_designs = advised.advice.iter().any(|advice| advice.code.is_design());
+    // One reason stands for all changes that are refused for it.
+    let mut refused: Vec<(String, &str)> = Vec::new();
+    for advice in &advised.advice {
+        let Some(why) = advice.refused.as_deref() else {
+            continue;
+        };
+        if !refused.iter().any(|(_, known)| *known == why) {
+            refused.push((advice.overrides.join(" "), why));
+        }
     }
-    if advised.left_out > 0 {
-        lines.push(format!(
-            "{} more changes gain less than 0.5 %.",
-            advised.left_out
-        ));
-    }
-    lines
+    text::notes(has_designs, &refused, advised.left_out)
 }

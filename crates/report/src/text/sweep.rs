@@ -1,0 +1,21 @@
+//! The jobs of a sweep side by side.
+
+pub const TITLE: &str = "Jobs side by side";
+/// The head of the column that compares tokens/s.
+pub const AGAINST_FIRST: &str = "TOKENS/S ÷ JOB 0";
+
+/// What the columns are.
+pub fn basis(has_energy: bool) -> String {
+    let energy = if has_energy {
+        " J/token is energy of decode."
+    } else {
+        ""
+    };
+    format!(
+        "TTFT, TPOT and tokens/s are means over the plain passes; each job's own report has the intervals.{energy}"
+    )
+}
+
+pub fn common(overrides: &[String]) -> String {
+    format!("All jobs: {}", overrides.join(" "))
+}

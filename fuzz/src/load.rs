@@ -38,7 +38,7 @@ pub fn read(format: &str, bytes: &[u8]) -> bool {
         "request_trace" => replay::read(&text).is_ok(),
         "load_dataset" => dataset::read(&text).is_ok(),
         "vllm_offline" => offline::read(&text, |_| MOST_TOKENS).is_ok_and(|read| {
-            conclude(read.load);
+            conclude(&read.load);
             true
         }),
         _ => unreachable!("a format that is listed"),
@@ -49,15 +49,15 @@ pub fn read(format: &str, bytes: &[u8]) -> bool {
 const MOST_TOKENS: u64 = 16;
 
 /// The numbers of a load, and the parts of its requests.
-fn conclude(load: LoadRecord) {
-    let summary = Summary::of(&load, &[]);
-    summary.issues(&load);
+fn conclude(load: &LoadRecord) {
+    let summary = Summary::of(load, &[]);
+    summary.issues(load);
     parts::split(&load.requests, load.started_unix_ns, &[]);
 }
 
 /// Two requests that were answered alike.
 fn conclude_answer(record: RequestRecord) {
-    conclude(LoadRecord {
+    conclude(&LoadRecord {
         started_unix_ns: Nanos(0),
         duration_ns: record.end_ns,
         requests: vec![record.clone(), record],

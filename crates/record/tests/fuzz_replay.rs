@@ -1,7 +1,6 @@
 //! The seeds of `fuzz/corpus` and damaged copies of them, with the overflow checks of a test: no input is a panic, and what
 //! could be read of it can be exported. `cargo fuzz` goes on where this ends.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
     unreachable_pub,
     dead_code,

@@ -14,6 +14,10 @@ const LONGEST_LINE: usize = 64 << 10;
 
 /// What a process has reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each reported by itself"
+)]
 pub struct Watched {
     pub process: u32,
     pub file: String,

@@ -1,6 +1,6 @@
 //! Kernels by their counters: what limits each, why, and what to try.
 
-use llmprof_analysis::counters::{Advice, ClassRule, KernelClass, KernelFinding};
+use llmprof_analysis::counters::{ClassRule, KernelClass, KernelFinding};
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_record::kernel_name::Category;
 use llmprof_theory::Kind;

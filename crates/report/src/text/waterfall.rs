@@ -84,8 +84,7 @@ pub(crate) fn cause(name: &str) -> &str {
         LAUNCH_CALL => "host in the launch call",
         NOT_STARTED => "queued, not started",
         QUEUED_GAP => "inter-kernel gap",
-        UNRECORDED => "between ops",
-        "between operators" => "between ops",
+        UNRECORDED | "between operators" => "between ops",
         "sampling" => "token sampling",
         name => name,
     }

@@ -61,7 +61,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::CopyTime | Measure::CopyRate => "copies",
         Measure::WallShare => "share of wall time",
         Measure::WeightGemmTime => "weight GEMMs",
-        Measure::PeakRate => "peak",
+        Measure::PeakRate | Measure::LinkRate => "peak",
         Measure::RooflineRatio => "roofline time after ÷ before",
         Measure::LinearRooflineShare => "linear operators, share of roofline",
         Measure::WeightBytes => "weights now",
@@ -93,7 +93,6 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::ExposedCommunicationShare => "exposed communication",
         Measure::ExposedCopyShare => "busy time in which only copies and memsets run",
 
-        Measure::LinkRate => "peak",
         Measure::SmallKernelShare => "busy time in kernels with fewer blocks than the GPU has SMs",
     }
 }

@@ -11,9 +11,7 @@ impl From<CalibrationError> for Failure {
     fn from(error: CalibrationError) -> Self {
         let failure = Self::new(error.to_string());
         match error {
-            CalibrationError::Device(_) => {
-                failure.hint(text::AGAIN.to_owned())
-            }
+            CalibrationError::Device(_) => failure.hint(text::AGAIN.to_owned()),
             _ => failure,
         }
     }

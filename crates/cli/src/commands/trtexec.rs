@@ -256,9 +256,7 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
             layer.percent
         );
     }
-    let device = device.map_or(text::NO_DEVICE.to_owned(), |device| {
-        device.name.clone()
-    });
+    let device = device.map_or(text::NO_DEVICE.to_owned(), |device| device.name.clone());
     let mut document = Document {
         title: text::TITLE.to_owned(),
         subtitle: device.clone(),

@@ -90,9 +90,9 @@ fn without_a_place(absent: usize, width: Width) -> String {
         (1, Width::Wide) => {
             "not drawn: 1 operator without arithmetic or without DRAM traffic".to_owned()
         }
-        (_, Width::Wide) => format!(
-            "not drawn: {absent} operators without arithmetic or without DRAM traffic"
-        ),
+        (_, Width::Wide) => {
+            format!("not drawn: {absent} operators without arithmetic or without DRAM traffic")
+        }
         (_, Width::Narrow) => {
             format!("not drawn: {absent} without arithmetic or DRAM traffic")
         }

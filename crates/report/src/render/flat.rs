@@ -153,7 +153,8 @@ fn step_latency(view: &StepLatency) -> String {
     let mut texts = vec![view.counted()];
     texts.extend(first.map(|first| format!("first {}", time(*first))));
     texts.extend(
-        slowest.map(|(index, most)| format!("slowest {} ({} {})", time(*most), view.noun, index + 1)),
+        slowest
+            .map(|(index, most)| format!("slowest {} ({} {})", time(*most), view.noun, index + 1)),
     );
     format!("{}: {}.", view.title, texts.join(", "))
 }

@@ -170,12 +170,15 @@ mod tests {
     #[test]
     fn speedups_have_three_digits() {
         assert_eq!(speedup(4.136, None), "4.14×");
+        assert_eq!(speedup(4.0, Some([2.105, 7.6])), "4.00× (2.10× to 7.60×)");
         assert_eq!(
-            speedup(4.0, Some([2.105, 7.6])),
-            "4.00× (2.10× to 7.60×)"
-        );
-        assert_eq!(
-            tried(&["a=1".to_owned()], 2.0, Some(1.9), Some([1.8, 2.0]), "runs/c"),
+            tried(
+                &["a=1".to_owned()],
+                2.0,
+                Some(1.9),
+                Some([1.8, 2.0]),
+                "runs/c"
+            ),
             "Tried a=1: 2.00× predicted, 1.90× measured (95 % interval 1.80× to 2.00×). Comparison: runs/c."
         );
     }

@@ -109,8 +109,7 @@ pub fn steady_state(
     ttft: Option<Distribution>,
     tpot: Option<Distribution>,
 ) -> String {
-    let of =
-        |found: Option<Distribution>| found.map_or_else(super::dash, |d| median_and_p99(&d));
+    let of = |found: Option<Distribution>| found.map_or_else(super::dash, |d| median_and_p99(&d));
     format!(
         "Steady state, from the first completion to the last request due ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
         Count(requests, "request"),

@@ -17,13 +17,20 @@ pub fn disturbed(share: f64, is_kept: bool) -> String {
     } else {
         "the peaks of the calibration before are kept"
     };
-    format!("CPU peaks were calibrated {}: {outcome}", while_others_ran(share))
+    format!(
+        "CPU peaks were calibrated {}: {outcome}",
+        while_others_ran(share)
+    )
 }
 
 /// What a reader of the device should know: that other programs ran meanwhile, that a run was faster since.
 pub fn notes(disturbance: Option<f64>, is_outdone: bool) -> Vec<String> {
-    let disturbed = disturbance
-        .map(|share| format!("Calibrated {}: the peaks are too low.", while_others_ran(share)));
+    let disturbed = disturbance.map(|share| {
+        format!(
+            "Calibrated {}: the peaks are too low.",
+            while_others_ran(share)
+        )
+    });
     let outdone =
         is_outdone.then(|| "A run was faster than these peaks: they are too low.".to_owned());
     disturbed.into_iter().chain(outdone).collect()

@@ -48,7 +48,9 @@ fn launch(row: &CountedLaunch) -> String {
         .iter()
         .filter(|(name, _)| shown.contains(&name.as_str()))
     {
-        parts.extend(value.map(|value| format!("{} {}", inside(metric(name)), Percent(value / 100.0))));
+        parts.extend(
+            value.map(|value| format!("{} {}", inside(metric(name)), Percent(value / 100.0))),
+        );
     }
     format!("{}: {}", kernel_label(&row.kernel), parts.join(", "))
 }

@@ -308,10 +308,7 @@ fn occupancy(row: &CountedLaunch) -> Option<String> {
         text += &format!(", {} waves", super::kernels::waves(waves));
     }
     if let Some(tail) = fill.tail_share.filter(|tail| *tail >= 0.05) {
-        text += &format!(
-            ", the last wave leaves {} idle",
-            Percent(tail)
-        );
+        text += &format!(", the last wave leaves {} idle", Percent(tail));
     }
     Some(text + ".")
 }

@@ -72,7 +72,12 @@ fn details(device: &DeviceMemory) -> Vec<String> {
         Some(blocks) if blocks > 1 => format!("{blocks} × {}", held.bytes),
         _ => held.bytes.to_string(),
     };
-    lines.extend(sites("Requested at the peak", &history.at_peak, BEFORE, at_peak));
+    lines.extend(sites(
+        "Requested at the peak",
+        &history.at_peak,
+        BEFORE,
+        at_peak,
+    ));
     lines.extend(sites(
         "Largest allocations",
         &history.largest,

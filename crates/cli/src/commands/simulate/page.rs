@@ -53,8 +53,7 @@ pub(super) fn document(simulated: &Simulated) -> Document {
             ];
             // Without objectives none is met, and there is no goodput.
             let objectives = [has_objectives.then(|| met.to_owned()), goodput];
-            let objectives =
-                objectives.map(|known| known.map_or(Cell::Missing, Cell::from));
+            let objectives = objectives.map(|known| known.map_or(Cell::Missing, Cell::from));
             table.row(objectives.into_iter().chain(figures.map(Cell::from)));
         }
         let section = document.section("settings", "Settings");

@@ -440,7 +440,7 @@ fn slices_of_a_run_are_whole_steps_and_scale_to_all_of_them() {
         "no figures for prefill: it lies between slices",
         // The plain passes took that long; the recorded steps are no part of them.
         "\n- decode 9.154 s: host-bound",
-        "Sampled 6.6 % of the recording (562.6 ms of 8.528 s)",
+        "Sampled 6.6 % of the recording (562.8 ms of 8.528 s)",
         "300794 kernels, kernel time",
         "wall time without profiler: 489.8 ms (derived)",
     ] {

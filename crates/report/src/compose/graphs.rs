@@ -36,7 +36,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     for row in &graphs.operators {
         table.push(None, cells(row, graphs.device_ns));
     }
-    section.table(table);
+    section.table(table.without_empty_columns());
 }
 
 fn cells(row: &GraphOperatorRow, whole: Nanos) -> Vec<Cell> {

@@ -47,14 +47,14 @@ fn totals(scaled: &Scaled) -> Vec<String> {
         (None, None) => "the whole time".to_owned(),
     };
     let mut lines = vec![format!(
-        "Over {whole}: {} kernels, kernel time {} (95 % interval).",
-        number(&scaled.kernels),
+        "Over {whole}: {}, kernel time {} (95 % interval).",
+        kernels(&scaled.kernels),
         interval(&scaled.kernel_time_ns)
     )];
     lines.extend(scaled.pattern.as_ref().map(|found| {
         format!(
-            "Per step: {} kernels, kernel time {}.",
-            number(&found.kernels),
+            "Per step: {}, kernel time {}.",
+            kernels(&found.kernels),
             interval(&found.kernel_time_ns)
         )
     }));
@@ -97,21 +97,27 @@ const UNKNOWN_OVERHEAD: &str = "Profiling overhead inside slices is unknown: no 
 
 /// A time with its interval.
 pub(crate) fn interval(estimate: &Estimate) -> String {
-    with_ends(estimate, |value| Nanos(value.round() as i64).to_string())
+    with_ends(estimate, "", |value| {
+        Nanos(value.round() as i64).to_string()
+    })
 }
 
 /// A number with its interval.
 pub(crate) fn number(estimate: &Estimate) -> String {
-    with_ends(estimate, |value| format!("{value:.0}"))
+    with_ends(estimate, "", |value| format!("{value:.0}"))
+}
+
+fn kernels(estimate: &Estimate) -> String {
+    with_ends(estimate, " kernels", |value| format!("{value:.0}"))
 }
 
 /// `331 ms (330 ms to 332 ms)`; an interval that rounds to its middle is left out.
-fn with_ends(estimate: &Estimate, text: impl Fn(f64) -> String) -> String {
+fn with_ends(estimate: &Estimate, noun: &str, text: impl Fn(f64) -> String) -> String {
     let [value, low, high] = [estimate.value, estimate.low, estimate.high].map(text);
     if low == high {
-        value
+        format!("{value}{noun}")
     } else {
-        format!("{value} ({low} to {high})")
+        format!("{value}{noun} ({low} to {high})")
     }
 }
 

@@ -63,7 +63,12 @@ fn phase_line(phase: &Value) -> Option<String> {
         Some(class) => format!(", {}", class.replace('_', "-")),
         None => String::new(),
     };
-    Some(format!("{name}: {}{class}", Nanos(wall)))
+    let recorded = &phase["recorded"];
+    let sampled = match (recorded["steps"].as_u64(), recorded["of_steps"].as_u64()) {
+        (Some(steps), Some(all)) => format!(" in {steps} sampled of {all} steps"),
+        _ => String::new(),
+    };
+    Some(format!("{name}: {}{sampled}{class}", Nanos(wall)))
 }
 
 fn finding_line(finding: &Finding, whole: &str) -> String {
@@ -91,7 +96,8 @@ mod tests {
         let stored = StoredRun::open(folder.path()).unwrap();
         assert_eq!(results(&stored), []);
         let metrics = r#"{"aggregates": {"ttft_ms": {"mean": 12.5}, "tpot_ms": null, "tokens_per_s": {"mean": 40.0}},
-            "phases": [{"phase": "decode", "class": "memory_bound", "plain_wall_ns": null, "waterfall": {"wall_ns": 2000000}}]}"#;
+            "phases": [{"phase": "decode", "class": "memory_bound", "plain_wall_ns": null, "waterfall": {"wall_ns": 2000000},
+                "recorded": {"steps": 3, "of_steps": 9}}]}"#;
         let analysis = r#"{"findings": [
             {"code": "copies", "phase": "decode", "conclusion": {"kind": "copies", "share": 0.5, "is_on_device": false}, "evidence": [], "confidence": "high",
              "gain": {"of": "run", "factor": 2.0, "derivation": {"formula": "without_part", "wall_ns": 2, "part_ns": 1}}},
@@ -101,11 +107,21 @@ mod tests {
         let shown = results(&stored);
         let names: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["TTFT", "tokens/s", "phase", "finding"]);
-        assert!(shown[2].1.contains("memory-bound"), "{shown:?}");
+        assert_eq!(
+            shown[2].1,
+            "decode: 2 ms in 3 sampled of 9 steps, memory-bound"
+        );
         assert!(
             shown[3]
                 .1
                 .starts_with("decode: copies and memsets take 50.0 %"),
+            "{shown:?}"
+        );
+        // As the run itself called it.
+        assert!(
+            shown[3]
+                .1
+                .ends_with(". Expected speedup: all phases 2.00×."),
             "{shown:?}"
         );
     }

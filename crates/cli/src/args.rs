@@ -374,7 +374,7 @@ pub(crate) struct RecordArgs {
     /// Record every CUDA API call, not only launches, synchronizations, allocations and module loads. About ten times the records.
     #[arg(long)]
     pub(crate) all_calls: bool,
-    /// Stop recording when its files have this size (500M, 2G); the command continues [default: half of the free disk].
+    /// Stop recording when its files have this size (500M, 2G); the command continues [default: a quarter of the free disk].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<Bytes>,
     /// Device for the roofline instead of the one the driver reports.

@@ -419,7 +419,8 @@ fn a_recording_ends_at_its_size() {
     assert!(place.trace().kernels.len() < 2000 * 40);
     assert!(!place.trace().kernels.is_empty());
     // Nothing is called dropped: recording was over.
-    assert_eq!(codes, ["record.max_size"]);
+    let is_dropped = |code: &&serde_json::Value| code.as_str().unwrap().ends_with("dropped");
+    assert!(!codes.into_iter().any(|code| is_dropped(&code)));
     let refused = place.record("--max-size 2X", "HOST");
     assert_eq!(refused.status.code(), Some(125));
 }
@@ -453,9 +454,9 @@ fn a_fast_writer_is_stopped_at_the_limit() {
     assert!(!place.trace().kernels.is_empty());
 }
 
-/// Without a limit of the user's it is half of the free disk, and the rest is there for others.
+/// Without a limit of the user's it is a quarter of the free disk: half of it left no room for the analysis.
 #[test]
-fn a_recording_without_a_limit_leaves_half_of_the_disk() {
+fn a_recording_without_a_limit_leaves_room_on_the_disk() {
     let place = Place::new();
     let disk = 32 << 20;
     let script = format!(
@@ -471,8 +472,8 @@ fn a_recording_without_a_limit_leaves_half_of_the_disk() {
     };
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let bytes: u64 = stdout(&output).trim().parse().unwrap();
-    assert!(bytes <= disk / 2 + (64 << 10), "{bytes}");
-    assert!(bytes > disk / 4, "{bytes}");
+    assert!(bytes <= disk / 4 + (64 << 10), "{bytes}");
+    assert!(bytes > disk / 8, "{bytes}");
     let manifest = common::json(&place.0.path().join("run.json"));
     let issues = manifest["issues"].as_array().unwrap();
     assert!(

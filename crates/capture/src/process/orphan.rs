@@ -7,7 +7,7 @@
 use std::{
     io::{self, Write},
     os::{
-        fd::{AsRawFd as _, BorrowedFd, RawFd},
+        fd::{BorrowedFd, RawFd},
         unix::process::CommandExt as _,
     },
     process::{Child, ChildStdin, Command, Stdio},

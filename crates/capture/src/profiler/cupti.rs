@@ -61,13 +61,13 @@ fn installed_with(program: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Bytes that recordings into a directory may have where nobody set a limit: half of what is free, since others write to the
-/// disk too. Nothing where the system does not say.
-pub fn half_of_free(directory: &Path) -> Option<Bytes> {
+/// Bytes that recordings into a directory may have where nobody set a limit: a quarter of what is free, since a run takes two
+/// or three times the size of its recording, and others write to the disk too. Nothing where the system does not say.
+pub fn quarter_of_free(directory: &Path) -> Option<Bytes> {
     let disk = rustix::fs::statvfs(directory).ok()?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     // No byte at all would be no limit.
-    Some(Bytes((free / 2).max(1)))
+    Some(Bytes((free / 4).max(1)))
 }
 
 /// Recording by our library.

@@ -10,6 +10,6 @@ mod recording;
 mod watch;
 
 pub use channel::{Channel, Watched};
-pub use cupti::{Cupti, LibraryMissing, find_library, half_of_free};
+pub use cupti::{Cupti, LibraryMissing, find_library, quarter_of_free};
 pub use recording::Recording;
 pub use watch::{CommandOutput, Schedule, WatchedEnd, watch};

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     process::Launch,
-    profiler::{Recording, find_library, half_of_free},
+    profiler::{Recording, find_library, quarter_of_free},
     runner::protocol::{Generate, Instruments, Load},
 };
 
@@ -85,7 +85,7 @@ pub(super) fn capture(
         // Without a budget the worker ends when recording does.
         detach: settings.detach && settings.overhead.is_some(),
         all_calls: settings.all_calls,
-        most_bytes: half_of_free(&directory).map_or(0, |most| most.0),
+        most_bytes: quarter_of_free(&directory).map_or(0, |most| most.0),
         ..Options::default()
     };
     let mut recording = Recording::prepare(library, &directory, options).map_err(failed)?;

@@ -80,7 +80,7 @@ fn a_server_that_repeats_its_key_everywhere_puts_it_into_no_file() {
     ] {
         let _ = std::fs::remove_dir_all(dir.path().join("run"));
         let words = format!(
-            "{words} --requests 24 --concurrency 1 --profile --profile-after 0s --profile-for 10ms --profile-dir traces -o run"
+            "{words} --requests 24 --concurrency 1 --profile --profile-after 1ms --profile-for 10ms --profile-dir traces -o run"
         );
         let output = bench(dir.path(), &stub, &words);
         assert_eq!(output.status.code(), Some(0), "{output:?}");

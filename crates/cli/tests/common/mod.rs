@@ -18,6 +18,7 @@ pub(crate) fn llmprof(folder: &Path, args: &[&str]) -> Output {
 }
 
 /// What a command prints that must succeed.
+#[allow(dead_code, reason = "each test program uses its part of this")]
 pub(crate) fn works(folder: &Path, args: &[&str]) -> String {
     let output = llmprof(folder, args);
     let errors = String::from_utf8_lossy(&output.stderr);

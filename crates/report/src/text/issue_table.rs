@@ -121,7 +121,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("ncu.said", "{file}: ncu printed: {text}"),
     Row::new("nsys.said", "Nsight Systems printed: {text}"),
     Row::new("analysis.saturated", "a sum of times, bytes or operations exceeds 64 bits: numbers of the input are damaged, and totals are not to be trusted"),
-    Row::new("record.max_size", "recording stopped when its files reached their size limit (`record --max-size`, or half of the free disk); what came later is not recorded"),
+    Row::new("record.max_size", "recording stopped when its files reached their size limit (`record --max-size`, or a quarter of the free disk); what came later is not recorded"),
     Row::new("torch_memory.segments", "{count:segment} without sizes or blocks excluded from all sums"),
     Row::new("torch_memory.events", "{count:event} without action, address or size excluded from the history"),
     Row::new("torch_memory.actions", "{count:event} with an unknown action excluded from the history"),

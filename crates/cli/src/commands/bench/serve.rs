@@ -8,7 +8,7 @@ use std::{
 
 use llmprof_capture::{
     process::{Child, Interrupt, Launch},
-    profiler::{Channel, Cupti, Watched, find_library, half_of_free},
+    profiler::{Channel, Cupti, Watched, find_library, quarter_of_free},
 };
 use llmprof_load::{client::Calls, endpoint::Endpoint};
 use llmprof_record::{import::wire, issue::Issue};
@@ -132,7 +132,7 @@ impl Server {
                             begin: true,
                             overhead_ppm: args.overhead.map_or(0, Share::ppm),
                             detach: true,
-                            most_bytes: half_of_free(&directory).map_or(0, |most| most.0),
+                            most_bytes: quarter_of_free(&directory).map_or(0, |most| most.0),
                             ..Options::default()
                         },
                         range: None,

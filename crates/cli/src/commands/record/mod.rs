@@ -11,8 +11,8 @@ use llmprof_capture::session::{Sliced, cupti_stays, not_scrubbed};
 use llmprof_capture::{
     process::{Interrupt, Launch},
     profiler::{
-        Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library, half_of_free,
-        watch,
+        Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library,
+        quarter_of_free, watch,
     },
 };
 use llmprof_record::{
@@ -122,7 +122,7 @@ fn recorded(
     store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
     let directory = std::path::absolute(store.path().join(FOLDER)).map_err(failure)?;
     let mut channel = Channel::open().map_err(failure)?;
-    let most = args.max_size.or_else(|| half_of_free(&directory));
+    let most = args.max_size.or_else(|| quarter_of_free(&directory));
     let schedule = Schedule {
         after: args.after,
         length: args.length,

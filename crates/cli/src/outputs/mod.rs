@@ -57,9 +57,13 @@ impl<'a> Results<'a> {
     }
 }
 
-/// An issue where a sum of this process did not fit its range.
-pub(crate) fn saturated() -> Option<Issue> {
-    llmprof_units::has_saturated().then(|| Issue::error("analysis.saturated"))
+/// An issue where a sum did not fit its range, or may not have.
+pub(crate) fn saturated(record: &RunRecord) -> Option<Issue> {
+    let fit = record
+        .traces
+        .iter()
+        .all(|recorded| recorded.trace.adds_up());
+    (!fit || llmprof_units::has_saturated()).then(|| Issue::error("analysis.saturated"))
 }
 
 /// Which kinds of files are wanted.

@@ -18,6 +18,7 @@ mod raw_inputs;
 mod redact;
 mod sqlite;
 mod strings;
+mod sums;
 mod table;
 mod threads;
 

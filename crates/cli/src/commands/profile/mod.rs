@@ -275,7 +275,7 @@ fn analyzed(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, Fai
     if was_cut() {
         return Err(Failure::cut());
     }
-    analysis.issues.extend(outputs::saturated());
+    analysis.issues.extend(outputs::saturated(record));
     Ok(analysis)
 }
 

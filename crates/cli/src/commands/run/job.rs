@@ -239,7 +239,7 @@ fn write_request(
 fn analyzed(record: &RunRecord, is_direct: bool) -> Result<Analysis, Halt> {
     let mut found = llmprof_analysis::analyze(record, None)
         .map_err(|error| Halt::failed(format!("cannot analyze the run: {error}")))?;
-    found.issues.extend(outputs::saturated());
+    found.issues.extend(outputs::saturated(record));
     if is_direct {
         let expected = ["run.no_capture", "latency.no_warm_up", "hardware.unknown"];
         let issues = &mut found.issues;

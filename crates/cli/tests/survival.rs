@@ -1,10 +1,6 @@
 //! Killed processes and full disks: nothing that was measured is lost, no child is left behind.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(
-    clippy::print_stderr,
-    reason = "a test that cannot be run here says so"
-)]
 
 mod common;
 

@@ -1,10 +1,8 @@
 //! Lengths of unions of intervals, and sums that cannot overflow.
 
-use llmprof_units::Nanos;
-
-/// Adds to a sum of times; broken times saturate, which is remembered, and do no other harm.
+/// Adds to a sum of times; broken times saturate and do no other harm.
 pub(crate) fn add(sum: &mut i64, more: i64) {
-    *sum = (Nanos(*sum) + Nanos(more)).0;
+    *sum = sum.saturating_add(more);
 }
 
 /// The length of the union of half-open intervals that come in order of their starts.

@@ -80,7 +80,7 @@ impl Wanted {
     };
 
     /// What a request asks for.
-    pub(crate) fn of(plan: &OutputPlan) -> Self {
+    pub(crate) fn of(plan: OutputPlan) -> Self {
         Self {
             json: plan.json,
             markdown: plan.markdown,

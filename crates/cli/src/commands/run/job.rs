@@ -171,7 +171,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         summary = results.digest();
         summary.extend(drawn.summary());
         summary.extend(peak_memory(&record));
-        let written = outputs::write(&results, Wanted::of(&plan.output), &mut store);
+        let written = outputs::write(&results, Wanted::of(plan.output), &mut store);
         analysis = Some(found);
         ran.and(written.map_err(|failure| halt(&failure)))
     };

@@ -179,7 +179,7 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             least_factor,
         } => {
             let idle = if *fills_idle {
-                " Extra GPU work fills idle time first."
+                " Extra work fills idle time first."
             } else {
                 ""
             };

@@ -382,7 +382,8 @@ fn the_same_figures_stand_in_all_files() {
                 .unwrap();
             let (_, roofline) = line.split_once("· at ").unwrap();
             let (roofline, _) = roofline.split_once(" of roofline").unwrap();
-            let reported = format!("At the peak rates of the hardware it would take {roofline} of the time.");
+            let reported =
+                format!("At the peak rates of the hardware it would take {roofline} of the time.");
             let line = format!("- The {phase} phase ");
             let line = summary
                 .lines()

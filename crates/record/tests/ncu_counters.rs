@@ -364,6 +364,80 @@ fn dram_bytes_are_known_by_either_name() {
     assert_eq!(bytes(&written), vec![None; expected.len()]);
 }
 
+/// Operations are counted once, whichever counters the sections of a chip collect: over all instructions or by instruction, dense
+/// alone or with sparse ones beside them, and on Blackwell each a second time.
+#[test]
+fn tensor_operations_count_once_on_every_chip() {
+    let operations = |counters: &[(&str, f64)]| {
+        let names: Vec<String> = counters
+            .iter()
+            .map(|(name, _)| format!("\"{name}\""))
+            .collect();
+        let values: Vec<String> = counters
+            .iter()
+            .map(|(_, value)| format!("\"{value}\""))
+            .collect();
+        let text = format!(
+            "\"ID\",\"Process ID\",\"Kernel Name\",{}\n\"\",\"\",\"\",{}\n\"0\",\"1\",\"gemm\",{}\n",
+            names.join(","),
+            vec!["\"\""; names.len()].join(","),
+            values.join(",")
+        );
+        let read = ncu_csv::read(text.as_bytes(), "raw.csv").expect("raw page");
+        read.tensor_operations(&read.launches[0])
+    };
+    let hopper = [
+        (
+            "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum",
+            60.0,
+        ),
+        (
+            "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_on.sum",
+            0.0,
+        ),
+        (
+            "sm__ops_path_tensor_op_hmma_src_bf16_dst_fp32_sparsity_off.sum",
+            40.0,
+        ),
+        ("sm__ops_path_tensor_src_bf16_dst_fp32.sum", 100.0),
+        ("sm__ops_path_tensor_src_fp8_sparsity_off.sum", 7.0),
+        ("sm__ops_path_tensor_src_fp8_sparsity_on.sum", 14.0),
+    ];
+    assert_eq!(operations(&hopper), Some(107.0));
+    let rtx_blackwell = [
+        ("sm__ops_path_tensor_src_fp8_dst_fp16_sparsity_off.sum", 3.0),
+        (
+            "sm__ops_path_tensor_src_fp8_dst_fp16_sparsity_off_realtime.sum",
+            3.0,
+        ),
+        ("sm__ops_path_tensor_src_fp8_dst_fp32.sum", 6.0),
+        ("sm__ops_path_tensor_src_fp8_dst_fp32_realtime.sum", 6.0),
+        ("sm__ops_path_tensor_src_fp8_dst_fp32_sparsity_off.sum", 5.0),
+    ];
+    assert_eq!(operations(&rtx_blackwell), Some(8.0));
+    let b300 = [
+        (
+            "sm__ops_path_tensor_op_utchmma_src_bf16_dst_fp32_sparsity_off.sum",
+            90.0,
+        ),
+        ("sm__ops_path_tensor_src_bf16_dst_fp32.sum", 100.0),
+        (
+            "sm__ops_path_tensor_op_utcqmma_src_fp8_dst_fp16_sparsity_off.sum",
+            2.0,
+        ),
+        (
+            "sm__ops_path_tensor_op_utcqmma_src_fp8_dst_fp16_sparsity_on.sum",
+            4.0,
+        ),
+        (
+            "sm__ops_path_tensor_op_utcqmma_src_fp8_dst_fp32_sparsity_off.sum",
+            9.0,
+        ),
+    ];
+    assert_eq!(operations(&b300), Some(111.0));
+    assert_eq!(operations(&[("sm__cycles_elapsed.sum", 1.0)]), None);
+}
+
 fn ranked(counters: &Counters, rank: usize) -> &ProfiledLaunch {
     &counters.launches[rank - 1]
 }

@@ -2,6 +2,8 @@
 //!
 //! The counters and their peaks are those of Nsight Compute's own hierarchical roofline charts.
 
+use std::collections::BTreeMap;
+
 use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -191,49 +193,86 @@ impl Counters {
         })
     }
 
-    /// One rate for each source format, by the same counters as [`Counters::tensor_operations`].
+    /// Dense operations on the tensor pipes by format of the factors (`bf16`), from the counters
+    /// `sm__ops_path_tensor_src_<factors>[_dst_<sums>]….<suffix>`.
+    ///
+    /// These count over all instructions. The `…_tensor_op_<instruction>_src_…` counters beside them are the same operations
+    /// again, and count for formats that have no other (FP8 on B300). `sparsity_on` counts zeros that were skipped, and Blackwell
+    /// has each counter a second time as `realtime`: of the counters of one kind of product, the one that counts dense operations
+    /// alone is taken.
+    pub(super) fn tensor_counts(&self, launch: &ProfiledLaunch, suffix: &str) -> Vec<(&str, f64)> {
+        // By format of the factors, instruction (none for all of them) and both formats.
+        let mut found: BTreeMap<(&str, &str, &str), ((bool, bool), f64)> = BTreeMap::new();
+        for reading in &launch.readings {
+            let (Some(metric), Value::Number(value)) =
+                (self.describe(reading.metric), &reading.value)
+            else {
+                continue;
+            };
+            let counter = metric.name.strip_prefix("sm__ops_path_tensor_");
+            let Some((counter, _)) = counter
+                .and_then(|counter| counter.split_once('.'))
+                .filter(|(_, rest)| *rest == suffix)
+            else {
+                continue;
+            };
+            let (counter, is_again) = without(counter, "_realtime");
+            let (counter, is_dense) = without(counter, "_sparsity_off");
+            let Some((instruction, formats)) = counter.split_once("src_") else {
+                continue;
+            };
+            if formats.ends_with("_sparsity_on") {
+                continue;
+            }
+            let factors = formats.split("_dst_").next().unwrap_or(formats);
+            let rank = (!is_again, is_dense);
+            let key = (factors, instruction, formats);
+            let best = found.entry(key).or_insert((rank, *value));
+            if rank > best.0 {
+                *best = (rank, *value);
+            }
+        }
+        let mut counts: Vec<(&str, f64)> = Vec::new();
+        let of_all: Vec<&str> = found
+            .keys()
+            .filter(|(_, instruction, _)| instruction.is_empty())
+            .map(|&(factors, _, _)| factors)
+            .collect();
+        for ((factors, instruction, _), (_, count)) in found {
+            if !instruction.is_empty() && of_all.contains(&factors) {
+                continue;
+            }
+            match counts.last_mut().filter(|(last, _)| *last == factors) {
+                Some((_, sum)) => *sum += count,
+                None => counts.push((factors, count)),
+            }
+        }
+        counts
+    }
+
+    /// One rate for each format of factors.
     fn tensor_rates(&self, launch: &ProfiledLaunch) -> Vec<PipeRate> {
         let seconds = self.duration(launch).map_or(0.0, Nanos::seconds);
         let sm_clock = self.number(launch, "sm__cycles_elapsed.avg.per_second");
-        let mut rates: Vec<PipeRate> = Vec::new();
-        for reading in &launch.readings {
-            let metric = self.describe(reading.metric);
-            let name = metric.map_or("", |metric| metric.name.as_str());
-            let Some(source) = name.strip_prefix("sm__ops_path_tensor_src_") else {
-                continue;
-            };
-            let Some((source, suffix)) = source.split_once('.') else {
-                continue;
-            };
-            let Value::Number(value) = reading.value else {
-                continue;
-            };
-            if source.contains("sparsity_on") {
-                continue;
-            }
-            let per_second = match (suffix, sm_clock) {
-                ("sum", _) if seconds > 0.0 => value / seconds,
-                ("sum.per_cycle_elapsed", Some(clock)) => value * clock,
-                _ => continue,
-            };
-            let format = source.split("_dst_").next().unwrap_or(source);
-            let format = format.trim_end_matches("_sparsity_off");
-            let rate = FlopsPerSecond(per_second);
-            match rates.iter_mut().find(|one| one.format == format) {
-                // Counted with and without time, or once for each accumulator.
-                Some(one) => one.flops_per_s.0 = one.flops_per_s.0.max(rate.0),
-                None => rates.push(PipeRate {
-                    pipe: Pipe::Tensor,
-                    format: format.to_owned(),
-                    flops_per_s: rate,
-                    peak_flops_per_s: self
-                        .tensor_peak(launch, format)
-                        .zip(sm_clock)
-                        .map(|(per_cycle, clock)| FlopsPerSecond(per_cycle * clock)),
-                }),
-            }
+        let mut counts = self.tensor_counts(launch, "sum");
+        let mut factor = (seconds > 0.0).then(|| 1.0 / seconds);
+        if counts.is_empty() || factor.is_none() {
+            counts = self.tensor_counts(launch, "sum.per_cycle_elapsed");
+            factor = sm_clock;
         }
-        rates
+        let Some(factor) = factor else {
+            return Vec::new();
+        };
+        let rate = |(format, count): (&str, f64)| PipeRate {
+            pipe: Pipe::Tensor,
+            format: format.to_owned(),
+            flops_per_s: FlopsPerSecond(count * factor),
+            peak_flops_per_s: self
+                .tensor_peak(launch, format)
+                .zip(sm_clock)
+                .map(|(per_cycle, clock)| FlopsPerSecond(per_cycle * clock)),
+        };
+        counts.into_iter().map(rate).collect()
     }
 
     /// The dense peak of a format: the largest of those without sparsity, since some count one accumulator only. A peak whose
@@ -264,5 +303,13 @@ impl Counters {
             let peak = largest(&|name| name.starts_with(&any) && !name.contains("sparsity"));
             peak.map(|peak| peak / 2.0)
         })
+    }
+}
+
+/// What stands before an ending, and whether it was there.
+fn without<'a>(name: &'a str, ending: &str) -> (&'a str, bool) {
+    match name.strip_suffix(ending) {
+        Some(name) => (name, true),
+        None => (name, false),
     }
 }

@@ -42,25 +42,10 @@ impl Counters {
         Some(Bytes(both.round() as _))
     }
 
-    /// Dense operations on the tensor pipes, by the counters `sm__ops_path_tensor_src_<source>….sum`.
-    ///
-    /// These count per source dtype over all instructions; the `…_tensor_op_<instruction>_…` counters beside them are
-    /// the same operations again, and `sparsity_on` counts zeros that were skipped.
+    /// Dense operations on the tensor pipes, over all formats.
     pub fn tensor_operations(&self, launch: &ProfiledLaunch) -> Option<f64> {
-        let mut total = None;
-        for reading in &launch.readings {
-            let Some(metric) = self.describe(reading.metric) else {
-                continue;
-            };
-            let source = metric.name.strip_prefix("sm__ops_path_tensor_src_");
-            let counts = source
-                .and_then(|rest| rest.strip_suffix(".sum"))
-                .is_some_and(|source| !source.contains("sparsity_on"));
-            if let (true, super::Value::Number(number)) = (counts, &reading.value) {
-                total = Some(total.unwrap_or(0.0) + number);
-            }
-        }
-        total
+        let counts = self.tensor_counts(launch, "sum");
+        (!counts.is_empty()).then(|| counts.iter().map(|(_, count)| count).sum())
     }
 
     /// Where a launch stands under the roof of the tensor pipes: operations ÷ time over DRAM bytes ÷ time.

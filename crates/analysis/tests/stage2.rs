@@ -111,7 +111,7 @@ fn every_gemm_of_the_log_meets_its_kernel() {
         if gemm.dtype == "R_32F" {
             continue;
         }
-        let module = module(trace, call.start_ns);
+        let module = module(trace, call.start_ns.0);
         assert_eq!((gemm.m, gemm.k), features(&module), "{module}");
         compared += 1;
     }

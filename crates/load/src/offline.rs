@@ -28,19 +28,19 @@ pub struct Offline {
 #[derive(Deserialize)]
 struct Run {
     vllm: String,
-    started_unix_ns: i64,
+    started_unix_ns: Nanos,
 }
 
 #[derive(Deserialize)]
 struct Line {
     index: u64,
     #[serde(default)]
-    sent_ns: i64,
-    arrivals: Vec<(i64, u32)>,
-    end_ns: Option<i64>,
+    sent_ns: Nanos,
+    arrivals: Vec<(Nanos, u32)>,
+    end_ns: Option<Nanos>,
     prompt_tokens: u64,
-    queue_ns: Option<i64>,
-    prefill_ns: Option<i64>,
+    queue_ns: Option<Nanos>,
+    prefill_ns: Option<Nanos>,
     #[serde(default)]
     preemptions: u64,
     failure: Option<String>,
@@ -55,7 +55,7 @@ impl Line {
     /// `max_tokens` is what it was asked for.
     fn record(self, max_tokens: u64) -> RequestRecord {
         let mut record = RequestRecord::due(self.index, Nanos(0), max_tokens);
-        record.sent_ns = Some(Nanos(self.sent_ns));
+        record.sent_ns = Some(self.sent_ns);
         record.started_ns = Nanos(0);
         record.output_tokens = self.arrivals.last().map(|last| u64::from(last.1));
         record.token_basis = TokenBasis::ContinuousUsage;
@@ -64,8 +64,8 @@ impl Line {
             .map(|tokens| format!("{tokens} tokens, though at most {max_tokens} were asked for"));
         record.prompt_tokens = Some(self.prompt_tokens);
         let last = self.arrivals.last().map_or(self.sent_ns, |last| last.0);
-        record.end_ns = Nanos(self.end_ns.unwrap_or(last));
-        let ms = |ns: Option<i64>| ns.map(|ns| ns as f64 / 1e6);
+        record.end_ns = self.end_ns.unwrap_or(last);
+        let ms = |time: Option<Nanos>| time.map(Nanos::millis);
         record.timings = self.prefill_ns.map(|_| ServerTimings {
             queue_ms: ms(self.queue_ns),
             prefill_ms: ms(self.prefill_ns),
@@ -74,7 +74,7 @@ impl Line {
         let arrivals = self.arrivals.into_iter();
         record.arrivals = arrivals
             .map(|(at, tokens)| Arrival {
-                at_ns: Nanos(at),
+                at_ns: at,
                 tokens: Some(tokens),
             })
             .collect();
@@ -123,7 +123,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
         .unwrap_or(Nanos(0));
     Ok(Offline {
         load: LoadRecord {
-            started_unix_ns: Nanos(run.started_unix_ns),
+            started_unix_ns: run.started_unix_ns,
             duration_ns,
             requests,
             abandoned: 0,

@@ -95,8 +95,8 @@ pub(super) fn of(row: &LaunchRow, category: Category, rule: ClassRule) -> Vec<Ke
 mod tests {
     use llmprof_record::counters::{Counters, ProfiledLaunch};
 
-    use super::super::{CountersAnalysis, Stall};
     use super::*;
+    use crate::counters::{CountersAnalysis, Stall};
 
     /// A launch with these percentages; nothing else is known of it.
     fn row(class: KernelClass, sm: f64, dram: f64, occupancy: f64) -> LaunchRow {

@@ -67,9 +67,9 @@ pub struct GemmCall {
     pub call: u64,
     /// Row in [`GemmsAnalysis::shapes`].
     pub shape: usize,
-    pub start_ns: i64,
+    pub start_ns: Nanos,
     /// Its kernel, and the sum after a split K.
-    pub duration_ns: i64,
+    pub duration_ns: Nanos,
 }
 
 impl GemmsAnalysis {
@@ -83,9 +83,9 @@ impl GemmsAnalysis {
 #[derive(Clone, Copy)]
 struct GemmKernel {
     row: usize,
-    launched_ns: i64,
+    launched_ns: Nanos,
     /// With the sum after a split K.
-    duration_ns: i64,
+    duration_ns: Nanos,
 }
 
 /// The best of the logs, joined; the issue says why none is, or how much is not.
@@ -138,7 +138,7 @@ pub(crate) fn analyze(
         log: file.to_owned(),
         log_calls: table.order.len() as u64,
         kernels: kernels.len() as u64,
-        kernels_ns: Nanos(kernels.iter().map(|kernel| kernel.duration_ns).sum()),
+        kernels_ns: kernels.iter().map(|kernel| kernel.duration_ns).sum(),
         kernels_in_graphs: in_graphs as u64,
         ..GemmsAnalysis::default()
     };
@@ -187,8 +187,8 @@ fn kernels(trace: &Trace) -> (Vec<GemmKernel>, usize) {
         }
         let kernel = GemmKernel {
             row: event.row as usize,
-            launched_ns: call.map_or(event.start, |call| trace.hosts.start[call as usize]),
-            duration_ns: event.duration(),
+            launched_ns: Nanos(call.map_or(event.start, |call| trace.hosts.start[call as usize])),
+            duration_ns: Nanos(event.duration()),
         };
         found.push((kernel, event.stream, is_sum));
     }
@@ -198,8 +198,7 @@ fn kernels(trace: &Trace) -> (Vec<GemmKernel>, usize) {
     for (kernel, stream, is_sum) in found {
         match (is_sum, last.get(&stream)) {
             (true, Some(&before)) => {
-                let time = &mut kernels[before].duration_ns;
-                *time = time.saturating_add(kernel.duration_ns);
+                kernels[before].duration_ns += kernel.duration_ns;
             }
             (true, None) => {}
             (false, _) => {
@@ -261,13 +260,13 @@ impl GemmsAnalysis {
             });
             let shape = &mut self.shapes[place];
             shape.gemm.calls += 1;
-            shape.total_ns.0 = shape.total_ns.0.saturating_add(kernel.duration_ns);
+            shape.total_ns += kernel.duration_ns;
             self.joined += 1;
-            self.joined_ns.0 = self.joined_ns.0.saturating_add(kernel.duration_ns);
+            self.joined_ns += kernel.duration_ns;
             self.calls.push(GemmCall {
                 call: call as u64,
                 shape: place,
-                start_ns: trace.kernels.start[kernel.row],
+                start_ns: Nanos(trace.kernels.start[kernel.row]),
                 duration_ns: kernel.duration_ns,
             });
         }

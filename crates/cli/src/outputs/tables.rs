@@ -162,12 +162,12 @@ pub(super) fn gemms(analysis: &Analysis) -> Option<Output> {
     for call in &gemms.calls {
         let row = &gemms.shapes[call.shape];
         let gemm = &row.gemm;
-        let seconds = call.duration_ns as f64 / 1e9;
+        let seconds = call.duration_ns.seconds();
         let rate = (seconds > 0.0).then(|| gemm.flops() / seconds);
         lines.add([
             cell(&call.call),
-            cell(&call.start_ns),
-            cell(&call.duration_ns),
+            cell(&call.start_ns.0),
+            cell(&call.duration_ns.0),
             gemm.function.clone(),
             cell(&gemm.m),
             cell(&gemm.n),

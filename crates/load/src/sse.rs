@@ -6,8 +6,8 @@
 use llmprof_units::Nanos;
 use memchr::memchr2;
 
-/// Longest event that is kept; a server that sends more without a line end is broken.
-const MOST_BYTES: usize = 16 << 20;
+/// Longest event that is kept. A server that sends more before a line end, or more lines of data before a blank one, is broken.
+pub const MOST_EVENT_BYTES: usize = 16 << 20;
 
 /// One event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +34,18 @@ pub struct Splitter {
     /// A carriage return was the last byte: a line feed after it belongs to it.
     after_return: bool,
     has_begun: bool,
-    /// Lines that no field of the format has, and bytes beyond the limit.
+    /// Nothing is kept of a stream any more that had an event beyond the limit.
+    is_too_long: bool,
+    /// Lines that no field of the format has.
     foreign_lines: u64,
 }
 
 impl Splitter {
     /// Takes what arrived at `at`, and hands every event that is complete to `sink`.
     pub fn push(&mut self, mut bytes: &[u8], at: Nanos, mut sink: impl FnMut(Event<'_>)) {
+        if self.is_too_long {
+            return;
+        }
         if !self.has_begun && !bytes.is_empty() {
             self.has_begun = true;
             bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -72,9 +77,8 @@ impl Splitter {
             }
         }
         if !bytes.is_empty() {
-            if self.line.len() + bytes.len() > MOST_BYTES {
-                self.foreign_lines += 1;
-                self.line.clear();
+            if self.line.len() + bytes.len() > MOST_EVENT_BYTES {
+                self.give_up();
                 return;
             }
             self.line.extend_from_slice(bytes);
@@ -97,6 +101,16 @@ impl Splitter {
             self.has_data = false;
             self.data.clear();
         }
+    }
+
+    /// Whether an event had more bytes than are kept.
+    pub fn is_too_long(&self) -> bool {
+        self.is_too_long
+    }
+
+    fn give_up(&mut self) {
+        (self.line, self.data) = (Vec::new(), Vec::new());
+        (self.has_data, self.is_too_long) = (false, true);
     }
 
     /// Lines that are not of the format.
@@ -125,6 +139,7 @@ impl Splitter {
             None => (line, &[][..]),
         };
         match name {
+            b"data" if self.data.len() + value.len() >= MOST_EVENT_BYTES => self.give_up(),
             b"data" => {
                 if self.has_data {
                     self.data.push(b'\n');
@@ -186,6 +201,23 @@ mod tests {
         let (events, foreign) = split(&[(b"<html>\n<body>\ndata: {\"a\"", 1)]);
         assert_eq!(events, [("{\"a\"".to_owned(), 1, true)]);
         assert_eq!(foreign, 2);
+    }
+
+    /// Lines of data without a blank line were kept until the request's time was over.
+    #[test]
+    fn an_event_without_end_is_not_kept() {
+        let line = [b"data: ", &[b'x'; 1 << 16][..], b"\n"].concat();
+        let endless = vec![b'x'; 1 << 16];
+        for piece in [line, endless] {
+            let mut splitter = Splitter::default();
+            for at in 0..1000 {
+                splitter.push(&piece, Nanos(at), |_| panic!("no event ends"));
+                assert!(splitter.line.capacity() + splitter.data.capacity() <= 4 * MOST_EVENT_BYTES);
+            }
+            splitter.finish(|_| panic!("nothing of it is kept"));
+            assert!(splitter.is_too_long());
+            assert_eq!(splitter.line.capacity() + splitter.data.capacity(), 0);
+        }
     }
 
     proptest! {

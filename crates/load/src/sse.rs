@@ -29,8 +29,8 @@ pub struct Splitter {
     line_at: Nanos,
     /// Data of the event so far.
     data: Vec<u8>,
-    data_at: Nanos,
-    has_data: bool,
+    /// When its last byte came; absent before an event's first data.
+    data_at: Option<Nanos>,
     /// A carriage return was the last byte: a line feed after it belongs to it.
     after_return: bool,
     has_begun: bool,
@@ -92,15 +92,7 @@ impl Splitter {
             let line = std::mem::take(&mut self.line);
             self.take_line(&line, self.line_at, &mut sink);
         }
-        if self.has_data {
-            sink(Event {
-                data: &self.data,
-                at: self.data_at,
-                is_cut: true,
-            });
-            self.has_data = false;
-            self.data.clear();
-        }
+        self.hand_over(true, &mut sink);
     }
 
     /// Whether an event had more bytes than are kept.
@@ -110,7 +102,18 @@ impl Splitter {
 
     fn give_up(&mut self) {
         (self.line, self.data) = (Vec::new(), Vec::new());
-        (self.has_data, self.is_too_long) = (false, true);
+        (self.data_at, self.is_too_long) = (None, true);
+    }
+
+    fn hand_over(&mut self, is_cut: bool, sink: &mut impl FnMut(Event<'_>)) {
+        if let Some(at) = self.data_at.take() {
+            sink(Event {
+                data: &self.data,
+                at,
+                is_cut,
+            });
+            self.data.clear();
+        }
     }
 
     /// Lines that are not of the format.
@@ -120,15 +123,7 @@ impl Splitter {
 
     fn take_line(&mut self, line: &[u8], at: Nanos, sink: &mut impl FnMut(Event<'_>)) {
         if line.is_empty() {
-            if self.has_data {
-                sink(Event {
-                    data: &self.data,
-                    at: self.data_at,
-                    is_cut: false,
-                });
-                self.has_data = false;
-                self.data.clear();
-            }
+            self.hand_over(false, sink);
             return;
         }
         let (name, value) = match memchr::memchr(b':', line) {
@@ -141,12 +136,11 @@ impl Splitter {
         match name {
             b"data" if self.data.len() + value.len() >= MOST_EVENT_BYTES => self.give_up(),
             b"data" => {
-                if self.has_data {
+                if self.data_at.is_some() {
                     self.data.push(b'\n');
                 }
                 self.data.extend_from_slice(value);
-                self.has_data = true;
-                self.data_at = at;
+                self.data_at = Some(at);
             }
             // A comment (a keep-alive), and fields that say nothing of tokens.
             b"" | b"event" | b"id" | b"retry" => {}
@@ -206,13 +200,15 @@ mod tests {
     /// Lines of data without a blank line were kept until the request's time was over.
     #[test]
     fn an_event_without_end_is_not_kept() {
-        let line = [b"data: ", &[b'x'; 1 << 16][..], b"\n"].concat();
         let endless = vec![b'x'; 1 << 16];
+        let line = [b"data: ", &endless[..], b"\n"].concat();
         for piece in [line, endless] {
             let mut splitter = Splitter::default();
             for at in 0..1000 {
                 splitter.push(&piece, Nanos(at), |_| panic!("no event ends"));
-                assert!(splitter.line.capacity() + splitter.data.capacity() <= 4 * MOST_EVENT_BYTES);
+                assert!(
+                    splitter.line.capacity() + splitter.data.capacity() <= 4 * MOST_EVENT_BYTES
+                );
             }
             splitter.finish(|_| panic!("nothing of it is kept"));
             assert!(splitter.is_too_long());

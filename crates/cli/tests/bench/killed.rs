@@ -139,8 +139,23 @@ fn an_interrupt_ends_the_wait_for_a_trace() {
     })
     .unwrap();
     let mut llmprof = Command::new(env!("CARGO_BIN_EXE_llmprof"))
-        .args(["bench", &stub.url(), "--requests", "40", "--output-tokens", "2"])
-        .args(["--rate", "100", "--profile", "--profile-after", "1ms", "-o", "run"])
+        .args([
+            "bench",
+            &stub.url(),
+            "--requests",
+            "40",
+            "--output-tokens",
+            "2",
+        ])
+        .args([
+            "--rate",
+            "100",
+            "--profile",
+            "--profile-after",
+            "1ms",
+            "-o",
+            "run",
+        ])
         .current_dir(dir.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

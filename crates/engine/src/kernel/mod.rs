@@ -16,5 +16,5 @@ pub(crate) use elementwise::{activate, activate_gated, add, cap, scale, softmax,
 pub(crate) use isa::{Isa, vectorized};
 pub(crate) use linear::{WeightRows, multiply};
 pub(crate) use norm::normalize;
-pub(crate) use quantized::{BLOCK, Quantized, Width, expand, pack};
+pub(crate) use quantized::{Quantized, Width, pack};
 pub(crate) use rope::{Frequencies, rotate};

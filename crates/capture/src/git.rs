@@ -11,19 +11,28 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Sections of a repository's config that start nothing when the state of files is asked for.
-const HARMLESS_SECTIONS: [&str; 5] = ["remote", "branch", "user", "pull", "push"];
-/// Keys of the section `core` of which the same is true.
-const HARMLESS_CORE: [&str; 9] = [
-    "repositoryformatversion",
-    "filemode",
-    "bare",
-    "logallrefupdates",
-    "ignorecase",
-    "precomposeunicode",
-    "symlinks",
-    "autocrlf",
-    "eol",
+/// Keys of a repository's config that start nothing when the state of files is asked for. Of `remote` only what a clone writes: a
+/// promisor remote is fetched from when an object is missing, by the program that its `uploadpack` names.
+const HARMLESS: [(&str, &[&str]); 6] = [
+    (
+        "core",
+        &[
+            "repositoryformatversion",
+            "filemode",
+            "bare",
+            "logallrefupdates",
+            "ignorecase",
+            "precomposeunicode",
+            "symlinks",
+            "autocrlf",
+            "eol",
+        ],
+    ),
+    ("remote", &["url", "pushurl", "fetch", "tagopt", "prune"]),
+    ("branch", &["remote", "merge", "rebase", "pushremote"]),
+    ("user", &["name", "email"]),
+    ("pull", &["rebase", "ff"]),
+    ("push", &["default", "autosetupremote", "followtags"]),
 ];
 /// No file of git that is read here is longer.
 const MOST_BYTES: u64 = 16 << 20;
@@ -120,10 +129,10 @@ fn is_harmless(config: &Path, is_needed: bool) -> bool {
             continue;
         }
         let key = line.split(['=', ' ', '\t']).next().unwrap_or_default();
-        let known = match section.as_str() {
-            "core" => HARMLESS_CORE.contains(&key.to_ascii_lowercase().as_str()),
-            other => HARMLESS_SECTIONS.contains(&other),
-        };
+        let key = key.to_ascii_lowercase();
+        let known = HARMLESS
+            .iter()
+            .any(|(name, keys)| *name == section && keys.contains(&key.as_str()));
         // A line that goes on could hide a header.
         if !known || line.ends_with('\\') {
             return false;
@@ -147,6 +156,9 @@ fn differs(root: &Path) -> bool {
         .args(["status", "--porcelain", "--untracked-files=no"])
         .arg("--ignore-submodules=all")
         .env("GIT_TERMINAL_PROMPT", "0")
+        // Should an object be missing, it is fetched from nowhere.
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .env("GIT_ALLOW_PROTOCOL", "")
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
@@ -245,6 +257,7 @@ mod tests {
             format!("[include]\n\tpath = {named}\n"),
             format!("[core] fsmonitor = {named}\n"),
             format!("[remote \"o\"]\n\turl = x\\\n\n[core]\n\tfsmonitor = {named}\n"),
+            format!("[remote \"o\"]\n\turl = .\n\tpromisor = true\n\tuploadpack = {named}\n"),
         ] {
             fs::write(&config, format!("{before}{hostile}")).unwrap();
             fs::write(folder.path().join("file"), &hostile).unwrap();
@@ -252,5 +265,38 @@ mod tests {
             assert!(found.starts_with(&commit), "{hostile}");
             assert!(!ran.exists(), "{hostile}");
         }
+    }
+
+    /// A missing tree was fetched from the remote that promised it, by the program that the remote named.
+    #[test]
+    fn a_missing_object_is_fetched_from_nowhere() {
+        let (folder, commit) = repository();
+        let ran = folder.path().join("ran");
+        let program = folder.path().join("program");
+        fs::write(&program, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, mode).unwrap();
+        let tree = Command::new("git")
+            .arg("-C")
+            .arg(folder.path())
+            .args(["rev-parse", "HEAD^{tree}"])
+            .output()
+            .unwrap();
+        let tree = String::from_utf8(tree.stdout).unwrap();
+        let object = format!(".git/objects/{}/{}", &tree[..2], tree[2..].trim());
+        fs::remove_file(folder.path().join(object)).unwrap();
+        let config = folder.path().join(".git/config");
+        let before = fs::read_to_string(&config).unwrap();
+        let remote = format!(
+            "{before}[remote \"o\"]\n\turl = .\n\tpromisor = true\n\tuploadpack = {}\n",
+            program.display()
+        );
+        fs::write(&config, remote).unwrap();
+        fs::write(folder.path().join("file"), "two").unwrap();
+        // Where git is asked all the same, as it is with settings that are harmless.
+        differs(folder.path());
+        assert!(!ran.exists());
+        assert_eq!(revision(folder.path()), Some(commit));
+        assert!(!ran.exists());
     }
 }

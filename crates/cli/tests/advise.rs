@@ -258,11 +258,10 @@ fn quantized_weights_run_and_are_counted() {
         let bytes: u64 = gate.split(',').nth(8).unwrap().parse().unwrap();
         assert_eq!(bytes, expected, "{gate}");
     }
-    let awq: Vec<&str> = words
-        .iter()
-        .copied()
-        .chain(["workload.weights=awq"])
-        .collect();
-    let said = common::refused(folder.path(), &awq);
-    assert!(said.contains("int8, int8_gN or int4_gN"), "{said}");
+    for format in ["awq", "int4_g16", "int8_g48"] {
+        let weights = format!("workload.weights={format}");
+        let refused: Vec<&str> = words.iter().copied().chain([weights.as_str()]).collect();
+        let said = common::refused(folder.path(), &refused);
+        assert!(said.contains("int8, int8_gN or int4_gN"), "{said}");
+    }
 }

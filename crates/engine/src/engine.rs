@@ -42,7 +42,7 @@ pub struct Engine {
     operators: Vec<OperatorInfo>,
     pool: ThreadPool,
     format: Format,
-    quantized: Option<WeightFormat>,
+    scheme: Option<Scheme>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("family", &self.model.family)
             .field("weights", &self.format)
-            .field("quantized", &self.quantized)
+            .field("quantized", &self.scheme)
             .field("operators", &self.operators.len())
             .finish_non_exhaustive()
     }
@@ -74,7 +74,7 @@ impl Engine {
             DType::F16 => DType::F32,
             own => own,
         }))?;
-        let scheme = options.quantized.map(Scheme::of).transpose()?.flatten();
+        let scheme = options.quantized.map(Scheme::of).transpose()?;
         let threads = options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -93,7 +93,6 @@ impl Engine {
                 weights: &weights,
                 format,
                 scheme,
-                quantized: options.quantized.filter(|_| scheme.is_some()),
                 operators: Vec::new(),
                 place: None,
             };
@@ -106,7 +105,7 @@ impl Engine {
             operators,
             pool,
             format,
-            quantized: options.quantized.filter(|_| scheme.is_some()),
+            scheme,
         })
     }
 
@@ -123,10 +122,12 @@ impl Engine {
     pub fn precision(&self) -> Precision {
         Precision {
             weights: Some(
-                self.quantized
-                    .unwrap_or(WeightFormat::Plain(self.format.dtype())),
+                self.scheme
+                    .map_or(WeightFormat::Plain(self.format.dtype()), |scheme| {
+                        scheme.format
+                    }),
             ),
-            plain: self.quantized.map(|_| self.format.dtype()),
+            plain: self.scheme.map(|_| self.format.dtype()),
             activations: Some(DType::F32),
             kv: Some(DType::F32),
             compute: Some(DType::F32),

@@ -72,6 +72,7 @@ impl Answer {
 /// A text of which only the length matters, or all of it. A tool call is text too: the model generated it.
 trait Text: Default + for<'de> Deserialize<'de> {
     fn add_to(&self, answer: &mut Answer);
+    fn is_empty(&self) -> bool;
 }
 
 #[derive(Default)]
@@ -84,12 +85,20 @@ impl Text for Measured {
     fn add_to(&self, answer: &mut Answer) {
         answer.text_bytes += self.0;
     }
+
+    fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
 }
 
 impl Text for Kept {
     fn add_to(&self, answer: &mut Answer) {
         answer.text_bytes += self.0.len();
         answer.text += &self.0;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -177,7 +186,10 @@ struct Choice<T: Text> {
 struct Delta<T: Text> {
     #[serde(default)]
     content: T,
-    #[serde(default, alias = "reasoning")]
+    /// What the model thought, under either name. Some versions of vLLM send both, with the same text.
+    #[serde(default)]
+    reasoning: T,
+    #[serde(default)]
     reasoning_content: T,
     #[serde(default)]
     tool_calls: Option<Vec<ToolCall<T>>>,
@@ -211,7 +223,11 @@ struct LlamaTimings {
 impl<T: Text> Delta<T> {
     fn add_to(&self, answer: &mut Answer) {
         self.content.add_to(answer);
-        self.reasoning_content.add_to(answer);
+        if self.reasoning.is_empty() {
+            self.reasoning_content.add_to(answer);
+        } else {
+            self.reasoning.add_to(answer);
+        }
         for function in self
             .tool_calls
             .iter()
@@ -314,6 +330,15 @@ mod tests {
             r#"{"choices":[{"delta":{"content":null,"reasoning_content":"hm"},"finish_reason":"stop"}]}"#,
         );
         assert_eq!((thought.text.as_str(), thought.finish), ("hm", true));
+        // Under both names it is thought once; every such event was taken for broken.
+        for delta in [
+            r#"{"content":null,"reasoning":"hm","reasoning_content":"hm"}"#,
+            r#"{"reasoning":"hm","reasoning_content":null}"#,
+            r#"{"reasoning":null,"reasoning_content":"hm"}"#,
+        ] {
+            let thought = read(&format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#));
+            assert_eq!(thought.text, "hm", "{delta}");
+        }
         let tool = read(
             r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{}"}}]}}]}"#,
         );

@@ -114,6 +114,7 @@ impl Template {
         // Thousands of ids as JSON values would take longer than all the rest.
         if let (Api::Completions, Prompt::Tokens(ids), true) =
             (self.api, prompt, history.is_empty())
+            && !self.extra.contains_key("prompt")
         {
             body.pop();
             body.reserve(ids.len() * 7 + 16);
@@ -173,6 +174,10 @@ mod tests {
             read(&template.body(&Prompt::Tokens(vec![]), 9, &[]))["prompt"],
             json!([])
         );
+        template.extra.insert("prompt".to_owned(), json!("own"));
+        let body = template.body(&Prompt::Tokens(vec![5]), 9, &[]);
+        assert_eq!(read(&body)["prompt"], "own");
+        assert_eq!(body.windows(8).filter(|at| *at == b"\"prompt\"").count(), 1);
     }
 
     #[test]

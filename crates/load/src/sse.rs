@@ -6,8 +6,8 @@
 use llmprof_units::Nanos;
 use memchr::memchr2;
 
-/// Longest event that is kept; a server that sends more without a line end is broken.
-const MOST_BYTES: usize = 16 << 20;
+/// Longest event that is kept. A server that sends more before a line end, or more lines of data before a blank one, is broken.
+pub const MOST_EVENT_BYTES: usize = 16 << 20;
 
 /// One event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,18 +29,23 @@ pub struct Splitter {
     line_at: Nanos,
     /// Data of the event so far.
     data: Vec<u8>,
-    data_at: Nanos,
-    has_data: bool,
+    /// When its last byte came; absent before an event's first data.
+    data_at: Option<Nanos>,
     /// A carriage return was the last byte: a line feed after it belongs to it.
     after_return: bool,
     has_begun: bool,
-    /// Lines that no field of the format has, and bytes beyond the limit.
+    /// Nothing is kept of a stream any more that had an event beyond the limit.
+    is_too_long: bool,
+    /// Lines that no field of the format has.
     foreign_lines: u64,
 }
 
 impl Splitter {
     /// Takes what arrived at `at`, and hands every event that is complete to `sink`.
     pub fn push(&mut self, mut bytes: &[u8], at: Nanos, mut sink: impl FnMut(Event<'_>)) {
+        if self.is_too_long {
+            return;
+        }
         if !self.has_begun && !bytes.is_empty() {
             self.has_begun = true;
             bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -72,9 +77,8 @@ impl Splitter {
             }
         }
         if !bytes.is_empty() {
-            if self.line.len() + bytes.len() > MOST_BYTES {
-                self.foreign_lines += 1;
-                self.line.clear();
+            if self.line.len() + bytes.len() > MOST_EVENT_BYTES {
+                self.give_up();
                 return;
             }
             self.line.extend_from_slice(bytes);
@@ -88,13 +92,26 @@ impl Splitter {
             let line = std::mem::take(&mut self.line);
             self.take_line(&line, self.line_at, &mut sink);
         }
-        if self.has_data {
+        self.hand_over(true, &mut sink);
+    }
+
+    /// Whether an event had more bytes than are kept.
+    pub fn is_too_long(&self) -> bool {
+        self.is_too_long
+    }
+
+    fn give_up(&mut self) {
+        (self.line, self.data) = (Vec::new(), Vec::new());
+        (self.data_at, self.is_too_long) = (None, true);
+    }
+
+    fn hand_over(&mut self, is_cut: bool, sink: &mut impl FnMut(Event<'_>)) {
+        if let Some(at) = self.data_at.take() {
             sink(Event {
                 data: &self.data,
-                at: self.data_at,
-                is_cut: true,
+                at,
+                is_cut,
             });
-            self.has_data = false;
             self.data.clear();
         }
     }
@@ -106,15 +123,7 @@ impl Splitter {
 
     fn take_line(&mut self, line: &[u8], at: Nanos, sink: &mut impl FnMut(Event<'_>)) {
         if line.is_empty() {
-            if self.has_data {
-                sink(Event {
-                    data: &self.data,
-                    at: self.data_at,
-                    is_cut: false,
-                });
-                self.has_data = false;
-                self.data.clear();
-            }
+            self.hand_over(false, sink);
             return;
         }
         let (name, value) = match memchr::memchr(b':', line) {
@@ -125,13 +134,13 @@ impl Splitter {
             None => (line, &[][..]),
         };
         match name {
+            b"data" if self.data.len() + value.len() >= MOST_EVENT_BYTES => self.give_up(),
             b"data" => {
-                if self.has_data {
+                if self.data_at.is_some() {
                     self.data.push(b'\n');
                 }
                 self.data.extend_from_slice(value);
-                self.has_data = true;
-                self.data_at = at;
+                self.data_at = Some(at);
             }
             // A comment (a keep-alive), and fields that say nothing of tokens.
             b"" | b"event" | b"id" | b"retry" => {}
@@ -186,6 +195,25 @@ mod tests {
         let (events, foreign) = split(&[(b"<html>\n<body>\ndata: {\"a\"", 1)]);
         assert_eq!(events, [("{\"a\"".to_owned(), 1, true)]);
         assert_eq!(foreign, 2);
+    }
+
+    /// Lines of data without a blank line were kept until the request's time was over.
+    #[test]
+    fn an_event_without_end_is_not_kept() {
+        let endless = vec![b'x'; 1 << 16];
+        let line = [b"data: ", &endless[..], b"\n"].concat();
+        for piece in [line, endless] {
+            let mut splitter = Splitter::default();
+            for at in 0..1000 {
+                splitter.push(&piece, Nanos(at), |_| panic!("no event ends"));
+                assert!(
+                    splitter.line.capacity() + splitter.data.capacity() <= 4 * MOST_EVENT_BYTES
+                );
+            }
+            splitter.finish(|_| panic!("nothing of it is kept"));
+            assert!(splitter.is_too_long());
+            assert_eq!(splitter.line.capacity() + splitter.data.capacity(), 0);
+        }
     }
 
     proptest! {

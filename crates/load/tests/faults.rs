@@ -130,9 +130,14 @@ fn slow_reading_and_pauses_are_latency() {
     let (request, others) = second(Fault::SlowReader(Duration::from_millis(120)));
     assert!(request.ttft_ns().unwrap().0 >= 120_000_000);
     assert!(others[0].ttft_ns().unwrap().0 < 120_000_000);
-    let (request, _) = second(Fault::Pause(Duration::from_millis(150)));
-    assert!(request.gaps_ns().max().unwrap() >= 150_000_000);
-    assert!(request.ttft_ns().unwrap().0 < 150_000_000);
+    // A busy machine may see the first token late, and then the gap is shorter: not always.
+    let is_seen = (0..5).any(|_| {
+        let (request, _) = second(Fault::Pause(Duration::from_millis(150)));
+        assert!(request.e2e_ns().unwrap().0 >= 150_000_000);
+        request.gaps_ns().max().unwrap() >= 150_000_000
+            && request.ttft_ns().unwrap().0 < 150_000_000
+    });
+    assert!(is_seen);
 }
 
 #[test]

@@ -164,6 +164,43 @@ fn a_load_can_be_stopped() {
     assert!(started.elapsed() < Duration::from_secs(15));
 }
 
+/// Requests that waited for a place were sent all the same, one after the other, and a pause between turns was sat out.
+#[test]
+fn what_waits_when_a_load_is_stopped_is_not_sent() {
+    let stub = Stub::start(Behaviour {
+        prefill: Duration::from_millis(50),
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let mut asked = load(&stub.url(), &Arrivals::Constant { rate: 1e6 }, 20_000, 1);
+    asked.max_concurrency = Some(1);
+    let started = std::time::Instant::now();
+    let record = drive(&asked, |_, _| false).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(10));
+    let sent = record.requests.iter().filter(|r| r.sent_ns.is_some());
+    assert!(sent.count() < 10);
+    assert!(stub.served().len() < 10);
+
+    let source = Source::Synthetic {
+        prompt: Lengths::Fixed { tokens: 5 },
+        output: Lengths::Fixed { tokens: 1 },
+        turns: 2,
+    };
+    for arrivals in [
+        Arrivals::Closed { concurrency: 2 },
+        Arrivals::Constant { rate: 100.0 },
+    ] {
+        let mut asked = load(&stub.url(), &arrivals, 1, 1);
+        let think = Duration::from_hours(1);
+        asked.plan = Arc::new(Plan::draw(&source, &arrivals, PROMPTS, 4, think));
+        let started = std::time::Instant::now();
+        let record = drive(&asked, |_, progress| progress.ended < 2).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(10), "{arrivals:?}");
+        assert_eq!(record.requests.len(), 2, "{arrivals:?}");
+        assert!(record.requests.iter().all(|r| r.failure.is_none()));
+    }
+}
+
 #[test]
 fn the_probe_finds_model_and_dialect() {
     for (is_strict, expected) in [

@@ -36,7 +36,7 @@ const PREFIXES: [(&str, usize); 17] = [
 ];
 
 /// Parts of names whose values are secrets.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "api_key",
     "api-key",
     "apikey",
@@ -46,6 +46,8 @@ const NAMES: [&str; 12] = [
     "secret",
     "password",
     "passwd",
+    "passphrase",
+    "_pwd",
     "credential",
     "token",
     "authorization",
@@ -59,6 +61,13 @@ const SHORTEST: usize = 8;
 
 /// Characters that have a backslash before them in tables of Markdown.
 const MARKDOWN: &str = "|*_`<[\\";
+
+/// How the first line of a private key ends, and the most that stands in it before: `BEGIN ENCRYPTED `, `BEGIN OPENSSH `.
+const PEM: &str = "PRIVATE KEY-----";
+const PEM_LABEL: usize = 16;
+
+/// Bytes of a value that are looked at to tell it from a word.
+const LOOKED_AT: usize = 4096;
 
 /// Bytes of a file that are searched at a time.
 const WINDOW: usize = 1 << 20;
@@ -93,7 +102,13 @@ fn forms(value: &str) -> Vec<String> {
     };
     let mut forms = vec![
         value.to_owned(),
-        escaped(&|c| "\"\\".contains(c).then(|| format!("\\{c}"))),
+        escaped(&|c| match c {
+            '"' | '\\' => Some(format!("\\{c}")),
+            '\n' => Some("\\n".to_owned()),
+            '\r' => Some("\\r".to_owned()),
+            '\t' => Some("\\t".to_owned()),
+            _ => None,
+        }),
         escaped(&|c| {
             html.iter()
                 .find(|(plain, _)| *plain == c)
@@ -258,9 +273,14 @@ fn prefixed(text: &str, add: &mut impl FnMut(Range<usize>)) {
     let plain = PREFIXES.iter().copied();
     for (prefix, fewest) in plain.chain(escaped.map(|(prefix, fewest)| (prefix.as_str(), *fewest)))
     {
+        // What follows a prefix further on is a part of this: it is as long and as varied at most.
+        let mut looked_at = 0;
         for start in memmem::find_iter(bytes, prefix) {
             let begins = start == 0 || !bytes[start - 1].is_ascii_alphanumeric();
             let after = start + prefix.len();
+            if !begins || start < looked_at {
+                continue;
+            }
             // Tokens of Hugging Face have no underscore, names of functions that begin alike do.
             let length = match prefix {
                 "hf_" | "hf\\_" => run(bytes, after, |byte| byte.is_ascii_alphanumeric()),
@@ -275,17 +295,48 @@ fn prefixed(text: &str, add: &mut impl FnMut(Range<usize>)) {
             let value = &bytes[after..after + length];
             let varied =
                 value.iter().any(u8::is_ascii_digit) && value.iter().any(u8::is_ascii_alphabetic);
-            if begins && length >= fewest && varied {
+            if length >= fewest && varied {
                 add(start..after + length);
             }
+            looked_at = after + length;
         }
     }
-    // JSON Web Tokens: three parts in base64, the first of which begins with `{"`.
+    web_tokens(bytes, add);
+    private_keys(bytes, add);
+}
+
+/// JSON Web Tokens: three parts in base64, the first of which begins with `{"`.
+fn web_tokens(bytes: &[u8], add: &mut impl FnMut(Range<usize>)) {
+    // The run of parts that `start` is in, and its last three dots from the end.
+    let mut end = 0;
+    let mut dots = [None; 3];
     for start in memmem::find_iter(bytes, "eyJ") {
-        let length = run(bytes, start, |byte| is_word(byte) || byte == b'.');
-        let dots = bytes[start..start + length].iter().filter(|b| **b == b'.');
-        if length >= 40 && dots.count() == 2 {
-            add(start..start + length);
+        if start >= end {
+            end = start + run(bytes, start, |byte| is_word(byte) || byte == b'.');
+            let mut found = memchr::memrchr_iter(b'.', &bytes[start..end]).map(|at| start + at);
+            dots = [found.next(), found.next(), found.next()];
+        }
+        let has_two =
+            dots[1].is_some_and(|dot| start < dot) && dots[2].is_none_or(|dot| start > dot);
+        if end - start >= 40 && has_two {
+            add(start..end);
+        }
+    }
+}
+
+/// What stands between the first and the last line of a private key in PEM; in JSON its lines are joined by `\n`.
+fn private_keys(bytes: &[u8], add: &mut impl FnMut(Range<usize>)) {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\\ \t\r\n".contains(&byte);
+    for found in memmem::find_iter(bytes, PEM) {
+        let label = &bytes[found.saturating_sub(PEM_LABEL)..found];
+        if memmem::rfind(label, b"BEGIN ").is_some() {
+            let start = found + PEM.len();
+            let key = &bytes[start..start + run(bytes, start, is_part)];
+            // The quote that may follow keeps its backslash.
+            let key = key.strip_suffix(b"\\").unwrap_or(key);
+            if key.len() >= SHORTEST {
+                add(start..start + key.len());
+            }
         }
     }
 }
@@ -329,23 +380,39 @@ fn in_urls(text: &str, add: &mut impl FnMut(Range<usize>)) {
 fn named(text: &str, lower: &str, add: &mut impl FnMut(Range<usize>)) {
     let bytes = text.as_bytes();
     for name in NAMES {
+        // A word that repeats a name, and a value that has others in it, are looked at once: texts may be made of nothing else.
+        let (mut word_end, mut value) = (0, 0..0);
         for found in memmem::find_iter(lower.as_bytes(), name) {
+            if found < word_end {
+                continue;
+            }
             let before = bytes[..found].iter().rev().take_while(|b| is_word(**b));
             let start = found - before.count();
-            let end = found + run(bytes, found, is_word);
-            let key = lower[start..end].trim_start_matches('-');
-            if let Some(value) = value_after(bytes, start, end)
-                && is_secret(&key.replace('-', "_"), &text[value.clone()])
+            word_end = found + run(bytes, found, is_word);
+            let key = lower[start..word_end].trim_start_matches('-');
+            let Some(at) = value_after(bytes, start, word_end) else {
+                continue;
+            };
+            value = if at < value.end {
+                at..value.end
+            } else {
+                at..at + run(bytes, at, is_part_of_value)
+            };
+            if is_secret(&key.replace('-', "_"), &text[value.clone()])
                 && looks_like_a_value(name, &text[value.clone()])
             {
-                add(value);
+                add(value.clone());
             }
         }
     }
 }
 
-/// Where the value of a name stands, if one follows.
-fn value_after(text: &[u8], start: usize, end: usize) -> Option<Range<usize>> {
+fn is_part_of_value(byte: u8) -> bool {
+    !byte.is_ascii_whitespace() && !b"\"'\\,;{}[]()<>&".contains(&byte)
+}
+
+/// Where the value of a name begins, if one follows.
+fn value_after(text: &[u8], start: usize, end: usize) -> Option<usize> {
     let skip = |at: usize, set: &[u8]| at + run(text, at, |byte| set.contains(&byte));
     let is_flag = text[start] == b'-';
     // Quotes may be escaped, where JSON stands in a string of JSON.
@@ -362,10 +429,7 @@ fn value_after(text: &[u8], start: usize, end: usize) -> Option<Range<usize>> {
         Some(_) if is_flag && spaces > at => spaces,
         _ => return None,
     };
-    let value = skip(at, b"\\\"'");
-    let is_part = |byte: u8| !byte.is_ascii_whitespace() && !b"\"'\\,;{}[]()<>&".contains(&byte);
-    let length = run(text, value, is_part);
-    Some(value..value + length)
+    Some(skip(at, b"\\\"'"))
 }
 
 fn looks_like_a_value(name: &str, value: &str) -> bool {
@@ -373,10 +437,11 @@ fn looks_like_a_value(name: &str, value: &str) -> bool {
         return false;
     }
     // Models have tokens of another kind.
+    let mut head = value.bytes().take(LOOKED_AT);
     name != "token"
         || (value.len() >= 12
-            && value.bytes().any(|byte| byte.is_ascii_digit())
-            && value.bytes().any(|byte| byte.is_ascii_alphabetic()))
+            && head.clone().any(|byte| byte.is_ascii_digit())
+            && head.any(|byte| byte.is_ascii_alphabetic()))
 }
 
 #[cfg(test)]
@@ -428,6 +493,16 @@ mod tests {
                 "correct-horse",
             ),
             ("password: correct-horse".to_owned(), "correct-horse"),
+            ("MYSQL_PWD=correct-horse".to_owned(), "correct-horse"),
+            (
+                "--key-passphrase correct-horse".to_owned(),
+                "correct-horse",
+            ),
+            (
+                "retries: 3 eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P x"
+                    .to_owned(),
+                "eyJzdWIiOiIxMjM0NTY3ODkwIn0",
+            ),
             (
                 "Authorization: Bearer abc123def456".to_owned(),
                 "abc123def456",
@@ -445,6 +520,62 @@ mod tests {
             assert!(clean.contains(REDACTED), "{text} became {clean}");
             assert_eq!(redacted(&clean), clean, "redacting twice changes nothing");
         }
+    }
+
+    /// Names inside of a word, a value or a token were each followed to the end of it: a trace of 400 KB took minutes.
+    #[test]
+    fn texts_that_are_nothing_but_names_take_no_longer() {
+        let started = std::time::Instant::now();
+        for word in [
+            "password",
+            "password=",
+            "--api-key",
+            "my_token=",
+            "sk-a1-",
+            "sk-",
+            "eyJ",
+            "eyJ.",
+            "hf_",
+            "AKIA",
+            "bearer ",
+            "://",
+            "://a:b@",
+            "BEGIN PRIVATE KEY-----",
+            "secret=\"",
+            "ghp_1",
+        ] {
+            let text = word.repeat((1 << 18) / word.len());
+            let clean = redacted(&text);
+            assert!(clean.len() <= text.len() * 4, "{word}");
+        }
+        // Each of them took minutes in a build without optimization.
+        assert!(started.elapsed() < std::time::Duration::from_secs(60));
+    }
+
+    #[test]
+    fn private_keys_go_in_files_and_in_json() {
+        let lines = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\nggSjAgEAAoIBAQC7VJTUt9Us8cKj\n";
+        for label in ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "] {
+            let text = format!(
+                "key:\n-----BEGIN {label}PRIVATE KEY-----\n{lines}-----END {label}PRIVATE KEY-----\nafter \\\" it"
+            );
+            let json = serde_json::to_string(&text).unwrap();
+            let clean = redacted(&text);
+            assert!(
+                !clean.contains("MIIE") && !clean.contains("ggSj"),
+                "{clean}"
+            );
+            assert!(clean.ends_with("-----\nafter \\\" it"), "{clean}");
+            let clean: String = serde_json::from_str(&redacted(&json)).expect("still JSON");
+            assert!(
+                !clean.contains("MIIE") && clean.contains(REDACTED),
+                "{clean}"
+            );
+        }
+        let public = format!("-----BEGIN PUBLIC KEY-----\n{lines}-----END PUBLIC KEY-----");
+        assert_eq!(redacted(&public), public);
+        let cut = format!("{{\"log\": \"-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBg\\\"\"}}");
+        assert!(serde_json::from_str::<serde_json::Value>(&redacted(&cut)).is_ok());
     }
 
     #[test]
@@ -474,6 +605,9 @@ mod tests {
         remember([("WORKER_SECRET", "xyzzy-plugh"), ("HOME", "/home/someone")]);
         assert_eq!(redacted("it said xyzzy-plugh!"), "it said (redacted)!");
         assert_eq!(redacted("/home/someone"), "/home/someone");
+        remember_value("first line\nsecond \"line\"");
+        let json = serde_json::to_string("x first line\nsecond \"line\" y").unwrap();
+        assert_eq!(redacted(&json), "\"x (redacted) y\"");
     }
 
     /// Keys have underscores, which tables of Markdown escape, and may have any character that a header can hold.

@@ -40,6 +40,8 @@ pub enum WeightFormat {
 }
 
 impl WeightFormat {
+    /// Inputs that kernels of the native engine read at a time; groups that share a scale are whole multiples of it.
+    pub const NATIVE_BLOCK: u32 = 32;
     /// One scale per output row.
     pub const INT8: Self = Self::Int8 { group: 0 };
     /// AWQ as it is usually published: groups of 128 with zero points.
@@ -59,6 +61,20 @@ impl WeightFormat {
         rows: 0,
         columns: 0,
     };
+
+    /// Whether the native engine quantizes weights to it: symmetric integers, with a scale for each row or for whole blocks of
+    /// inputs.
+    pub fn is_native(self) -> bool {
+        match self {
+            Self::Int8 { group } => group.is_multiple_of(Self::NATIVE_BLOCK),
+            Self::Int4 {
+                group,
+                zeros: false,
+                index: false,
+            } => group > 0 && group.is_multiple_of(Self::NATIVE_BLOCK),
+            _ => false,
+        }
+    }
 
     /// The dtype of the stored elements.
     pub fn element(self) -> DType {

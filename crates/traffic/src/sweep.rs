@@ -24,6 +24,31 @@ pub struct Sweep<S> {
     pub first_failing_rate: Option<f64>,
 }
 
+impl<S> Default for Sweep<S> {
+    fn default() -> Self {
+        Self {
+            points: Vec::new(),
+            best_rate: None,
+            first_failing_rate: None,
+        }
+    }
+}
+
+impl<S> Sweep<S> {
+    /// Takes up one more rate.
+    pub fn add(&mut self, point: Point<S>) {
+        let Point { rate, is_met, .. } = point;
+        if is_met {
+            self.best_rate = Some(self.best_rate.map_or(rate, |best| best.max(rate)));
+        } else {
+            let failing = self.first_failing_rate;
+            self.first_failing_rate = Some(failing.map_or(rate, |failing| failing.min(rate)));
+        }
+        let place = self.points.partition_point(|known| known.rate <= rate);
+        self.points.insert(place, point);
+    }
+}
+
 /// Bounds of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
@@ -40,10 +65,9 @@ pub struct Bounds {
 /// Doubles the rate until objectives fail, then halves the interval (on a logarithmic scale) between the highest that met them
 /// and the lowest that did not. `measure` returns `None` to stop.
 pub fn sweep<S>(bounds: Bounds, mut measure: impl FnMut(f64) -> Option<(S, bool)>) -> Sweep<S> {
-    let mut points: Vec<Point<S>> = Vec::new();
-    let (mut good, mut bad): (Option<f64>, Option<f64>) = (None, None);
-    while points.len() < bounds.tries {
-        let rate = match (good, bad) {
+    let mut found = Sweep::default();
+    while found.points.len() < bounds.tries {
+        let rate = match (found.best_rate, found.first_failing_rate) {
             (None, None) => bounds.least,
             (Some(good), None) if good >= bounds.most => break,
             (Some(good), None) => (good * 2.0).min(bounds.most),
@@ -59,23 +83,13 @@ pub fn sweep<S>(bounds: Bounds, mut measure: impl FnMut(f64) -> Option<(S, bool)
         let Some((summary, is_met)) = measure(rate) else {
             break;
         };
-        if is_met {
-            good = Some(good.map_or(rate, |good| good.max(rate)));
-        } else {
-            bad = Some(bad.map_or(rate, |bad| bad.min(rate)));
-        }
-        points.push(Point {
+        found.add(Point {
             rate,
             is_met,
             summary,
         });
     }
-    points.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    Sweep {
-        points,
-        best_rate: good,
-        first_failing_rate: bad,
-    }
+    found
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ transformers.utils.logging.disable_progress_bar()
 def load(request: Load) -> tuple[Ready, dict[str, Any]]:
     """The model and the answer to the request."""
     start = time.monotonic_ns()
+    if request.weights:
+        raise Failure("unsupported", f"the PyTorch worker does not quantize weights ({request.weights}) while it loads")
     device = devices.device_of(ranks.own_device(request.device))
     if request.threads:
         torch.set_num_threads(request.threads)

@@ -60,14 +60,17 @@ def is_placeholder(kind: Any) -> bool:
     return type(kind).__name__ == "DummyObject"
 
 
+def enabled(preprocess: dict[str, Any] | None) -> dict[str, Any]:
+    """Settings below `model.preprocess` that count: none where `enable` is false."""
+    given = dict(preprocess or {})
+    return given if given.pop(ENABLE, True) else {}
+
+
 def settings(processor: Any, preprocess: dict[str, Any] | None, config: Any = None) -> dict[str, Any]:
     """`model.preprocess.*` in the words of an image processor. `enable: false` leaves its own settings."""
     told: dict[str, Any] = {}
-    given = dict(preprocess or {})
-    if not given.pop(ENABLE, True):
-        return told
     design = designed(config)
-    for key, value in given.items():
+    for key, value in enabled(preprocess).items():
         if value is None:
             continue
         if key in design and not hasattr(processor, key):

@@ -55,6 +55,7 @@ class Load:
     path: str | None = None
     tokenizer: str | None = None
     dtype: str | None = None
+    weights: str | None = None
     threads: int | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from . import devices, vision
+from . import devices, pages, vision
 from .failure import Failure, failure_of, first_line
 from .issues import Issues
 from .memory import Memory
@@ -72,9 +72,7 @@ def call(ready: Any, request: Request, folder: str) -> Any:
     names = inspect.signature(ready.module.infer).parameters
     known = {"prompt": request.prompt["text"], "image_file": request.images[0].path, "output_path": folder,
              "save_results": False, "eval_mode": True, "test_compress": False}
-    preprocess = dict(ready.request.options.preprocess or {})
-    if preprocess.pop("enable", True):
-        known.update(preprocess)
+    known.update(pages.enabled(ready.request.options.preprocess))
     told = {name: value for name, value in known.items() if name in names and value is not None}
     return ready.module.infer(ready.tokenizer, **told)
 

@@ -12,14 +12,18 @@ use rustix::process::{
 /// How long processes may take to end after SIGTERM, and after each SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A process by id and start time (clock ticks since boot): an id alone may be another's by the time it is used.
-type Known = (i32, u64);
+/// An id alone may be another process's by the time it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ProcessId {
+    pid: i32,
+    start_ticks: u64,
+}
 
 /// What a command started and left to us when it ended. While one is held, processes whose parents end become our children.
 #[derive(Debug)]
 pub(super) struct Left {
     /// What was below us before: ours, not the command's.
-    ours: Vec<Known>,
+    ours: Vec<ProcessId>,
 }
 
 impl Left {
@@ -34,14 +38,13 @@ impl Left {
 
     /// One more process is ours.
     pub(super) fn except(&mut self, process: u32) {
-        let process = process as i32;
         self.ours
-            .extend(stat(process).map(|(_, started)| (process, started)));
+            .extend(stat(process as i32).map(|(_, process)| process));
     }
 
     /// Once the command has ended: ends what is left of it.
     pub(super) fn end(&self) {
-        let left = || -> Vec<Known> {
+        let left = || -> Vec<ProcessId> {
             let below = descendants(getpid()).into_iter();
             below
                 .filter(|process| !self.ours.contains(process))
@@ -50,8 +53,8 @@ impl Left {
         // A process that is told to end may start another one.
         for signal in [Signal::TERM, Signal::KILL, Signal::KILL] {
             let found = left();
-            for (process, _) in &found {
-                if let Some(process) = Pid::from_raw(*process) {
+            for process in &found {
+                if let Some(process) = Pid::from_raw(process.pid) {
                     // One that is gone already is what was wanted.
                     let _ = kill_process(process, signal);
                 }
@@ -69,8 +72,8 @@ impl Left {
 }
 
 /// Takes notice of the end of a process that became our child.
-fn collect(&(process, _): &Known) {
-    if let Some(process) = Pid::from_raw(process) {
+fn collect(process: &ProcessId) {
+    if let Some(process) = Pid::from_raw(process.pid) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         // It may be another's child.
         let _ = waitid(WaitId::Pid(process), options);
@@ -78,30 +81,30 @@ fn collect(&(process, _): &Known) {
 }
 
 /// Everything below a process that has not ended.
-fn descendants(root: Pid) -> Vec<Known> {
-    let mut children: BTreeMap<i32, Vec<Known>> = BTreeMap::new();
+fn descendants(root: Pid) -> Vec<ProcessId> {
+    let mut children: BTreeMap<i32, Vec<ProcessId>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let process = entry.file_name().to_string_lossy().parse::<i32>();
         if let Ok(process) = process
-            && let Some((parent, started)) = stat(process)
+            && let Some((parent, process)) = stat(process)
         {
-            children.entry(parent).or_default().push((process, started));
+            children.entry(parent).or_default().push(process);
         }
     }
     let mut found = Vec::new();
     let mut unread = vec![root.as_raw_nonzero().get()];
     while let Some(parent) = unread.pop() {
-        for &(process, started) in children.get(&parent).into_iter().flatten() {
-            found.push((process, started));
-            unread.push(process);
+        for &process in children.get(&parent).into_iter().flatten() {
+            found.push(process);
+            unread.push(process.pid);
         }
     }
     found
 }
 
-/// Parent and start time of a process; `None` of one that ended.
-fn stat(process: i32) -> Option<(i32, u64)> {
-    let text = std::fs::read(format!("/proc/{process}/stat")).ok()?;
+/// The parent of a process, and which process it is; `None` of one that ended.
+fn stat(pid: i32) -> Option<(i32, ProcessId)> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
     // The name may hold anything, also spaces and parentheses.
     let rest = text.get(text.rfind(')')? + 2..)?;
@@ -109,5 +112,6 @@ fn stat(process: i32) -> Option<(i32, u64)> {
     if matches!(*fields.first()?, "Z" | "X") {
         return None;
     }
-    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+    let start_ticks = fields.get(19)?.parse().ok()?;
+    Some((fields.get(1)?.parse().ok()?, ProcessId { pid, start_ticks }))
 }

@@ -18,16 +18,16 @@ const LOGS: [&str; 2] = ["cublas.log", "cublaslt.log"];
 
 /// With the variables by which the libraries log their GEMMs, where that is asked for.
 pub(super) fn on(session: &Session<'_>, launch: Launch) -> Result<Launch, Halt> {
-    if !session.plan.pipeline.cublas_log.enable {
-        return Ok(launch);
+    if session.plan.pipeline.cublas_log.enable {
+        let folder = session.store.path().join(FOLDER);
+        std::fs::create_dir_all(&folder).map_err(|error| {
+            Halt::failed(format!("cannot create {}: {error}", folder.display()))
+        })?;
     }
-    let folder = session.store.path().join(FOLDER);
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| Halt::failed(format!("cannot create {}: {error}", folder.display())))?;
     Ok(logged(session.plan, launch, session.store.path()))
 }
 
-/// The same, of a run that has not started.
+/// The same without making the folder, for showing what a run would start.
 pub(super) fn logged(plan: &Plan, launch: Launch, run: &Path) -> Launch {
     if !plan.pipeline.cublas_log.enable {
         return launch;

@@ -39,7 +39,10 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         (native::launch()?, native::FOLDER)
     } else {
         request.options = options(session.plan);
-        (pytorch::launch(session, &package), pytorch::folder(kind))
+        (
+            pytorch::launch(session, package.as_ref()),
+            pytorch::folder(kind),
+        )
     };
     let mut log = PredictionLog::open(session.store.path())?;
     if log.torn_bytes() > 0 {

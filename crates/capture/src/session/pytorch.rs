@@ -35,7 +35,7 @@ const OWN_FOLDER: &str = "worker";
 /// operators stand beside it. Without it torch's trace explains both.
 pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
     let package = package(session)?;
-    let launch = launch(session, &package);
+    let launch = launch(session, package.as_ref());
     let watch = Watch::start(session.plan)?;
     let mut request = load(session, record);
     request.options = options(session.plan);
@@ -68,12 +68,16 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
 /// Where llmprof's own worker is for as long as a run lasts.
 const PACKAGE: &str = "pytorch/worker";
 
-/// llmprof's own worker, unpacked into the run.
-pub(super) fn package(session: &Session<'_>) -> Result<Package, Halt> {
+/// llmprof's own worker, unpacked into the run where the run has it.
+pub(super) fn package(session: &Session<'_>) -> Result<Option<Package>, Halt> {
+    if session.plan.runtime.kind != RuntimeType::Pytorch {
+        return Ok(None);
+    }
     let failed = |error: String| Halt::failed(error);
     let run =
         std::path::absolute(session.store.path()).map_err(|error| failed(error.to_string()))?;
-    Package::unpack_to(&run.join(PACKAGE)).map_err(|error| failed(error.to_string()))
+    let package = Package::unpack_to(&run.join(PACKAGE));
+    package.map(Some).map_err(|error| failed(error.to_string()))
 }
 
 /// The worker of a plan as a run in this directory starts it.
@@ -89,11 +93,11 @@ pub(super) fn worker(plan: &Plan, cwd: &Path, run: &Path) -> Launch {
 }
 
 /// The worker of llmprof, or that of the user.
-pub(super) fn launch(session: &Session<'_>, package: &Package) -> Launch {
+pub(super) fn launch(session: &Session<'_>, package: Option<&Package>) -> Launch {
     let python = session.plan.runtime.python.as_deref();
-    match session.plan.runtime.kind {
-        RuntimeType::Worker => own_worker(session.plan, session.cwd),
-        _ => package.launch(python.unwrap_or("python3")),
+    match package {
+        Some(package) => package.launch(python.unwrap_or("python3")),
+        None => own_worker(session.plan, session.cwd),
     }
 }
 

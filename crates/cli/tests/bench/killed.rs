@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use llmprof_load::stub::{Behaviour, Stub};
+
 use super::{SERVER, free_port, runs};
 
 /// Far beyond what anything here takes, so that a hang fails instead of hanging.
@@ -101,6 +103,79 @@ fn daemons_of_a_server_that_never_answers_end_with_an_interrupted_llmprof() {
     for (file, process) in PROCESSES.iter().zip(&all) {
         assert!(!runs(process), "{file} still runs");
     }
+}
+
+/// Rates of a sweep that were measured were lost with llmprof.
+#[test]
+fn a_killed_sweep_keeps_the_rates_it_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = super::stub();
+    let mut llmprof = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .args(["bench", &stub.url(), "--sweep", "20:21", "-o", "run"])
+        .args(["--slo", "ttft:p50<3600s"])
+        .args(["--requests", "10", "--output-tokens", "1"])
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let file = dir.path().join("run/sweep.json");
+    until("no rate was measured", || file.exists());
+    llmprof.kill().unwrap();
+    llmprof.wait().unwrap();
+    let found = super::json(&file);
+    assert_eq!(found["points"][0]["rate"], 20.0, "{found}");
+    assert_eq!(found["points"][0]["summary"]["completed"], 10, "{found}");
+}
+
+/// A server answers `/stop_profile` when its trace is written, which may take minutes: Ctrl-C was not heard meanwhile.
+#[test]
+fn an_interrupt_ends_the_wait_for_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(Behaviour {
+        prefill: Duration::from_millis(5),
+        trace_pause: Duration::from_mins(10),
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let mut llmprof = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .args([
+            "bench",
+            &stub.url(),
+            "--requests",
+            "40",
+            "--output-tokens",
+            "2",
+        ])
+        .args([
+            "--rate",
+            "100",
+            "--profile",
+            "--profile-after",
+            "1ms",
+            "-o",
+            "run",
+        ])
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the profiler was not stopped", || {
+        stub.calls().iter().any(|call| call.path == "/stop_profile")
+    });
+    until("the load did not end", || stub.served().len() > 40);
+    sleep(Duration::from_millis(300));
+    let sent = Command::new("kill").arg(llmprof.id().to_string()).status();
+    assert!(sent.unwrap().success());
+    let interrupted = Instant::now();
+    assert_eq!(llmprof.wait().unwrap().code(), Some(130));
+    assert!(interrupted.elapsed() < Duration::from_secs(20));
+    let run = dir.path().join("run");
+    assert_eq!(super::json(&run.join("run.json"))["status"], "interrupted");
+    assert_eq!(super::read(&run.join("requests.csv")).lines().count(), 41);
+    let report = super::read(&run.join("report.md"));
+    assert!(report.contains("interrupted before its trace"), "{report}");
 }
 
 /// The main process of a server may end by itself and leave others, which are nobody's then.

@@ -109,6 +109,10 @@ fn the_native_runtime_answers_every_sample_once_whatever_its_length() {
         let file = json(&root.join(format!("out/predictions/{name}.json")));
         assert_eq!(&file, one);
     }
+    assert!(
+        !root.join("out/pytorch").exists(),
+        "no worker of PyTorch is in a native run"
+    );
     let metrics = json(&root.join("out/metrics.json"));
     assert_eq!(metrics["predictions"]["samples"], 4);
     assert_eq!(metrics["predictions"]["output_tokens"], 16);

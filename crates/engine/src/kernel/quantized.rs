@@ -1,4 +1,4 @@
-//! Weights as small integers with a scale for each group of inputs: products with a few inputs, and expansion to f32.
+//! Weights as small integers with a scale for each group of inputs: GEMV, and expansion to f32.
 //!
 //! Integers are expanded to f32 on the way and multiplied with inputs in f32: what is saved is memory traffic.
 
@@ -7,12 +7,14 @@
     reason = "vector loads from slices whose bounds were checked"
 )]
 
+use llmprof_theory::WeightFormat;
+
 use super::isa::{Isa, vectorized};
 use crate::buffer::Elements;
 
 /// Inputs that lie together: 4-bit integers of the first half in low nibbles, those of the second in high ones, so that a
 /// vector of either is one shift away.
-pub(crate) const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = WeightFormat::NATIVE_BLOCK as usize;
 /// Inputs that one pass over a row serves.
 const INPUTS: usize = 4;
 

@@ -1,10 +1,13 @@
 use llmprof_theory::{
-    Kind, Path, WeightFormat,
+    Kind, Path,
     block::{Layout, Linear},
 };
 use llmprof_units::DType;
 
-use super::linear::{BoundLinear, Data, Matrix};
+use super::{
+    linear::{BoundLinear, Data, Matrix},
+    table::Table,
+};
 use crate::{
     buffer::Format,
     error::EngineError,
@@ -16,9 +19,8 @@ use crate::{
 pub(crate) struct Binder<'w> {
     pub(crate) weights: &'w Weights,
     pub(crate) format: Format,
-    /// How quantizable matrices are quantized, and the format's name.
+    /// How quantizable matrices are quantized.
     pub(crate) scheme: Option<Scheme>,
-    pub(crate) quantized: Option<WeightFormat>,
     pub(crate) operators: Vec<OperatorInfo>,
     /// Path before the layer number, and the number, inside layers.
     pub(crate) place: Option<(&'static str, u32)>,
@@ -50,8 +52,8 @@ impl Binder<'_> {
 
     /// The format of a matrix.
     fn stored(&self, is_quantizable: bool) -> DType {
-        match self.quantized {
-            Some(format) if is_quantizable => format.element(),
+        match self.scheme {
+            Some(scheme) if is_quantizable => scheme.format.element(),
             _ => self.format.dtype(),
         }
     }
@@ -70,6 +72,18 @@ impl Binder<'_> {
             weights,
         });
         self.operators.len() as u32 - 1
+    }
+
+    /// A table of `rows` vectors by the full name of its tensor.
+    pub(crate) fn table(&self, name: &str, rows: u64, width: u64) -> Result<Table, EngineError> {
+        let sizes = [rows as usize, width as usize];
+        Ok(Table {
+            data: self
+                .weights
+                .matrix(name, sizes, Layout::OutIn, self.format)?,
+            rows: sizes[0],
+            width: sizes[1],
+        })
     }
 
     /// A matrix by the full name of its tensor, never quantized.

@@ -1,15 +1,11 @@
 use llmprof_theory::{
     Decoder, Kind, Logits,
-    block::{Layout, PositionTable, Rope},
+    block::{PositionTable, Rope},
 };
 use rayon::prelude::*;
 
 use super::{
-    Binder, Rows,
-    layer::BoundLayer,
-    linear::{BoundLinear, Matrix},
-    norm::BoundNorm,
-    sized,
+    Binder, Rows, layer::BoundLayer, linear::BoundLinear, norm::BoundNorm, sized, table::Table,
 };
 use crate::{
     cache::Cache,
@@ -21,14 +17,14 @@ use crate::{
 /// Learned positions with their weights.
 struct BoundPositions {
     operator: u32,
-    table: Matrix,
+    table: Table,
     offset: usize,
 }
 
 /// A language model with its weights.
 pub(crate) struct BoundDecoder {
     width: usize,
-    embedding: (u32, Matrix),
+    embedding: (u32, Table),
     embedding_scale: Option<(u32, f32)>,
     positions: Option<BoundPositions>,
     tables: Vec<(u32, Frequencies)>,
@@ -47,7 +43,7 @@ impl BoundDecoder {
         }
         let embedding = &decoder.embedding;
         let name = binder.tensor_name(embedding.name, "weight");
-        let table = binder.matrix(&name, embedding.vocabulary, embedding.width, Layout::OutIn)?;
+        let table = binder.table(&name, embedding.vocabulary, embedding.width)?;
         let embedding_operator = binder.weighted(Kind::Embedding, embedding.name);
         let embedding_scale = embedding.scale.map(|scale| {
             (
@@ -87,7 +83,7 @@ impl BoundDecoder {
             .map(|norm| BoundNorm::bind(norm, binder))
             .transpose()?;
         let head = if decoder.head.tied {
-            binder.linear_with(&decoder.head.linear, Kind::Linear, table.clone())?
+            binder.linear_with(&decoder.head.linear, Kind::Linear, table.matrix())?
         } else {
             binder.linear(&decoder.head.linear)?
         };
@@ -222,7 +218,7 @@ impl BoundPositions {
     fn bind(positions: &PositionTable, binder: &mut Binder<'_>) -> Result<Self, EngineError> {
         let name = binder.tensor_name(positions.name, "weight");
         Ok(Self {
-            table: binder.matrix(&name, positions.rows, positions.width, Layout::OutIn)?,
+            table: binder.table(&name, positions.rows, positions.width)?,
             operator: binder.weighted(Kind::PositionEmbedding, positions.name),
             offset: positions.offset as usize,
         })

@@ -2,8 +2,8 @@ use rayon::prelude::*;
 
 use super::sized;
 use crate::{
-    buffer::{Buffer, Elements},
-    kernel::{WeightRows, add, expand, multiply, widen},
+    buffer::Buffer,
+    kernel::{WeightRows, add, multiply},
     recorder::Recorder,
     weights::QuantizedBuffer,
 };
@@ -31,20 +31,6 @@ impl Matrix {
             Data::Quantized(data) => WeightRows::Quantized(data.rows()),
         };
         multiply(weights, [rows, self.outputs, self.inputs], x, out);
-    }
-
-    /// Row `row` as f32.
-    pub(crate) fn row(&self, row: usize, to: &mut [f32]) {
-        match &self.data {
-            Data::Plain(data) => {
-                let range = row * self.inputs..(row + 1) * self.inputs;
-                match data.elements().slice(range) {
-                    Elements::F32(from) => to.copy_from_slice(from),
-                    Elements::Bf16(from) => widen(from, to),
-                }
-            }
-            Data::Quantized(data) => expand(data.rows().rows(row, 1), 0, to),
-        }
     }
 }
 

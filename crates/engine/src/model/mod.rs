@@ -10,6 +10,7 @@ mod linear;
 mod mlp;
 mod moe;
 mod norm;
+mod table;
 
 pub(crate) use bind::Binder;
 pub(crate) use decoder::BoundDecoder;

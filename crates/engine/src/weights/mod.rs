@@ -38,13 +38,13 @@ pub(crate) enum Weights {
 }
 
 impl Weights {
-    /// Opens a source and checks that it holds every tensor of `model`, in the right shape. `is_kept`: whether most tensors
-    /// are used as they are, not quantized.
+    /// Opens a source and checks that it holds every tensor of `model`, in the right shape. `fills_at_once`: makes all
+    /// dummy weights now, since they are kept as they are; else each when it is quantized.
     pub(crate) fn open(
         source: &Source,
         model: &Model,
         format: Format,
-        is_kept: bool,
+        fills_at_once: bool,
     ) -> Result<Self, EngineError> {
         match source {
             Source::Directory(directory) => {
@@ -52,7 +52,11 @@ impl Weights {
             }
             Source::Dummy { seed } => {
                 let dummy = Dummy::plan(model, format, *seed)?;
-                let dummy = if is_kept { dummy.filled()? } else { dummy };
+                let dummy = if fills_at_once {
+                    dummy.filled()?
+                } else {
+                    dummy
+                };
                 Ok(Self::Dummy(dummy))
             }
         }

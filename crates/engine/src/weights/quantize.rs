@@ -10,41 +10,31 @@ use super::convert::to_bf16;
 use crate::{
     buffer::{self, Buffer, Elements, Format},
     error::EngineError,
-    kernel::{BLOCK, Quantized, Width, pack, widen},
+    kernel::{Quantized, Width, pack, widen},
 };
 
 /// How matrices are quantized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scheme {
+    pub(crate) format: WeightFormat,
     pub(crate) width: Width,
     /// Inputs that share a scale; absent is all of a row.
     pub(crate) group: Option<usize>,
 }
 
 impl Scheme {
-    /// The scheme of a format; plain formats have none.
-    pub(crate) fn of(format: WeightFormat) -> Result<Option<Self>, EngineError> {
-        let scheme = match format {
-            WeightFormat::Plain(_) => return Ok(None),
-            WeightFormat::Int8 { group: 0 } => Self {
-                width: Width::Eight,
-                group: None,
-            },
-            WeightFormat::Int8 { group } => Self {
-                width: Width::Eight,
-                group: Some(group as usize),
-            },
-            WeightFormat::Int4 {
-                group,
-                zeros: false,
-                index: false,
-            } if (group as usize).is_multiple_of(BLOCK) => Self {
-                width: Width::Four,
-                group: Some(group as usize),
-            },
+    /// The scheme of a format that there are kernels for.
+    pub(crate) fn of(format: WeightFormat) -> Result<Self, EngineError> {
+        let (width, group) = match format {
+            WeightFormat::Int8 { group } if format.is_native() => (Width::Eight, group),
+            WeightFormat::Int4 { group, .. } if format.is_native() => (Width::Four, group),
             found => return Err(EngineError::UnsupportedFormat { found }),
         };
-        Ok(Some(scheme))
+        Ok(Self {
+            format,
+            width,
+            group: (group > 0).then_some(group as usize),
+        })
     }
 
     /// Scales of groups have 16 bits, those of rows 32, as `WeightFormat` counts them.
@@ -166,7 +156,7 @@ mod tests {
             .collect();
         for format in ["int8", "int8_g128", "int4_g32", "int4_g128"] {
             let format: WeightFormat = format.parse().unwrap();
-            let scheme = Scheme::of(format).unwrap().unwrap();
+            let scheme = Scheme::of(format).unwrap();
             let found =
                 QuantizedBuffer::new(scheme, [outputs, inputs], Elements::F32(&weights)).unwrap();
             let group = scheme.group.unwrap_or(inputs);
@@ -195,7 +185,7 @@ mod tests {
         let weights = vec![0.5; 8 * 256];
         for format in ["int8", "int8_g64", "int4_g128"] {
             let format: WeightFormat = format.parse().unwrap();
-            let scheme = Scheme::of(format).unwrap().unwrap();
+            let scheme = Scheme::of(format).unwrap();
             let found = QuantizedBuffer::new(scheme, [8, 256], Elements::F32(&weights)).unwrap();
             assert_eq!(found.memory.len() as u64, format.bytes(8, 256), "{format}");
         }
@@ -203,10 +193,11 @@ mod tests {
 
     #[test]
     fn formats_without_kernels_are_refused() {
-        for format in ["fp8", "awq", "gptq", "mxfp4", "int4_g48"] {
+        for format in [
+            "fp8", "awq", "gptq", "mxfp4", "int4_g48", "int8_g16", "int8_g48", "bf16",
+        ] {
             let format: WeightFormat = format.parse().unwrap();
             assert!(Scheme::of(format).is_err(), "{format}");
         }
-        assert_eq!(Scheme::of("bf16".parse().unwrap()).unwrap(), None);
     }
 }

@@ -129,7 +129,7 @@ fn apart(found: &[f32], expected: &[f32]) -> f32 {
 fn every_family_gives_the_logits_of_its_rounded_weights() {
     for (format, levels, group) in [
         ("int8", 127.0, None),
-        ("int8_g16", 127.0, Some(16)),
+        ("int8_g32", 127.0, Some(32)),
         ("int4_g32", 7.0, Some(32)),
         ("int4_g128", 7.0, Some(128)),
     ] {
@@ -192,7 +192,7 @@ fn made_up_weights_are_quantized_alike_and_counted_by_theory() {
 #[test]
 fn formats_without_kernels_are_refused() {
     let model = model(&data().join("llama"));
-    for format in ["fp8", "awq", "int4_g16"] {
+    for format in ["fp8", "awq", "int4_g16", "int8_g16", "int8_g48", "bf16"] {
         let options = Options {
             quantized: Some(format.parse().unwrap()),
             ..Options::default()

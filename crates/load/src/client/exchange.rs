@@ -13,7 +13,7 @@ use crate::{
     answer::Answer,
     clock::Clock,
     record::{FailureKind, RequestFailure, RequestRecord},
-    sse::Splitter,
+    sse::{MOST_EVENT_BYTES, Splitter},
 };
 
 /// Most of what a server said that is kept to tell why a request failed.
@@ -178,6 +178,10 @@ impl Client {
             };
             record.received_bytes += llmprof_units::Bytes(bytes.len() as u64);
             splitter.push(bytes, at, |event| reading.take(event, record));
+            if splitter.is_too_long() {
+                let message = format!("an event has more than {MOST_EVENT_BYTES} bytes");
+                return Err(RequestFailure::new(FailureKind::Malformed, message));
+            }
             if reading.has_failed() {
                 break;
             }

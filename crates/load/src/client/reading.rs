@@ -8,6 +8,13 @@ use crate::{
     sse::Event,
 };
 
+/// Events with text that an answer may have beside those of its tokens, and for each token that was asked for: some servers send
+/// a character at a time.
+const FREE_ARRIVALS: u64 = 1024;
+const ARRIVALS_PER_TOKEN: u64 = 16;
+/// Longest text that is kept of an answer.
+const MOST_TEXT_BYTES: usize = 64 << 20;
+
 /// An answer as far as it was read; times, arrivals and tokens are put into the record of its request.
 pub struct Reading {
     keep_text: bool,
@@ -88,6 +95,14 @@ impl Reading {
             if tokens.is_some() {
                 self.usage_with_text += 1;
             }
+            let most = record.max_tokens.saturating_mul(ARRIVALS_PER_TOKEN);
+            let most = most.saturating_add(FREE_ARRIVALS);
+            if record.arrivals.len() as u64 >= most {
+                let tokens = record.max_tokens;
+                let message = format!("more than {most} events for {tokens} tokens");
+                self.failure = Some(RequestFailure::new(FailureKind::Malformed, message));
+                return;
+            }
             record.arrivals.push(Arrival {
                 at_ns: event.at,
                 tokens: tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
@@ -97,6 +112,10 @@ impl Reading {
         record.timings = answer.timings.or(record.timings);
         if self.keep_text {
             self.text += &answer.text;
+            if self.text.len() > MOST_TEXT_BYTES {
+                let message = format!("the answer has more than {MOST_TEXT_BYTES} bytes");
+                self.failure = Some(RequestFailure::new(FailureKind::Malformed, message));
+            }
         }
     }
 
@@ -104,13 +123,15 @@ impl Reading {
     pub fn take_whole(&mut self, bytes: &[u8], at: Nanos, record: &mut RequestRecord) {
         record.received_bytes = Bytes(bytes.len() as u64);
         record.is_whole = true;
-        // Some servers stream JSON lines (Ollama's own interface): the last line has the totals.
+        // Some servers stream JSON lines (Ollama's own interface): the last line has the totals. Others write one object over
+        // many lines.
         let last = bytes
             .split(|&byte| byte == b'\n')
             .rfind(|line| !line.is_empty())
             .unwrap_or_default();
+        let is_one = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
         let event = Event {
-            data: last,
+            data: if is_one { bytes } else { last },
             at,
             is_cut: false,
         };
@@ -198,6 +219,61 @@ mod tests {
         record.failure = reading.stream_ended(&record, 0).err();
         reading.conclude(&mut record);
         record
+    }
+
+    /// Arrivals of a server that never ends were kept until the request's time was over.
+    #[test]
+    fn a_stream_without_end_is_not_kept() {
+        let mut record = RequestRecord::due(0, Nanos(0), 16);
+        let mut reading = Reading::new(true);
+        let event = Event {
+            data: br#"{"choices":[{"text":"a"}]}"#,
+            at: Nanos(1),
+            is_cut: false,
+        };
+        for _ in 0..2000 {
+            reading.take(event, &mut record);
+        }
+        assert_eq!(record.arrivals.len(), 1024 + 16 * 16);
+        let failure = reading.ended().unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Malformed);
+        assert!(failure.message.contains("for 16 tokens"), "{failure:?}");
+
+        let mut reading = Reading::new(true);
+        let long = format!(r#"{{"response":"{}"}}"#, "x".repeat(8 << 20));
+        record.arrivals.clear();
+        let event = Event {
+            data: long.as_bytes(),
+            ..event
+        };
+        for _ in 0..12 {
+            reading.take(event, &mut record);
+        }
+        assert!(reading.has_failed());
+        assert_eq!((record.arrivals.len(), reading.text.len()), (9, 72 << 20));
+    }
+
+    /// The last line of an object over many lines was taken for the answer.
+    #[test]
+    fn an_answer_may_stand_on_one_line_or_many() {
+        let object = serde_json::json!({
+            "choices": [{"text": "a b", "finish_reason": "length"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+        });
+        let lines = "{\"response\":\"a\"}\n{\"response\":\" b\",\"done\":true,\"eval_count\":2,\"eval_duration\":1}\n";
+        let texts = [
+            format!("{object}\n"),
+            format!("{object:#}"),
+            lines.to_owned(),
+        ];
+        for text in texts {
+            let mut record = RequestRecord::due(0, Nanos(0), 16);
+            let mut reading = Reading::new(false);
+            reading.take_whole(text.as_bytes(), Nanos(1), &mut record);
+            assert_eq!(reading.ended(), Ok(()), "{text}");
+            reading.conclude(&mut record);
+            assert_eq!(record.output_tokens, Some(2), "{text}");
+        }
     }
 
     /// The sum of both did not fit 64 bits.

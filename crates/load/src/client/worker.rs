@@ -29,6 +29,9 @@ use crate::{
 /// How often the delay of the event loop is measured.
 const TICK: Duration = Duration::from_millis(20);
 
+/// Why a request is interrupted.
+const STOPPED: &str = "the load was stopped";
+
 /// What a worker of an open loop is fed by and answers to; a closed loop feeds itself.
 pub(crate) enum Feed {
     Open(UnboundedReceiver<Due>, Sender<Later>),
@@ -162,7 +165,11 @@ async fn closed(shared: &Arc<Shared>, client: &Arc<Client>, slots: usize) {
                     }
                     history = said(&shared, index, history, text);
                     scheduled = ended + Nanos(shared.plan.think.as_nanos() as i64);
-                    sleep_until(shared.clock.instant(scheduled).into()).await;
+                    let pause = sleep_until(shared.clock.instant(scheduled).into());
+                    if until(pause, shared.stopped.notified()).await.is_none() {
+                        shared.abandon_after(index);
+                        return;
+                    }
                     index += 1;
                 }
             }
@@ -183,6 +190,11 @@ async fn one(
     let mut record = RequestRecord::due(index as u64, scheduled, planned.max_tokens);
     record.session = planned.session;
     record.started_ns = started;
+    if shared.is_stopped() {
+        let now = shared.clock.now();
+        broken_off(&mut record, FailureKind::Interrupted, now, STOPPED);
+        return (record, String::new());
+    }
     shared.in_flight.fetch_add(1, Ordering::Relaxed);
     let ended = until(
         timeout(shared.limit, client.exchange(body, &mut record)),
@@ -198,13 +210,8 @@ async fn one(
             String::new()
         }
         None => {
-            let why = "the load was stopped";
-            broken_off(
-                &mut record,
-                FailureKind::Interrupted,
-                shared.clock.now(),
-                why,
-            );
+            let now = shared.clock.now();
+            broken_off(&mut record, FailureKind::Interrupted, now, STOPPED);
             String::new()
         }
     };

@@ -53,6 +53,8 @@ pub struct Behaviour {
     pub repeats_key: bool,
     /// What names of its metrics begin with, which says what server it is.
     pub metrics_prefix: &'static str,
+    /// How long `/stop_profile` takes: servers answer once their trace is written.
+    pub trace_pause: Duration,
     /// Where `/stop_profile` leaves a trace of its steps, labelled as vLLM's are. For one slot: steps of several would overlap.
     pub trace_folder: Option<PathBuf>,
 }
@@ -74,6 +76,7 @@ impl Default for Behaviour {
             fault_every: None,
             repeats_key: false,
             metrics_prefix: "vllm:",
+            trace_pause: Duration::ZERO,
             trace_folder: None,
         }
     }

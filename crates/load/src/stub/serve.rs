@@ -131,6 +131,9 @@ async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io
                 trace::write(folder, &served[start.served..], stop, &state.repeated())?;
             }
             *lock(&state.calls) = calls;
+            if asked.path == "/stop_profile" && !state.behaviour.trace_pause.is_zero() {
+                sleep(state.behaviour.trace_pause).await;
+            }
             respond(stream, state, 200, "text/plain", b"").await
         }
         _ => {

@@ -1,7 +1,5 @@
 //! What is wrong with a request, found while nothing has been spent on it.
 
-use llmprof_theory::WeightFormat;
-
 use super::{LoadFormat, Place, Plan, RuntimeType, direct, nsight, serving, torch};
 
 /// Something wrong with a request.
@@ -212,19 +210,10 @@ impl Plan {
     fn native_mistakes(&self, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
         let workload = &self.workload;
         let native = |what: &str| format!("the native runtime {what}");
-        let quantizes = |format: WeightFormat| match format {
-            WeightFormat::Int8 { .. } => true,
-            WeightFormat::Int4 {
-                group,
-                zeros,
-                index,
-            } => group % 32 == 0 && !zeros && !index,
-            _ => false,
-        };
         let own: [(&'static str, bool, &str); 3] = [
             (
                 "workload.weights",
-                workload.weights.is_some_and(|format| !quantizes(format)),
+                workload.weights.is_some_and(|format| !format.is_native()),
                 "keeps weights in workload.dtype, int8, int8_gN or int4_gN (N inputs to a scale, a multiple of 32)",
             ),
             (

@@ -1,11 +1,11 @@
-use std::{fmt::Write as _, path::Path};
+use std::{fmt::Write as _, io, path::Path};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
     plan::Plan,
-    store::{StoreError, io_error},
+    store::{Folder, MOST_JSON_BYTES, StoreError, io_error},
 };
 
 /// What direct inference was asked for, in the run directory.
@@ -48,10 +48,19 @@ impl DirectRequest {
     /// That of an earlier run in the directory, where there is one.
     pub fn load(run: &Path) -> Result<Option<Self>, StoreError> {
         let path = run.join(FILE);
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let text = std::fs::read(&path).map_err(io_error("read", &path))?;
+        let text = Folder::open(run).and_then(|folder| folder.read(FILE, MOST_JSON_BYTES));
+        let text = match text {
+            Ok(text) => text,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(io_error("read", path)(error)),
+        };
         serde_json::from_slice(&text)
             .map(|value| Some(Self(value)))
             .map_err(|error| StoreError::BadManifest {

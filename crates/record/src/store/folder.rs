@@ -22,6 +22,9 @@ use crate::secrets::redacted;
 /// Names that are tried before giving up; two equal ones are as likely as two equal 64-bit numbers.
 const ATTEMPTS: u32 = 16;
 
+/// Folders inside of each other that a run may have. Its own are 4 deep; each that is open has a descriptor and a path of its own.
+const MOST_LEVELS: usize = 64;
+
 /// An open directory.
 #[derive(Debug)]
 pub struct Folder {
@@ -41,6 +44,8 @@ enum Refused {
     TooLarge { length: u64, limit: u64 },
     #[error("the name leaves the directory")]
     Outside,
+    #[error("it is more than {MOST_LEVELS} folders deep in the run directory")]
+    TooDeep,
 }
 
 impl From<Refused> for io::Error {
@@ -233,6 +238,9 @@ impl Folder {
             let name = std::os::unix::ffi::OsStrExt::from_bytes(name);
             let below = relative.join(name);
             match self.kind(name).map_err(|errno| (at(name), errno.into()))? {
+                FileType::Directory if relative.components().count() >= MOST_LEVELS => {
+                    return Err((at(name), Refused::TooDeep.into()));
+                }
                 FileType::Directory => self
                     .enter(name, false)
                     .map_err(|error| (at(name), error))?
@@ -397,6 +405,20 @@ mod tests {
         fs::write(run.path().join("large"), [0; 101]).unwrap();
         let error = folder.read("large", 100).unwrap_err().to_string();
         assert!(error.contains("101 bytes"), "{error}");
+    }
+
+    /// Each folder's path was kept while those below it were walked: 18,000 with names of 255 bytes took 40 GB.
+    #[test]
+    fn folders_beyond_measure_are_refused() {
+        let run = tempfile::tempdir().unwrap();
+        let folder = Folder::open(run.path()).unwrap();
+        let deep = |levels: usize| "d/".repeat(levels);
+        folder.create_folder(deep(MOST_LEVELS)).unwrap();
+        folder.walk(&mut |_, _, _| Ok(())).unwrap();
+        folder.create_folder(deep(MOST_LEVELS + 1)).unwrap();
+        let (path, error) = folder.walk(&mut |_, _, _| Ok(())).unwrap_err();
+        assert_eq!(path, run.path().join(deep(MOST_LEVELS + 1)));
+        assert!(error.to_string().contains("64 folders deep"), "{error}");
     }
 
     #[test]

@@ -409,6 +409,8 @@ pub(super) const ROWS: &[Row] = &[
         .hint("lower --profile-when-running, or send more requests"),
     Row::new("bench.not_profiled", "the server was not profiled: the load was over before --profile-after").when("reason", "load_ended")
         .hint("lower --profile-after, or send more requests"),
+    Row::new("bench.not_profiled", "the server was not profiled: interrupted before its trace was written").when("reason", "interrupted")
+        .hint("wait for the trace: a server may take minutes to write it; --profile-for takes a shorter time"),
     Row::new("bench.not_profiled", "the server was not profiled: no new trace in {folder}").when("reason", "no_trace")
         .hint("--profile-dir must be the folder that the server writes traces to"),
     Row::new("bench.not_profiled", "the server was not profiled: {why}").when("server", "SGLang")

@@ -22,7 +22,7 @@ use llmprof_load::{
     parts,
     server::steps::Step,
     slo::all_met,
-    sweep::{Bounds, Sweep, sweep},
+    sweep::{Bounds, Point, Sweep, sweep},
 };
 use llmprof_record::{
     issue::Issue,
@@ -366,7 +366,7 @@ fn loaded(
             }
         }
         Some(bounds) => {
-            let (measured, found) = swept(args, request, bounds, show, &mut beside)?;
+            let (measured, found) = swept(args, request, bounds, store, show, &mut beside)?;
             Loaded {
                 measured,
                 shared: 0.0,
@@ -401,9 +401,7 @@ fn concluded(
     }
     outcome.write(measured, &each, store)?;
     if let Some(found) = found {
-        let text =
-            serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
-        store.write("sweep.json", text + "\n")?;
+        write_sweep(found, store)?;
     }
     let mut report = page::document(&outcome, measured, found.as_ref());
     // With those of the server and of its runtime.
@@ -448,6 +446,7 @@ fn swept(
     args: &BenchArgs,
     request: &mut Request,
     (least, most): (f64, f64),
+    store: &RunDir,
     show: Show,
     beside: &mut session::Beside<'_>,
 ) -> Result<(Measured, Sweep), Failure> {
@@ -460,6 +459,7 @@ fn swept(
     let mut kept: Option<(f64, bool, Measured)> = None;
     let mut failure = None;
     let mut late = Vec::new();
+    let mut so_far = Sweep::default();
     let found = sweep(bounds, |rate| {
         request.arrivals = args.load.arrivals_at(rate);
         let load = request.load();
@@ -491,6 +491,13 @@ fn swept(
         if is_better {
             kept = Some((rate, is_met, measured));
         }
+        so_far.add(Point {
+            rate,
+            is_met,
+            summary: summary.clone(),
+        });
+        // What was measured survives a kill. Where it cannot be written, the last write says why.
+        let _ = write_sweep(&so_far, store);
         Some((summary, is_met))
     });
     if let Some(failure) = failure {
@@ -507,6 +514,13 @@ fn swept(
             .push(Issue::error("bench.sweep_client_late"));
     }
     Ok((measured, found))
+}
+
+fn write_sweep(found: &Sweep, store: &RunDir) -> Result<(), Failure> {
+    let text =
+        serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
+    store.write("sweep.json", text + "\n")?;
+    Ok(())
 }
 
 /// `runs/bench/<model>/<time>`.

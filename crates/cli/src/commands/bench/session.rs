@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
@@ -35,6 +35,8 @@ use crate::{
 
 /// How long a request of a few tokens may take before a server is taken for one that does not answer.
 const PROBE_LIMIT: Duration = Duration::from_mins(2);
+/// How long a server has to write its trace once somebody asked to stop: it must at least hear that profiling is over.
+const TRACE_GRACE: Duration = Duration::from_secs(2);
 
 /// What a load left, client and server.
 pub(super) struct Measured {
@@ -181,7 +183,10 @@ pub(super) fn measure(
     stage.finish(&format!("{} requests", record.requests.len()));
     let samples = telemetry.and_then(|telemetry| telemetry.stop(&mut issues));
     let subject = request.subject.as_ref();
-    let profile = profiling.map_or_else(Profile::default, |p| p.finish(subject, &mut issues));
+    let profile = profiling.map_or_else(Profile::default, |profiling| {
+        profiling.finish(subject, &mut issues, &mut *beside, record.duration_ns)
+    });
+    was_interrupted |= !beside();
     profile.mark(&mut record, &mut issues);
     let server = scraper.and_then(Scraper::finish).map(|scrapes| {
         let window = Window::between(&scrapes.first.page, &scrapes.last.page);
@@ -254,6 +259,9 @@ fn server_issues(server: &Server) -> Vec<Issue> {
 struct Profiling {
     /// On a thread of its own: a server answers `/stop_profile` after minutes.
     work: Option<std::thread::JoinHandle<Result<Nanos, String>>>,
+    /// Says that the load has ended, and the profile with it.
+    load_ended: mpsc::Sender<()>,
+    is_over: Option<mpsc::Receiver<()>>,
     profiler: Arc<Profiler>,
     family: Family,
     request: ProfileRequest,
@@ -295,8 +303,11 @@ impl Profiling {
         };
         let profiler = Profiler::new(Arc::clone(endpoint), family, request.clone())
             .map_err(|error| Failure::new(error.to_string()))?;
+        let (load_ended, is_over) = mpsc::channel();
         Ok(Self {
             work: None,
+            load_ended,
+            is_over: Some(is_over),
             profiler: Arc::new(profiler),
             family,
             request,
@@ -322,6 +333,9 @@ impl Profiling {
         if !is_time {
             return;
         }
+        let Some(is_over) = self.is_over.take() else {
+            return;
+        };
         self.started = clock.now();
         let (profiler, length) = (Arc::clone(&self.profiler), self.request.length);
         let clock = *clock;
@@ -330,7 +344,8 @@ impl Profiling {
             .name("profile".to_owned())
             .spawn(move || {
                 profiler.start().map_err(|error| error.to_string())?;
-                std::thread::sleep(length);
+                // A server without load has nothing to show.
+                let _ = is_over.recv_timeout(length);
                 // A server that counts steps has stopped by itself.
                 match profiler.stop() {
                     Err(error) if !counts => Err(error.to_string()),
@@ -343,7 +358,14 @@ impl Profiling {
         }
     }
 
-    fn finish(self, subject: Option<&Subject>, issues: &mut Vec<Issue>) -> Profile {
+    /// Waits for the trace, as long as nobody asks to stop: a server may take minutes to write it.
+    fn finish(
+        self,
+        subject: Option<&Subject>,
+        issues: &mut Vec<Issue>,
+        beside: &mut Beside<'_>,
+        load_end: Nanos,
+    ) -> Profile {
         let not_profiled = |reason: &str| Issue::error("bench.not_profiled").with("reason", reason);
         let Some(work) = self.work else {
             issues.push(match (self.error, self.request.when_running) {
@@ -353,6 +375,19 @@ impl Profiling {
             });
             return Profile::default();
         };
+        // A thread that failed has nobody to tell.
+        let _ = self.load_ended.send(());
+        let mut stopped: Option<Instant> = None;
+        while !work.is_finished() {
+            if !beside() && stopped.get_or_insert_with(Instant::now).elapsed() > TRACE_GRACE {
+                issues.push(not_profiled("interrupted"));
+                return Profile {
+                    window: Some((self.started, load_end)),
+                    ..Profile::default()
+                };
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let ended = match work
             .join()
             .unwrap_or_else(|_| Err("its thread panicked".to_owned()))

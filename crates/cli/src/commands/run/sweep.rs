@@ -14,7 +14,7 @@ use llmprof_config::hydra::{Command, Host, Job, Launcher, Multirun};
 use llmprof_record::{
     plan::Place,
     run::RunRecord,
-    store::{Liveness, RunStatus, StoredRun, write_atomically},
+    store::{Folder, Liveness, RunStatus, StoredRun, write_atomically},
 };
 
 use super::{
@@ -115,21 +115,30 @@ pub(super) fn sweep(
 
 fn write_results(rows: &[Row], dir: &Path) -> Result<(), Failure> {
     let document = sweep_charts::document(rows);
-    let folder = dir.join("plots");
+    let mut files = vec![
+        (
+            "comparison.html".to_owned(),
+            llmprof_report::render::html::report(&document),
+        ),
+        (
+            "comparison.md".to_owned(),
+            llmprof_report::render::markdown::document(&document),
+        ),
+        ("comparison.csv".to_owned(), comparison::csv(rows)),
+    ];
     for (name, plot) in llmprof_report::plots(&document) {
-        std::fs::create_dir_all(&folder).map_err(|error| {
-            Failure::new(format!("cannot create {}: {error}", folder.display()))
-        })?;
-        write_atomically(&folder.join(format!("{name}.svg")), plot.file().as_bytes())?;
+        files.push((format!("plots/{name}.svg"), plot.file()));
     }
-    let page = llmprof_report::render::html::report(&document);
-    write_atomically(&dir.join("comparison.html"), page.as_bytes())?;
-    let text = llmprof_report::render::markdown::document(&document);
-    write_atomically(&dir.join("comparison.md"), text.as_bytes())?;
-    write_atomically(
-        &dir.join("comparison.csv"),
-        comparison::csv(rows).as_bytes(),
-    )?;
+    let failed = |path: &Path, error: std::io::Error| {
+        Failure::new(format!("cannot write {}: {error}", path.display()))
+    };
+    // A sweep that is resumed may come from somebody else: no link inside it is followed.
+    let folder = Folder::open(dir).map_err(|error| failed(dir, error))?;
+    for (name, contents) in files {
+        folder
+            .replace(&name, contents.as_bytes())
+            .map_err(|error| failed(&dir.join(name), error))?;
+    }
     Ok(())
 }
 

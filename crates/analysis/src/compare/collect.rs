@@ -262,7 +262,7 @@ fn phase_facts(
         steps: count,
         has_steps,
         wall_ns: per_step(waterfall.wall_ns),
-        plain_wall_ns: phase.plain_wall().map(per_step),
+        plain_wall_ns: phase.unrecorded_wall().map(per_step),
         busy_ns: per_step(waterfall.busy_ns),
         idle_ns: per_step(waterfall.idle_ns),
         overlap_ns: per_step(waterfall.overlap_ns),

@@ -73,7 +73,7 @@ pub fn subtitle(analysis: &Analysis) -> String {
 
 /// Whether times of a trace that no plain pass accompanies include its profiler.
 fn overhead(analysis: &Analysis) -> &'static str {
-    let is_plain = |phase: &PhaseAnalysis| phase.plain_wall().is_some();
+    let is_plain = |phase: &PhaseAnalysis| phase.unrecorded_wall().is_some();
     if !analysis.phases.is_empty() && analysis.phases.iter().all(is_plain) {
         "sampled in slices; profiling overhead is removed with the steps between slices"
     } else {

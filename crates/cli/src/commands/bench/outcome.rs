@@ -149,7 +149,7 @@ impl Outcome {
                 }),
             steps: steps(&measured.steps),
             gpus: measured.samples.as_ref().map_or_else(Vec::new, |samples| {
-                samples.gpus.iter().map(GpuOutcome::of).collect()
+                GpuOutcome::all(samples, &measured.load)
             }),
             findings,
             no_findings,

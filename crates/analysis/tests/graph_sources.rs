@@ -143,7 +143,8 @@ fn graphs(with_model: bool) -> GraphAnalysis {
 
 fn sources(graphs: &GraphAnalysis) -> Vec<(GraphSource, u64, i64)> {
     let sources = graphs.attributed_by.iter();
-    sources.map(|one| (one.source, one.events, one.covered_ns.0))
+    sources
+        .map(|one| (one.source, one.events, one.covered_ns.0))
         .collect()
 }
 

@@ -453,7 +453,11 @@ impl Rows {
             judge(&mut row, sum.cost, &times);
             found.operators.push(row);
         }
-        match found.attributed_by.iter_mut().find(|known| known.source == source) {
+        match found
+            .attributed_by
+            .iter_mut()
+            .find(|known| known.source == source)
+        {
             Some(known) => {
                 known.events += one.events;
                 add(&mut known.covered_ns.0, one.covered_ns.0);

@@ -239,7 +239,11 @@ fn importer_state(name: &'static str, program: &Path) -> Check {
         return Check::works(name, program.display().to_string());
     }
     let last = said.trim().lines().last().unwrap_or_default();
-    broken(format!("{}: {} {last}", program.display(), output.status).trim_end().to_owned())
+    broken(
+        format!("{}: {} {last}", program.display(), output.status)
+            .trim_end()
+            .to_owned(),
+    )
 }
 
 /// The importer of an installation: `host-linux-x64/QdstrmImporter` beside the folder of the program.

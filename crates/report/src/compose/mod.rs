@@ -102,10 +102,7 @@ impl Report<'_> {
         if let Some(samples) = record.samples.as_ref().filter(|_| !record.has_times()) {
             let shown = samples.gpus.iter().take(text::devices::IN_SUMMARY);
             summary.extend(shown.map(text::telemetry::gpu));
-            let more = samples
-                .gpus
-                .len()
-                .saturating_sub(text::devices::IN_SUMMARY);
+            let more = samples.gpus.len().saturating_sub(text::devices::IN_SUMMARY);
             if more > 0 {
                 summary.push(text::devices::more(more, "samples.json"));
             }

@@ -2,7 +2,7 @@
 
 use llmprof_units::{Count, Nanos, Percent};
 
-use crate::analyzed::{GraphAnalysis, GraphSource, AttributedBy};
+use crate::analyzed::{AttributedBy, GraphAnalysis, GraphSource};
 
 /// How much ran in graphs, and what it is attributed by.
 pub fn basis(graphs: &GraphAnalysis) -> String {

@@ -17,7 +17,11 @@ pub fn summary(history: &MemoryHistory) -> Vec<String> {
         return vec!["The snapshot holds no memory of any device.".to_owned()];
     }
     let results = history.devices.iter().take(devices::IN_SUMMARY).map(result);
-    let details = history.devices.iter().take(devices::IN_SUMMARY).flat_map(details);
+    let details = history
+        .devices
+        .iter()
+        .take(devices::IN_SUMMARY)
+        .flat_map(details);
     let more = history.devices.len().saturating_sub(devices::IN_SUMMARY);
     let more = (more > 0).then(|| devices::more(more, "memory.json"));
     results.chain(details).chain(more).collect()

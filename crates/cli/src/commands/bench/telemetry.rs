@@ -161,23 +161,46 @@ mod tests {
         let rows = |energy: [Option<f64>; 6]| GpuSeries {
             rows: energy
                 .into_iter()
-                .zip([(0.0, 80.0), (0.0, 80.0), (90.0, 300.0), (90.0, 300.0), (90.0, 300.0), (0.0, 80.0)])
+                .zip([
+                    (0.0, 80.0),
+                    (0.0, 80.0),
+                    (90.0, 300.0),
+                    (90.0, 300.0),
+                    (90.0, 300.0),
+                    (0.0, 80.0),
+                ])
                 .zip(0..)
                 .map(|((energy, (busy, power)), second)| row(second, busy, power, energy))
                 .collect(),
             ..GpuSeries::default()
         };
         let at = |tenths: i64| Nanos(tenths * 100_000_000);
-        let counted = rows([Some(9000.0), Some(0.0), Some(80.0), Some(380.0), Some(680.0), Some(900.0)]);
+        let counted = rows([
+            Some(9000.0),
+            Some(0.0),
+            Some(80.0),
+            Some(380.0),
+            Some(680.0),
+            Some(900.0),
+        ]);
         let found = GpuOutcome::between(&counted, at(20), at(40));
         assert_eq!(found.utilization, Some(0.9));
         assert_eq!(found.mean_power_w, Some(Watts(300.0)));
         assert_eq!(found.memory_used_max_bytes, Some(Bytes(5)));
-        assert_eq!((found.energy_j, found.energy_basis), (Some(Joules(600.0)), Some(Basis::Measured)));
+        assert_eq!(
+            (found.energy_j, found.energy_basis),
+            (Some(Joules(600.0)), Some(Basis::Measured))
+        );
         let by_power = GpuOutcome::between(&rows([None; 6]), at(20), at(40));
-        assert_eq!((by_power.energy_j, by_power.energy_basis), (Some(Joules(600.0)), Some(Basis::Derived)));
+        assert_eq!(
+            (by_power.energy_j, by_power.energy_basis),
+            (Some(Joules(600.0)), Some(Basis::Derived))
+        );
         // Utilization of less than a second is that of the time before it.
-        assert_eq!(GpuOutcome::between(&counted, at(20), at(25)).utilization, None);
+        assert_eq!(
+            GpuOutcome::between(&counted, at(20), at(25)).utilization,
+            None
+        );
     }
 
     #[test]

@@ -164,15 +164,15 @@ mod tests {
             end: length,
             ..interval(1)
         };
-        let recorded = [of(30), of(28), of(90), of(32)];
+        let recorded = [30, 28, 90, 32, 29, 40].map(of);
         let recorded: Vec<&Interval> = recorded.iter().collect();
-        let found = between_slices(&recorded, &[20, 21, 19, 60, 20]).unwrap();
-        assert_eq!((found.plain, found.plain_ns), (5, Nanos(20)));
-        assert_eq!((found.recorded, found.recorded_ns), (4, Nanos(31)));
+        let found = between_slices(&recorded, &[20, 21, 19, 60, 20, 20, 22]).unwrap();
+        assert_eq!((found.plain, found.plain_ns), (7, Nanos(20)));
+        assert_eq!((found.recorded, found.recorded_ns), (6, Nanos(31)));
         assert!((found.ratio() - 1.55).abs() < 1e-12);
         // Too few of either.
-        assert_eq!(between_slices(&recorded, &[20, 21, 19]), None);
-        assert_eq!(between_slices(&recorded[..3], &[20; 9]), None);
+        assert_eq!(between_slices(&recorded, &[20, 21, 19, 20, 20]), None);
+        assert_eq!(between_slices(&recorded[..5], &[20; 9]), None);
     }
 
     #[test]

@@ -53,7 +53,11 @@ pub(crate) fn issues(
     issues.extend(autotune::issue(trace));
     if events.all().is_empty() {
         issues.push(Issue::warning("analysis.no_device_events"));
-    } else if trace.issues.iter().any(|issue| CUT.contains(&issue.code.as_str())) {
+    } else if trace
+        .issues
+        .iter()
+        .any(|issue| CUT.contains(&issue.code.as_str()))
+    {
         issues.push(Issue::warning("analysis.events_missing"));
     }
     if kernels

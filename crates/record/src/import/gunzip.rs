@@ -150,7 +150,7 @@ mod tests {
 
     fn content() -> Vec<u8> {
         (0..200_000_u32)
-            .map(|n| (n * n % 251 + n / 1000) as u8)
+            .map(|n| (n.wrapping_mul(n) % 251 + n / 1000) as u8)
             .collect()
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Replicates `fixtures/h200/torch_shapes.json.gz` with shifted times and ids to 275 MB (or takes the file given), reads and
 //! analyzes it in a process of its own three times, and prints MB/s, the peak of anonymous memory and the ratio to Python's
-//! `json.load` on the same file in the same run; with `--packed` also the ratio to the same trace as gzip.
+//! `json.load` on the same file in the same run; with `--packed` also the ratio to the same trace as gzip, and how long
+//! unpacking alone takes. Seconds of processors are those of all threads, and depend less on what else the machine does.
 //!
 //!     cargo run --release -p llmprof-analysis --example bench_analyze -- [--large] [--packed] [--no-python] [FILE]
 
@@ -29,10 +30,12 @@ use llmprof_record::run::{RecordedTrace, RunRecord};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    if let [flag, file] = &arguments[..]
-        && flag == "--child"
-    {
-        return child(Path::new(file));
+    if let [flag, file] = &arguments[..] {
+        match flag.as_str() {
+            "--child" => return child(Path::new(file)),
+            "--unpack" => return unpack(Path::new(file)),
+            _ => {}
+        }
     }
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
     let folder = tempfile::tempdir()?;
@@ -63,14 +66,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         pack(&path, &packed)?;
         let length = fs::metadata(&packed)?.len() as f64;
         println!("the same as gzip, {:.1} MB", length / 1e6);
-        let seconds = best_of_three(&packed, bytes)?;
-        println!("  {:.2} × the plain file", seconds / best);
+        let gzip = best_of_three(&packed, bytes)?;
+        println!(
+            "  {:.2} × the plain file, {:.2} × its processor time",
+            gzip.wall / best.wall,
+            gzip.processors / best.processors
+        );
+        let unpacking = (0..3)
+            .map(|_| Ok(of_child("--unpack", &packed)?[0]))
+            .collect::<Result<Vec<f64>, Box<dyn Error>>>()?;
+        let unpacking = unpacking.into_iter().fold(f64::INFINITY, f64::min);
+        println!(
+            "  unpacking alone, by flate2's reader: {unpacking:.3} s ({:.0} MB/s)",
+            bytes / 1e6 / unpacking
+        );
     }
     if !has("--no-python") {
         match python_seconds(&path) {
             Some(seconds) => println!(
                 "  python json.load {seconds:.2} s; import and analysis are {:.1} × as fast",
-                seconds / best
+                seconds / best.wall
             ),
             None => println!("  python3 was not found"),
         }
@@ -78,35 +93,68 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Three times in processes of their own: the least seconds of import and analysis. `bytes` is of the JSON.
-fn best_of_three(path: &Path, bytes: f64) -> Result<f64, Box<dyn Error>> {
-    let mut best = f64::INFINITY;
+/// The numbers that this program prints in a process of its own.
+fn of_child(flag: &str, path: &Path) -> Result<Vec<f64>, Box<dyn Error>> {
+    let output = Command::new(env::current_exe()?)
+        .arg(flag)
+        .arg(path)
+        .output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    let line = String::from_utf8(output.stdout)?;
+    let numbers = line.split_whitespace().map(str::parse);
+    Ok(numbers.collect::<Result<_, _>>()?)
+}
+
+/// Seconds of import and analysis: on the clock, and of all processors.
+struct Seconds {
+    wall: f64,
+    processors: f64,
+}
+
+/// Three times: the least seconds. `bytes` is of the JSON.
+fn best_of_three(path: &Path, bytes: f64) -> Result<Seconds, Box<dyn Error>> {
+    let mut best = Seconds {
+        wall: f64::INFINITY,
+        processors: f64::INFINITY,
+    };
     for _ in 0..3 {
-        let output = Command::new(env::current_exe()?)
-            .arg("--child")
-            .arg(path)
-            .output()?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
-        }
-        let line = String::from_utf8(output.stdout)?;
-        let numbers: Vec<f64> = line
-            .split_whitespace()
-            .map(str::parse)
-            .collect::<Result<_, _>>()?;
-        let &[import, analysis, anonymous, kernels, steps] = &numbers[..] else {
+        let numbers = of_child("--child", path)?;
+        let &[import, analysis, anonymous, kernels, steps, processors] = &numbers[..] else {
             return Err("a child printed something else".into());
         };
         let seconds = import + analysis;
         println!(
-            "  import {import:.3} s + analyze {analysis:.3} s = {seconds:.3} s  {:.0} MB/s  peak RssAnon {:.0} MB ({:.3} × file)  {kernels} kernels, {steps} steps",
+            "  import {import:.3} s + analyze {analysis:.3} s = {seconds:.3} s ({processors:.2} s of processors)  {:.0} MB/s  peak RssAnon {:.0} MB ({:.3} × file)  {kernels} kernels, {steps} steps",
             bytes / 1e6 / seconds,
             anonymous / 1e6,
             anonymous / bytes
         );
-        best = best.min(seconds);
+        best.wall = best.wall.min(seconds);
+        best.processors = best.processors.min(processors);
     }
     Ok(best)
+}
+
+/// Unpacks a file and keeps nothing of it; prints the seconds of the processor.
+fn unpack(path: &Path) -> Result<(), Box<dyn Error>> {
+    let packed = fs::read(path)?;
+    let before = processor_seconds();
+    let mut reader = MultiGzDecoder::new(&packed[..]);
+    let mut buffer = vec![0; 1 << 17];
+    while reader.read(&mut buffer)? > 0 {}
+    println!("{}", processor_seconds() - before);
+    Ok(())
+}
+
+/// Time of all threads of this process, in user and kernel mode, seconds: the 14th and 15th field of its line, in hundredths.
+fn processor_seconds() -> f64 {
+    let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = line.rsplit(')').next().unwrap_or_default();
+    let fields = after_name.split_whitespace().skip(11).take(2);
+    let hundredths: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
+    hundredths / 100.0
 }
 
 /// As `gzip` packs it.
@@ -117,7 +165,7 @@ fn pack(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Imports and analyzes one file; prints seconds of both, peak anonymous bytes, kernels and steps.
+/// Imports and analyzes one file; prints seconds of both, peak anonymous bytes, kernels, steps and seconds of processors.
 fn child(path: &Path) -> Result<(), Box<dyn Error>> {
     static DONE: AtomicBool = AtomicBool::new(false);
     static PEAK: AtomicU64 = AtomicU64::new(0);
@@ -147,9 +195,10 @@ fn child(path: &Path) -> Result<(), Box<dyn Error>> {
     watcher.join().map_err(|_| "the watcher failed")?;
     let steps: u64 = analysis.phases.iter().map(|phase| phase.instances).sum();
     println!(
-        "{imported} {analyzed} {} {} {steps}",
+        "{imported} {analyzed} {} {} {steps} {}",
         PEAK.load(Ordering::Relaxed),
-        analysis.totals.kernels
+        analysis.totals.kernels,
+        processor_seconds()
     );
     Ok(())
 }

@@ -95,7 +95,7 @@ pub struct Analysis {
 
 impl Analysis {
     /// The version of the layout that is written.
-    pub const SCHEMA_VERSION: u32 = 2;
+    pub const SCHEMA_VERSION: u32 = 3;
 
     /// The analysis of the pass that torch's profiler recorded, whether its trace explains the time or stands beside another.
     pub fn profiled_by_torch(&self) -> Option<&Self> {

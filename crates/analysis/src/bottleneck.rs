@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use crate::evidence::{Evidence, Measure};
 use crate::waterfall::{NOT_STARTED, Waterfall};
 
+// A part that takes half of the time outweighs all others together, whatever they are: no other class could explain more.
+
 /// Part of the time below its clock from which on a device is throttled.
 pub const THROTTLED: f64 = 0.2;
 /// Part of W from which on a phase is communication-bound.

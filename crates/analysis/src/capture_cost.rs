@@ -1,7 +1,8 @@
 //! What recording did to the pass that it recorded.
 //!
 //! There is one figure for it, [`PhaseAnalysis::capture_ratio`]: the wall time of a phase in the captured pass ÷ the mean that passes
-//! without capture took for the same work, which is the same batches and, of decode, as many steps.
+//! without capture took for the same work, which is the same batches and, of decode, as many steps. A recording in slices may have no
+//! such pass: there it is the median step inside slices ÷ the median step between them.
 
 use llmprof_record::issue::Issue;
 use llmprof_units::Nanos;
@@ -29,7 +30,7 @@ pub struct CaptureCost {
     /// The phase.
     #[serde(skip)]
     pub phase: String,
-    /// Mean wall time of the same work in passes without capture.
+    /// The same work unrecorded: the mean of passes without capture, or by the steps between slices.
     pub plain_ns: Nanos,
     /// Wall time in the captured pass.
     pub captured_ns: Nanos,
@@ -46,7 +47,7 @@ impl CaptureCost {
             if costs.iter().any(|cost| cost.phase == name) {
                 continue;
             }
-            if let (Some(ratio), Some(plain_ns)) = (phase.capture_ratio, phase.plain_wall()) {
+            if let (Some(ratio), Some(plain_ns)) = (phase.capture_ratio, phase.unrecorded_wall()) {
                 costs.push(Self {
                     phase: name.to_owned(),
                     plain_ns,

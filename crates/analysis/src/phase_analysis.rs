@@ -21,15 +21,17 @@ pub struct PhaseAnalysis {
     pub label: Option<String>,
     /// Where the time of the captured pass went.
     pub waterfall: Waterfall,
-    /// Mean wall time in passes without capture; absent where there are none.
+    /// Mean wall time of the whole phase in passes without capture; absent where there are none. What the recorded work takes
+    /// unrecorded is [`Self::unrecorded_wall`].
     pub plain_wall_ns: Option<Nanos>,
-    /// Wall time of the captured pass ÷ that of the same work in passes without capture: what capturing costs.
+    /// Profiling overhead: wall time of the captured pass ÷ the mean of the same work in passes without capture; where there are
+    /// no such passes, the median step inside slices ÷ the median step between them ([`TracedPhase::between_slices`]).
     pub capture_ratio: Option<f64>,
     /// The least time of all operators that theory counts, whether they ran or not; absent without a device.
     pub roofline: Option<PhaseRoofline>,
     /// How much of the device the captured pass used.
     pub utilization: Option<Utilization>,
-    /// The same in passes without capture.
+    /// The same in [`Self::unrecorded_wall`].
     pub plain_utilization: Option<Utilization>,
     /// Where the bytes of a step can stay.
     pub residence: Option<Residence>,
@@ -62,12 +64,12 @@ impl PhaseAnalysis {
     /// phase of a device is judged by the passes without capture where there are some, any other by the captured pass,
     /// whose parts are what could be saved.
     pub fn judged_wall(&self) -> Nanos {
-        let plain = self.plain_wall().filter(|_| self.device().is_some());
+        let plain = self.unrecorded_wall().filter(|_| self.device().is_some());
         plain.unwrap_or(self.waterfall.wall_ns)
     }
 
-    /// What passes without capture took for the work that was captured, which may be less than all that they did.
-    pub fn plain_wall(&self) -> Option<Nanos> {
+    /// What the recorded work takes unrecorded, by [`Self::capture_ratio`]: it may be less than all that plain passes did.
+    pub fn unrecorded_wall(&self) -> Option<Nanos> {
         let ratio = self.capture_ratio.filter(|ratio| *ratio > 0.0)?;
         Some(Nanos(
             (self.waterfall.wall_ns.0 as f64 / ratio).round() as i64
@@ -86,7 +88,7 @@ impl PhaseAnalysis {
     /// a part of them.
     pub(crate) fn whole_over_captured(&self) -> f64 {
         let judged = match self.plain_wall_ns {
-            Some(_) => self.plain_wall().unwrap_or(Nanos(0)),
+            Some(_) => self.unrecorded_wall().unwrap_or(Nanos(0)),
             None => self.judged_wall(),
         };
         if judged.0 > 0 {

@@ -64,10 +64,10 @@ fn kernels_of_a_cuda_graph_lead_back_to_operators_shapes_and_modules() {
         assert_eq!((found.launches, found.events, found.captures), (3, 303, 1));
         assert_eq!(found.source, Some(GraphSource::CaptureTrace));
         assert_eq!(found.covered_ns, found.device_ns);
-        let [way] = found.ways.as_slice() else {
-            panic!("{:?}", found.ways);
+        let [one] = found.attributed_by.as_slice() else {
+            panic!("{:?}", found.attributed_by);
         };
-        assert_eq!((way.events, way.covered_ns), (303, found.device_ns));
+        assert_eq!((one.events, one.covered_ns), (303, found.device_ns));
         let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
         for row in &found.operators {
             let name = row.operator.clone().expect("an operator");
@@ -102,6 +102,6 @@ fn kernels_of_a_cuda_graph_lead_back_to_operators_shapes_and_modules() {
 fn a_replay_alone_has_no_origin() {
     let found = graphs(&["replay.json.gz"]);
     assert_eq!((found.launches, found.events), (3, 303));
-    assert_eq!((found.source, found.ways.len()), (None, 0));
+    assert_eq!((found.source, found.attributed_by.len()), (None, 0));
     assert!(found.operators.is_empty());
 }

@@ -756,7 +756,7 @@ fn gains_of_a_run_are_those_of_all_its_steps() {
     record.traces[0].pass = Some(1);
     let analysis = analyze(&record, None).unwrap();
     let decode = analysis.phase(RunPhase::Decode).unwrap();
-    assert_eq!(decode.plain_wall().unwrap().0, 2_000_000);
+    assert_eq!(decode.unrecorded_wall().unwrap().0, 2_000_000);
     assert_eq!(decode.waterfall.busy_ns.0, 100);
     let mut idle = analysis.findings.iter().filter(|one| one.code == "idle");
     let idle = idle

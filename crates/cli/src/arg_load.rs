@@ -1,4 +1,4 @@
-//! The arguments that describe a load, for `bench` that sends it and `simulate` that thinks it: one seed is one load.
+//! The arguments that describe a load, for `bench`, which sends it, and `simulate`, which computes what it would do: one seed is one load.
 
 use std::path::PathBuf;
 

@@ -144,6 +144,15 @@ fn another_device_is_named_and_its_kernels_are_linked() {
     );
     let found = compared(folder.path(), &[&a, &b, "-o", "out"]);
     adds_up(&found);
+    // Nobody named a model: two file names are not two models.
+    let text = works(folder.path(), &["compare", &a, &b]);
+    let lines: Vec<&str> = text.lines().take(3).collect();
+    assert_eq!(
+        lines[0],
+        "qwen_h100/trace.json.gz → qwen_mi300/trace.json.gz"
+    );
+    assert_eq!(lines[1], "Not alike: device, h100_sxm → mi300x");
+    assert!(!lines[2].starts_with("Not alike"), "{text}");
     let phases = found["phases"].as_array().unwrap();
     assert!(!phases.is_empty(), "{found}");
     let kernels = phases[0]["kernels"].as_array().unwrap();

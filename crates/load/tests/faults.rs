@@ -185,8 +185,8 @@ fn several_tokens_an_event_and_late_blank_lines() {
         assert_eq!(request.inter_token_ns().unwrap().len(), 9);
         longest = longest.max(request.gaps_ns().last().unwrap());
     }
-    // By its blank line, which comes with the one after it, the event before the last would be as late as the last: always, where a
-    // busy machine makes some late.
+    // A reader that takes an event for complete only when the next one begins would time the last two alike, with no gap between
+    // them.
     assert!(longest >= 10_000_000, "{longest}");
     let summary = Summary::of(&record, &[]);
     assert!(

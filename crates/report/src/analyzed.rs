@@ -14,7 +14,9 @@ pub(crate) use llmprof_analysis::findings::{
 };
 pub(crate) use llmprof_analysis::framework::Framework;
 pub(crate) use llmprof_analysis::gemms::{GemmShapeRow, GemmsAnalysis};
-pub(crate) use llmprof_analysis::graphs::{GraphAnalysis, GraphOperatorRow, GraphSource, GraphWay};
+pub(crate) use llmprof_analysis::graphs::{
+    AttributedBy, GraphAnalysis, GraphOperatorRow, GraphSource,
+};
 pub(crate) use llmprof_analysis::matching::{OperatorGroup, UnmatchedOperator};
 pub(crate) use llmprof_analysis::phase_facts::{
     BetweenSlices, CopyDirection, CopyTime, RecordedPart, TracedPhase,

@@ -101,8 +101,10 @@ pub fn thinned(mut values: Vec<f64>) -> Vec<f64> {
 }
 
 fn traits(record: &RunRecord, analysis: &Analysis) -> BTreeMap<String, String> {
+    // A profile of others is called by its file where nobody named the model.
+    let is_named = record.plan.is_some() || record.model.is_some();
     let mut found: Vec<(&str, Option<String>)> = vec![
-        ("model", Some(analysis.model.clone())),
+        ("model", is_named.then(|| analysis.model.clone())),
         ("family", analysis.family.clone()),
         ("device", analysis.device.clone()),
     ];
@@ -260,7 +262,7 @@ fn phase_facts(
         steps: count,
         has_steps,
         wall_ns: per_step(waterfall.wall_ns),
-        plain_wall_ns: phase.plain_wall().map(per_step),
+        plain_wall_ns: phase.unrecorded_wall().map(per_step),
         busy_ns: per_step(waterfall.busy_ns),
         idle_ns: per_step(waterfall.idle_ns),
         overlap_ns: per_step(waterfall.overlap_ns),

@@ -88,7 +88,7 @@ fn difference(what: &str, a: &str, b: &str) -> Difference {
 pub(super) fn other_work(metric: Metric, found: &[Difference]) -> Option<String> {
     let differs = |what: &str| found.iter().any(|difference| difference.what == what);
     // A profiler's overhead is in one of them.
-    if metric.is_speed && !metric.is_of_profiled_pass() && differs("measured_in") {
+    if metric.is_speed && !metric.is_of_profiled_pass && differs("measured_in") {
         return Some("measured_in".to_owned());
     }
     let work = metric.same_work.iter().find(|what| differs(what));

@@ -11,6 +11,8 @@ pub struct Metric {
     pub is_speed: bool,
     /// Traits that must be equal for the metric to be of the same work.
     pub same_work: &'static [&'static str],
+    /// Whether it is a time of a profiled pass on every side, whatever else a side has.
+    pub(super) is_of_profiled_pass: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -29,6 +31,14 @@ const fn time(key: &'static str, same_work: &'static [&'static str]) -> Metric {
         higher_is_better: false,
         is_speed: true,
         same_work,
+        is_of_profiled_pass: false,
+    }
+}
+
+const fn profiled(key: &'static str, same_work: &'static [&'static str]) -> Metric {
+    Metric {
+        is_of_profiled_pass: true,
+        ..time(key, same_work)
     }
 }
 
@@ -47,17 +57,19 @@ impl Metric {
             higher_is_better: true,
             is_speed: true,
             same_work: LENGTHS,
+            is_of_profiled_pass: false,
         },
-        time("decode_step", &[]),
+        profiled("decode_step", &[]),
         // Whole ranges of decode, where nothing shows their steps.
-        time("decode_phase", LENGTHS),
-        time("prefill_step", &[]),
+        profiled("decode_phase", LENGTHS),
+        profiled("prefill_step", &[]),
         Self {
             key: "energy_per_token",
             unit: Unit::Joules,
             higher_is_better: false,
             is_speed: false,
             same_work: LENGTHS,
+            is_of_profiled_pass: false,
         },
         Self {
             key: "peak_memory",
@@ -65,13 +77,9 @@ impl Metric {
             higher_is_better: false,
             is_speed: false,
             same_work: LENGTHS,
+            is_of_profiled_pass: false,
         },
     ];
-
-    /// Whether it is a time of a profiled pass on every side, whatever else a side has.
-    pub(super) fn is_of_profiled_pass(self) -> bool {
-        ["decode_step", "decode_phase", "prefill_step"].contains(&self.key)
-    }
 
     pub fn by_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.key == key)

@@ -104,7 +104,8 @@ pub struct LaunchRow {
     pub findings: Vec<KernelFinding>,
     /// The tool's advice that it expects the largest speed-up of the kernel of; absent where it expects none.
     pub advice: Option<Advice>,
-    /// Everything that the tool advises, the largest speedup of the whole kernel first, then those of a part of it.
+    /// Warnings of the tool, then everything that it advises: the largest speedup of the whole kernel first, then those of a part
+    /// of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Advice>,
 }
@@ -132,6 +133,9 @@ pub struct Advice {
     /// Whether that is of the time of the kernel, and not of a part of it.
     #[serde(default)]
     pub of_whole_kernel: bool,
+    /// A reason not to trust what was measured, and no advice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_warning: bool,
 }
 
 impl From<RooflinePoint> for Point {
@@ -331,30 +335,29 @@ fn advice(launch: &ProfiledLaunch) -> Option<Advice> {
         text: best.description.clone(),
         speedup_pct: expected(&best),
         of_whole_kernel: true,
+        is_warning: false,
     })
 }
 
 fn rules(launch: &ProfiledLaunch) -> Vec<Advice> {
-    let mut found: Vec<&Rule> = launch
-        .rules
-        .iter()
-        .filter(|rule| rule.kind == RuleKind::Optimization)
-        .collect();
+    let is_told = |rule: &&Rule| matches!(rule.kind, RuleKind::Optimization | RuleKind::Warning);
+    let mut found: Vec<&Rule> = launch.rules.iter().filter(is_told).collect();
     let rank = |rule: &Rule| {
         let speedup = rule.speedup;
         let is_whole = speedup.is_some_and(|speedup| speedup.of_whole_kernel);
         let percent = speedup.map_or(-1.0, |speedup| speedup.percent);
-        (is_whole, percent)
+        ((rule.kind == RuleKind::Warning, is_whole), percent)
     };
     found.sort_by(|a, b| {
-        let ((a_whole, a), (b_whole, b)) = (rank(a), rank(b));
-        b_whole.cmp(&a_whole).then(b.total_cmp(&a))
+        let ((a_first, a), (b_first, b)) = (rank(a), rank(b));
+        b_first.cmp(&a_first).then(b.total_cmp(&a))
     });
     let advice = found.into_iter().map(|rule| Advice {
         rule: rule.name.clone(),
         text: rule.description.clone(),
         speedup_pct: rule.speedup.map(|speedup| speedup.percent),
         of_whole_kernel: rule.speedup.is_some_and(|speedup| speedup.of_whole_kernel),
+        is_warning: rule.kind == RuleKind::Warning,
     });
     advice.collect()
 }
@@ -412,5 +415,33 @@ mod tests {
         ];
         assert_eq!(advised(rules).as_deref(), Some("LaunchConfiguration"));
         assert_eq!(advised(vec![rule("SOLBottleneck", None)]), None);
+    }
+
+    #[test]
+    fn warnings_come_first_and_facts_are_left_out() {
+        let rule = |name: &str, kind: RuleKind| Rule {
+            section: String::new(),
+            name: name.to_owned(),
+            kind,
+            description: String::new(),
+            speedup: None,
+        };
+        let launch = ProfiledLaunch {
+            rules: vec![
+                rule("CPIStall", RuleKind::Optimization),
+                rule("IssueSlotUtilization", RuleKind::Information),
+                rule("SharedMemoryConflicts", RuleKind::Warning),
+            ],
+            ..ProfiledLaunch::default()
+        };
+        let found = rules(&launch);
+        let found: Vec<_> = found
+            .iter()
+            .map(|rule| (rule.rule.as_str(), rule.is_warning))
+            .collect();
+        assert_eq!(
+            found,
+            [("SharedMemoryConflicts", true), ("CPIStall", false)]
+        );
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! | engine | format |
 //! |---|---|
-//! | vLLM | `execute_context_N(tok)_generation_M(tok)`; detailed `execute_T_context_N(sq…sk…sqsq…sqsk…)_generation_M(…)` |
+//! | vLLM | `execute_context_N(tok)_generation_M(tok)`; detailed `execute_T_context_N(sq…sk…sqsq…sqsk…)_generation_M(…)`; until 0.12 `execute_new_N_cached_M` |
 //! | SGLang | `step[MODE bs=… toks=…]`, with `c_sq= c_sk= c_sqsq= c_sqsk=` (prefill) and `g_…` (decode) where detailed |
 //! | TensorRT-LLM | `[Executor] _forward_step N: C ctx reqs, G gen reqs`, older ones without `N`, newer ones with `, K ctx tokens` |
 //! | llmprof | `llmprof.step PHASE batch=… new=… cached=…`, a list each |
@@ -133,6 +133,9 @@ impl StepKind {
 
 fn vllm(name: &str) -> Option<EngineLabel> {
     let mut scanner = Scanner::after(name, "execute_")?;
+    if scanner.take("new_") {
+        return new_and_cached(scanner);
+    }
     let (prefill, decode) = if scanner.take("context_") {
         let prefill = counts(&mut scanner)?;
         scanner.expect("_generation_")?;
@@ -152,6 +155,26 @@ fn vllm(name: &str) -> Option<EngineLabel> {
         return None;
     }
     EngineLabel::of_parts(Engine::Vllm, prefill, decode)
+}
+
+/// `N_cached_M`: requests that are scheduled for the first time, and those that were before. The latter decode, but for a long
+/// prompt that goes on in its next chunk, which the label does not tell.
+fn new_and_cached(mut scanner: Scanner<'_>) -> Option<EngineLabel> {
+    let new = scanner.number()?;
+    scanner.expect("_cached_")?;
+    let cached = scanner.number()?;
+    scanner.end().then_some(())?;
+    Some(EngineLabel {
+        engine: Engine::Vllm,
+        kind: StepKind::of_counts(new, cached),
+        step: Some(StepShape {
+            sequences: new.checked_add(cached)?,
+            prefill_sequences: Some(new),
+            new_tokens: None,
+            step: None,
+        }),
+        number: None,
+    })
 }
 
 /// `N(tok)`.

@@ -95,6 +95,35 @@ fn labels_of_vllm_that_theory_can_cost() {
 }
 
 #[test]
+fn older_labels_of_vllm_count_requests_alone() {
+    use StepKind::{Decode, Idle, Mixed, Prefill};
+    for (name, kind, sequences, prefill) in [
+        ("execute_new_2_cached_0", Prefill, 2, 2),
+        ("execute_new_0_cached_16", Decode, 16, 0),
+        ("execute_new_1_cached_15", Mixed, 16, 1),
+        ("execute_new_0_cached_0", Idle, 0, 0),
+    ] {
+        let label = EngineLabel::parse(name).unwrap();
+        assert_eq!((label.engine, label.kind), (Engine::Vllm, kind), "{name}");
+        let shape = label.step.unwrap();
+        assert_eq!(
+            (shape.sequences, shape.prefill_sequences),
+            (sequences, Some(prefill)),
+            "{name}"
+        );
+        assert_eq!((shape.new_tokens, shape.step), (None, None), "{name}");
+    }
+    for name in [
+        "execute_new_2",
+        "execute_new_2_cached_",
+        "execute_new_2_cached_3_more",
+        "execute_new__cached_3",
+    ] {
+        assert_eq!(EngineLabel::parse(name), None, "{name}");
+    }
+}
+
+#[test]
 fn labels_of_sglang_that_theory_can_cost() {
     use StepKind::{Decode, Idle, Mixed, Prefill};
     assert_labels(

@@ -1,4 +1,4 @@
-//! Kernels of CUDA and HIP graphs, led back to what was captured: module, operator, shapes.
+//! Kernels of CUDA and HIP graphs, attributed to what was captured: module, operator, shapes.
 //!
 //! A launched graph says nothing of where its kernels come from. Three things do, in this order: a trace of the capture (given
 //! beside the timeline, or in it), node ids with the ranges that were open at the capture (llmprof's own recording), and the model:
@@ -47,22 +47,22 @@ pub struct GraphAnalysis {
     pub events: u64,
     /// The sum of their times.
     pub device_ns: Nanos,
-    /// What led most of them back; absent where nothing did.
+    /// What attributes most of their time; absent where nothing does.
     pub source: Option<GraphSource>,
-    /// What led them back, in the order in which it was asked: each covers events that those before it do not.
+    /// The sources that attribute them, in the order in which they are asked: each covers events that those before it do not.
     #[serde(default)]
-    pub ways: Vec<GraphWay>,
+    pub attributed_by: Vec<AttributedBy>,
     /// Captures that were found.
     pub captures: u64,
-    /// Time of the events that were led back.
+    /// Time of the events that are attributed.
     pub covered_ns: Nanos,
     /// The longest first.
     pub operators: Vec<GraphOperatorRow>,
 }
 
-/// How much one source led back.
+/// How much one source attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GraphWay {
+pub struct AttributedBy {
     pub source: GraphSource,
     pub events: u64,
     pub covered_ns: Nanos,
@@ -89,9 +89,9 @@ pub struct GraphOperatorRow {
 impl GraphAnalysis {
     /// Sums up what was found.
     fn finish(&mut self) {
-        self.covered_ns = self.ways.iter().map(|way| way.covered_ns).sum();
-        let most = self.ways.iter().max_by_key(|way| way.covered_ns);
-        self.source = most.map(|way| way.source);
+        self.covered_ns = self.attributed_by.iter().map(|one| one.covered_ns).sum();
+        let most = self.attributed_by.iter().max_by_key(|one| one.covered_ns);
+        self.source = most.map(|one| one.source);
         self.operators.sort_by(|a, b| {
             let time = b.device_ns.cmp(&a.device_ns);
             time.then_with(|| {
@@ -100,7 +100,7 @@ impl GraphAnalysis {
         });
     }
 
-    /// The part of graph time that was led back.
+    /// The part of graph time that is attributed.
     pub fn covered(&self) -> f64 {
         self.covered_ns.0 as f64 / self.device_ns.0.max(1) as f64
     }
@@ -140,7 +140,7 @@ pub(crate) fn analyze(
         events: in_graphs().count() as u64,
         device_ns,
         source: None,
-        ways: Vec::new(),
+        attributed_by: Vec::new(),
         captures: 0,
         covered_ns: Nanos(0),
         operators: Vec::new(),
@@ -148,7 +148,7 @@ pub(crate) fn analyze(
     let beside = record.traces.iter().map(|recorded| &recorded.trace);
     let mut sources: Vec<&Trace> = beside.filter(|trace| is_graph_capture(trace)).collect();
     sources.push(trace);
-    // Events that are led back already.
+    // Events that are attributed already.
     let mut led = vec![false; events.all().len()];
     for source in sources {
         let nesting = Nesting::of(source);
@@ -217,7 +217,7 @@ fn launches(trace: &Trace, events: &DeviceEvents) -> Vec<GraphLaunch> {
     launches
 }
 
-/// For each event that was led back: its index, the launch it belongs to, the call of the capture.
+/// For each event that is attributed: its index, the launch it belongs to, the call of the capture.
 type Origins = Vec<(usize, usize, u32)>;
 
 /// Which capture each launch replays: one with as many nodes and, where names are known, the same kernels; of these those of the
@@ -427,14 +427,14 @@ impl Rows {
         if self.0.is_empty() {
             return;
         }
-        let mut way = GraphWay {
+        let mut one = AttributedBy {
             source,
             events: 0,
             covered_ns: Nanos(0),
         };
         for (key, sum) in self.0 {
-            way.events += sum.events;
-            add(&mut way.covered_ns.0, sum.device);
+            one.events += sum.events;
+            add(&mut one.covered_ns.0, sum.device);
             let times = OperatorTimes {
                 calls: sum.calls.len() as u64,
                 device_total_ns: Nanos(sum.device),
@@ -453,12 +453,16 @@ impl Rows {
             judge(&mut row, sum.cost, &times);
             found.operators.push(row);
         }
-        match found.ways.iter_mut().find(|known| known.source == source) {
+        match found
+            .attributed_by
+            .iter_mut()
+            .find(|known| known.source == source)
+        {
             Some(known) => {
-                known.events += way.events;
-                add(&mut known.covered_ns.0, way.covered_ns.0);
+                known.events += one.events;
+                add(&mut known.covered_ns.0, one.covered_ns.0);
             }
-            None => found.ways.push(way),
+            None => found.attributed_by.push(one),
         }
     }
 }

@@ -1,26 +1,32 @@
 //! Ranges of a program as phases: which names say what, and what lies inside of what.
 
-use llmprof_record::trace::Trace;
+use llmprof_record::trace::{RangeKind, Trace};
 
 use crate::labels::{is_annotation, is_phase};
 use crate::phases::{EventWindows, PhaseSource, Phases};
 use crate::timeline::device_events::DeviceEvents;
-use crate::timeline::launches::EventCalls;
+use crate::timeline::launch_times::LaunchTimes;
 
-/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
+/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time, or none of it
+/// where their names say what they are.
 pub(crate) fn annotated(
     trace: &Trace,
     events: &DeviceEvents,
-    calls: &EventCalls,
+    launched: &LaunchTimes,
     name_of: impl Fn(&str) -> Option<String>,
 ) -> Option<Phases> {
     let ranges = &trace.ranges;
+    let on_device = lie_on_device(trace, events, launched);
     let mut cache = rustc_hash::FxHashMap::default();
     let mut found: Vec<(i64, i64, usize)> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let mut outermost: Option<(u32, i64)> = None;
     for row in 0..ranges.len() {
-        if !is_annotation(ranges.kind[row]) {
+        let is_used = match on_device {
+            true => ranges.kind[row] == RangeKind::DEVICE_ANNOTATION,
+            false => is_annotation(ranges.kind[row]),
+        };
+        if !is_used {
             continue;
         }
         let name = cache.entry(ranges.name[row]).or_insert_with(|| {
@@ -60,9 +66,10 @@ pub(crate) fn annotated(
     if found.is_empty() {
         return None;
     }
-    let phases = partition(&found, &names);
+    let mut phases = partition(&found, &names);
+    phases.on_device = on_device;
     // By their launches: a device may run behind its host.
-    let windows = EventWindows::of(trace, events, calls, &phases);
+    let windows = EventWindows::of(events, launched, &phases);
     let time = |inside: bool| -> i128 {
         let events = events.all().iter().enumerate();
         events
@@ -75,7 +82,15 @@ pub(crate) fn annotated(
     let recognized = names
         .iter()
         .any(|name| is_phase(name) && !says_little(name));
-    (recognized || 2 * time(true) >= time(false)).then_some(phases)
+    let (inside, all) = (time(true), time(false));
+    ((recognized && (inside > 0 || all == 0)) || 2 * inside >= all).then_some(phases)
+}
+
+/// Whether ranges of the device tell more than those of the host: the trace does not say when events were launched, and the host may
+/// leave a range long before the device is done with its work.
+pub(super) fn lie_on_device(trace: &Trace, events: &DeviceEvents, launched: &LaunchTimes) -> bool {
+    let is_of_device = |kind: &RangeKind| *kind == RangeKind::DEVICE_ANNOTATION;
+    !events.all().is_empty() && !launched.are_known && trace.ranges.kind.iter().any(is_of_device)
 }
 
 /// Libraries put ranges around small things of their own: a name with a thousandth of the time is no phase.
@@ -140,10 +155,8 @@ pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases
 
 #[cfg(test)]
 mod tests {
-    use crate::timeline::launches::{EventCalls, Launches};
-    use llmprof_record::trace::RangeKind;
-
     use super::*;
+    use crate::timeline::launches::{EventCalls, Launches};
 
     fn windows(phases: &Phases) -> Vec<(i64, i64, &str)> {
         let name = |number: usize| phases.names[number].as_str();
@@ -187,7 +200,8 @@ mod tests {
         let trace = builder.finish();
         let events = DeviceEvents::of(&trace);
         let calls = EventCalls::of(&events, &Launches::of(&trace));
-        let phases = Phases::with_steps(&trace, &events, &calls, &[], None);
+        let launched = LaunchTimes::of(&trace, &events, &calls);
+        let phases = Phases::with_steps(&trace, &events, &launched, &[], None);
         assert_eq!(
             windows(&phases),
             [

@@ -1,10 +1,16 @@
 //! Steps of serving engines: ranges whose labels state the batch.
 
-use llmprof_record::trace::Trace;
+use llmprof_record::trace::{RangeKind, Trace};
 
+use super::annotations::lie_on_device;
 use super::{PhaseSource, Phases, Window};
 use crate::engine_label::{Engine, EngineLabel, StepKind};
 use crate::labels::{STEP, is_annotation};
+use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::launch_times::LaunchTimes;
+
+/// How many ranges of a step are looked back over for one of another stream.
+const MOST_STREAMS: usize = 64;
 
 /// A labelled range of one thread.
 pub(crate) struct Labelled {
@@ -14,13 +20,23 @@ pub(crate) struct Labelled {
 }
 
 /// Phases from the labels of an engine; `None` where there are none.
-pub(super) fn labelled(trace: &Trace) -> Option<Phases> {
-    let steps = labelled_steps(trace);
+pub(super) fn labelled(
+    trace: &Trace,
+    events: &DeviceEvents,
+    launched: &LaunchTimes,
+) -> Option<Phases> {
+    let on_device = lie_on_device(trace, events, launched);
+    let steps = if on_device {
+        device_steps(trace)
+    } else {
+        labelled_steps(trace)
+    };
     let overlap = steps.windows(2).any(|pair| pair[0].end > pair[1].start);
     if steps.is_empty() || overlap {
         return None;
     }
     let mut phases = Phases::empty(PhaseSource::Annotation);
+    phases.on_device = on_device;
     for step in steps {
         let name = match step.label.kind {
             StepKind::Prefill => "prefill",
@@ -48,22 +64,40 @@ pub(crate) fn labelled_steps(trace: &Trace) -> Vec<Labelled> {
         .filter(|&row| is_annotation(ranges.kind[row]))
         .collect();
     for thread in rows.chunk_by(|&a, &b| ranges.thread[a] == ranges.thread[b]) {
-        let labelled: Vec<Labelled> = thread
-            .iter()
-            .filter_map(|&row| {
-                let label = EngineLabel::parse(trace.text(ranges.name[row]))?;
-                let is_step = label.engine != Engine::ProfilerStep && label.kind != StepKind::Idle;
-                is_step.then(|| Labelled {
-                    start: ranges.start[row],
-                    end: ranges.start[row].saturating_add(ranges.duration[row]),
-                    label,
-                })
-            })
-            .collect();
-        steps.extend(innermost(labelled));
+        let labelled = thread.iter().filter_map(|&row| read(trace, row));
+        steps.extend(innermost(labelled.collect()));
     }
     steps.sort_by_key(|step| step.start);
     steps
+}
+
+/// The label of a range, where it is one of a step.
+fn read(trace: &Trace, row: usize) -> Option<Labelled> {
+    let ranges = &trace.ranges;
+    let label = EngineLabel::parse(trace.text(ranges.name[row]))?;
+    let is_step = label.engine != Engine::ProfilerStep && label.kind != StepKind::Idle;
+    is_step.then(|| Labelled {
+        start: ranges.start[row],
+        end: ranges.start[row].saturating_add(ranges.duration[row]),
+        label,
+    })
+}
+
+/// The steps by the ranges of the device. Kineto writes one for each stream: those of one label that overlap are one step.
+fn device_steps(trace: &Trace) -> Vec<Labelled> {
+    let ranges = &trace.ranges;
+    let rows = (0..ranges.len()).filter(|&row| ranges.kind[row] == RangeKind::DEVICE_ANNOTATION);
+    let mut steps: Vec<Labelled> = rows.filter_map(|row| read(trace, row)).collect();
+    steps.sort_by_key(|step| (step.start, std::cmp::Reverse(step.end)));
+    let mut merged: Vec<Labelled> = Vec::new();
+    for step in steps {
+        let same = |known: &&mut Labelled| known.label == step.label && known.end > step.start;
+        match merged.iter_mut().rev().take(MOST_STREAMS).find(same) {
+            Some(known) => known.end = known.end.max(step.end),
+            None => merged.push(step),
+        }
+    }
+    innermost(merged)
 }
 
 /// The innermost of nested ranges, sorted by start with the longer first. A single one takes the batch of the range around

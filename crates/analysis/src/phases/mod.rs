@@ -5,6 +5,7 @@ pub(crate) mod engine;
 pub(crate) mod forward;
 pub(crate) mod training;
 
+use llmprof_record::issue::Issue;
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
 use rustc_hash::FxHashMap;
@@ -20,7 +21,7 @@ use crate::steps::{Repetition, StepLabel};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
 use crate::timeline::intervals::add;
-use crate::timeline::launches::EventCalls;
+use crate::timeline::launch_times::LaunchTimes;
 use crate::timeline::slices;
 
 /// How the phases of a trace are known.
@@ -72,6 +73,10 @@ pub(crate) struct Phases {
     pub(crate) spans: Option<Vec<i64>>,
     /// Where only slices were recorded, how long intervals of a name took while nothing was recorded, ns.
     pub(crate) plain: FxHashMap<String, Vec<i64>>,
+    /// Whether the ranges that they are made from are the device's own, which a profiler derived from those of the host.
+    on_device: bool,
+    /// What is wrong with ranges that could have been phases.
+    pub(crate) issues: Vec<Issue>,
 }
 
 /// For every device event, the window of [`Phases::windows`] that it belongs to.
@@ -82,27 +87,14 @@ impl EventWindows {
     /// which it began.
     ///
     /// Where the trace has launches, an event without one was launched before the recording began: it belongs to nothing.
-    pub(crate) fn of(
-        trace: &Trace,
-        events: &DeviceEvents,
-        calls: &EventCalls,
-        phases: &Phases,
-    ) -> Self {
-        let all = events.all();
-        let with_launch = (0..all.len()).filter(|&index| calls.call(index).is_some());
-        let has_launches = 2 * with_launch.count() >= all.len();
+    pub(crate) fn of(events: &DeviceEvents, launched: &LaunchTimes, phases: &Phases) -> Self {
         let window = |(index, event): (usize, &DeviceEvent)| {
-            let launch = calls
-                .call(index)
-                .map(|call| trace.hosts.start[call as usize]);
-            match launch {
-                _ if !phases.by_launch() => phases.at(event.start),
-                Some(time) => phases.at_launch(time),
-                None if has_launches => None,
-                None => phases.at_launch(event.start),
+            if !phases.by_launch() || phases.on_device {
+                return phases.at(event.start);
             }
+            phases.at_launch(launched.or_start(index, event.start)?)
         };
-        Self(all.iter().enumerate().map(window).collect())
+        Self(events.all().iter().enumerate().map(window).collect())
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<usize> {
@@ -115,22 +107,32 @@ impl Phases {
     pub(crate) fn with_steps(
         trace: &Trace,
         events: &DeviceEvents,
-        calls: &EventCalls,
+        launched: &LaunchTimes,
         steps: &[Repetition],
         shown: Option<&ForwardPasses>,
     ) -> Self {
-        let mut phases = engine::labelled(trace)
-            .or_else(|| annotated(trace, events, calls, phase_of_name))
+        let labelled = engine::labelled(trace, events, launched);
+        let (labelled, dropped) = match labelled.map(|phases| phases.covering(events, launched)) {
+            Some(Ok(phases)) => (Some(phases), None),
+            Some(Err(dropped)) => (None, Some(dropped)),
+            None => (None, None),
+        };
+        let named =
+            |name_of: fn(&str) -> Option<String>| annotated(trace, events, launched, name_of);
+        let mut phases = labelled
+            .or_else(|| named(phase_of_name))
             .or_else(|| shown.map(ForwardPasses::phases))
-            .or_else(|| annotated(trace, events, calls, profiler_step))
-            .or_else(|| annotated(trace, events, calls, xla_module))
-            .or_else(|| {
-                annotated(trace, events, calls, own_name).filter(|phases| phases.names.len() <= 32)
-            })
+            .or_else(|| named(profiler_step))
+            .or_else(|| named(xla_module))
+            .or_else(|| named(own_name).filter(|phases| phases.names.len() <= 32))
             .or_else(|| inferred(steps))
             .unwrap_or_else(|| whole(trace, events));
-        if phases.by_launch() && slices::of(trace).is_none() {
-            phases.follow_device(trace, events, calls);
+        phases.issues.extend(dropped);
+        if phases.by_launch() && !phases.on_device && !launched.are_known {
+            phases.issues.push(Issue::warning("analysis.no_launches"));
+        }
+        if phases.by_launch() && !phases.on_device && slices::of(trace).is_none() {
+            phases.follow_device(events, launched);
         }
         // Ranges of a program begin and end where it says so; these begin and end with the recording.
         let is_profilers = phases.names.iter().all(|name| name == PROFILER_STEP);
@@ -252,13 +254,10 @@ impl Phases {
     ///
     /// A window is then the time from the first device event of a range to that of the next; a pause that is longer than the
     /// work before it belongs to no window. Ranges without device events have none.
-    fn follow_device(&mut self, trace: &Trace, events: &DeviceEvents, calls: &EventCalls) {
+    fn follow_device(&mut self, events: &DeviceEvents, launched: &LaunchTimes) {
         let mut spans: Vec<Option<(i64, i64)>> = vec![None; self.windows.len()];
         for (index, event) in events.all().iter().enumerate() {
-            let call = calls
-                .call(index)
-                .map(|call| trace.hosts.start[call as usize]);
-            if let Some(window) = call.and_then(|time| self.at(time)) {
+            if let Some(window) = launched.get(index).and_then(|time| self.at(time)) {
                 let span = spans[window].get_or_insert((event.start, event.end));
                 *span = (span.0.min(event.start), span.1.max(event.end));
             }
@@ -362,7 +361,30 @@ impl Phases {
             steps: Vec::new(),
             spans: None,
             plain: FxHashMap::default(),
+            on_device: false,
+            issues: Vec::new(),
         }
+    }
+
+    /// Keeps phases that explain the time they are about: from the first of their ranges on, at least half of the device time was
+    /// launched in them.
+    fn covering(self, events: &DeviceEvents, launched: &LaunchTimes) -> Result<Self, Issue> {
+        let from = self.windows.first().map_or(0, |window| window.start);
+        let windows = EventWindows::of(events, launched, &self);
+        let (mut inside, mut all) = (0_i128, 0_i128);
+        for (index, event) in events.all().iter().enumerate() {
+            let time = launched.or_start(index, event.start);
+            if time.is_some_and(|time| time >= from) {
+                let duration = i128::from(event.duration());
+                all += duration;
+                inside += windows.get(index).map_or(0, |_| duration);
+            }
+        }
+        if 2 * inside >= all {
+            return Ok(self);
+        }
+        let share = inside as f64 / all as f64;
+        Err(Issue::warning("analysis.labels_dropped").with("share", share))
     }
 
     fn push(&mut self, name: &str, start: i64, end: i64) {

@@ -119,7 +119,8 @@ fn energy(samples: &Samples, spans: &[(Nanos, Nanos)]) -> Option<Energy> {
 /// what ran before.
 const UTILIZATION_WINDOW: Nanos = Nanos(1_000_000_000);
 
-fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
+/// One GPU over some intervals on the clock of its samples.
+pub fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
     let mean = |value: fn(&GpuSample) -> Option<f64>| {
         weighted(spans, |start, end| gpu.mean_between(start, end, value))
     };

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::contention::{ProcessorUse, SHARED, STOLEN_FROM, THROTTLED};
 pub(crate) use self::contention::{is_contended, issues};
+pub use self::during::gpu_facts;
 pub(crate) use self::during::throttled_share;
 
 /// What telemetry saw of a run.

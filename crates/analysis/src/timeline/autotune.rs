@@ -10,7 +10,9 @@ use rustc_hash::FxHashMap;
 
 use crate::timeline::intervals::add;
 
-/// Kernels between two checks of one tuning: a candidate is initialized, run and compared. Steps of a program have more.
+/// Kernels between two checks of one tuning. XLA runs a candidate twice, to warm up and to time it
+/// (`AutotunerCompileUtil::ProfileExecutable`), and compares the result with a kernel; a candidate with split-K is a GEMM and a
+/// reduction, and each of its buffers is filled by one: about eight. A step of a model has a kernel or more for each of its layers.
 const BETWEEN_CHECKS: usize = 16;
 
 /// Rows of kernels that were tried out, in order. Streams are looked at one by one: others may compute meanwhile.

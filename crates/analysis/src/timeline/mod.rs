@@ -6,6 +6,7 @@ pub mod device_events;
 pub(crate) mod extent;
 pub mod idle;
 pub(crate) mod intervals;
+pub(crate) mod launch_times;
 pub mod launches;
 pub(crate) mod nesting;
 pub mod occupancy;

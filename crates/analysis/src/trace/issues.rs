@@ -40,6 +40,9 @@ pub(crate) fn few_slices() -> Issue {
     Issue::warning("slices.few")
 }
 
+/// Issues of files whose end is missing.
+const CUT: [&str; 2] = ["kineto.truncated", "source.packing_damaged"];
+
 pub(crate) fn issues(
     trace: &Trace,
     events: &DeviceEvents,
@@ -50,6 +53,12 @@ pub(crate) fn issues(
     issues.extend(autotune::issue(trace));
     if events.all().is_empty() {
         issues.push(Issue::warning("analysis.no_device_events"));
+    } else if trace
+        .issues
+        .iter()
+        .any(|issue| CUT.contains(&issue.code.as_str()))
+    {
+        issues.push(Issue::warning("analysis.events_missing"));
     }
     if kernels
         .last()

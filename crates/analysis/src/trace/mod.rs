@@ -26,6 +26,7 @@ use crate::steps::{Repetition, StepPatterns};
 use crate::timeline::breakdown::{DeviceBreakdown, DeviceTimeline, queue_depths};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::idle::HostActivity;
+use crate::timeline::launch_times::LaunchTimes;
 use crate::timeline::launches::{ApiKind, EventCalls, Launches};
 use crate::timeline::nesting::Nesting;
 use crate::timeline::slices;
@@ -249,10 +250,11 @@ impl Structure {
         let is_training = is_training(trace);
         let shown = ForwardPasses::of(trace)
             .filter(|shown| !is_training && (shown.generate() || table == Some(shown.table)));
+        let launched = LaunchTimes::of(trace, &events, &calls);
         let mut phases = Phases::with_steps(
             trace,
             &events,
-            &calls,
+            &launched,
             repetitions.unnamed(),
             shown.as_ref(),
         );
@@ -260,7 +262,7 @@ impl Structure {
             phases.name_training();
         }
         let attribution = Attribution::of(trace, &events, &calls, &nesting);
-        let windows = EventWindows::of(trace, &events, &calls, &phases);
+        let windows = EventWindows::of(&events, &launched, &phases);
         let early = before_launch(trace, &events, &launches);
         Self {
             events,
@@ -332,6 +334,7 @@ pub(crate) fn analyze_structure(
             .iter()
             .cloned()
             .chain(is_training.then(|| Issue::info("analysis.training")))
+            .chain(phases.issues.iter().cloned())
             .chain(issues(trace, events, &kernels, &operators))
             .chain((is_sample && scaled.is_none()).then(few_slices))
             .collect(),

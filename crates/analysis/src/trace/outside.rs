@@ -10,7 +10,8 @@ use crate::timeline::device_events::DeviceEvent;
 use crate::timeline::idle::IdleCauses;
 use crate::timeline::slices;
 
-/// One part in so many of the device's span is worth naming.
+/// One part in so many of the device's span is named. Of the public traces with labelled steps (`fixtures/public`) four have 7 to 50 % of
+/// their span outside the steps and the others nothing: 2 % is well below what a reader misses.
 const NOTICED_PART: i64 = 50;
 
 /// Time between the first and the last device event that belongs to no phase.

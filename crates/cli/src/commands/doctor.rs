@@ -212,15 +212,7 @@ fn importer() -> Check {
         return Check::not(NAME, State::Missing, "nsys not found", fix);
     };
     match importer_of(&tool.program) {
-        Some(program) => match said(&program.to_string_lossy(), &["--help"]) {
-            Err(why) if why.contains("shared libraries") => Check::not(
-                NAME,
-                State::Broken,
-                why,
-                "install the packages libdw1 and libelf1, or what the message names",
-            ),
-            _ => Check::works(NAME, program.display().to_string()),
-        },
+        Some(program) => importer_state(NAME, &program),
         None => Check::not(
             NAME,
             State::Missing,
@@ -228,6 +220,30 @@ fn importer() -> Check {
             "install Nsight Systems with its host part",
         ),
     }
+}
+
+/// Whether an importer runs: it exits with success, or says how it is used.
+fn importer_state(name: &'static str, program: &Path) -> Check {
+    let broken = |why: String| {
+        let fix = "install the packages libdw1 and libelf1, or what the message names";
+        Check::not(name, State::Broken, why, fix)
+    };
+    let output = match Command::new(program).arg("--help").output() {
+        Ok(output) => output,
+        Err(error) => return broken(format!("{}: {error}", program.display())),
+    };
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let shows_usage = said.to_ascii_lowercase().contains("usage") || said.contains("--help");
+    if output.status.success() || (output.status.code().is_some() && shows_usage) {
+        return Check::works(name, program.display().to_string());
+    }
+    let last = said.trim().lines().last().unwrap_or_default();
+    broken(
+        format!("{}: {} {last}", program.display(), output.status)
+            .trim_end()
+            .to_owned(),
+    )
 }
 
 /// The importer of an installation: `host-linux-x64/QdstrmImporter` beside the folder of the program.
@@ -405,6 +421,36 @@ mod tests {
         assert_eq!(cuda_version(header), Some("12.8"));
         assert_eq!(cuda_version("CUDA Version: N/A"), None);
         assert_eq!(cuda_version("no devices"), None);
+    }
+
+    #[test]
+    fn an_importer_works_where_it_says_how_it_is_used() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let state = |script: &str, mode: u32| {
+            let program = folder.path().join("QdstrmImporter");
+            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
+            importer_state("nsys importer", &program)
+        };
+        for works in ["echo fine", "echo 'Usage: QdstrmImporter' >&2; exit 1"] {
+            assert_eq!(state(works, 0o755).state, State::Works, "{works}");
+        }
+        for (broken, mode, why) in [
+            ("exit 0", 0o644, "ermission denied"),
+            ("kill -SEGV $$", 0o755, "signal: 11"),
+            ("exit 3", 0o755, "exit status: 3"),
+            (
+                "echo 'error while loading shared libraries: libdw.so.1' >&2; exit 127",
+                0o755,
+                "libdw.so.1",
+            ),
+        ] {
+            let found = state(broken, mode);
+            assert_eq!(found.state, State::Broken, "{broken}");
+            assert!(found.found.contains(why), "{}", found.found);
+        }
     }
 
     #[test]

@@ -137,7 +137,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     parts.any(|part| part == text.as_bytes())
 }
 
-/// The seeds' files under their names.
+/// Files that scripts look for under these names.
 fn assert_files(machine: &Machine) {
     for name in [
         "nsys/run.nsys-rep",

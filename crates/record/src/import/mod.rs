@@ -10,6 +10,7 @@ pub mod cublas_log;
 pub mod engine;
 pub mod flight_recorder;
 pub mod gpu_telemetry;
+mod gunzip;
 pub mod kineto;
 pub mod nccl_inspector;
 pub mod nccl_log;

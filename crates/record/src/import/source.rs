@@ -5,9 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use flate2::bufread::MultiGzDecoder;
-
 use super::ImportError;
+use super::gunzip::Gunzip;
 use crate::issue::Issue;
 use crate::mapped::{self, Mapped};
 use crate::store::Folder;
@@ -146,7 +145,7 @@ impl Packing {
 
     fn reader(self, packed: &[u8]) -> io::Result<Box<dyn Read + Send + '_>> {
         Ok(match self {
-            Self::Gzip => Box::new(MultiGzDecoder::new(packed)),
+            Self::Gzip => Box::new(Gunzip::new(packed)),
             Self::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(packed)?),
         })
     }

@@ -30,6 +30,7 @@ pub(super) fn parse(name: &str) -> Parsed {
     let name = name.trim();
     let demangled = demangle(name);
     let text = repair(demangled.as_deref().unwrap_or(name));
+    let text = without_return_type(&text);
     // Activities that are no kernels have names in parentheses that are not parameters.
     let activity = ["Memcpy ", "Memset ", "[CUDA "]
         .iter()
@@ -37,17 +38,33 @@ pub(super) fn parse(name: &str) -> Parsed {
     let parsed = if activity {
         None
     } else {
-        let tokens = tokens(&text);
+        let tokens = tokens(text);
         Parser::new(&tokens).whole()
     };
     parsed.unwrap_or_else(|| {
         let words: Vec<&str> = text.split_whitespace().collect();
         let plain = words.join(" ");
         Parsed {
-            canonical: plain.clone(),
-            head: plain,
+            head: cut_off(&plain).unwrap_or(&plain).to_owned(),
+            canonical: plain,
         }
     })
+}
+
+/// A function without its parameters, as some tools shorten names, does not show that `void` before it is its type.
+fn without_return_type(text: &str) -> &str {
+    match text.strip_prefix("void ") {
+        Some(function) if !text.ends_with([')', ']']) => function,
+        _ => text,
+    }
+}
+
+/// The function of a name that ends inside of its template arguments.
+fn cut_off(text: &str) -> Option<&str> {
+    let (function, arguments) = text.split_once('<')?;
+    let opened = |bracket: char| arguments.matches(bracket).count();
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | ' ' | '(' | ')' | '~');
+    (opened('<') >= opened('>') && function.chars().all(is_name)).then_some(function)
 }
 
 struct Parser<'a> {

@@ -198,7 +198,6 @@ const RULES: &[Rule<Category>] = &[
     head("sparse_attn", Category::Attention),
     head("mqa_logits", Category::Attention),
     head("aiter::pa_", Category::Attention),
-    head("_fwd_kernel", Category::Attention),
     head("store_kv", Category::Cache),
     head("store_cache", Category::Cache),
     head("kvcache", Category::Cache),
@@ -346,6 +345,8 @@ const RULES: &[Rule<Category>] = &[
     head("broadcast", Category::Elementwise),
     head("wrapped_", Category::Elementwise),
     head("fusion", Category::Elementwise),
+    // Attention in Triton has this name and no other; norms, convolutions and recurrences have a word before it.
+    head("_fwd_kernel", Category::Attention),
 ];
 
 /// Arithmetic by which a fused kernel does work of an operator, whatever it moves meanwhile: rotations concatenate, and
@@ -427,6 +428,16 @@ mod tests {
         ("fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP32VarSeqQ128Kv128", Attention),
         ("kernel_unified_attention_2d", Attention),
         ("_fwd_kernel", Attention),
+        ("_layer_norm_fwd_1pass_kernel", Norm),
+        ("_rms_norm_fwd_kernel", Norm),
+        ("void causal_conv1d_fwd_kernel<Causal_conv1d_fwd_kernel_traits<128, 4, true> >(ConvParamsBase)", Conv),
+        ("void selective_scan_fwd_kernel<Selective_Scan_fwd_kernel_traits<32, 4> >(SSMParamsBase)", Recurrence),
+        ("chunk_gated_delta_rule_fwd_kernel_h_blockdim64", Recurrence),
+        // Without parameters, and cut off.
+        ("void vllm::rms_norm_kernel<c10::BFloat16>", Norm),
+        ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<int, 4>", Cat),
+        ("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int", Gemm),
+        ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16, (vllm::Fp8KVCacheDa", Cache),
         // Communication
         ("void deep_ep::internode_ll::dispatch<true, false, 3, 10, 7168>(void*)", Communication),
         ("void moe::ep::intranode::combine<__nv_bfloat16, 8, 768>(__nv_bfloat16*)", Communication),

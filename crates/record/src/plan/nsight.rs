@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use llmprof_units::Share;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::{Place, Plan, RuntimeType, Word};
+use crate::command_line;
 
 /// Parts of a program that a tool records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,29 +179,13 @@ fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Word>, D::Err
     }
     Ok(match Given::deserialize(deserializer)? {
         Given::Words(words) => words,
-        Given::Text(text) => split(&text),
+        Given::Text(text) => command_line::words(&text)
+            .map_err(|why| de::Error::custom(format!("`{text}`: {why}")))?
+            .into_iter()
+            .map(Word)
+            .collect(),
         Given::Nothing(()) => Vec::new(),
     })
-}
-
-/// The words of a text; quotes hold spaces together.
-fn split(text: &str) -> Vec<Word> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    for character in text.chars() {
-        match (quote, character) {
-            (None, '\'' | '"') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (Some(open), close) if open == close => quote = None,
-            (None, space) if space.is_whitespace() => words.extend(word.take().map(Word)),
-            (_, other) => word.get_or_insert_default().push(other),
-        }
-    }
-    words.extend(word.map(Word));
-    words
 }
 
 /// Whether cuBLAS and cuBLASLt write down the GEMMs that they run.
@@ -362,12 +347,17 @@ mod tests {
         );
         assert_eq!(read(r#"{"args": ["-y", 3]}"#), ["-y", "3"]);
         assert!(read(r#"{"args": null}"#).is_empty());
+        let open = serde_json::from_str::<NsysPlan>(r#"{"args": "--x 'a b"}"#);
+        assert!(open.unwrap_err().to_string().contains("' is not closed"));
         assert!(read("{}").is_empty());
     }
 
     #[test]
     fn an_option_is_known_in_each_of_its_spellings() {
-        let words = |text: &str| split(text);
+        let words = |text: &str| {
+            let words = command_line::words(text).unwrap();
+            words.into_iter().map(Word).collect::<Vec<_>>()
+        };
         let end = "--capture-range-end=nvtx";
         assert!(has_option(&words("--x --capture-range-end=nvtx"), end));
         assert!(has_option(&words("--capture-range-end nvtx"), end));

@@ -94,7 +94,13 @@ impl GpuSeries {
     pub fn energy_between(&self, start: Nanos, end: Nanos) -> Option<GpuEnergy> {
         let moved = self.counter_steps();
         let counted = |time| value_at(&moved, time);
-        if let Some((from, to)) = counted(start).zip(counted(end)) {
+        // The counter begins at zero again where the driver is loaded anew.
+        let falls = moved.windows(2).any(|pair| {
+            let is_within = pair[0].0 < end && start < pair[1].0;
+            let fall = pair[0].1.zip(pair[1].1);
+            is_within && fall.is_some_and(|(before, after)| after < before)
+        });
+        if !falls && let Some((from, to)) = counted(start).zip(counted(end)) {
             return Some(GpuEnergy {
                 joules: Joules(to - from),
                 basis: Basis::Measured,
@@ -297,6 +303,19 @@ mod tests {
             (energy.joules, energy.basis),
             (Joules(105.0), Basis::Measured)
         );
+    }
+
+    #[test]
+    fn a_counter_that_begins_again_says_nothing_of_the_time_around() {
+        let mut gpu = powered(&[(0, 100.0), (SECOND, 100.0), (2 * SECOND, 100.0)]);
+        for (row, joules) in gpu.rows.iter_mut().zip([50.0, 0.0, 90.0]) {
+            row.energy_j = Some(Joules(joules));
+        }
+        let energy = |start, end| gpu.energy_between(Nanos(start), Nanos(end)).unwrap();
+        let whole = energy(0, 2 * SECOND);
+        assert_eq!((whole.joules, whole.basis), (Joules(200.0), Basis::Derived));
+        let after = energy(SECOND, 2 * SECOND);
+        assert_eq!((after.joules, after.basis), (Joules(90.0), Basis::Measured));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use llmprof_units::Percent;
 
 use super::MOST_DEVICES;
 use crate::document::{Document, Drawing, Table};
-use crate::text::{dash, memory as text};
+use crate::text::{dash, devices, memory as text};
 use crate::view::{Line, Series, Unit};
 
 /// Adds the section; nothing where the snapshot is empty.
@@ -20,7 +20,7 @@ pub(super) fn add(document: &mut Document, history: &MemoryHistory) {
     section.table(states(history));
     let more = history.devices.len().saturating_sub(MOST_DEVICES);
     if more > 0 {
-        section.paragraph(text::more_devices(more, "memory.json"));
+        section.paragraph(devices::more(more, "memory.json"));
     }
     for device in history.devices.iter().take(MOST_DEVICES) {
         let number = device.device;

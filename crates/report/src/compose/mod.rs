@@ -100,14 +100,11 @@ impl Report<'_> {
         let memory = record.memory.as_ref();
         summary.extend(memory.map(text::memory::summary).unwrap_or_default());
         if let Some(samples) = record.samples.as_ref().filter(|_| !record.has_times()) {
-            let shown = samples.gpus.iter().take(text::memory::MOST_RESULTS);
+            let shown = samples.gpus.iter().take(text::devices::IN_SUMMARY);
             summary.extend(shown.map(text::telemetry::gpu));
-            let more = samples
-                .gpus
-                .len()
-                .saturating_sub(text::memory::MOST_RESULTS);
+            let more = samples.gpus.len().saturating_sub(text::devices::IN_SUMMARY);
             if more > 0 {
-                summary.push(text::memory::more_devices(more, "samples.json"));
+                summary.push(text::devices::more(more, "samples.json"));
             }
         }
         document

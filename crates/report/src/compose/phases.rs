@@ -41,7 +41,7 @@ fn table(analysis: &Analysis) -> Table {
         let cells = vec![
             Cell::from(phase.name().to_owned()),
             Cell::from(text::class(phase)),
-            known(phase.plain_wall().map(|wall| wall.to_string())),
+            known(phase.unrecorded_wall().map(|wall| wall.to_string())),
             Cell::from(phase.waterfall.wall_ns.to_string()),
             known(phase.capture_ratio.map(|ratio| Times(ratio).to_string())),
             percent(used.and_then(|used| used.mfu)),

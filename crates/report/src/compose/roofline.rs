@@ -47,7 +47,7 @@ fn phases(analysis: &Analysis) -> Table {
         let Some(roofline) = &phase.roofline else {
             continue;
         };
-        let wall = phase.plain_wall().unwrap_or(phase.waterfall.wall_ns);
+        let wall = phase.unrecorded_wall().unwrap_or(phase.waterfall.wall_ns);
         let share = |time: Nanos| {
             let share = Percent(time.0 as f64 / wall.0.max(1) as f64);
             format!("{time} ({share})")

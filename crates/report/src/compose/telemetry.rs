@@ -5,7 +5,7 @@ use llmprof_units::{Percent, significant};
 
 use super::MOST_DEVICES;
 use crate::analyzed::{Analysis, GpuPhase, HostTelemetry};
-use crate::text::{dash, memory, telemetry as text};
+use crate::text::{dash, devices, telemetry as text};
 use crate::view::Series;
 use crate::{Document, Drawing, Table, document::key};
 
@@ -63,7 +63,7 @@ pub(super) fn add_alone(document: &mut Document, samples: &Samples, curves: &[Se
     section.table(table);
     let more = samples.gpus.len().saturating_sub(MOST_DEVICES);
     if more > 0 {
-        section.paragraph(memory::more_devices(more, "samples.json"));
+        section.paragraph(devices::more(more, "samples.json"));
     }
 }
 

@@ -70,7 +70,7 @@ pub fn assumption(assumption: &Assumption) -> String {
             )
         }
         Assumption::ProfiledTimes { tool } => format!(
-            "Times include the profiler's overhead, since no pass ran without it: {}; GPU-bound work is slowed by a few percent.",
+            "Times include the profiler's overhead, since no pass ran without it. {}; GPU-bound work is slowed by a few percent.",
             slowed_by(tool.as_deref())
         ),
         Assumption::BetweenSlices { phases } => {
@@ -87,16 +87,18 @@ pub fn assumption(assumption: &Assumption) -> String {
     }
 }
 
-/// By how much a tool slows a program. Factors are of host-bound decode on an H200 (Qwen2.5-0.5B, eager, batch 1), where they
-/// are largest.
-fn slowed_by(tool: Option<&str>) -> &'static str {
+/// By how much a tool slows a program, by the table of docs/record.md. Host-bound decode is slowed most.
+fn slowed_by(tool: Option<&str>) -> String {
+    let measured = |tool: &str, factor: &str| {
+        format!(
+            "{tool} slowed host-bound decode (Qwen2.5-0.5B, eager, batch 1) {factor} on an H200 (docs/record.md)"
+        )
+    };
     match tool {
-        Some("kineto") => "torch.profiler slows host-bound decode 1.9× to 2.5× on an H200",
-        Some("nsys") => "Nsight Systems slows host-bound decode 1.7× to 1.9× on an H200",
-        Some("llmprof") => {
-            "recording slows host-bound decode 1.4× on an H200, less with --overhead"
-        }
-        _ => "profilers slow host-bound programs most",
+        Some("kineto") => measured("torch.profiler", "1.4× to 1.9×"),
+        Some("nsys") => measured("Nsight Systems", "1.9×"),
+        Some("llmprof") => format!("{}, less with --overhead", slices::RECORDING_SLOWS),
+        _ => "Profilers slow host-bound programs most".to_owned(),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use llmprof_units::{Count, Nanos, Percent};
 
-use crate::analyzed::{GraphAnalysis, GraphSource, GraphWay};
+use crate::analyzed::{AttributedBy, GraphAnalysis, GraphSource};
 
-/// How much ran in graphs, and what leads it back.
+/// How much ran in graphs, and what it is attributed by.
 pub fn basis(graphs: &GraphAnalysis) -> String {
     let ran = format!(
         "{} ran {} (kernels and copies, {} device time).",
@@ -12,21 +12,22 @@ pub fn basis(graphs: &GraphAnalysis) -> String {
         Count(graphs.events, "graph node"),
         graphs.device_ns
     );
-    if graphs.ways.is_empty() {
+    if graphs.attributed_by.is_empty() {
         return format!("{ran} Nothing says which ops these kernels were captured from.");
     }
-    let ways: Vec<String> = graphs.ways.iter().map(|found| way(graphs, found)).collect();
+    let sources = graphs.attributed_by.iter();
+    let sources: Vec<String> = sources.map(|found| source(graphs, found)).collect();
     let rest = Percent(1.0 - graphs.covered());
     let rest = if graphs.covered_ns < graphs.device_ns {
         format!(" {rest} of that time is attributed to nothing.")
     } else {
         String::new()
     };
-    format!("{ran} {}{rest}", ways.join(" "))
+    format!("{ran} {}{rest}", sources.join(" "))
 }
 
-/// How one source leads kernels back, and how much time it covers.
-fn way(graphs: &GraphAnalysis, found: &GraphWay) -> String {
+/// What one source attributes kernels to, and how much time it covers.
+fn source(graphs: &GraphAnalysis, found: &AttributedBy) -> String {
     let share = found.covered_ns.0 as f64 / graphs.device_ns.0.max(1) as f64;
     let (time, share) = (found.covered_ns, Percent(share));
     match found.source {
@@ -45,14 +46,14 @@ fn way(graphs: &GraphAnalysis, found: &GraphWay) -> String {
     }
 }
 
-/// One fact beside those of the trace, where kernels of graphs were led back.
+/// One fact beside those of the trace, where kernels of graphs are attributed.
 pub(crate) fn covered(graphs: &GraphAnalysis, device_time: Nanos) -> Option<String> {
     let source = match graphs.source? {
         GraphSource::CaptureTrace => "the capture trace",
         GraphSource::NodeIds => "graph node ids",
         GraphSource::ModelSequence => "the model's operators in order",
     };
-    let others = if graphs.ways.len() > 1 {
+    let others = if graphs.attributed_by.len() > 1 {
         ", most of it"
     } else {
         ""

@@ -57,6 +57,10 @@ impl Row {
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     Row::new("analysis.autotuning", "XLA's autotuner ran {kernels:kernel} ({time_ns:ns}) to choose among candidates: compilation, in no step"),
+    Row::new("analysis.events_missing", "the end of the file is missing: GPU idle time is an upper bound, since kernels that are not in it count as idle time"),
+    Row::new("analysis.labels_dropped", "labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges"),
+    Row::new("analysis.no_launches", "the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")
+        .hint("record launches: torch.profiler with ProfilerActivity.CPU and CUDA, nsys with -t cuda"),
     Row::new("analysis.training", "backward or optimizer ops were recorded: this is training, and terms of inference (TTFT, TPOT, prefill, decode) do not apply"),
     Row::new("invariant.other_model", "the embedding table of the trace is {trace}, that of the model {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json"),

@@ -160,8 +160,9 @@ pub fn rule_of_ncu(advice: &Advice) -> String {
     };
     let speedup = advice.speedup_pct;
     let speedup = speedup.map(|percent| format!(" ({kind} {})", Percent(percent / 100.0)));
+    let warning = if advice.is_warning { "warning of " } else { "" };
     format!(
-        "Nsight Compute, {}{}: {}",
+        "{warning}Nsight Compute, {}{}: {}",
         advice.rule,
         speedup.unwrap_or_default(),
         advice.text.replace('\n', " ")

@@ -3,8 +3,8 @@
 use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
 use llmprof_units::{Count, Percent};
 
-/// Devices in a summary.
-pub const MOST_RESULTS: usize = 16;
+use super::devices;
+
 /// Allocation sites in the summary.
 const MOST_SITES: usize = 5;
 
@@ -16,16 +16,15 @@ pub fn summary(history: &MemoryHistory) -> Vec<String> {
     if history.devices.is_empty() {
         return vec!["The snapshot holds no memory of any device.".to_owned()];
     }
-    let results = history.devices.iter().take(MOST_RESULTS).map(result);
-    let details = history.devices.iter().take(MOST_RESULTS).flat_map(details);
-    let more = history.devices.len().saturating_sub(MOST_RESULTS);
-    let more = (more > 0).then(|| more_devices(more, "memory.json"));
+    let results = history.devices.iter().take(devices::IN_SUMMARY).map(result);
+    let details = history
+        .devices
+        .iter()
+        .take(devices::IN_SUMMARY)
+        .flat_map(details);
+    let more = history.devices.len().saturating_sub(devices::IN_SUMMARY);
+    let more = (more > 0).then(|| devices::more(more, "memory.json"));
     results.chain(details).chain(more).collect()
-}
-
-/// Devices that are not shown one by one, and the file of the run that has them.
-pub fn more_devices(count: usize, file: &str) -> String {
-    format!("{} more in `{file}`.", Count(count as u64, "device"))
 }
 
 fn result(device: &DeviceMemory) -> String {

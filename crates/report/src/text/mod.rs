@@ -11,6 +11,7 @@ pub mod communication;
 pub mod compare;
 pub(crate) mod copies;
 pub mod counters;
+pub mod devices;
 mod findings;
 pub(crate) mod gallery;
 pub mod gemms;

@@ -42,7 +42,7 @@ pub fn line(phase: &PhaseAnalysis) -> String {
     parts.extend(sampled.map(|part| format!("sampled {}", slices::part(&part))));
     // The part of a sample is given in steps; its plain wall time is no time that was recorded.
     let recorded = phase
-        .plain_wall()
+        .unrecorded_wall()
         .filter(|_| sampled.is_none())
         .map_or(wall, |recorded| recorded.min(wall));
     format!(
@@ -110,7 +110,7 @@ pub fn residence(phase: &PhaseAnalysis) -> Option<String> {
 /// What the columns of the roofline table mean.
 pub fn roofline_basis(analysis: &Analysis) -> String {
     let mut phases = analysis.phases.iter();
-    let is_plain = phases.any(|phase| phase.plain_wall().is_some());
+    let is_plain = phases.any(|phase| phase.unrecorded_wall().is_some());
     format!(
         "Arithmetic intensity is FLOPs ÷ minimum DRAM traffic; below the ridge point memory limits, above it compute. Roofline time \
          is Σ over operators of max(FLOPs ÷ peak, bytes ÷ bandwidth); with perfect overlap across operators it is max(Σ FLOPs ÷ \

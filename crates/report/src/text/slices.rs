@@ -75,7 +75,10 @@ fn overhead(analysis: &Analysis) -> Vec<String> {
     });
     let mut lines: Vec<String> = told.collect();
     if lines.is_empty() {
-        lines.push(UNKNOWN_OVERHEAD.to_owned());
+        lines.push(format!(
+            "Profiling overhead inside slices is unknown: no range marks steps between slices. {RECORDING_SLOWS}, so GPU idle time is \
+             an upper bound."
+        ));
     }
     lines
 }
@@ -92,8 +95,8 @@ pub(crate) fn between(phase: &str, steps: &BetweenSlices) -> String {
     )
 }
 
-const UNKNOWN_OVERHEAD: &str = "Profiling overhead inside slices is unknown: no range marks steps between slices. Recording slows \
-                                host-bound decode 1.4× on an H200, so GPU idle time is an upper bound.";
+/// The row "decode: recorded / not attached" of docs/record.md.
+pub(super) const RECORDING_SLOWS: &str = "Recording slowed host-bound decode (Qwen2.5-0.5B, eager, batch 1) 1.4× on an H200 (docs/record.md)";
 
 /// A time with its interval.
 pub(crate) fn interval(estimate: &Estimate) -> String {

@@ -1,5 +1,6 @@
 //! One page without jargon.
 
+use llmprof_record::run::RunPhase;
 use llmprof_units::{Count, Percent};
 
 use super::{Runtime, finding, knob, summary::device, time};
@@ -45,9 +46,13 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
     for phase in analysis.phases.iter().filter(|_| !is_timed) {
         let traced = phase.traced.as_ref();
         if let Some(plain) = traced.and_then(|traced| traced.between_slices.as_ref()) {
+            // Of other phases the whole interval is what slices and the time between them have.
+            let what = match phase.phase {
+                RunPhase::Decode => format!("A step of {}", phase.name()),
+                _ => format!("One {}", phase.name()),
+            };
             lines.push(format!(
-                "A step of {} took {} while nothing was recorded.",
-                phase.name(),
+                "{what} took {} while nothing was recorded.",
                 plain.plain_ns
             ));
         } else if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {

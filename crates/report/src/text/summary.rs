@@ -73,7 +73,7 @@ pub fn subtitle(analysis: &Analysis) -> String {
 
 /// Whether times of a trace that no plain pass accompanies include its profiler.
 fn overhead(analysis: &Analysis) -> &'static str {
-    let is_plain = |phase: &PhaseAnalysis| phase.plain_wall().is_some();
+    let is_plain = |phase: &PhaseAnalysis| phase.unrecorded_wall().is_some();
     if !analysis.phases.is_empty() && analysis.phases.iter().all(is_plain) {
         "sampled in slices; profiling overhead is removed with the steps between slices"
     } else {
@@ -275,10 +275,13 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
         let name = kernel_label(name);
         format!("host longest in `{name}` ({})", gap.host_operator_ns)
     }));
+    let around = match around.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", around.join(", ")),
+    };
     Some(format!(
-        "Longest time outside the phases: {} {place} ({}): {}.",
+        "Longest time outside the phases: {} {place}{around}: {}.",
         gap.span_ns,
-        around.join(", "),
         parts.join(", ")
     ))
 }

@@ -148,9 +148,10 @@ impl Outcome {
                     waiting_max: most(|g| g.waiting),
                 }),
             steps: steps(&measured.steps),
-            gpus: measured.samples.as_ref().map_or_else(Vec::new, |samples| {
-                samples.gpus.iter().map(GpuOutcome::of).collect()
-            }),
+            gpus: measured
+                .samples
+                .as_ref()
+                .map_or_else(Vec::new, |samples| GpuOutcome::all(samples, &measured.load)),
             findings,
             no_findings,
             issues: measured.issues.clone(),

@@ -225,7 +225,7 @@ impl Request {
                 format!("a dataset of {} conversations", conversations.len())
             }
         };
-        // The speedup of a trace stands in what it is.
+        // The source names the speedup of a trace already.
         let when = arrivals_line(&self.arrivals, 1.0);
         format!("{} requests, {when}, {what}", self.count)
     }

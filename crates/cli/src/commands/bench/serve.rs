@@ -11,7 +11,7 @@ use llmprof_capture::{
     profiler::{Channel, Cupti, Watched, find_library, quarter_of_free},
 };
 use llmprof_load::{client::Calls, endpoint::Endpoint};
-use llmprof_record::{import::wire, issue::Issue};
+use llmprof_record::{command_line, import::wire, issue::Issue};
 use llmprof_units::Share;
 use llmprof_wire::Options;
 
@@ -33,42 +33,9 @@ pub(super) struct Server {
     pub(super) issues: Vec<Issue>,
 }
 
-/// Words of a command line as a shell splits them: quotes and backslashes, nothing else.
 pub(super) fn words(command: &str) -> Result<Vec<String>, Failure> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut characters = command.chars();
-    let open = |quote| Failure::new(format!("--serve: a {quote} is not closed in `{command}`"));
-    while let Some(character) = characters.next() {
-        match character {
-            '\'' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match characters.next().ok_or_else(|| open('\''))? {
-                        '\'' => break,
-                        other => word.push(other),
-                    }
-                }
-            }
-            '"' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match characters.next().ok_or_else(|| open('"'))? {
-                        '"' => break,
-                        '\\' => match characters.next().ok_or_else(|| open('"'))? {
-                            escaped @ ('"' | '\\' | '$' | '`') => word.push(escaped),
-                            other => word.extend(['\\', other]),
-                        },
-                        other => word.push(other),
-                    }
-                }
-            }
-            '\\' => word.get_or_insert_default().extend(characters.next()),
-            character if character.is_whitespace() => words.extend(word.take()),
-            other => word.get_or_insert_default().push(other),
-        }
-    }
-    words.extend(word);
+    let words = command_line::words(command)
+        .map_err(|why| Failure::new(format!("--serve `{command}`: {why}")))?;
     if words.is_empty() {
         return Err(Failure::new("--serve has no command"));
     }
@@ -281,11 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_a_shells() {
-        assert_eq!(
-            split(r#"vllm serve  'my model' --opt="{\"a\": 1}" a\ b "" "#),
-            ["vllm", "serve", "my model", "--opt={\"a\": 1}", "a b", ""]
-        );
+    fn variables_come_before_the_program() {
         assert!(words("a 'b").is_err());
         assert!(words("  ").is_err());
         let launch = launch(&split("A=1 B_2=x=y python -m a=b")).unwrap();

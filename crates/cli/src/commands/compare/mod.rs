@@ -12,7 +12,7 @@ use std::{
 
 use llmprof_analysis::compare::{Comparison, Options, RunFacts};
 use llmprof_assets::project;
-use llmprof_record::store::write_atomically;
+use llmprof_record::{command_line, store::write_atomically};
 use llmprof_report::{
     Document,
     compose::compare as compose,
@@ -99,7 +99,10 @@ pub(crate) fn in_turns(
     let resolution: Share = RESOLUTION.parse().expect("a share");
     let args = CompareArgs {
         sides: Vec::new(),
-        run: sides.iter().map(|words| turns::joined(words)).collect(),
+        run: sides
+            .iter()
+            .map(|words| command_line::joined(words))
+            .collect(),
         rounds,
         time,
         resolution,

@@ -88,8 +88,7 @@ fn trace(path: &Path) -> Result<RunFacts, Failure> {
                 .hint("a side is a run directory or a trace with kernels or operators".to_owned()),
         );
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    of(&name, path, &record)
+    of(&label(path), path, &record)
 }
 
 /// Times between tokens, where the load kept them: the mean of each request, and each by itself.

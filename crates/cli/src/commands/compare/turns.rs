@@ -10,7 +10,10 @@ use std::{
 };
 
 use llmprof_analysis::compare::{Comparison, Options, RunFacts, Verdict};
-use llmprof_record::store::{RunStatus, write_atomically};
+use llmprof_record::{
+    command_line,
+    store::{RunStatus, write_atomically},
+};
 use llmprof_units::Count;
 
 use super::sides;
@@ -164,54 +167,8 @@ fn label(name: &str, own: &[String], other: &[String]) -> String {
     }
 }
 
-/// Words as [`words`] splits them again.
-pub(super) fn joined(words: &[String]) -> String {
-    let quoted = words
-        .iter()
-        .map(|word| format!("'{}'", word.replace('\'', "'\"'\"'")));
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
-/// Words as a shell splits them: quotes keep spaces, a backslash keeps the next letter.
 fn words(text: &str) -> Result<Vec<String>, Failure> {
-    let mut found = Vec::new();
-    let mut word = String::new();
-    let mut inside = false;
-    let mut quote: Option<char> = None;
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (Some(open), letter) if letter == open => quote = None,
-            (Some('"') | None, '\\') => {
-                inside = true;
-                word.extend(letters.next());
-            }
-            (Some(_), letter) => word.push(letter),
-            (None, '\'' | '"') => {
-                quote = Some(letter);
-                inside = true;
-            }
-            (None, letter) if letter.is_whitespace() => {
-                if inside {
-                    found.push(std::mem::take(&mut word));
-                }
-                inside = false;
-            }
-            (None, letter) => {
-                word.push(letter);
-                inside = true;
-            }
-        }
-    }
-    if quote.is_some() {
-        return Err(Failure::new(format!(
-            "`{text}` has a quote that is not closed"
-        )));
-    }
-    if inside {
-        found.push(word);
-    }
-    Ok(found)
+    command_line::words(text).map_err(|why| Failure::new(format!("`{text}`: {why}")))
 }
 
 #[cfg(test)]
@@ -227,20 +184,5 @@ mod tests {
         );
         assert_eq!(label("A", &a, &b), "A");
         assert_eq!(label("B", &b, &a), "B (runtime.threads=2)");
-    }
-
-    #[test]
-    fn overrides_are_split_as_a_shell_does() {
-        let split = |text: &str| words(text).unwrap();
-        assert_eq!(split("a=1  b=2"), ["a=1", "b=2"]);
-        assert_eq!(
-            split("'runtime.argv=[sleep, 1]' x='' y=\"a b\""),
-            ["runtime.argv=[sleep, 1]", "x=", "y=a b"]
-        );
-        assert_eq!(split(r"path=a\ b"), ["path=a b"]);
-        assert_eq!(split(""), [""; 0]);
-        let strange = ["a=it's".to_owned(), "b=\"x y\\".to_owned(), String::new()];
-        assert_eq!(split(&joined(&strange)), strange);
-        assert!(words("x='1").is_err());
     }
 }

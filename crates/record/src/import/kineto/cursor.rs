@@ -8,6 +8,8 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memchr2};
 
+use super::word;
+
 /// A position in a piece of JSON text.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
@@ -64,16 +66,39 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn key(&mut self) -> Option<&'a [u8]> {
         self.take(b'"')?;
-        let begin = self.at;
-        // Keys are short: a loop beats a call.
-        while !matches!(self.peek(), b'"' | b'\\' | b'\n' | 0) {
-            self.at += 1;
+        let rest = self.bytes.get(self.at..)?;
+        let (key, after) = rest.split_at(word::until(rest, [b'"', b'\\', b'\n', 0]));
+        self.at += key.len();
+        // As Kineto writes it.
+        if let [b'"', b':', b' ', next, ..] = after
+            && *next > b' '
+        {
+            self.at += 3;
+            return Some(key);
         }
-        let key = &self.bytes[begin..self.at];
         self.take(b'"')?;
         self.take(b':')?;
         self.skip_space();
         Some(key)
+    }
+
+    /// Steps over a whole number without a sign, of no more than 18 digits; stays at anything else.
+    #[inline]
+    pub(super) fn digits(&mut self) -> Option<u64> {
+        let rest = self.bytes.get(self.at..)?;
+        let mut value = 0_u64;
+        for (length, &byte) in rest.iter().enumerate().take(19) {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                let ends = length > 0 && matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r');
+                return ends.then(|| {
+                    self.at += length;
+                    value
+                });
+            }
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        }
+        None
     }
 
     /// Steps over a string value, the cursor being at its quote.
@@ -86,7 +111,7 @@ impl<'a> Cursor<'a> {
         let begin = self.at;
         let mut escaped = false;
         loop {
-            let found = self.at + memchr2(b'"', b'\\', self.bytes.get(self.at..)?)?;
+            let found = self.at + quote_or_escape(self.bytes.get(self.at..)?)?;
             if self.bytes[found] == b'\\' {
                 escaped = true;
                 self.at = found + 2;
@@ -212,24 +237,37 @@ impl<'a> Cursor<'a> {
     fn inner_text(&mut self) -> Option<()> {
         self.at += 1;
         loop {
-            match self.bytes.get(self.at)? {
-                b'"' => {
-                    self.at += 1;
-                    // Mostly without space in between.
-                    if !matches!(self.peek(), b',' | b']' | b':' | b'}') {
-                        self.skip_space();
-                    }
-                    if matches!(self.peek(), b',' | b']' | b':' | b'}') {
-                        return Some(());
-                    }
-                    // A quote in the middle: the string goes on.
-                    self.repaired += 1;
-                }
-                b'\\' => self.at += 2,
-                _ => self.at += 1,
+            self.at += quote_or_escape(self.bytes.get(self.at..)?)?;
+            if self.bytes[self.at] == b'\\' {
+                self.at += 2;
+                continue;
             }
+            self.at += 1;
+            // Mostly without space in between.
+            if !matches!(self.peek(), b',' | b']' | b':' | b'}') {
+                self.skip_space();
+            }
+            if matches!(self.peek(), b',' | b']' | b':' | b'}') {
+                return Some(());
+            }
+            // A quote in the middle: the string goes on.
+            self.repaired += 1;
         }
     }
+}
+
+/// Where the first quote or backslash is. Most texts are short: a call costs more than looking at them.
+#[inline]
+fn quote_or_escape(rest: &[u8]) -> Option<usize> {
+    const SHORT: usize = 16;
+    if rest.len() > SHORT {
+        let found = word::until(&rest[..SHORT], [b'"', b'\\']);
+        if found < SHORT {
+            return Some(found);
+        }
+        return memchr2(b'"', b'\\', &rest[SHORT..]).map(|found| SHORT + found);
+    }
+    memchr2(b'"', b'\\', rest)
 }
 
 impl<'a> Text<'a> {

@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, Text};
 use super::losses::Tally;
-use super::number::{integer, nanos, unsigned};
+use super::number::{integer, take_nanos, unsigned};
 
 /// A process or thread id: a number, or a text in its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,10 +76,18 @@ pub(super) struct CollectiveArgs<'a> {
     pub(super) out_elements: Option<i64>,
 }
 
+const BEGIN: &[u8] = b"\"ph\": \"X\", ";
+
 impl<'a> Event<'a> {
-    /// Reads the event whose opening brace the cursor is at. Nothing where it is not JSON, or ends early.
-    pub(super) fn read(cursor: &mut Cursor<'a>, bad_fields: &mut Tally, base: u64) -> Option<Self> {
-        let mut event = Self::default();
+    /// Reads the event whose opening brace the cursor is at into one that has nothing yet. Nothing where it is not JSON, or ends
+    /// early.
+    pub(super) fn read(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        bad_fields: &mut Tally,
+        base: u64,
+    ) -> Option<()> {
+        let event = self;
         let mut number = Numbers {
             bad: bad_fields,
             base,
@@ -88,7 +96,12 @@ impl<'a> Event<'a> {
         cursor.skip_space();
         if cursor.peek() == b'}' {
             cursor.at += 1;
-            return Some(event);
+            return Some(());
+        }
+        // As nearly all events begin where Kineto writes them.
+        if cursor.bytes[cursor.at..].starts_with(BEGIN) {
+            cursor.at += BEGIN.len();
+            event.phase = b'X';
         }
         loop {
             let key = cursor.key()?;
@@ -98,8 +111,8 @@ impl<'a> Event<'a> {
                 b"name" if cursor.peek() == b'"' => event.name = Some(cursor.text()?),
                 b"pid" => event.process = id(cursor)?,
                 b"tid" => event.thread = id(cursor)?,
-                b"ts" => event.time = nanos(cursor.value()?),
-                b"dur" => event.duration = nanos(cursor.value()?),
+                b"ts" => event.time = take_nanos(cursor)?,
+                b"dur" => event.duration = take_nanos(cursor)?,
                 b"id" => event.flow = flow_id(cursor)?,
                 b"args" if cursor.peek() == b'{' => event.args.read(cursor, &mut number)?,
                 b"args" => {
@@ -117,7 +130,7 @@ impl<'a> Event<'a> {
                 b',' => cursor.at += 1,
                 b'}' => {
                     cursor.at += 1;
-                    return Some(event);
+                    return Some(());
                 }
                 _ => return None,
             }
@@ -215,15 +228,29 @@ struct Numbers<'t> {
 
 impl Numbers<'_> {
     fn unsigned(&mut self, cursor: &mut Cursor<'_>) -> Option<u64> {
+        if let Some(value) = cursor.digits() {
+            return Some(value);
+        }
         self.parse(cursor, unsigned).map(Option::unwrap_or_default)
     }
 
     fn signed(&mut self, cursor: &mut Cursor<'_>) -> Option<i64> {
+        if let Some(value) = cursor.digits() {
+            return Some(value as i64);
+        }
         self.parse(cursor, integer).map(Option::unwrap_or_default)
     }
 
     /// A number of 32 bits. −1 is how some fields say "all", and becomes the largest.
     fn small(&mut self, cursor: &mut Cursor<'_>) -> Option<u32> {
+        let at = cursor.at as u64;
+        if let Some(value) = cursor.digits() {
+            let fits = u32::try_from(value);
+            if fits.is_err() {
+                self.bad.add(self.base + at);
+            }
+            return Some(fits.unwrap_or_default());
+        }
         let read = |text: &[u8]| match integer(text)? {
             -1 => Some(u32::MAX),
             value => u32::try_from(value).ok(),
@@ -286,6 +313,9 @@ fn id<'a>(cursor: &mut Cursor<'a>) -> Option<Id<'a>> {
     if cursor.peek() == b'"' {
         let text = cursor.text()?;
         return Some(integer(text.raw).map_or(Id::Label(text), Id::Number));
+    }
+    if let Some(number) = cursor.digits() {
+        return Some(Id::Number(number as i64));
     }
     Some(integer(cursor.value()?).map_or(Id::Missing, Id::Number))
 }

@@ -16,6 +16,7 @@ mod number;
 mod packed;
 mod pieces;
 mod rows;
+mod word;
 
 use std::path::Path;
 

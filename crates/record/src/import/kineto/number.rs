@@ -1,5 +1,7 @@
 //! Numbers of a trace, without a detour through floats.
 
+use super::cursor::Cursor;
+
 /// A time in microseconds with any number of decimals as whole nanoseconds, rounded to the nearest.
 ///
 /// `3845399305397.739` has 16 digits; a 64-bit float would keep it, but its product with 1000 is off by up to a quarter
@@ -41,6 +43,47 @@ pub(super) fn nanos(text: &[u8]) -> Option<i64> {
     }
     let nanos = whole.checked_mul(1000)?.checked_add(thousandths)?;
     Some(if negative { -nanos } else { nanos })
+}
+
+/// Steps over a time in microseconds; the inner option is what it says.
+#[expect(
+    clippy::option_option,
+    reason = "outside: is it JSON; inside: does it say something"
+)]
+#[inline]
+pub(super) fn take_nanos(cursor: &mut Cursor<'_>) -> Option<Option<i64>> {
+    if let Some((nanos, length)) = cursor.bytes.get(cursor.at..).and_then(as_kineto_writes) {
+        cursor.at += length;
+        return Some(Some(nanos));
+    }
+    Some(nanos(cursor.value()?))
+}
+
+/// Up to 16 digits, a point and three more, and how long they are; nothing of any other text.
+#[inline]
+fn as_kineto_writes(text: &[u8]) -> Option<(i64, usize)> {
+    let digit = |byte: u8| Some(byte.wrapping_sub(b'0')).filter(|digit| *digit <= 9);
+    let mut whole = 0_i64;
+    let mut length = 0;
+    while let Some(digit) = text.get(length).copied().and_then(digit) {
+        whole = whole.wrapping_mul(10) + i64::from(digit);
+        length += 1;
+        if length > 16 {
+            return None;
+        }
+    }
+    if whole >= i64::MAX / 1000 {
+        return None;
+    }
+    let &[b'.', tenth, hundredth, thousandth, end, ..] = &text[length..] else {
+        return None;
+    };
+    let mut nanos = whole;
+    for byte in [tenth, hundredth, thousandth] {
+        nanos = nanos * 10 + i64::from(digit(byte)?);
+    }
+    let ends = length > 0 && matches!(end, b',' | b'}' | b' ' | b'\n' | b'\r');
+    ends.then_some((nanos, length + 4))
 }
 
 /// `1.5e3` as nanoseconds: the point is moved in the digits, and the plain form read.
@@ -148,6 +191,15 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(nanos(text.as_bytes()), expected, "{text}");
+            for after in [",", " }", "\n"] {
+                let json = format!("{text}{after}");
+                let mut cursor = Cursor::new(json.as_bytes());
+                let taken = take_nanos(&mut cursor);
+                assert_eq!(taken, (!text.is_empty()).then_some(expected), "{json:?}");
+                if taken.is_some() {
+                    assert_eq!(cursor.at, text.len(), "{json:?}");
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use memchr::memmem;
 
 use super::cursor::Cursor;
-use super::pieces::{BETWEEN, CUT_REACH, Ending, PIECE_BYTES, PIECES_AT_ONCE, read_piece};
+use super::pieces::{BETWEEN, CUT_REACH, Ending, PIECE_BYTES, read_piece};
 use super::rows::Part;
 use super::{Outcome, finish, new_part, read_keys, skip_to_events};
 use crate::import::source::Packed;
@@ -21,6 +21,9 @@ use crate::trace::Trace;
 const HEADER_BYTES: usize = 1 << 20;
 /// How much is unpacked at once: what was written last is still in the cache when its checksum is computed.
 const READ_BYTES: usize = 1 << 17;
+
+/// How many unpacked pieces are in memory: as few as keep some threads busy, since what waits leaves the caches.
+const BUFFERS: usize = 12;
 
 /// A piece that was read.
 struct Done {
@@ -110,7 +113,7 @@ fn read_from(
 ) -> Result<Trace, ImportError> {
     // As many buffers as there are pieces in memory: who needs one more waits until one was added to the trace.
     let (recycled, free) = channel::<Buffer>();
-    for _ in 1..PIECES_AT_ONCE {
+    for _ in 1..BUFFERS {
         let _ = recycled.send(Buffer::default());
     }
     let (sender, results) = channel::<Done>();

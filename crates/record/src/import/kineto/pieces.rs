@@ -17,12 +17,13 @@ pub(super) enum Ending {
     MidEvent,
 }
 
-/// How large a piece is. Fixed, so that the result does not depend on the number of cores.
-pub(super) const PIECE_BYTES: usize = 4 << 20;
+/// How large a piece is: what was unpacked is still in a cache when it is read. Fixed, so that the result does not depend on
+/// the number of cores.
+pub(super) const PIECE_BYTES: usize = 1 << 20;
 /// How far past its size a piece may reach for a place to cut; in Kineto's layout the next is some hundred bytes away.
 pub(super) const CUT_REACH: usize = 1 << 20;
 /// How many pieces are in memory beside the trace that they are added to.
-pub(super) const PIECES_AT_ONCE: usize = 16;
+pub(super) const PIECES_AT_ONCE: usize = 32;
 /// Between two events, as Kineto writes them. Inside an event, lines are indented deeper.
 pub(super) const BETWEEN: &[u8] = b"\n  },\n  {";
 
@@ -132,7 +133,9 @@ pub(super) fn read_piece(bytes: &[u8], base: u64, only_flows: bool) -> (Part, En
                 let begin = cursor.at;
                 let repaired = cursor.repaired;
                 let at = base + begin as u64;
-                if let Some(event) = Event::read(&mut cursor, &mut part.losses.bad_field, base) {
+                let mut event = Event::default();
+                let read = event.read(&mut cursor, &mut part.losses.bad_field, base);
+                if read.is_some() {
                     if only_flows {
                         part.flows.add(&event);
                     } else {

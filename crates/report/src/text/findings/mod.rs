@@ -70,12 +70,18 @@ fn is_waiting(share: f64) -> bool {
 fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str {
     match remedy {
         IdleRemedy::CheaperLaunches => match runtime {
-            Runtime::Gpu(Framework::Xla) | Runtime::Hip(Framework::Xla) => {
+            Runtime::Gpu(Framework::Xla)
+            | Runtime::Hip(Framework::Xla)
+            | Runtime::Other(Framework::Xla) => {
                 "Knob: enqueue steps ahead (read results later), or XLA command buffers."
             }
             Runtime::Gpu(Framework::Unknown) | Runtime::Hip(Framework::Unknown) => {
                 "Knob: CUDA Graphs, or more work per launch and launches further ahead."
             }
+            Runtime::Other(Framework::Unknown) => {
+                "Knob: more work per launch and launches further ahead."
+            }
+            Runtime::Other(_) => "Knob: torch.compile, or launches further ahead.",
             _ => "Knob: CUDA Graphs or torch.compile.",
         },
         IdleRemedy::LessAroundGraphs => {
@@ -90,24 +96,41 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
     }
 }
 
+fn tuned_gemms(runtime: Runtime, torch: bool) -> &'static str {
+    match runtime {
+        Runtime::Hip(_) => "tuned GEMM kernels (hipBLASLt, TunableOp)",
+        _ if torch => "tuned GEMM kernels (torch.compile max-autotune)",
+        _ => "tuned GEMM kernels",
+    }
+}
+
 /// What to change; nothing where the finding has no remedy.
 pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
-    let gpu = matches!(runtime, Runtime::Gpu(_) | Runtime::Hip(_));
+    let gpu = matches!(
+        runtime,
+        Runtime::Gpu(_) | Runtime::Hip(_) | Runtime::Other(_)
+    );
     let torch = matches!(
         runtime,
-        Runtime::PyTorchOnCpu | Runtime::Gpu(Framework::Pytorch) | Runtime::Hip(Framework::Pytorch)
+        Runtime::PyTorchOnCpu
+            | Runtime::Gpu(Framework::Pytorch)
+            | Runtime::Hip(Framework::Pytorch)
+            | Runtime::Other(Framework::Pytorch)
     );
     let knob = match finding.conclusion.as_ref()? {
         Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
         Conclusion::Inefficiency { operators, .. } => match operators.as_str() {
-            "attention" if gpu => {
-                "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer)."
-            }
+            "attention" if gpu => match runtime {
+                Runtime::Hip(_) => {
+                    "Knob: another attention backend (AITER, CK FlashAttention, Triton)."
+                }
+                Runtime::Other(_) => "Knob: another attention backend.",
+                _ => "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer).",
+            },
             "linear" | "experts" | "gemm" if gpu => {
                 let kernels = match operators.as_str() {
                     "experts" => "grouped-GEMM kernels",
-                    _ if torch => "tuned GEMM kernels (torch.compile max-autotune)",
-                    _ => "tuned GEMM kernels",
+                    _ => tuned_gemms(runtime, torch),
                 };
                 // A larger batch makes no prefill shorter.
                 return Some(if finding.phase == Some(RunPhase::Decode) {
@@ -119,11 +142,9 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             _ if torch => "Knob: fuse them with adjacent ops (torch.compile).",
             _ => return None,
         },
-        Conclusion::GemmShapes { .. } => match runtime {
-            Runtime::Hip(_) => "Knob: tuned GEMM kernels (hipBLASLt, TunableOp), or FP8.",
-            _ if torch => "Knob: tuned GEMM kernels (torch.compile max-autotune), or FP8.",
-            _ => "Knob: tuned GEMM kernels, or FP8.",
-        },
+        Conclusion::GemmShapes { .. } => {
+            return Some(format!("Knob: {}, or FP8.", tuned_gemms(runtime, torch)));
+        }
         Conclusion::Extra { .. } if torch => {
             "Knob: torch.compile; avoid casts, concatenations and copies."
         }
@@ -361,6 +382,20 @@ mod tests {
             of(idle(None), Runtime::Hip(Framework::Pytorch)).as_deref(),
             Some("Knob: HIP graphs or torch.compile.")
         );
+        // No library of another vendor is advised.
+        for runtime in [Runtime::Hip, Runtime::Other].map(|of| of(Framework::Pytorch)) {
+            for conclusion in [
+                idle(None),
+                inefficiency("attention"),
+                inefficiency("linear"),
+            ] {
+                let knob = of(conclusion, runtime).unwrap();
+                let is_foreign = ["CUDA", "cuDNN", "FlashInfer"].map(|word| knob.contains(word));
+                assert_eq!(is_foreign, [false; 3], "{knob}");
+            }
+        }
+        let linear = of(inefficiency("linear"), Runtime::Hip(Framework::Pytorch));
+        assert!(linear.is_some_and(|knob| knob.contains("hipBLASLt")));
         let native = of(inefficiency("attention"), Runtime::Native);
         assert_eq!(native, None, "there is no other");
     }

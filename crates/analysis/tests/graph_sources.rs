@@ -1,4 +1,4 @@
-//! One timeline whose graphs lead back in three ways: each launch by what it has, and no event twice.
+//! One timeline whose graphs are attributed by three sources: each launch by what it has, and no event twice.
 
 mod record;
 
@@ -141,9 +141,10 @@ fn graphs(with_model: bool) -> GraphAnalysis {
     analysis.graphs.expect("graphs")
 }
 
-fn ways(graphs: &GraphAnalysis) -> Vec<(GraphSource, u64, i64)> {
-    let ways = graphs.ways.iter();
-    ways.map(|way| (way.source, way.events, way.covered_ns.0))
+fn sources(graphs: &GraphAnalysis) -> Vec<(GraphSource, u64, i64)> {
+    let sources = graphs.attributed_by.iter();
+    sources
+        .map(|one| (one.source, one.events, one.covered_ns.0))
         .collect()
 }
 
@@ -153,7 +154,7 @@ fn each_launch_leads_back_by_what_is_recorded_of_it() {
     assert_eq!((found.launches, found.events, found.captures), (4, 25, 1));
     assert_eq!(found.device_ns.0, 250);
     assert_eq!(
-        ways(&found),
+        sources(&found),
         [
             (GraphSource::CaptureTrace, 4, 40),
             (GraphSource::NodeIds, 2, 20),
@@ -201,7 +202,7 @@ fn each_launch_leads_back_by_what_is_recorded_of_it() {
 fn without_a_model_the_rest_stays_without_origin() {
     let found = graphs(false);
     assert_eq!(
-        ways(&found),
+        sources(&found),
         [
             (GraphSource::CaptureTrace, 4, 40),
             (GraphSource::NodeIds, 2, 20),

@@ -16,5 +16,7 @@ pub(crate) use elementwise::{activate, activate_gated, add, cap, scale, softmax,
 pub(crate) use isa::{Isa, vectorized};
 pub(crate) use linear::{WeightRows, multiply};
 pub(crate) use norm::normalize;
+#[cfg(test)]
+pub(crate) use quantized::expand;
 pub(crate) use quantized::{Quantized, Width, pack};
 pub(crate) use rope::{Frequencies, rotate};

@@ -549,7 +549,7 @@ mod tests {
             assert!(clean.len() <= text.len() * 4, "{word}");
         }
         // Each of them took minutes in a build without optimization.
-        assert!(started.elapsed() < std::time::Duration::from_secs(60));
+        assert!(started.elapsed() < std::time::Duration::from_mins(1));
     }
 
     #[test]
@@ -574,8 +574,8 @@ mod tests {
         }
         let public = format!("-----BEGIN PUBLIC KEY-----\n{lines}-----END PUBLIC KEY-----");
         assert_eq!(redacted(&public), public);
-        let cut = format!("{{\"log\": \"-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBg\\\"\"}}");
-        assert!(serde_json::from_str::<serde_json::Value>(&redacted(&cut)).is_ok());
+        let cut = r#"{"log": "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\""}"#;
+        assert!(serde_json::from_str::<serde_json::Value>(&redacted(cut)).is_ok());
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub struct Experts {
     /// Nonlinearity of the gate.
     pub activation: ActivationKind,
     pub weights: ExpertWeights,
+    /// Ranks that whole experts are dealt out to: of each, `intermediate` then has a share, as if ranks divided all of them.
+    pub dealt_to: u64,
 }
 
 impl Experts {

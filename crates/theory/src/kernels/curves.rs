@@ -290,7 +290,7 @@ pub struct KernelClock {
     tables: [Option<(Size, Axis, Vec<f64>)>; Access::ALL.len()],
     alone: Axis,
     /// Where the kernels are those of a serving engine.
-    serving: Option<ServingClock>,
+    serving: Option<&'static ServingClock>,
 }
 
 impl KernelClock {
@@ -330,7 +330,7 @@ impl KernelClock {
 
     /// The same clock with a serving engine's GEMM, experts and attention.
     #[must_use]
-    pub(crate) fn with_serving(self, serving: ServingClock) -> Self {
+    pub(crate) fn with_serving(self, serving: &'static ServingClock) -> Self {
         Self {
             serving: Some(serving),
             ..self
@@ -338,8 +338,7 @@ impl KernelClock {
     }
 
     pub fn time(&self, kernel: &Kernel) -> KernelTime {
-        if let Some((ratio, fixed_us)) = self.serving.as_ref().and_then(|curves| curves.of(kernel))
-        {
+        if let Some((ratio, fixed_us)) = self.serving.and_then(|curves| curves.of(kernel)) {
             return self.matrix(kernel, fixed_us, ratio);
         }
         match *kernel {

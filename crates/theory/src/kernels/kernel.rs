@@ -112,11 +112,15 @@ pub enum Kernel {
         /// Whether all rows start at multiples of 16 bytes; other kernels run where they do not.
         aligned: bool,
     },
-    /// `pairs` rows spread over `experts` matrices of `k × n` by `tokens` that each choose `pairs ÷ tokens` of them.
+    /// `pairs` rows spread over `experts` matrices of `k × n` by `tokens` that choose independently. Tokens that choose alike count as
+    /// fewer, and then have more rows than they choose experts.
     Grouped {
         experts: f64,
         tokens: f64,
         pairs: f64,
+        /// Experts of a token; `pairs ÷ tokens` where it is 0.
+        #[serde(default)]
+        chosen: f64,
         n: f64,
         k: f64,
         /// Bytes of a weight.
@@ -292,10 +296,16 @@ impl Kernel {
                 experts,
                 tokens,
                 pairs,
+                chosen,
                 ..
             } => {
-                let chosen = (pairs / tokens.max(1.0) / experts.max(1.0)).min(1.0);
-                experts * (1.0 - (1.0 - chosen).powf(tokens))
+                let chosen = if chosen > 0.0 {
+                    chosen
+                } else {
+                    pairs / tokens.max(1.0)
+                };
+                let share = (chosen / experts.max(1.0)).min(1.0);
+                experts * (1.0 - (1.0 - share).powf(tokens))
             }
             _ => 0.0,
         }

@@ -9,5 +9,5 @@ mod traced;
 
 pub use curves::{KernelClock, KernelCurves, KernelTime};
 pub use kernel::{Access, Kernel, KernelClass};
-pub(crate) use serving::ServingClock;
+pub(crate) use serving::{ServingClock, ServingEngine};
 pub use traced::{TracedKernel, TracedModel, TracedStep};

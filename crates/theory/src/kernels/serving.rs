@@ -11,7 +11,13 @@ use super::{
     kernel::{Kernel, Stored},
 };
 
-const H200: &str = include_str!("../../curves/h200_serving.json");
+/// Engines whose tables are shipped, all of the H200.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServingEngine {
+    Vllm,
+    Sglang,
+    Trtllm,
+}
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,6 +52,8 @@ struct ExpertsTable {
     rows: Vec<f64>,
     /// Of an expert's matrix.
     elements: Vec<f64>,
+    /// Experts that are reached.
+    reached: Vec<f64>,
     ratio: Vec<f64>,
 }
 
@@ -77,7 +85,7 @@ struct Grid<const N: usize> {
 #[derive(Clone, Debug)]
 pub(crate) struct ServingClock {
     gemm: [Grid<3>; 3],
-    experts: [Grid<2>; 5],
+    experts: [Grid<3>; 5],
     /// Decode and prefill, each with a cache of 16 and of 8 bits.
     attention: [[Grid<3>; 2]; 2],
 }
@@ -111,24 +119,21 @@ impl Grid<3> {
     }
 }
 
-impl Grid<2> {
-    fn at(&self, [a, b]: [f64; 2]) -> f64 {
-        let columns = self.axes[1].0.len();
-        let in_b = self.axes[1].place(b);
-        self.axes[0]
-            .place(a)
-            .mix(|a| in_b.mix(|b| self.ratio[a * columns + b]))
-    }
-}
-
 impl ServingClock {
-    /// The shipped tables, which are of the H200: ratios carry over to devices with other peaks.
-    pub(crate) fn embedded() -> Option<Self> {
-        static CLOCK: LazyLock<Option<ServingClock>> = LazyLock::new(|| {
-            let curves: ServingCurves = serde_json::from_str(H200).ok()?;
-            ServingClock::new(&curves)
-        });
-        CLOCK.clone()
+    /// The shipped tables of an engine, which are of the H200: ratios carry over to devices with other peaks.
+    pub(crate) fn embedded(engine: ServingEngine) -> Option<&'static Self> {
+        type Lazy = LazyLock<Option<ServingClock>>;
+        fn read(text: &str) -> Option<ServingClock> {
+            ServingClock::new(&serde_json::from_str(text).ok()?)
+        }
+        static VLLM: Lazy = LazyLock::new(|| read(include_str!("../../curves/h200_vllm.json")));
+        static SGLANG: Lazy = LazyLock::new(|| read(include_str!("../../curves/h200_sglang.json")));
+        static TRTLLM: Lazy = LazyLock::new(|| read(include_str!("../../curves/h200_trtllm.json")));
+        match engine {
+            ServingEngine::Vllm => VLLM.as_ref(),
+            ServingEngine::Sglang => SGLANG.as_ref(),
+            ServingEngine::Trtllm => TRTLLM.as_ref(),
+        }
     }
 
     fn new(curves: &ServingCurves) -> Option<Self> {
@@ -147,7 +152,7 @@ impl ServingClock {
         };
         let experts = |name: &str| {
             let table = curves.experts.get(name)?;
-            let axes = [table.rows.as_slice(), &table.elements];
+            let axes = [table.rows.as_slice(), &table.elements, &table.reached];
             Grid::new(table.fixed_us, axes, &table.ratio)
         };
         let attention = |tables: &AttentionTables| {
@@ -205,8 +210,8 @@ impl ServingClock {
                     Stored::FourByBlocks => &self.experts[3],
                     Stored::FourByGroups => &self.experts[4],
                 };
-                let rows = pairs / kernel.touched().max(1e-9);
-                Some((table.at([rows, n * k]), table.fixed_us))
+                let reached = kernel.touched().max(1e-9);
+                Some((table.at([pairs / reached, n * k, reached]), table.fixed_us))
             }
             Kernel::Attention {
                 batch,
@@ -248,7 +253,7 @@ mod tests {
     /// Cells of the file, and what lies between them.
     #[test]
     fn cells_are_found_by_format_and_shape() {
-        let clock = ServingClock::embedded().expect("the file is whole");
+        let clock = ServingClock::embedded(ServingEngine::Sglang).expect("the file is whole");
         let found = |kernel: &Kernel| clock.of(kernel).map(|(ratio, _)| ratio).unwrap();
         let (half, block) = (found(&gemm(8192.0, 2.0)), found(&gemm(8192.0, 1.000_244)));
         assert!((1.1..1.3).contains(&half), "{half}");

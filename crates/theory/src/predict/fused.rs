@@ -77,6 +77,16 @@ fn weight_bytes(formats: &Formats) -> f64 {
     formats.weights.bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64
 }
 
+/// Rows of the rank that has most where so many rows go to ranks by chance: the mean, and the largest of as many normal deviates.
+fn busiest(rows: f64, ranks: f64) -> f64 {
+    let mean = rows / ranks;
+    // Blom's approximation of the largest of n: the quantile at (n − 3/8) ÷ (n + 1/4).
+    let place = (ranks - 0.375) / (ranks + 0.25);
+    // Quantile of the normal distribution above its middle, within 0.5 % (Shore).
+    let deviates = 5.555_6 * (1.0 - ((1.0 - place) / place).powf(0.1186));
+    mean + deviates * (mean * (1.0 - 1.0 / ranks)).sqrt()
+}
+
 impl Step<'_> {
     fn emit(&mut self, kernel: &Kernel) {
         let layers = self.layers;
@@ -107,12 +117,16 @@ impl Step<'_> {
         });
     }
 
-    fn gemm(&mut self, linear: &Linear) {
-        let weight = if linear.quantized {
+    fn bytes_of_weight(&self, linear: &Linear) -> f64 {
+        if linear.quantized {
             self.weight
         } else {
             self.size
-        };
+        }
+    }
+
+    fn gemm(&mut self, linear: &Linear) {
+        let weight = self.bytes_of_weight(linear);
         let rows = self.rows;
         // Activations are brought to 8 bits first; tables of serving engines have it in the GEMM.
         if weight == 1.0 && !self.serving() {
@@ -314,11 +328,12 @@ impl Step<'_> {
         let keys = self.past + self.queries;
         if self.queries > 1.0 || !self.serving() {
             let up = &latent.kv_up;
+            let weight = self.bytes_of_weight(up);
             self.gemm_of(
                 self.batch * keys,
                 up.outputs as f64,
                 up.inputs as f64,
-                self.weight,
+                weight,
             );
             self.attend([heads, heads, keys, nope + rope, value], false);
         } else {
@@ -358,8 +373,20 @@ impl Step<'_> {
         let (hidden, inner) = (experts.hidden as f64, experts.intermediate as f64);
         // Choice of experts, and where their rows begin.
         self.stream(Access::Softmax, rows * count * 4.0, rows * count);
-        self.grouped(count, pairs, 2.0 * inner, hidden);
-        self.grouped(count, pairs, hidden, inner);
+        let (count, pairs, inner) = if experts.dealt_to > 1 {
+            let ranks = experts.dealt_to as f64;
+            let most = rows * (experts.top_k as f64).min(count / ranks);
+            (
+                count / ranks,
+                busiest(pairs, ranks).min(most),
+                inner * ranks,
+            )
+        } else {
+            (count, pairs, inner)
+        };
+        let chosen = pairs / rows.max(1.0);
+        self.grouped([count, pairs, chosen], 2.0 * inner, hidden);
+        self.grouped([count, pairs, chosen], hidden, inner);
         // Tables of serving engines have the rest in the grouped GEMMs.
         if !self.serving() {
             self.stream(Access::Histogram, pairs * 8.0, pairs);
@@ -374,12 +401,14 @@ impl Step<'_> {
         }
     }
 
-    fn grouped(&mut self, experts: f64, pairs: f64, n: f64, k: f64) {
+    /// Experts, rows of all of them, and experts of a token.
+    fn grouped(&mut self, [experts, pairs, chosen]: [f64; 3], n: f64, k: f64) {
         let (tokens, size) = (self.distinct_tokens, self.weight);
         self.emit(&Kernel::Grouped {
             experts,
             tokens,
             pairs,
+            chosen,
             n,
             k,
             size,

@@ -164,6 +164,7 @@ impl Step<'_> {
             experts,
             tokens,
             pairs,
+            chosen: pairs / self.rows.max(1.0),
             n,
             k,
             size: self.size,

@@ -69,15 +69,18 @@ def estimate(source, target):
             given["batch_size"] = -(-concurrency(row) // data)
             if not row["model_path"].startswith(DENSE):
                 given.update(moe_tp_size=width, moe_ep_size=number)
+            # Our simulation takes an 8-bit KV cache for TensorRT-LLM, whose FP8 checkpoints state one; so must the estimate.
+            cache = {"kvcache_quant_mode": "fp8"} if row["backend"] == "trtllm" else {}
             formats = {key: row[key] for key in ("gemm_quant_mode", "moe_quant_mode") if row[key]}
             model = NAMES.get(row["model_path"], row["model_path"])
             key = (model, json.dumps(given, sort_keys=True), json.dumps(formats))
             if key not in known:
-                # Formats that its tables lack for the device: those that it takes by itself.
-                for attempt in ({**given, **formats}, given):
+                # Formats that its tables lack for the device (rows of gpt-oss state nvfp4, which an H200 does not have): those that it takes by itself.
+                attempts = [("row", {**given, **formats, **cache}), ("own", {**given, **cache}), ("own", given)]
+                for formats_of, attempt in attempts:
                     try:
                         found = cli_estimate(model, row["system"], mode="agg", **attempt)
-                        known[key] = {"ttft": found.ttft, "tpot": found.tpot}
+                        known[key] = {"ttft": found.ttft, "tpot": found.tpot, "formats": formats_of}
                         break
                     except (Exception, SystemExit) as error:
                         known[key] = {"error": f"{type(error).__name__}: {error}"[:200]}
@@ -92,14 +95,15 @@ def write(source, estimates, target):
         known[answer["id"]] = answer
     with open(target, "w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["device", "source", "concurrency", *KEPT, *RANKS, "ttft_ms", "tpot_ms", "estimated_ttft_ms", "estimated_tpot_ms"])
+        writer.writerow(["device", "source", "concurrency", *KEPT, *RANKS, "ttft_ms", "tpot_ms", "estimated_ttft_ms", "estimated_tpot_ms", "estimated_formats"])
         for row in rows(source):
             # Sweeps by aiconfigurator's authors have the path of a file on their machine as their source.
             kind = "sweep" if "/projects/" in row["silicon_data_source"] else "dashboard"
             times = [f"{float(row[key]):.4g}" for key in ("silicon_ttft_ms", "silicon_tpot_ms")]
             answer = known.get(row["id"], {})
             theirs = [f"{answer[key]:.4g}" if answer.get(key) else "" for key in ("ttft", "tpot")]
-            writer.writerow([SYSTEMS[row["system"]], kind, concurrency(row), *(row[key] for key in KEPT), *ranks(row), *times, *theirs])
+            stated = [row[key] for key in KEPT]
+            writer.writerow([SYSTEMS[row["system"]], kind, concurrency(row), *stated, *ranks(row), *times, *theirs, answer.get("formats", "")])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@ use llmprof_units::Basis;
 
 use super::{ActivationKind, Linear, Mlp};
 use crate::{
-    lower::{Lowering, StepCost, product},
+    count::product,
+    lower::{Lowering, StepCost},
     operator::{Kind, Phase, Shape, Traffic},
     routing::expected_touched,
     weight::{Dims, Visitor, WeightSpec},

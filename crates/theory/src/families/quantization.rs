@@ -31,7 +31,12 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 zeros,
                 index,
             }),
-            8 => Ok(WeightFormat::INT8),
+            8 => Ok(WeightFormat::Int8 {
+                group: match group()? {
+                    u32::MAX => 0,
+                    size => size,
+                },
+            }),
             other => Err(part.unsupported("bits", &Value::from(other), "4 and 8")),
         }
     };
@@ -75,7 +80,7 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
     Ok(Some(format))
 }
 
-/// Integers of compressed-tensors: the format of its first group of modules.
+/// The format of compressed-tensors: that of its first group of modules, tiles of 8-bit floats not told apart.
 fn packed(part: &Keys<'_>) -> Result<WeightFormat, ModelError> {
     let groups = part
         .part("config_groups")?
@@ -95,7 +100,9 @@ fn packed(part: &Keys<'_>) -> Result<WeightFormat, ModelError> {
             zeros: !weights.flag(&["symmetric"], true)?,
             index: false,
         }),
-        8 => Ok(WeightFormat::INT8),
+        8 => Ok(WeightFormat::Int8 {
+            group: weights.count(&["group_size"], 0)? as u32,
+        }),
         other => Err(weights.unsupported("num_bits", &Value::from(other), "4 and 8")),
     }
 }

@@ -122,6 +122,7 @@ impl Predictor<'_> {
     #[must_use]
     pub fn corrected(mut self, corrections: Corrections) -> Self {
         self.steps.get_mut().clear();
+        self.before.set(None);
         self.corrections = Some(corrections);
         self
     }

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EfficiencyProfile, PredictError, Predictor, Spread};
+use super::{EfficiencyProfile, PredictError, Predictor, Split, Spread};
 use crate::{
     Routing, Workload,
     device::{Catalog, Device},
@@ -256,7 +256,7 @@ pub fn pairs_on(
                     });
                     found.push(Pair {
                         model: design.name.clone(),
-                        calibration: design.calibration,
+                        calibration: design.split == Split::Calibration,
                         by_common_keys: design.model.family == crate::COMMON_KEYS,
                         decode,
                         from: [from.0, from.1],

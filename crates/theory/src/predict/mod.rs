@@ -5,6 +5,7 @@
 //! efficiencies are data ([`EfficiencyProfile`]) with a basis each; the result is a prediction, says what it rests on, and
 //! comes with its error where one is known ([`Comparison`]).
 
+mod captured;
 mod check;
 mod eager;
 mod efficiency;
@@ -31,6 +32,7 @@ use thiserror::Error;
 pub use crate::kernels::{
     Access, Kernel, KernelClass, KernelClock, KernelCurves, KernelTime, Stored,
 };
+pub use captured::{CapturedGrades, captured_grades};
 pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
 pub use efficiency::{
     EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,

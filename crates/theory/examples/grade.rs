@@ -1,12 +1,14 @@
 //! Predicted beside measured GPU times of the models in `fixtures/h200/kernels/times.json`.
 //!
-//!     cargo run -p llmprof-theory --example grade [cells | md | svg]
+//!     cargo run -p llmprof-theory --example grade [cells | md | svg | pairs | captured]
 //!
 //! `md` prints the tables of docs/prediction.md, `svg` its picture.
 
 #![expect(clippy::print_stdout, reason = "it prints what it finds")]
 
-use llmprof_theory::predict::{EfficiencyProfile, Grade, Pair, grades, pairs, summarize};
+use llmprof_theory::predict::{
+    EfficiencyProfile, Grade, Pair, captured_grades, grades, pairs, summarize,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile = EfficiencyProfile::embedded("hf_eager")?;
@@ -30,6 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     match std::env::args().nth(1).as_deref() {
         Some("pairs") => return from_runs(&profile),
+        Some("captured") => return captured(),
         Some("md") => {
             markdown(&all);
             return Ok(());
@@ -91,6 +94,67 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .filter(|grade| grade.batch == batch && grade.split.name() == "grading")
                 .collect(),
         );
+    }
+    Ok(())
+}
+
+/// Decode steps captured as CUDA graphs or compiled.
+fn captured() -> Result<(), Box<dyn std::error::Error>> {
+    println!(
+        "| profile | models | | times | median | p90 | worst | in interval | half-width | 5th to 95th percentile |\n|---|---|---|---|---|---|---|---|---|---|"
+    );
+    for name in ["hf_graph", "torch_compile"] {
+        let found = captured_grades(&EfficiencyProfile::embedded(name)?)?;
+        let is_gpu = |phase: &str| {
+            let of = found.gpu.iter().filter(|grade| grade.phase.name() == phase);
+            of.collect::<Vec<_>>()
+        };
+        for (what, all) in [
+            ("prefill, GPU time", is_gpu("prefill")),
+            ("decode step, GPU time", is_gpu("decode")),
+            ("TPOT", found.tpot.iter().collect()),
+            ("decode step and TPOT", {
+                let mut both = is_gpu("decode");
+                both.extend(&found.tpot);
+                both
+            }),
+        ] {
+            for split in ["calibration", "grading"] {
+                let rows: Vec<&Grade> = all
+                    .iter()
+                    .filter(|grade| grade.split.name() == split && !grade.by_common_keys)
+                    .copied()
+                    .collect();
+                if let Some(summary) = summarize(&rows) {
+                    println!(
+                        "| `{name}` | {split} | {what} | {} | {:.1} % | {:.1} % | {:+.1} % | {:.0} % | {:.1} % | {:.3} to {:.3} |",
+                        summary.times,
+                        summary.median * 100.0,
+                        summary.p90 * 100.0,
+                        summary.worst * 100.0,
+                        summary.coverage * 100.0,
+                        summary.half_width * 100.0,
+                        summary.low,
+                        summary.high
+                    );
+                }
+            }
+            if std::env::args().nth(2).as_deref() == Some("cells") {
+                for grade in all {
+                    println!(
+                        "{name} {what} {} {} {}x{} {:.1} us {:+.1} % kernels {} of {}",
+                        grade.model,
+                        grade.split.name(),
+                        grade.batch,
+                        grade.prompt,
+                        grade.measured_ns.micros(),
+                        grade.error() * 100.0,
+                        grade.predicted_kernels,
+                        grade.measured_kernels
+                    );
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use crate::{
     block::{ActivationKind, Conv1d, Embedding, LayerGroup, Norm, PositionTable, RelativeBias},
-    lower::{Lowering, Visible, product},
+    count::product,
+    lower::{Lowering, Visible},
     operator::Kind,
     weight::Visitor,
 };

@@ -2,7 +2,7 @@
 
 use llmprof_units::{Basis, DType};
 
-pub(crate) use crate::count::product;
+use crate::count::product;
 use crate::{
     block::{Linear, Norm},
     formats::Formats,

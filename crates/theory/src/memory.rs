@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::{
     block::{FeedForward, Layer, Mixer, MlpInput, SamEncoder},
+    count::product,
     error::WorkloadError,
-    lower::product,
     model::{Decoder, Model},
     vision::Vision,
     workload::Workload,

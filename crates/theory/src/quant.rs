@@ -89,13 +89,14 @@ impl WeightFormat {
 
     /// The dtype that matrix units multiply by default when activations are `activations`.
     ///
-    /// fp8, int8 and nvfp4 checkpoints are made for units of that dtype; 4-bit integers and mxfp4 are expanded to
-    /// the activations' dtype first.
+    /// fp8, int8 and nvfp4 checkpoints are made for units of that dtype; 4-bit integers, mxfp4, and 8-bit integers with scales along
+    /// their inputs (which a sum of integers cannot cross) are expanded to the activations' dtype first.
     pub fn compute(self, activations: DType) -> DType {
         match self {
             Self::Plain(_) | Self::Int4 { .. } | Self::Mxfp4 => activations,
             Self::Fp8 { .. } => DType::F8E4m3,
-            Self::Int8 { .. } => DType::I8,
+            Self::Int8 { group: 0 } => DType::I8,
+            Self::Int8 { .. } => activations,
             Self::Nvfp4 => DType::F4E2m1,
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::{
     block::{Layer, Linear, Norm, RopeTable, SamEncoder},
-    lower::{Lowering, Visible, product},
+    count::product,
+    lower::{Lowering, Visible},
     weight::{Dims, Visitor, WeightSpec},
     workload::{AttentionConvention, Images},
 };

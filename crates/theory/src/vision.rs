@@ -2,7 +2,8 @@
 
 use crate::{
     block::{ImageEncoder, Linear, SamEncoder, WindowVit},
-    lower::{Lowering, product},
+    count::product,
+    lower::Lowering,
     query_vision::QueryVision,
     weight::{Dims, Visitor, WeightSpec},
     workload::Images,

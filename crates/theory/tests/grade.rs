@@ -6,8 +6,8 @@ use llmprof_theory::{
     Phase,
     device::Catalog,
     predict::{
-        EfficiencyProfile, Grade, GradeSummary, KernelCurves, Pair, Split, grades, grades_on,
-        pairs, pairs_on, summarize,
+        EfficiencyProfile, Grade, GradeSummary, KernelCurves, Pair, Split, captured_grades, grades,
+        grades_on, pairs, pairs_on, summarize,
     },
 };
 use serde_json::Value;
@@ -87,6 +87,42 @@ fn spreads_are_those_of_the_calibration_models() {
             seen.high
         );
     }
+}
+
+/// Decode steps as CUDA graphs and compiled: spreads come from calibration models, the others only grade.
+#[test]
+fn captured_steps_of_held_out_models_lie_in_their_intervals() {
+    for (name, power) in [("hf_graph", 1.4), ("torch_compile", 1.0)] {
+        let profile = EfficiencyProfile::embedded(name).expect("it is embedded");
+        let found = captured_grades(&profile).unwrap();
+        let steps = found.gpu.iter().filter(|one| one.phase == Phase::Decode);
+        let decode: Vec<Grade> = steps.chain(&found.tpot).cloned().collect();
+        let of = |split: Split| {
+            summary(&decode, |grade| {
+                grade.split == split && !grade.by_common_keys
+            })
+        };
+        let (seen, spread) = (of(Split::Calibration), profile.spreads.unwrap().decode);
+        assert!(
+            (seen.low.powf(power) - spread.low).abs() < 0.005
+                && (seen.high.powf(power) - spread.high).abs() < 0.005,
+            "{name}: {seen:?}, written {spread:?}"
+        );
+        let held_out = of(Split::Grading);
+        assert!(held_out.times >= 40, "{name}: {held_out:?}");
+        assert!(held_out.median <= 0.05, "{name}: {held_out:?}");
+        assert!(held_out.p90 <= 0.15, "{name}: {held_out:?}");
+        assert!(held_out.coverage >= 0.85, "{name}: {held_out:?}");
+        assert!(held_out.half_width <= 0.15, "{name}: {held_out:?}");
+        let prefill = summary(&found.gpu, |grade| {
+            grade.split == Split::Grading && grade.phase == Phase::Prefill && !grade.by_common_keys
+        });
+        assert!(
+            prefill.median <= 0.05 && prefill.coverage >= 0.85,
+            "{name}: {prefill:?}"
+        );
+    }
+    assert!(captured_grades(&eager()).unwrap().gpu.is_empty());
 }
 
 #[test]

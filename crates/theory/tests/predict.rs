@@ -4,8 +4,8 @@ use llmprof_theory::{
     Model, Precision, WeightFormat, Workload,
     device::{Catalog, Device},
     predict::{
-        EfficiencyProfile, Grid, GridModel, PredictError, Predictor, Target, error_summary,
-        fixture_comparison,
+        Calibration, EfficiencyProfile, Grid, GridModel, KernelClass, KernelCurves, MeasuredRun,
+        MeasuredStep, PredictError, Predictor, Target, error_summary, fixture_comparison,
     },
     roofline::{MemoryLevel, PhaseRoofline, Resource, Roof, Rooflines},
 };
@@ -470,4 +470,139 @@ fn the_native_engine_saves_bytes_of_quantized_weights_alone() {
     assert!((0.5..0.6).contains(&ratio), "{ratio}");
     let ratio = time(&four) / time(&half);
     assert!((0.28..0.4).contains(&ratio), "{ratio}");
+}
+
+/// The native engine keeps weights of f16 models as f32, those of bf16 models as they are.
+#[test]
+fn the_native_engine_reads_f16_weights_as_f32() {
+    let cpu = device("xeon_8480");
+    let profile = EfficiencyProfile::embedded("native").expect("it is embedded");
+    let half = llama_8b();
+    let bytes = |dtype: DType| {
+        let model = Model {
+            dtype,
+            ..half.clone()
+        };
+        let found = Predictor::new(&model, &cpu, &profile)
+            .predict(&workload(512, 2, 1))
+            .expect("a CPU with peaks");
+        (
+            found.memory.weights_bytes.0,
+            found.decode_step.device_ns.seconds(),
+        )
+    };
+    let [half, full, wide] = [DType::Bf16, DType::F16, DType::F32].map(bytes);
+    assert_eq!(full.1, wide.1);
+    assert!((1.7..2.1).contains(&(full.1 / half.1)), "{full:?} {half:?}");
+}
+
+/// What `corrections` asked of a predictor is not kept in place of corrected times.
+#[test]
+fn a_corrected_predictor_forgets_what_it_predicted_before() {
+    let (model, h200) = (qwen(), device("h200"));
+    let profile = EfficiencyProfile::embedded("hf_eager").expect("it is embedded");
+    let asked = workload(128, 2, 1);
+    let measured = MeasuredStep {
+        device_ns: 50e6,
+        other_ns: None,
+        wall_ns: None,
+    };
+    let run = MeasuredRun {
+        workload: asked,
+        prefill: Some(measured),
+        decode_step: Some(measured),
+    };
+    let used = Predictor::new(&model, &h200, &profile);
+    let corrections = used.corrections(&run).unwrap();
+    let found = used.corrected(corrections).predict(&asked).unwrap();
+    let fresh = Predictor::new(&model, &h200, &profile).corrected(corrections);
+    assert_eq!(found, fresh.predict(&asked).unwrap());
+}
+
+/// Compiled GEMMs in 8 bits have their activations cast first, whatever tiles share a scale.
+#[test]
+fn compiled_layers_cast_activations_for_all_formats_of_8_bits() {
+    let (model, h200) = (llama_8b(), device("h200"));
+    let profile = EfficiencyProfile::embedded("torch_compile").expect("it is embedded");
+    let kernels = |format: &str| {
+        let precision = Precision {
+            weights: Some(format.parse().expect("a format")),
+            ..Precision::default()
+        };
+        let asked = Workload {
+            precision,
+            ..workload(128, 2, 1)
+        };
+        let found = Predictor::new(&model, &h200, &profile).predict(&asked);
+        found.unwrap().decode_step.kernels
+    };
+    assert_eq!(kernels("fp8"), kernels("fp8_128x128"));
+    // Seven linear layers in each of 32.
+    assert_eq!(kernels("fp8"), kernels("bf16") + 7 * 32);
+    assert_eq!(kernels("int8_g128"), kernels("bf16"));
+}
+
+/// Tables of serving engines are of the H200; transformers' kernels of quantized weights were never measured.
+#[test]
+fn times_say_what_they_rest_on() {
+    let model = llama_8b();
+    let found = |device_name: &str, profile: &str, weights: &str| {
+        let precision = Precision {
+            weights: Some(weights.parse().expect("a format")),
+            ..Precision::default()
+        };
+        let asked = Workload {
+            precision,
+            ..workload(512, 2, 1)
+        };
+        // Curves of its own, as `llmprof hardware measure --gpu` writes them.
+        let mut device = device(device_name);
+        device.curves = KernelCurves::embedded("h200");
+        let profile = EfficiencyProfile::embedded(profile).expect("it is embedded");
+        let found = Predictor::new(&model, &device, &profile).predict(&asked);
+        let found = found.unwrap();
+        (found.calibration, found.prefill_gpu_interval.is_some())
+    };
+    assert_eq!(
+        found("h100_sxm", "hf_eager", "bf16"),
+        (Calibration::Measured, true)
+    );
+    assert_eq!(
+        found("h200", "hf_eager", "fp8"),
+        (Calibration::FormatsNotMeasured, false)
+    );
+    assert_eq!(found("h100_sxm", "vllm", "int4").0, Calibration::Scaled);
+    assert_eq!(found("h200", "vllm", "fp8").0, Calibration::PublicTables);
+}
+
+/// A prompt one token longer than the window costs about as much as one of the window, not twice as much.
+#[test]
+fn attention_grows_evenly_over_the_end_of_a_window() {
+    let folder = env!("CARGO_MANIFEST_DIR");
+    let path = format!("{folder}/tests/data/models/gemma2_9b.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    let model = Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap();
+    let (h200, profile) = (
+        device("h200"),
+        EfficiencyProfile::embedded("vllm").expect("it is embedded"),
+    );
+    let predictor = Predictor::new(&model, &h200, &profile);
+    let flops = |prompt: u64| {
+        let asked = workload(prompt, 2, 1);
+        let pass = model.prefill_passes(&asked).next().unwrap();
+        let kernels = predictor.kernels(&asked, &pass);
+        let attention = kernels
+            .iter()
+            .filter(|(kernel, ..)| kernel.class() == KernelClass::Attention);
+        // Layers with a window and without one: their sum, in units of what all pairs of a window take in one layer.
+        let sum: f64 = attention
+            .map(|(kernel, times, _)| kernel.flops() * times)
+            .sum();
+        let (heads, width, window) = (16.0, 256.0, 4096.0);
+        sum / (2.0 * heads * 2.0 * width * window * window * 21.0)
+    };
+    // By hand: w²/2 with a window and without one; at 2w 1.5 w² and 2 w².
+    assert!((flops(4096) - 1.0).abs() < 0.01, "{}", flops(4096));
+    assert!((flops(4097) - 1.0).abs() < 0.01, "{}", flops(4097));
+    assert!((flops(8192) - 3.5).abs() < 0.02, "{}", flops(8192));
 }

@@ -42,7 +42,7 @@ pub use info::Info;
 pub use job::Job;
 pub use show::CfgKind;
 pub use source::{FileTree, SourceInfo};
-pub use sweep::{Launcher, Multirun};
+pub use sweep::{Launcher, Multirun, Sweep};
 
 pub use crate::warnings::Warnings;
 

@@ -45,13 +45,67 @@ impl Multirun {
     }
 }
 
+/// The jobs of a sweep in Hydra's order: the last override varies fastest. A job is a number whose digits are places in the lists of
+/// values, so that a sweep takes the memory of its values, however many jobs they make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sweep {
+    /// The values of each override as `key=value`; one where it does not vary.
+    values: Vec<Vec<String>>,
+}
+
+impl Sweep {
+    pub fn values(&self) -> &[Vec<String>] {
+        &self.values
+    }
+
+    /// Jobs; the largest number there is where they are more.
+    pub fn len(&self) -> usize {
+        self.values
+            .iter()
+            .fold(1, |jobs: usize, list| jobs.saturating_mul(list.len()))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The place of a job in the list of each override.
+    pub fn places(&self, job: usize) -> Vec<usize> {
+        let mut rest = job;
+        let mut places: Vec<usize> = self
+            .values
+            .iter()
+            .rev()
+            .map(|list| {
+                let place = rest % list.len().max(1);
+                rest /= list.len().max(1);
+                place
+            })
+            .collect();
+        places.reverse();
+        places
+    }
+
+    /// The overrides of a job; `None` beyond the last one.
+    pub fn job(&self, job: usize) -> Option<Vec<String>> {
+        (job < self.len()).then(|| {
+            let lists = self.values.iter();
+            lists
+                .zip(self.places(job))
+                .map(|(list, place)| list[place].clone())
+                .collect()
+        })
+    }
+
+    /// The overrides of every job.
+    pub fn jobs(&self) -> impl Iterator<Item = Vec<String>> {
+        (0..self.len()).filter_map(|job| self.job(job))
+    }
+}
+
 impl App {
-    /// The overrides of each job of a sweep, in Hydra's order: the last sweep varies fastest.
-    pub fn expand_sweep(
-        &self,
-        overrides: &[String],
-        host: &Host,
-    ) -> Result<Vec<Vec<String>>, Error> {
+    /// What a command line sweeps over.
+    pub fn sweep(&self, overrides: &[String], host: &Host) -> Result<Sweep, Error> {
         let master = self.compose(overrides, RunMode::Multirun, host)?;
         self.expand(&master, host)
     }
@@ -59,11 +113,11 @@ impl App {
     /// Composes a sweep and all its jobs. `overrides` is the whole command line.
     pub(super) fn multirun(&self, overrides: &[String], host: &Host) -> Result<Multirun, Error> {
         let master = self.compose(overrides, RunMode::Multirun, host)?;
-        let jobs = self.expand(&master, host)?;
+        let sweep = self.expand(&master, host)?;
         let hydra_overrides = master.override_lines("hydra.overrides.hydra")?;
         let dir = master.text("hydra.sweep.dir")?;
-        let jobs = jobs
-            .into_iter()
+        let jobs = sweep
+            .jobs()
             .enumerate()
             .map(|(number, job)| {
                 let mut all = hydra_overrides.clone();
@@ -80,7 +134,7 @@ impl App {
         })
     }
 
-    fn expand(&self, master: &Composed, host: &Host) -> Result<Vec<Vec<String>>, Error> {
+    fn expand(&self, master: &Composed, host: &Host) -> Result<Sweep, Error> {
         check_plugin(master, "hydra.sweeper", "BasicSweeper")?;
         launcher(master)?;
         if let Value::Int(size) = &master.value("hydra.sweeper.max_batch_size")?.value
@@ -111,7 +165,9 @@ impl App {
             // A key given twice keeps its first place and takes its last values.
             dimensions.insert(key, values);
         }
-        Ok(product(&dimensions.into_values().collect::<Vec<_>>()))
+        Ok(Sweep {
+            values: dimensions.into_values().collect(),
+        })
     }
 }
 
@@ -129,21 +185,6 @@ fn values(
     texts.map_err(|error| Error::UnsupportedSweep {
         line: line.input_line.clone(),
         reason: error.to_string(),
-    })
-}
-
-/// The cartesian product, the last list varying fastest.
-fn product(lists: &[Vec<String>]) -> Vec<Vec<String>> {
-    lists.iter().fold(vec![Vec::new()], |jobs, list| {
-        jobs.iter()
-            .flat_map(|job| {
-                list.iter().map(move |value| {
-                    let mut job = job.clone();
-                    job.push(value.clone());
-                    job
-                })
-            })
-            .collect()
     })
 }
 
@@ -180,12 +221,18 @@ fn unsupported(key: &str, target: String) -> Error {
 mod tests {
     use super::*;
 
+    fn sweep(values: &[&[&str]]) -> Sweep {
+        let list = |texts: &&[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Sweep {
+            values: values.iter().map(list).collect(),
+        }
+    }
+
     #[test]
     fn the_last_list_varies_fastest() {
-        let list = |values: &[&str]| values.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>();
-        let jobs = product(&[list(&["a=1", "a=2"]), list(&["b=1", "b=2"])]);
+        let two = sweep(&[&["a=1", "a=2"], &["b=1", "b=2"]]);
         assert_eq!(
-            jobs,
+            two.jobs().collect::<Vec<_>>(),
             [
                 ["a=1", "b=1"],
                 ["a=1", "b=2"],
@@ -193,7 +240,22 @@ mod tests {
                 ["a=2", "b=2"]
             ]
         );
-        assert_eq!(product(&[]), [Vec::<String>::new()]);
-        assert!(product(&[list(&["a=1"]), list(&[])]).is_empty());
+        assert_eq!(two.places(2), [1, 0]);
+        assert_eq!(two.job(4), None);
+        assert!(sweep(&[]).jobs().eq([Vec::<String>::new()]));
+        assert!(sweep(&[&["a=1"], &[]]).is_empty());
+        assert_eq!(sweep(&[&["a=1"], &[]]).jobs().count(), 0);
+    }
+
+    /// Ten overrides of a thousand values: 10³⁰ jobs, none of which is held.
+    #[test]
+    fn jobs_are_made_when_they_are_asked_for() {
+        let texts: Vec<String> = (0..1000).map(|value| format!("key={value}")).collect();
+        let huge = Sweep {
+            values: vec![texts; 10],
+        };
+        assert_eq!(huge.len(), usize::MAX);
+        let last = huge.job(999_999_999).unwrap();
+        assert_eq!(last[6..], ["key=0", "key=999", "key=999", "key=999"]);
     }
 }

@@ -7,8 +7,9 @@ use llmprof_units::Percent;
 
 pub const TITLE: &str = "Predicted, not measured";
 
-const UNQUANTIZED_KERNELS: &str = "This profile times the GEMMs of transformers in the dtype of activations: quantized weights change memory, not time. \
-                                   `--efficiency vllm` has kernels that read quantized weights.";
+const UNQUANTIZED_KERNELS: &str = "This profile times the GEMMs of transformers in the dtype of activations: quantized weights and KV caches change memory, not time, \
+                                   and such times have no intervals. `--efficiency vllm` has kernels that read quantized weights.";
+const COMPILED_KERNELS: &str = "Quantized weights and KV caches were not measured with this profile: such times have no intervals. `--efficiency vllm` has measured kernels for them.";
 
 /// How a time is predicted.
 pub fn basis(profile: &EfficiencyProfile) -> &'static str {
@@ -19,7 +20,7 @@ pub fn basis(profile: &EfficiencyProfile) -> &'static str {
     }
 }
 
-/// `quantized` says that weights are stored in fewer bits than the software calculates in.
+/// `quantized` says that weights or a KV cache are in formats that the software was not measured with.
 pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
     let mut notes = vec![
         format!(
@@ -30,12 +31,12 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
         ),
         format!("Known error: {}", profile.known_error),
     ];
-    let in_transformers = matches!(
-        profile.implementation,
-        Some(Implementation::HfEager | Implementation::HfGraph)
-    );
-    if quantized && in_transformers {
-        notes.push(UNQUANTIZED_KERNELS.to_owned());
+    if quantized {
+        let note = match profile.implementation {
+            Some(Implementation::TorchCompile) => COMPILED_KERNELS,
+            _ => UNQUANTIZED_KERNELS,
+        };
+        notes.push(note.to_owned());
     }
     notes.extend(checked(profile));
     notes

@@ -2,7 +2,8 @@ use llmprof_units::Basis;
 
 use super::{Linear, Norm, Rope, RopeTable};
 use crate::{
-    lower::{Lowering, StepCost, product},
+    count::product,
+    lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     step::Side,
     weight::{Dims, Visitor, WeightSpec},

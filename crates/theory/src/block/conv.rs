@@ -1,5 +1,6 @@
 use crate::{
-    lower::{Lowering, StepCost, product},
+    count::product,
+    lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
 };

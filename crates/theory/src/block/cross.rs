@@ -2,7 +2,8 @@ use llmprof_units::Basis;
 
 use super::{Linear, Norm};
 use crate::{
-    lower::{Lowering, StepCost, product},
+    count::product,
+    lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     step::Side,
     weight::Visitor,

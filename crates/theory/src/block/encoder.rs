@@ -1,6 +1,7 @@
 use super::{Conv, Layer, Linear, Mlp, Norm};
 use crate::{
-    lower::{Lowering, StepCost, Visible, product},
+    count::product,
+    lower::{Lowering, StepCost, Visible},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
 };

@@ -2,7 +2,8 @@ use llmprof_units::Basis;
 
 use super::{Linear, Norm, Rope, attention::Core};
 use crate::{
-    lower::{Lowering, product},
+    count::product,
+    lower::Lowering,
     operator::{Kind, Phase, Shape, Traffic},
     step::Side,
     weight::Visitor,

@@ -61,6 +61,23 @@ pub struct Mlp {
 }
 
 impl Mlp {
+    /// The same network, never quantized.
+    #[must_use]
+    pub(crate) fn plain(self) -> Self {
+        Self {
+            input: match self.input {
+                MlpInput::Plain(up) => MlpInput::Plain(up.plain()),
+                MlpInput::Gated { gate, up } => MlpInput::Gated {
+                    gate: gate.plain(),
+                    up: up.plain(),
+                },
+                MlpInput::Fused(both) => MlpInput::Fused(both.plain()),
+            },
+            down: self.down.plain(),
+            ..self
+        }
+    }
+
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
         let gated = match &self.input {

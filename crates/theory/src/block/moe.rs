@@ -2,7 +2,8 @@ use llmprof_units::Basis;
 
 use super::{ActivationKind, Linear, Mlp};
 use crate::{
-    lower::{Lowering, StepCost, product},
+    count::product,
+    lower::{Lowering, StepCost},
     operator::{Kind, Phase, Shape, Traffic},
     routing::expected_touched,
     weight::{Dims, Visitor, WeightSpec},
@@ -78,6 +79,8 @@ pub struct Experts {
     /// Nonlinearity of the gate.
     pub activation: ActivationKind,
     pub weights: ExpertWeights,
+    /// Ranks that whole experts are dealt out to: of each, `intermediate` then has a share, as if ranks divided all of them.
+    pub dealt_to: u64,
 }
 
 impl Experts {

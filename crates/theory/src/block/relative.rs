@@ -1,7 +1,8 @@
 use llmprof_units::Basis;
 
 use crate::{
-    lower::{Lowering, StepCost, product},
+    count::product,
+    lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     step::Side,
     weight::{Dims, Visitor, WeightSpec},

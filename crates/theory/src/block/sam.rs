@@ -1,6 +1,7 @@
 use super::{Conv, Linear, Mlp, Norm};
 use crate::{
-    lower::{Lowering, StepCost, product},
+    count::product,
+    lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
 };

@@ -1,6 +1,7 @@
 use super::{Conv, Layer, Mlp, Norm};
 use crate::{
-    lower::{Lowering, Visible, product},
+    count::product,
+    lower::{Lowering, Visible},
     operator::Kind,
     weight::Visitor,
 };

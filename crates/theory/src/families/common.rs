@@ -202,8 +202,9 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         .filter(|window| *window > 0);
     let slides = sliding(keys, layers, window.is_some());
     let head_norms = is(HEAD_NORMS).then(|| {
-        // OLMo normalizes all heads at once, the others each by itself.
-        let [q, k] = if kind.starts_with("olmo") || kind == "flex_olmo" {
+        // OLMo and MiniMax-M2 normalize all heads at once, the others each by itself.
+        let at_once = kind.starts_with("olmo") || ["flex_olmo", "minimax_m2"].contains(&kind);
+        let [q, k] = if at_once {
             [sizes.heads, sizes.kv_heads]
         } else {
             [1, 1]
@@ -473,6 +474,7 @@ fn experts(
                 up: "up",
                 down: "down",
             },
+            dealt_to: 1,
         },
         shared: (shared > 0).then(|| mlp(sizes, shared, true, activation)),
         shared_gate: None,

@@ -4,12 +4,13 @@ use super::{
     base::{Base, Defaults, finish, shared_table},
     keys::Keys,
     moe::check_top_k,
+    quantization::is_left_plain,
     rope::{RopeDefaults, read_rope},
 };
 use crate::{
     block::{
         ActivationKind, Attention, ExpertWeights, Experts, FeedForward, Linear, Mixer, Mla,
-        MlaQuery, Moe, Norm, Rope, RopePairing, RopeScaling, RopeTable, Router, Scoring,
+        MlaQuery, Mlp, Moe, Norm, Rope, RopePairing, RopeScaling, RopeTable, Router, Scoring,
     },
     error::ModelError,
     model::{Decoder, Model},
@@ -124,17 +125,26 @@ pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
 fn decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelError> {
     let base = Base::read(keys, &generation.defaults)?;
     let (mixer, tables) = if keys.flag(&["use_mla"], generation.latent)? {
-        let attention = mla(keys, &base)?;
+        let mut attention = mla(keys, &base)?;
+        if is_left_plain(keys, "self_attn")? {
+            attention = plain(attention);
+        }
         let tables = shared_table(&attention.rope);
         (Mixer::Mla(attention), tables)
     } else {
         (Mixer::Attention(plain_attention(&base)?), Vec::new())
     };
-    let moe = experts(keys, &base, generation)?;
+    let mut moe = experts(keys, &base, generation)?;
+    if is_left_plain(keys, "shared_experts")? {
+        moe.shared = moe.shared.map(Mlp::plain);
+    }
     let dense = keys.count(&["first_k_dense_replace"], generation.dense_layers)?;
     let every = keys.size(&["moe_layer_freq"], Some(1))?;
     let listed = sparse_layers(keys, base.layers)?;
-    let mlp = base.mlp(keys.flag(&["mlp_bias"], false)?);
+    let mut mlp = base.mlp(keys.flag(&["mlp_bias"], false)?);
+    if is_left_plain(keys, "gate_up")? {
+        mlp = mlp.plain();
+    }
     Ok(base.decoder(tables, |layer| {
         let sparse = match &listed {
             Some(listed) => listed[layer as usize],
@@ -184,6 +194,24 @@ fn plain_attention(base: &Base<'_, '_>) -> Result<Attention, ModelError> {
         }),
         ..base.attention(rope, false, false)
     })
+}
+
+/// The same attention, never quantized.
+fn plain(attention: Mla) -> Mla {
+    Mla {
+        query: match attention.query {
+            MlaQuery::Direct(q) => MlaQuery::Direct(q.plain()),
+            MlaQuery::LowRank { down, norm, up } => MlaQuery::LowRank {
+                down: down.plain(),
+                norm,
+                up: up.plain(),
+            },
+        },
+        kv_down: attention.kv_down.plain(),
+        kv_up: attention.kv_up.plain(),
+        output: attention.output.plain(),
+        ..attention
+    }
 }
 
 fn mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
@@ -304,6 +332,7 @@ fn experts(
                 up: "up_proj",
                 down: "down_proj",
             },
+            dealt_to: 1,
         },
         shared: (shared > 0).then(|| {
             base.mlp_named(

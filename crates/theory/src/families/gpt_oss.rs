@@ -87,6 +87,7 @@ pub(crate) fn gpt_oss(keys: &Keys<'_>) -> Result<Model, ModelError> {
                 down: "mlp.experts.down_proj",
                 down_bias: "mlp.experts.down_proj_bias",
             },
+            dealt_to: 1,
         },
         shared: None,
         shared_gate: None,

@@ -63,6 +63,7 @@ pub(crate) fn mixtral(keys: &Keys<'_>) -> Result<Model, ModelError> {
                 up: "w3",
                 down: "w2",
             },
+            dealt_to: 1,
         },
         shared: None,
         shared_gate: None,

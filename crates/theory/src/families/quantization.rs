@@ -31,7 +31,12 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 zeros,
                 index,
             }),
-            8 => Ok(WeightFormat::INT8),
+            8 => Ok(WeightFormat::Int8 {
+                group: match group()? {
+                    u32::MAX => 0,
+                    size => size,
+                },
+            }),
             other => Err(part.unsupported("bits", &Value::from(other), "4 and 8")),
         }
     };
@@ -49,6 +54,7 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
         },
         "awq" => integer(part.flag(&["zero_point"], true)?, false)?,
         "gptq" => integer(true, true)?,
+        "compressed-tensors" => packed(&part)?,
         "mxfp4" => WeightFormat::Mxfp4,
         "nvfp4" => WeightFormat::Nvfp4,
         "modelopt" => {
@@ -67,9 +73,49 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
             return Err(part.unsupported(
                 "quant_method",
                 &found,
-                "fp8, awq, gptq, mxfp4, nvfp4 and modelopt",
+                "fp8, awq, gptq, compressed-tensors, mxfp4, nvfp4 and modelopt",
             ));
         }
     };
     Ok(Some(format))
+}
+
+/// The format of compressed-tensors: that of its first group of modules, tiles of 8-bit floats not told apart.
+fn packed(part: &Keys<'_>) -> Result<WeightFormat, ModelError> {
+    let groups = part
+        .part("config_groups")?
+        .ok_or_else(|| part.missing("config_groups"))?;
+    let group = groups
+        .part("group_0")?
+        .ok_or_else(|| groups.missing("group_0"))?;
+    let weights = group
+        .part("weights")?
+        .ok_or_else(|| group.missing("weights"))?;
+    if weights.text(&["type"])? == Some("float") {
+        return Ok(WeightFormat::FP8);
+    }
+    match weights.size(&["num_bits"], Some(4))? {
+        4 => Ok(WeightFormat::Int4 {
+            group: weights.size(&["group_size"], Some(128))? as u32,
+            zeros: !weights.flag(&["symmetric"], true)?,
+            index: false,
+        }),
+        8 => Ok(WeightFormat::Int8 {
+            group: weights.count(&["group_size"], 0)? as u32,
+        }),
+        other => Err(weights.unsupported("num_bits", &Value::from(other), "4 and 8")),
+    }
+}
+
+/// Whether a quantized checkpoint leaves modules with this word in their path as they were (`ignore`, `modules_to_not_convert`).
+pub(crate) fn is_left_plain(keys: &Keys<'_>, word: &str) -> Result<bool, ModelError> {
+    let Some(part) = keys.part("quantization_config")? else {
+        return Ok(false);
+    };
+    let listed = part.get(&["ignore", "modules_to_not_convert"]);
+    let patterns = listed.and_then(|(_, value)| value.as_array());
+    Ok(patterns.is_some_and(|patterns| {
+        let mut texts = patterns.iter().filter_map(Value::as_str);
+        texts.any(|text| text.contains(word))
+    }))
 }

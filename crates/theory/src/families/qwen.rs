@@ -131,6 +131,7 @@ fn experts(base: &Base<'_, '_>, count: u64, top_k: u64, intermediate: u64) -> Ex
             up: "up_proj",
             down: "down_proj",
         },
+        dealt_to: 1,
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     axis::Axis,
-    kernel::{Access, Kernel},
+    kernel::{Access, Kernel, LEAST_COLUMNS, Stored},
     serving::ServingClock,
 };
 
@@ -275,8 +275,9 @@ pub struct KernelClock {
     curves: KernelCurves,
     flops_per_s: f64,
     bytes_per_s: f64,
-    /// Rate of matrix units in 8 bits ÷ that in 16.
+    /// Rate of matrix units in 8 bits and in 4 ÷ that in 16.
     eight_bit: f64,
+    four_bit: f64,
     /// Bandwidth of the measured device ÷ that of this one.
     memory_scale: f64,
     compute_scale: f64,
@@ -290,7 +291,7 @@ pub struct KernelClock {
     tables: [Option<(Size, Axis, Vec<f64>)>; Access::ALL.len()],
     alone: Axis,
     /// Where the kernels are those of a serving engine.
-    serving: Option<ServingClock>,
+    serving: Option<&'static ServingClock>,
 }
 
 impl KernelClock {
@@ -301,6 +302,7 @@ impl KernelClock {
             flops_per_s,
             bytes_per_s,
             eight_bit: 1.0,
+            four_bit: 1.0,
             memory_scale: curves.bytes_per_s / bytes_per_s,
             compute_scale: curves.peak_flops / flops_per_s,
             axes: [&gemm.m, &gemm.n, &gemm.k].map(|axis| Axis::new(axis)),
@@ -328,9 +330,15 @@ impl KernelClock {
         Self { eight_bit, ..self }
     }
 
+    /// The same clock where matrix units multiply 4 bits so many times as fast as 16; 1 where they do not, and weights are expanded.
+    #[must_use]
+    pub fn with_four_bit(self, four_bit: f64) -> Self {
+        Self { four_bit, ..self }
+    }
+
     /// The same clock with a serving engine's GEMM, experts and attention.
     #[must_use]
-    pub(crate) fn with_serving(self, serving: ServingClock) -> Self {
+    pub(crate) fn with_serving(self, serving: &'static ServingClock) -> Self {
         Self {
             serving: Some(serving),
             ..self
@@ -338,8 +346,7 @@ impl KernelClock {
     }
 
     pub fn time(&self, kernel: &Kernel) -> KernelTime {
-        if let Some((ratio, fixed_us)) = self.serving.as_ref().and_then(|curves| curves.of(kernel))
-        {
+        if let Some((ratio, fixed_us)) = self.serving.and_then(|curves| curves.of(kernel)) {
             return self.matrix(kernel, fixed_us, ratio);
         }
         match *kernel {
@@ -350,6 +357,7 @@ impl KernelClock {
                 k,
                 size,
                 aligned,
+                ..
             } => self.gemm(kernel, groups, [m, n, k], size, aligned),
             Kernel::Grouped { pairs, .. } => {
                 let rows = pairs / kernel.touched().max(1e-9);
@@ -381,11 +389,12 @@ impl KernelClock {
 
     /// `ratio` × (roofline time of the kernel + a fixed time).
     fn matrix(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
-        let rate = if kernel.is_eight_bit() {
-            self.flops_per_s * self.eight_bit
-        } else {
-            self.flops_per_s
-        };
+        let rate = self.flops_per_s
+            * match kernel.stored() {
+                Stored::Eight | Stored::EightByBlocks => self.eight_bit,
+                Stored::Four => self.four_bit,
+                _ => 1.0,
+            };
         let tensor = kernel.flops() / rate * ratio;
         let memory = kernel.bytes() / self.bytes_per_s * ratio;
         let fixed = fixed_us * 1e-6 * ratio;
@@ -428,7 +437,7 @@ impl KernelClock {
             return longer(curve.fixed_us * 1e-6, tensor, 0.0, memory);
         }
         let curve = &self.curves.gemm;
-        if n < 32.0 {
+        if n < LEAST_COLUMNS {
             let memory = bytes / (0.42 * self.bytes_per_s);
             return longer(curve.fixed_us * 1.6e-6, 0.0, 0.0, memory);
         }

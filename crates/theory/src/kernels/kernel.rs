@@ -1,6 +1,9 @@
 //! Kernels as a cost model sees them: what is launched and how large it is.
 
+use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
+
+use crate::quant::WeightFormat;
 
 /// How a kernel that only moves and combines elements goes through memory; it decides which curve its time is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -63,34 +66,56 @@ impl Access {
 }
 
 /// How weights are stored, which decides the kernels that multiply them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
-    /// More than 16 bits.
-    Wide,
-    Sixteen,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stored {
+    /// As they are multiplied, in 16 or 32 bits.
+    #[default]
+    Plain,
     /// Multiplied in 8 bits, a scale for a matrix or a row.
     Eight,
     /// Multiplied in 8 bits, a scale for each tile.
     EightByBlocks,
-    /// Floats of 4 bits, a scale for each 16 or 32 of them.
+    /// 8 bits, expanded to 16 on the way.
+    EightExpanded,
+    /// Multiplied in 4 bits (NVFP4).
+    Four,
+    /// Floats of 4 bits, a scale for each block, expanded to 16 bits on the way (MXFP4).
     FourByBlocks,
-    /// Integers of 4 bits, a scale for each group.
+    /// Integers of 4 bits, a scale for each group, expanded to 16 bits on the way.
     FourByGroups,
 }
 
 impl Stored {
-    /// By the bytes of a weight, its scales included: exactly 1 for matrices of 8 bits with few scales.
-    pub(crate) fn of(size: f64) -> Self {
-        match size {
-            size if size > 2.0 => Self::Wide,
-            size if size > 1.1 => Self::Sixteen,
-            size if size > 1.0 => Self::EightByBlocks,
-            1.0 => Self::Eight,
-            size if size > 0.525 => Self::FourByBlocks,
-            _ => Self::FourByGroups,
+    /// The storage of a format whose matrices are multiplied in `compute`.
+    pub fn of(format: WeightFormat, compute: DType) -> Self {
+        let narrow = compute.bits() <= 8;
+        match format {
+            WeightFormat::Fp8 { rows: 1.., .. } if narrow => Self::EightByBlocks,
+            WeightFormat::Fp8 { .. } | WeightFormat::Int8 { .. } if narrow => Self::Eight,
+            WeightFormat::Fp8 { .. } | WeightFormat::Int8 { .. } => Self::EightExpanded,
+            WeightFormat::Plain(dtype) if dtype.bits() == 8 && narrow => Self::Eight,
+            WeightFormat::Plain(dtype) if dtype.bits() == 8 => Self::EightExpanded,
+            WeightFormat::Plain(_) => Self::Plain,
+            WeightFormat::Nvfp4 if compute.bits() <= 4 => Self::Four,
+            WeightFormat::Nvfp4 | WeightFormat::Mxfp4 => Self::FourByBlocks,
+            WeightFormat::Int4 { .. } => Self::FourByGroups,
         }
     }
+
+    /// Whether matrix units multiply them in 8 bits.
+    pub fn is_eight_bit(self) -> bool {
+        matches!(self, Self::Eight | Self::EightByBlocks)
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
 }
+
+/// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
+pub(super) const LEAST_COLUMNS: f64 = 32.0;
 
 /// Bytes of a weight in 16 bits.
 fn two() -> f64 {
@@ -101,8 +126,8 @@ fn two() -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Kernel {
-    /// `groups` times `m × k` by `k × n`, weights in elements of `size` bytes. Activations have at least 16 bits; weights of exactly 8
-    /// multiply at the rate of 8 bits.
+    /// `groups` times `m × k` by `k × n`, weights in elements of `size` bytes, scales included. Activations have at least 16 bits; `stored`
+    /// decides the rate of the matrix units.
     Gemm {
         groups: f64,
         m: f64,
@@ -111,17 +136,25 @@ pub enum Kernel {
         size: f64,
         /// Whether all rows start at multiples of 16 bytes; other kernels run where they do not.
         aligned: bool,
+        #[serde(default, skip_serializing_if = "Stored::is_plain")]
+        stored: Stored,
     },
-    /// `pairs` rows spread over `experts` matrices of `k × n` by `tokens` that each choose `pairs ÷ tokens` of them.
+    /// `pairs` rows spread over `experts` matrices of `k × n` by `tokens` that choose independently. Tokens that choose alike count as
+    /// fewer, and then have more rows than they choose experts.
     Grouped {
         experts: f64,
         tokens: f64,
         pairs: f64,
+        /// Experts of a token; `pairs ÷ tokens` where it is 0.
+        #[serde(default)]
+        chosen: f64,
         n: f64,
         k: f64,
-        /// Bytes of a weight.
+        /// Bytes of a weight, scales included.
         #[serde(default = "two")]
         size: f64,
+        #[serde(default, skip_serializing_if = "Stored::is_plain")]
+        stored: Stored,
     },
     /// `scaled_dot_product_attention` in one kernel.
     Attention {
@@ -279,10 +312,12 @@ impl Kernel {
         }
     }
 
-    /// Whether matrix units multiply it in 8 bits.
-    pub fn is_eight_bit(&self) -> bool {
-        matches!(self, Self::Gemm { size, .. } | Self::Grouped { size, .. }
-            if matches!(Stored::of(*size), Stored::Eight | Stored::EightByBlocks))
+    /// How its weights are stored; `Plain` where there are none.
+    pub fn stored(&self) -> Stored {
+        match *self {
+            Self::Gemm { stored, .. } | Self::Grouped { stored, .. } => stored,
+            Self::Attention { .. } | Self::Stream { .. } => Stored::Plain,
+        }
     }
 
     /// Experts that uniform routing reaches: E × (1 − (1 − k/E)^tokens).
@@ -292,10 +327,16 @@ impl Kernel {
                 experts,
                 tokens,
                 pairs,
+                chosen,
                 ..
             } => {
-                let chosen = (pairs / tokens.max(1.0) / experts.max(1.0)).min(1.0);
-                experts * (1.0 - (1.0 - chosen).powf(tokens))
+                let chosen = if chosen > 0.0 {
+                    chosen
+                } else {
+                    pairs / tokens.max(1.0)
+                };
+                let share = (chosen / experts.max(1.0)).min(1.0);
+                experts * (1.0 - (1.0 - share).powf(tokens))
             }
             _ => 0.0,
         }

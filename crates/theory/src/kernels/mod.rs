@@ -8,6 +8,6 @@ mod serving;
 mod traced;
 
 pub use curves::{KernelClock, KernelCurves, KernelTime};
-pub use kernel::{Access, Kernel, KernelClass};
-pub(crate) use serving::ServingClock;
+pub use kernel::{Access, Kernel, KernelClass, Stored};
+pub(crate) use serving::{ServingClock, ServingEngine};
 pub use traced::{TracedKernel, TracedModel, TracedStep};

@@ -8,23 +8,41 @@ use serde::Deserialize;
 
 use super::{
     axis::Axis,
-    kernel::{Kernel, Stored},
+    kernel::{Kernel, LEAST_COLUMNS, Stored},
 };
 
-const H200: &str = include_str!("../../curves/h200_serving.json");
+/// Engines whose tables are shipped, all of the H200.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServingEngine {
+    Vllm,
+    Sglang,
+    Trtllm,
+}
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServingCurves {
     #[expect(dead_code, reason = "for readers of the file")]
     source: String,
-    peak_flops: f64,
-    eight_bit_peak_flops: f64,
-    bytes_per_s: f64,
+    #[expect(
+        dead_code,
+        reason = "the limits that ratios are to, for readers of the file"
+    )]
+    peaks: Peaks,
     gemm: BTreeMap<String, GemmTable>,
     experts: BTreeMap<String, ExpertsTable>,
     decode_attention: AttentionTables,
     prefill_attention: AttentionTables,
+}
+
+/// Of the H200, which the ratios are to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "for readers of the file")]
+struct Peaks {
+    flops_per_s: f64,
+    eight_bit_flops_per_s: f64,
+    bytes_per_s: f64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -46,6 +64,8 @@ struct ExpertsTable {
     rows: Vec<f64>,
     /// Of an expert's matrix.
     elements: Vec<f64>,
+    /// Experts that are reached.
+    reached: Vec<f64>,
     ratio: Vec<f64>,
 }
 
@@ -77,7 +97,7 @@ struct Grid<const N: usize> {
 #[derive(Clone, Debug)]
 pub(crate) struct ServingClock {
     gemm: [Grid<3>; 3],
-    experts: [Grid<2>; 5],
+    experts: [Grid<3>; 5],
     /// Decode and prefill, each with a cache of 16 and of 8 bits.
     attention: [[Grid<3>; 2]; 2],
 }
@@ -111,35 +131,27 @@ impl Grid<3> {
     }
 }
 
-impl Grid<2> {
-    fn at(&self, [a, b]: [f64; 2]) -> f64 {
-        let columns = self.axes[1].0.len();
-        let in_b = self.axes[1].place(b);
-        self.axes[0]
-            .place(a)
-            .mix(|a| in_b.mix(|b| self.ratio[a * columns + b]))
-    }
-}
-
 impl ServingClock {
-    /// The shipped tables, which are of the H200: ratios carry over to devices with other peaks.
-    pub(crate) fn embedded() -> Option<Self> {
-        static CLOCK: LazyLock<Option<ServingClock>> = LazyLock::new(|| {
-            let curves: ServingCurves = serde_json::from_str(H200).ok()?;
-            ServingClock::new(&curves)
-        });
-        CLOCK.clone()
+    /// The shipped tables of an engine, which are of the H200: ratios carry over to devices with other peaks.
+    pub(crate) fn embedded(engine: ServingEngine) -> &'static Self {
+        type Lazy = LazyLock<ServingClock>;
+        fn read(text: &str) -> ServingClock {
+            serde_json::from_str(text)
+                .ok()
+                .and_then(|curves| ServingClock::new(&curves))
+                .expect("the shipped file is whole, as tests read it")
+        }
+        static VLLM: Lazy = LazyLock::new(|| read(include_str!("../../curves/h200_vllm.json")));
+        static SGLANG: Lazy = LazyLock::new(|| read(include_str!("../../curves/h200_sglang.json")));
+        static TRTLLM: Lazy = LazyLock::new(|| read(include_str!("../../curves/h200_trtllm.json")));
+        match engine {
+            ServingEngine::Vllm => &VLLM,
+            ServingEngine::Sglang => &SGLANG,
+            ServingEngine::Trtllm => &TRTLLM,
+        }
     }
 
     fn new(curves: &ServingCurves) -> Option<Self> {
-        let limits = [
-            curves.peak_flops,
-            curves.eight_bit_peak_flops,
-            curves.bytes_per_s,
-        ];
-        if limits.iter().any(|limit| *limit <= 0.0) {
-            return None;
-        }
         let gemm = |name: &str| {
             let table = curves.gemm.get(name)?;
             let axes = [table.m.as_slice(), &table.n, &table.k];
@@ -147,7 +159,7 @@ impl ServingClock {
         };
         let experts = |name: &str| {
             let table = curves.experts.get(name)?;
-            let axes = [table.rows.as_slice(), &table.elements];
+            let axes = [table.rows.as_slice(), &table.elements, &table.reached];
             Grid::new(table.fixed_us, axes, &table.ratio)
         };
         let attention = |tables: &AttentionTables| {
@@ -183,30 +195,39 @@ impl ServingClock {
                 n,
                 k,
                 size,
+                stored,
                 ..
-            } if groups == 1.0 && n >= 32.0 => {
-                let table = match Stored::of(size) {
-                    Stored::Wide => return None,
-                    // Narrower weights are expanded to 16 bits on the way.
-                    Stored::Sixteen | Stored::FourByBlocks | Stored::FourByGroups => &self.gemm[0],
-                    Stored::Eight => &self.gemm[1],
+            } if groups == 1.0 && n >= LEAST_COLUMNS => {
+                let table = match stored {
+                    Stored::Plain if size > 2.0 => return None,
+                    Stored::Plain
+                    | Stored::EightExpanded
+                    | Stored::FourByBlocks
+                    | Stored::FourByGroups => &self.gemm[0],
+                    // No table has GEMMs in 4 bits, which no H200 multiplies: those in 8 bits are the nearest.
+                    Stored::Eight | Stored::Four => &self.gemm[1],
                     Stored::EightByBlocks => &self.gemm[2],
                 };
                 Some((table.at([m, n, k]), table.fixed_us))
             }
             Kernel::Grouped {
-                pairs, n, k, size, ..
+                pairs,
+                n,
+                k,
+                size,
+                stored,
+                ..
             } => {
-                let table = match Stored::of(size) {
-                    Stored::Wide => return None,
-                    Stored::Sixteen => &self.experts[0],
+                let table = match stored {
+                    Stored::Plain if size > 2.0 => return None,
+                    Stored::Plain | Stored::EightExpanded => &self.experts[0],
                     Stored::Eight => &self.experts[1],
                     Stored::EightByBlocks => &self.experts[2],
-                    Stored::FourByBlocks => &self.experts[3],
+                    Stored::Four | Stored::FourByBlocks => &self.experts[3],
                     Stored::FourByGroups => &self.experts[4],
                 };
-                let rows = pairs / kernel.touched().max(1e-9);
-                Some((table.at([rows, n * k]), table.fixed_us))
+                let reached = kernel.touched().max(1e-9);
+                Some((table.at([pairs / reached, n * k, reached]), table.fixed_us))
             }
             Kernel::Attention {
                 batch,
@@ -232,9 +253,12 @@ impl ServingClock {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use llmprof_units::DType;
 
-    fn gemm(m: f64, size: f64) -> Kernel {
+    use super::*;
+    use crate::quant::WeightFormat;
+
+    fn gemm(m: f64, size: f64, stored: Stored) -> Kernel {
         Kernel::Gemm {
             groups: 1.0,
             m,
@@ -242,23 +266,71 @@ mod tests {
             k: 8192.0,
             size,
             aligned: true,
+            stored,
         }
     }
 
     /// Cells of the file, and what lies between them.
     #[test]
     fn cells_are_found_by_format_and_shape() {
-        let clock = ServingClock::embedded().expect("the file is whole");
+        let clock = ServingClock::embedded(ServingEngine::Trtllm);
         let found = |kernel: &Kernel| clock.of(kernel).map(|(ratio, _)| ratio).unwrap();
-        let (half, block) = (found(&gemm(8192.0, 2.0)), found(&gemm(8192.0, 1.000_244)));
+        let half = found(&gemm(8192.0, 2.0, Stored::Plain));
+        let block = found(&gemm(8192.0, 1.000_244, Stored::EightByBlocks));
         assert!((1.1..1.3).contains(&half), "{half}");
-        assert!((1.5..1.8).contains(&block), "{block}");
-        let between = found(&gemm(181.02, 1.0));
-        let (low, high) = (found(&gemm(128.0, 1.0)), found(&gemm(256.0, 1.0)));
+        assert!((1.7..1.9).contains(&block), "{block}");
+        let at = |m: f64| found(&gemm(m, 1.0, Stored::Eight));
+        let (low, between, high) = (at(128.0), at(181.02), at(256.0));
         assert!((between - f64::midpoint(low, high)).abs() < 1e-3);
-        // Four bits in a dense GEMM: expanded, at the rate of 16.
-        assert_eq!(found(&gemm(8192.0, 0.53125)), half);
-        assert!(clock.of(&gemm(8192.0, 4.0)).is_none());
+        // Narrow weights that are expanded run as those of 16 bits, whatever their scales take.
+        for (size, stored) in [
+            (0.53125, Stored::FourByBlocks),
+            (0.53125, Stored::FourByGroups),
+            (1.015_625, Stored::EightExpanded),
+        ] {
+            assert_eq!(found(&gemm(8192.0, size, stored)), half);
+        }
+        assert!(clock.of(&gemm(8192.0, 4.0, Stored::Plain)).is_none());
+    }
+
+    /// Integers of 4 bits with a scale for 64 take as many bytes as MXFP4, and other kernels.
+    #[test]
+    fn experts_are_costed_by_their_format_and_not_by_its_bytes() {
+        let clock = ServingClock::embedded(ServingEngine::Vllm);
+        let found = |format: &str| {
+            let format: WeightFormat = format.parse().unwrap();
+            let kernel = Kernel::Grouped {
+                experts: 128.0,
+                tokens: 64.0,
+                pairs: 256.0,
+                chosen: 4.0,
+                n: 4096.0,
+                k: 2048.0,
+                size: 0.53125,
+                stored: Stored::of(format, format.compute(DType::Bf16)),
+            };
+            clock.of(&kernel).map(|(ratio, _)| ratio).unwrap()
+        };
+        assert_eq!(found("int4_g64"), found("awq_g64"));
+        assert_eq!(found("int4_g64"), found("gptq_g32"));
+        assert!((found("int4_g64") / found("mxfp4") - 1.0).abs() > 0.05);
+    }
+
+    /// What a host needs to launch a kernel is no property of its shape: GEMMs too small to take any time take a few µs in all tables.
+    #[test]
+    fn no_gemm_is_bound_by_the_host_that_measured_it() {
+        for engine in [
+            ServingEngine::Vllm,
+            ServingEngine::Sglang,
+            ServingEngine::Trtllm,
+        ] {
+            for table in &ServingClock::embedded(engine).gemm {
+                for (m, n) in [(1.0, 64.0), (1.0, 96.0), (16.0, 128.0), (64.0, 256.0)] {
+                    let us = table.at([m, n, 1024.0]) * table.fixed_us;
+                    assert!(us < 12.0, "{engine:?}: {us} µs at {m} × {n}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Operation, Parallel};
 use crate::{
     Model, Workload,
-    block::{Arrangement, FeedForward, LayerGroup},
+    block::{Arrangement, FeedForward, LayerGroup, Mixer},
     workload::Pass,
 };
 
@@ -65,6 +65,13 @@ pub fn exchanges(
         })
         .sum();
     add(Operation::AllReduce, tensor, stream, sums + 1);
+    // A norm over all heads: ranks sum the squares of theirs, of queries and keys at once, in 32 bits.
+    let normed = decoder.groups.iter().filter(|group| {
+        matches!(&group.layer.mixer, Mixer::Attention(attention)
+            if attention.q_norm.as_ref().is_some_and(|norm| norm.width > attention.head_dim))
+    });
+    let normed = normed.map(|group| group.layers.len() as u64).sum();
+    add(Operation::AllReduce, tensor, rows.saturating_mul(8), normed);
     let logits = pass.batch.saturating_mul(pass.logits);
     let vocabulary = decoder.head.linear.outputs.saturating_mul(tensor);
     add(

@@ -2,7 +2,7 @@
 
 use super::{Parallel, invalid};
 use crate::{
-    Model, WorkloadError,
+    Model, WeightFormat, WorkloadError,
     block::{
         Attention, FeedForward, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe, Norm, Projections,
     },
@@ -36,7 +36,7 @@ pub fn rank_model(model: &Model, parallel: &Parallel) -> Result<Model, WorkloadE
         }
         match &mut group.layer.feed {
             FeedForward::Dense(mlp) => divide_mlp(mlp, by)?,
-            FeedForward::Moe(moe) => divide_moe(moe, by)?,
+            FeedForward::Moe(moe) => divide_moe(moe, by, dealt(moe, model, parallel))?,
         }
     }
     // Vocabularies are padded to a multiple.
@@ -133,7 +133,25 @@ fn divide_mlp(mlp: &mut Mlp, by: u64) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-fn divide_moe(moe: &mut Moe, by: u64) -> Result<(), WorkloadError> {
+/// Ranks that whole experts are dealt out to: as asked, or all where tiles of a scale each cannot be divided among them.
+fn dealt(moe: &Moe, model: &Model, parallel: &Parallel) -> u64 {
+    let (by, experts) = (parallel.tensor, &moe.experts);
+    if let Some(WeightFormat::Fp8 { rows, .. }) = model.quantization
+        && rows > 0
+        && !experts.intermediate.is_multiple_of(by * u64::from(rows))
+        && experts.count.is_multiple_of(by)
+    {
+        return by;
+    }
+    if by.is_multiple_of(parallel.expert) {
+        parallel.expert
+    } else {
+        1
+    }
+}
+
+fn divide_moe(moe: &mut Moe, by: u64, dealt_to: u64) -> Result<(), WorkloadError> {
+    moe.experts.dealt_to = dealt_to;
     // Whole experts need no width that divides; a share of one is rounded up.
     moe.experts.intermediate = moe.experts.intermediate.div_ceil(by);
     match &mut moe.shared {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::interval::Spreads;
-use crate::Kind;
+use crate::{Kind, kernels::ServingEngine};
 
 macro_rules! embedded {
     ($($name:literal),*) => {
@@ -15,13 +15,15 @@ macro_rules! embedded {
     };
 }
 
-const EMBEDDED: [(&str, &str); 7] = embedded![
+const EMBEDDED: [(&str, &str); 9] = embedded![
     "fused",
     "hf_eager",
     "hf_graph",
     "ideal",
     "native",
+    "sglang",
     "torch_compile",
+    "trtllm",
     "vllm"
 ];
 
@@ -68,6 +70,22 @@ pub enum Implementation {
     TorchCompile,
     /// vLLM: fused kernels, paged KV cache, CUDA graphs for decode.
     Vllm,
+    /// The same steps by SGLang's kernels.
+    Sglang,
+    /// The same steps by TensorRT-LLM's kernels.
+    Trtllm,
+}
+
+impl Implementation {
+    /// The engine, of those that serve.
+    pub(super) fn engine(self) -> Option<ServingEngine> {
+        match self {
+            Self::Vllm => Some(ServingEngine::Vllm),
+            Self::Sglang => Some(ServingEngine::Sglang),
+            Self::Trtllm => Some(ServingEngine::Trtllm),
+            Self::HfEager | Self::HfGraph | Self::TorchCompile => None,
+        }
+    }
 }
 
 /// What a captured step costs beside its kernels.

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EfficiencyProfile, PredictError, Predictor, Spread};
+use super::{EfficiencyProfile, PredictError, Predictor, Split, Spread};
 use crate::{
     Routing, Workload,
     device::{Catalog, Device},
@@ -122,6 +122,7 @@ impl Predictor<'_> {
     #[must_use]
     pub fn corrected(mut self, corrections: Corrections) -> Self {
         self.steps.get_mut().clear();
+        self.before.set(None);
         self.corrections = Some(corrections);
         self
     }
@@ -255,7 +256,7 @@ pub fn pairs_on(
                     });
                     found.push(Pair {
                         model: design.name.clone(),
-                        calibration: design.calibration,
+                        calibration: design.split == Split::Calibration,
                         by_common_keys: design.model.family == crate::COMMON_KEYS,
                         decode,
                         from: [from.0, from.1],

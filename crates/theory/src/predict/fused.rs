@@ -4,14 +4,16 @@
 //! them into the cache, activations of a gate and the product are one. Serving engines also join projections of one input,
 //! read the KV cache where it is, and absorb the up-projections of latent attention in decode.
 
+use llmprof_units::DType;
+
 use super::eager::{equal_tokens, random_tokens};
 use crate::{
-    Formats, Model, Pass, Routing, WeightFormat, Workload,
+    Model, Pass, Routing, WeightFormat, Workload,
     block::{
         Attention, FeedForward, Layer, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe,
         Projections,
     },
-    kernels::{Access, Kernel},
+    kernels::{Access, Kernel, Stored},
     model::Decoder,
 };
 
@@ -30,10 +32,12 @@ struct Step<'s> {
     queries: f64,
     past: f64,
     rows: f64,
-    /// Bytes of an activation, of a weight, and of an element of the KV cache.
+    /// Bytes of an activation, and of an element of the KV cache.
     size: f64,
-    weight: f64,
     cached: f64,
+    weights: Weights,
+    /// Of matrices that are never quantized: head, routers, those that a checkpoint leaves as they were.
+    plain: Weights,
     layers: f64,
     distinct_tokens: f64,
 }
@@ -58,8 +62,9 @@ pub(super) fn lower(
         past,
         rows: pass.rows() as f64,
         size: f64::from(formats.activations.bits()) / 8.0,
-        weight: weight_bytes(&formats),
         cached: f64::from(formats.kv.bits()) / 8.0,
+        weights: Weights::of(formats.weights, formats.compute),
+        plain: Weights::of(WeightFormat::Plain(formats.plain), formats.plain),
         layers: 1.0,
         distinct_tokens: 1.0,
     };
@@ -67,14 +72,39 @@ pub(super) fn lower(
     true
 }
 
-/// Bytes of an element of a quantizable matrix, scales included; exactly 1 where matrix units multiply 8 bits with few scales.
-fn weight_bytes(formats: &Formats) -> f64 {
-    const SIDE: u64 = 4096;
-    let has_tiles = matches!(formats.weights, WeightFormat::Fp8 { rows, .. } if rows > 0);
-    if formats.compute.bits() == 8 && formats.weights.element().bits() == 8 && !has_tiles {
-        return 1.0;
+/// What the matrices of a format take.
+#[derive(Clone, Copy)]
+struct Weights {
+    /// Bytes of an element, scales included.
+    size: f64,
+    stored: Stored,
+}
+
+impl Weights {
+    fn of(format: WeightFormat, compute: DType) -> Self {
+        const SIDE: u64 = 4096;
+        Self {
+            size: format.bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64,
+            stored: Stored::of(format, compute),
+        }
     }
-    formats.weights.bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64
+}
+
+/// Keys that `queries` new tokens see after `past` cached ones where each sees the last `window`, itself among them: Σ min(past + i, window).
+fn visible(past: f64, queries: f64, window: f64) -> f64 {
+    // Those that see all before them; sums of integers, as areas.
+    let growing = (window - past).clamp(0.0, queries);
+    growing * (past + 0.5 * growing) + (queries - growing) * window
+}
+
+/// Rows of the rank that has most where so many rows go to ranks by chance: the mean, and the largest of as many normal deviates.
+fn busiest(rows: f64, ranks: f64) -> f64 {
+    let mean = rows / ranks;
+    // Blom's approximation of the largest of n: the quantile at (n − 3/8) ÷ (n + 1/4).
+    let place = (ranks - 0.375) / (ranks + 0.25);
+    // Quantile of the normal distribution above its middle, within 0.5 % (Shore).
+    let deviates = 5.555_6 * (1.0 - ((1.0 - place) / place).powf(0.1186));
+    mean + deviates * (mean * (1.0 - 1.0 / ranks)).sqrt()
 }
 
 impl Step<'_> {
@@ -96,7 +126,8 @@ impl Step<'_> {
         });
     }
 
-    fn gemm_of(&mut self, rows: f64, n: f64, k: f64, size: f64) {
+    fn gemm_of(&mut self, rows: f64, n: f64, k: f64, weights: Weights) {
+        let Weights { size, stored } = weights;
         self.emit(&Kernel::Gemm {
             groups: 1.0,
             m: rows,
@@ -104,22 +135,27 @@ impl Step<'_> {
             k,
             size,
             aligned: n % 8.0 == 0.0 && k % 8.0 == 0.0,
+            stored,
         });
     }
 
-    fn gemm(&mut self, linear: &Linear) {
-        let weight = if linear.quantized {
-            self.weight
+    fn weights_of(&self, linear: &Linear) -> Weights {
+        if linear.quantized {
+            self.weights
         } else {
-            self.size
-        };
+            self.plain
+        }
+    }
+
+    fn gemm(&mut self, linear: &Linear) {
+        let weights = self.weights_of(linear);
         let rows = self.rows;
         // Activations are brought to 8 bits first; tables of serving engines have it in the GEMM.
-        if weight == 1.0 && !self.serving() {
+        if weights.stored.is_eight_bit() && !self.serving() {
             let elements = rows * linear.inputs as f64;
             self.stream(Access::Pointwise, elements * 3.0, elements);
         }
-        self.gemm_of(rows, linear.outputs as f64, linear.inputs as f64, weight);
+        self.gemm_of(rows, linear.outputs as f64, linear.inputs as f64, weights);
     }
 
     /// Projections of one input: joined where an engine joins them.
@@ -166,7 +202,7 @@ impl Step<'_> {
         if logits > 0.0 {
             let head = &decoder.head.linear;
             let (n, k) = (head.outputs as f64, head.inputs as f64);
-            self.gemm_of(logits, n, k, self.size);
+            self.gemm_of(logits, n, k, self.plain);
             // The next token.
             self.stream(Access::Pointwise, logits * n * 6.0, logits * n);
             self.stream(Access::Pointwise, logits * n * 4.0, logits * n);
@@ -222,13 +258,7 @@ impl Step<'_> {
         }
         let window = attention.window.map(|window| window as f64);
         let (keys, masked) = match self.style {
-            Style::Serving => {
-                let all = self.past + self.queries;
-                (
-                    window.map_or(all, |window| all.min(window + self.queries)),
-                    false,
-                )
-            }
+            Style::Serving => (self.past + self.queries, false),
             Style::Compiled { length } => {
                 (window.map_or(length, |window| length.min(window)), true)
             }
@@ -249,26 +279,31 @@ impl Step<'_> {
             let scores = self.batch * self.queries * keys;
             self.stream(Access::Pointwise, 3.0 * scores, scores);
         }
-        if let (Style::Serving, Some(window)) = (self.style, window)
-            && self.queries > window
-        {
-            self.band([heads, shared, window, width]);
-        } else {
-            self.attend([heads, shared, keys, width, width], masked);
+        match window {
+            Some(window) if self.serving() && keys > window => {
+                self.band([heads, shared, window, width]);
+            }
+            _ => self.attend([heads, shared, keys, width, width], masked),
         }
         self.gemm(&attention.output);
     }
 
-    /// Many queries that see a window each: as pieces of a window of queries that see a window of keys each.
+    /// Queries that see a window of keys each. Costed as blocks of window × window where there are more queries than that, else as queries that all see
+    /// what they see on average.
     fn band(&mut self, [heads, kv_heads, window, width]: [f64; 4]) {
-        let batch = self.batch * self.queries / window;
+        let seen = visible(self.past, self.queries, window);
+        let (batch, queries, keys) = if self.queries > window {
+            (self.batch * seen / (window * window), window, window)
+        } else {
+            (self.batch, self.queries, seen / self.queries)
+        };
         let cached = self.cached;
         self.emit(&Kernel::Attention {
             batch,
             heads,
             kv_heads,
-            queries: window,
-            keys: window,
+            queries,
+            keys,
             key_dim: width,
             value_dim: width,
             causal: false,
@@ -314,12 +349,9 @@ impl Step<'_> {
         let keys = self.past + self.queries;
         if self.queries > 1.0 || !self.serving() {
             let up = &latent.kv_up;
-            self.gemm_of(
-                self.batch * keys,
-                up.outputs as f64,
-                up.inputs as f64,
-                self.weight,
-            );
+            let weights = self.weights_of(up);
+            let rows = self.batch * keys;
+            self.gemm_of(rows, up.outputs as f64, up.inputs as f64, weights);
             self.attend([heads, heads, keys, nope + rope, value], false);
         } else {
             let size = self.size;
@@ -330,6 +362,7 @@ impl Step<'_> {
                 k,
                 size,
                 aligned: true,
+                stored: Stored::Plain,
             };
             self.emit(&absorbed(rank, nope));
             self.attend([heads, 1.0, keys, rank + rope, rank], false);
@@ -353,13 +386,25 @@ impl Step<'_> {
         let experts = &moe.experts;
         let (rows, size) = (self.rows, self.size);
         let gate = &moe.router.gate;
-        self.gemm_of(rows, gate.outputs as f64, gate.inputs as f64, size);
+        self.gemm_of(rows, gate.outputs as f64, gate.inputs as f64, self.plain);
         let (count, pairs) = (experts.count as f64, rows * experts.top_k as f64);
         let (hidden, inner) = (experts.hidden as f64, experts.intermediate as f64);
         // Choice of experts, and where their rows begin.
         self.stream(Access::Softmax, rows * count * 4.0, rows * count);
-        self.grouped(count, pairs, 2.0 * inner, hidden);
-        self.grouped(count, pairs, hidden, inner);
+        let (count, pairs, inner) = if experts.dealt_to > 1 {
+            let ranks = experts.dealt_to as f64;
+            let most = rows * (experts.top_k as f64).min(count / ranks);
+            (
+                count / ranks,
+                busiest(pairs, ranks).min(most),
+                inner * ranks,
+            )
+        } else {
+            (count, pairs, inner)
+        };
+        let chosen = pairs / rows.max(1.0);
+        self.grouped([count, pairs, chosen], 2.0 * inner, hidden);
+        self.grouped([count, pairs, chosen], hidden, inner);
         // Tables of serving engines have the rest in the grouped GEMMs.
         if !self.serving() {
             self.stream(Access::Histogram, pairs * 8.0, pairs);
@@ -374,15 +419,41 @@ impl Step<'_> {
         }
     }
 
-    fn grouped(&mut self, experts: f64, pairs: f64, n: f64, k: f64) {
-        let (tokens, size) = (self.distinct_tokens, self.weight);
+    /// Experts, rows of all of them, and experts of a token.
+    fn grouped(&mut self, [experts, pairs, chosen]: [f64; 3], n: f64, k: f64) {
+        let tokens = self.distinct_tokens;
+        let Weights { size, stored } = self.weights;
         self.emit(&Kernel::Grouped {
             experts,
             tokens,
             pairs,
+            chosen,
             n,
             k,
             size,
+            stored,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Σ min(i, 4) over i = 1…q is 10 at 4, 14 at 5 and 26 at 8; areas leave out half a key for each of the first four.
+    #[test]
+    fn a_window_is_seen_once() {
+        assert_eq!(visible(0.0, 4.0, 4.0), 8.0);
+        assert_eq!(visible(0.0, 5.0, 4.0), 12.0);
+        assert_eq!(visible(0.0, 8.0, 4.0), 24.0);
+        // Two cached: two see 3 and 4 keys, two see 4.
+        assert_eq!(visible(2.0, 4.0, 4.0), 14.0);
+        assert_eq!(visible(9.0, 1.0, 4.0), 4.0);
+    }
+
+    #[test]
+    fn the_busiest_of_eight_ranks_has_more_than_the_mean() {
+        // The largest of eight normal deviates is 1.42 in the mean (tables of order statistics): 100 + 1.42 × √(100 × 7/8).
+        assert!((busiest(800.0, 8.0) - 113.3).abs() < 0.5);
     }
 }

@@ -121,7 +121,7 @@ pub struct GradeSummary {
 /// A measured model.
 pub(super) struct Design {
     pub(super) name: String,
-    pub(super) calibration: bool,
+    pub(super) split: Split,
     pub(super) token_kinds: u64,
     pub(super) model: Model,
 }
@@ -134,7 +134,7 @@ pub(super) fn designs() -> Result<Vec<Design>, serde_json::Error> {
         Some(Design {
             model: model(measured.config, &measured.model_type)?,
             name: measured.model,
-            calibration: measured.split == Split::Calibration,
+            split: measured.split,
             token_kinds,
         })
     };

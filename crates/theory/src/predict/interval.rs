@@ -9,8 +9,12 @@ use serde::{Deserialize, Serialize};
 pub enum Calibration {
     /// Kernel curves measured on this device.
     Measured,
-    /// Kernel curves of another device, with this one's peaks.
+    /// Public tables of serving engines on this device.
+    PublicTables,
+    /// Kernel curves or tables of another device, with this one's peaks.
     Scaled,
+    /// Kernels in the formats of the workload were not measured with this software: GEMMs count as those of activations, and there are no intervals.
+    FormatsNotMeasured,
     /// Efficiencies by kind of operator.
     Efficiencies,
 }
@@ -73,9 +77,9 @@ impl Spreads {
         context: u64,
     ) -> Option<f64> {
         let base = match calibration {
-            Calibration::Measured => 1.0,
+            Calibration::Measured | Calibration::PublicTables => 1.0,
             Calibration::Scaled => 3.0,
-            Calibration::Efficiencies => return None,
+            Calibration::FormatsNotMeasured | Calibration::Efficiencies => return None,
         };
         let outside = distance(batch, self.batch) * distance(context, self.prompt);
         (outside <= FAR).then(|| base * (1.0 + 0.5 * outside.log2()))

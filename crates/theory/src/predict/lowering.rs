@@ -25,7 +25,7 @@ pub(super) fn lower(
             let length = positions(model, workload) as f64;
             eager::lower(model, workload, pass, past, Some(length), sink)
         }
-        Implementation::Vllm => {
+        Implementation::Vllm | Implementation::Sglang | Implementation::Trtllm => {
             fused::lower(model, workload, pass, past, fused::Style::Serving, sink)
         }
     }

@@ -5,6 +5,7 @@
 //! efficiencies are data ([`EfficiencyProfile`]) with a basis each; the result is a prediction, says what it rests on, and
 //! comes with its error where one is known ([`Comparison`]).
 
+mod captured;
 mod check;
 mod eager;
 mod efficiency;
@@ -28,7 +29,10 @@ use llmprof_units::{Basis, DType, Nanos};
 use serde::Serialize;
 use thiserror::Error;
 
-pub use crate::kernels::{Access, Kernel, KernelClass, KernelClock, KernelCurves, KernelTime};
+pub use crate::kernels::{
+    Access, Kernel, KernelClass, KernelClock, KernelCurves, KernelTime, Stored,
+};
+pub use captured::{CapturedGrades, captured_grades};
 pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
 pub use efficiency::{
     EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,
@@ -43,10 +47,10 @@ pub use target::{Need, Target};
 pub use traced::{predict_traced, traced_contexts};
 
 use crate::{
-    COMMON_KEYS, Model, Pass, Precision, Routing, Workload, WorkloadError,
+    COMMON_KEYS, Model, Pass, Precision, Routing, WeightFormat, Workload, WorkloadError,
+    count::product,
     device::{Device, DeviceKind, Engine, MissingPeak},
     kernels::ServingClock,
-    lower::product,
     roofline::Roof,
 };
 use phase::{Clock, KernelSum, Timing, width};
@@ -122,7 +126,10 @@ pub struct Predictor<'a> {
     computes: Option<DType>,
     /// Steps whose kernels were costed: points of a grid share many.
     steps: RefCell<HashMap<(Precision, [u64; 7]), KernelSum>>,
-    /// Prefill and first decode step of the workload before, which has the same ones where only its answer is longer.
+    /// The kernels of the last step of prefill and of decode, in order, with their times: the next step of the kind has most of them again,
+    /// since little depends on the context.
+    last: [RefCell<Vec<(Kernel, KernelTime)>>; 2],
+    /// Memo of the last prefill and first decode step; used again where only `new_tokens` differs.
     before: Cell<Option<(Workload, [PhasePrediction; 2])>>,
     calibration: Calibration,
     spreads: Option<Spreads>,
@@ -167,22 +174,25 @@ fn kernel_clock(
         .curves
         .clone()
         .or_else(|| KernelCurves::embedded(&device.name));
-    let calibration = if own.is_some() {
-        Calibration::Measured
-    } else {
-        Calibration::Scaled
+    let engine = profile.implementation.and_then(Implementation::engine);
+    // Tables of engines are of the H200, whatever curves a device has of its own.
+    let calibration = match engine {
+        Some(_) if device.name == "h200" => Calibration::PublicTables,
+        None if own.is_some() => Calibration::Measured,
+        _ => Calibration::Scaled,
     };
     let Some(curves) = own.or_else(|| KernelCurves::embedded("h200")) else {
         return (None, Calibration::Efficiencies);
     };
-    let eight_bit = Roof::new(device).seconds_per_flop(DType::F8E4m3, Engine::Tensor);
+    let faster = |dtype: DType| {
+        let narrow = Roof::new(device).seconds_per_flop(dtype, Engine::Tensor);
+        narrow.map_or(1.0, |narrow| per_flop / narrow)
+    };
     let clock = KernelClock::new(&curves, 1.0 / per_flop, device.bandwidth().0)
-        .with_eight_bit(eight_bit.map_or(1.0, |narrow| per_flop / narrow));
-    let serving = (profile.implementation == Some(Implementation::Vllm))
-        .then(ServingClock::embedded)
-        .flatten();
-    let clock = match serving {
-        Some(serving) => clock.with_serving(serving),
+        .with_eight_bit(faster(DType::F8E4m3))
+        .with_four_bit(faster(DType::F4E2m1));
+    let clock = match engine {
+        Some(engine) => clock.with_serving(ServingClock::embedded(engine)),
         None => clock,
     };
     (Some(clock), calibration)
@@ -212,6 +222,7 @@ impl<'a> Predictor<'a> {
             graph: profile.graph,
             computes: profile.computes,
             steps: RefCell::default(),
+            last: Default::default(),
             before: Cell::new(None),
             calibration,
             spreads: profile.spreads,
@@ -249,7 +260,8 @@ impl<'a> Predictor<'a> {
         let tpot_ns =
             (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
         let context = self.model.context(workload);
-        let bands = self.bands(workload.batch, context);
+        let calibration = self.calibration_of(workload);
+        let bands = self.bands(calibration, workload.batch, context);
         let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
             let bands = bands.as_ref()?;
             Some(bands.seen(time, phase, spread(bands)))
@@ -273,7 +285,7 @@ impl<'a> Predictor<'a> {
             prefill_gpu_interval: bands.map(|bands| bands.prefill.around(prefill.device_ns)),
             decode_step_gpu_ns: decode_step.device_ns,
             decode_step_gpu_interval: bands.map(|bands| bands.decode.around(decode_step.device_ns)),
-            calibration: self.calibration,
+            calibration,
             total_ns,
             tokens_per_s: rate(workload.new_tokens, total_ns),
             decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
@@ -318,10 +330,19 @@ impl<'a> Predictor<'a> {
             return *workload;
         };
         let formats = self.model.formats(&workload.precision);
+        // What is stored in f16 is kept as it is computed.
+        let kept = |stored: DType| match stored {
+            DType::F16 => dtype,
+            other => other,
+        };
+        let weights = match formats.weights {
+            WeightFormat::Plain(stored) => WeightFormat::Plain(kept(stored)),
+            quantized => quantized,
+        };
         Workload {
             precision: Precision {
-                weights: Some(formats.weights),
-                plain: Some(formats.plain),
+                weights: Some(weights),
+                plain: Some(kept(formats.plain)),
                 activations: Some(dtype),
                 kv: Some(workload.precision.kv.unwrap_or(dtype)),
                 compute: Some(dtype),
@@ -422,14 +443,33 @@ impl<'a> Predictor<'a> {
         }
         let mut sum = KernelSum::default();
         let factors = self.factors(pass, past);
+        let mut last = self.last[usize::from(pass.queries == 1)].borrow_mut();
+        let mut place = 0;
         lowering::lower(
             implementation,
             self.model,
             workload,
             (pass, past),
             &mut |kernel, launches| {
-                let factor = factors.map_or(1.0, |factors| factors.of(kernel));
-                sum.add(&clock.time(kernel).scaled(factor), launches, kernel.bytes());
+                let time = match last.get_mut(place) {
+                    Some((known, time)) if known == kernel => *time,
+                    Some(known) => {
+                        *known = (*kernel, clock.time(kernel));
+                        known.1
+                    }
+                    None => {
+                        let time = clock.time(kernel);
+                        last.push((*kernel, time));
+                        time
+                    }
+                };
+                place += 1;
+                match factors {
+                    Some(factors) => {
+                        sum.add(&time.scaled(factors.of(kernel)), launches, kernel.bytes())
+                    }
+                    None => sum.add(&time, launches, kernel.bytes()),
+                }
             },
         );
         let mut steps = self.steps.borrow_mut();
@@ -459,8 +499,20 @@ impl<'a> Predictor<'a> {
         list
     }
 
+    /// What times in the formats of a workload rest on: transformers multiplies quantized weights by kernels of optional packages, and none of them was
+    /// measured; weights then count as expanded beforehand.
+    fn calibration_of(&self, workload: &Workload) -> Calibration {
+        let formats = self.model.formats(&workload.precision);
+        let serves = matches!(&self.kernels, Some((software, _)) if software.engine().is_some());
+        let expands = !matches!(formats.weights, WeightFormat::Plain(_));
+        if self.kernels.is_some() && !serves && (expands || formats.kv != formats.activations) {
+            return Calibration::FormatsNotMeasured;
+        }
+        self.calibration
+    }
+
     /// The spreads of a workload, widened by how far it is from what was measured.
-    fn bands(&self, batch: u64, context: u64) -> Option<Bands> {
+    fn bands(&self, calibration: Calibration, batch: u64, context: u64) -> Option<Bands> {
         // No model with an encoder was measured.
         let mut spreads = self.spreads.filter(|_| self.model.encoder.is_none())?;
         if let Some(corrections) = self.corrections {
@@ -474,7 +526,7 @@ impl<'a> Predictor<'a> {
                 host: spreads.host,
             });
         }
-        let mut widening = spreads.widening(self.calibration, batch, context)?;
+        let mut widening = spreads.widening(calibration, batch, context)?;
         if self.model.family == COMMON_KEYS {
             widening *= 2.0;
         }

@@ -4,14 +4,17 @@
 //! once, with the other axes at their first value, and what it changes in the plan is noted. Axes that change the same
 //! thing (`model=a,b` and `model.hidden_size=1,2`) are composed together, all combinations of them. A value of the config
 //! that depends on two axes changes with each of them, so such axes always meet; apart from those, the changes add up.
+//!
+//! Points are made from their number when they are asked for: a grid takes the memory of its axes, not of its points.
 
 use std::collections::HashMap;
 
-use llmprof_config::hydra::{App, Host, RunMode};
+use llmprof_config::hydra::{App, Host, RunMode, Sweep};
 use llmprof_record::plan::{Compile, Plan, RuntimeType};
 use llmprof_theory::{
     Model, Workload,
     device::{Device, DeviceKind},
+    parallel::Parallel,
     predict::EfficiencyProfile,
 };
 use serde_json::{Map, Value};
@@ -22,7 +25,7 @@ use crate::{
     subject::{Subject, device, unknown_design},
 };
 
-/// More points than anyone reads or any machine here holds.
+/// More points than anyone reads.
 const MOST_POINTS: usize = 10_000_000;
 
 /// A model of the grid.
@@ -49,11 +52,12 @@ pub(super) struct Point {
     pub(super) device: usize,
     pub(super) profile: usize,
     pub(super) workload: Workload,
-    /// The job of the sweep that it is.
-    job: usize,
+    /// Its place in the values of each override.
+    places: Vec<usize>,
 }
 
 /// What one value of a group of axes makes of the plan.
+#[derive(Clone)]
 struct Setting {
     model: usize,
     device: usize,
@@ -63,14 +67,14 @@ struct Setting {
 
 /// Axes that change the same things.
 struct Group {
-    /// Places in the override list.
-    positions: Vec<usize>,
-    /// By the texts at those places.
-    settings: HashMap<Vec<String>, Setting>,
+    /// Places in the override list, and how many values each has.
+    positions: Vec<(usize, usize)>,
+    /// Of every combination of their values, the last place varying fastest.
+    settings: Vec<Setting>,
 }
 
 pub(super) struct Axes {
-    jobs: Vec<Vec<String>>,
+    sweep: Sweep,
     /// Places in the override list that vary.
     varying: Vec<usize>,
     base: Setting,
@@ -89,8 +93,6 @@ struct Reader<'a> {
     profiles: Vec<(String, EfficiencyProfile)>,
     /// The profile that the user named; else the runtime of each point decides.
     efficiency: Option<&'a str>,
-    /// What was composed before: an axis by itself is composed to see what it changes, and used again as a setting.
-    plans: HashMap<Vec<String>, Plan>,
 }
 
 impl Axes {
@@ -100,12 +102,12 @@ impl Axes {
         host: &Host,
         efficiency: Option<&str>,
     ) -> Result<Self, Failure> {
-        let jobs = app.expand_sweep(overrides, host)?;
-        if jobs.len() > MOST_POINTS {
-            return Err(Failure::new(format!("{} points are too many", jobs.len()))
+        let sweep = app.sweep(overrides, host)?;
+        if sweep.len() > MOST_POINTS {
+            return Err(Failure::new(format!("{} points are too many", sweep.len()))
                 .hint(format!("at most {MOST_POINTS} at once")));
         }
-        let Some(first) = jobs.first().cloned() else {
+        let Some(first) = sweep.job(0) else {
             return Err(Failure::new("the sweep has no points"));
         };
         let mut reader = Reader {
@@ -115,43 +117,47 @@ impl Axes {
             devices: Vec::new(),
             profiles: Vec::new(),
             efficiency,
-            plans: HashMap::new(),
         };
         let base_plan = reader.plan(&first)?;
         let base = reader.setting(&base_plan)?;
-        let values = axis_values(&jobs);
+        let values = sweep.values();
         let varying: Vec<usize> = (0..values.len())
-            .filter(|&position| values[position].len() > 1)
+            .filter(|&position| values[position].iter().any(|text| *text != first[position]))
             .collect();
 
+        let mut alone = HashMap::new();
         let mut clusters: Vec<(Vec<usize>, Vec<&'static str>)> = Vec::new();
         for &position in &varying {
             let mut parts = Vec::new();
-            for value in &values[position][1..] {
-                let mut job = first.clone();
+            let mut settings = Vec::with_capacity(values[position].len());
+            let mut job = first.clone();
+            for value in &values[position] {
                 job[position].clone_from(value);
-                parts.extend(changed(&base_plan, &reader.plan(&job)?));
+                let plan = reader.plan(&job)?;
+                for part in changed(&base_plan, &plan) {
+                    if !parts.contains(&part) {
+                        parts.push(part);
+                    }
+                }
+                settings.push(reader.setting(&plan)?);
             }
+            alone.insert(position, settings);
             merge(&mut clusters, position, parts);
         }
         let mut groups = Vec::new();
         for (positions, _) in clusters {
-            let mut settings = HashMap::new();
-            for texts in combinations(&positions, &values) {
-                let mut job = first.clone();
-                for (&position, text) in positions.iter().zip(&texts) {
-                    job[position].clone_from(text);
-                }
-                let plan = reader.plan(&job)?;
-                settings.insert(texts, reader.setting(&plan)?);
-            }
+            let settings = match positions.as_slice() {
+                [position] => alone.remove(position).unwrap_or_default(),
+                _ => reader.settings(&first, &positions, values)?,
+            };
+            let sizes = positions.iter().map(|&position| values[position].len());
             groups.push(Group {
-                positions,
+                positions: positions.iter().copied().zip(sizes).collect(),
                 settings,
             });
         }
         Ok(Self {
-            jobs,
+            sweep,
             varying,
             base,
             groups,
@@ -170,26 +176,31 @@ impl Axes {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.jobs.len()
+        self.sweep.len()
     }
 
     /// A point, in Hydra's order: the last axis varies fastest.
     pub(super) fn point(&self, index: usize) -> Point {
-        let job = &self.jobs[index];
+        let places = self.sweep.places(index);
         let mut point = Point {
             model: self.base.model,
             device: self.base.device,
             profile: self.base.profile,
             workload: self.base.workload,
-            job: index,
+            places: Vec::new(),
         };
         for group in &self.groups {
-            let texts = group.positions.iter();
-            let key: Vec<String> = texts.map(|&position| job[position].clone()).collect();
-            if let Some(setting) = group.settings.get(&key) {
+            let number = group
+                .positions
+                .iter()
+                .fold(0, |number, &(position, values)| {
+                    number * values + places[position]
+                });
+            if let Some(setting) = group.settings.get(number) {
                 self.apply(setting, &mut point);
             }
         }
+        point.places = places;
         point
     }
 
@@ -235,10 +246,23 @@ impl Axes {
         );
     }
 
+    /// Every way that points spread a model over devices, single ones not counted.
+    pub(super) fn parallels(&self) -> Vec<Parallel> {
+        let settings = self.groups.iter().flat_map(|group| &group.settings);
+        let all = settings.chain([&self.base]);
+        let mut found = Vec::new();
+        for parallel in all.map(|setting| setting.workload.parallel) {
+            if !parallel.is_single() && !found.contains(&parallel) {
+                found.push(parallel);
+            }
+        }
+        found
+    }
+
     /// The keys that vary.
     pub(super) fn names(&self) -> Vec<&str> {
         let name = |&position: &usize| {
-            let text = self.jobs[0][position].as_str();
+            let text = self.sweep.values()[position][0].as_str();
             text.split_once('=').map_or(text, |(key, _)| key)
         };
         self.varying.iter().map(name).collect()
@@ -246,9 +270,8 @@ impl Axes {
 
     /// The values that a point has on them.
     pub(super) fn labels(&self, point: &Point) -> Vec<&str> {
-        let job = &self.jobs[point.job];
         let value = |&position: &usize| {
-            let text = job[position].as_str();
+            let text = self.sweep.values()[position][point.places[position]].as_str();
             text.split_once('=').map_or("", |(_, value)| value)
         };
         self.varying.iter().map(value).collect()
@@ -256,14 +279,28 @@ impl Axes {
 }
 
 impl Reader<'_> {
-    fn plan(&mut self, job: &[String]) -> Result<Plan, Failure> {
-        if let Some(known) = self.plans.get(job) {
-            return Ok(known.clone());
-        }
+    fn plan(&self, job: &[String]) -> Result<Plan, Failure> {
         let composed = self.app.compose(job, RunMode::Run, self.host);
-        let plan = plan(&composed.map_err(crate::app::own_failure)?, Purpose::Paper)?;
-        self.plans.insert(job.to_vec(), plan.clone());
-        Ok(plan)
+        plan(&composed.map_err(crate::app::own_failure)?, Purpose::Paper)
+    }
+
+    /// Of every combination of the values at some places, the last place varying fastest.
+    fn settings(
+        &mut self,
+        first: &[String],
+        positions: &[usize],
+        values: &[Vec<String>],
+    ) -> Result<Vec<Setting>, Failure> {
+        let mut settings = Vec::new();
+        let mut job = first.to_vec();
+        for texts in combinations(positions, values) {
+            for (&position, text) in positions.iter().zip(&texts) {
+                job[position].clone_from(text);
+            }
+            let plan = self.plan(&job)?;
+            settings.push(self.setting(&plan)?);
+        }
+        Ok(settings)
     }
 
     fn setting(&mut self, plan: &Plan) -> Result<Setting, Failure> {
@@ -346,21 +383,6 @@ pub(super) fn implementation(plan: &Plan, device: &Device) -> String {
         _ => "hf_eager",
     };
     name.to_owned()
-}
-
-/// The distinct texts at each place of the override list, in the order they appear.
-fn axis_values(jobs: &[Vec<String>]) -> Vec<Vec<String>> {
-    let places = jobs.first().map_or(0, Vec::len);
-    let mut seen = vec![std::collections::HashSet::new(); places];
-    let mut values: Vec<Vec<String>> = vec![Vec::new(); places];
-    for job in jobs {
-        for ((text, seen), values) in job.iter().zip(&mut seen).zip(&mut values) {
-            if seen.insert(text.as_str()) {
-                values.push(text.clone());
-            }
-        }
-    }
-    values
 }
 
 /// The parts of the plan that differ: the model and the device as wholes, a workload by its fields.

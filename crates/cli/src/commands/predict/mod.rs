@@ -13,13 +13,15 @@ use std::collections::HashMap;
 use llmprof_theory::{
     COMMON_KEYS, Workload,
     device::Device,
+    parallel::Parallel,
     predict::{EfficiencyProfile, Need, PredictError, Prediction, Predictor, Target},
 };
 use llmprof_units::Nanos;
 
 use self::{
-    axes::Axes,
+    axes::{Axes, Point},
     from_run::Start,
+    ranks::Spreads,
     traced::{TRACED, Traces},
 };
 use crate::{
@@ -48,12 +50,16 @@ struct Row<'a> {
 struct Grid<'a> {
     axes: &'a Axes,
     traces: &'a Traces,
+    spreads: &'a Spreads,
     start: Option<&'a Start>,
     target: Target,
 }
 
-/// What one thread keeps between rows: predictors remember the steps that they costed.
-type Predictors<'a> = HashMap<[usize; 3], Predictor<'a>>;
+/// What one thread keeps between rows, by model, device, software and ranks: predictors remember the steps that they costed.
+type Predictors<'a> = HashMap<([usize; 3], Parallel), Predictor<'a>>;
+
+/// Predictors that a thread keeps: what they remember is a few megabytes each.
+const MOST_PREDICTORS: usize = 32;
 
 pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Failure> {
     if advise::is_asked(args) {
@@ -72,10 +78,12 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
         args.efficiency.as_deref(),
     )?;
     let traces = Traces::of(&axes)?;
+    let spreads = Spreads::of(&axes);
     let start = start.map(|start| start.correct(&axes)).transpose()?;
     let grid = Grid {
         axes: &axes,
         traces: &traces,
+        spreads: &spreads,
         start: start.as_ref(),
         target: Target {
             ttft_ns: args.ttft.map(nanos),
@@ -141,21 +149,7 @@ impl<'a> Grid<'a> {
             (None, Some(model)) => model.family,
             (None, None) => COMMON_KEYS,
         };
-        let outcome = traced.unwrap_or_else(|| {
-            let Some(counted) = &model.model else {
-                return Err(PredictError::NeedsKernels);
-            };
-            let predictor = predictors
-                .entry([point.model, point.device, point.profile])
-                .or_insert_with(|| {
-                    let plain = Predictor::new(counted, device, profile);
-                    match self.start {
-                        Some(start) => plain.corrected(start.corrections()),
-                        None => plain,
-                    }
-                });
-            ranks::predict(predictor, counted, profile, &point.workload)
-        });
+        let outcome = traced.unwrap_or_else(|| self.counted(&point, predictors));
         let need = |choose: fn(&Prediction, &Target) -> Option<Need>| {
             outcome
                 .as_ref()
@@ -172,6 +166,43 @@ impl<'a> Grid<'a> {
             ttft: need(Prediction::ttft_need),
             tpot: need(Prediction::tpot_need),
             outcome,
+        }
+    }
+
+    /// The prediction of a model that is counted, on one device or several.
+    fn counted(
+        &self,
+        point: &Point,
+        predictors: &mut Predictors<'a>,
+    ) -> Result<Prediction, PredictError> {
+        let axes = self.axes;
+        let (device, profile) = (&axes.devices[point.device], &axes.profiles[point.profile]);
+        let Some(model) = &axes.models[point.model].model else {
+            return Err(PredictError::NeedsKernels);
+        };
+        let parallel = point.workload.parallel;
+        let spread = self
+            .spreads
+            .get(axes, (point.model, point.device, parallel))
+            .transpose()?;
+        let key = ([point.model, point.device, point.profile], parallel);
+        if predictors.len() >= MOST_PREDICTORS && !predictors.contains_key(&key) {
+            predictors.clear();
+        }
+        let predictor = predictors.entry(key).or_insert_with(|| {
+            let plain = match spread {
+                Some(spread) => spread.predictor(device, profile),
+                None => Predictor::new(model, device, profile),
+            };
+            // A run on one device does not correct a spread model.
+            match self.start.filter(|_| spread.is_none()) {
+                Some(start) => plain.corrected(start.corrections()),
+                None => plain,
+            }
+        });
+        match spread {
+            Some(spread) => Ok(spread.predict(predictor, &point.workload)?.prediction),
+            None => predictor.predict(&point.workload),
         }
     }
 }

@@ -5,8 +5,8 @@ use llmprof_report::{
     text::{bench, predict as text},
 };
 use llmprof_theory::predict::{
-    EfficiencyProfile, GradeSummary, Implementation, Interval, Need, Split, fixture_comparison,
-    grades, summarize,
+    Calibration, EfficiencyProfile, GradeSummary, Implementation, Interval, Need, Split,
+    fixture_comparison, grades, summarize,
 };
 use llmprof_units::{Nanos, significant};
 use serde::Serialize;
@@ -94,15 +94,12 @@ pub(super) fn table(
     output.document(&document)
 }
 
-/// Whether a row of the profile stores weights in fewer bits than activations.
+/// Whether a row of the profile has weights or a KV cache in formats that its software was not measured with.
 fn quantized(rows: &[Row<'_>], profile: &EfficiencyProfile) -> bool {
     rows.iter()
         .filter(|row| row.profile.name == profile.name)
-        .any(|row| {
-            let precision = &row.workload.precision;
-            let weights = precision.weights.map(|weights| weights.element().bits());
-            weights.is_some_and(|bits| bits < 16)
-        })
+        .filter_map(|row| row.outcome.as_ref().ok())
+        .any(|prediction| prediction.calibration == Calibration::FormatsNotMeasured)
 }
 
 /// `12.3 ms ±9 %`: the larger distance to an end of the interval.

@@ -1,10 +1,45 @@
 //! Predictions over several devices.
 
+use std::{collections::HashMap, sync::OnceLock};
+
 use llmprof_theory::{
-    Model, Workload,
-    parallel::Spread,
+    Model, Workload, WorkloadError,
+    parallel::{Parallel, Spread},
     predict::{EfficiencyProfile, PredictError, Prediction, Predictor},
 };
+
+use super::axes::Axes;
+
+/// Model, device, and how the one is spread over several of the other.
+type Key = (usize, usize, Parallel);
+
+/// The spread models of a grid, each made when a point first asks for it.
+pub(super) struct Spreads(HashMap<Key, OnceLock<Result<Spread, WorkloadError>>>);
+
+impl Spreads {
+    pub(super) fn of(axes: &Axes) -> Self {
+        let mut spreads = HashMap::new();
+        for parallel in axes.parallels() {
+            for model in 0..axes.models.len() {
+                for device in 0..axes.devices.len() {
+                    spreads.insert((model, device, parallel), OnceLock::new());
+                }
+            }
+        }
+        Self(spreads)
+    }
+
+    /// `None` for a single device.
+    pub(super) fn get(&self, axes: &Axes, key: Key) -> Option<Result<&Spread, WorkloadError>> {
+        let (model, device, parallel) = key;
+        let (model, device) = (axes.models[model].model.as_ref()?, &axes.devices[device]);
+        let spread = self
+            .0
+            .get(&key)?
+            .get_or_init(|| Spread::new(model, device, parallel));
+        Some(spread.as_ref().map_err(Clone::clone))
+    }
+}
 
 /// What `workload` takes on its devices: one, or as many as `parallel` says.
 pub(super) fn predict(

@@ -4,7 +4,8 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Condvar, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
         mpsc,
     },
     thread,
@@ -14,8 +15,31 @@ use crate::failure::Failure;
 
 /// Points of a block: long enough to be worth a message, short enough to keep few results in memory.
 const BLOCK: usize = 1024;
-/// Finished blocks that may wait for each thread.
+/// Blocks for each thread that may be under way or wait for an earlier one.
 const WAITING: usize = 4;
+
+/// The first block that nobody may begin yet; it moves on as results are taken, so that a slow block keeps few others in memory.
+struct Gate {
+    end: Mutex<usize>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn set(&self, end: usize) {
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
+        self.moved.notify_all();
+    }
+
+    /// Waits until a block may begin; false where no more may.
+    fn pass(&self, block: usize) -> bool {
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = self
+            .moved
+            .wait_while(end, |end| *end > 0 && block >= *end)
+            .unwrap_or_else(PoisonError::into_inner);
+        block < *end
+    }
+}
 
 /// Makes every block with `make`, each thread with a state of its own, and hands the results to `take` in order.
 pub(super) fn in_order<S: Default, T: Send>(
@@ -32,17 +56,22 @@ pub(super) fn in_order<S: Default, T: Send>(
         let mut state = S::default();
         return (0..blocks).try_for_each(|number| take(make(&block(number), &mut state)));
     }
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (sender, receiver) = mpsc::sync_channel(threads * WAITING);
+    let ahead = threads * WAITING;
+    let next = AtomicUsize::new(0);
+    let gate = Gate {
+        end: Mutex::new(ahead),
+        moved: Condvar::new(),
+    };
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..threads {
             let sender = sender.clone();
-            let (next, stop, make, block) = (&next, &stop, &make, &block);
+            let (next, gate, make, block) = (&next, &gate, &make, &block);
             scope.spawn(move || {
                 let mut state = S::default();
-                while !stop.load(Ordering::Relaxed) {
+                loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= blocks {
+                    if number >= blocks || !gate.pass(number) {
                         break;
                     }
                     if sender
@@ -63,10 +92,11 @@ pub(super) fn in_order<S: Default, T: Send>(
             while let Some(result) = early.remove(&due).filter(|_| outcome.is_ok()) {
                 due += 1;
                 outcome = take(result);
+                gate.set(due + ahead);
             }
             if outcome.is_err() {
                 // Blocks that are under way are received and dropped.
-                stop.store(true, Ordering::Relaxed);
+                gate.set(0);
                 early.clear();
             }
         }
@@ -96,6 +126,32 @@ mod tests {
             .unwrap();
             assert!(seen.iter().copied().eq(0..points));
         }
+    }
+
+    /// The first block takes longer than all others: they wait.
+    #[test]
+    fn a_slow_block_keeps_few_others_in_memory() {
+        let made = AtomicUsize::new(0);
+        let before = AtomicUsize::new(0);
+        let mut taken = 0;
+        in_order(
+            1000 * BLOCK,
+            |block, (): &mut ()| {
+                if block.start == 0 {
+                    thread::sleep(std::time::Duration::from_millis(50));
+                    before.store(made.load(Ordering::SeqCst), Ordering::SeqCst);
+                }
+                made.fetch_add(1, Ordering::SeqCst);
+            },
+            |()| {
+                taken += 1;
+                Ok(())
+            },
+        )
+        .unwrap();
+        assert_eq!(taken, 1000);
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        assert!(before.load(Ordering::SeqCst) <= threads * WAITING);
     }
 
     #[test]

@@ -23,6 +23,7 @@ fn plain_shape(kernel: &Kernel) -> Option<([f64; 3], bool)> {
             k,
             size,
             aligned,
+            ..
         } if groups <= 1.0 && size < 4.0 => Some(([m, n, k], aligned)),
         _ => None,
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kernels::Access;
+use crate::kernels::{Access, Stored};
 
 fn shipped() -> KernelCurves {
     KernelCurves::embedded("h200").unwrap()
@@ -42,6 +42,7 @@ fn samples(curves: &KernelCurves) -> Vec<KernelSample> {
                     k,
                     size,
                     aligned,
+                    stored: Stored::Plain,
                 };
                 add(kernel(1.0, 2.0, true), true);
                 add(kernel(64.0, 2.0, true), false);

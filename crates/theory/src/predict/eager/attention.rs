@@ -3,7 +3,7 @@
 use super::Step;
 use crate::{
     block::{Attention, Mla, MlaQuery, NormKind, Projections, QkvOrder},
-    kernels::{Access, Kernel},
+    kernels::{Access, Kernel, Stored},
 };
 
 /// Rows of scores that a warp no longer holds.
@@ -176,6 +176,7 @@ impl Step<'_> {
             k: width,
             size,
             aligned: keys % 8.0 == 0.0,
+            stored: Stored::Plain,
         });
         let scores = groups * m * keys;
         let bytes = scores * size;
@@ -198,6 +199,7 @@ impl Step<'_> {
             k: keys,
             size,
             aligned: false,
+            stored: Stored::Plain,
         });
         let result = groups * m * width;
         self.stream(Access::Copy, 2.0 * result * size, result);

@@ -13,7 +13,7 @@ pub(super) use alike::{distinct_tokens as random_tokens, equal_tokens};
 use crate::{
     Model, Pass, Routing, Workload,
     block::{Arrangement, FeedForward, Layer, Mixer},
-    kernels::{Access, Kernel},
+    kernels::{Access, Kernel, Stored},
     model::Decoder,
 };
 
@@ -162,6 +162,7 @@ impl Step<'_> {
             k,
             size,
             aligned,
+            stored: Stored::Plain,
         });
     }
 

@@ -3,7 +3,7 @@
 use super::Step;
 use crate::{
     block::{ActivationKind, ExpertWeights, Moe, Scoring},
-    kernels::{Access, Kernel},
+    kernels::{Access, Kernel, Stored},
 };
 
 impl Step<'_> {
@@ -44,6 +44,7 @@ impl Step<'_> {
                 k,
                 size: 4.0,
                 aligned: true,
+                stored: Stored::Plain,
             });
         } else {
             self.gemm(rows, n, k);
@@ -164,9 +165,11 @@ impl Step<'_> {
             experts,
             tokens,
             pairs,
+            chosen: pairs / self.rows.max(1.0),
             n,
             k,
             size: self.size,
+            stored: Stored::Plain,
         });
     }
 

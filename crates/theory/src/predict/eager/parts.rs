@@ -4,7 +4,7 @@ use super::{Rotation, Step};
 use crate::{
     block::{ActivationKind, Mlp, MlpInput, Norm, NormKind, RopeTable},
     families::GELU_NEW,
-    kernels::{Access, Kernel},
+    kernels::{Access, Kernel, Stored},
     model::Decoder,
 };
 
@@ -54,6 +54,7 @@ impl Step<'_> {
             k: 1.0,
             size: 4.0,
             aligned: true,
+            stored: Stored::Plain,
         });
         if self.habits.rotation == Rotation::Complex {
             for access in [Access::Fill, Access::Transcendental, Access::Pointwise] {

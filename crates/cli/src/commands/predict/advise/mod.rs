@@ -143,7 +143,7 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
         profile: super::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
         host,
     };
-    if advisor.app.expand_sweep(advisor.base, &advisor.host)?.len() != 1 {
+    if advisor.app.sweep(advisor.base, &advisor.host)?.len() != 1 {
         return Err(
             Failure::new("--advise starts from one request, not from a sweep")
                 .hint("give one value per key".to_owned()),

@@ -1,0 +1,164 @@
+//! Errors on public serving measurements: `cargo run --release -p llmprof-simulate --example silicon_sample [rows]`.
+//!
+//! Every row is a closed loop: so many requests in flight, prompts and answers of about one length. It is simulated as such, and its means are compared
+//! (`fixtures/silicon/README.md` says why). What clients see beside the engine's own time is fitted to rows of other devices (`served.rs`); the H200 rows only grade.
+//! Beside each error stands that of aiconfigurator's own estimate of the same rows. With `rows`, every row is printed as CSV with TTFT and TPOT behind it.
+
+#![expect(clippy::print_stdout, reason = "a report prints")]
+
+mod rows;
+mod served;
+
+use std::{collections::BTreeMap, error::Error};
+
+use llmprof_theory::{device::Catalog, predict::EfficiencyProfile};
+use llmprof_traffic::statistics::percentile;
+
+use rows::{Row, Source, Times, models, rows};
+use served::served;
+
+/// TTFT and TPOT, |simulated ÷ measured − 1| and that of the estimate.
+#[derive(Clone, Copy)]
+struct Errors {
+    own: Times,
+    theirs: Option<Times>,
+}
+
+/// The groups that a row is counted in.
+fn groups(row: &Row) -> [String; 5] {
+    let (device, model) = (row.device, row.model);
+    let alone = if row.parallel.ranks() == 1 {
+        "one GPU"
+    } else {
+        "several GPUs"
+    };
+    let source = match row.source {
+        Source::Dashboard => "dashboards",
+        Source::Sweep => "sweeps",
+    };
+    [
+        device.to_owned(),
+        format!("{device}, {alone}"),
+        format!("{device}, {source}"),
+        format!("{device}, {source}, {alone}"),
+        format!("{device}, {source}, {model}, {}", row.backend),
+    ]
+}
+
+/// A quantile of what some rows have, in percent.
+fn quantile(found: &[Errors], p: f64, of: &dyn Fn(&Errors) -> Option<f64>) -> String {
+    let mut values: Vec<f64> = found.iter().filter_map(of).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    if values.is_empty() {
+        return "–".to_owned();
+    }
+    format!("{:.1} %", percentile(&values, p) * 100.0)
+}
+
+/// Errors of all rows; then, of those that aiconfigurator has an estimate for, ours and its own.
+fn print(errors: &BTreeMap<String, Vec<Errors>>) {
+    println!(
+        "| rows | | TPOT median | p90 | TTFT median | p90 | estimated | TPOT, ours / aiconfigurator | TTFT, ours / aiconfigurator |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    for (group, found) in errors {
+        let (tpot, ttft) = (
+            |errors: &Errors| Some(errors.own.tpot),
+            |errors: &Errors| Some(errors.own.ttft),
+        );
+        println!(
+            "| {group} | {} | {} | {} | {} | {} | {} | {} / {} | {} / {} |",
+            found.len(),
+            quantile(found, 0.5, &tpot),
+            quantile(found, 0.9, &tpot),
+            quantile(found, 0.5, &ttft),
+            quantile(found, 0.9, &ttft),
+            found.iter().filter(|row| row.theirs.is_some()).count(),
+            quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.tpot)),
+            quantile(found, 0.5, &|row| Some(row.theirs?.tpot)),
+            quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.ttft)),
+            quantile(found, 0.5, &|row| Some(row.theirs?.ttft)),
+        );
+    }
+}
+
+/// Rows of equal settings that were measured more than once: how far apart their TPOT lies.
+fn print_repeated(rows: &[Row]) {
+    let mut settings: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.device == "h200") {
+        // All but the times. DeepSeek V3 and R1 are one design under two names.
+        let cells: Vec<&str> = row.line.split(',').collect();
+        let key = cells[..cells.len() - 4].join(",").replace("-V3", "-R1");
+        let tpots = settings.entry(key).or_default();
+        if tpots
+            .iter()
+            .all(|known| (known / row.measured.tpot - 1.0).abs() > 1e-3)
+        {
+            tpots.push(row.measured.tpot);
+        }
+    }
+    let mut spreads: Vec<f64> = settings
+        .values()
+        .filter(|tpots| tpots.len() > 1)
+        .map(|tpots| {
+            let most = tpots.iter().copied().fold(0.0, f64::max);
+            let least = tpots.iter().copied().fold(f64::INFINITY, f64::min);
+            most / least - 1.0
+        })
+        .collect();
+    spreads.sort_unstable_by(f64::total_cmp);
+    if !spreads.is_empty() {
+        println!(
+            "settings that H200 rows state more than once with different TPOT: {}, apart by {:.1} % in the median, {:.1} % at p90",
+            spreads.len(),
+            percentile(&spreads, 0.5) * 100.0,
+            percentile(&spreads, 0.9) * 100.0
+        );
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let prints_rows = std::env::args().nth(1).is_some_and(|word| word == "rows");
+    let mut profiles = BTreeMap::new();
+    for name in ["vllm", "sglang", "trtllm"] {
+        profiles.insert(name, EfficiencyProfile::embedded(name)?);
+    }
+    let catalog = Catalog::embedded();
+    let models = models()?;
+    let mut errors: BTreeMap<String, Vec<Errors>> = BTreeMap::new();
+    let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
+    let rows = rows()?;
+    for row in &rows {
+        let device = catalog.by_name(row.device)?;
+        let found = match models.get(row.model) {
+            None => Err("no design of the model here".into()),
+            Some(model) => served(row, model, &device, &profiles[row.backend]),
+        };
+        let found = match found {
+            Ok((found, _)) => found,
+            Err(error) => {
+                let why = format!("{}: {error}", row.device);
+                *left_out.entry(why).or_default() += 1;
+                continue;
+            }
+        };
+        if prints_rows {
+            println!("{},{:.5},{:.5}", row.line, found.ttft, found.tpot);
+        }
+        let off = |times: Times| Times {
+            ttft: (times.ttft / row.measured.ttft - 1.0).abs(),
+            tpot: (times.tpot / row.measured.tpot - 1.0).abs(),
+        };
+        for group in groups(row) {
+            errors.entry(group).or_default().push(Errors {
+                own: off(found),
+                theirs: row.estimated.map(off),
+            });
+        }
+    }
+    print(&errors);
+    for (why, count) in left_out {
+        println!("left out: {count} rows, {why}");
+    }
+    print_repeated(&rows);
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Rows of `fixtures/silicon/rows.csv`, and the designs of the models in them.
+
+use std::{collections::BTreeMap, error::Error};
+
+use llmprof_theory::{Model, WeightFormat, parallel::Parallel};
+
+const ROWS: &str = include_str!("../../../../fixtures/silicon/rows.csv");
+
+/// Who measured a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Public benchmark dashboards.
+    Dashboard,
+    /// Sweeps by aiconfigurator's authors.
+    Sweep,
+}
+
+pub(crate) struct Row {
+    pub(crate) line: &'static str,
+    pub(crate) device: &'static str,
+    pub(crate) source: Source,
+    pub(crate) backend: &'static str,
+    pub(crate) model: &'static str,
+    /// Of weights, where the design does not state its own.
+    pub(crate) weights: Option<WeightFormat>,
+    pub(crate) concurrency: usize,
+    pub(crate) prompt: u64,
+    pub(crate) output: u64,
+    pub(crate) parallel: Parallel,
+    pub(crate) measured: Times,
+    /// aiconfigurator's own estimate.
+    pub(crate) estimated: Option<Times>,
+}
+
+/// TTFT and TPOT in ms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) ttft: f64,
+    pub(crate) tpot: f64,
+}
+
+/// Models by the names that rows have for them.
+pub(crate) fn models() -> Result<BTreeMap<&'static str, Model>, Box<dyn Error>> {
+    let llama_70b = include_str!("../../../theory/tests/data/models/llama3_1_70b.json");
+    let llama_8b = include_str!("../../../theory/tests/data/models/llama3_1_8b.json");
+    let deepseek = include_str!("../../../theory/tests/data/models/deepseek_v3.json");
+    let gpt_oss = include_str!("../../../theory/tests/data/models/gpt_oss_120b.json");
+    let designs = [
+        ("meta-llama/Llama-3.1-70B", llama_70b),
+        ("meta-llama/Llama-3.1-8B-Instruct", llama_8b),
+        ("nvidia/Llama-3.1-8B-Instruct-FP8", llama_8b),
+        ("deepseek-ai/DeepSeek-R1", deepseek),
+        ("deepseek-ai/DeepSeek-V3", deepseek),
+        ("openai/gpt-oss-120b", gpt_oss),
+        (
+            "Qwen/Qwen3-235B-A22B-FP8",
+            include_str!("../../../../fixtures/silicon/qwen3_235b_a22b.json"),
+        ),
+        (
+            "Qwen/Qwen3-32B",
+            include_str!("../../../../fixtures/silicon/qwen3_32b.json"),
+        ),
+        (
+            "MiniMaxAI/MiniMax-M2.5",
+            include_str!("../../../../fixtures/silicon/minimax_m2_5.json"),
+        ),
+        (
+            "moonshotai/Kimi-K2.5",
+            include_str!("../../../../fixtures/silicon/kimi_k2_5.json"),
+        ),
+        (
+            "zhipuai/GLM-5",
+            include_str!("../../../../fixtures/silicon/glm_5.json"),
+        ),
+    ];
+    let mut models = BTreeMap::new();
+    for (name, text) in designs {
+        let config = serde_json::from_str(text)?;
+        let known = Model::from_config(&config, None);
+        models.insert(name, known.or_else(|_| Model::from_common_keys(&config))?);
+    }
+    Ok(models)
+}
+
+pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
+    let mut lines = ROWS.lines();
+    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    lines.map(|line| row(&header, line)).collect()
+}
+
+fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
+    let cells: Vec<&str> = line.split(',').collect();
+    let cell = |name: &str| {
+        let place = header.iter().position(|column| *column == name);
+        place
+            .and_then(|place| cells.get(place))
+            .copied()
+            .unwrap_or_default()
+    };
+    let ranks = |name: &str| cell(name).parse::<u64>().unwrap_or(1);
+    let times = |prefix: &str| {
+        let time = |name: &str| cell(&format!("{prefix}{name}")).parse::<f64>();
+        Some(Times {
+            ttft: time("ttft_ms").ok()?,
+            tpot: time("tpot_ms").ok()?,
+        })
+    };
+    let data = ranks("attention_dp_size");
+    // Across data-parallel groups, experts divided by width cost the same as whole ones.
+    let by_width = if data > 1 { ranks("moe_tp_size") } else { 1 };
+    let (model, gemm) = (cell("model_path"), cell("gemm_quant_mode"));
+    Ok(Row {
+        line,
+        device: cell("device"),
+        source: match cell("source") {
+            "dashboard" => Source::Dashboard,
+            _ => Source::Sweep,
+        },
+        backend: cell("backend"),
+        model,
+        weights: weights(model, cell("precision"), gemm)?,
+        concurrency: cell("concurrency").parse()?,
+        prompt: cell("isl").parse()?,
+        output: cell("osl").parse()?,
+        parallel: Parallel {
+            tensor: ranks("tp_size"),
+            pipeline: ranks("pp_size"),
+            expert: ranks("moe_ep_size") * by_width,
+            data,
+        },
+        measured: times("").ok_or("a row without times")?,
+        estimated: times("estimated_"),
+    })
+}
+
+fn weights(
+    model: &str,
+    precision: &str,
+    gemm: &str,
+) -> Result<Option<WeightFormat>, Box<dyn Error>> {
+    let states_its_own = ["deepseek", "openai", "moonshotai", "zhipuai", "MiniMax"]
+        .iter()
+        .any(|name| model.starts_with(name));
+    let by_blocks = gemm == "fp8_block" || model.starts_with("Qwen/Qwen3-235B");
+    Ok(match precision {
+        "fp8" if states_its_own => None,
+        "fp8" if by_blocks => Some("fp8_128x128".parse()?),
+        "fp8" => Some("fp8".parse()?),
+        _ => None,
+    })
+}

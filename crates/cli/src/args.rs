@@ -26,7 +26,7 @@ Examples:
   llmprof import trace.json.gz                  analyze an existing profile
   llmprof model model=qwen2_5_7b hardware.spec=h200
 
-`llmprof COMMAND --help` has more. Exit codes: 0 done, 1 a gate or SLO was not met, 2 failure,
+`llmprof COMMAND --help` has more. Exit codes: 0 done, 1 a check, gate or SLO failed, 2 failure,
 3 done but samples of the dataset were skipped, 130 interrupted; `record` passes on the exit code
 of its command and uses 125 for its own failures."
 )]

@@ -80,7 +80,7 @@ fn misfit(error: &TypeError, overrides: &[String]) -> Failure {
         .to_string()
         .replace("u64", "a whole number, 0 or more")
         .replace("u32", "a whole number, 0 or more");
-    let failure = Failure::new(format!("the config does not fit: {message}"))
+    let failure = Failure::new(format!("config error: {message}"))
         .hint(app::moved(&error.key).map(str::to_owned));
     pointing(failure, &error.key, error.origin.as_ref(), overrides)
 }

@@ -151,8 +151,8 @@ fn another_device_is_named_and_its_kernels_are_linked() {
         lines[0],
         "qwen_h100/trace.json.gz → qwen_mi300/trace.json.gz"
     );
-    assert_eq!(lines[1], "Not alike: device, h100_sxm → mi300x");
-    assert!(!lines[2].starts_with("Not alike"), "{text}");
+    assert_eq!(lines[1], "Differs: device, h100_sxm → mi300x");
+    assert!(!lines[2].starts_with("Differs"), "{text}");
     let phases = found["phases"].as_array().unwrap();
     assert!(!phases.is_empty(), "{found}");
     let kernels = phases[0]["kernels"].as_array().unwrap();
@@ -222,7 +222,7 @@ fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
     ];
     let text = works(folder.path(), &words);
     let overhead =
-        "Not alike: profiling overhead, decode 1.41× → decode 1.17× (in the reasons, in no metric)";
+        "Differs: profiling overhead, decode 1.41× → decode 1.17× (of kernel tables and reasons, not of metrics)";
     let result = "TPOT -88.4 % (95 % CI -92.2 … -82.8 %), faster. GPU idle explains -90.2 points.";
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let (markdown, page) = (read("out/compare.md"), read("out/compare.html"));
@@ -287,11 +287,11 @@ fn runs_with_one_pass_have_no_interval_and_say_so() {
     );
     let text = works(folder.path(), &["compare", "a", "b"]);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[1], "Not alike: prompt tokens, 8 → 16", "{text}");
+    assert_eq!(lines[1], "Differs: prompt tokens, 8 → 16", "{text}");
     // Profiling overhead may differ too, and stands between them.
     let excluded = lines[2..]
         .iter()
-        .find(|line| !line.starts_with("Not alike: profiling overhead"));
+        .find(|line| !line.starts_with("Differs: profiling overhead"));
     let excluded = excluded.unwrap();
     assert!(
         excluded.starts_with("Not comparable (prompt tokens): ") && excluded.contains("TTFT"),
@@ -501,7 +501,7 @@ fn served_loads_are_compared_by_their_requests() {
     let text = works(folder.path(), &["compare", "fast", "slow"]);
     let second = text.lines().nth(1).unwrap();
     assert_eq!(
-        second, "Not alike: GPU, NVIDIA H200 → NVIDIA H100",
+        second, "Differs: GPU, NVIDIA H200 → NVIDIA H100",
         "{text}"
     );
     let found = compared(folder.path(), &["fast", "slow"]);

@@ -63,7 +63,7 @@ impl FromStr for Lengths {
     fn from_str(text: &str) -> Result<Self, String> {
         let hint = || {
             format!(
-                "`{text}` is no length: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA"
+                "bad length `{text}`; lengths are 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA"
             )
         };
         let parts: Vec<&str> = text.split(':').collect();

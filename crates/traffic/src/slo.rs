@@ -83,8 +83,7 @@ impl FromStr for Slo {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            |what: &str| format!("`{text}` is no objective, such as ttft:p99<500ms: {what}");
+        let wrong = |what: &str| format!("bad SLO `{text}`: {what} (ttft:p99<500ms is one)");
         let (left, limit) = text.split_once('<').ok_or_else(|| wrong("it has no `<`"))?;
         let (metric, statistic) = left
             .trim()

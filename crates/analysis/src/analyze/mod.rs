@@ -69,9 +69,12 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         Some(recorded) => of_trace(record, recorded, subject.as_ref(), judged),
         None => of_passes(record, subject.as_ref(), judged),
     };
+    // One was named, even where nothing is counted by it.
+    if record.model.is_some() {
+        analysis.issues.retain(|issue| issue.code != "run.no_model");
+    }
     if is_divided {
         analysis.workload = record.workload;
-        analysis.issues.retain(|issue| issue.code != "run.no_model");
         analysis.issues.push(Issue::info("ranks.model_divided"));
     }
     if let Some((found, issues)) = ranks::analyze(record) {
@@ -105,9 +108,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     if let Some(error) = model.and_then(RecordedModel::uncounted) {
         // It was asked for all the same.
         analysis.workload = record.workload;
-        let issues = &mut analysis.issues;
-        issues.retain(|issue| issue.code != "run.no_model");
-        issues.push(uncounted(&error));
+        analysis.issues.push(uncounted(&error));
     }
     let profiled = profiled_times(record, &analysis);
     analysis.assumptions.extend(profiled);

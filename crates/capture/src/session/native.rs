@@ -64,7 +64,7 @@ fn capture(passes: &mut Passes<'_, '_>, watch: &Watch) -> Result<(), Halt> {
     let counters = watch.count(passes.pid());
     let logs = passes.session.store.path().join(FOLDER);
     let file = |number: usize| logs.join(format!("operators-{number}.events"));
-    let (pass, answers) = passes.captured("captured", |number, batch| Generate {
+    let (pass, answers) = passes.captured("profiled", |number, batch| Generate {
         events: Some(file(number)),
         ..batch.clone()
     })?;

@@ -223,7 +223,7 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
             "Share",
             "FLOPs",
             "Bytes",
-            "Of roofline",
+            "% of roofline",
         ],
         1,
     );

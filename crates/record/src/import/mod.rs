@@ -215,7 +215,7 @@ fn import_directory(path: &Path) -> Result<(&'static str, Profile), ImportError>
         Err(ncu_csv::NcuError::Io { path, source }) => Err(ImportError::Io { path, source }),
         Err(ncu_csv::NcuError::EmptyDirectory(path)) => Err(ImportError::NotAFile {
             path,
-            what: "a directory without Nsight Compute pages",
+            what: "a directory without profiles (of a run, `llmprof analyze` reads it; else wire files or pages of Nsight Compute)",
         }),
         Err(error) => Err(ImportError::Unusable {
             path: path.to_owned(),

@@ -396,6 +396,7 @@ fn bands() -> Vec<Band> {
 fn power() -> Series {
     let mut noise = Noise(13);
     let mut line = |label: &str, base: f64, swing: f64| Line {
+        is_held: false,
         label: label.to_owned(),
         samples: (0..500)
             .map(|i| {
@@ -424,6 +425,7 @@ fn power() -> Series {
 fn utilization() -> Series {
     let mut noise = Noise(17);
     let mut line = |label: String| Line {
+        is_held: false,
         label,
         samples: (0..500)
             .map(|i| {

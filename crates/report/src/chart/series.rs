@@ -165,6 +165,7 @@ mod tests {
 
     fn line(values: &[f64]) -> Line {
         Line {
+            is_held: false,
             label: "package".to_owned(),
             samples: values
                 .iter()

@@ -10,6 +10,7 @@ use crate::view::{Band, Line, Series, Unit};
 pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
     let bands = bands(run);
     let line = |label: &str, value: &dyn Fn(&Sample) -> Option<f64>| Line {
+        is_held: false,
         label: label.to_owned(),
         samples: samples
             .rows
@@ -77,10 +78,12 @@ pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
             Unit::Watts,
             vec![
                 Line {
+                    is_held: false,
                     label: "processors".to_owned(),
                     samples: power(|sample| Some(sample.package_energy_j?.0)),
                 },
                 Line {
+                    is_held: false,
                     label: "their memory".to_owned(),
                     samples: power(|sample| Some(sample.dram_energy_j?.0)),
                 },
@@ -170,6 +173,7 @@ fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
             lines: lines
                 .iter()
                 .map(|(label, value)| Line {
+                    is_held: false,
                     label: (*label).to_owned(),
                     samples: gpu
                         .rows

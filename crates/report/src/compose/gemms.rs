@@ -27,8 +27,8 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
             ("Time", Align::Right),
             ("Share", Align::Right),
             ("Mean", Align::Right),
-            ("FLOP rate", Align::Right),
-            ("Of roofline", Align::Right),
+            ("FLOP/s", Align::Right),
+            ("% of roofline", Align::Right),
         ]),
     );
     table.rows_in_text = ROWS_IN_TEXT;

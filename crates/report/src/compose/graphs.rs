@@ -26,10 +26,10 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
             ("Inputs", Align::Left),
             ("Calls", Align::Right),
             ("Kernels", Align::Right),
-            ("Device time", Align::Right),
+            ("Time", Align::Right),
             ("Share", Align::Right),
-            ("FLOP rate", Align::Right),
-            ("Of roofline", Align::Right),
+            ("FLOP/s", Align::Right),
+            ("% of roofline", Align::Right),
         ]),
     );
     table.rows_in_text = ROWS_IN_TEXT;

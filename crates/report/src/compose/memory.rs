@@ -53,6 +53,7 @@ pub fn series(history: &MemoryHistory) -> Vec<Series> {
         .filter_map(|device| {
             let points = &device.history.as_ref()?.timeline;
             let line = |label: &str, value: fn(&MemoryPoint) -> u64| Line {
+                is_held: true,
                 label: label.to_owned(),
                 samples: points
                     .iter()

@@ -232,10 +232,10 @@ fn gemms(document: &mut Document, timeline: &TraceAnalysis) {
         "Calls",
         "Device time",
         "Per call",
-        "FLOP rate",
-        "Bandwidth",
+        "FLOP/s",
+        "B/s",
         "FLOP/B",
-        "Of roofline",
+        "% of roofline",
     ];
     let column = |(index, header): (usize, &&str)| Column {
         header: (*header).to_owned(),

@@ -90,7 +90,7 @@ fn add<'a>(parts: &mut Vec<Flat<'a>>, section: &'a Section) {
                 parts.push(Flat::Table(TableOf::Document(table)));
                 let more = table.rows.len() - table.text_rows().len();
                 if more > 0 {
-                    let more = format!("{more} more are in `report.html`.");
+                    let more = format!("{more} more rows are in the HTML page.");
                     parts.push(Flat::Paragraph(more));
                 }
             }
@@ -123,7 +123,7 @@ fn timeline(view: &Timeline, key: &str) -> String {
     let layout = view.layout();
     let span = layout.span();
     format!(
-        "`plots/{key}.svg` and `report.html` draw {} in {} over {span}.",
+        "`plots/{key}.svg` and the HTML page draw {} in {} over {span}.",
         Count(view.len() as u64, "event"),
         Count(view.lanes.len() as u64, "lane")
     )

@@ -11,7 +11,7 @@ pub const SWEEP_BASIS: &str = "Each rate has a load of its own, after the one be
      rate that met the objectives.";
 
 pub const NOTHING_REMOVABLE: &str =
-    "None: no part of the latency that a server setting would remove is 10 % of it.";
+    "None: nothing that a server setting could remove takes 10 % of the latency.";
 
 pub const CLIENT_KEPT_UP: &str = "The client kept up.";
 pub const CLIENT_DID_NOT_KEEP_UP: &str = "The client did not keep up.";

@@ -86,6 +86,9 @@ pub fn interval(found: &MetricComparison) -> String {
 
 pub fn basis(found: &MetricComparison) -> String {
     let count = found.values as u64;
+    if found.excluded_for.is_some() {
+        return "not compared".to_owned();
+    }
     match found.basis {
         IntervalBasis::Rounds => Count(count, "round").to_string(),
         IntervalBasis::Runs => format!("{} a side", Count(count, "run")),
@@ -226,7 +229,7 @@ pub fn waterfall_part(key: &str) -> &str {
         "kernel_inefficiency" => super::waterfall::INEFFICIENCY,
         "matched" => super::waterfall::MATCHED,
         "overhead_ops" => super::waterfall::OVERHEAD,
-        other => other,
+        other => super::waterfall::cause(other),
     }
 }
 
@@ -254,11 +257,11 @@ pub fn difference(found: &Difference) -> String {
         }
     };
     let where_it_is = match found.what.as_str() {
-        "profiling_overhead" => " (in the reasons, in no metric)",
+        "profiling_overhead" => " (of kernel tables and reasons, not of metrics)",
         _ => "",
     };
     let (a, b) = (side(&found.a), side(&found.b));
-    format!("Not alike: {what}, {a} → {b}{where_it_is}")
+    format!("Differs: {what}, {a} → {b}{where_it_is}")
 }
 
 /// Metrics that are not of the same work on both sides, a line for each reason.

@@ -343,7 +343,13 @@ fn access(row: &CountedLaunch) -> Option<String> {
     let mut parts = Vec::new();
     let access = &row.access;
     let loads = access.sectors_per_load;
-    parts.extend(loads.map(|sectors| format!("{} sectors per load", significant(sectors))));
+    parts.extend(loads.map(|sectors| {
+        format!(
+            "{} {} per load",
+            significant(sectors),
+            if sectors == 1.0 { "sector" } else { "sectors" }
+        )
+    }));
     let stores = access.sectors_per_store;
     parts.extend(stores.map(|sectors| format!("{} per store", significant(sectors))));
     let conflicts = access.bank_conflict_share.filter(|share| *share > 0.0);

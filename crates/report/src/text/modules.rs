@@ -29,5 +29,5 @@ pub fn source_basis(listed: Nanos) -> String {
 /// What the columns of GEMMs mean.
 pub fn gemm_basis() -> &'static str {
     "GEMMs by the shapes that PyTorch recorded: B matrices of M × K times K × N. FLOPs are 2·B·M·N·K; bytes are each input and output once. \
-     Of roofline is roofline time ÷ device time."
+     % of roofline is roofline time ÷ device time."
 }

@@ -79,14 +79,24 @@ pub fn why(phase: &PhaseAnalysis) -> String {
 pub fn overhead(analysis: &Analysis) -> Option<String> {
     let mut phases = analysis.phases.iter();
     phases.find(|phase| phase.capture_ratio.is_some())?;
-    Some(if analysis.latency.measured_in.is_some() {
-        "Profiling overhead is the wall time of the profiled pass ÷ that of the plain passes. Both vary from pass to pass."
+    let is_sampled = |phase: &PhaseAnalysis| {
+        let recorded = phase.traced.as_ref().and_then(|traced| traced.recorded);
+        recorded.is_some() && phase.capture_ratio.is_some()
+    };
+    Some(
+        if analysis.latency.measured_in.is_some() && analysis.phases.iter().any(is_sampled) {
+            "Profiling overhead is the mean recorded step ÷ the mean step of the plain passes. The profiled wall time is that of the \
+         recorded steps, the plain wall time that of as many plain steps."
             .to_owned()
-    } else {
-        "Profiling overhead is the median step inside slices ÷ the median step between slices. The profiled wall time is that of the \
+        } else if analysis.latency.measured_in.is_some() {
+            "Profiling overhead is the wall time of the profiled pass ÷ that of the plain passes. Both vary from pass to pass."
+            .to_owned()
+        } else {
+            "Profiling overhead is the median step inside slices ÷ the median step between slices. The profiled wall time is that of the \
          recorded steps, the plain wall time the same ÷ profiling overhead."
             .to_owned()
-    })
+        },
+    )
 }
 
 /// Where the bytes of a step can stay.
@@ -97,7 +107,7 @@ pub fn residence(phase: &PhaseAnalysis) -> Option<String> {
         .map(|capacity| format!(" ({capacity})"))
         .unwrap_or_default();
     Some(format!(
-        "{}: a step reads and writes {} (weights, KV cache, inputs and outputs) in {}{capacity}.",
+        "{}: minimum traffic per step {} (weights, KV cache, inputs and outputs), from {}{capacity}.",
         phase.name(),
         residence.bytes_per_step,
         match residence.name.as_str() {

@@ -43,7 +43,7 @@ fn basis(scaled: &Scaled) -> String {
 fn totals(scaled: &Scaled) -> Vec<String> {
     let whole = match (&scaled.step, &scaled.pattern) {
         (Some(step), _) => format!("all `{step}`"),
-        (None, Some(_)) => "all steps".to_owned(),
+        (None, Some(_)) => "the recording, work outside steps included".to_owned(),
         (None, None) => "the whole time".to_owned(),
     };
     let mut lines = vec![format!(

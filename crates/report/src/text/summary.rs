@@ -5,6 +5,8 @@ use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_CALL, NOT_STARTED
 use llmprof_units::{Count, Nanos, Percent, significant};
 
 use super::{figure, phases, ranks, slices, steps, time, waterfall};
+use llmprof_analysis::timeline::breakdown::DeviceTime;
+
 use crate::analyzed::{Analysis, Evidence, Measure, PhaseAnalysis, PhaseSource, TraceAnalysis};
 use crate::kernel_label::kernel_label;
 
@@ -171,7 +173,10 @@ pub fn result(analysis: &Analysis) -> String {
             .filter_map(|phase| phase.traced.as_ref()?.first_use.as_ref());
         let left_out: i64 = first_uses.map(|first| first.wall_ns.0).sum();
         if left_out > 0 {
-            parts.push(format!("{} of warm-up left out", Nanos(left_out)));
+            parts.push(format!(
+                "{} of it warm-up, in no phase below",
+                Nanos(left_out)
+            ));
         }
     }
     parts.join(" · ")
@@ -199,15 +204,19 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
     // Devices work at once: together they have as much time as there are of them. What lies between slices was not seen: it is
     // neither busy nor idle.
     let devices = timeline.devices.len().max(1);
-    let (whole, note) = if timeline.scaled.is_some() {
-        let idle = timeline.devices.iter().map(|device| device.total.idle_ns.0);
-        let seen = idle.fold(totals.busy_ns.0, i64::saturating_add);
-        (seen, "sampled GPU span")
+    let (busy, whole, note) = if timeline.scaled.is_some() {
+        let of = |time: fn(&DeviceTime) -> Nanos| -> Nanos {
+            let devices = timeline.devices.iter();
+            devices.map(|device| time(&device.total)).sum()
+        };
+        let (busy, span) = (of(|time| time.busy_ns), of(|time| time.span_ns));
+        (busy, span.0, "sampled")
     } else {
         let devices = i64::try_from(devices).unwrap_or(i64::MAX);
-        (totals.device_span_ns.0.saturating_mul(devices), "GPU span")
+        let whole = totals.device_span_ns.0.saturating_mul(devices);
+        (totals.busy_ns, whole, "GPU span")
     };
-    let busy = Percent(totals.busy_ns.0 as f64 / whole.max(1) as f64);
+    let busy = Percent(busy.0 as f64 / whole.max(1) as f64);
     let of_each = if devices > 1 {
         format!("{devices} GPUs × {}", Nanos(whole / devices as i64))
     } else {

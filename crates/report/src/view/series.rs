@@ -26,6 +26,9 @@ pub struct Line {
     /// When it was read and what it said, by time. A value that is not finite is a gap.
     #[serde(serialize_with = "with_gaps", deserialize_with = "from_gaps")]
     pub samples: Vec<(Nanos, f64)>,
+    /// Whether a value holds until the next, as a count does that is noted where it changes.
+    #[serde(default)]
+    pub is_held: bool,
 }
 
 /// A named interval.
@@ -61,7 +64,7 @@ fn from_gaps<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Nanos, f
 pub(crate) struct Summary {
     /// How many samples have a value.
     pub(crate) count: u64,
-    /// Their mean; samples weigh the same whatever their distance.
+    /// Their mean: over time where values hold until the next, else all weigh the same.
     pub(crate) mean: f64,
     /// The lowest.
     pub(crate) least: f64,
@@ -79,9 +82,21 @@ impl Line {
                 .filter(|value| value.is_finite())
         };
         let count = values().count() as u64;
+        let over_time = || {
+            let mut sums = (0.0, 0.0);
+            for pair in self.samples.windows(2) {
+                let [(from, value), (to, _)] = [pair[0], pair[1]];
+                if value.is_finite() {
+                    let length = (to - from).0 as f64;
+                    sums = (sums.0 + value * length, sums.1 + length);
+                }
+            }
+            (sums.1 > 0.0).then(|| sums.0 / sums.1)
+        };
+        let held = self.is_held.then(over_time).flatten();
         (count > 0).then(|| Summary {
             count,
-            mean: values().sum::<f64>() / count as f64,
+            mean: held.unwrap_or_else(|| values().sum::<f64>() / count as f64),
             least: values().fold(f64::INFINITY, f64::min),
             most: values().fold(f64::NEG_INFINITY, f64::max),
         })

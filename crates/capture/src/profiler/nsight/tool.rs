@@ -66,9 +66,17 @@ impl ToolError {
             Self::NotFound { name: "nsys" } => {
                 "install Nsight Systems, or name it: pipeline.nsys.path=PATH".to_owned()
             }
-            Self::NotFound { name } | Self::TooOld { name, .. } => format!(
-                "install a newer Nsight Compute or Systems, or name one: pipeline.{name}.path=PATH"
-            ),
+            Self::NotFound { .. } => {
+                "install Nsight Compute, or name it: pipeline.ncu.path=PATH".to_owned()
+            }
+            Self::TooOld { name, .. } => {
+                let tool = if *name == "nsys" {
+                    "Systems"
+                } else {
+                    "Compute"
+                };
+                format!("install a newer Nsight {tool}, or name one: pipeline.{name}.path=PATH")
+            }
             Self::DoesNotStart { .. } | Self::NoVersion { .. } => {
                 "run it by hand; `llmprof doctor` checks the tools".to_owned()
             }

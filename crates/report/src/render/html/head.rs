@@ -1,4 +1,4 @@
-//! What stands above the sections: result, warnings, navigation, findings; and the notes below them.
+//! What stands above the sections: result, navigation, findings, warnings; and the notes below them.
 
 use llmprof_record::issue::Issue;
 
@@ -27,7 +27,6 @@ pub(super) fn header(document: &Document) -> String {
         let summary = lines("p", &document.summary);
         page += &format!("<div class=\"conclusion\" id=\"summary\">\n{summary}</div>\n");
     }
-    page += &issues("Warnings", &document.warnings());
     page += "</header>\n";
     page + &navigation(document)
 }
@@ -70,6 +69,10 @@ pub(super) fn findings(document: &Document) -> String {
         text += &format!("<details><summary>No conclusion</summary>\n{list}</details>\n");
     }
     text + "</section>\n"
+}
+
+pub(super) fn warnings(document: &Document) -> String {
+    issues("Warnings", &document.warnings())
 }
 
 fn ranked(findings: &[FindingItem]) -> String {

@@ -73,6 +73,7 @@ pub fn report(document: &Document) -> String {
     page += &head::header(document);
     page += "<main>\n";
     page += &head::findings(document);
+    page += &head::warnings(document);
     for section in &document.sections {
         page += &self::section(section);
     }

@@ -46,9 +46,9 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             let share = Percent(*share);
             match binds {
                 Some(resource) => format!(
-                    "{phase}: {operators} take {share} of the time at {} of roofline ({}); {speedup} at roofline",
+                    "{phase}: {operators} take {share} of the time at {} of their {}; {speedup} at roofline",
                     Percent(*roofline_fraction),
-                    bound(*resource)
+                    limit(*resource)
                 ),
                 None => format!(
                     "{phase}: {operators} take {share} of the time and could be fused away; {speedup} without them"
@@ -242,7 +242,7 @@ fn fusion(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         None => (String::new(), "fused"),
     };
     format!(
-        "{phase}: {kernels} of {of_kernels} kernels{each} are norms, elementwise ops and copies ({mean_ns} on average{already}); with the gaps after them they take {} of the time; {speedup} if {further}",
+        "{phase}: {kernels} of {of_kernels} kernels{each} are norms, elementwise ops and copies ({mean_ns} on average{already}); where nothing else runs, with the gaps after them, they take {} of the time; {speedup} if {further}",
         Percent(*share)
     )
 }
@@ -332,7 +332,7 @@ pub(crate) fn abstention(why: &Abstention) -> String {
         }
         Abstention::Unmatched { why } => unmatched::reason(*why).to_owned(),
         Abstention::UnknownLimit { why } => format!(
-            "not shown to be memory-bound: {}",
+            "not shown to be memory-bound ({})",
             bottleneck::reason(None, why)
         ),
         Abstention::FarFromRoofline { fraction } => format!(
@@ -344,13 +344,14 @@ pub(crate) fn abstention(why: &Abstention) -> String {
 }
 
 /// The class of an operator that a resource limits.
-fn bound(resource: Resource) -> &'static str {
+/// What roofline time is set by. A class (`memory-bound`) would say that operators reach it.
+fn limit(resource: Resource) -> &'static str {
     match resource {
-        Resource::Tensor => "compute-bound",
-        Resource::Vector => "bound by the FP32 pipe",
-        Resource::Memory => "memory-bound",
-        Resource::Launch => "latency-bound",
-        Resource::Host => "host-bound",
+        Resource::Tensor => "compute roofline",
+        Resource::Vector => "roofline (FP32 pipe)",
+        Resource::Memory => "memory roofline",
+        Resource::Launch => "roofline (launches)",
+        Resource::Host => "roofline (host)",
     }
 }
 

@@ -99,7 +99,7 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
 fn tuned_gemms(runtime: Runtime, torch: bool) -> &'static str {
     match runtime {
         Runtime::Hip(_) => "tuned GEMM kernels (hipBLASLt, TunableOp)",
-        _ if torch => "tuned GEMM kernels (torch.compile max-autotune)",
+        _ if torch => "tuned GEMM kernels (mode `max-autotune` of torch.compile)",
         _ => "tuned GEMM kernels",
     }
 }
@@ -154,6 +154,13 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             ..
         } if gpu => copies::knob(longest.as_ref(), *is_on_device, runtime),
         Conclusion::Communication { waiting_share, .. } => communication(*waiting_share),
+        // What a compiler has fused is not fused further by turning it on.
+        Conclusion::Fusion {
+            fused_share: Some(fused),
+            ..
+        } if *fused > 0.5 => {
+            "Knob: kernels fused by hand (norm with add, rotary embedding with the KV cache write)."
+        }
         Conclusion::Fusion { .. } if torch => "Knob: torch.compile, or fused kernels.",
         Conclusion::Fusion { .. } => "Knob: fused kernels.",
         Conclusion::FasterFormat {
@@ -288,7 +295,7 @@ mod tests {
         );
         assert_eq!(
             line(inefficiency("gemm"), true),
-            "decode: GEMMs take 50.0 % of the time at 45.7 % of roofline (compute-bound); phase speedup up to 3.70× at roofline"
+            "decode: GEMMs take 50.0 % of the time at 45.7 % of their compute roofline; phase speedup up to 3.70× at roofline"
         );
         assert_eq!(
             line(

@@ -28,6 +28,7 @@ fn thinned(mut samples: Vec<(Nanos, f64)>) -> Vec<(Nanos, f64)> {
 pub(super) fn over_time(section: &mut Section, measured: &Measured) {
     let done = || measured.load.requests.iter().filter(|r| r.is_complete());
     let line = |label: &str, samples: Vec<(Nanos, f64)>| Line {
+        is_held: false,
         label: label.to_owned(),
         samples: thinned(samples),
     };
@@ -69,13 +70,14 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
             ),
         ],
     );
-    let mut counts = vec![line(
-        "in flight (client)",
-        in_flight(&measured.load.requests)
-            .into_iter()
-            .map(|(at, count)| (at, count as f64))
-            .collect(),
-    )];
+    let in_flight = in_flight(&measured.load.requests).into_iter();
+    let mut counts = vec![Line {
+        is_held: true,
+        ..line(
+            "in flight (client)",
+            in_flight.map(|(at, count)| (at, count as f64)).collect(),
+        )
+    }];
     let mut kv = Vec::new();
     if let Some(server) = &measured.server {
         let gauge = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {

@@ -221,8 +221,7 @@ fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
         "gates.xml",
     ];
     let text = works(folder.path(), &words);
-    let overhead =
-        "Differs: profiling overhead, decode 1.41× → decode 1.17× (of kernel tables and reasons, not of metrics)";
+    let overhead = "Differs: profiling overhead, decode 1.41× → decode 1.17× (of kernel tables and reasons, not of metrics)";
     let result = "TPOT -88.4 % (95 % CI -92.2 … -82.8 %), faster. GPU idle explains -90.2 points.";
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let (markdown, page) = (read("out/compare.md"), read("out/compare.html"));
@@ -500,10 +499,7 @@ fn served_loads_are_compared_by_their_requests() {
     }
     let text = works(folder.path(), &["compare", "fast", "slow"]);
     let second = text.lines().nth(1).unwrap();
-    assert_eq!(
-        second, "Differs: GPU, NVIDIA H200 → NVIDIA H100",
-        "{text}"
-    );
+    assert_eq!(second, "Differs: GPU, NVIDIA H200 → NVIDIA H100", "{text}");
     let found = compared(folder.path(), &["fast", "slow"]);
     let metric = |key: &str| {
         let mut metrics = found["metrics"].as_array().unwrap().iter();

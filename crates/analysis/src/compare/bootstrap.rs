@@ -84,6 +84,21 @@ pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Interval> {
     Some(interval(location(&b) - location(&a), estimates, least))
 }
 
+/// What stands for each side beside [`unpaired`]: their quotient is its ratio.
+pub(super) fn centres(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
+    let logs =
+        |values: &[f64]| -> Option<Vec<f64>> { values.iter().copied().map(log_of).collect() };
+    let (a, b) = (logs(a)?, logs(b)?);
+    let centre = |logs: &[f64]| {
+        if a.len().min(b.len()) < FEWEST {
+            Summary::of(logs).map(|summary| summary.mean.exp())
+        } else {
+            Some(location(logs).exp())
+        }
+    };
+    Some((centre(&a)?, centre(&b)?))
+}
+
 /// The interval of the value at share `p` of some values, by resampling; nothing for fewer than [`FEWEST`].
 pub fn percentile_interval(values: &[f64], p: f64) -> Option<Interval> {
     let at = |values: &mut [f64]| {
@@ -249,6 +264,20 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_centres_of_two_sides_have_their_ratio() {
+        let few = ([22.0, 23.0, 24.0], [10.0, 33.0, 34.0]);
+        let many = (
+            [1.0, 2.0, 3.0, 4.0, 5.0, 60.0],
+            [2.0, 3.0, 5.0, 7.0, 11.0, 13.0],
+        );
+        for (a, b) in [(&few.0[..], &few.1[..]), (&many.0[..], &many.1[..])] {
+            let (of_a, of_b) = centres(a, b).unwrap();
+            let ratio = unpaired(a, b).unwrap().ratio;
+            assert!((of_b / of_a / ratio - 1.0).abs() < 1e-12);
+        }
+    }
 
     #[test]
     fn location_and_median_by_hand() {

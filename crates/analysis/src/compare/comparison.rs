@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{Interval, median, paired, unpaired};
+use super::bootstrap::{Interval, centres, median, paired, unpaired};
 use super::comparability::{Difference, differences, other_work};
 use super::explanation::{Explanation, explain, explain_phase};
 use super::facts::{OperatorTime, PhaseFacts, RunFacts};
@@ -212,7 +212,7 @@ fn compare_metric(
     if known_a.is_empty() || known_b.is_empty() {
         return None;
     }
-    let (value_a, value_b) = (median(&mut known_a.clone()), median(&mut known_b.clone()));
+    let mut values_of_sides = (median(&mut known_a.clone()), median(&mut known_b.clone()));
     let excluded_for = other_work(metric, differences);
     let (interval, basis, values) = if rounds.is_some() {
         let pairs: Vec<(f64, f64)> = runs_a
@@ -223,10 +223,21 @@ fn compare_metric(
         (paired(&pairs), IntervalBasis::Rounds, pairs.len())
     } else if known_a.len() > 1 && known_b.len() > 1 {
         let least = known_a.len().min(known_b.len());
-        (unpaired(&known_a, &known_b), IntervalBasis::Runs, least)
+        let interval = unpaired(&known_a, &known_b);
+        if let Some(found) = interval.and_then(|_| centres(&known_a, &known_b)) {
+            values_of_sides = found;
+        }
+        (interval, IntervalBasis::Runs, least)
     } else {
-        single(metric, a, b)
+        let (passes_a, passes_b) = (passes(metric, a), passes(metric, b));
+        let interval = unpaired(&passes_a, &passes_b);
+        if let Some(found) = interval.and_then(|_| centres(&passes_a, &passes_b)) {
+            values_of_sides = found;
+        }
+        let least = passes_a.len().min(passes_b.len());
+        (interval, basis_of_one(metric, a, b), least)
     };
+    let (value_a, value_b) = values_of_sides;
     let interval = interval.filter(|_| excluded_for.is_none());
     let disturbed = metric.is_speed && rounds.is_none() && a.iter().chain(b).any(is_disturbed);
     let verdict = match &excluded_for {
@@ -261,28 +272,23 @@ fn compare_metric(
     })
 }
 
-/// The interval of one run a side.
-fn single(
-    metric: Metric,
-    a: &[RunFacts],
-    b: &[RunFacts],
-) -> (Option<Interval>, IntervalBasis, usize) {
-    let all = |runs: &[RunFacts]| -> Vec<f64> {
-        let values = runs.iter().filter_map(|run| run.passes.get(metric.key));
-        values.flatten().copied().collect()
-    };
-    let (passes_a, passes_b) = (all(a), all(b));
+/// The values of all passes of a side.
+fn passes(metric: Metric, runs: &[RunFacts]) -> Vec<f64> {
+    let values = runs.iter().filter_map(|run| run.passes.get(metric.key));
+    values.flatten().copied().collect()
+}
+
+/// What the interval of one run a side rests on.
+fn basis_of_one(metric: Metric, a: &[RunFacts], b: &[RunFacts]) -> IntervalBasis {
     let is_load = |runs: &[RunFacts]| runs.iter().any(|run| run.measured_in == "load");
     let is_profiled = ["_step", "_phase"]
         .iter()
         .any(|end| metric.key.ends_with(end));
-    let basis = if is_profiled || is_load(a) || is_load(b) {
+    if is_profiled || is_load(a) || is_load(b) {
         IntervalBasis::Single
     } else {
         IntervalBasis::Passes
-    };
-    let least = passes_a.len().min(passes_b.len());
-    (unpaired(&passes_a, &passes_b), basis, least)
+    }
 }
 
 fn phases(a: &RunFacts, b: &RunFacts) -> Vec<PhaseComparison> {

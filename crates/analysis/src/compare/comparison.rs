@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{Interval, centres, median, paired, unpaired};
+use super::bootstrap::{centres, median, paired, unpaired};
 use super::comparability::{Difference, differences, other_work};
 use super::explanation::{Explanation, explain, explain_phase};
 use super::facts::{OperatorTime, PhaseFacts, RunFacts};

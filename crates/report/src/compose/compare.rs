@@ -24,7 +24,9 @@ pub fn compared(
     document.caveats = caveats(comparison);
     document.summary = summary(comparison, gates);
     let section = document.section("metrics", "Metrics");
-    section.table(metrics(comparison));
+    if !comparison.metrics.is_empty() {
+        section.table(metrics(comparison));
+    }
     section.list(words::notes(comparison).map(str::to_owned).collect());
     if let Some(rounds) = &comparison.rounds {
         section.paragraph(words::rounds(rounds));
@@ -67,6 +69,10 @@ fn summary(comparison: &Comparison, gates: &[GateOutcome]) -> Vec<String> {
     let judged = comparison.metrics.iter();
     let judged = judged.filter(|found| found.excluded_for.is_none());
     lines.extend(judged.map(|found| words::line(found, comparison)));
+    // Traces have no metric that is measured without a profiler: their phases are the result.
+    if comparison.metrics.is_empty() {
+        lines.extend(comparison.phases.iter().map(words::phase_line));
+    }
     lines
 }
 

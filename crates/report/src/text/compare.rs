@@ -2,8 +2,8 @@
 
 use llmprof_analysis::compare::{
     Change, ChangeKind, Comparison, DISTURBED_SHARE, Difference, DisturbanceCause, ExplainedPart,
-    Explanation, GateOutcome, GateState, IntervalBasis, MetricComparison, Rounds, Source, Unit,
-    Verdict,
+    Explanation, GateOutcome, GateState, IntervalBasis, MetricComparison, PartComparison,
+    PhaseComparison, Rounds, Source, Unit, Verdict,
 };
 use llmprof_units::{Bytes, Count, Joules, Nanos, Percent, significant};
 
@@ -56,6 +56,37 @@ pub fn value(unit: Unit, value: f64) -> String {
 }
 
 /// `+8.1 %`.
+/// The result of one phase, with the parts that changed most.
+pub fn phase_line(phase: &PhaseComparison) -> String {
+    let time = |ns: f64| value(Unit::Ns, ns);
+    let change = change(phase.b_wall_ns / phase.a_wall_ns);
+    let mut parts: Vec<&PartComparison> = phase.parts.iter().collect();
+    parts.retain(|part| part.delta_ns != 0.0);
+    parts.sort_by(|a, b| b.delta_ns.abs().total_cmp(&a.delta_ns.abs()));
+    let parts: Vec<String> = parts
+        .iter()
+        .take(MOST_PARTS)
+        .map(|part| {
+            let sign = if part.delta_ns > 0.0 { "+" } else { "-" };
+            format!(
+                "{} {sign}{}",
+                waterfall_part(&part.name),
+                time(part.delta_ns.abs())
+            )
+        })
+        .collect();
+    let most = match parts.is_empty() {
+        true => String::new(),
+        false => format!("; {}", parts.join(", ")),
+    };
+    format!(
+        "{} (profiled): {} → {}, {change}{most}.",
+        phase.phase,
+        time(phase.a_wall_ns),
+        time(phase.b_wall_ns)
+    )
+}
+
 pub fn change(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
 }
@@ -227,7 +258,7 @@ pub fn waterfall_part(key: &str) -> &str {
     match key {
         "roofline" => super::waterfall::ROOFLINE,
         "kernel_inefficiency" => super::waterfall::INEFFICIENCY,
-        "matched" => super::waterfall::MATCHED,
+        "matched" => super::waterfall::COMPUTE,
         "overhead_ops" => super::waterfall::OVERHEAD,
         other => super::waterfall::cause(other),
     }

@@ -248,7 +248,9 @@ fn print(
         for line in one.document.caveats.iter().chain(&one.document.summary) {
             output.line(line)?;
         }
-        output.table(&compose::metrics(&one.comparison))?;
+        if !one.comparison.metrics.is_empty() {
+            output.table(&compose::metrics(&one.comparison))?;
+        }
         for text in llmprof_report::text::compare::notes(&one.comparison) {
             Output::stderr().line(&format!("note: {text}"))?;
         }

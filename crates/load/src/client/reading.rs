@@ -129,7 +129,8 @@ impl Reading {
             .split(|&byte| byte == b'\n')
             .rfind(|line| !line.is_empty())
             .unwrap_or_default();
-        let is_one = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+        let is_one = last.len() < bytes.trim_ascii_end().len()
+            && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
         let event = Event {
             data: if is_one { bytes } else { last },
             at,

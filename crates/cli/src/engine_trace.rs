@@ -8,9 +8,20 @@ use llmprof_record::run::RunRecord;
 
 use crate::{commands::profile, failure::Failure, subject::Subject};
 
+/// Issues of files whose end is missing.
+const CUT: [&str; 2] = ["kineto.truncated", "source.packing_damaged"];
+
 /// The steps of a trace; none where its program labels none. Of a model that is known they have a roofline.
 pub(crate) fn load(path: &Path, subject: Option<&Subject>) -> Result<Vec<Step>, Failure> {
     let mut record = profile::read(&[path.to_owned()])?;
+    // The device's events come after the steps in a file: those of the last steps would be idle.
+    let mut issues = record.traces.iter().flat_map(|one| &one.trace.issues);
+    if issues.any(|issue| CUT.contains(&issue.code.as_str())) {
+        return Err(Failure::new(format!(
+            "{}: the end of the file is missing",
+            path.display()
+        )));
+    }
     if let Some(subject) = subject {
         subject.describe(&mut record);
     }
@@ -96,6 +107,9 @@ mod tests {
         std::fs::write(cut.path(), &bytes[..bytes.len() / 2]).unwrap();
         let why = load(cut.path(), None).unwrap_err().to_string();
         let name = cut.path().file_name().unwrap().to_string_lossy();
-        assert!(why.contains(&*name), "{why}");
+        assert!(
+            why.contains(&*name) && why.contains("end of the file"),
+            "{why}"
+        );
     }
 }

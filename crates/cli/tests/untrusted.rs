@@ -309,7 +309,7 @@ fn fifos_and_devices_are_refused_at_once() {
     let text = works(scene.path(), &["compare", "--json", "run", "run"]);
     let found: serde_json::Value = serde_json::from_str(&text).unwrap();
     let metrics = found["metrics"].as_array().unwrap().iter();
-    let keys: Vec<_> = metrics.map(|one| one["key"].as_str().unwrap()).collect();
+    let keys: Vec<_> = metrics.map(|one| one["metric"].as_str().unwrap()).collect();
     assert!(keys.contains(&"ttft") && !keys.contains(&"itl"), "{keys:?}");
     fs::remove_file(scene.run("requests.csv")).unwrap();
     let made = Command::new("mkfifo")

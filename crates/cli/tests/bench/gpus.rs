@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{json, read};
 
-/// A load of a second; the numbers it printed.
+/// A load of more than a second, which utilization takes; the numbers it printed.
 fn load(dir: &Path, library: &Path, more: &[&str]) -> Value {
     let stub = Stub::start(Behaviour {
         step: Duration::from_millis(20),
@@ -18,7 +18,7 @@ fn load(dir: &Path, library: &Path, more: &[&str]) -> Value {
     })
     .unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))
-        .args(["bench", &stub.url(), "--requests", "10", "-o", "run"])
+        .args(["bench", &stub.url(), "--requests", "16", "-o", "run"])
         .args(["--output-tokens", "10", "--concurrency", "2"])
         .args(more)
         .current_dir(dir)
@@ -55,6 +55,7 @@ fn gpus_are_sampled_beside_the_load() {
         );
         assert!(gpu["memory_used_max_bytes"].as_u64().unwrap() > 0, "{gpu}");
         assert!(gpu["energy_j"].as_f64().unwrap() > 0.0, "{gpu}");
+        assert_eq!(gpu["energy_basis"], "measured", "{gpu}");
     }
     let run = dir.path().join("run");
     // A header, and some samples of both.

@@ -111,7 +111,7 @@ impl GpuOutcome {
 
     fn between(gpu: &GpuSeries, start: Nanos, end: Nanos) -> Self {
         let facts = gpu_facts(gpu, &[(start, end)]);
-        let energy = gpu.energy_between(start, end);
+        let energy = sampled(gpu, start, end).and_then(|(from, to)| gpu.energy_between(from, to));
         Self {
             index: gpu.index,
             name: gpu.name.clone(),
@@ -123,6 +123,14 @@ impl GpuOutcome {
             energy_basis: energy.map(|energy| energy.basis),
         }
     }
+}
+
+/// The part of an interval between the first sample and the last; nothing where that is less than nine tenths of it. The first sample
+/// may come some milliseconds after the first request.
+fn sampled(gpu: &GpuSeries, start: Nanos, end: Nanos) -> Option<(Nanos, Nanos)> {
+    let from = start.max(gpu.rows.first()?.time_ns);
+    let to = end.min(gpu.rows.last()?.time_ns);
+    (10 * (to - from).0 >= 9 * (end - start).0).then_some((from, to))
 }
 
 /// The power of the moment where it is reported.
@@ -196,6 +204,10 @@ mod tests {
             (by_power.energy_j, by_power.energy_basis),
             (Some(Joules(600.0)), Some(Basis::Derived))
         );
+        // The last sample is early by a tenth of the load, then by two thirds of it.
+        let energy = |end| GpuOutcome::between(&counted, at(30), at(end)).energy_j;
+        assert_eq!(energy(52), Some(Joules(520.0)));
+        assert_eq!(energy(90), None);
         // Utilization of less than a second is that of the time before it.
         assert_eq!(
             GpuOutcome::between(&counted, at(20), at(25)).utilization,

@@ -1,7 +1,7 @@
 //! Predictions: what they rest on, and how far off they are known to be.
 
 use llmprof_theory::predict::{
-    EfficiencyProfile, Implementation, Split, error_summary, fixture_comparison, grades, summarize,
+    EfficiencyProfile, Implementation, error_summary, fixture_comparison, held_out,
 };
 use llmprof_units::Percent;
 
@@ -50,16 +50,13 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
 
 /// The error where it was measured.
 fn checked(profile: &EfficiencyProfile) -> Option<String> {
-    // What was measured ran in eager mode.
-    if profile.implementation == Some(Implementation::HfEager) {
-        let all = grades(profile).ok()?;
-        let held_out: Vec<_> = all
-            .iter()
-            .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
-            .collect();
-        let summary = summarize(&held_out)?;
+    if let Some(summary) = held_out(profile) {
+        let what = match profile.implementation {
+            Some(Implementation::HfEager) => "GPU times",
+            _ => "GPU times and TPOT",
+        };
         return Some(format!(
-            "Checked on {} GPU times of models that nothing was fitted to (H200, eager): median |error| {}, 90th percentile {}; \
+            "Checked on {} {what} of models that nothing was fitted to (H200): median |error| {}, 90th percentile {}; \
              {} of them lie in their 90 % interval (docs/prediction.md).",
             summary.times,
             Percent(summary.median),

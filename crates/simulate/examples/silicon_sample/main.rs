@@ -1,4 +1,4 @@
-//! Errors on public serving measurements: `cargo run --release -p llmprof-simulate --example silicon_sample [rows]`.
+//! Errors on public serving measurements: `cargo run --release -p llmprof-simulate --example silicon_sample [rows | table]`.
 //!
 //! Every row is a closed loop: so many requests in flight, prompts and answers of about one length. It is simulated as such, and its means are compared
 //! (`fixtures/silicon/README.md` says why). What clients see beside the engine's own time is fitted to rows of other devices (`served.rs`); the H200 rows only grade.
@@ -22,6 +22,7 @@ use served::served;
 struct Errors {
     own: Times,
     theirs: Option<Times>,
+    is_alike: bool,
 }
 
 /// The groups that a row is counted in.
@@ -55,28 +56,38 @@ fn quantile(found: &[Errors], p: f64, of: &dyn Fn(&Errors) -> Option<f64>) -> St
     format!("{:.1} %", percentile(&values, p) * 100.0)
 }
 
-/// Errors of all rows; then, of those that aiconfigurator has an estimate for, ours and its own.
+/// Median errors of ours and of aiconfigurator on rows that it has an estimate for, as cells of a table.
+fn side_by_side(found: &[Errors]) -> String {
+    format!(
+        "{} | {} / {} | {} / {}",
+        found.iter().filter(|row| row.theirs.is_some()).count(),
+        quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.tpot)),
+        quantile(found, 0.5, &|row| Some(row.theirs?.tpot)),
+        quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.ttft)),
+        quantile(found, 0.5, &|row| Some(row.theirs?.ttft)),
+    )
+}
+
+/// Errors of all rows; then, of those that aiconfigurator has an estimate for in the same formats, ours and its own; then of all that it has one for.
 fn print(errors: &BTreeMap<String, Vec<Errors>>) {
     println!(
-        "| rows | | TPOT median | p90 | TTFT median | p90 | estimated | TPOT, ours / aiconfigurator | TTFT, ours / aiconfigurator |\n|---|---|---|---|---|---|---|---|---|"
+        "| rows | | TPOT median | p90 | TTFT median | p90 | same formats | TPOT, ours / aiconfigurator | TTFT, ours / aiconfigurator | all estimates | TPOT | TTFT |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     for (group, found) in errors {
+        let alike: Vec<Errors> = found.iter().filter(|row| row.is_alike).copied().collect();
         let (tpot, ttft) = (
             |errors: &Errors| Some(errors.own.tpot),
             |errors: &Errors| Some(errors.own.ttft),
         );
         println!(
-            "| {group} | {} | {} | {} | {} | {} | {} | {} / {} | {} / {} |",
+            "| {group} | {} | {} | {} | {} | {} | {} | {} |",
             found.len(),
             quantile(found, 0.5, &tpot),
             quantile(found, 0.9, &tpot),
             quantile(found, 0.5, &ttft),
             quantile(found, 0.9, &ttft),
-            found.iter().filter(|row| row.theirs.is_some()).count(),
-            quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.tpot)),
-            quantile(found, 0.5, &|row| Some(row.theirs?.tpot)),
-            quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.ttft)),
-            quantile(found, 0.5, &|row| Some(row.theirs?.ttft)),
+            side_by_side(&alike),
+            side_by_side(found),
         );
     }
 }
@@ -87,7 +98,7 @@ fn print_repeated(rows: &[Row]) {
     for row in rows.iter().filter(|row| row.device == "h200") {
         // All but the times. DeepSeek V3 and R1 are one design under two names.
         let cells: Vec<&str> = row.line.split(',').collect();
-        let key = cells[..cells.len() - 4].join(",").replace("-V3", "-R1");
+        let key = cells[..cells.len() - 5].join(",").replace("-V3", "-R1");
         let tpots = settings.entry(key).or_default();
         if tpots
             .iter()
@@ -117,7 +128,11 @@ fn print_repeated(rows: &[Row]) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let prints_rows = std::env::args().nth(1).is_some_and(|word| word == "rows");
+    let prints_rows = match std::env::args().nth(1).as_deref() {
+        Some("rows") => true,
+        Some("table") | None => false,
+        Some(other) => return Err(format!("unknown word `{other}`: rows or table").into()),
+    };
     let mut profiles = BTreeMap::new();
     for name in ["vllm", "sglang", "trtllm"] {
         profiles.insert(name, EfficiencyProfile::embedded(name)?);
@@ -152,6 +167,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             errors.entry(group).or_default().push(Errors {
                 own: off(found),
                 theirs: row.estimated.map(off),
+                is_alike: row.is_alike,
             });
         }
     }

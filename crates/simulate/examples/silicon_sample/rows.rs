@@ -30,6 +30,8 @@ pub(crate) struct Row {
     pub(crate) measured: Times,
     /// aiconfigurator's own estimate.
     pub(crate) estimated: Option<Times>,
+    /// Whether it is in the formats that the row states and that are simulated.
+    pub(crate) is_alike: bool,
 }
 
 /// TTFT and TPOT in ms.
@@ -130,9 +132,11 @@ fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
         },
         measured: times("").ok_or("a row without times")?,
         estimated: times("estimated_"),
+        is_alike: cell("estimated_formats") == "row",
     })
 }
 
+/// `precision` says how wide weights are; designs that state a format of their own keep it, Qwen3-235B-A22B-FP8 has tiles of 128 × 128 by its config.
 fn weights(
     model: &str,
     precision: &str,

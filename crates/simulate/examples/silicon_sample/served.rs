@@ -85,6 +85,7 @@ pub(crate) fn served(
     device: &Device,
     profile: &EfficiencyProfile,
 ) -> Result<(Times, f64), Box<dyn Error>> {
+    // Rows do not state the cache. FP8 checkpoints made by NVIDIA, which TensorRT-LLM serves, state one of 8 bits; assumed for all of its rows.
     let eight_bit_cache = row.backend == "trtllm" || row.model.starts_with("nvidia/");
     let workload = Workload {
         precision: Precision {
@@ -105,6 +106,7 @@ pub(crate) fn served(
     let front = FrontEnd::of(row.source, row.backend);
     let settings = Settings {
         kv_blocks: kv_blocks(row, &workload, &predict)?,
+        // More than any row has in flight for a rank, as benchmarks set it.
         max_num_seqs: 1024,
         max_num_batched_tokens: 8192 * row.parallel.data,
         ..Settings::default()
@@ -169,5 +171,6 @@ fn kv_blocks(
     if blocks < 1.0 {
         return Err("does not fit".into());
     }
+    // More than any load here takes.
     Ok((blocks as u64).min(1 << 24))
 }

@@ -4,8 +4,8 @@ use llmprof_units::Nanos;
 use serde::Deserialize;
 
 use super::{
-    EfficiencyProfile, Grade, Implementation, Interval, Prediction, Predictor,
-    grade::{Design, designs},
+    EfficiencyProfile, Grade, GradeSummary, Implementation, Interval, Prediction, Predictor, Split,
+    grade::{Design, designs, grades, summarize},
 };
 use crate::{
     COMMON_KEYS, Phase, Routing, Workload,
@@ -67,6 +67,24 @@ pub fn captured_grades(profile: &EfficiencyProfile) -> Result<CapturedGrades, se
         }
     }
     Ok(grades)
+}
+
+/// Errors on models that nothing was fitted to, of the profiles that such were measured with: GPU times, and TPOT where steps are captured.
+pub fn held_out(profile: &EfficiencyProfile) -> Option<GradeSummary> {
+    let all = match profile.implementation? {
+        Implementation::HfEager => grades(profile).ok()?,
+        Implementation::HfGraph | Implementation::TorchCompile => {
+            let mut found = captured_grades(profile).ok()?;
+            found.gpu.append(&mut found.tpot);
+            found.gpu
+        }
+        _ => return None,
+    };
+    let held_out: Vec<_> = all
+        .iter()
+        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
+        .collect();
+    summarize(&held_out)
 }
 
 fn add(

@@ -32,7 +32,7 @@ use thiserror::Error;
 pub use crate::kernels::{
     Access, Kernel, KernelClass, KernelClock, KernelCurves, KernelTime, Stored,
 };
-pub use captured::{CapturedGrades, captured_grades};
+pub use captured::{CapturedGrades, captured_grades, held_out};
 pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
 pub use efficiency::{
     EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,

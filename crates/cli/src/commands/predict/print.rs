@@ -5,8 +5,7 @@ use llmprof_report::{
     text::{bench, predict as text},
 };
 use llmprof_theory::predict::{
-    Calibration, EfficiencyProfile, GradeSummary, Implementation, Interval, Need, Split,
-    fixture_comparison, grades, summarize,
+    Calibration, EfficiencyProfile, GradeSummary, Interval, Need, fixture_comparison, held_out,
 };
 use llmprof_units::{Nanos, significant};
 use serde::Serialize;
@@ -283,16 +282,6 @@ pub(super) fn json(
         notes: about,
         points: rows.iter().map(|row| record(axes, row)).collect(),
     })
-}
-
-fn held_out(profile: &EfficiencyProfile) -> Option<GradeSummary> {
-    (profile.implementation? == Implementation::HfEager).then_some(())?;
-    let all = grades(profile).ok()?;
-    let held_out: Vec<_> = all
-        .iter()
-        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
-        .collect();
-    summarize(&held_out)
 }
 
 fn dash() -> String {

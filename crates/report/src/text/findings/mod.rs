@@ -54,7 +54,7 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
         "Expected speedup"
     };
     let contended = if finding.is_contended {
-        " (CPUs were contended: it may be less on a quiet machine)"
+        " (CPUs were contended)"
     } else {
         ""
     };

@@ -17,26 +17,28 @@ fn text(name: &str) -> String {
         .join("../../fixtures/public")
         .join(name);
     let mut text = String::new();
-    let file = std::fs::File::open(file).unwrap();
-    GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    let file = std::fs::File::open(file).expect("a fixture");
+    GzDecoder::new(file)
+        .read_to_string(&mut text)
+        .expect("text");
     text
 }
 
 /// A trace whose events `keep` looks at, changes and keeps.
 fn altered(name: &str, keep: impl Fn(&mut Value) -> bool) -> Analysis {
-    let mut trace: Value = serde_json::from_str(&text(name)).unwrap();
-    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let mut trace: Value = serde_json::from_str(&text(name)).expect("JSON");
+    let events = trace["traceEvents"].as_array_mut().expect("events");
     events.retain_mut(keep);
     analyzed(&trace.to_string())
 }
 
 fn analyzed(text: &str) -> Analysis {
-    let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
-    std::fs::write(file.path(), text).unwrap();
-    let (_, profile) = import::import(file.path(), &Limits::default()).unwrap();
+    let file = tempfile::NamedTempFile::with_suffix(".json").expect("a file");
+    std::fs::write(file.path(), text).expect("a disk");
+    let (_, profile) = import::import(file.path(), &Limits::default()).expect("a profile");
     let mut record = RunRecord::default();
-    record.add_profile("altered", profile).unwrap();
-    analyze(&record, None).unwrap()
+    record.add_profile("altered", profile).expect("one trace");
+    analyze(&record, None).expect("nothing is refused")
 }
 
 fn is_of(event: &Value, categories: &[&str]) -> bool {

@@ -22,9 +22,10 @@ pub(crate) fn annotated(
     let mut names: Vec<String> = Vec::new();
     let mut outermost: Option<(u32, i64)> = None;
     for row in 0..ranges.len() {
-        let is_used = match on_device {
-            true => ranges.kind[row] == RangeKind::DEVICE_ANNOTATION,
-            false => is_annotation(ranges.kind[row]),
+        let is_used = if on_device {
+            ranges.kind[row] == RangeKind::DEVICE_ANNOTATION
+        } else {
+            is_annotation(ranges.kind[row])
         };
         if !is_used {
             continue;

@@ -130,7 +130,6 @@ impl Read for Gunzip<'_> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::io::Write;
 

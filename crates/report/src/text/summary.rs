@@ -284,9 +284,10 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
         let name = kernel_label(name);
         format!("host longest in `{name}` ({})", gap.host_operator_ns)
     }));
-    let around = match around.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", around.join(", ")),
+    let around = if around.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", around.join(", "))
     };
     Some(format!(
         "Longest time outside the phases: {} {place}{around}: {}.",

@@ -93,11 +93,10 @@ impl WeightFormat {
     /// their inputs (which a sum of integers cannot cross) are expanded to the activations' dtype first.
     pub fn compute(self, activations: DType) -> DType {
         match self {
-            Self::Plain(_) | Self::Int4 { .. } | Self::Mxfp4 => activations,
             Self::Fp8 { .. } => DType::F8E4m3,
             Self::Int8 { group: 0 } => DType::I8,
-            Self::Int8 { .. } => activations,
             Self::Nvfp4 => DType::F4E2m1,
+            Self::Plain(_) | Self::Int8 { .. } | Self::Int4 { .. } | Self::Mxfp4 => activations,
         }
     }
 

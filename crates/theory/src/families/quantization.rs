@@ -126,7 +126,7 @@ mod tests {
 
     use crate::{Model, quant::WeightFormat};
 
-    fn format(quantization: serde_json::Value) -> Option<WeightFormat> {
+    fn format(quantization: &serde_json::Value) -> Option<WeightFormat> {
         let config = json!({
             "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4,
             "intermediate_size": 512, "vocab_size": 128, "quantization_config": quantization,
@@ -137,23 +137,23 @@ mod tests {
     #[test]
     fn groups_of_8_bit_integers_are_kept() {
         let gptq = |group: i64| json!({ "quant_method": "gptq", "bits": 8, "group_size": group });
-        assert_eq!(format(gptq(128)), Some(WeightFormat::Int8 { group: 128 }));
-        assert_eq!(format(gptq(-1)), Some(WeightFormat::INT8));
+        assert_eq!(format(&gptq(128)), Some(WeightFormat::Int8 { group: 128 }));
+        assert_eq!(format(&gptq(-1)), Some(WeightFormat::INT8));
     }
 
     #[test]
     fn compressed_tensors_state_their_first_group() {
-        let packed = |weights: serde_json::Value| json!({ "quant_method": "compressed-tensors", "config_groups": { "group_0": { "weights": weights } } });
+        let packed = |weights: &serde_json::Value| json!({ "quant_method": "compressed-tensors", "config_groups": { "group_0": { "weights": weights } } });
         let four = json!({ "type": "int", "num_bits": 4, "group_size": 32, "symmetric": true });
         let int4 = WeightFormat::Int4 {
             group: 32,
             zeros: false,
             index: false,
         };
-        assert_eq!(format(packed(four)), Some(int4));
+        assert_eq!(format(&packed(&four)), Some(int4));
         let eight = json!({ "type": "int", "num_bits": 8, "group_size": null, "symmetric": true });
-        assert_eq!(format(packed(eight)), Some(WeightFormat::INT8));
+        assert_eq!(format(&packed(&eight)), Some(WeightFormat::INT8));
         let float = json!({ "type": "float", "num_bits": 8 });
-        assert_eq!(format(packed(float)), Some(WeightFormat::FP8));
+        assert_eq!(format(&packed(&float)), Some(WeightFormat::FP8));
     }
 }

@@ -24,25 +24,10 @@ pub(crate) enum ServingEngine {
 struct ServingCurves {
     #[expect(dead_code, reason = "for readers of the file")]
     source: String,
-    #[expect(
-        dead_code,
-        reason = "the limits that ratios are to, for readers of the file"
-    )]
-    peaks: Peaks,
     gemm: BTreeMap<String, GemmTable>,
     experts: BTreeMap<String, ExpertsTable>,
     decode_attention: AttentionTables,
     prefill_attention: AttentionTables,
-}
-
-/// Of the H200, which the ratios are to.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "for readers of the file")]
-struct Peaks {
-    flops_per_s: f64,
-    eight_bit_flops_per_s: f64,
-    bytes_per_s: f64,
 }
 
 #[derive(Clone, Debug, Deserialize)]

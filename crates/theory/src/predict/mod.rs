@@ -466,7 +466,7 @@ impl<'a> Predictor<'a> {
                 place += 1;
                 match factors {
                     Some(factors) => {
-                        sum.add(&time.scaled(factors.of(kernel)), launches, kernel.bytes())
+                        sum.add(&time.scaled(factors.of(kernel)), launches, kernel.bytes());
                     }
                     None => sum.add(&time, launches, kernel.bytes()),
                 }

@@ -186,8 +186,8 @@ def main(source, target):
     root = Path(source)
     for engine, version in ENGINES.items():
         out = {
-            "source": f"aiconfigurator-core 0.12.0 (PyPI, Apache-2.0), tables of the H200 SXM measured with {engine} {version}",
-            "peaks": {"flops_per_s": FLOPS[2], "eight_bit_flops_per_s": FLOPS[1], "bytes_per_s": BYTES_PER_S},
+            "source": f"aiconfigurator-core 0.12.0 (PyPI, Apache-2.0), tables of the H200 SXM measured with {engine} {version}; "
+            "ratios are to 989.4 TFLOP/s in 16 bits, 1978.9 in 8, and 4.8 TB/s",
             "gemm": gemm(root, engine),
             "experts": experts(root, engine),
             "decode_attention": attention(root, engine, True),

@@ -236,6 +236,11 @@ fn a_run_corrects_predictions() {
     assert!(note.contains("from run, measured ÷ predicted"), "{note}");
     let points = found["points"].as_array().unwrap();
     assert_eq!(points[0]["prompt_tokens"], 32, "{found}");
+    // The device that the run was judged by need not be named again.
+    let unnamed = args.map(|word| word.replace("xeon_8480", "auto"));
+    let unnamed: Vec<&str> = unnamed.iter().map(String::as_str).collect();
+    let again: Value = serde_json::from_str(&common::works(folder.path(), &unnamed)).unwrap();
+    assert_eq!(again["points"][1]["tpot_ns"], points[1]["tpot_ns"]);
     let tpot = points[0]["tpot_ns"].as_f64().unwrap();
     let measured = metrics["latency"]["tpot_ns"]["mean"].as_f64();
     if let Some(measured) = measured {

@@ -40,7 +40,7 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
         }
         HardwareCommand::Show { name, json } => {
             let device = match name.as_str() {
-                "auto" | NAME => this_cpu()?,
+                "auto" => subject::device(NAME)?,
                 name => subject::device(name)?,
             };
             if json {
@@ -50,14 +50,6 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
             }
         }
     }
-}
-
-/// The processor at hand, as it was measured.
-fn this_cpu() -> Result<Device, Failure> {
-    calibration::this_cpu()?.ok_or_else(|| {
-        Failure::new("this CPU is not calibrated yet")
-            .hint("`llmprof hardware measure` does; so does the first run on it".to_owned())
-    })
 }
 
 fn list(json: bool, output: &mut Output) -> Result<(), Failure> {

@@ -93,6 +93,8 @@ struct Reader<'a> {
     profiles: Vec<(String, EfficiencyProfile)>,
     /// The profile that the user named; else the runtime of each point decides.
     efficiency: Option<&'a str>,
+    /// What stands for a device that is not named: that of the run that predictions start from.
+    own: Option<&'a Device>,
 }
 
 impl Axes {
@@ -101,6 +103,7 @@ impl Axes {
         overrides: &[String],
         host: &Host,
         efficiency: Option<&str>,
+        own: Option<&Device>,
     ) -> Result<Self, Failure> {
         let sweep = app.sweep(overrides, host)?;
         if sweep.len() > MOST_POINTS {
@@ -117,6 +120,7 @@ impl Axes {
             devices: Vec::new(),
             profiles: Vec::new(),
             efficiency,
+            own,
         };
         let base_plan = reader.plan(&first)?;
         let base = reader.setting(&base_plan)?;
@@ -313,15 +317,20 @@ impl Reader<'_> {
             self.models.len() - 1
         };
         let spec = &plan.hardware.spec;
-        if spec == "auto" {
-            return Err(Failure::new("a prediction needs a device").hint(
-                "hardware.spec=NAME, where `llmprof hardware list` shows the names".to_owned(),
-            ));
-        }
         let device = if let Some(index) = self.devices.iter().position(|(known, _)| known == spec) {
             index
         } else {
-            self.devices.push((spec.clone(), device(spec)?));
+            let found = match (spec.as_str(), self.own) {
+                ("auto", Some(own)) => own.clone(),
+                ("auto", None) => {
+                    return Err(Failure::new("a prediction needs a device").hint(
+                        "hardware.spec=NAME, where `llmprof hardware list` shows the names; `this_cpu` is this machine's processor"
+                            .to_owned(),
+                    ));
+                }
+                _ => device(spec)?,
+            };
+            self.devices.push((spec.clone(), found));
             self.devices.len() - 1
         };
         let name = self.efficiency.map_or_else(

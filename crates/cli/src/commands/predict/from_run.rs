@@ -9,6 +9,7 @@ use llmprof_record::{
 };
 use llmprof_theory::{
     Workload,
+    device::Device,
     predict::{Corrections, MeasuredRun, MeasuredStep, Predictor},
 };
 
@@ -20,6 +21,8 @@ pub(super) struct Start {
     run: PathBuf,
     /// What it was started with.
     overrides: Vec<String>,
+    /// What it was judged by: predicted for where no other device is named.
+    device: Option<Device>,
     measured: MeasuredRun,
     corrections: Option<Corrections>,
 }
@@ -52,9 +55,14 @@ impl Start {
         Ok(Self {
             run: run.to_owned(),
             overrides: overrides_of(run),
+            device: record.device,
             measured,
             corrections: None,
         })
+    }
+
+    pub(super) fn device(&self) -> Option<&Device> {
+        self.device.as_ref()
     }
 
     /// The run's own overrides, less those whose key is given anew.

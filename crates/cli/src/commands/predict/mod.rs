@@ -76,6 +76,7 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
         &overrides,
         &host,
         args.efficiency.as_deref(),
+        start.as_ref().and_then(Start::device),
     )?;
     let traces = Traces::of(&axes)?;
     let spreads = Spreads::of(&axes);

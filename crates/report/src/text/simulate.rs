@@ -19,9 +19,25 @@ pub fn replicas(fewest: Option<u64>, gpus: u64, tried: u64, objectives: &str) ->
     }
 }
 
-pub fn best_settings(max_num_batched_tokens: u64, max_num_seqs: u64) -> String {
+/// `alike` of the `others` give the same latencies.
+pub fn best_settings(
+    max_num_batched_tokens: u64,
+    max_num_seqs: u64,
+    alike: usize,
+    others: usize,
+) -> String {
+    if alike == others {
+        return format!(
+            "All {} settings give the same latencies at this load.",
+            others + 1
+        );
+    }
+    let as_good = match alike {
+        0 => String::new(),
+        _ => format!(" ({} as good)", Count(alike as u64, "other")),
+    };
     format!(
-        "Best settings: --max-num-batched-tokens {max_num_batched_tokens} --max-num-seqs {max_num_seqs}."
+        "Best settings: --max-num-batched-tokens {max_num_batched_tokens} --max-num-seqs {max_num_seqs}{as_good}."
     )
 }
 

@@ -3,7 +3,7 @@
 use llmprof_report::text::bench;
 use llmprof_report::text::simulate::{self as text, Fit, Over};
 use llmprof_report::{Cell, Document, Table};
-use llmprof_simulate::{Level, Summary};
+use llmprof_simulate::{Level, Summary, search::Candidate};
 use llmprof_traffic::statistics::Distribution;
 use llmprof_units::{Nanos, significant};
 
@@ -83,11 +83,16 @@ fn summary(simulated: &Simulated) -> Vec<String> {
             &slos,
         ));
     }
-    if simulated.candidates.is_some() {
-        let settings = &simulated.settings;
+    if let Some([best, others @ ..]) = simulated.candidates.as_deref() {
+        let latencies = |one: &Candidate| (one.summary.ttft_ms, one.summary.tpot_ms);
+        let alike = others
+            .iter()
+            .filter(|one| latencies(one) == latencies(best));
         lines.push(text::best_settings(
-            settings.max_num_batched_tokens,
-            settings.max_num_seqs,
+            best.settings.max_num_batched_tokens,
+            best.settings.max_num_seqs,
+            alike.count(),
+            others.len(),
         ));
     }
     lines.push(bench::latencies(s.ttft_ms, s.tpot_ms, s.e2e_ms));

@@ -27,6 +27,8 @@ pub enum Assumption {
     },
     /// What the roofline time of an operator is.
     Roofline,
+    /// Tokens choose experts uniformly and independently, since nothing says which they chose.
+    UniformRouting,
     /// GEMMs run in another dtype than the one that the weights are stored in, whose peak is higher.
     ComputeDtype {
         dtype: DType,

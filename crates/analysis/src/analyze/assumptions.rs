@@ -2,11 +2,13 @@
 
 use llmprof_record::run::RunRecord;
 use llmprof_theory::device::{Device, Engine};
-use llmprof_theory::{WeightFormat, Workload};
+use llmprof_theory::{Routing, WeightFormat, Workload};
 
 use crate::analysis::Analysis;
+use crate::analyze::subject::Subject;
 use crate::assumption::{Assumption, PhaseOverhead, PlainPhase};
 use crate::capture_cost::CaptureCost;
+use crate::graphs::ModelOperators;
 use crate::latency::Latency;
 
 pub(super) fn assumptions(
@@ -33,6 +35,13 @@ pub(super) fn assumptions(
         assumptions.push(Assumption::Roofline);
     }
     assumptions
+}
+
+/// How experts are chosen, where the model has some and nothing recorded how many were reached.
+pub(super) fn uniform_routing(subject: &Subject<'_>, workload: &Workload) -> Option<Assumption> {
+    let is_uniform = workload.routing == Routing::Uniform;
+    let operators = ModelOperators::of(subject.model, workload, None);
+    (is_uniform && operators.has_experts()).then_some(Assumption::UniformRouting)
 }
 
 /// In which format GEMMs ran, where the device would be faster in the format that the weights are stored in: the static

@@ -19,6 +19,7 @@ mod plain;
 mod recorded;
 mod routing;
 mod shapes;
+mod stated;
 mod step_count;
 mod subject;
 mod tables;
@@ -33,6 +34,7 @@ use llmprof_record::memory::MemoryHistory;
 use llmprof_record::run::{RecordedModel, RunRecord, is_graph_capture, rank_of};
 use llmprof_record::summary::SummaryTable;
 use llmprof_record::trace::Trace;
+use llmprof_theory::Workload;
 use llmprof_theory::device::Device;
 
 use self::absent::{no_device, uncounted};
@@ -40,14 +42,16 @@ use self::assumptions::{
     arithmetic, assumptions, how_it_ran, measured_at, profiled_times, profiling_overhead,
 };
 pub use self::judged::{Judged, judged_device};
+use self::stated::{BATCH, Stated};
 use self::subject::Subject;
 use self::traced::of_trace;
 use crate::analysis::{Analysis, AnalysisError};
 use crate::counters::{ClassRule, CountersAnalysis, against_model, derived};
 use crate::findings::{Conclusion, Finding, throttling};
 use crate::gemms;
-use crate::graphs::{self, ModelOperators};
+use crate::graphs::{self, ModelOperators, StepRows};
 use crate::latency::{Latency, load_time};
+use crate::phases::engine::labelled_steps;
 use crate::ranks;
 use crate::statics;
 use crate::telemetry::{self, HostTelemetry};
@@ -74,7 +78,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         analysis.issues.retain(|issue| issue.code != "run.no_model");
     }
     if is_divided {
-        analysis.workload = record.workload;
+        analysis.workload = asked(record);
         analysis.issues.push(Issue::info("ranks.model_divided"));
     }
     if let Some((found, issues)) = ranks::analyze(record) {
@@ -82,8 +86,13 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         analysis.ranks = Some(found);
         analysis.issues.extend(issues);
     }
-    let operators = subject.as_ref();
-    let operators = operators.map(|subject| ModelOperators::of(subject.model, &subject.workload));
+    // Of another model than the one that ran nothing is known.
+    let is_other = analysis.issues.iter().any(shapes::is_other_model);
+    let operators = subject.as_ref().filter(|_| !is_other);
+    let operators = operators.map(|subject| {
+        let rows = step_rows(record, &subject.workload);
+        ModelOperators::of(subject.model, &subject.workload, rows)
+    });
     if let Some((found, issue)) = graphs::analyze(record, judged, operators.as_ref()) {
         analysis.graphs = Some(found);
         analysis.issues.extend(issue);
@@ -107,7 +116,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     let model = record.model.as_ref();
     if let Some(error) = model.and_then(RecordedModel::uncounted) {
         // It was asked for all the same.
-        analysis.workload = record.workload;
+        analysis.workload = asked(record);
         analysis.issues.push(uncounted(&error));
     }
     let profiled = profiled_times(record, &analysis);
@@ -154,6 +163,25 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         .issues
         .extend(of_device.into_iter().chain(lost.cloned()));
     Ok(analysis)
+}
+
+/// What was asked for, where somebody said so.
+fn asked(record: &RunRecord) -> Option<Workload> {
+    let workload = record.workload.as_ref()?;
+    Stated::of(record).workload(workload, None)
+}
+
+/// Rows of the GEMMs of a step: by the engine's labels, else one for each sequence of the batch.
+fn step_rows(record: &RunRecord, workload: &Workload) -> Option<StepRows> {
+    let trace = record.trace()?;
+    if !labelled_steps(trace).is_empty() {
+        return graphs::labelled_rows(trace);
+    }
+    let batch = workload.batch;
+    Stated::of(record).has(BATCH).then_some(StepRows {
+        tokens: batch,
+        sequences: batch,
+    })
 }
 
 /// Waiting for slower ranks looks like communication to the rank that waits.

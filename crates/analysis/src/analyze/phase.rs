@@ -15,6 +15,7 @@ use crate::analyze::plain::{between_slices, plain_time};
 use crate::analyze::tracing::Tracing;
 use crate::bottleneck::{ClassReason, Classification, PhaseSignals, classify};
 use crate::latency::plain_wall;
+use crate::matching::groups::OperatorGroup;
 use crate::matching::lanes::Lane;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::{PhaseInstance, TracedPhase};
@@ -62,7 +63,10 @@ impl Tracing<'_> {
             .collect();
         let breakdowns = self.breakdowns(&included, lane);
         let waterfall = self.waterfall(&included, number, &breakdowns);
-        let tables = self.tables(&included, number, waterfall.wall_ns.0);
+        let mut tables = self.tables(&included, number, waterfall.wall_ns.0);
+        let rows = tables.by_kind.iter_mut().chain(&mut tables.by_path);
+        rows.filter(|row| row.is_impossible())
+            .for_each(OperatorGroup::forget_work);
         let mut traced = TracedPhase {
             instances,
             first_use,
@@ -84,6 +88,10 @@ impl Tracing<'_> {
             steps: &steps,
         };
         let work = self.work(phase.phase, stated, issues);
+        let has_context = steps.iter().all(|step| step.cached_tokens().is_some());
+        if !has_context && work.cost.calls > 0 {
+            issues.push(Issue::info("run.no_context").with("phase", name));
+        }
         let plain = plain_wall(self.record, phase.phase).filter(|plain| plain.0 > 0);
         let repeats = self.repeats(phase, &included);
         let plain_total = plain_time(self.record, self.captured, phase.phase, &included, repeats);
@@ -125,6 +133,10 @@ impl Tracing<'_> {
             basis: work.cost.basis,
             traced: Some(traced),
         };
+        let used = analysis.utilization.iter_mut();
+        for used in used.chain(&mut analysis.plain_utilization) {
+            used.without_kv_cache = !has_context;
+        }
         if self.timeline.phase_source == PhaseSource::Whole {
             analysis.class = Classification::unknown(ClassReason::NoPhases);
         }

@@ -27,6 +27,8 @@ pub(crate) struct Interval {
     pub(crate) passes: Vec<Pass>,
     /// What an engine states of its step; it goes before [`passes`](Self::passes).
     pub(crate) step: Option<Step>,
+    /// Whether nothing but the workload says what the decoder did in it.
+    pub(crate) is_assumed: bool,
     /// Whether all of it was recorded.
     pub(crate) is_whole: bool,
 }
@@ -123,6 +125,7 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
             },
             passes: Vec::new(),
             step,
+            is_assumed: false,
             is_whole: interval.is_whole,
         });
     }
@@ -187,9 +190,13 @@ pub(crate) fn count_passes(
         let stated = stated(phase.phase, record, captured);
         let as_many = stated.len() == phase.intervals.len();
         for (index, interval) in phase.intervals.iter_mut().enumerate() {
+            let is_stated = as_many && !stated[index].is_empty();
+            interval.is_assumed = interval.step.is_none()
+                && !is_stated
+                && matches!(phase.phase, RunPhase::Prefill | RunPhase::Decode);
             interval.passes = match phase.phase {
                 _ if interval.step.is_some() => Vec::new(),
-                _ if as_many && !stated[index].is_empty() => stated[index].clone(),
+                _ if is_stated => stated[index].clone(),
                 RunPhase::Prefill => model.prefill_passes(workload).collect(),
                 RunPhase::Decode => {
                     let steps = match interval.steps.len() as u64 {
@@ -303,6 +310,7 @@ mod tests {
             steps: vec![10],
             passes: vec![Pass::decode(1, 100, 1)],
             step: None,
+            is_assumed: false,
             is_whole: true,
         };
         let mut found = [TracePhase {

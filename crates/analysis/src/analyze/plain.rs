@@ -118,6 +118,7 @@ mod tests {
             steps: vec![1; steps],
             passes: Vec::new(),
             step: None,
+            is_assumed: false,
             is_whole: true,
         }
     }

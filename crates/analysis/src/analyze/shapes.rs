@@ -1,11 +1,18 @@
 //! What the shapes in a trace say of the model and the workload, beside what the user said. The trace is believed.
 
+use std::collections::BTreeMap;
+
 use llmprof_record::issue::Issue;
+use llmprof_record::kernel_name::Category;
 use llmprof_record::run::{RunPhase, RunRecord};
-use llmprof_theory::{Model, Pass, Workload};
+use llmprof_record::trace::Trace;
+use llmprof_theory::{Model, Pass, Step, Workload};
 
 use crate::analyze::phase_intervals::TracePhase;
+use crate::analyze::stated::{BATCH, PROMPT, Stated};
 use crate::analyze::subject::Subject;
+use crate::attribution::operator_cost::{Costs, GemmShape};
+use crate::graphs::{ModelOperators, is_of_experts};
 use crate::phases::forward::{ForwardPass, ForwardPasses};
 use crate::phases::{PhaseSource, Phases};
 use crate::trace::Structure;
@@ -13,6 +20,7 @@ use crate::trace::Structure;
 /// What the user said, as far as the trace does not contradict it, and where it does.
 pub(super) fn believed<'s, 'm>(
     structure: &mut Structure,
+    trace: &Trace,
     subject: Option<&'s Subject<'m>>,
     record: &RunRecord,
 ) -> (Option<&'s Subject<'m>>, Vec<Issue>) {
@@ -24,24 +32,37 @@ pub(super) fn believed<'s, 'm>(
         }
     }
     // A run that was measured says itself what it did.
-    let shown = structure.shown.as_ref();
-    let shown = shown.filter(|_| record.passes.is_empty());
-    contradicted(shown, subject, &record.workload_keys)
-}
-
-/// What the user said, as far as the shapes do not contradict it, and where they do. `stated` are the keys that the user set.
-fn contradicted<'s, 'm>(
-    shown: Option<&ForwardPasses>,
-    subject: Option<&'s Subject<'m>>,
-    stated: &[String],
-) -> (Option<&'s Subject<'m>>, Vec<Issue>) {
-    let Some((shown, said)) = shown.zip(subject) else {
+    let Some(said) = subject.filter(|_| record.passes.is_empty()) else {
         return (subject, Vec::new());
     };
-    match other_model(shown, said.model) {
-        Some(other) => (None, vec![other]),
-        None => (subject, other_workload(shown, &said.workload, stated)),
+    let shown = structure.shown.as_ref();
+    let other = shown
+        .and_then(|shown| other_model(shown, said.model))
+        .or_else(|| other_kernels(structure, trace, said));
+    if let Some(other) = other {
+        return (None, vec![other]);
     }
+    let stated = Stated::of(record);
+    let mut issues: Vec<Issue> = Vec::new();
+    // Steps by shapes are compared below.
+    if structure.phases.source == PhaseSource::Annotation {
+        issues.extend(other_label(&structure.phases.steps, &said.workload, stated));
+    }
+    if let Some(shown) = shown {
+        issues.extend(other_workload(shown, &said.workload, stated));
+    }
+    (subject, issues)
+}
+
+/// Whether an issue says that another model ran than the one that was named.
+pub(super) fn is_other_model(issue: &Issue) -> bool {
+    let codes = [
+        "invariant.other_model",
+        "invariant.other_layers",
+        "invariant.other_gemm",
+        "invariant.other_experts",
+    ];
+    codes.contains(&issue.code.as_str())
 }
 
 /// Another model than the one that was named: its work is not that of the trace, and nothing may be compared with it.
@@ -71,11 +92,119 @@ fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
     })
 }
 
+/// Kernels that the model cannot have: those of experts where it has none, or a largest GEMM of a shape that no linear operator has.
+fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Option<Issue> {
+    let model = said.model;
+    // Towers have GEMMs of their own, and backward passes other shapes.
+    if model.encoder.is_some() || model.vision.is_some() || structure.is_training {
+        return None;
+    }
+    let operators = ModelOperators::of(model, &said.workload, None);
+    if !operators.has_gemms() {
+        return None;
+    }
+    if !operators.has_experts() {
+        let mut events = structure.events.all().iter();
+        let of_experts = events.find(|event| {
+            let category = structure.events.class_of(event.name).category;
+            category == Category::Moe || is_of_experts(trace.text(event.name))
+        });
+        if let Some(event) = of_experts {
+            let kernel: String = trace.text(event.name).chars().take(LONGEST_NAME).collect();
+            return Some(Issue::warning("invariant.other_experts").with("kernel", kernel));
+        }
+    }
+    let mut by_shape: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for (_, gemm, flops) in gemms(trace) {
+        let sum = by_shape.entry((gemm.n, gemm.k)).or_default();
+        *sum = sum.saturating_add(flops);
+    }
+    let (&(n, k), _) = by_shape.iter().max_by_key(|(_, flops)| **flops)?;
+    (!operators.has_gemm(n, k)).then(|| {
+        Issue::warning("invariant.other_gemm")
+            .with("n", n)
+            .with("k", k)
+    })
+}
+
+/// How much of a kernel's name is given.
+const LONGEST_NAME: usize = 80;
+
+/// GEMMs by recorded shapes: when the host called them, their sizes, their operations.
+fn gemms(trace: &Trace) -> impl Iterator<Item = (i64, GemmShape, u64)> {
+    let costs = Costs::of(trace);
+    let hosts = &trace.hosts;
+    (0..hosts.len()).filter_map(move |row| {
+        let cost = costs.cost(hosts.name[row], hosts.inputs[row])?;
+        let gemm = cost.gemm.filter(|gemm| gemm.batch == 1)?;
+        Some((hosts.start[row], gemm, cost.flops.0))
+    })
+}
+
+/// Takes the work out of intervals whose GEMMs have another number of rows than the step has new tokens.
+///
+/// Engines round the tokens of a step up to a size that they captured: 1, 2, 4, 8, then multiples of 8 and of 16 in vLLM
+/// (`cudagraph_capture_sizes`), always less than twice as many.
+pub(super) fn leave_other_rows(
+    found: &mut [TracePhase],
+    phases: &Phases,
+    trace: &Trace,
+    subject: &Subject<'_>,
+) -> Vec<Issue> {
+    let operators = ModelOperators::of(subject.model, &subject.workload, None);
+    let rows: Vec<(i64, u64)> = gemms(trace)
+        .filter(|(_, gemm, _)| operators.has_in_layers(gemm.n, gemm.k))
+        .map(|(start, gemm, _)| (start, gemm.m))
+        .collect();
+    let mut issues = Vec::new();
+    for phase in found {
+        let mut other = None;
+        for interval in &mut phase.intervals {
+            let (start, end) = phases.host_window(interval.window);
+            let inside = rows.iter().filter(|(at, _)| (start..end).contains(at));
+            let most = inside.map(|(_, rows)| *rows).max();
+            let passes = interval.passes.iter();
+            let counted = match &interval.step {
+                Some(step) => Some(step.new_tokens()),
+                None => passes.map(|pass| pass.batch * pass.queries).max(),
+            };
+            let Some((most, counted)) = most.zip(counted) else {
+                continue;
+            };
+            if most < counted || most >= counted.saturating_mul(2) {
+                other.get_or_insert((counted, most));
+                interval.step = None;
+                interval.passes.clear();
+                interval.is_assumed = false;
+            }
+        }
+        issues.extend(other.map(|(counted, most)| {
+            Issue::warning("invariant.other_rows")
+                .with("phase", phase.phase.name())
+                .with("stated", counted)
+                .with("shown", most)
+        }));
+    }
+    issues
+}
+
+/// Where no label of a step has the batch that the user stated.
+fn other_label(steps: &[Step], workload: &Workload, stated: Stated<'_>) -> Option<Issue> {
+    let mut sequences = steps.iter().map(Step::sequences);
+    let most = sequences.clone().max()?;
+    let is_other = stated.has(BATCH) && !sequences.any(|found| found == workload.batch);
+    is_other.then(|| {
+        Issue::warning("invariant.other_label")
+            .with("key", BATCH)
+            .with("said", workload.batch)
+            .with("shown", most)
+    })
+}
+
 /// Where the shapes show another batch or prompt than the user stated.
-fn other_workload(shown: &ForwardPasses, workload: &Workload, stated: &[String]) -> Vec<Issue> {
+fn other_workload(shown: &ForwardPasses, workload: &Workload, stated: Stated<'_>) -> Vec<Issue> {
     let differs = |key: &str, said: u64, found: u64| {
-        let is_stated = stated.iter().any(|known| known == key);
-        (is_stated && said != found).then(|| {
+        (stated.has(key) && said != found).then(|| {
             Issue::warning("invariant.other_shape")
                 .with("key", key)
                 .with("said", said)
@@ -84,9 +213,8 @@ fn other_workload(shown: &ForwardPasses, workload: &Workload, stated: &[String])
     };
     let prompt = shown.passes.iter().find(|pass| !pass.is_decode());
     let batch = shown.passes.first();
-    let batch = batch.and_then(|pass| differs("runtime.batch_size", workload.batch, pass.batch));
-    let prompt =
-        prompt.and_then(|pass| differs("workload.prompt_tokens", workload.prompt, pass.new));
+    let batch = batch.and_then(|pass| differs(BATCH, workload.batch, pass.batch));
+    let prompt = prompt.and_then(|pass| differs(PROMPT, workload.prompt, pass.new));
     batch.into_iter().chain(prompt).collect()
 }
 
@@ -106,6 +234,7 @@ pub(super) fn count_shown(
             let passes = shown.within(start, end);
             if !passes.is_empty() {
                 interval.passes = passes_of(passes, workload);
+                interval.is_assumed = false;
             }
         }
     }

@@ -100,6 +100,10 @@ impl Tracing<'_> {
             return;
         };
         let unit = &self.matching.units[number as usize];
+        // In a window in which nothing is counted there is nothing to compare the time with.
+        if unit.calls.is_empty() {
+            return;
+        }
         if sums.units.insert(number) {
             sums.calls += unit.calls.len() as u64;
             for &index in &unit.calls {

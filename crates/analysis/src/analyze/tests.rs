@@ -165,9 +165,17 @@ fn asked(model: &Model, workload: &Workload, record: RunRecord) -> RunRecord {
             model: Some(model.clone()),
         }),
         workload: Some(*workload),
+        workload_keys: STATED.map(str::to_owned).to_vec(),
         ..record
     }
 }
+
+/// The workload is the user's, not the defaults of a configuration.
+const STATED: [&str; 3] = [
+    "runtime.batch_size",
+    "workload.prompt_tokens",
+    "infer.max_new_tokens",
+];
 
 impl<'a> Recipe<'a> {
     /// Of a small workload.

@@ -9,14 +9,15 @@ use llmprof_theory::{Pass, Workload};
 
 use crate::analysis::Analysis;
 use crate::analyze::absent::{absent, trace_issues};
-use crate::analyze::assumptions::{arithmetic, assumptions};
+use crate::analyze::assumptions::{arithmetic, assumptions, uniform_routing};
 use crate::analyze::count::count;
 use crate::analyze::phase_intervals::{
     TracePhase, count_passes, intervals, leave_out_parts, name_steps,
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::measured_routing;
-use crate::analyze::shapes::{believed, count_shown};
+use crate::analyze::shapes::{believed, count_shown, leave_other_rows};
+use crate::analyze::stated::{NEW_TOKENS, Stated};
 use crate::analyze::step_count;
 use crate::analyze::subject::Subject;
 use crate::analyze::tracing::Tracing;
@@ -55,8 +56,12 @@ pub(super) fn of_trace(
     let mut structure = Structure::of(trace, table);
     // A run that was measured says itself what it did.
     let is_measured = !record.passes.is_empty();
-    let (subject, contradicted) = believed(&mut structure, subject, record);
-    let named = subject.and_then(|subject| name_steps(&mut structure.phases, &subject.workload));
+    let named_model = subject.is_some();
+    let (subject, contradicted) = believed(&mut structure, trace, subject, record);
+    let said = Stated::of(record);
+    // A default does not say what steps are.
+    let named = subject.filter(|_| said.has(NEW_TOKENS));
+    let named = named.and_then(|subject| name_steps(&mut structure.phases, &subject.workload));
     let timeline = analyze_structure(trace, &structure, device);
     let lanes = lanes(trace, &structure);
     let mut issues = trace_issues(&timeline, &lanes, is_measured);
@@ -69,7 +74,7 @@ pub(super) fn of_trace(
         issues.extend(latency_issues);
         issues.extend(telemetry::issues(telemetry.as_ref()));
     }
-    absent(subject.is_some(), device, &lanes, &mut issues);
+    absent(named_model, device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
     let roof = roof.as_ref().filter(|_| lanes.len() <= 1);
@@ -90,8 +95,16 @@ pub(super) fn of_trace(
         issues.extend(step_count::follow_patterns(
             &mut found, patterns, model, workload, stated,
         ));
+        if let Some(subject) = subject.filter(|_| !is_measured) {
+            let phases = &structure.phases;
+            issues.extend(said.leave_unknown(&mut found));
+            issues.extend(leave_other_rows(&mut found, phases, trace, subject));
+        }
         count(&theory, &found, most_calls(&lanes))
     });
+    let is_counted = counted
+        .as_ref()
+        .is_some_and(|counted| !counted.script.calls.is_empty());
     let matching = matched(trace, &structure, &lanes, counted.as_ref());
     let places = KernelPlaces::of(trace, &lanes, &matching, counted.as_ref());
     let tracing = Tracing {
@@ -113,7 +126,10 @@ pub(super) fn of_trace(
     let phases = judged(&tracing, &found, &structure.phases, &mut issues);
     issues.extend(capture_cost::issues(phases.iter().map(|(phase, _)| phase)));
     let concluded = findings(&Facts {
-        subject: theory.map(|theory| (theory.model, theory.workload)),
+        subject: theory
+            .filter(|_| is_counted)
+            .map(|theory| (theory.model, theory.workload)),
+        is_named: named_model,
         roof,
         latency: &latency,
         unrecorded_seconds: unrecorded_seconds(&found, record),
@@ -124,13 +140,16 @@ pub(super) fn of_trace(
             .collect(),
     });
     let findings = qualified(concluded, telemetry.as_ref(), &lanes);
+    let shown = structure.shown.as_ref();
+    let known = workload.and_then(|workload| said.workload(&workload, shown));
+    let counted = workload.filter(|_| is_counted);
     Analysis {
         schema_version: Analysis::SCHEMA_VERSION,
         model: name(record, trace),
         family: subject.map(|subject| subject.model.family.to_owned()),
         device: device.map(|device| device.name.clone()),
-        workload,
-        assumptions: stated(device, workload.as_ref(), &latency, &timeline),
+        workload: known,
+        assumptions: stated(device, counted.as_ref().zip(subject), &latency, &timeline),
         latency,
         load_ns: load_time(record),
         captured_pass: recorded.pass.map(|pass| pass as u64),
@@ -207,14 +226,16 @@ fn judged(
 /// shapes were recorded.
 fn stated(
     device: Option<&Device>,
-    workload: Option<&Workload>,
+    counted: Option<(&Workload, &Subject<'_>)>,
     latency: &Latency,
     timeline: &TraceAnalysis,
 ) -> Vec<Assumption> {
+    let workload = counted.map(|(workload, _)| workload);
     let has_roofline = |row: &OperatorRow| row.work.is_some_and(|work| work.roofline.is_some());
     let has_rooflines = workload.is_some() || timeline.operators.iter().any(has_roofline);
     let judged = device.filter(|_| has_rooflines);
     let mut assumptions = assumptions(judged, latency, workload.is_some());
+    assumptions.extend(counted.and_then(|(workload, subject)| uniform_routing(subject, workload)));
     let counted = workload.zip(device);
     assumptions.extend(counted.and_then(|(workload, device)| arithmetic(workload, device)));
     assumptions

@@ -224,6 +224,8 @@ pub enum Abstention {
         queued_share: f64,
     },
     NoModel,
+    /// A model was named, but it is not the one that ran, or what was asked of it is not known: an issue says which.
+    NothingCounted,
     NoDevice,
     /// Which operators of the model the phase runs is not known.
     UnknownPhase,

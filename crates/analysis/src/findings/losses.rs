@@ -91,6 +91,7 @@ impl Facts<'_> {
     /// The kinds of operators that lose most against their roofline.
     pub(crate) fn inefficiency(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
         let why = match (self.subject, self.roof) {
+            (None, _) if self.is_named => Some(Abstention::NothingCounted),
             (None, _) => Some(Abstention::NoModel),
             (_, None) => Some(Abstention::NoDevice),
             _ => None,

@@ -30,6 +30,8 @@ const WORTH_SAYING: f64 = 0.05;
 pub(crate) struct Facts<'a> {
     /// What was asked of which model; absent for a trace of an unknown one.
     pub(crate) subject: Option<(&'a Model, &'a Workload)>,
+    /// Whether a model was named, though nothing of it may be counted.
+    pub(crate) is_named: bool,
     pub(crate) roof: Option<&'a Roof<'a>>,
     pub(crate) latency: &'a Latency,
     /// What phases that were not recorded take in passes without capture.

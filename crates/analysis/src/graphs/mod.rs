@@ -13,14 +13,17 @@ use llmprof_record::run::{RunRecord, is_graph_capture};
 use llmprof_record::trace::{StrId, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::Nanos;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 use self::captures::{Capture, captures, operator_of, size_at};
-pub(crate) use self::sequence::ModelOperators;
+use self::sequence::StepKernel;
+pub(crate) use self::sequence::{ModelOperators, StepRows, is_of_experts};
 use crate::attribution::module_path;
 use crate::attribution::operator_cost::{Costs, OperatorCost};
 use crate::attribution::operators::{OperatorTimes, OperatorWork, describe, work};
+use crate::phases::engine::labelled_steps;
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents, Table};
 use crate::timeline::intervals::add;
 use crate::timeline::launches::Launches;
@@ -166,11 +169,13 @@ pub(crate) fn analyze(
     rows.add_nodes(trace, &events, &launches, &mut led);
     rows.keep(&mut found, GraphSource::NodeIds, |_, _, _| {});
     if let Some(model) = model {
-        // The operators of a model are laid along a whole launch, or along none of it.
+        // The operators of a model are laid along a whole step, or along none of it.
         let untouched = |launch: &&GraphLaunch| !launch.events.iter().any(|&index| led[index]);
         let untouched: Vec<&GraphLaunch> = launches.iter().filter(untouched).collect();
         let mut rows = Rows::default();
-        rows.add_sequence(trace, &events, &untouched, model);
+        for step in steps(trace, &events, &untouched) {
+            rows.add_sequence(trace, &events, &step, model);
+        }
         rows.keep(&mut found, GraphSource::ModelSequence, |_, _, _| {});
     }
     found.finish();
@@ -215,6 +220,75 @@ fn launches(trace: &Trace, events: &DeviceEvents) -> Vec<GraphLaunch> {
         .collect();
     launches.sort_by_key(|launch| events.all()[launch.events[0]].start);
     launches
+}
+
+/// The kernels of one pass through the model, in order of time.
+struct GraphStep {
+    number: usize,
+    events: Vec<usize>,
+    /// Which of them are those of graphs.
+    in_graph: Vec<bool>,
+}
+
+/// The steps in which graphs were launched: all that was launched in the range of a step that an engine labelled, since pieces of a
+/// graph and what runs between them are one pass; each launch by itself where there is no label.
+fn steps(trace: &Trace, events: &DeviceEvents, launches: &[&GraphLaunch]) -> Vec<GraphStep> {
+    let labelled = labelled_steps(trace);
+    let calls = Launches::of(trace);
+    let step_of = |index: usize| {
+        let call = calls.call(&events.all()[index])? as usize;
+        let launched = trace.hosts.start[call];
+        let after = labelled.partition_point(|step| step.start <= launched);
+        let step = after.checked_sub(1)?;
+        (launched < labelled[step].end).then_some(step)
+    };
+    let mut steps: Vec<GraphStep> = Vec::new();
+    let mut of_labels: BTreeMap<usize, FxHashSet<usize>> = BTreeMap::new();
+    for launch in launches {
+        match launch.events.first().and_then(|&index| step_of(index)) {
+            Some(step) => of_labels.entry(step).or_default().extend(&launch.events),
+            None => steps.push(GraphStep {
+                number: 0,
+                in_graph: vec![true; launch.events.len()],
+                events: launch.events.clone(),
+            }),
+        }
+    }
+    let mut all: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    for index in (0..events.all().len()).filter(|_| !of_labels.is_empty()) {
+        if let Some(step) = step_of(index) {
+            all.entry(step).or_default().push(index);
+        }
+    }
+    for (step, in_graphs) in of_labels {
+        let mut events_of = all.remove(&step).unwrap_or_default();
+        events_of.sort_by_key(|&index| (events.all()[index].start, index));
+        steps.push(GraphStep {
+            number: 0,
+            in_graph: events_of
+                .iter()
+                .map(|index| in_graphs.contains(index))
+                .collect(),
+            events: events_of,
+        });
+    }
+    for (number, step) in steps.iter_mut().enumerate() {
+        step.number = number;
+    }
+    steps
+}
+
+/// Rows of the GEMMs of steps, where all labels state the same.
+pub(crate) fn labelled_rows(trace: &Trace) -> Option<StepRows> {
+    let mut rows = labelled_steps(trace).into_iter().map(|step| {
+        let step = step.label.step?.step?;
+        Some(StepRows {
+            tokens: step.new_tokens(),
+            sequences: step.sequences(),
+        })
+    });
+    let first = rows.next()??;
+    rows.all(|other| other == Some(first)).then_some(first)
 }
 
 /// For each event that is attributed: its index, the launch it belongs to, the call of the capture.
@@ -283,7 +357,7 @@ struct Key {
 #[derive(Default)]
 struct Sum {
     cost: Option<OperatorCost>,
-    calls: rustc_hash::FxHashSet<(usize, u32)>,
+    calls: FxHashSet<(usize, u32)>,
     events: u64,
     device: i64,
 }
@@ -373,47 +447,47 @@ impl Rows {
         }
     }
 
-    /// Launches of one graph are the same kernels over and over.
+    /// Kernels of graphs in one step, where the whole step is that of the model.
     fn add_sequence(
         &mut self,
         trace: &Trace,
         events: &DeviceEvents,
-        launches: &[&GraphLaunch],
+        step: &GraphStep,
         model: &ModelOperators,
     ) {
-        let mut known: FxHashMap<Vec<Category>, Vec<Option<sequence::Found>>> =
-            FxHashMap::default();
-        for (number, launch) in launches.iter().enumerate() {
-            let all = launch.events.iter().map(|&index| &events.all()[index]);
-            let category = |event: &DeviceEvent| match events.class_of(event.name).category {
-                // The sum after a product that was split belongs to no operator of its own.
-                Category::Gemm
-                    if trace
-                        .text(event.name)
-                        .to_ascii_lowercase()
-                        .contains("reduce") =>
-                {
-                    Category::Reduce
-                }
-                category => category,
-            };
-            let kernels: Vec<(Category, i64)> = all
-                .clone()
-                .map(|event| (category(event), event.duration()))
-                .collect();
-            let categories = kernels.iter().map(|(category, _)| *category).collect();
-            let found = known
-                .entry(categories)
-                .or_insert_with(|| sequence::aligned(&kernels, model));
-            for (place, (event, found)) in all.zip(found).enumerate() {
-                let Some(found) = found else { continue };
-                let key = Key {
-                    module: Some(found.module.clone()),
-                    operator: Some(found.operator.clone()),
-                    inputs: found.shape.iter().cloned().collect(),
+        let all = step.events.iter().map(|&index| &events.all()[index]);
+        let kernels: Vec<StepKernel> = all
+            .clone()
+            .map(|event| {
+                let name = trace.text(event.name);
+                let category = match events.class_of(event.name).category {
+                    // The sum after a product that was split belongs to no operator of its own.
+                    Category::Gemm if name.to_ascii_lowercase().contains("reduce") => {
+                        Category::Reduce
+                    }
+                    category => category,
                 };
-                self.add(key, None, (number, place as u32), event.duration());
-            }
+                StepKernel {
+                    category,
+                    of_experts: category != Category::Reduce && is_of_experts(name),
+                    time: event.duration(),
+                }
+            })
+            .collect();
+        let Some(found) = sequence::aligned(&kernels, model) else {
+            return;
+        };
+        for (place, (event, found)) in all.zip(found).enumerate() {
+            let in_graph = step.in_graph[place];
+            let Some(found) = found.filter(|_| in_graph) else {
+                continue;
+            };
+            let key = Key {
+                module: Some(found.module),
+                operator: Some(found.operator),
+                inputs: found.shape.into_iter().collect(),
+            };
+            self.add(key, None, (step.number, place as u32), event.duration());
         }
     }
 

@@ -2,7 +2,7 @@
 
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, Roof};
-use llmprof_theory::{Model, Operator, Pass, Path, Step, Workload};
+use llmprof_theory::{Kind, Model, Operator, Pass, Path, Step, Workload};
 use rustc_hash::FxHashMap;
 
 use crate::matching::expected::Expected;
@@ -101,8 +101,11 @@ impl<'m> Script<'m> {
         step: &Step,
         roof: Option<(&Roof<'_>, MemoryLevel)>,
     ) {
+        // Without the lengths of the sequences nothing says how many keys attention reads.
+        let has_context = step.cached_tokens().is_some();
         model.lower_step(workload, step, &mut |operator| {
-            self.push_layers(operator, roof);
+            let is_known = has_context || operator.kind != Kind::Attention;
+            self.push_layers(operator, roof.filter(|_| is_known));
         });
         self.steps.push(self.calls.len());
     }

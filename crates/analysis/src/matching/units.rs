@@ -106,19 +106,21 @@ impl Matching {
             |item: &Item| by_purpose(trace, item, rarely, |group| Verdict::Unit(group as u32));
         Self {
             verdicts: verdicts(lanes, decide),
-            units: WorkGroup::ALL
-                .iter()
-                .map(|&group| Unit {
-                    calls: Vec::new(),
-                    group: Some(group),
-                    roofline: None,
-                })
-                .collect(),
+            units: by_name().collect(),
             with_modules: FxHashSet::default(),
             in_module: Vec::new(),
             mismatches: FxHashMap::default(),
         }
     }
+}
+
+/// The groups as units of which nothing is counted.
+fn by_name() -> impl Iterator<Item = Unit> {
+    WorkGroup::ALL.iter().map(|&group| Unit {
+        calls: Vec::new(),
+        group: Some(group),
+        roofline: None,
+    })
 }
 
 /// The groups of the windows that `wanted` names, as units after those that there are.
@@ -199,6 +201,8 @@ struct ByModule<'a, 'm> {
     unit_of: FxHashMap<u32, u32>,
     with_modules: FxHashSet<usize>,
     groups: FxHashMap<(usize, WorkGroup), u32>,
+    /// The first of the units for windows in which theory counts nothing: the groups, without calls and rooflines.
+    named: u32,
 }
 
 impl<'a, 'm> ByModule<'a, 'm> {
@@ -219,6 +223,8 @@ impl<'a, 'm> ByModule<'a, 'm> {
             |window| !with_modules.contains(&window),
             &mut units,
         );
+        let named = units.len() as u32;
+        units.extend(by_name());
         let mut calls: FxHashMap<(usize, OperatorKey), Vec<u32>> = FxHashMap::default();
         for (&window, range) in &counted.windows {
             for index in range.clone() {
@@ -239,6 +245,7 @@ impl<'a, 'm> ByModule<'a, 'm> {
             unit_of: FxHashMap::default(),
             with_modules,
             groups,
+            named,
         }
     }
 
@@ -272,6 +279,12 @@ impl<'a, 'm> ByModule<'a, 'm> {
         if let Some(verdict) = without_name(item) {
             return verdict;
         }
+        if item.window.is_some_and(|window| self.is_uncounted(window)) {
+            let rarely = UnmatchedReason::RarelyNeeded;
+            return by_purpose(self.trace, item, rarely, |group| {
+                Verdict::Unit(self.named + group as u32)
+            });
+        }
         match (run, item.window) {
             (Some(run), _) => self.inside(item, run),
             (None, Some(window)) if self.with_modules.contains(&window) => {
@@ -279,6 +292,12 @@ impl<'a, 'm> ByModule<'a, 'm> {
             }
             (None, _) => self.by_group(item),
         }
+    }
+
+    /// Whether theory counts nothing in a window: names alone say what its kernels do.
+    fn is_uncounted(&self, window: usize) -> bool {
+        let calls = self.counted.windows.get(&window);
+        calls.is_some_and(std::ops::Range::is_empty)
     }
 
     /// In a window without ranges of modules.

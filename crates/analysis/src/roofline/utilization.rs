@@ -38,6 +38,9 @@ pub struct Utilization {
     pub weight_bytes: Bytes,
     /// Keys and values read and written.
     pub kv_bytes: Bytes,
+    /// Whether the keys and values that are read are missing in it, since nothing says how long the sequences are.
+    #[serde(default)]
+    pub without_kv_cache: bool,
     /// Peak bandwidth of main memory.
     pub bandwidth_bytes_per_s: BytesPerSecond,
 }
@@ -86,6 +89,7 @@ impl Utilization {
             work,
             weight_bytes,
             kv_bytes,
+            without_kv_cache: false,
             bandwidth_bytes_per_s: bandwidth,
         }
     }

@@ -31,6 +31,11 @@ pub fn assumption(assumption: &Assumption) -> String {
              do not count."
                 .to_owned()
         }
+        Assumption::UniformRouting => {
+            "Experts are taken to be chosen uniformly and independently by each token, since the trace does not say which were chosen. \
+             Tokens that choose alike reach fewer experts and read fewer bytes: roofline times and MBU of phases with experts are upper bounds."
+                .to_owned()
+        }
         Assumption::ComputeDtype {
             dtype,
             peak_flops_per_s,

@@ -23,7 +23,9 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             least_share,
             limits,
         } => {
-            let limits = limits.as_ref().map(|limits| format!("{}; ", explained(limits)));
+            let limits = limits
+                .as_ref()
+                .map(|limits| format!("{}; ", explained(limits)));
             format!(
                 "{}kernels with fewer blocks than the GPU has SMs take {} of the busy time (threshold {})",
                 limits.unwrap_or_default(),
@@ -52,7 +54,11 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             } else {
                 ""
             };
-            format!("{} (threshold {}){cache}", explained(limits), Percent(*least_share))
+            format!(
+                "{} (threshold {}){cache}",
+                explained(limits),
+                Percent(*least_share)
+            )
         }
         ClassReason::QueuedIdle {
             idle_share,
@@ -63,7 +69,7 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             Percent(*queued_share)
         ),
         ClassReason::NoLimits => {
-            "without a model there is no roofline to compare with, and idle time alone does not explain the phase"
+            "there is no roofline to compare with, and idle time alone does not explain the phase"
                 .to_owned()
         }
         ClassReason::NoTime => "the phase took no time".to_owned(),

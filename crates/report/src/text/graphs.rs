@@ -41,7 +41,7 @@ fn source(graphs: &GraphAnalysis, found: &AttributedBy) -> String {
         ),
         GraphSource::ModelSequence => format!(
             "Model: {time} ({share}) is attributed by aligning the kernel sequence with the operators of the model, since neither a capture nor node \
-             ids are recorded for it. Shapes are those of the workload."
+             ids are recorded for it. In these steps each layer has all GEMMs, experts and attention of the model."
         ),
     }
 }

@@ -66,6 +66,17 @@ pub(super) const ROWS: &[Row] = &[
         .hint("name the model that ran: model=NAME or --config config.json"),
     Row::new("invariant.other_layers", "the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran, with its number of layers: model.config.num_hidden_layers=N"),
+    Row::new("invariant.other_gemm", "the largest GEMM of the trace has N={n} and K={k}, which no linear operator of the model has: this is another model or a part of it, so there are no roofline times, no MFU and no MBU")
+        .hint("name the model that ran: model=NAME or --config config.json"),
+    Row::new("invariant.other_experts", "the trace has kernels of experts (`{kernel}`), the model has no experts: this is another model, so there are no roofline times, no MFU and no MBU")
+        .hint("name the model that ran: model=NAME or --config config.json"),
+    Row::new("invariant.other_rows", "{phase}: the label or the workload states {stated:new token} a step, but GEMMs of the trace have M={shown}: no roofline times, no MFU and no MBU")
+        .hint("check runtime.batch_size and workload.prompt_tokens, or the label"),
+    Row::new("invariant.other_label", "{key}={said}, but the labels of the engine's steps state {shown:sequence}; the analysis uses the labels"),
+    Row::new("run.unknown_workload", "no roofline times, no MFU and no MBU of {phases}: neither the trace nor the command line says what the model was asked")
+        .hint("state it: {keys}"),
+    Row::new("run.no_context", "{phase}: the labels of the engine's steps have no context lengths: attention has no roofline time, and MBU is without the KV cache")
+        .hint("vLLM's and SGLang's detailed labels have them"),
     Row::new("invariant.other_shape", "{key}={said}, but operator shapes in the trace show {shown}; the analysis uses {shown}"),
     Row::new("nccl.warned", "NCCL printed: {text}"),
     Row::new("nccl_inspector.truncated", "the file ends inside a record, or one is not JSON, at byte {byte}; the records before it are read"),

@@ -35,7 +35,12 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         .or(phase.utilization.as_ref());
     if let Some(used) = used {
         for (name, value) in [("MFU", used.mfu), ("MBU", used.mbu)] {
-            parts.extend(value.map(|value| format!("{name} {}", Percent(value))));
+            let without = if name == "MBU" && used.without_kv_cache {
+                " without KV cache"
+            } else {
+                ""
+            };
+            parts.extend(value.map(|value| format!("{name} {}{without}", Percent(value))));
         }
     }
     let sampled = phase.traced.as_ref().and_then(|traced| traced.recorded);

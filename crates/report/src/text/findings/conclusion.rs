@@ -326,6 +326,9 @@ pub(crate) fn abstention(why: &Abstention) -> String {
             Percent(*queued_share)
         ),
         Abstention::NoModel => "no model named".to_owned(),
+        Abstention::NothingCounted => {
+            "the trace and what was stated do not tell what the model did (see the issues)".to_owned()
+        }
         Abstention::NoDevice => "no device named, so its peaks are unknown".to_owned(),
         Abstention::UnknownPhase => {
             "the phase is neither prefill nor decode by name, so its operators are unknown; name its range `prefill` or `decode`".to_owned()

@@ -82,7 +82,6 @@ impl std::fmt::Display for PhaseClass {
 
 /// What is known about a phase beside its waterfall. Absent is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(clippy::struct_field_names, reason = "each is a share of another time")]
 pub(crate) struct PhaseSignals {
     /// Part of the time in which the device ran below its clock.
     pub(crate) throttled_share: Option<f64>,
@@ -94,6 +93,8 @@ pub(crate) struct PhaseSignals {
     pub(crate) exposed_copy_share: Option<f64>,
     /// Part of B in kernels with fewer blocks than the device has multiprocessors.
     pub(crate) small_kernel_share: Option<f64>,
+    /// Whether the clocks of host and device disagree, so that nothing says what the device waited for.
+    pub(crate) clocks_disagree: bool,
 }
 
 /// The rule that gave a class, or why none did.
@@ -131,6 +132,8 @@ pub enum ClassReason {
         /// Of W too.
         queued_share: f64,
     },
+    /// The device idles for longer than would make the phase host-bound, but the clocks of host and device disagree.
+    ClocksDisagree { idle_share: f64 },
     /// Without a counted model and a device there is no limit to compare with.
     NoLimits,
     /// The phase took no time.
@@ -283,6 +286,9 @@ pub(crate) fn classify(
         let Some(share) = share else { continue };
         if class != PhaseClass::HostBound {
             evidence.push(Evidence::share(what, share, Basis::Measured));
+        }
+        if class == PhaseClass::HostBound && signals.clocks_disagree && idle >= least_share {
+            return abstain(ClassReason::ClocksDisagree { idle_share: idle }, evidence);
         }
         if share >= least_share {
             let is_host = class == PhaseClass::HostBound;

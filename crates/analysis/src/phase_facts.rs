@@ -30,6 +30,9 @@ pub struct TracedPhase {
     /// Whether the recorder knows the operator of every call, as llmprof's own engine does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_identity: bool,
+    /// Whether the clocks of host and device disagree, so that idle time has no causes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub clocks_disagree: bool,
     /// Steps whose batch an engine's label states; the workload says nothing about these.
     #[serde(skip_serializing_if = "is_zero")]
     pub labelled_steps: u64,

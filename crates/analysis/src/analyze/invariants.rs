@@ -23,6 +23,12 @@ pub(super) fn check(phase: &mut PhaseAnalysis, signals: &PhaseSignals) -> Option
         .with("figure", name)
         .with("share", value)
         .with("wall_ns", phase.waterfall.wall_ns.0);
+    forget_work(phase, signals);
+    Some(issue)
+}
+
+/// Takes out what compares the work of the model with the time of a phase.
+pub(super) fn forget_work(phase: &mut PhaseAnalysis, signals: &PhaseSignals) {
     phase.utilization = None;
     phase.plain_utilization = None;
     phase.roofline = None;
@@ -32,7 +38,6 @@ pub(super) fn check(phase: &mut PhaseAnalysis, signals: &PhaseSignals) -> Option
         group.forget_roofline();
     }
     phase.class = classify(&phase.waterfall, None, signals);
-    Some(issue)
 }
 
 fn above_one(used: &Utilization) -> Option<(&'static str, f64)> {

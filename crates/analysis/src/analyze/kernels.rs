@@ -1,9 +1,9 @@
 //! The kernels of a phase: how many, how many of graphs, those too small for the device, those beside products and attention.
 
 use llmprof_record::kernel_name::Category;
-use llmprof_record::trace::StrId;
+use llmprof_record::trace::{StrId, ThreadId, Trace};
 use llmprof_units::Nanos;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::analyze::phase_intervals::Interval;
 use crate::analyze::tracing::Tracing;
@@ -81,7 +81,8 @@ impl Tracing<'_> {
         rows
     }
 
-    /// Part of the busy time in kernels that cannot fill the device.
+    /// Part of the busy time in kernels that compute and cannot fill the device. Kernels that exchange data have few blocks by
+    /// design.
     pub(super) fn small_kernels(
         &self,
         included: &[&Interval],
@@ -101,7 +102,8 @@ impl Tracing<'_> {
             let (start, end) = interval.window();
             let mut small: Vec<(i64, i64)> = Vec::new();
             for item in &lane.items[lane.around(interval.window())] {
-                let Some(row) = item.kernel.filter(|_| !item.whole_graph) else {
+                let computes = item.class == Class::Compute && !item.whole_graph;
+                let Some(row) = item.kernel.filter(|_| computes) else {
                     continue;
                 };
                 let blocks: f64 = kernels.grid[row as usize]
@@ -119,26 +121,42 @@ impl Tracing<'_> {
     }
 }
 
-/// How many kernels reach into some intervals.
+/// How many kernels belong to some intervals: launched in them where ranges are the phases, else begun in them.
 pub(super) fn kernels(included: &[&Interval], lane: &Lane) -> u64 {
-    let of = |interval: &&Interval| {
-        let items = lane.items[lane.around(interval.window())].iter();
-        items
-            .filter(|item| matches!(item.class, Class::Compute | Class::Communication))
-            .filter(|item| item.inside(interval.window()).is_some())
-            .count() as u64
-    };
-    included.iter().map(of).sum()
+    let windows: FxHashSet<usize> = included.iter().map(|interval| interval.window).collect();
+    let is_kernel = |item: &&Item| matches!(item.class, Class::Compute | Class::Communication);
+    let own = |item: &&Item| item.window.is_some_and(|window| windows.contains(&window));
+    lane.items.iter().filter(is_kernel).filter(own).count() as u64
 }
 
-/// How many kernels of some intervals were nodes of graphs.
-pub(crate) fn in_graphs(included: &[&Interval], lane: &Lane) -> u64 {
+/// How many kernels of some intervals ran in graphs: they are nodes of one, or a launch of a graph started them. Kineto writes
+/// no nodes on ROCm.
+pub(crate) fn in_graphs(trace: &Trace, included: &[&Interval], lane: &Lane) -> u64 {
+    let launches = graph_launches(trace);
     computing(included, lane)
-        .filter(|(item, _)| item.node.is_some())
+        .filter(|(item, _)| {
+            let launched = |place| launches.contains(&place);
+            item.node.is_some() || item.place.is_some_and(launched)
+        })
         .count() as u64
 }
 
-/// Kernels that compute, each with its time in its interval.
+const GRAPH_LAUNCHES: [&str; 3] = ["cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"];
+
+/// Threads and times of the calls that launch graphs.
+fn graph_launches(trace: &Trace) -> FxHashSet<(ThreadId, i64)> {
+    let names = GRAPH_LAUNCHES.map(|name| trace.strings.find(name));
+    if names.iter().all(Option::is_none) {
+        return FxHashSet::default();
+    }
+    let hosts = &trace.hosts;
+    (0..hosts.len())
+        .filter(|&row| names.contains(&Some(hosts.name[row])))
+        .map(|row| (hosts.thread[row], hosts.start[row]))
+        .collect()
+}
+
+/// Kernels that compute and belong to the intervals, each with its time in its interval.
 fn computing<'a>(
     included: &'a [&Interval],
     lane: &'a Lane,
@@ -147,6 +165,7 @@ fn computing<'a>(
         lane.items[lane.around(interval.window())]
             .iter()
             .filter(|item| item.class == Class::Compute && item.kernel.is_some())
+            .filter(|item| item.window == Some(interval.window))
             .filter_map(|item| Some((item, item.inside(interval.window())?)))
     })
 }

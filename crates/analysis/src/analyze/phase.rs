@@ -113,6 +113,7 @@ impl Tracing<'_> {
             exposed_communication_share: traced.exposed_communication_share,
             exposed_copy_share: traced.exposed_copy_share,
             small_kernel_share: traced.small_kernel_share,
+            clocks_disagree: self.timeline.clocks_disagree,
         };
         let mut analysis = PhaseAnalysis {
             phase: phase.phase,
@@ -136,6 +137,10 @@ impl Tracing<'_> {
         let used = analysis.utilization.iter_mut();
         for used in used.chain(&mut analysis.plain_utilization) {
             used.without_kv_cache = !has_context;
+        }
+        // A step that was recorded in part did less than the model's operators.
+        if included.iter().any(|interval| !interval.is_whole) {
+            invariants::forget_work(&mut analysis, &signals);
         }
         if self.timeline.phase_source == PhaseSource::Whole {
             analysis.class = Classification::unknown(ClassReason::NoPhases);
@@ -190,11 +195,12 @@ impl Tracing<'_> {
             is_whole_trace: self.timeline.phase_source == PhaseSource::Whole,
             by_module: self.by_module(included),
             by_identity: lane.is_exact,
+            clocks_disagree: self.timeline.clocks_disagree,
             labelled_steps: included.iter().filter(|one| one.step.is_some()).count() as u64,
             steps: Distribution::of(&steps),
             step_ns,
             kernels: kernels(included, lane),
-            graph_kernels: in_graphs(included, lane),
+            graph_kernels: in_graphs(self.trace, included, lane),
             glue: self.glue(included, lane),
             in_modules_ns: self.in_modules(included, number),
             host_operators: host_operators(breakdowns),

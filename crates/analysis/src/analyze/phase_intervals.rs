@@ -4,8 +4,8 @@ use llmprof_record::issue::Issue;
 use llmprof_record::trace::Trace;
 use llmprof_theory::{Pass, Step, Workload};
 
-use crate::labels::{STEP, ranges_of};
-use crate::phases::Phases;
+use crate::labels::{PROFILER_STEP, STEP, ranges_of};
+use crate::phases::{Phases, TRAINING_STEP};
 use crate::roofline::{Theory, Work};
 use crate::trace::Structure;
 use llmprof_record::run::{RunPhase, RunRecord};
@@ -111,7 +111,9 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
             found.len() - 1
         });
         let step = interval.step().map(|step| phases.steps[step].clone());
-        let is_step = (phases.names[interval.name] == STEP || step.is_some()) && interval.is_whole;
+        let name = phases.names[interval.name].as_str();
+        let is_named = [STEP, PROFILER_STEP, TRAINING_STEP].contains(&name);
+        let is_step = (is_named || step.is_some()) && interval.is_whole;
         found[place].intervals.push(Interval {
             window,
             start: interval.start,
@@ -134,16 +136,17 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
 }
 
 /// Leaves out intervals that were recorded in part, where there are whole ones or theory counts what a whole one holds, with
-/// which a part cannot be compared.
+/// which a part of a sample cannot be compared.
 pub(crate) fn leave_out_parts(
     found: &mut Vec<TracePhase>,
     is_counted: bool,
+    is_sampled: bool,
     issues: &mut Vec<Issue>,
 ) {
     for phase in found.iter_mut() {
         let parts = phase.intervals.iter().filter(|one| !one.is_whole).count();
         let has_whole = parts < phase.intervals.len();
-        if parts == 0 || !(has_whole || is_counted) {
+        if parts == 0 || !(has_whole || is_counted && is_sampled) {
             continue;
         }
         phase.intervals.retain(|interval| interval.is_whole);

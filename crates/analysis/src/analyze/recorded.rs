@@ -151,7 +151,7 @@ mod tests {
         let trace = trace(slices);
         let structure = Structure::of(&trace, None);
         let mut found = intervals(&trace, &structure);
-        leave_out_parts(&mut found, true, &mut Vec::new());
+        leave_out_parts(&mut found, true, true, &mut Vec::new());
         let mut issues = unrecorded(&structure.phases, &found);
         let parts = found.iter().map(|phase| {
             let part = part(&trace, &structure.phases, phase, |_| true);

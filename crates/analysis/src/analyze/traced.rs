@@ -82,7 +82,8 @@ pub(super) fn of_trace(
     let theory = subject.zip(workload.as_ref());
     let theory = theory.map(|(subject, workload)| subject.theory(workload, roof));
     let mut found = intervals(trace, &structure);
-    leave_out_parts(&mut found, subject.is_some(), &mut issues);
+    let is_sampled = structure.phases.spans.is_some();
+    leave_out_parts(&mut found, subject.is_some(), is_sampled, &mut issues);
     issues.extend(recorded::unrecorded(&structure.phases, &found));
     let counted = theory.map(|theory| {
         count_passes(&mut found, trace, &theory, record, recorded.pass);

@@ -23,6 +23,9 @@ pub enum Conclusion {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queued_share: Option<f64>,
         remedy: Option<IdleRemedy>,
+        /// The operator of the host that most of the idle time waits for, where that is no launching.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host_work: Option<HostWork>,
     },
     /// Operators above their roofline time.
     Inefficiency {
@@ -139,12 +142,24 @@ impl Conclusion {
     }
 }
 
+/// An operator of the host during which a device idles, such as the loading of data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostWork {
+    pub operator: String,
+    /// Gaps of the device in which it was the longest.
+    pub gaps: u64,
+    /// Of the wall time; the gain takes off no more than this.
+    pub share: f64,
+}
+
 /// What would make idle time of a device shorter, by what most of it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleRemedy {
     /// Host work before launches.
     CheaperLaunches,
+    /// One operator of the host, in gaps that are far longer than launching takes.
+    LessHostWork,
     /// Host work around the launches of CUDA Graphs, from which most kernels come.
     LessAroundGraphs,
     /// Gaps between kernels that were launched in time.
@@ -222,6 +237,10 @@ pub enum Abstention {
     QueuedIdle {
         share: f64,
         queued_share: f64,
+    },
+    /// The device idles for this share of the time, and the clocks of host and device disagree.
+    ClocksDisagree {
+        share: f64,
     },
     NoModel,
     /// A model was named, but it is not the one that ran, or what was asked of it is not known: an issue says which.

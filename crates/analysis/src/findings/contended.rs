@@ -46,6 +46,7 @@ mod tests {
             first_use_share: None,
             queued_share: None,
             remedy: None,
+            host_work: None,
         };
         let extra = Conclusion::Extra {
             share: 0.5,

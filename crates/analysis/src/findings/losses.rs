@@ -5,7 +5,7 @@ use llmprof_units::{Basis, BytesPerSecond, Nanos};
 
 use crate::bottleneck::PhaseClass;
 use crate::evidence::{Evidence, Measure};
-use crate::findings::conclusion::{Abstention, Conclusion, Derivation, IdleRemedy};
+use crate::findings::conclusion::{Abstention, Conclusion, Derivation, HostWork, IdleRemedy};
 use crate::findings::finding::{Confidence, Finding};
 use crate::findings::first_use::new_lengths;
 use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
@@ -20,6 +20,10 @@ use llmprof_record::run::RunPhase;
 /// A phase in which the device is busy for a smaller part of the time is no work of the device: to remove its idle time would
 /// promise the impossible.
 const NEARLY_UNUSED: f64 = 0.02;
+
+/// An operator of eager PyTorch keeps the host for 16 to 25 µs before its launch (1,006 launches in a decode step of 16 to 25 ms
+/// on an H200), and for a few times that while it is profiled. A gap before one launch that is longer than this is for something else.
+const LONG_GAP_NS: i64 = 1_000_000;
 
 impl Facts<'_> {
     pub(crate) fn idle(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -42,6 +46,11 @@ impl Facts<'_> {
         if phase.device().is_some() && busy_share < NEARLY_UNUSED {
             return Some(Finding::abstain("idle", phase, Abstention::HardlyUsed));
         }
+        let traced = phase.traced.as_ref();
+        if traced.is_some_and(|traced| traced.clocks_disagree) {
+            let why = Abstention::ClocksDisagree { share };
+            return Some(Finding::abstain("idle", phase, why));
+        }
         // What waits with work queued may be busy with what the trace does not show.
         let queued = Nanos::from_seconds(idle.seconds() * phase.idle_part(&[NOT_STARTED]));
         let removable = Nanos(
@@ -50,6 +59,11 @@ impl Facts<'_> {
                 .saturating_sub(queued.0)
                 .max(0),
         );
+        let host_work = host_work(phase);
+        let removable = match &host_work {
+            Some(work) => removable.min(Nanos::from_seconds(wall.seconds() * work.share)),
+            None => removable,
+        };
         let queued_share = queued.0 as f64 / wall.0.max(1) as f64;
         if phase.judged_share(removable) < WORTH_SAYING && queued > apart {
             let why = Abstention::QueuedIdle {
@@ -82,7 +96,11 @@ impl Facts<'_> {
             on_device: phase.device().is_some(),
             first_use_share: (apart.0 > 0).then_some(first_use_share),
             queued_share: (queued_share >= WORTH_SAYING).then_some(queued_share),
-            remedy: remedy(phase),
+            remedy: match host_work {
+                Some(_) => Some(IdleRemedy::LessHostWork),
+                None => remedy(phase),
+            },
+            host_work,
         };
         let finding = Finding::of(phase, conclusion).with_evidence(idle_evidence(phase));
         Some(finding.with_gain(gain, confidence))
@@ -153,15 +171,17 @@ impl Facts<'_> {
         if self.subject.is_some() && phase.phase == RunPhase::Other {
             return Some(Finding::abstain("extra", phase, Abstention::UnknownPhase));
         }
+        // What runs behind other kernels takes no time of its own.
+        let alone = waterfall.exposed_extra_ns;
         let conclusion = Conclusion::Extra {
-            share: phase.judged_share(waterfall.extra_ns),
+            share: phase.judged_share(alone),
             // Without a model some of it may be the model's own: a name alone does not tell.
             by_name: self.subject.is_none(),
         };
         let is_known = self.subject.is_some();
         self.part(
             phase,
-            waterfall.extra_ns,
+            alone,
             Measure::OverheadOpsTime,
             conclusion,
             is_known,
@@ -315,6 +335,19 @@ fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
         Evidence::time(Measure::HostOperatorTime, time, Basis::Measured).of(operator.name.as_str())
     }));
     evidence
+}
+
+/// The operator of the host that covers more than half of the idle time, in gaps too long for launching.
+fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
+    let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
+    let longest = traced.host_operators.first()?;
+    let of_idle = longest.time_ns.0 as f64 / phase.waterfall.idle_ns.0.max(1) as f64;
+    let is_long = longest.time_ns.0 > LONG_GAP_NS.saturating_mul(longest.count.max(1) as i64);
+    (is_long && of_idle > 0.5).then(|| HostWork {
+        operator: longest.name.clone(),
+        gaps: longest.count,
+        share: of_idle.min(1.0) * phase.judged_share(phase.judged_idle()),
+    })
 }
 
 /// What would make idle time of a device shorter, by what most of it is.

@@ -17,7 +17,7 @@ use llmprof_theory::roofline::Roof;
 use llmprof_theory::{Model, Pass, Workload};
 use llmprof_units::Nanos;
 
-pub use self::conclusion::{Abstention, Conclusion, Derivation, IdleRemedy};
+pub use self::conclusion::{Abstention, Conclusion, Derivation, HostWork, IdleRemedy};
 use self::finding::sort;
 pub use self::finding::{Confidence, Finding, Gain, GainOf};
 use crate::bottleneck::PhaseClass;

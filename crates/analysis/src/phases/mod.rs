@@ -1,6 +1,7 @@
 //! The phases of a trace: from annotations, else from patterns of launches, else one phase.
 
 mod annotations;
+mod cut;
 pub(crate) mod engine;
 pub(crate) mod forward;
 pub(crate) mod training;
@@ -23,6 +24,9 @@ use crate::timeline::extent::host_span;
 use crate::timeline::intervals::add;
 use crate::timeline::launch_times::LaunchTimes;
 use crate::timeline::slices;
+
+/// The name of steps of training that only a profiler or a pattern shows.
+pub(crate) const TRAINING_STEP: &str = "training step";
 
 /// How the phases of a trace are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,7 +145,11 @@ impl Phases {
             && phases.launched.is_none()
             && slices::of(trace).is_none()
         {
-            phases.clip(events);
+            phases.clip(events, launched);
+        }
+        if phases.by_launch() && !phases.on_device && slices::of(trace).is_none() {
+            let cut = cut::mark(&mut phases, trace, events);
+            phases.issues.extend(cut);
         }
         if let Some(slices) = slices::of(trace) {
             let named = ranges_of(trace, STEP);
@@ -250,7 +258,7 @@ impl Phases {
     }
 
     /// Lets the windows follow the device where the program is asynchronous: where in most of its ranges the device ends its
-    /// work after the host has left the range.
+    /// work after the host has left the range. Where the clocks disagree, only those of the device tell anything.
     ///
     /// A window is then the time from the first device event of a range to that of the next; a pause that is longer than the
     /// work before it belongs to no window. Ranges without device events have none.
@@ -270,7 +278,8 @@ impl Phases {
             .iter()
             .filter(|(window, span)| span.1 > window.end);
         let is_ordered = with_work.is_sorted_by_key(|(_, span)| span.0);
-        if 2 * later.count() <= with_work.len() || !is_ordered {
+        let is_later = launched.clocks_disagree || 2 * later.count() > with_work.len();
+        if with_work.is_empty() || !is_later || !is_ordered {
             return;
         }
         let next = with_work.iter().skip(1).map(|(_, span)| span.0);
@@ -291,9 +300,18 @@ impl Phases {
         self.launched = Some(with_work.into_iter().map(|(window, _)| window).collect());
     }
 
-    /// Takes the time before the first and after the last device event off: the program's start and end are no idle time.
-    fn clip(&mut self, events: &DeviceEvents) {
-        let Some((start, end)) = events.span() else {
+    /// Takes the time before the first and after the last device event of the windows off: the program's start and end are no
+    /// idle time.
+    fn clip(&mut self, events: &DeviceEvents, launched: &LaunchTimes) {
+        let own = events.all().iter().enumerate().filter(|(index, event)| {
+            let time = launched.or_start(*index, event.start);
+            time.is_some_and(|time| self.at(time).is_some())
+        });
+        let span = own.fold(None, |span: Option<(i64, i64)>, (_, event)| {
+            let (start, end) = span.unwrap_or((event.start, event.end));
+            Some((start.min(event.start), end.max(event.end)))
+        });
+        let Some((start, end)) = span else {
             return;
         };
         let (windows, launched) = self
@@ -338,7 +356,7 @@ impl Phases {
         let unnamed = [PROFILER_STEP, StepLabel::Step.name()];
         for name in &mut self.names {
             if unnamed.contains(&name.as_str()) {
-                "training step".clone_into(name);
+                TRAINING_STEP.clone_into(name);
             }
         }
     }

@@ -76,7 +76,7 @@ pub struct HostOperatorIdle {
 /// The longest that launching takes: the call on the host, the start on the device after it, and the time between two queued
 /// events, each. In recorded traces calls take 4 to 40 µs; an idle device starts 1 to 3 µs (NVIDIA) or 4 to 25 µs (MI300X) after
 /// the call; queued kernels are up to 3 µs apart, and 14 µs behind a HIP graph. What takes longer has another cause.
-const LAUNCH_NS: i64 = 50_000;
+pub(crate) const LAUNCH_NS: i64 = 50_000;
 
 /// A time without device events, and the event that ended it.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +98,8 @@ pub(crate) struct HostActivity<'a> {
     threads: Vec<std::ops::Range<usize>>,
     /// Disjoint times in which each thread waited for a device.
     waits: Vec<Vec<(i64, i64)>>,
+    /// Whether host and device have one clock: else no gap has a cause.
+    has_one_clock: bool,
 }
 
 /// Idle time of the gaps seen so far.
@@ -138,7 +140,12 @@ impl IdleSums {
 }
 
 impl<'a> HostActivity<'a> {
-    pub(crate) fn of(trace: &'a Trace, nesting: &'a Nesting, calls: &'a EventCalls) -> Self {
+    pub(crate) fn of(
+        trace: &'a Trace,
+        nesting: &'a Nesting,
+        calls: &'a EventCalls,
+        has_one_clock: bool,
+    ) -> Self {
         let hosts = &trace.hosts;
         let mut threads = vec![0..0; trace.threads.len()];
         let mut waits = vec![Vec::new(); trace.threads.len()];
@@ -169,6 +176,7 @@ impl<'a> HostActivity<'a> {
             calls,
             threads,
             waits,
+            has_one_clock,
         }
     }
 
@@ -176,6 +184,10 @@ impl<'a> HostActivity<'a> {
     pub(crate) fn split(&self, gap: &Gap, sums: &mut IdleSums) {
         let hosts = &self.trace.hosts;
         let causes = &mut sums.causes;
+        if !self.has_one_clock {
+            add(&mut causes.unknown_ns.0, gap.end.saturating_sub(gap.start));
+            return;
+        }
         let next = gap
             .next
             .and_then(|(event, started)| Some((self.calls.call(event)?, started)));

@@ -3,7 +3,8 @@
 use llmprof_record::trace::{HostKind, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
+use crate::timeline::idle::LAUNCH_NS;
 use crate::timeline::launches::EventCalls;
 
 /// For every device event the time of the host at which it was launched.
@@ -12,7 +13,13 @@ pub(crate) struct LaunchTimes {
     /// Whether they are known of most events. Where they are, an event without one was launched before the recording began; where
     /// they are not, the trace has none.
     pub(crate) are_known: bool,
+    /// Whether the clocks of host and device disagree: more than one of a hundred events began before the call that launched
+    /// it, by more than a launch takes. What the host did while the device waited is not known then.
+    pub(crate) clocks_disagree: bool,
 }
+
+/// A few events may lead to the wrong call, where ids of calls are used again.
+const FEW: usize = 100;
 
 impl LaunchTimes {
     const NONE: i64 = i64::MIN;
@@ -22,7 +29,12 @@ impl LaunchTimes {
         let all = events.all();
         let called = |index| calls.call(index).map(|row| trace.hosts.start[row as usize]);
         let times = (0..all.len()).map(|index| called(index).unwrap_or(Self::NONE));
-        let by_calls = Self::new(times.collect());
+        let mut by_calls = Self::new(times.collect());
+        let is_early = |(event, time): &(&DeviceEvent, &i64)| {
+            **time != Self::NONE && time.saturating_sub(event.start) > LAUNCH_NS
+        };
+        let early = all.iter().zip(&by_calls.times).filter(is_early).count();
+        by_calls.clocks_disagree = FEW * early > all.len();
         if by_calls.are_known {
             return by_calls;
         }
@@ -42,6 +54,7 @@ impl LaunchTimes {
         let known = times.iter().filter(|&&time| time != Self::NONE).count();
         Self {
             are_known: 2 * known >= times.len(),
+            clocks_disagree: false,
             times,
         }
     }

@@ -57,6 +57,9 @@ pub struct TraceAnalysis {
     pub phase_source: PhaseSource,
     /// For inferred phases, how alike the repetitions are; 1 where all steps launch the same kernels.
     pub phase_confidence: Option<f64>,
+    /// Whether device events began before the calls that launched them, by more than a launch takes: idle time has no causes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clocks_disagree: bool,
     /// The phases, in order of first use.
     pub phases: Vec<PhaseRow>,
     /// Steps by the pattern of launches, where no range shows them and something repeats.
@@ -207,6 +210,8 @@ pub(crate) struct Structure {
     repetitions: Repetitions,
     /// Device events that began before their launch.
     early: Option<Issue>,
+    /// See [`LaunchTimes::clocks_disagree`].
+    clocks_disagree: bool,
     /// Whether there is a backward pass or an optimizer.
     pub(crate) is_training: bool,
     /// Forward passes that shapes show.
@@ -273,6 +278,7 @@ impl Structure {
             windows,
             repetitions,
             early,
+            clocks_disagree: launched.clocks_disagree,
             is_training,
             shown,
         }
@@ -324,6 +330,7 @@ pub(crate) fn analyze_structure(
         totals,
         phase_source: phases.source,
         phase_confidence: phases.confidence,
+        clocks_disagree: structure.clocks_disagree,
         phases: phase_rows,
         steps: steps::patterns(trace, events, repetitions.unnamed()),
         devices,
@@ -366,7 +373,8 @@ impl Parts {
             windows,
             ..
         } = structure;
-        let activity = HostActivity::of(trace, nesting, calls);
+        let has_one_clock = !structure.clocks_disagree;
+        let activity = HostActivity::of(trace, nesting, calls, has_one_clock);
         let mut first = 0;
         let timelines: Vec<DeviceTimeline<'_>> = events
             .devices()

@@ -121,6 +121,9 @@ pub struct Waterfall {
     pub matched_ns: Nanos,
     /// Time of events that no operator needs.
     pub extra_ns: Nanos,
+    /// The part of it in which nothing else ran: without them the phase is shorter by no more.
+    #[serde(default)]
+    pub exposed_extra_ns: Nanos,
     /// Time of copies and memory fills.
     pub copies_ns: Nanos,
     /// Time of exchange between devices.
@@ -217,7 +220,8 @@ impl Waterfall {
         let mut waterfall = parts.finish(end.0.saturating_sub(start.0), idle.finish());
         waterfall.operators = without_roofline.len() as u64;
         waterfall.take_rooflines(&per_operator, input.rooflines);
-        waterfall.exposed_communication_ns = exposed(input);
+        waterfall.exposed_communication_ns = exposed(input, &EventClass::Communication);
+        waterfall.exposed_extra_ns = exposed(input, &EventClass::Extra);
         waterfall
     }
 
@@ -274,6 +278,7 @@ impl Waterfall {
             (&mut self.wall_ns, other.wall_ns),
             (&mut self.matched_ns, other.matched_ns),
             (&mut self.extra_ns, other.extra_ns),
+            (&mut self.exposed_extra_ns, other.exposed_extra_ns),
             (&mut self.copies_ns, other.copies_ns),
             (&mut self.communication_ns, other.communication_ns),
             (
@@ -384,17 +389,17 @@ impl Waterfall {
     }
 }
 
-/// Time in which devices exchange data and nothing else runs: the union of all events less that of the others.
-fn exposed(input: &Input<'_>) -> Nanos {
-    let is_communication = |event: &&Event| event.class == EventClass::Communication;
-    if !input.events.iter().any(|event| is_communication(&event)) {
+/// Time in which events of one class run and nothing else does: the union of all events less that of the others.
+fn exposed(input: &Input<'_>, class: &EventClass) -> Nanos {
+    let is_of_class = |event: &&Event| event.class == *class;
+    if !input.events.iter().any(|event| is_of_class(&event)) {
         return Nanos(0);
     }
     let (start, end) = input.window;
     let inside = |event: &Event| (event.start_ns.max(start).0, event.end_ns.min(end).0);
     let in_window = |(start, end): &(i64, i64)| start < end;
     let all = input.events.iter().map(inside).filter(in_window);
-    let others = input.events.iter().filter(|event| !is_communication(event));
+    let others = input.events.iter().filter(|event| !is_of_class(event));
     let others = others.map(inside).filter(in_window);
     Nanos(union_length(all).saturating_sub(union_length(others)))
 }

@@ -68,6 +68,10 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             Percent(*idle_share),
             Percent(*queued_share)
         ),
+        ClassReason::ClocksDisagree { idle_share } => format!(
+            "the GPU idles for {} of the time, and host and device clocks disagree, so the trace does not show what it waits for",
+            Percent(*idle_share)
+        ),
         ClassReason::NoLimits => {
             "there is no roofline to compare with, and idle time alone does not explain the phase"
                 .to_owned()

@@ -57,6 +57,8 @@ impl Row {
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
     Row::new("analysis.autotuning", "XLA's autotuner ran {kernels:kernel} ({time_ns:ns}) to choose among candidates: compilation, in no step"),
+    Row::new("analysis.cut_steps", "{without} of {launches} launches of `{phase}` have no kernel in the trace: these steps were recorded in part, and have no step time, no roofline time, no MFU and no MBU")
+        .hint("synchronize with the device before the profiler stops; record fewer steps where its buffer is full"),
     Row::new("analysis.events_missing", "the end of the file is missing: GPU idle time is an upper bound, since kernels that are not in it count as idle time"),
     Row::new("analysis.labels_dropped", "labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges"),
     Row::new("analysis.no_launches", "the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")

@@ -168,6 +168,7 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         first_use_share,
         queued_share,
         remedy: _,
+        host_work,
     } = conclusion
     else {
         return String::new();
@@ -178,6 +179,15 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
     } else {
         format!("no operator runs for {} of the time", Percent(*share))
     };
+    if let Some(work) = host_work {
+        let gaps = if work.gaps == 1 { "gap" } else { "gaps" };
+        return format!(
+            "{phase}{bound}: {what} of the time, {} in {} {gaps} while the host runs `{}`; {speedup} without that part",
+            Percent(work.share),
+            work.gaps,
+            work.operator
+        );
+    }
     let first = first_use_share.map(|first| {
         format!(
             "{} in first-use waits (a finding of their own)",
@@ -324,6 +334,10 @@ pub(crate) fn abstention(why: &Abstention) -> String {
             "GPU idle {} of the time, {} with work queued that the GPU did not start: the trace does not show why",
             Percent(*share),
             Percent(*queued_share)
+        ),
+        Abstention::ClocksDisagree { share } => format!(
+            "GPU idle {} of the time; host and device clocks disagree, so the trace does not show what the GPU waits for",
+            Percent(*share)
         ),
         Abstention::NoModel => "no model named".to_owned(),
         Abstention::NothingCounted => {

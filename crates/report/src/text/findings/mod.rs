@@ -84,6 +84,7 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
             Runtime::Other(_) => "Knob: torch.compile, or launches further ahead.",
             _ => "Knob: CUDA Graphs or torch.compile.",
         },
+        IdleRemedy::LessHostWork => "Knob: less work of the host, or do it while the GPU works.",
         IdleRemedy::LessAroundGraphs => {
             "Most kernels run in CUDA Graphs already; what is left is host work around their launches."
         }
@@ -118,6 +119,18 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             | Runtime::Other(Framework::Pytorch)
     );
     let knob = match finding.conclusion.as_ref()? {
+        Conclusion::Idle {
+            remedy: Some(IdleRemedy::LessHostWork),
+            host_work,
+            ..
+        } => {
+            let operator = &host_work.as_ref()?.operator;
+            return Some(if operator.contains("DataLoader") {
+                "Knob: more DataLoader workers, prefetching.".to_owned()
+            } else {
+                format!("Knob: less work in `{operator}`, or do it while the GPU works.")
+            });
+        }
         Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
         Conclusion::Inefficiency { operators, .. } => match operators.as_str() {
             "attention" if gpu => match runtime {
@@ -255,6 +268,7 @@ mod tests {
             first_use_share,
             queued_share: None,
             remedy: Some(IdleRemedy::CheaperLaunches),
+            host_work: None,
         }
     }
 

@@ -163,7 +163,7 @@ fn peak_tflops(results: &Results<'_>) -> Option<f64> {
         results.record.model.as_ref()?.model.as_ref()?,
         results.device?,
     );
-    let workload = results.analysis.workload.as_ref()?;
+    let workload = results.record.workload.as_ref()?;
     let dtype = model.formats(&workload.precision).compute;
     let peak = [Engine::Tensor, Engine::Vector]
         .into_iter()

@@ -31,23 +31,11 @@ pub fn subtitle(analysis: &Analysis) -> String {
     let family = family.map(|family| format!("; family {family}"));
     let family = family.unwrap_or_default();
     let imported = analysis.timeline.is_some() && analysis.latency.measured_in.is_none();
-    let Some(workload) = &analysis.workload else {
-        return if imported {
-            format!("{}: {}.", origin(analysis), overhead(analysis))
-        } else {
-            String::new()
-        };
-    };
-    let input = format!(
-        "batch {}, prompt {}",
-        workload.batch,
-        Count(workload.prompt, "token")
-    );
     let phases = analysis.phases.iter();
     let labelled: u64 = phases
         .filter_map(|phase| Some(phase.traced.as_ref()?.labelled_steps))
         .sum();
-    if imported && labelled > 0 {
+    if imported && labelled > 0 && analysis.family.is_some() {
         let shown = |timeline: &TraceAnalysis| timeline.phase_source == PhaseSource::Shapes;
         let (source, what) = if analysis.timeline.as_deref().is_some_and(shown) {
             ("operator shapes", "forward pass")
@@ -61,6 +49,18 @@ pub fn subtitle(analysis: &Analysis) -> String {
             Count(labelled, what)
         );
     }
+    let Some(workload) = &analysis.workload else {
+        return if imported {
+            format!("{}: {}.", origin(analysis), overhead(analysis))
+        } else {
+            String::new()
+        };
+    };
+    let input = format!(
+        "batch {}, prompt {}",
+        workload.batch,
+        Count(workload.prompt, "token")
+    );
     if imported {
         return format!(
             "{}: {}. Roofline times for {input}{family}.",

@@ -178,13 +178,7 @@ impl Facts<'_> {
             by_name: self.subject.is_none(),
         };
         let is_known = self.subject.is_some();
-        self.part(
-            phase,
-            alone,
-            Measure::OverheadOpsTime,
-            conclusion,
-            is_known,
-        )
+        self.part(phase, alone, Measure::OverheadOpsTime, conclusion, is_known)
     }
 
     /// Exchange between devices that nothing hides: overlapped with other work it would take no time of its own.

@@ -59,7 +59,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             share,
             roofline_fraction,
         } => format!(
-            "{phase}: GEMMs take {} of the time at {} of the roofline of their shapes; {speedup} at roofline",
+            "{phase}: GEMMs with recorded shapes take {} of the time at {} of the roofline of their shapes; {speedup} at roofline",
             Percent(*share),
             Percent(*roofline_fraction)
         ),

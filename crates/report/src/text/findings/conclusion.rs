@@ -63,8 +63,16 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             Percent(*share),
             Percent(*roofline_fraction)
         ),
-        Conclusion::Extra { share, by_name } => {
-            let by = if *by_name { " (by kernel name)" } else { "" };
+        Conclusion::Extra {
+            share,
+            by_name,
+            on_device,
+        } => {
+            let by = match (by_name, on_device) {
+                (true, true) => " (by kernel name)",
+                (true, false) => " (by op name)",
+                (false, _) => "",
+            };
             let share = Percent(*share);
             format!("{phase}: overhead ops{by} take {share} of the time; {speedup} without them")
         }

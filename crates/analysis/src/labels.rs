@@ -88,6 +88,11 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
     if text.contains(":#") || LIBRARIES.iter().any(|library| text.starts_with(library)) {
         return None;
     }
+    // Capture of a graph, which executes nothing: `capture_8192_PIECEWISE`.
+    let captured = text.strip_prefix("capture_");
+    if captured.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return None;
+    }
     let name = text
         .trim_end_matches(|c: char| c.is_ascii_digit())
         .trim_end_matches(['#', ' ', ':', '-']);

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
+use llmprof_analysis::attribution::operators::ShapeRow;
 use llmprof_analysis::findings::{Abstention, Conclusion, Finding, IdleRemedy};
 use llmprof_analysis::{Analysis, PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits};
@@ -132,7 +133,10 @@ fn a_step_without_all_of_its_kernels_is_compared_with_nothing() {
         .find(|issue| issue.code == "analysis.cut_steps")
         .unwrap();
     let count = |key: &str| issue.values[key].as_u64().unwrap();
-    assert!(count("launches") > 500 && count("without") > 250, "{issue:?}");
+    assert!(
+        count("launches") > 500 && count("without") > 250,
+        "{issue:?}"
+    );
     let phase = only(&analysis);
     assert_eq!(phase.name(), "prefill");
     assert_eq!(phase.utilization, None);
@@ -223,9 +227,12 @@ fn overhead_ops_behind_other_kernels_are_no_gain() {
     assert!(waterfall.exposed_extra_ns < waterfall.extra_ns);
     let extra = finding(&analysis, "extra");
     let gain = extra.and_then(|extra| extra.gain.as_ref());
-    let most = waterfall.wall_ns.0 as f64
-        / (waterfall.wall_ns.0 - waterfall.exposed_extra_ns.0) as f64;
-    assert!(gain.is_none_or(|gain| gain.factor <= most + 1e-9), "{extra:?}");
+    let most =
+        waterfall.wall_ns.0 as f64 / (waterfall.wall_ns.0 - waterfall.exposed_extra_ns.0) as f64;
+    assert!(
+        gain.is_none_or(|gain| gain.factor <= most + 1e-9),
+        "{extra:?}"
+    );
 }
 
 /// One count of kernels: those that were launched in the step.
@@ -248,4 +255,83 @@ fn steps_of_training_have_a_distribution() {
     assert_eq!(steps.len(), 6);
     let sum: i64 = steps.iter().map(|step| step.0).sum();
     assert_eq!(sum, phase.waterfall.wall_ns.0);
+}
+
+/// The kernels are `cutlass_80_tensorop_s1688gemm_…`: FP32 matrices that tensor cores multiply in TF32.
+#[test]
+fn products_of_fp32_on_tensor_cores_are_at_the_peak_of_tf32() {
+    let a100 = Catalog::embedded().by_name("a100_sxm_80gb").unwrap();
+    let record = record(&read("training_hta/trace.json.gz"));
+    let analysis = analyze(&record, Some(&a100)).unwrap();
+    let operators = &analysis.timeline.as_ref().unwrap().operators;
+    let mm = operators.iter().find(|row| row.name == "aten::mm").unwrap();
+    let is_large = |row: &&ShapeRow| {
+        let gemm = row.cost.and_then(|cost| cost.gemm);
+        gemm.is_some_and(|gemm| (gemm.m, gemm.n, gemm.k) == (512, 38_313, 2048))
+    };
+    let longest = mm.shapes.iter().find(is_large).unwrap();
+    assert_eq!(longest.cost.unwrap().dtype, llmprof_units::DType::Tf32);
+    // 64.56 of 156 TFLOP/s.
+    let share = longest.work.unwrap().roofline.unwrap();
+    assert!((0.40..0.43).contains(&share), "{share}");
+    let rows = operators.iter().flat_map(|row| &row.shapes);
+    let shares = rows.filter_map(|row| row.work?.roofline);
+    assert!(shares.fold(0.0, f64::max) <= 1.005);
+}
+
+#[test]
+fn a_file_that_has_its_events_twice_says_so() {
+    let mut trace = read(RANK);
+    assert!(!has(&analyzed(&trace), "analysis.events_twice"));
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let again: Vec<Value> = events.clone();
+    events.extend(again);
+    assert!(has(&analyzed(&trace), "analysis.events_twice"));
+}
+
+#[test]
+fn capture_of_graphs_is_no_step() {
+    let analysis = analyzed(&read("vllm_piecewise_mi300/captures_cut.json.gz"));
+    assert!(has(&analysis, "analysis.graph_capture"));
+    let names: Vec<&str> = analysis.phases.iter().map(PhaseAnalysis::name).collect();
+    assert!(
+        !names.iter().any(|name| name.starts_with("capture_")),
+        "{names:?}"
+    );
+    assert!(!has(&analyzed(&read(RANK)), "analysis.graph_capture"));
+}
+
+/// Two processes of one engine in one file, each with a device of its own.
+#[test]
+fn one_step_of_two_processes_is_one_step() {
+    let mut trace = read(PREFILL);
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let mut other: Vec<Value> = events.clone();
+    other.retain_mut(|event| {
+        let Some(process) = event["pid"].as_u64() else {
+            return false;
+        };
+        event["pid"] = (process + 100_000).into();
+        for (key, more) in [("correlation", 1_000_000), ("External id", 1_000_000)] {
+            if let Some(id) = event["args"][key].as_u64() {
+                event["args"][key] = (id + more).into();
+            }
+        }
+        if event["args"]["device"].is_u64() {
+            event["args"]["device"] = 10.into();
+        }
+        event["ph"] == "X"
+    });
+    events.extend(other);
+    let analysis = analyzed(&trace);
+    let phases: Vec<(&str, i64)> = analysis
+        .phases
+        .iter()
+        .map(|phase| (phase.name(), phase.waterfall.wall_ns.0 / 100_000))
+        .collect();
+    let step = 4935;
+    assert_eq!(
+        phases,
+        [("prefill (device 9)", step), ("prefill (device 10)", step)]
+    );
 }

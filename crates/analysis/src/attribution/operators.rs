@@ -1,5 +1,6 @@
 //! Operators by name and by shapes: calls, time on the host and on the device, and how near they come to the limit.
 
+use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::{HostKind, InputsId, StrId, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::{Bytes, DType, Flops, Nanos};
@@ -65,7 +66,8 @@ pub struct OperatorWork {
     pub bytes_per_s: Option<f64>,
     /// The least time that the device needs, ns; absent without a device or a peak of it.
     pub roofline_ns: Option<f64>,
-    /// The least time over the device time: 1 is the roofline. Above 1 where caches served what memory need not.
+    /// The least time over the device time: 1 is the roofline. Absent above 1, where caches served what memory need not or the work
+    /// is not what the shapes say.
     pub roofline: Option<f64>,
 }
 
@@ -97,6 +99,9 @@ pub struct ShapeRow {
     pub work: Option<OperatorWork>,
 }
 
+/// A clock that counts whole nanoseconds, and peaks that are stated with three digits.
+const MOST_SHARE: f64 = 1.005;
+
 /// Operators beyond this many are summed up in one row: names were generated.
 pub const MOST_ROWS: usize = 20_000;
 
@@ -115,10 +120,14 @@ pub(crate) fn operators(
     device: Option<&Device>,
 ) -> Vec<OperatorRow> {
     let sums = sums(trace, times, attribution, events);
+    let multiplies_in_tf32 = multiplies_in_tf32(trace, events);
     let costs = Costs::of(trace);
     let mut by_name: FxHashMap<StrId, OperatorRow> = FxHashMap::default();
     for ((name, inputs), times) in sums {
-        let cost = costs.cost(name, inputs);
+        let mut cost = costs.cost(name, inputs);
+        if let Some(cost) = cost.as_mut().filter(|_| multiplies_in_tf32) {
+            cost.use_tf32();
+        }
         let row = by_name.entry(name).or_insert_with(|| OperatorRow {
             name: trace.text(name).to_owned(),
             times: OperatorTimes::default(),
@@ -163,6 +172,19 @@ pub(crate) fn operators(
         });
     }
     rows
+}
+
+/// Whether GEMMs of FP32 run on tensor cores in TF32, which PyTorch decides once for a process: their names say so. CUTLASS writes
+/// TF32 as the lack of a format, `tensorop_s1688gemm`.
+fn multiplies_in_tf32(trace: &Trace, events: &DeviceEvents) -> bool {
+    let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
+    events.all().iter().any(|event| {
+        *known.entry(event.name).or_insert_with(|| {
+            let name = trace.text(event.name);
+            let says = name.contains("tf32") || name.contains("tensorop_s1688gemm");
+            says && events.class_of(event.name).category == Category::Gemm
+        })
+    })
 }
 
 fn sums(
@@ -249,7 +271,8 @@ fn rates(
         roofline_ns,
         roofline: roofline_ns
             .filter(|_| ran)
-            .map(|roofline| roofline / device_ns.0 as f64),
+            .map(|roofline| roofline / device_ns.0 as f64)
+            .filter(|share| *share <= MOST_SHARE),
     }
 }
 

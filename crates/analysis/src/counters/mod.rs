@@ -240,10 +240,9 @@ impl LaunchRow {
             flops_pct,
             dram_pct: row.percentage("dram_throughput_pct"),
             l2_pct: row.percentage("l2_throughput_pct"),
-            // The percentage of active cycles says nothing of a launch that uses few SMs.
+            // The percentage of active cycles, which is all that the details page has, says nothing of a launch that uses few SMs.
             l1_pct: read
                 .number("l1tex__throughput.avg.pct_of_peak_sustained_elapsed")
-                .or_else(|| row.percentage("l1tex_throughput_pct"))
                 .filter(|percent| *percent <= 100.0),
         };
         row.class = rule.class(&row.used, &row.fill);

@@ -42,6 +42,9 @@ pub enum Conclusion {
         share: f64,
         /// Whether only names say so, since no model says what is needed.
         by_name: bool,
+        /// Whether they are kernels of a device; else ops of the host.
+        #[serde(default = "is_usual")]
+        on_device: bool,
     },
     Copies {
         share: f64,
@@ -117,6 +120,11 @@ pub enum Conclusion {
         reasons: Vec<String>,
         clock_mhz: Option<f64>,
     },
+}
+
+/// Most are of a device; files of earlier versions do not say.
+fn is_usual() -> bool {
+    true
 }
 
 impl Conclusion {

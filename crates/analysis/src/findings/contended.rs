@@ -51,6 +51,7 @@ mod tests {
         let extra = Conclusion::Extra {
             share: 0.5,
             by_name: false,
+            on_device: true,
         };
         [idle, extra].map(|conclusion| {
             let gain = Gain {

@@ -25,7 +25,8 @@ impl ShapedGemms {
         for shape in shapes.filter(|shape| shape.cost.is_some_and(|cost| cost.gemm.is_some())) {
             // An operator that only calls another one has no kernels of its own.
             let work = shape.work.filter(|_| shape.times.device_self_ns.0 > 0);
-            if let Some(work) = work
+            // What was faster than its roofline is not what the shapes say.
+            if let Some(work) = work.filter(|work| work.roofline.is_some())
                 && let Some(roofline_ns) = work.roofline_ns
             {
                 sum.calls += work.calls;

@@ -177,15 +177,10 @@ impl Facts<'_> {
             share: phase.judged_share(alone),
             // Without a model some of it may be the model's own: a name alone does not tell.
             by_name: self.subject.is_none(),
+            on_device: phase.device().is_some(),
         };
         let is_known = self.subject.is_some();
-        self.part(
-            phase,
-            alone,
-            Measure::OverheadOpsTime,
-            conclusion,
-            is_known,
-        )
+        self.part(phase, alone, Measure::OverheadOpsTime, conclusion, is_known)
     }
 
     /// Exchange between devices that nothing hides: overlapped with other work it would take no time of its own.

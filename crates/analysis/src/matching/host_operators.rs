@@ -120,6 +120,13 @@ fn inside(outer: Category, inner: Category) -> Category {
 fn category(name: &str) -> Category {
     let operator = name.rsplit("::").next().unwrap_or(name);
     let operator = operator.trim_matches('_').to_ascii_lowercase();
+    // Writes of keys and values, such as `vllm::unified_kv_cache_update` and `_C::cpu_attn_reshape_and_cache`.
+    if operator.contains("cache") {
+        return Category::Cache;
+    }
+    if operator.contains("rotary") {
+        return Category::Rope;
+    }
     if operator.contains("attention") {
         return Category::Attention;
     }
@@ -210,6 +217,20 @@ const TABLE: &[(&[&str], Category)] = &[
             "softplus",
             "lerp",
             "glu",
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_not",
+            "logical_and",
+            "logical_or",
+            "logical_not",
+            "isinf",
+            "isnan",
         ],
         Category::Elementwise,
     ),
@@ -274,18 +295,6 @@ const TABLE: &[(&[&str], Category)] = &[
             "masked_fill",
             "where",
             "arange",
-            "eq",
-            "ne",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "bitwise_and",
-            "bitwise_or",
-            "bitwise_not",
-            "logical_and",
-            "logical_or",
-            "logical_not",
             "isin",
             "repeat",
             "reshape_alias",
@@ -309,8 +318,6 @@ const TABLE: &[(&[&str], Category)] = &[
             "bincount",
             "result_type",
             "movedim",
-            "isinf",
-            "isnan",
             "scatter_add",
             "nonzero",
             "roll",
@@ -424,6 +431,10 @@ mod tests {
             Category::Attention
         );
         assert_eq!(category("mkldnn::_linear_pointwise"), Category::Gemm);
+        assert_eq!(category("vllm::unified_kv_cache_update"), Category::Cache);
+        assert_eq!(category("_C::cpu_attn_reshape_and_cache"), Category::Cache);
+        assert_eq!(category("_C::rotary_embedding"), Category::Rope);
+        assert_eq!(category("aten::lt"), Category::Elementwise);
         assert_eq!(category("my::thing"), Category::Other);
     }
 }

@@ -32,7 +32,11 @@ pub(super) fn mark(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
     let cut = phases.names.iter().zip(by_name);
     cut.filter(|(_, launched)| launched.without > 0)
         .map(|(name, launched)| {
-            let phase = if name == crate::labels::STEP { "decode" } else { name };
+            let phase = if name == crate::labels::STEP {
+                "decode"
+            } else {
+                name
+            };
             Issue::warning("analysis.cut_steps")
                 .with("phase", phase)
                 .with("without", launched.without)
@@ -54,7 +58,9 @@ fn launches(phases: &Phases, trace: &Trace, events: &DeviceEvents) -> Vec<Launch
         }
         let thread = hosts.thread[row];
         let name = hosts.name[row];
-        let call = *kinds.entry(name).or_insert_with(|| Call::of(trace.text(name)));
+        let call = *kinds
+            .entry(name)
+            .or_insert_with(|| Call::of(trace.text(name)));
         match call {
             Call::BeginsCapture => captures = Some(thread),
             Call::EndsCapture => captures = None,

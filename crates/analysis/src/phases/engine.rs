@@ -29,7 +29,8 @@ pub(super) fn labelled(
     let steps = if on_device {
         device_steps(trace)
     } else {
-        labelled_steps(trace)
+        // Processes of one engine run the same step at once, each on a device of its own.
+        merged(labelled_steps(trace))
     };
     let overlap = steps.windows(2).any(|pair| pair[0].end > pair[1].start);
     if steps.is_empty() || overlap {
@@ -89,6 +90,11 @@ fn device_steps(trace: &Trace) -> Vec<Labelled> {
     let rows = (0..ranges.len()).filter(|&row| ranges.kind[row] == RangeKind::DEVICE_ANNOTATION);
     let mut steps: Vec<Labelled> = rows.filter_map(|row| read(trace, row)).collect();
     steps.sort_by_key(|step| (step.start, std::cmp::Reverse(step.end)));
+    innermost(merged(steps))
+}
+
+/// Ranges of one label that overlap, as one; in order of starts.
+fn merged(steps: Vec<Labelled>) -> Vec<Labelled> {
     let mut merged: Vec<Labelled> = Vec::new();
     for step in steps {
         let same = |known: &&mut Labelled| known.label == step.label && known.end > step.start;
@@ -97,7 +103,7 @@ fn device_steps(trace: &Trace) -> Vec<Labelled> {
             None => merged.push(step),
         }
     }
-    innermost(merged)
+    merged
 }
 
 /// The innermost of nested ranges, sorted by start with the longer first. A single one takes the batch of the range around

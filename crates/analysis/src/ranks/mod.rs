@@ -39,6 +39,10 @@ pub struct RanksAnalysis {
     pub are_devices: bool,
     /// The window in which all of them were recorded.
     pub span_ns: Nanos,
+    /// From the first to the last rank's first recorded event: ranks were that far apart when they entered the recording. What made
+    /// one enter late is not recorded, and no rank is blamed for it.
+    #[serde(default)]
+    pub entered_apart_ns: Nanos,
     /// How collectives were matched: the weaker way where both were needed; absent where none was.
     pub matched_by: Option<MatchedBy>,
     /// Collectives that at least two ranks show.
@@ -90,7 +94,8 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
     if window.0 >= window.1 {
         issues.push(Issue::warning("ranks.apart"));
     }
-    let caused = caused(meetings, ranks.len(), *window);
+    let entered = joined.entered();
+    let caused = caused(meetings, &entered, *window);
     let rank_rows = ranks.iter().enumerate().map(|(index, work)| {
         let (caused_waiting, last_at) = caused[index];
         RankRow {
@@ -107,12 +112,13 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
         world_size: world_sizes(record).into_iter().max(),
         are_devices: *are_devices,
         span_ns: Nanos((window.1 - window.0).max(0)),
+        entered_apart_ns: Nanos(apart(&entered)),
         matched_by: meetings.iter().map(|meeting| meeting.by).max(),
         matched: meetings.len() as u64,
         unmatched: instances.saturating_sub(in_meetings) as u64,
         ranks: rank_rows.collect(),
         collectives: rows(meetings, ranks),
-        slowest: slowest(ranks, pieces, meetings, *window),
+        slowest: slowest(ranks, pieces, meetings, &entered, *window),
     };
     issues.extend(mostly_waiting(&analysis));
     Some((analysis, issues))
@@ -125,6 +131,14 @@ impl RanksAnalysis {
         let exposed = first.exposed_communication().0;
         (exposed > 0).then(|| first.exposed_waiting_ns.0 as f64 / exposed as f64)
     }
+}
+
+fn apart(times: &[i64]) -> i64 {
+    let (first, last) = (times.iter().min(), times.iter().max());
+    let apart = last
+        .zip(first)
+        .map(|(last, first)| last.saturating_sub(*first));
+    apart.unwrap_or(0)
 }
 
 /// Where the first rank, which the findings are of, mostly waits in its exposed communication: overlapping it would gain nothing.
@@ -235,6 +249,14 @@ impl<'a> Joined<'a> {
             are_devices,
             aligned,
         })
+    }
+
+    /// When the recording of each rank began, on one clock.
+    fn entered(&self) -> Vec<i64> {
+        let starts = self.ranks.iter().zip(&self.aligned.shift);
+        starts
+            .map(|(work, shift)| work.recorded.0.saturating_add(*shift))
+            .collect()
     }
 
     fn issues(&self, record: &RunRecord) -> Vec<Issue> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ranks::middle::median;
 use crate::ranks::parts::{Part, Piece};
-use crate::ranks::skew::Meeting;
+use crate::ranks::skew::{Meeting, Member};
 use crate::ranks::work::RankWork;
 use crate::timeline::intervals::union_length;
 
@@ -42,18 +42,27 @@ pub struct Difference {
 const MOST: usize = 5;
 const LEAST: f64 = 0.05;
 
-/// Per rank: the mean time that others waited for it in a window, and how often it came last there.
-pub(super) fn caused(meetings: &[Meeting], ranks: usize, window: (i64, i64)) -> Vec<(i64, u64)> {
-    let mut caused = vec![(0_i64, 0_u64); ranks];
-    for meeting in meetings {
+/// Per rank: the mean time that others waited for it in a window, and how often it came last there. `entered` is when the
+/// recording of each rank began: at its first collective a rank is late by as much as it entered later, for a reason from before
+/// the recording.
+pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) -> Vec<(i64, u64)> {
+    let mut caused = vec![(0_i64, 0_u64); entered.len()];
+    let first = first_meetings(meetings, entered.len());
+    for (number, meeting) in meetings.iter().enumerate() {
         if !(window.0..=window.1).contains(&meeting.last_start) {
             continue;
         }
-        let waited: i64 = meeting
-            .members
-            .iter()
-            .map(|member| meeting.waited(member, window.0))
-            .sum();
+        let is_first = first[meeting.last] == Some(number);
+        let waited = |member: &Member| {
+            let waited = meeting.waited(member, window.0);
+            let late = entered[meeting.last].saturating_sub(entered[member.rank]);
+            if !is_first || late <= 0 {
+                return waited;
+            }
+            let all = meeting.waited(member, i64::MIN);
+            waited.min(all.saturating_sub(late).max(0))
+        };
+        let waited: i64 = meeting.members.iter().map(waited).sum();
         let others = (meeting.members.len() as i64 - 1).max(1);
         let (time, calls) = &mut caused[meeting.last];
         *time = time.saturating_add(waited / others);
@@ -67,9 +76,10 @@ pub(super) fn slowest(
     ranks: &[RankWork<'_>],
     pieces: &[Vec<Piece>],
     meetings: &[Meeting],
+    entered: &[i64],
     window: (i64, i64),
 ) -> Option<SlowestRank> {
-    let caused = caused(meetings, ranks.len(), window);
+    let caused = caused(meetings, entered, window);
     let (slow, &(time, last_at)) = caused
         .iter()
         .enumerate()
@@ -77,7 +87,7 @@ pub(super) fn slowest(
     if time == 0 {
         return None;
     }
-    let before = segments(meetings, slow, window.0);
+    let before = segments(meetings, entered, slow, window.0);
     let spent: Vec<Spent> = ranks
         .iter()
         .zip(pieces)
@@ -96,15 +106,30 @@ pub(super) fn slowest(
     })
 }
 
-/// From the end of the collective before to the start of each at which a rank came last.
-fn segments(meetings: &[Meeting], slow: usize, begin: i64) -> Vec<(i64, i64)> {
+/// The number of the first collective of each rank.
+fn first_meetings(meetings: &[Meeting], ranks: usize) -> Vec<Option<usize>> {
+    let first = |rank: usize| {
+        let own = meetings.iter().enumerate().filter_map(|(number, meeting)| {
+            let member = meeting.members.iter().find(|member| member.rank == rank)?;
+            Some((member.start, number))
+        });
+        own.min().map(|(_, number)| number)
+    };
+    (0..ranks).map(first).collect()
+}
+
+/// From the end of the collective before to the start of each at which a rank came last. What the rank that entered the recording
+/// last did before its first collective, others did before the window.
+fn segments(meetings: &[Meeting], entered: &[i64], slow: usize, begin: i64) -> Vec<(i64, i64)> {
+    let is_late = entered.iter().any(|other| *other < entered[slow]);
     let takes_part = |meeting: &&Meeting| meeting.members.iter().any(|member| member.rank == slow);
     let mut order: Vec<&Meeting> = meetings.iter().filter(takes_part).collect();
     order.sort_by_key(|meeting| meeting.last_start);
     let mut found = Vec::new();
     let mut from = begin;
     for meeting in order {
-        if meeting.last == slow && meeting.last_start > from {
+        let is_known = from > begin || !is_late;
+        if is_known && meeting.last == slow && meeting.last_start > from {
             found.push((from, meeting.last_start));
         }
         from = from.max(meeting.end);

@@ -48,7 +48,7 @@ pub(super) struct RankWork<'a> {
     pub(super) work: Vec<Work>,
     /// In order of starts.
     pub(super) collectives: Vec<Instance>,
-    /// From the first to the last event of any kind.
+    /// From the first to the last event with a length, of any kind.
     pub(super) recorded: (i64, i64),
 }
 
@@ -114,7 +114,9 @@ fn recorded(trace: &Trace, work: &[Work]) -> (i64, i64) {
         let start = trace.hosts.start[row];
         (start, end(start, trace.hosts.duration[row]))
     });
-    let ranges = (0..trace.ranges.len()).map(|row| {
+    // A mark without length, such as the end of Kineto's window, is no work of the program.
+    let marks = (0..trace.ranges.len()).filter(|&row| trace.ranges.duration[row] > 0);
+    let ranges = marks.map(|row| {
         let start = trace.ranges.start[row];
         (start, end(start, trace.ranges.duration[row]))
     });

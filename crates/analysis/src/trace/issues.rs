@@ -1,10 +1,12 @@
 //! What was dropped or is doubtful in a trace.
 
 use llmprof_record::issue::Issue;
+use llmprof_record::run::is_graph_capture;
 use llmprof_record::trace::Trace;
+use rustc_hash::FxHashSet;
 
 use crate::attribution::kernels::KernelRow;
-use crate::attribution::operators::OperatorRow;
+use crate::attribution::operators::{OperatorRow, ShapeRow};
 use crate::attribution::{kernels, operators};
 use crate::timeline::autotune;
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
@@ -35,6 +37,35 @@ pub(crate) fn before_launch(
     })
 }
 
+/// Events that are in the file more than once: a stream runs no event twice at one moment. One of a hundred may be chance.
+fn twice(events: &DeviceEvents) -> Option<Issue> {
+    let mut seen = FxHashSet::default();
+    let all = events.all();
+    let again = all.iter().filter(|event| {
+        let own = (event.device, event.stream, event.correlation);
+        !seen.insert((own, event.start, event.end, event.name))
+    });
+    let again = again.count();
+    (100 * again > all.len()).then(|| {
+        let issue = Issue::warning("analysis.events_twice").with("of", all.len());
+        issue.counting(again as u64)
+    })
+}
+
+/// Shapes of GEMMs that were faster than the device can be: the format or the work is another one.
+fn above_roofline(operators: &[OperatorRow]) -> Option<Issue> {
+    let shapes = operators.iter().flat_map(|row| &row.shapes);
+    let is_above = |row: &&ShapeRow| {
+        let work = row
+            .work
+            .filter(|work| work.roofline.is_none() && work.device_ns.0 > 0);
+        let is_gemm = row.cost.is_some_and(|cost| cost.gemm.is_some());
+        is_gemm && work.is_some_and(|work| work.roofline_ns.is_some())
+    };
+    let above = shapes.filter(is_above).count() as u64;
+    (above > 0).then(|| Issue::info("analysis.gemms_above_roofline").counting(above))
+}
+
 /// Slices that are too few to be scaled.
 pub(crate) fn few_slices() -> Issue {
     Issue::warning("slices.few")
@@ -51,6 +82,10 @@ pub(crate) fn issues(
 ) -> Vec<Issue> {
     let mut issues = trace.issues.clone();
     issues.extend(autotune::issue(trace));
+    issues.extend(twice(events));
+    if is_graph_capture(trace) {
+        issues.push(Issue::warning("analysis.graph_capture"));
+    }
     if events.all().is_empty() {
         issues.push(Issue::warning("analysis.no_device_events"));
     } else if trace
@@ -60,6 +95,7 @@ pub(crate) fn issues(
     {
         issues.push(Issue::warning("analysis.events_missing"));
     }
+    issues.extend(above_roofline(operators));
     if kernels
         .last()
         .is_some_and(|row| row.name == kernels::OTHER_ROW)

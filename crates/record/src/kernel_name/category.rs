@@ -99,10 +99,33 @@ pub(super) fn of(name: &Lowered) -> Category {
     } else {
         None
     };
+    // FBGEMM has `gemm` in its own name, and few GEMMs.
+    if name.head.contains("fbgemm") {
+        let name = Lowered {
+            head: name.head.replace("fbgemm", ""),
+            whole: name.whole.replace("fbgemm", ""),
+        };
+        let found = first_match(FBGEMM, &name).or_else(|| first_match(RULES, &name));
+        return found.unwrap_or(Category::Other);
+    }
     table
         .or_else(|| first_match(RULES, name))
         .unwrap_or(Category::Other)
 }
+
+/// Kernels of FBGEMM, whose names are without `fbgemm` here.
+const FBGEMM: &[Rule<Category>] = &[
+    head("split_embedding", Category::Embedding),
+    head("permute", Category::Index),
+    head("bucketize", Category::Index),
+    head("jagged", Category::Index),
+    head("offsets", Category::Index),
+    head("fp8", Category::Quantize),
+    head("quant", Category::Quantize),
+    head("qparam", Category::Quantize),
+    head("_float_to", Category::Quantize),
+    head("fused8bit", Category::Quantize),
+];
 
 /// First match decides, so a fused kernel takes the row that costs most: attention before rope before norm.
 const RULES: &[Rule<Category>] = &[
@@ -126,16 +149,15 @@ const RULES: &[Rule<Category>] = &[
     head("::intranode", Category::Communication),
     head("quickreduce", Category::Communication),
     head("quick_reduce", Category::Communication),
-    // fbgemm has `gemm` in its name, and few GEMMs.
+    // FBGEMM's kernels without its namespace, or in the templates of others.
     head("split_embedding", Category::Embedding),
     head("permute_2d", Category::Index),
     head("permute_1d", Category::Index),
-    head("fbgemm_gpu::permute", Category::Index),
-    head("fbgemm_gpu::_block_bucketize", Category::Index),
+    head("permute_pooled", Category::Index),
     head("jagged", Category::Index),
-    head("fbgemm_gpu::quant", Category::Quantize),
-    head("fbgemm_gpu::_float_to", Category::Quantize),
-    head("fbgemm_gpu::_fused8bit", Category::Quantize),
+    anywhere("hfp8", Category::Quantize),
+    // A pool of the requests' tokens.
+    head("token_pool", Category::Index),
     // XLA compares memory around the results of the kernels that it tries out.
     head("redzone", Category::Autotune),
     head("xla_fp_comparison", Category::Autotune),
@@ -471,6 +493,12 @@ mod tests {
         ("void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int)", Index),
         ("void fbgemm_gpu::_float_to_fused8bitrowwise_cuda_kernel<float>(float const*)", Quantize),
         ("void split_embedding_codegen_forward_unweighted_kernel<float, float>(int)", Embedding),
+        ("void fbgemm_gpu::(anonymous namespace)::_compute_FP8_quantize_cuda_kernel<float>(float const*, long)", Quantize),
+        ("void fbgemm_gpu::(anonymous namespace)::_FP8rowwise_to_float_cuda_kernel<float>(unsigned char const*)", Quantize),
+        ("void fbgemm_gpu::(anonymous namespace)::_get_FP8_qparam_cuda_kernel<float>(float const*)", Quantize),
+        ("void fbgemm_gpu::(anonymous namespace)::_offsets_range_cuda_kernel<long>(long)", Index),
+        ("void permute_pooled_embs_kernel<float>(float const*, long const*)", Index),
+        ("void fbgemm_gpu::f8f8bf16_rowwise_gemm_kernel<128>(int)", Gemm),
         // XLA
         ("gemm_fusion_dot_12", Gemm),
         ("redzone_checker_kernel", Autotune),

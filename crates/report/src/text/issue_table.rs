@@ -59,6 +59,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("analysis.autotuning", "XLA's autotuner ran {kernels:kernel} ({time_ns:ns}) to choose among candidates: compilation, in no step"),
     Row::new("analysis.cut_steps", "{without} of {launches} launches of `{phase}` have no kernel in the trace: these steps were recorded in part, and have no step time, no roofline time, no MFU and no MBU")
         .hint("synchronize with the device before the profiler stops; record fewer steps where its buffer is full"),
+    Row::new("analysis.events_twice", "device events are in the file more than once (of {of} events): counts, sums and overlap are too large")
+        .hint("merge traces of different processes only; export the trace again"),
+    Row::new("analysis.gemms_above_roofline", "GEMM shapes ran faster than their roofline: they multiply in another format than their inputs have, or the device is another one; they have no share of roofline"),
+    Row::new("analysis.graph_capture", "this is a trace of the capture of graphs, which executes nothing: its times say nothing about a step")
+        .hint("import it beside the timeline of a run, whose graph kernels it then leads back to modules"),
     Row::new("analysis.events_missing", "the end of the file is missing: GPU idle time is an upper bound, since kernels that are not in it count as idle time"),
     Row::new("analysis.labels_dropped", "labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges"),
     Row::new("analysis.no_launches", "the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")

@@ -1,5 +1,6 @@
 //! Phases: wall time, bottleneck, utilization.
 
+use llmprof_record::run::RunPhase;
 use llmprof_units::{Nanos, Percent};
 
 use super::{bottleneck, slices};
@@ -50,12 +51,18 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         .unrecorded_wall()
         .filter(|_| sampled.is_none())
         .map_or(wall, |recorded| recorded.min(wall));
-    format!(
-        "{} {}: {}",
-        phase.name(),
-        of_which(wall, recorded),
-        parts.join(" · ")
-    )
+    let time = steps(phase, wall).unwrap_or_else(|| of_which(wall, recorded));
+    format!("{} {time}: {}", phase.name(), parts.join(" · "))
+}
+
+/// The median of several steps that the phase is named after, and all of them.
+fn steps(phase: &PhaseAnalysis, wall: Nanos) -> Option<String> {
+    let steps = phase.traced.as_ref()?.steps.as_ref()?;
+    let is_named = phase.phase == RunPhase::Other && steps.count > 1;
+    is_named.then(|| {
+        let p50 = Nanos(steps.p50.round() as i64);
+        format!("{p50} (p50 of {}, {wall} in all)", steps.count)
+    })
 }
 
 /// The time of all batches, and the part of it that shares are of: a profiler may have recorded the first batch only.

@@ -39,6 +39,13 @@ pub(crate) fn line(analysis: &Analysis) -> Option<String> {
         "{} over {span}: busy {busy}, exposed communication {exposed}.",
         Count(ranks.ranks.len() as u64, noun)
     );
+    // Below a hundredth of the window it explains nothing.
+    if ranks.entered_apart_ns.0.saturating_mul(100) > span.0 && !ranks.are_devices {
+        line += &format!(
+            " Ranks entered the recording {} apart, which is waiting for no rank.",
+            ranks.entered_apart_ns
+        );
+    }
     if let Some(slowest) = &ranks.slowest {
         line += &format!(" {}", slow(ranks, slowest));
     }
@@ -46,7 +53,7 @@ pub(crate) fn line(analysis: &Analysis) -> Option<String> {
         && let Some(first) = ranks.ranks.first()
     {
         line += &format!(
-            " Phases, kernels and operators below are those of rank {}.",
+            " Phases, kernels, operators and speedups below are those of rank {} alone: the run takes as long as its slowest rank.",
             first.rank
         );
     }

@@ -41,6 +41,13 @@ pub struct GemmShape {
 }
 
 impl OperatorCost {
+    /// Counts a product of FP32 at the rate of TF32, in which tensor cores multiply it.
+    pub(crate) fn use_tf32(&mut self) {
+        if self.gemm.is_some() && self.dtype == DType::F32 {
+            self.dtype = DType::Tf32;
+        }
+    }
+
     /// The least time on a device, seconds: the longer of computing and moving. Nothing where the device has no peak.
     pub(crate) fn roofline_seconds(&self, device: &Device) -> Option<f64> {
         let moving = self.bytes / device.bandwidth();

@@ -59,12 +59,20 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             share,
             roofline_fraction,
         } => format!(
-            "{phase}: GEMMs take {} of the time at {} of the roofline of their shapes; {speedup} at roofline",
+            "{phase}: GEMMs with recorded shapes take {} of the time at {} of the roofline of their shapes; {speedup} at roofline",
             Percent(*share),
             Percent(*roofline_fraction)
         ),
-        Conclusion::Extra { share, by_name } => {
-            let by = if *by_name { " (by kernel name)" } else { "" };
+        Conclusion::Extra {
+            share,
+            by_name,
+            on_device,
+        } => {
+            let by = match (by_name, on_device) {
+                (true, true) => " (by kernel name)",
+                (true, false) => " (by op name)",
+                (false, _) => "",
+            };
             let share = Percent(*share);
             format!("{phase}: overhead ops{by} take {share} of the time; {speedup} without them")
         }

@@ -99,7 +99,7 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
 
 fn tuned_gemms(runtime: Runtime, torch: bool) -> &'static str {
     match runtime {
-        Runtime::Hip(_) => "tuned GEMM kernels (hipBLASLt, TunableOp)",
+        Runtime::Hip(_) => "tuned GEMM kernels (TunableOp)",
         _ if torch => "tuned GEMM kernels (mode `max-autotune` of torch.compile)",
         _ => "tuned GEMM kernels",
     }

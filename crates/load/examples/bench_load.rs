@@ -25,7 +25,8 @@ use llmprof_load::{
 };
 
 /// Other load generators, run against the same stub where they are installed: program, and arguments after its name. `URL` is the
-/// stub's address and `TOKENIZER` what the variable of that name says, a folder where there is no network.
+/// stub's address and `TOKENIZER` what the variable of that name says, a folder where there is no network. The words are those of
+/// GuideLLM 0.3; 0.8 has another command line.
 const PEERS: [(&str, &str); 2] = [
     (
         "aiperf",

@@ -19,6 +19,10 @@ fn is_zero(count: &u64) -> bool {
 /// A traced phase on one device, or on the host's thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts of a trace, each a key of its own in analysis.json"
+)]
 pub struct TracedPhase {
     /// The device; absent where the work is the host's own.
     pub device: Option<u32>,

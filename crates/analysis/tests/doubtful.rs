@@ -1,5 +1,7 @@
 //! Published traces, and the same traces altered, in which a figure is right and a conclusion from it would be wrong.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::Read;
 use std::path::Path;
 

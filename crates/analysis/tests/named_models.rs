@@ -1,5 +1,7 @@
 //! Published traces for which a model is named: what may be said of them, and where the trace and the names disagree.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::Read;
 use std::path::Path;
 

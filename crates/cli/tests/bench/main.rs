@@ -211,10 +211,7 @@ fn mistakes_are_found_before_anything_is_sent() {
         (vec!["localhost:8000"], "http://"),
         (vec!["http://127.0.0.1:9", "--requests", "0"], "--requests"),
         (vec!["http://127.0.0.1:9", "--rate", "0"], "rate"),
-        (
-            vec!["http://127.0.0.1:9", "--slo", "ttft<5"],
-            "no objective",
-        ),
+        (vec!["http://127.0.0.1:9", "--slo", "ttft<5"], "bad SLO"),
         (
             vec!["http://127.0.0.1:9", "--trace", "absent.jsonl"],
             "absent.jsonl",

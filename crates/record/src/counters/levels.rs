@@ -201,8 +201,7 @@ impl Counters {
     /// has each counter a second time as `realtime`: of the counters of one kind of product, the one that counts dense operations
     /// alone is taken.
     pub(super) fn tensor_counts(&self, launch: &ProfiledLaunch, suffix: &str) -> Vec<(&str, f64)> {
-        // By format of the factors, instruction (none for all of them) and both formats.
-        let mut found: BTreeMap<(&str, &str, &str), ((bool, bool), f64)> = BTreeMap::new();
+        let mut found: BTreeMap<Product<'_>, (Rank, f64)> = BTreeMap::new();
         for reading in &launch.readings {
             let (Some(metric), Value::Number(value)) =
                 (self.describe(reading.metric), &reading.value)
@@ -305,6 +304,12 @@ impl Counters {
         })
     }
 }
+
+/// A kind of product: format of the factors, instruction (none for all of them), formats of factors and sums.
+type Product<'a> = (&'a str, &'a str, &'a str);
+
+/// How well a counter counts: not a second time, dense operations alone.
+type Rank = (bool, bool);
 
 /// What stands before an ending, and whether it was there.
 fn without<'a>(name: &'a str, ending: &str) -> (&'a str, bool) {

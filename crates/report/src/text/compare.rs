@@ -75,9 +75,10 @@ pub fn phase_line(phase: &PhaseComparison) -> String {
             )
         })
         .collect();
-    let most = match parts.is_empty() {
-        true => String::new(),
-        false => format!("; {}", parts.join(", ")),
+    let most = if parts.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", parts.join(", "))
     };
     format!(
         "{} (profiled): {} → {}, {change}{most}.",

@@ -56,6 +56,17 @@ use crate::ranks;
 use crate::statics;
 use crate::telemetry::{self, HostTelemetry};
 
+/// Other traces of the run. Other ranks and captures of graphs have analyses of their own.
+fn beside(record: &RunRecord, device: Option<&Device>) -> Vec<Analysis> {
+    let has_ranks = !record.ranks().is_empty();
+    let is_rank = |trace: &Trace| has_ranks && rank_of(trace).is_some();
+    let others = record.traces.iter().skip(1);
+    others
+        .filter(|recorded| !is_graph_capture(&recorded.trace) && !is_rank(&recorded.trace))
+        .map(|recorded| of_trace(record, recorded, None, device))
+        .collect()
+}
+
 /// Analyzes what was recorded, against the peaks of `device`, of the record's own device, or of the one that its trace
 /// names. Only a workload that theory refuses is an error.
 pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, AnalysisError> {
@@ -101,18 +112,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     if !has_time {
         analysis.issues.clear();
     }
-    // Other ranks and captures of graphs have analyses of their own.
-    let is_rank = |trace: &Trace| !ranks.is_empty() && rank_of(trace).is_some();
-    let stands_beside = |trace: &Trace| !is_graph_capture(trace) && !is_rank(trace);
-    for recorded in record.traces.iter().skip(1) {
-        if !stands_beside(&recorded.trace) {
-            continue;
-        }
-        let device = judged;
-        analysis
-            .beside
-            .push(of_trace(record, recorded, None, device));
-    }
+    analysis.beside = beside(record, judged);
     let model = record.model.as_ref();
     if let Some(error) = model.and_then(RecordedModel::uncounted) {
         // It was asked for all the same.

@@ -142,17 +142,29 @@ impl Tracing<'_> {
         if included.iter().any(|interval| !interval.is_whole) {
             invariants::forget_work(&mut analysis, &signals);
         }
+        self.checked(&mut analysis, name, &signals, lane, issues);
+        (analysis, passes)
+    }
+
+    /// Holds a phase against what must be true of it.
+    fn checked(
+        &self,
+        analysis: &mut PhaseAnalysis,
+        name: &str,
+        signals: &PhaseSignals,
+        lane: &Lane,
+        issues: &mut Vec<Issue>,
+    ) {
         if self.timeline.phase_source == PhaseSource::Whole {
             analysis.class = Classification::unknown(ClassReason::NoPhases);
         }
-        issues.extend(invariants::check(&mut analysis, &signals));
+        issues.extend(invariants::check(analysis, signals));
         issues.extend(analysis.waterfall.issues(name));
         if lane.is_exact {
-            issues.extend(mismatched(name, &analysis));
+            issues.extend(mismatched(name, analysis));
         } else {
-            issues.extend(fused(name, &analysis));
+            issues.extend(fused(name, analysis));
         }
-        (analysis, passes)
     }
 
     fn work(&self, phase: RunPhase, stated: roofline::Work<'_>, issues: &mut Vec<Issue>) -> Work {

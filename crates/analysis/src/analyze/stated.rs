@@ -27,8 +27,10 @@ impl<'r> Stated<'r> {
         }
     }
 
+    /// Who states a prompt and no batch speaks of one request.
     pub(super) fn has(self, key: &str) -> bool {
-        self.is_measured || self.keys.iter().any(|known| known == key)
+        let is_given = |key: &str| self.keys.iter().any(|known| known == key);
+        self.is_measured || is_given(key) || (key == BATCH && is_given(PROMPT))
     }
 
     /// The workload where all of it is stated, or shapes show one batch with one prompt.

@@ -33,6 +33,8 @@ use crate::matching::places::KernelPlaces;
 use crate::matching::units::{Counted, Matching, Verdict};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::Phases;
+use crate::roofline::Theory;
+use crate::steps::StepPatterns;
 use crate::telemetry::{self, HostTelemetry};
 use crate::trace::{Structure, TraceAnalysis, analyze_structure};
 
@@ -85,23 +87,16 @@ pub(super) fn of_trace(
     let is_sampled = structure.phases.spans.is_some();
     leave_out_parts(&mut found, subject.is_some(), is_sampled, &mut issues);
     issues.extend(recorded::unrecorded(&structure.phases, &found));
+    let mut windows = Windows {
+        found: &mut found,
+        trace,
+        structure: &structure,
+        subject: subject.filter(|_| !is_measured),
+        patterns: timeline.steps.as_ref().filter(|_| !is_measured),
+    };
     let counted = theory.map(|theory| {
-        count_passes(&mut found, trace, &theory, record, recorded.pass);
-        if let Some(shown) = structure.shown.as_ref().filter(|_| !is_measured) {
-            count_shown(&mut found, &structure.phases, shown, theory.workload);
-        }
-        let patterns = timeline.steps.as_ref().filter(|_| !is_measured);
-        let (model, workload) = (theory.model, theory.workload);
-        let stated = &record.workload_keys;
-        issues.extend(step_count::follow_patterns(
-            &mut found, patterns, model, workload, stated,
-        ));
-        if let Some(subject) = subject.filter(|_| !is_measured) {
-            let phases = &structure.phases;
-            issues.extend(said.leave_unknown(&mut found));
-            issues.extend(leave_other_rows(&mut found, phases, trace, subject));
-        }
-        count(&theory, &found, most_calls(&lanes))
+        issues.extend(windows.count_passes(&theory, record, recorded.pass));
+        count(&theory, windows.found, most_calls(&lanes))
     });
     let is_counted = counted
         .as_ref()
@@ -126,19 +121,15 @@ pub(super) fn of_trace(
     };
     let phases = judged(&tracing, &found, &structure.phases, &mut issues);
     issues.extend(capture_cost::issues(phases.iter().map(|(phase, _)| phase)));
+    let counted_theory = theory.filter(|_| is_counted);
     let concluded = findings(&Facts {
-        subject: theory
-            .filter(|_| is_counted)
-            .map(|theory| (theory.model, theory.workload)),
+        subject: counted_theory.map(|theory| (theory.model, theory.workload)),
         is_named: named_model,
         roof,
         latency: &latency,
         unrecorded_seconds: unrecorded_seconds(&found, record),
         gemms: ShapedGemms::of(&timeline),
-        phases: phases
-            .iter()
-            .map(|(phase, passes)| (phase, passes.clone()))
-            .collect(),
+        phases: pairs(&phases),
     });
     let findings = qualified(concluded, telemetry.as_ref(), &lanes);
     let shown = structure.shown.as_ref();
@@ -162,6 +153,58 @@ pub(super) fn of_trace(
         issues,
         ..Analysis::default()
     }
+}
+
+/// Windows of phases, and what says which passes ran in them.
+struct Windows<'a> {
+    found: &'a mut Vec<TracePhase>,
+    trace: &'a Trace,
+    structure: &'a Structure,
+    /// Absent of a run that was measured, which says itself what it did; so are the patterns.
+    subject: Option<&'a Subject<'a>>,
+    patterns: Option<&'a StepPatterns>,
+}
+
+impl Windows<'_> {
+    /// Counts the passes of each window: by the run, by shapes, by launch patterns, by what was stated.
+    fn count_passes(
+        &mut self,
+        theory: &Theory<'_>,
+        record: &RunRecord,
+        pass: Option<usize>,
+    ) -> Vec<Issue> {
+        let phases = &self.structure.phases;
+        count_passes(self.found, self.trace, theory, record, pass);
+        if let Some(shown) = self
+            .structure
+            .shown
+            .as_ref()
+            .filter(|_| self.subject.is_some())
+        {
+            count_shown(self.found, phases, shown, theory.workload);
+        }
+        let stated = &record.workload_keys;
+        let mut issues: Vec<Issue> = Vec::new();
+        issues.extend(step_count::follow_patterns(
+            self.found,
+            self.patterns,
+            theory.model,
+            theory.workload,
+            stated,
+        ));
+        if let Some(subject) = self.subject {
+            issues.extend(Stated::of(record).leave_unknown(self.found));
+            issues.extend(leave_other_rows(self.found, phases, self.trace, subject));
+        }
+        issues
+    }
+}
+
+fn pairs(phases: &[(PhaseAnalysis, Vec<Pass>)]) -> Vec<(&PhaseAnalysis, Vec<Pass>)> {
+    let pairs = phases.iter();
+    pairs
+        .map(|(phase, passes)| (phase, passes.clone()))
+        .collect()
 }
 
 /// Findings with what telemetry of the machine says of them, and its own.

@@ -326,7 +326,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("run.no_device", "no roofline times, MFU or MBU: no device named")
         .hint("name one with `--device` or `hardware.spec`, or measure this machine with `llmprof hardware measure`"),
     Row::new("run.no_model", "no MFU, MBU or roofline times of operators, and work is classified by kernel name: no model named")
-        .hint("`llmprof import FILE model=NAME` names it; where neither labels nor shapes show the work, state it too: runtime.batch_size=B workload.prompt_tokens=N infer.max_new_tokens=T"),
+        .hint("`llmprof import FILE model=NAME` names it; where neither labels nor shapes show the work, state it too: workload.prompt_tokens=N infer.max_new_tokens=T, and runtime.batch_size=B unless it is 1"),
     Row::new("run.several_devices", "no roofline times: the trace has {devices:device} and does not say how the model is divided among them")
         .hint("import the trace of one device"),
     Row::new("run.no_work", "no waterfall: the trace has neither device events nor host ops")

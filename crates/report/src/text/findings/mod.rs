@@ -105,6 +105,22 @@ fn tuned_gemms(runtime: Runtime, torch: bool) -> &'static str {
     }
 }
 
+fn attention_knob(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Hip(_) => "Knob: another attention backend (AITER, CK FlashAttention, Triton).",
+        Runtime::Other(_) => "Knob: another attention backend.",
+        _ => "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer).",
+    }
+}
+
+fn host_work_knob(operator: &str) -> String {
+    if operator.contains("DataLoader") {
+        "Knob: more DataLoader workers, prefetching.".to_owned()
+    } else {
+        format!("Knob: less work in `{operator}`, or do it while the GPU works.")
+    }
+}
+
 /// What to change; nothing where the finding has no remedy.
 pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
     let gpu = matches!(
@@ -123,23 +139,10 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             remedy: Some(IdleRemedy::LessHostWork),
             host_work,
             ..
-        } => {
-            let operator = &host_work.as_ref()?.operator;
-            return Some(if operator.contains("DataLoader") {
-                "Knob: more DataLoader workers, prefetching.".to_owned()
-            } else {
-                format!("Knob: less work in `{operator}`, or do it while the GPU works.")
-            });
-        }
+        } => return Some(host_work_knob(&host_work.as_ref()?.operator)),
         Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
         Conclusion::Inefficiency { operators, .. } => match operators.as_str() {
-            "attention" if gpu => match runtime {
-                Runtime::Hip(_) => {
-                    "Knob: another attention backend (AITER, CK FlashAttention, Triton)."
-                }
-                Runtime::Other(_) => "Knob: another attention backend.",
-                _ => "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer).",
-            },
+            "attention" if gpu => attention_knob(runtime),
             "linear" | "experts" | "gemm" if gpu => {
                 let kernels = match operators.as_str() {
                     "experts" => "grouped-GEMM kernels",

@@ -3,7 +3,7 @@
 //! A file that is cut while it is mapped raises SIGBUS where its missing pages are read. The handler here puts zeros in
 //! their place and remembers it, so that reading ends and [`was_cut`] makes an error of it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Deref;
 use std::sync::Once;
@@ -38,15 +38,18 @@ pub fn was_cut() -> bool {
 /// A file mapped for reading.
 #[derive(Debug)]
 pub(crate) struct Mapped {
+    file: File,
     map: Mmap,
     slot: Option<usize>,
 }
 
 impl Mapped {
-    /// Whether the file became shorter since it was mapped.
+    /// Whether the file became shorter since it was mapped: a missing page was read, or only its last bytes are gone.
     pub(crate) fn was_cut(&self) -> bool {
         let slot = self.slot.map(|slot| &MAPPED[slot]);
+        let is_shorter = |metadata: Metadata| metadata.len() < self.map.len() as u64;
         slot.is_some_and(|slot| slot.was_cut.load(Ordering::Acquire))
+            || self.file.metadata().is_ok_and(is_shorter)
     }
 }
 
@@ -71,6 +74,7 @@ impl Drop for Mapped {
 /// Maps a file for reading.
 pub(crate) fn map(file: &File) -> io::Result<Mapped> {
     let map = handler::map(file)?;
+    let file = file.try_clone()?;
     handler::install();
     let start = map.as_ptr() as usize;
     let free = |slot: &Slot| {
@@ -84,7 +88,7 @@ pub(crate) fn map(file: &File) -> io::Result<Mapped> {
         let end = start + map.len().next_multiple_of(handler::page_bytes());
         MAPPED[slot].end.store(end, Ordering::Release);
     }
-    Ok(Mapped { map, slot })
+    Ok(Mapped { file, map, slot })
 }
 
 #[expect(
@@ -194,5 +198,17 @@ mod tests {
         let sum: u64 = mapped.iter().map(|&byte| u64::from(byte)).sum();
         assert_eq!(sum, 7 * 8192);
         assert!(mapped.was_cut() && was_cut());
+    }
+
+    /// Bytes past the end within the last page are zeros, without a signal.
+    #[test]
+    fn a_cut_within_the_last_page_is_seen() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 100]).unwrap();
+        let mapped = map(&file).unwrap();
+        assert!(!mapped.was_cut());
+        file.set_len(50).unwrap();
+        assert_eq!(mapped[60], 0);
+        assert!(mapped.was_cut());
     }
 }

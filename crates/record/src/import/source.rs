@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 
 use super::ImportError;
@@ -68,10 +68,13 @@ impl Packed {
         if !metadata.is_file() || metadata.len() == 0 {
             return None;
         }
+        let mut head = [0; 4];
+        let head_bytes = file.read_at(&mut head, 0).ok()?;
+        let packing = Packing::of(&head[..head_bytes])?;
         let bytes = mapped::map(&file).ok()?;
         Some(Self {
             path: path.to_owned(),
-            packing: Packing::of(&bytes)?,
+            packing,
             limit_bytes: limits.allow(bytes.len() as u64),
             bytes,
         })

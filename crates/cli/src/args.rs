@@ -477,6 +477,9 @@ pub(crate) struct PredictArgs {
     /// As --advise, then run the best change that runs here, in turns with the request, and show predicted beside measured.
     #[arg(long = "try")]
     pub(crate) try_best: bool,
+    /// With --try: start no further round after this time.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "3min")]
+    pub(crate) time: Duration,
     /// Output format.
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: PredictFormat,

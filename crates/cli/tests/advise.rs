@@ -208,6 +208,7 @@ fn the_best_change_is_tried_in_turns() {
     let words = [
         "predict",
         "--try",
+        "--time=5s",
         "--format=json",
         "--efficiency=ideal",
         "model=local",

@@ -119,6 +119,28 @@ fn a_linked_lock_does_not_empty_its_target() {
     assert!(said.contains("symbolic link"), "{said}");
 }
 
+/// The folder of a comparison may be somebody else's, too.
+#[test]
+fn a_comparison_is_not_written_through_links() {
+    let scene = Scene::new();
+    let out = scene.path().join("out");
+    fs::create_dir(&out).unwrap();
+    symlink(scene.file(), out.join("compare.json")).unwrap();
+    works(scene.path(), &["compare", "run", "run", "-o", "out"]);
+    scene.assert_untouched("compare.json");
+    assert!(
+        fs::symlink_metadata(out.join("compare.json"))
+            .unwrap()
+            .is_file()
+    );
+
+    fs::remove_dir_all(out.join("plots")).unwrap();
+    symlink(scene.path().join("home"), out.join("plots")).unwrap();
+    let said = refused(scene.path(), &["compare", "run", "run", "-o", "out"]);
+    scene.assert_untouched("plots");
+    assert!(said.contains("symbolic link"), "{said}");
+}
+
 #[test]
 fn links_in_the_place_of_files_and_folders_are_not_followed() {
     let places = [

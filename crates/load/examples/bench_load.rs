@@ -41,6 +41,9 @@ const PEERS: [(&str, &str); 2] = [
     ),
 ];
 
+/// One worker leaves half of a core to the stub's.
+const EVENT_WORKERS: usize = 2;
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args.get(1).is_some_and(|arg| arg == "stub") {
@@ -226,14 +229,19 @@ fn events_per_second() {
     let closed = Arrivals::Closed { concurrency: 16 };
     let (mut by_wall, mut by_cpu) = (0.0_f64, 0.0_f64);
     for _ in 0..3 {
-        let (record, summary) = run(&load(&stub.1, &closed, 150, 2000, true));
+        let load = Load {
+            workers: EVENT_WORKERS,
+            ..load(&stub.1, &closed, 300, 2000, true)
+        };
+        let (record, summary) = run(&load);
         let events: usize = record.requests.iter().map(|r| r.arrivals.len()).sum();
-        let cpu_s = record.self_check.worker_cpu_share * summary.duration_s;
+        // The busiest worker had its part of them.
+        let cpu_s = record.self_check.worker_cpu_share * summary.duration_s * EVENT_WORKERS as f64;
         by_wall = by_wall.max(events as f64 / summary.duration_s);
         by_cpu = by_cpu.max(events as f64 / cpu_s);
     }
     println!(
-        "SSE events/s: {by_wall:.0} ({:.2} × 500,000); per second of the client's CPU: {by_cpu:.0}",
+        "SSE events/s, {EVENT_WORKERS} workers: {by_wall:.0} ({:.2} × 500,000); per second of the client's CPU: {by_cpu:.0}",
         by_wall / 500_000.0
     );
 }

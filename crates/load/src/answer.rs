@@ -61,10 +61,14 @@ pub struct Answer {
 impl Answer {
     /// Reads an event's data or a body. `keep_text` copies the text, which costs.
     pub fn read(data: &[u8], keep_text: bool) -> Result<Self, serde_json::Error> {
+        // Checked once for UTF-8, instead of name by name.
+        let Ok(text) = std::str::from_utf8(data) else {
+            return serde_json::from_slice::<Wire<Kept>>(data).map(Wire::answer);
+        };
         if keep_text {
-            serde_json::from_slice::<Wire<Kept>>(data).map(Wire::answer)
+            serde_json::from_str::<Wire<Kept>>(text).map(Wire::answer)
         } else {
-            serde_json::from_slice::<Wire<Measured>>(data).map(Wire::answer)
+            serde_json::from_str::<Wire<Measured>>(text).map(Wire::answer)
         }
     }
 }

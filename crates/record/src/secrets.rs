@@ -324,19 +324,31 @@ fn web_tokens(bytes: &[u8], add: &mut impl FnMut(Range<usize>)) {
     }
 }
 
-/// What stands between the first and the last line of a private key in PEM; in JSON its lines are joined by `\n`.
+/// What stands between the first and the last line of a private key in PEM; in JSON its lines are joined by `\n`, or are the
+/// texts of a list.
 fn private_keys(bytes: &[u8], add: &mut impl FnMut(Range<usize>)) {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\\ \t\r\n".contains(&byte);
     for found in memmem::find_iter(bytes, PEM) {
         let label = &bytes[found.saturating_sub(PEM_LABEL)..found];
-        if memmem::rfind(label, b"BEGIN ").is_some() {
-            let start = found + PEM.len();
-            let key = &bytes[start..start + run(bytes, start, is_part)];
+        if memmem::rfind(label, b"BEGIN ").is_none() {
+            continue;
+        }
+        let start = found + PEM.len();
+        let listed = run(bytes, start, |byte| is_part(byte) || b"\",".contains(&byte));
+        let is_closed = bytes[start + listed..].starts_with(b"-----END ");
+        let length = if is_closed {
+            listed
+        } else {
+            run(bytes, start, is_part)
+        };
+        let mut at = start;
+        for text in bytes[start..start + length].split(|byte| b"\",".contains(byte)) {
             // The quote that may follow keeps its backslash.
-            let key = key.strip_suffix(b"\\").unwrap_or(key);
+            let key = text.strip_suffix(b"\\").unwrap_or(text);
             if key.len() >= SHORTEST {
-                add(start..start + key.len());
+                add(at..at + key.len());
             }
+            at += text.len() + 1;
         }
     }
 }
@@ -574,6 +586,17 @@ mod tests {
         }
         let public = format!("-----BEGIN PUBLIC KEY-----\n{lines}-----END PUBLIC KEY-----");
         assert_eq!(redacted(&public), public);
+        let list: Vec<&str> = ["-----BEGIN PRIVATE KEY-----"]
+            .into_iter()
+            .chain(lines.lines())
+            .chain(["-----END PRIVATE KEY-----", "unchanged"])
+            .collect();
+        let compact = serde_json::to_string(&list).unwrap();
+        for json in [compact, serde_json::to_string_pretty(&list).unwrap()] {
+            let clean: Vec<String> = serde_json::from_str(&redacted(&json)).expect("still JSON");
+            assert_eq!(clean[1..3], [REDACTED, REDACTED]);
+            assert_eq!(clean[4], "unchanged");
+        }
         let cut = r#"{"log": "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\""}"#;
         assert!(serde_json::from_str::<serde_json::Value>(&redacted(cut)).is_ok());
     }

@@ -77,5 +77,5 @@ fn damaged_run_directories_are_errors() {
         });
         assert!(run_directory::read(&run, file, &seed), "{file}");
     }
-    assert_eq!(files, 6);
+    assert_eq!(files, 7);
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod configured;
+mod damaged;
 mod gpus;
 mod killed;
 mod secrets;

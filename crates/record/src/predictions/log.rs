@@ -85,12 +85,12 @@ impl PredictionLog {
     /// The number of the process that appends now.
     pub fn next_segment(&self) -> u64 {
         let last = self.predictions.iter().map(|one| one.segment).max();
-        last.map_or(0, |last| last + 1)
+        last.map_or(0, |last| last.saturating_add(1))
     }
 
     pub fn next_batch(&self) -> u64 {
         let last = self.predictions.iter().map(|one| one.batch).max();
-        last.map_or(0, |last| last + 1)
+        last.map_or(0, |last| last.saturating_add(1))
     }
 
     /// Adds the samples of a batch. They are on the disk when this returns.

@@ -12,7 +12,7 @@ use std::{
 
 use llmprof_analysis::compare::{Comparison, Options, RunFacts};
 use llmprof_assets::project;
-use llmprof_record::{command_line, store::write_atomically};
+use llmprof_record::{command_line, store::Folder};
 use llmprof_report::{
     Document,
     compose::compare as compose,
@@ -195,28 +195,31 @@ fn as_json(compared: &[Compared]) -> Result<Value, Failure> {
     })
 }
 
-/// Writes the files of a comparison; the answer is the page.
+/// Writes the files of a comparison; the answer is the page. No link inside the folder is followed.
 fn write(compared: &[Compared], dir: &Path) -> Result<PathBuf, Failure> {
-    let folder = dir.join("plots");
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| Failure::new(format!("cannot create {}: {error}", folder.display())))?;
+    std::fs::create_dir_all(dir)
+        .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
+    let place = |file: &str, contents: &str| {
+        let written =
+            Folder::open(dir).and_then(|folder| folder.replace(file, contents.as_bytes()));
+        written.map_err(|error| {
+            let path = dir.join(file);
+            Failure::new(format!("cannot write {}: {error}", path.display()))
+        })
+    };
     let page = |number: usize| match number {
         0 => "compare".to_owned(),
         _ => format!("compare_{}", number + 1),
     };
     for (number, one) in compared.iter().enumerate() {
         let name = page(number);
-        let html = html::report(&one.document);
-        write_atomically(&dir.join(format!("{name}.html")), html.as_bytes())?;
-        let text = markdown::document(&one.document);
-        write_atomically(&dir.join(format!("{name}.md")), text.as_bytes())?;
+        place(&format!("{name}.html"), &html::report(&one.document))?;
+        place(&format!("{name}.md"), &markdown::document(&one.document))?;
         for (plot, svg) in plots(&one.document) {
-            let file = folder.join(format!("{name}_{plot}.svg"));
-            write_atomically(&file, svg.file().as_bytes())?;
+            place(&format!("plots/{name}_{plot}.svg"), &svg.file())?;
         }
     }
-    let text = outputs::text(&as_json(compared)?)?;
-    write_atomically(&dir.join("compare.json"), text.as_bytes())?;
+    place("compare.json", &outputs::text(&as_json(compared)?)?)?;
     Ok(dir.join("compare.html"))
 }
 

@@ -106,7 +106,8 @@ fn add_gaps(run: &StoredRun, facts: &mut RunFacts) {
         .map(|gaps| {
             gaps.iter()
                 .filter_map(Value::as_f64)
-                .map(|s| s * 1e9)
+                .map(|seconds| seconds * 1e9)
+                .filter(|gap| gap.is_finite())
                 .collect()
         })
         .filter(|gaps: &Vec<f64>| !gaps.is_empty())
@@ -176,7 +177,10 @@ fn load(run: &StoredRun) -> Result<RunFacts, Failure> {
         for (key, column) in [("ttft", "ttft_ms"), ("tpot", "tpot_ms"), ("e2e", "e2e_ms")] {
             let at = headers.iter().position(|name| name == column);
             let cell = at.and_then(|at| row.get(at)).unwrap_or_default();
-            if let Ok(value) = cell.parse::<f64>() {
+            // A damaged cell may read `NaN` or `inf`.
+            if let Ok(value) = cell.parse::<f64>()
+                && value.is_finite()
+            {
                 facts
                     .passes
                     .entry(key.to_owned())

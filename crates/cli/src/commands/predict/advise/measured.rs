@@ -7,9 +7,8 @@ use serde::Serialize;
 use super::{Advice, Advisor};
 use crate::{commands::compare, failure::Failure};
 
-/// Rounds to begin with, and how long further ones may take.
+/// Rounds to begin with.
 const ROUNDS: u64 = 3;
-const LONGEST: Duration = Duration::from_mins(3);
 
 /// What was predicted of a change beside what was measured.
 #[derive(Serialize)]
@@ -28,7 +27,12 @@ pub(super) struct Tried {
     pub(super) comparison: String,
 }
 
-pub(super) fn try_best(advisor: &Advisor<'_>, advice: &mut [Advice]) -> Result<Tried, Failure> {
+/// No further round starts after `time`.
+pub(super) fn try_best(
+    advisor: &Advisor<'_>,
+    advice: &[Advice],
+    time: Duration,
+) -> Result<Tried, Failure> {
     let Some(best) = advice
         .iter()
         .find(|advice| advice.runs && advice.figures.fits != Some(false))
@@ -37,7 +41,7 @@ pub(super) fn try_best(advisor: &Advisor<'_>, advice: &mut [Advice]) -> Result<T
         return Err(Failure::new("`run` accepts none of the changes").hint(why));
     };
     let sides = [advisor.with(&[]), advisor.with(&best.overrides)];
-    let (comparison, dir) = compare::in_turns(&sides, ROUNDS, LONGEST)?;
+    let (comparison, dir) = compare::in_turns(&sides, ROUNDS, time)?;
     let found = comparison
         .metrics
         .iter()

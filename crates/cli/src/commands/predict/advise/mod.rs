@@ -156,9 +156,9 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
         advisor.profile = super::profile(&implementation(&plan, device))?;
     }
     let base = figures(&request, &advisor.profile)?;
-    let (mut advice, left_out) = advisor.rank(&request, &base)?;
+    let (advice, left_out) = advisor.rank(&request, &base)?;
     let tried = if args.try_best {
-        Some(measured::try_best(&advisor, &mut advice)?)
+        Some(measured::try_best(&advisor, &advice, args.time)?)
     } else {
         None
     };

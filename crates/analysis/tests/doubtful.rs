@@ -450,7 +450,7 @@ fn ids_of_merged_ranks_are_kept_apart() {
         let traced = phase.traced.as_ref().unwrap();
         assert_eq!(
             (traced.step_ns.len(), traced.kernels),
-            (3, 778),
+            (3, 3 * 778),
             "{}",
             phase.name()
         );
@@ -533,7 +533,7 @@ fn a_host_that_shows_nothing_is_not_busy() {
         .unwrap();
     let longest = &outside.longest;
     assert!(longest.span_ns.0 > 299_000_000, "{longest:?}");
-    assert_eq!(longest.host_operator, None, "{longest:?}");
+    assert!(longest.host_operator_ns.0 < 1_000_000, "{longest:?}");
     assert!(longest.idle.unknown_ns.0 > 290_000_000, "{longest:?}");
     assert!(longest.idle.host_busy_ns.0 < 5_000_000, "{longest:?}");
     let names: Vec<&str> = analysis.phases.iter().map(PhaseAnalysis::name).collect();

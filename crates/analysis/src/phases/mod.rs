@@ -292,28 +292,40 @@ impl Phases {
             if span.1 > window.end {
                 add(&mut later, time);
             }
-            with_work.push((*window, span));
+            // What runs wholly beside the work of the range before has no time of its own.
+            match with_work.last_mut() {
+                Some((last, around)) if around.0 <= span.0 && span.1 <= around.1 => {
+                    last.end = last.end.max(window.end);
+                }
+                _ => with_work.push((*window, span)),
+            }
         }
         let is_ordered = with_work.is_sorted_by_key(|(_, span)| span.0);
         let is_later = launched.clocks_disagree || later > all - later;
         if with_work.is_empty() || !is_later || !is_ordered {
             return;
         }
-        let next = with_work.iter().skip(1).map(|(_, span)| span.0);
-        let next: Vec<i64> = next.chain([i64::MAX]).collect();
-        self.windows = with_work
-            .iter()
-            .zip(next)
-            .map(|((window, (start, end)), next)| {
-                let pause = next.saturating_sub(*end);
-                let is_pause = pause > end.saturating_sub(*start);
-                Window {
-                    start: *start,
-                    end: if is_pause { *end } else { next },
-                    ..*window
+        let mut windows: Vec<Window> = Vec::new();
+        for (place, &(window, (first, last))) in with_work.iter().enumerate() {
+            // A step begins with its first event; another part of a step waits until the part before it is done.
+            let after = windows.last().filter(|before| before.name != window.name);
+            let start = after.map_or(first, |before| before.end.max(first));
+            let next = with_work.get(place + 1).map(|(next, span)| {
+                if next.name == window.name {
+                    span.0
+                } else {
+                    span.0.max(last)
                 }
-            })
-            .collect();
+            });
+            let next = next.unwrap_or(i64::MAX);
+            let is_pause = next.saturating_sub(last) > last.saturating_sub(first);
+            windows.push(Window {
+                start,
+                end: if is_pause { last } else { next }.max(start),
+                ..window
+            });
+        }
+        self.windows = windows;
         self.launched = Some(with_work.into_iter().map(|(window, _)| window).collect());
     }
 

@@ -251,7 +251,8 @@ impl<'a> HostActivity<'a> {
             add(&mut causes.unknown_ns.0, unknown);
             if busy > 0 {
                 let longest = self.longest_operator(thread, gap.start, launched);
-                let is_told = |(time, _): &(i64, StrId)| busy <= LONG_GAP_NS || *time >= busy / 2;
+                let all = busy.saturating_add(unknown);
+                let is_told = |(time, _): &(i64, StrId)| all <= LONG_GAP_NS || *time >= all / 2;
                 let longest = longest.filter(is_told).map(|(_, name)| name);
                 let sum = sums.operators.entry(longest).or_default();
                 sum.0 += 1;

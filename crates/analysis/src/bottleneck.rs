@@ -6,12 +6,14 @@
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
 //! 3. **host-bound**: the device waits for at least [`HOST`] of W; of the wall time without capture where that is known, since
 //!    capture slows the host down and not the device. Idle time with work queued that the device did not start does not count:
-//!    where only both together reach it, there is no class.
+//!    where only both together reach it, there is no class. Nor does idle time in which another device of the trace works, which
+//!    it may wait for.
 //! 4. **copy-bound**: copies and memsets that no kernel hides take at least [`COPIES`] of B.
 //! 5. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
 //!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: **latency-bound** where kernels that are
 //!    too small for the device (grid or occupancy) take at least [`LATENCY`] of B, no class otherwise. A small grid alone is no
-//!    fault: a few blocks can stream weights at the memory's speed.
+//!    fault: a few blocks can stream weights at the memory's speed. Where memory time is an upper bound, since fewer experts were
+//!    read than expected, it gives no class.
 //! 6. **balanced**: the two are within [`BALANCED`] of each other.
 //! 7. **memory-bound**, or **L2-bound** where the bytes stay on the chip: memory time is larger.
 //! 8. **compute-bound**: compute time is larger.
@@ -95,6 +97,10 @@ pub(crate) struct PhaseSignals {
     pub(crate) small_kernel_share: Option<f64>,
     /// Whether the clocks of host and device disagree, so that nothing says what the device waited for.
     pub(crate) clocks_disagree: bool,
+    /// Part of W in which the device did nothing and another one of the trace worked.
+    pub(crate) busy_elsewhere_share: Option<f64>,
+    /// The most experts that can have been read, where that is fewer than expected.
+    pub(crate) experts_at_most: Option<f64>,
 }
 
 /// The rule that gave a class, or why none did.
@@ -126,11 +132,22 @@ pub enum ClassReason {
         /// Whether the bytes of a step stay on the chip, whose bandwidth the device file does not state.
         is_cache_unknown: bool,
     },
+    /// Memory is the larger limit by an upper bound of the experts that were read.
+    ExpertsUnknown {
+        /// At most.
+        memory_share: f64,
+    },
     /// The device idles for longer than would make the phase host-bound, but for too much of it work was queued.
     QueuedIdle {
         idle_share: f64,
         /// Of W too.
         queued_share: f64,
+    },
+    /// The device idles for longer than would make the phase host-bound, but for too much of it another device works.
+    OtherDevices {
+        idle_share: f64,
+        /// Of W too.
+        elsewhere_share: f64,
     },
     /// The device idles for longer than would make the phase host-bound, but the clocks of host and device disagree.
     ClocksDisagree { idle_share: f64 },
@@ -160,6 +177,11 @@ pub struct Classification {
 }
 
 impl Classification {
+    /// Whether there may well be a bottleneck that the data do not show; else both limits are known, and none is near.
+    pub fn is_unknown(&self) -> bool {
+        self.class.is_none() && !matches!(self.why, ClassReason::NoLimitNear { .. })
+    }
+
     pub(crate) fn unknown(why: ClassReason) -> Self {
         abstain(why, Vec::new())
     }
@@ -185,6 +207,7 @@ fn abstain(why: ClassReason, evidence: Vec<Evidence>) -> Classification {
 fn by_roofline(
     waterfall: &Waterfall,
     roofline: &PhaseRoofline,
+    is_upper_bound: bool,
     small: Option<f64>,
     mut evidence: Vec<Evidence>,
 ) -> Classification {
@@ -212,6 +235,12 @@ fn by_roofline(
             limits,
             least_share: NEAR,
             is_cache_unknown: on_chip && roofline.memory_ns.0 == 0,
+        };
+        return abstain(why, evidence);
+    }
+    if is_upper_bound && compute < NEAR {
+        let why = ClassReason::ExpertsUnknown {
+            memory_share: memory,
         };
         return abstain(why, evidence);
     }
@@ -290,6 +319,15 @@ pub(crate) fn classify(
         if class == PhaseClass::HostBound && signals.clocks_disagree && idle >= least_share {
             return abstain(ClassReason::ClocksDisagree { idle_share: idle }, evidence);
         }
+        let elsewhere = signals.busy_elsewhere_share.unwrap_or(0.0);
+        let is_alone = class != PhaseClass::HostBound || share - elsewhere >= least_share;
+        if share >= least_share && !is_alone {
+            let why = ClassReason::OtherDevices {
+                idle_share: idle,
+                elsewhere_share: elsewhere,
+            };
+            return abstain(why, evidence);
+        }
         if share >= least_share {
             let is_host = class == PhaseClass::HostBound;
             let why = ClassReason::Share {
@@ -312,14 +350,12 @@ pub(crate) fn classify(
         evidence.push(small);
     }
     let small = signals.small_kernel_share.filter(|share| *share >= LATENCY);
-    match (roofline, small) {
-        (Some(roofline), small) => by_roofline(waterfall, roofline, small, evidence),
-        (None, Some(share)) => {
-            let why = small_kernels(share, None);
-            given(PhaseClass::LatencyBound, why, evidence)
-        }
-        (None, None) => abstain(ClassReason::NoLimits, evidence),
-    }
+    // Kernels of a few blocks may stream weights at the memory's speed: without limits they give no class.
+    let Some(roofline) = roofline else {
+        return abstain(ClassReason::NoLimits, evidence);
+    };
+    let is_upper_bound = signals.experts_at_most.is_some();
+    by_roofline(waterfall, roofline, is_upper_bound, small, evidence)
 }
 
 #[cfg(test)]
@@ -460,6 +496,21 @@ mod tests {
         };
         assert_eq!(near(200, small), Some(PhaseClass::LatencyBound));
         assert_eq!(near(900, small), Some(PhaseClass::MemoryBound));
+        assert_eq!(classify(&phase(0), None, &small).why, ClassReason::NoLimits);
+        // Bytes of experts that need not have been read give no class.
+        let experts = PhaseSignals {
+            experts_at_most: Some(60.0),
+            ..PhaseSignals::default()
+        };
+        assert_eq!(near(900, experts), None);
+        // Nor does idle time while another device works.
+        let elsewhere = |share| PhaseSignals {
+            busy_elsewhere_share: Some(share),
+            ..PhaseSignals::default()
+        };
+        let idle = |share| classify(&phase(600), None, &elsewhere(share)).class;
+        assert_eq!(idle(0.05), Some(PhaseClass::HostBound));
+        assert_eq!(idle(0.5), None);
     }
 
     #[test]

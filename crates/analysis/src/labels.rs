@@ -99,8 +99,16 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// The compiled function that XLA runs in a range: `jit_step` of `XlaModule:#hlo_module=jit_step,program_id=14#`.
+/// The compiled function that XLA runs in a range: `jit_step` of `XlaModule:#hlo_module=jit_step,program_id=14#`, and of
+/// `jit_step(14)` in its trace viewer.
 pub(crate) fn xla_module(text: &str) -> Option<String> {
+    if let Some((module, program)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        let is_compiled = ["jit_", "pjit_", "pmap_"]
+            .map(|by| module.starts_with(by))
+            .contains(&true);
+        let is_number = !program.is_empty() && program.bytes().all(|byte| byte.is_ascii_digit());
+        return (is_compiled && is_number).then(|| module.to_owned());
+    }
     let values = text.strip_prefix("XlaModule:#")?.trim_end_matches('#');
     let module = values
         .split(',')
@@ -140,6 +148,8 @@ mod tests {
         );
         let module = "XlaModule:#prefix=jit(step),hlo_module=jit_step,program_id=14#";
         assert_eq!(xla_module(module).as_deref(), Some("jit_step"));
+        assert_eq!(xla_module("jit_step(1234)").as_deref(), Some("jit_step"));
+        assert_eq!(xla_module("forward(1234)"), None);
         assert_eq!(xla_module("XlaModule:#hlo_module=#"), None);
         assert_eq!(xla_module("XlaModule:#hlo_module=gemm_fusion_dot.9#"), None);
     }

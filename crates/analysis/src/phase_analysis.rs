@@ -49,6 +49,10 @@ pub struct PhaseAnalysis {
     pub missing: Vec<MissingOperator>,
     /// `counted`, or how else the work is known where random routing decides.
     pub basis: Basis,
+    /// The most experts that its kernels can have read in their time, mean of a layer and step; given where that is fewer than uniform
+    /// routing expects. Minimum DRAM traffic, roofline times and MBU are then upper bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts_at_most: Option<f64>,
     /// What a trace shows beyond that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traced: Option<TracedPhase>,

@@ -8,6 +8,7 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use llmprof_analysis::attribution::operators::ShapeRow;
 use llmprof_analysis::findings::{Abstention, Conclusion, Finding, IdleRemedy};
+use llmprof_analysis::matching::UnmatchedReason;
 use llmprof_analysis::{Analysis, PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits};
 use llmprof_record::run::{RecordedModel, RunRecord};
@@ -303,12 +304,9 @@ fn capture_of_graphs_is_no_step() {
     assert!(!has(&analyzed(&read(RANK)), "analysis.graph_capture"));
 }
 
-/// Two processes of one engine in one file, each with a device of its own.
-#[test]
-fn one_step_of_two_processes_is_one_step() {
-    let mut trace = read(PREFILL);
-    let events = trace["traceEvents"].as_array_mut().unwrap();
-    let mut other: Vec<Value> = events.clone();
+/// The events of another process with a device of its own, µs later.
+fn other_process(events: &[Value], later: f64) -> Vec<Value> {
+    let mut other: Vec<Value> = events.to_vec();
     other.retain_mut(|event| {
         let Some(process) = event["pid"].as_u64() else {
             return false;
@@ -322,8 +320,20 @@ fn one_step_of_two_processes_is_one_step() {
         if event["args"]["device"].is_u64() {
             event["args"]["device"] = 10.into();
         }
+        if let Some(time) = event["ts"].as_f64() {
+            event["ts"] = (time + later).into();
+        }
         event["ph"] == "X"
     });
+    other
+}
+
+/// Two processes of one engine in one file, each with a device of its own.
+#[test]
+fn one_step_of_two_processes_is_one_step() {
+    let mut trace = read(PREFILL);
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let other = other_process(events, 0.0);
     events.extend(other);
     let analysis = analyzed(&trace);
     let phases: Vec<(&str, i64)> = analysis
@@ -336,4 +346,196 @@ fn one_step_of_two_processes_is_one_step() {
         phases,
         [("prefill (device 9)", step), ("prefill (device 10)", step)]
     );
+}
+
+/// The step of [`DECODE`], one after the other, 13 ms apart.
+fn repeated(steps: u64) -> Vec<Value> {
+    repeated_after(steps, 13_000.0)
+}
+
+/// The step of [`DECODE`] again and again, with so many µs from one to the next.
+fn repeated_after(steps: u64, apart: f64) -> Vec<Value> {
+    let trace = read(DECODE);
+    let events = trace["traceEvents"].as_array().unwrap();
+    let mut all = Vec::new();
+    for step in 0..steps {
+        all.extend(
+            events
+                .iter()
+                .filter(|event| event["ph"] == "X")
+                .map(|event| {
+                    let mut event = event.clone();
+                    event["ts"] = (event["ts"].as_f64().unwrap() + apart * step as f64).into();
+                    for key in ["correlation", "External id"] {
+                        if let Some(id) = event["args"][key].as_u64().filter(|id| *id > 0) {
+                            event["args"][key] = (id + 2_000_000 * step).into();
+                        }
+                    }
+                    event
+                }),
+        );
+    }
+    all
+}
+
+/// Ranks of an engine that are 4 ms apart: their steps are the same six, and not twelve.
+#[test]
+fn processes_in_lockstep_have_the_same_steps() {
+    let first = repeated(6);
+    let apart = |later: f64, keep: fn(&mut Value) -> bool| {
+        let mut all = first.clone();
+        let mut other = other_process(&first, later);
+        other.retain_mut(keep);
+        all.extend(other);
+        analyzed(&json!({ "traceEvents": all }))
+    };
+    let steps = |analysis: &Analysis| -> Vec<(String, usize, i64)> {
+        let phases = analysis.phases.iter();
+        phases
+            .map(|phase| {
+                let steps = &phase.traced.as_ref().unwrap().step_ns;
+                let longest = steps.iter().map(|step| step.0 / 1_000_000).max();
+                (phase.name().to_owned(), steps.len(), longest.unwrap_or(0))
+            })
+            .collect()
+    };
+    let alone = analyzed(&json!({ "traceEvents": first }));
+    assert_eq!(steps(&alone), [("decode".to_owned(), 6, 13)]);
+    for later in [300.0, 4_000.0] {
+        let found = steps(&apart(later, |_| true));
+        let names: Vec<(&str, usize)> = found
+            .iter()
+            .map(|(name, steps, _)| (name.as_str(), *steps))
+            .collect();
+        assert_eq!(names, [("decode (device 5)", 6), ("decode (device 10)", 6)]);
+        // The last step of the two ends with the later one.
+        assert!(
+            found.iter().all(|(_, _, longest)| *longest <= 16),
+            "{found:?}"
+        );
+    }
+    // An engine that decodes beside one that does not: no step is one of both.
+    let other = apart(4_000.0, |event| {
+        let name = event["name"].as_str().unwrap_or_default().to_owned();
+        if name.starts_with("step[") {
+            event["name"] = "step[EXTEND bs=1 toks=512]".into();
+        }
+        !name.starts_with("execute_")
+    });
+    assert!(has(&other, "analysis.steps_of_processes"));
+    let names: Vec<&str> = other.phases.iter().map(PhaseAnalysis::name).collect();
+    assert_eq!(names, ["all (device 5)", "all (device 10)"]);
+}
+
+/// Ids of ranks in one file each begin at one: `[TP00] 4711` launches what runs on `[TP00] 5`.
+#[test]
+fn ids_of_merged_ranks_are_kept_apart() {
+    let first = repeated(3);
+    let rank = |rank: u64, later: f64| {
+        let mut events = first.clone();
+        for event in &mut events {
+            let process = event["pid"].to_string();
+            event["pid"] = format!("[TP{rank:02}] {}", process.trim_matches('"')).into();
+            if event["args"]["device"].is_u64() {
+                event["args"]["device"] = (5 + rank).into();
+            }
+            event["ts"] = (event["ts"].as_f64().unwrap() + later).into();
+        }
+        events
+    };
+    let merged: Vec<Value> = [rank(0, 0.0), rank(1, 4_000.0)].concat();
+    let analysis = analyzed(&json!({ "traceEvents": merged }));
+    assert!(!has(&analysis, "analysis.before_launch"));
+    for phase in &analysis.phases {
+        let traced = phase.traced.as_ref().unwrap();
+        assert_eq!(
+            (traced.step_ns.len(), traced.kernels),
+            (3, 3 * 778),
+            "{}",
+            phase.name()
+        );
+    }
+    assert_eq!(analysis.phases.len(), 2);
+}
+
+/// vLLM on a CPU: views and allocations touch no data; nearly all time has a category.
+#[test]
+fn ops_of_a_host_that_touch_no_data_move_none() {
+    let analysis = analyzed(&read("vllm_cpu.json.gz"));
+    let decode = analysis
+        .phases
+        .iter()
+        .find(|phase| phase.name() == "decode")
+        .unwrap();
+    let waterfall = &decode.waterfall;
+    assert!(waterfall.unattributed_ns.0 * 50 < waterfall.wall_ns.0);
+    for row in &decode.unmatched {
+        let is_view = [
+            "aten::view",
+            "aten::slice",
+            "aten::as_strided",
+            "aten::empty",
+        ]
+        .contains(&row.path.as_str());
+        let touches = row.reason != UnmatchedReason::TouchesNoData;
+        assert!(!(is_view && touches), "{row:?}");
+    }
+    let extra = analysis
+        .findings
+        .iter()
+        .find_map(|one| match one.conclusion {
+            Some(Conclusion::Extra {
+                share, views_share, ..
+            }) => Some((share, views_share)),
+            _ => None,
+        });
+    let (share, views) = extra.unwrap();
+    assert!(views.unwrap() > share / 2.0, "{views:?} of {share}");
+}
+
+/// The second half of the kernels runs on another device, as in a pipeline: each waits for the other, and not for the host.
+#[test]
+fn a_device_that_waits_for_another_is_not_host_bound() {
+    let mut trace = read(PREFILL);
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let mut starts: Vec<f64> = events
+        .iter()
+        .filter(|event| is_on_device(event))
+        .map(|event| event["ts"].as_f64().unwrap())
+        .collect();
+    starts.sort_by(f64::total_cmp);
+    let middle = starts[starts.len() / 2];
+    for event in events.iter_mut().filter(|event| is_on_device(event)) {
+        if event["ts"].as_f64().unwrap() >= middle {
+            event["args"]["device"] = 10.into();
+        }
+    }
+    let analysis = analyzed(&trace);
+    assert_eq!(analysis.phases.len(), 2);
+    for phase in &analysis.phases {
+        let idle = phase.waterfall.share(phase.waterfall.idle_ns);
+        assert!((0.4..0.6).contains(&idle), "{idle}");
+        assert_eq!(phase.class.class, None, "{:?}", phase.class);
+    }
+}
+
+/// A server that waits for requests between steps: nothing is recorded of its host in 300 ms, and no op of 0.1 ms took them.
+#[test]
+fn a_host_that_shows_nothing_is_not_busy() {
+    let events = repeated_after(4, 313_000.0);
+    let analysis = analyzed(&json!({ "traceEvents": events }));
+    let outside = analysis
+        .timeline
+        .as_ref()
+        .unwrap()
+        .outside
+        .as_ref()
+        .unwrap();
+    let longest = &outside.longest;
+    assert!(longest.span_ns.0 > 299_000_000, "{longest:?}");
+    assert!(longest.host_operator_ns.0 < 1_000_000, "{longest:?}");
+    assert!(longest.idle.unknown_ns.0 > 290_000_000, "{longest:?}");
+    assert!(longest.idle.host_busy_ns.0 < 5_000_000, "{longest:?}");
+    let names: Vec<&str> = analysis.phases.iter().map(PhaseAnalysis::name).collect();
+    assert_eq!(names, ["decode"]);
 }

@@ -35,16 +35,20 @@ fn model(name: &str) -> RecordedModel {
     }
 }
 
-/// What is said of a trace: a model, and keys of its workload with their values.
-fn said(trace: &str, name: &str, stated: &[(&str, u64)], label: Option<&str>) -> Analysis {
+fn read(trace: &str) -> Value {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fixtures/public")
         .join(trace);
     let mut text = String::new();
     let file = std::fs::File::open(file).unwrap();
     GzDecoder::new(file).read_to_string(&mut text).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// What is said of a trace: a model, and keys of its workload with their values.
+fn said(trace: &str, name: &str, stated: &[(&str, u64)], label: Option<&str>) -> Analysis {
+    let mut trace = read(trace);
     if let Some(label) = label {
-        let mut trace: Value = serde_json::from_str(&text).unwrap();
         let events = trace["traceEvents"].as_array_mut().unwrap();
         for event in events {
             let category = event["cat"].as_str().unwrap_or_default();
@@ -52,8 +56,11 @@ fn said(trace: &str, name: &str, stated: &[(&str, u64)], label: Option<&str>) ->
                 event["name"] = label.into();
             }
         }
-        text = trace.to_string();
     }
+    of_model(&trace.to_string(), name, stated)
+}
+
+fn of_model(text: &str, name: &str, stated: &[(&str, u64)]) -> Analysis {
     let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     std::fs::write(file.path(), text).unwrap();
     let (_, profile) = import::import(file.path(), &Limits::default()).unwrap();
@@ -246,4 +253,101 @@ fn pieces_of_a_graph_are_one_step() {
             assert!(share <= 1.005, "{} {share}", row.name);
         }
     }
+}
+
+/// 16 tokens choose 8 of 128 experts each: 82.4 distinct ones if they choose uniformly, in each of 48 layers. In 37 of them the
+/// two expert kernels are faster than that many experts can be read at 5.3 TB/s.
+#[test]
+fn no_more_experts_count_than_can_have_been_read() {
+    let analysis = said(DECODE, "qwen3_30b_a3b", &[], None);
+    let issue = analysis
+        .issues
+        .iter()
+        .find(|issue| issue.code == "run.fewer_experts")
+        .unwrap();
+    assert_eq!(issue.values["faster"], 37);
+    assert_eq!(issue.values["layers"], 48);
+    assert_eq!(issue.values["expected"], 82.4);
+    let [phase] = analysis.phases.as_slice() else {
+        panic!("{}", analysis.phases.len());
+    };
+    let most = phase.experts_at_most.unwrap();
+    assert!((55.0..75.0).contains(&most), "{most}");
+    let mbu = phase.utilization.as_ref().unwrap().mbu.unwrap();
+    assert!(mbu < 0.60, "{mbu}");
+    // An upper bound makes no class, and bounds no speedup.
+    assert_eq!(phase.class.class, None, "{:?}", phase.class);
+    assert!(analysis.assumptions.contains(&Assumption::UniformRouting));
+    let mut concluded = analysis
+        .findings
+        .iter()
+        .filter_map(|one| one.conclusion.as_ref());
+    assert!(!concluded.any(|one| {
+        matches!(one, Conclusion::Inefficiency { operators, .. } if operators == "gemm")
+    }));
+    let dense = said(PREFILL, "qwen3_8b", &[], None);
+    assert_eq!(dense.phases[0].experts_at_most, None);
+}
+
+/// The first half of the launches is missing, and with them the kernels of 17 of 36 layers are in no step.
+#[test]
+fn half_of_a_step_is_no_step() {
+    let mut trace = read(PREFILL);
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let is_call = |event: &Value| {
+        let category = event["cat"].as_str().unwrap_or_default();
+        ["cuda_runtime", "cuda_driver", "cpu_op"].contains(&category)
+    };
+    let mut calls: Vec<f64> = events
+        .iter()
+        .filter(|event| is_call(event))
+        .map(|event| event["ts"].as_f64().unwrap())
+        .collect();
+    calls.sort_by(f64::total_cmp);
+    let middle = calls[calls.len() / 2];
+    events.retain(|event| !is_call(event) || event["ts"].as_f64().unwrap() >= middle);
+    let analysis = of_model(&trace.to_string(), "qwen3_8b", &[]);
+    assert_eq!(codes(&analysis), ["invariant.fewer_gemms"]);
+    assert!(!is_compared(&analysis));
+}
+
+/// Kernels of a graph have no shapes: one of two ranks may have read half of the weights.
+#[test]
+fn one_rank_without_shapes_is_not_the_whole_model() {
+    let mut trace = read(DECODE);
+    assert_eq!(trace["distributedInfo"]["world_size"], 1);
+    trace["distributedInfo"]["world_size"] = 2.into();
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    for event in events {
+        if let Some(arguments) = event["args"].as_object_mut() {
+            arguments.remove("Input Dims");
+        }
+    }
+    let analysis = of_model(&trace.to_string(), "qwen3_30b_a3b", &[]);
+    assert!(!is_compared(&analysis));
+    let mut codes = analysis.issues.iter().map(|issue| issue.code.as_str());
+    assert!(codes.any(|code| code == "run.one_of_ranks"));
+    // Shapes of the prefill are those of the whole model, as of a replica.
+    let mut trace = read(PREFILL);
+    trace["distributedInfo"]["world_size"] = 2.into();
+    assert!(is_compared(&of_model(&trace.to_string(), "qwen3_8b", &[])));
+}
+
+/// As SGLang serves a quantized checkpoint of the same model: the GEMMs of the trace, by the names of FP8 kernels.
+#[test]
+fn kernels_of_eight_bits_are_not_those_of_a_plain_model() {
+    let mut trace = read(PREFILL);
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    for event in events {
+        let name = event["name"].as_str().unwrap_or_default();
+        if name.starts_with("Cijk_") {
+            event["name"] = "_gemm_a8w8_blockscale_kernel".into();
+        }
+    }
+    let analysis = of_model(&trace.to_string(), "qwen3_8b", &[]);
+    assert_eq!(codes(&analysis), ["invariant.other_format"]);
+    assert!(!is_compared(&analysis));
+    // Experts of this model have four bits, and so have its kernels.
+    let analysis = said(PIECEWISE, "gpt_oss_20b", &[], None);
+    assert!(!codes(&analysis).contains(&"invariant.other_format"));
 }

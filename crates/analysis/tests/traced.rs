@@ -676,10 +676,8 @@ fn small_grids_and_exchange_between_devices_give_their_classes() {
         decode.class.class
     };
     let (product, exchange) = (KERNELS[0], KERNELS[5]);
-    assert_eq!(
-        class(&[product, product, product]),
-        Some(PhaseClass::LatencyBound)
-    );
+    // Without limits nothing says that a small grid is what limits it.
+    assert_eq!(class(&[product, product, product]), None);
     assert_eq!(
         class(&[product, exchange, exchange]),
         Some(PhaseClass::CommunicationBound)

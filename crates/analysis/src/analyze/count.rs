@@ -11,7 +11,7 @@ use crate::roofline::Theory;
 
 /// What theory counts in every interval.
 pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) -> Counted<'m> {
-    let (model, workload, roof) = (theory.model, theory.workload, theory.roof);
+    let (model, roof) = (theory.model, theory.roof);
     let mut script = Script::empty();
     let mut windows = FxHashMap::default();
     let mut tree_of = FxHashMap::default();
@@ -28,6 +28,7 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
     let mut towers = usize::MAX;
     for (phase, interval) in order {
         let begin = script.calls.len();
+        let workload = &theory.workload_of(phase);
         // What has no roofline becomes an issue when the phase is put together.
         let levels = theory
             .roofline(phase, interval.work(), &mut Vec::new())

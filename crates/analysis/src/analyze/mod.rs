@@ -10,9 +10,11 @@ mod assumptions;
 mod copies;
 mod count;
 mod first_use;
+mod gemm_count;
 mod invariants;
 mod judged;
 mod kernels;
+mod other_devices;
 mod phase;
 mod phase_intervals;
 mod plain;
@@ -28,6 +30,7 @@ pub(crate) mod tests;
 mod traced;
 mod tracing;
 mod waterfall;
+mod weight_format;
 
 use llmprof_record::issue::Issue;
 use llmprof_record::memory::MemoryHistory;
@@ -78,7 +81,8 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     let ranks = record.ranks();
     // Nothing says how a model is divided among ranks, so no operator of it is counted for one of them.
     let whole = Subject::of(record)?;
-    let is_divided = whole.is_some() && !ranks.is_empty();
+    let is_one = ranks.is_empty() && shapes::is_one_of_ranks(record);
+    let is_divided = whole.is_some() && (!ranks.is_empty() || is_one);
     let subject = whole.filter(|_| !is_divided);
     let mut analysis = match record.traces.first() {
         Some(recorded) => of_trace(record, recorded, subject.as_ref(), judged),
@@ -90,7 +94,11 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     }
     if is_divided {
         analysis.workload = asked(record);
-        analysis.issues.push(Issue::info("ranks.model_divided"));
+        analysis.issues.push(if is_one {
+            Issue::warning("run.one_of_ranks")
+        } else {
+            Issue::info("ranks.model_divided")
+        });
     }
     if let Some((found, issues)) = ranks::analyze(record) {
         say_waiting(&mut analysis.findings, found.waiting_share());

@@ -4,12 +4,13 @@ use llmprof_record::issue::Issue;
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
 use llmprof_theory::{Cost, Pass, Step};
-use llmprof_units::Nanos;
+use llmprof_units::{Basis, Nanos};
 
 use crate::analyze::copies::exposed_copies;
 use crate::analyze::first_use::{AttentionWaits, first_instance};
 use crate::analyze::invariants;
 use crate::analyze::kernels::{in_graphs, kernels};
+use crate::analyze::other_devices::busy_elsewhere;
 use crate::analyze::phase_intervals::{Interval, TracePhase};
 use crate::analyze::plain::{between_slices, plain_time};
 use crate::analyze::tracing::Tracing;
@@ -25,6 +26,7 @@ use crate::stats::Distribution;
 use crate::telemetry::throttled_share;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::Class;
+use crate::waterfall::Waterfall;
 use crate::waterfall::idle_parts::NamedTime;
 
 /// Host operators that are named.
@@ -105,15 +107,8 @@ impl Tracing<'_> {
             Some(Nanos((waterfall.wall_ns.0 as f64 / ratio).round() as i64))
         });
         let signals = PhaseSignals {
-            throttled_share: self.throttled(phase.phase, lane.device),
-            plain_idle_share: plain_total.filter(|_| lane.device.is_some()).map(|plain| {
-                let idle = (plain.0 - waterfall.busy_ns.0).max(0);
-                idle as f64 / plain.0.max(1) as f64
-            }),
-            exposed_communication_share: traced.exposed_communication_share,
-            exposed_copy_share: traced.exposed_copy_share,
-            small_kernel_share: traced.small_kernel_share,
-            clocks_disagree: self.timeline.clocks_disagree,
+            busy_elsewhere_share: busy_elsewhere(self.lanes, number, &included),
+            ..self.signals(phase.phase, lane, &waterfall, &traced, plain_total)
         };
         let mut analysis = PhaseAnalysis {
             phase: phase.phase,
@@ -132,8 +127,12 @@ impl Tracing<'_> {
             unmatched: tables.unmatched,
             missing: tables.missing,
             basis: work.cost.basis,
+            experts_at_most: signals.experts_at_most,
             traced: Some(traced),
         };
+        if signals.experts_at_most.is_some() {
+            expect_experts(&mut analysis);
+        }
         let used = analysis.utilization.iter_mut();
         for used in used.chain(&mut analysis.plain_utilization) {
             used.without_kv_cache = !has_context;
@@ -144,6 +143,31 @@ impl Tracing<'_> {
         }
         self.checked(&mut analysis, name, &signals, lane, issues);
         (analysis, passes)
+    }
+
+    /// What is known about a phase beside its waterfall.
+    fn signals(
+        &self,
+        phase: RunPhase,
+        lane: &Lane,
+        waterfall: &Waterfall,
+        traced: &TracedPhase,
+        plain: Option<Nanos>,
+    ) -> PhaseSignals {
+        let theory = self.theory.as_ref();
+        PhaseSignals {
+            throttled_share: self.throttled(phase, lane.device),
+            plain_idle_share: plain.filter(|_| lane.device.is_some()).map(|plain| {
+                let idle = (plain.0 - waterfall.busy_ns.0).max(0);
+                idle as f64 / plain.0.max(1) as f64
+            }),
+            exposed_communication_share: traced.exposed_communication_share,
+            exposed_copy_share: traced.exposed_copy_share,
+            small_kernel_share: traced.small_kernel_share,
+            clocks_disagree: self.timeline.clocks_disagree,
+            experts_at_most: theory.and_then(|(theory, _)| theory.experts_at_most(phase)),
+            ..PhaseSignals::default()
+        }
     }
 
     /// Holds a phase against what must be true of it.
@@ -309,6 +333,15 @@ impl Tracing<'_> {
             }
         }
         Some(Nanos(time))
+    }
+}
+
+/// What was not counted by the recorder is an expectation, though a limited one.
+fn expect_experts(analysis: &mut PhaseAnalysis) {
+    let rows = analysis.by_kind.iter_mut().chain(&mut analysis.by_path);
+    let bases = rows.map(|row| &mut row.basis).chain([&mut analysis.basis]);
+    for basis in bases.filter(|basis| **basis == Basis::Measured) {
+        *basis = Basis::Expected;
     }
 }
 

@@ -1,10 +1,16 @@
 //! How many experts the calls of a mixture reached.
 
+use llmprof_record::issue::Issue;
+use llmprof_record::kernel_name::Category;
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::Trace;
-use llmprof_theory::{Routing, Workload};
+use llmprof_theory::{Kind, Routing, Workload};
 use rustc_hash::FxHashMap;
 
+use crate::analyze::phase_intervals::{Interval, TracePhase};
+use crate::graphs::is_of_experts;
+use crate::matching::lanes::Lane;
+use crate::roofline::{ExpertsRead, Theory};
 use crate::trace::Structure;
 
 /// The mean number of distinct experts that the calls of each phase reached, where the recorder counts them.
@@ -46,4 +52,146 @@ pub(super) fn measured_routing(
         },
         _ => Routing::Uniform,
     }
+}
+
+/// A clock that counts whole nanoseconds, and bandwidths that are stated with three digits.
+const TOLERANCE: f64 = 1.005;
+
+/// Calls of the experts of one step or pass, each layer by itself.
+struct ExpertCalls {
+    calls: u64,
+    /// Experts that each call is expected to reach.
+    expected: f64,
+    /// Bytes of the weights of one.
+    bytes: f64,
+}
+
+/// How many experts the calls of some intervals read.
+#[derive(Default)]
+struct Reached {
+    calls: u64,
+    /// Calls whose kernels were too fast for the experts that are expected.
+    faster: u64,
+    expected: f64,
+    at_most: f64,
+}
+
+/// Phases whose expert kernels were faster than the bandwidth lets them read as many experts as uniform routing expects: with the most
+/// that they can have read.
+///
+/// Kernels are those whose names say so. They are dealt out to layers where each has the same number of them, two at least: the
+/// products before and after the activation.
+pub(super) fn fewer_experts(
+    theory: &Theory<'_>,
+    found: &[TracePhase],
+    trace: &Trace,
+    lanes: &[Lane],
+) -> (Vec<ExpertsRead>, Vec<Issue>) {
+    let (Some(roof), [lane]) = (theory.roof, lanes) else {
+        return Default::default();
+    };
+    if theory.workload.routing != Routing::Uniform || lane.device.is_none() {
+        return Default::default();
+    }
+    let bandwidth = roof.device().bandwidth().0;
+    let mut experts: Vec<ExpertsRead> = Vec::new();
+    let mut issues = Vec::new();
+    for phase in found {
+        let mut sum = Reached::default();
+        for interval in &phase.intervals {
+            let Some(calls) = expert_calls(theory, phase.phase, interval) else {
+                continue;
+            };
+            let times = kernel_times(trace, lane, interval, calls.calls);
+            sum.add(&calls, times.as_deref(), bandwidth);
+        }
+        if sum.faster == 0 {
+            continue;
+        }
+        let mean = |value: f64| value / sum.calls as f64;
+        experts.push(ExpertsRead {
+            phase: phase.phase,
+            at_most: mean(sum.at_most),
+        });
+        issues.push(
+            Issue::info("run.fewer_experts")
+                .with("phase", phase.phase.name())
+                .with("layers", sum.calls)
+                .with("faster", sum.faster)
+                .with("expected", tenths(mean(sum.expected)))
+                .with("at_most", tenths(mean(sum.at_most))),
+        );
+    }
+    (experts, issues)
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+impl Reached {
+    fn add(&mut self, calls: &ExpertCalls, times: Option<&[i64]>, bandwidth: f64) {
+        self.calls += calls.calls;
+        self.expected += calls.expected * calls.calls as f64;
+        let Some(times) = times else {
+            self.at_most += calls.expected * calls.calls as f64;
+            return;
+        };
+        for &time in times {
+            let most = time as f64 * 1e-9 * bandwidth / calls.bytes;
+            if most * TOLERANCE < calls.expected {
+                self.faster += 1;
+                self.at_most += most;
+            } else {
+                self.at_most += calls.expected;
+            }
+        }
+    }
+}
+
+/// Absent where an interval has no experts, or different ones.
+fn expert_calls(theory: &Theory<'_>, phase: RunPhase, interval: &Interval) -> Option<ExpertCalls> {
+    let weights = |workload: &Workload| {
+        let mut calls: Vec<(u64, f64)> = Vec::new();
+        let theory = Theory {
+            workload,
+            ..*theory
+        };
+        theory.lower(phase, interval.work(), &mut |operator| {
+            if operator.kind == Kind::Experts {
+                let bytes = operator.traffic.weights as f64 / operator.steps.max(1) as f64;
+                calls.push((operator.calls(), bytes));
+            }
+        });
+        calls
+    };
+    let uniform = weights(theory.workload);
+    let one = weights(&Workload {
+        routing: Routing::Measured {
+            prefill: 1.0,
+            decode: 1.0,
+        },
+        ..*theory.workload
+    });
+    let (&(_, bytes), &(_, each)) = uniform.first().zip(one.first())?;
+    let near = |a: f64, b: f64| (a - b).abs() <= a * 1e-6;
+    let is_one = uniform.iter().all(|(_, other)| near(bytes, *other))
+        && one.iter().all(|(_, other)| near(each, *other));
+    (is_one && each > 0.0).then(|| ExpertCalls {
+        calls: uniform.iter().map(|(calls, _)| calls).sum(),
+        expected: bytes / each,
+        bytes: each,
+    })
+}
+
+/// Time of the expert kernels of each layer and step, ns.
+fn kernel_times(trace: &Trace, lane: &Lane, interval: &Interval, calls: u64) -> Option<Vec<i64>> {
+    let items = lane.items[lane.around(interval.window())].iter();
+    let times: Vec<i64> = items
+        .filter(|item| item.category == Category::Gemm && is_of_experts(trace.text(item.name)))
+        .filter_map(|item| item.inside(interval.window()))
+        .collect();
+    let each = times.len().checked_div(usize::try_from(calls).ok()?)?;
+    let is_dealt = each >= 2 && each as u64 * calls == times.len() as u64;
+    is_dealt.then(|| times.chunks(each).map(|times| times.iter().sum()).collect())
 }

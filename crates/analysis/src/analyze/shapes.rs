@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::issue::Issue;
-use llmprof_record::kernel_name::Category;
+use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::run::{RunPhase, RunRecord};
-use llmprof_record::trace::Trace;
+use llmprof_record::trace::{StrId, Trace};
 use llmprof_theory::{Model, Pass, Step, Workload};
+use rustc_hash::FxHashSet;
 
 use crate::analyze::phase_intervals::TracePhase;
 use crate::analyze::stated::{BATCH, PROMPT, Stated};
 use crate::analyze::subject::Subject;
+use crate::analyze::weight_format::other_format;
 use crate::attribution::operator_cost::{Costs, GemmShape};
 use crate::graphs::{ModelOperators, is_of_experts};
 use crate::phases::forward::{ForwardPass, ForwardPasses};
@@ -38,7 +40,11 @@ pub(super) fn believed<'s, 'm>(
     let shown = structure.shown.as_ref();
     let other = shown
         .and_then(|shown| other_model(shown, said.model))
-        .or_else(|| other_kernels(structure, trace, said));
+        .or_else(|| other_kernels(structure, trace, said))
+        .or_else(|| {
+            let kernel = other_format(structure, trace, said)?;
+            Some(Issue::warning("invariant.other_format").with("kernel", shortened(kernel)))
+        });
     if let Some(other) = other {
         return (None, vec![other]);
     }
@@ -61,6 +67,7 @@ pub(super) fn is_other_model(issue: &Issue) -> bool {
         "invariant.other_layers",
         "invariant.other_gemm",
         "invariant.other_experts",
+        "invariant.other_format",
     ];
     codes.contains(&issue.code.as_str())
 }
@@ -110,16 +117,11 @@ fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Op
             category == Category::Moe || is_of_experts(trace.text(event.name))
         });
         if let Some(event) = of_experts {
-            let kernel: String = trace.text(event.name).chars().take(LONGEST_NAME).collect();
+            let kernel = shortened(trace.text(event.name));
             return Some(Issue::warning("invariant.other_experts").with("kernel", kernel));
         }
     }
-    let mut by_shape: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    for (_, gemm, flops) in gemms(trace) {
-        let sum = by_shape.entry((gemm.n, gemm.k)).or_default();
-        *sum = sum.saturating_add(flops);
-    }
-    let (&(n, k), _) = by_shape.iter().max_by_key(|(_, flops)| **flops)?;
+    let (n, k) = largest_gemm(trace)?;
     (!operators.has_gemm(n, k)).then(|| {
         Issue::warning("invariant.other_gemm")
             .with("n", n)
@@ -127,8 +129,40 @@ fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Op
     })
 }
 
+/// N and K of the GEMMs that most recorded work is in.
+fn largest_gemm(trace: &Trace) -> Option<(u64, u64)> {
+    let mut by_shape: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for (_, gemm, flops) in gemms(trace) {
+        let sum = by_shape.entry((gemm.n, gemm.k)).or_default();
+        *sum = sum.saturating_add(flops);
+    }
+    let largest = by_shape.into_iter().max_by_key(|(_, flops)| *flops)?;
+    Some(largest.0)
+}
+
+/// Whether a trace is of one of several ranks, and has no shapes that would show which part of the model it runs.
+///
+/// Engines write how many ranks there are; a trace without that has the kernels by which ranks exchange data.
+pub(super) fn is_one_of_ranks(record: &RunRecord) -> bool {
+    let Some(trace) = record.trace().filter(|_| record.passes.is_empty()) else {
+        return false;
+    };
+    let size = trace.metadata.get("distributed_world_size");
+    let size = size.and_then(|size| size.parse::<u64>().ok());
+    let exchanges = || {
+        let names: FxHashSet<StrId> = trace.kernels.name.iter().copied().collect();
+        let mut names = names.into_iter();
+        names.any(|name| classify(trace.text(name)).category == Category::Communication)
+    };
+    size.map_or_else(exchanges, |size| size > 1) && largest_gemm(trace).is_none()
+}
+
 /// How much of a kernel's name is given.
 const LONGEST_NAME: usize = 80;
+
+fn shortened(kernel: &str) -> String {
+    kernel.chars().take(LONGEST_NAME).collect()
+}
 
 /// GEMMs by recorded shapes: when the host called them, their sizes, their operations.
 fn gemms(trace: &Trace) -> impl Iterator<Item = (i64, GemmShape, u64)> {

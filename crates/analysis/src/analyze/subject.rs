@@ -37,6 +37,7 @@ impl<'a> Subject<'a> {
             model: self.model,
             workload,
             roof,
+            experts: &[],
         }
     }
 

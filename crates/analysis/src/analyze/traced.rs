@@ -11,11 +11,12 @@ use crate::analysis::Analysis;
 use crate::analyze::absent::{absent, trace_issues};
 use crate::analyze::assumptions::{arithmetic, assumptions, uniform_routing};
 use crate::analyze::count::count;
+use crate::analyze::gemm_count::leave_fewer_gemms;
 use crate::analyze::phase_intervals::{
     TracePhase, count_passes, intervals, leave_out_parts, name_steps,
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
-use crate::analyze::routing::measured_routing;
+use crate::analyze::routing::{fewer_experts, measured_routing};
 use crate::analyze::shapes::{believed, count_shown, leave_other_rows};
 use crate::analyze::stated::{NEW_TOKENS, Stated};
 use crate::analyze::step_count;
@@ -33,7 +34,7 @@ use crate::matching::places::KernelPlaces;
 use crate::matching::units::{Counted, Matching, Verdict};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::Phases;
-use crate::roofline::Theory;
+use crate::roofline::{ExpertsRead, Theory};
 use crate::steps::StepPatterns;
 use crate::telemetry::{self, HostTelemetry};
 use crate::trace::{Structure, TraceAnalysis, analyze_structure};
@@ -54,8 +55,7 @@ pub(super) fn of_trace(
     device: Option<&Device>,
 ) -> Analysis {
     let trace = &recorded.trace;
-    let table = subject.and_then(Subject::table);
-    let mut structure = Structure::of(trace, table);
+    let mut structure = Structure::of(trace, subject.and_then(Subject::table));
     // A run that was measured says itself what it did.
     let is_measured = !record.passes.is_empty();
     let named_model = subject.is_some();
@@ -67,15 +67,9 @@ pub(super) fn of_trace(
     let timeline = analyze_structure(trace, &structure, device);
     let lanes = lanes(trace, &structure);
     let mut issues = trace_issues(&timeline, &lanes, is_measured);
-    issues.extend(named);
-    issues.extend(contradicted);
-    let telemetry = HostTelemetry::of(record);
-    let (latency, latency_issues) = Latency::of(record);
-    issues.extend(record.issues.iter().cloned());
-    if is_measured {
-        issues.extend(latency_issues);
-        issues.extend(telemetry::issues(telemetry.as_ref()));
-    }
+    issues.extend(named.into_iter().chain(contradicted));
+    let (telemetry, latency, told) = of_passes(record);
+    issues.extend(told);
     absent(named_model, device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
@@ -83,24 +77,24 @@ pub(super) fn of_trace(
     let workload = subject.map(|subject| measured_workload(subject, trace, &structure));
     let theory = subject.zip(workload.as_ref());
     let theory = theory.map(|(subject, workload)| subject.theory(workload, roof));
-    let mut found = intervals(trace, &structure);
-    let is_sampled = structure.phases.spans.is_some();
-    leave_out_parts(&mut found, subject.is_some(), is_sampled, &mut issues);
-    issues.extend(recorded::unrecorded(&structure.phases, &found));
+    let mut found = judged_intervals(trace, &structure, subject.is_some(), &mut issues);
     let mut windows = Windows {
         found: &mut found,
         trace,
         structure: &structure,
+        lanes: &lanes,
         subject: subject.filter(|_| !is_measured),
         patterns: timeline.steps.as_ref().filter(|_| !is_measured),
     };
-    let counted = theory.map(|theory| {
-        issues.extend(windows.count_passes(&theory, record, recorded.pass));
-        count(&theory, windows.found, most_calls(&lanes))
+    let experts = theory.as_ref().map(|theory| {
+        let (experts, told) = windows.count_passes(theory, record, recorded.pass);
+        issues.extend(told);
+        experts
     });
-    let is_counted = counted
-        .as_ref()
-        .is_some_and(|counted| !counted.script.calls.is_empty());
+    let experts = experts.unwrap_or_default();
+    let theory = theory.map(|theory| theory.with_experts(&experts));
+    let counted = theory.map(|theory| count(&theory, &found, most_calls(&lanes)));
+    let is_counted = counted.as_ref().is_some_and(Counted::has_calls);
     let matching = matched(trace, &structure, &lanes, counted.as_ref());
     let places = KernelPlaces::of(trace, &lanes, &matching, counted.as_ref());
     let tracing = Tracing {
@@ -122,7 +116,7 @@ pub(super) fn of_trace(
     let phases = judged(&tracing, &found, &structure.phases, &mut issues);
     issues.extend(capture_cost::issues(phases.iter().map(|(phase, _)| phase)));
     let counted_theory = theory.filter(|_| is_counted);
-    let concluded = findings(&Facts {
+    let facts = Facts {
         subject: counted_theory.map(|theory| (theory.model, theory.workload)),
         is_named: named_model,
         roof,
@@ -130,10 +124,9 @@ pub(super) fn of_trace(
         unrecorded_seconds: unrecorded_seconds(&found, record),
         gemms: ShapedGemms::of(&timeline),
         phases: pairs(&phases),
-    });
-    let findings = qualified(concluded, telemetry.as_ref(), &lanes);
-    let shown = structure.shown.as_ref();
-    let known = workload.and_then(|workload| said.workload(&workload, shown));
+    };
+    let findings = qualified(findings(&facts), telemetry.as_ref(), &lanes);
+    let known = workload.and_then(|workload| said.workload(&workload, structure.shown.as_ref()));
     let counted = workload.filter(|_| is_counted);
     Analysis {
         schema_version: Analysis::SCHEMA_VERSION,
@@ -155,24 +148,52 @@ pub(super) fn of_trace(
     }
 }
 
+/// The intervals of phases, of which parts are left out where there are whole ones.
+fn judged_intervals(
+    trace: &Trace,
+    structure: &Structure,
+    is_counted: bool,
+    issues: &mut Vec<Issue>,
+) -> Vec<TracePhase> {
+    let mut found = intervals(trace, structure);
+    let is_sampled = structure.phases.spans.is_some();
+    leave_out_parts(&mut found, is_counted, is_sampled, issues);
+    issues.extend(recorded::unrecorded(&structure.phases, &found));
+    found
+}
+
+/// What the passes of a run say, with what about it should not be trusted.
+fn of_passes(record: &RunRecord) -> (Option<HostTelemetry>, Latency, Vec<Issue>) {
+    let telemetry = HostTelemetry::of(record);
+    let (latency, told) = Latency::of(record);
+    let mut issues = record.issues.clone();
+    if !record.passes.is_empty() {
+        issues.extend(told);
+        issues.extend(telemetry::issues(telemetry.as_ref()));
+    }
+    (telemetry, latency, issues)
+}
+
 /// Windows of phases, and what says which passes ran in them.
 struct Windows<'a> {
     found: &'a mut Vec<TracePhase>,
     trace: &'a Trace,
     structure: &'a Structure,
+    lanes: &'a [Lane],
     /// Absent of a run that was measured, which says itself what it did; so are the patterns.
     subject: Option<&'a Subject<'a>>,
     patterns: Option<&'a StepPatterns>,
 }
 
 impl Windows<'_> {
-    /// Counts the passes of each window: by the run, by shapes, by launch patterns, by what was stated.
+    /// Counts the passes of each window: by the run, by shapes, by launch patterns, by what was stated; and the experts that they can
+    /// have read.
     fn count_passes(
         &mut self,
         theory: &Theory<'_>,
         record: &RunRecord,
         pass: Option<usize>,
-    ) -> Vec<Issue> {
+    ) -> (Vec<ExpertsRead>, Vec<Issue>) {
         let phases = &self.structure.phases;
         count_passes(self.found, self.trace, theory, record, pass);
         if let Some(shown) = self
@@ -195,8 +216,11 @@ impl Windows<'_> {
         if let Some(subject) = self.subject {
             issues.extend(Stated::of(record).leave_unknown(self.found));
             issues.extend(leave_other_rows(self.found, phases, self.trace, subject));
+            issues.extend(leave_fewer_gemms(self.found, theory, self.lanes));
         }
-        issues
+        let (experts, told) = fewer_experts(theory, self.found, self.trace, self.lanes);
+        issues.extend(told);
+        (experts, issues)
     }
 }
 

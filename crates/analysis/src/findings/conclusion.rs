@@ -1,5 +1,6 @@
 //! What a finding says, as values: the conclusion, how its gain is computed, or why there is none.
 
+use llmprof_record::kernel_name::Library;
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Bytes, DType, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
@@ -34,9 +35,17 @@ pub enum Conclusion {
         roofline_fraction: f64,
         /// The limit; absent where fusion can remove them.
         binds: Option<Resource>,
+        /// The library that most of the time of GEMMs or attention is in; absent where names do not show it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        library: Option<Library>,
     },
     /// GEMMs above the roofline time of the shapes that the framework recorded; no model is known.
-    GemmShapes { share: f64, roofline_fraction: f64 },
+    GemmShapes {
+        share: f64,
+        roofline_fraction: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        library: Option<Library>,
+    },
     /// Overhead ops.
     Extra {
         share: f64,
@@ -45,6 +54,9 @@ pub enum Conclusion {
         /// Whether they are kernels of a device; else ops of the host.
         #[serde(default = "is_usual")]
         on_device: bool,
+        /// The part of it in ops of the host that touch no data, where it is worth saying.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        views_share: Option<f64>,
     },
     Copies {
         share: f64,

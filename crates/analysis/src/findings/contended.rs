@@ -52,6 +52,7 @@ mod tests {
             share: 0.5,
             by_name: false,
             on_device: true,
+            views_share: None,
         };
         [idle, extra].map(|conclusion| {
             let gain = Gain {

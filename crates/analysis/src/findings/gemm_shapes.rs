@@ -1,5 +1,6 @@
 //! GEMMs against the roofline of their shapes, where no model says what a phase should cost.
 
+use llmprof_record::kernel_name::{Category, Library, classify};
 use llmprof_units::{Basis, Nanos};
 
 use crate::evidence::{Evidence, Measure};
@@ -38,6 +39,32 @@ impl ShapedGemms {
     }
 }
 
+pub(super) const GEMMS: &[Category] = &[Category::Gemm, Category::Gemv];
+
+/// The library that most of the time of some kernels of a phase is in, as far as names show it.
+pub(super) fn library_of(phase: &PhaseAnalysis, categories: &[Category]) -> Option<Library> {
+    let kernels = &phase.traced.as_ref()?.longest_kernels;
+    let mut times: Vec<(Library, i64)> = Vec::new();
+    for kernel in kernels {
+        if !categories.contains(&kernel.category) {
+            continue;
+        }
+        let library = classify(&kernel.name).library;
+        match times.iter_mut().find(|(known, _)| *known == library) {
+            Some((_, time)) => *time = time.saturating_add(kernel.time_ns.0),
+            None => times.push((library, kernel.time_ns.0)),
+        }
+    }
+    let all = times
+        .iter()
+        .map(|(_, time)| *time)
+        .fold(0, i64::saturating_add);
+    let longest = times.into_iter().max_by_key(|(_, time)| *time);
+    longest
+        .filter(|(library, time)| *library != Library::Unknown && *time > all / 2)
+        .map(|(library, _)| library)
+}
+
 impl Facts<'_> {
     /// Where one phase has all the work of the device: shapes are summed over the whole trace.
     pub(super) fn gemm_shapes(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -59,6 +86,7 @@ impl Facts<'_> {
         let conclusion = Conclusion::GemmShapes {
             share,
             roofline_fraction: fraction,
+            library: library_of(phase, GEMMS),
         };
         let evidence = vec![
             Evidence::time(Measure::MeasuredTime, gemms.device_ns, Basis::Measured),

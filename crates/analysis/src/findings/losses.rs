@@ -1,5 +1,6 @@
 //! Time that a phase loses: idle, kernel inefficiency, overhead ops, copies.
 
+use llmprof_record::kernel_name::Category;
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Basis, BytesPerSecond, Nanos};
 
@@ -8,10 +9,13 @@ use crate::evidence::{Evidence, Measure};
 use crate::findings::conclusion::{Abstention, Conclusion, Derivation, HostWork, IdleRemedy};
 use crate::findings::finding::{Confidence, Finding};
 use crate::findings::first_use::new_lengths;
+use crate::findings::gemm_shapes::{GEMMS, library_of};
 use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
+use crate::matching::UnmatchedReason;
 use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::CopyTime;
+use crate::timeline::idle::LONG_GAP_NS;
 use crate::waterfall::idle_parts::{
     HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
 };
@@ -20,10 +24,6 @@ use llmprof_record::run::RunPhase;
 /// A phase in which the device is busy for a smaller part of the time is no work of the device: to remove its idle time would
 /// promise the impossible.
 const NEARLY_UNUSED: f64 = 0.02;
-
-/// An operator of eager PyTorch keeps the host for 16 to 25 µs before its launch (1,006 launches in a decode step of 16 to 25 ms
-/// on an H200), and for a few times that while it is profiled. A gap before one launch that is longer than this is for something else.
-const LONG_GAP_NS: i64 = 1_000_000;
 
 impl Facts<'_> {
     pub(crate) fn idle(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -155,11 +155,21 @@ impl Facts<'_> {
                 roofline_fraction: fraction,
                 // Activations between operators do not count as traffic: what only the vector units limit could be fused away.
                 binds: group.binds.filter(|resource| *resource != Resource::Vector),
+                library: match group.name.as_str() {
+                    "gemm" | "linear" | "experts" => library_of(phase, GEMMS),
+                    "attention" => library_of(phase, &[Category::Attention]),
+                    _ => None,
+                },
             };
             let finding = Finding::of(phase, conclusion).with_evidence(evidence);
             Some(finding.with_gain(gain, Confidence::Low))
         };
-        phase.by_kind.iter().filter_map(finding).collect()
+        // A roofline time that is an upper bound bounds no speedup.
+        let is_known = |group: &&OperatorGroup| {
+            phase.experts_at_most.is_none() || group.basis == Basis::Counted
+        };
+        let groups = phase.by_kind.iter().filter(is_known);
+        groups.filter_map(finding).collect()
     }
 
     pub(crate) fn extra(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -178,6 +188,7 @@ impl Facts<'_> {
             // Without a model some of it may be the model's own: a name alone does not tell.
             by_name: self.subject.is_none(),
             on_device: phase.device().is_some(),
+            views_share: Some(views(phase)).filter(|share| *share >= WORTH_SAYING),
         };
         let is_known = self.subject.is_some();
         self.part(phase, alone, Measure::OverheadOpsTime, conclusion, is_known)
@@ -266,6 +277,14 @@ impl Facts<'_> {
         let finding = Finding::of(phase, conclusion).with_evidence(evidence);
         Some(finding.with_gain(gain, confidence))
     }
+}
+
+/// Ops of the host that touch no data, as a part of the wall time.
+fn views(phase: &PhaseAnalysis) -> f64 {
+    let unmatched = phase.unmatched.iter();
+    let views = unmatched.filter(|row| row.reason == UnmatchedReason::TouchesNoData);
+    let time = views.map(|row| row.time_ns.0).fold(0, i64::saturating_add);
+    phase.judged_share(Nanos(time))
 }
 
 /// How fast copies in one direction are, and how fast they could be.

@@ -107,7 +107,10 @@ fn inside(outer: Category, inner: Category) -> Category {
         outer,
         Category::Attention | Category::Embedding | Category::Norm | Category::Conv
     );
-    let moves = matches!(inner, Category::Copy | Category::Cat | Category::Memset);
+    let moves = matches!(
+        inner,
+        Category::Copy | Category::Cat | Category::Memset | Category::View
+    );
     let lookup = outer == Category::Embedding;
     if whole && !moves && (lookup || inner != Category::Index) {
         outer
@@ -241,32 +244,38 @@ const TABLE: &[(&[&str], Category)] = &[
         Category::Reduce,
     ),
     (
-        &[
-            "copy",
-            "to_copy",
-            "to",
-            "contiguous",
-            "clone",
-            "type_as",
-            "float",
-            "half",
-            "bfloat16",
-            "item",
-            "local_scalar_dense",
-        ],
+        &["copy", "to_copy", "clone", "item", "local_scalar_dense"],
         Category::Copy,
     ),
     (
-        &[
-            "cat",
-            "concat",
-            "stack",
-            "split",
-            "chunk",
-            "split_with_sizes",
-            "repeat_interleave",
-        ],
+        &["cat", "concat", "stack", "repeat_interleave"],
         Category::Cat,
+    ),
+    (
+        &[
+            "index",
+            "index_select",
+            "index_put",
+            "index_copy",
+            "gather",
+            "scatter",
+            "masked_fill",
+            "where",
+            "arange",
+            "isin",
+            "repeat",
+            "tril",
+            "triu",
+            "to_dense",
+            "one_hot",
+            "searchsorted",
+            "bincount",
+            "scatter_add",
+            "nonzero",
+            "roll",
+            "flip",
+        ],
+        Category::Index,
     ),
     (
         &[
@@ -286,53 +295,48 @@ const TABLE: &[(&[&str], Category)] = &[
             "flatten",
             "unflatten",
             "narrow",
-            "index",
-            "index_select",
-            "index_put",
-            "index_copy",
-            "gather",
-            "scatter",
-            "masked_fill",
-            "where",
-            "arange",
-            "isin",
-            "repeat",
             "reshape_alias",
             "unbind",
-            "tril",
-            "triu",
             "lift_fresh",
             "alias",
             "detach",
-            "is_nonzero",
             "resolve_conj",
             "resolve_neg",
             "view_as",
             "size",
             "conj",
             "real",
-            "to_dense",
-            "detach_",
-            "one_hot",
-            "searchsorted",
-            "bincount",
             "result_type",
             "movedim",
-            "scatter_add",
-            "nonzero",
-            "roll",
-            "flip",
+            "split",
+            "chunk",
+            "split_with_sizes",
+            "empty",
+            "empty_like",
+            "empty_strided",
+            "new_empty",
+            "empty_permuted",
+            "resize",
+            "set",
+            "to",
+            "contiguous",
+            "type_as",
+            "float",
+            "half",
+            "bfloat16",
+            "is_nonzero",
+            "diagonal",
+            "unfold",
+            "swapaxes",
+            "broadcast_to",
         ],
-        Category::Index,
+        Category::View,
     ),
     (&["cumsum", "cumprod"], Category::Scan),
     (&["sort", "topk", "argsort"], Category::Sort),
     (&["argmax", "multinomial"], Category::Sampling),
     (
         &[
-            "empty",
-            "empty_like",
-            "empty_strided",
             "zeros",
             "zeros_like",
             "ones",
@@ -341,14 +345,10 @@ const TABLE: &[(&[&str], Category)] = &[
             "full_like",
             "fill",
             "zero",
-            "resize",
             "new_zeros",
             "new_ones",
-            "new_empty",
             "scalar_tensor",
-            "set",
             "new_full",
-            "empty_permuted",
         ],
         Category::Memset,
     ),
@@ -435,6 +435,18 @@ mod tests {
         assert_eq!(category("_C::cpu_attn_reshape_and_cache"), Category::Cache);
         assert_eq!(category("_C::rotary_embedding"), Category::Rope);
         assert_eq!(category("aten::lt"), Category::Elementwise);
+        // They call `copy_` where there is something to copy, and touch no data themselves.
+        for name in [
+            "aten::view",
+            "aten::as_strided",
+            "aten::slice",
+            "aten::empty",
+            "aten::to",
+        ] {
+            assert_eq!(category(name), Category::View, "{name}");
+        }
+        assert_eq!(category("aten::zeros"), Category::Memset);
+        assert_eq!(inside(Category::Attention, Category::View), Category::View);
         assert_eq!(category("my::thing"), Category::Other);
     }
 }

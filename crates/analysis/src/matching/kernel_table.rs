@@ -119,7 +119,8 @@ pub(crate) fn purpose(category: Category, name: &str) -> Purpose {
         | Category::Resample
         | Category::Communication
         | Category::Autotune
-        | Category::Memset => Purpose::Extra,
+        | Category::Memset
+        | Category::View => Purpose::Extra,
         Category::Recurrence | Category::Other => Purpose::Unknown,
     }
 }

@@ -3,6 +3,7 @@
 //! With ranges of modules it is the operator of the range, call by call. In an interval without them (compiled code has none) it
 //! is a [`WorkGroup`]: all operators of the interval whose kernels look alike. Without a model it is what the name says, and there is no roofline.
 
+use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::Trace;
 use llmprof_theory::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -40,7 +41,8 @@ impl Verdict {
             Self::Unmatched(
                 UnmatchedReason::RanAgain
                 | UnmatchedReason::NotNeeded
-                | UnmatchedReason::RarelyNeeded,
+                | UnmatchedReason::RarelyNeeded
+                | UnmatchedReason::TouchesNoData,
             ) => EventClass::Extra,
             Self::Unmatched(reason) => EventClass::Unattributed(reason),
         }
@@ -86,6 +88,12 @@ pub(crate) struct Counted<'m> {
     pub(crate) trees: Vec<ModuleTree>,
     /// The tree of each window.
     pub(crate) tree_of: FxHashMap<usize, usize>,
+}
+
+impl Counted<'_> {
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.script.calls.is_empty()
+    }
 }
 
 impl Matching {
@@ -183,6 +191,9 @@ fn by_purpose(
 ) -> Verdict {
     without_name(item).unwrap_or_else(|| match purpose(item.category, trace.text(item.name)) {
         Purpose::Operators(group) => of_group(group),
+        Purpose::Extra if item.category == Category::View => {
+            Verdict::Unmatched(UnmatchedReason::TouchesNoData)
+        }
         Purpose::Extra => Verdict::Unmatched(extra),
         Purpose::Unknown => Verdict::Unmatched(UnmatchedReason::UnknownPurpose),
     })

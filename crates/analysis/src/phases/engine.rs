@@ -1,6 +1,6 @@
 //! Steps of serving engines: ranges whose labels state the batch.
 
-use llmprof_record::trace::{RangeKind, Trace};
+use llmprof_record::trace::{RangeKind, ThreadId, Trace};
 
 use super::annotations::lie_on_device;
 use super::{PhaseSource, Phases, Window};
@@ -19,18 +19,19 @@ pub(crate) struct Labelled {
     pub(crate) label: EngineLabel,
 }
 
-/// Phases from the labels of an engine; `None` where there are none.
+/// Phases from the labels of an engine; `None` where there are none. `common` are the steps that several processes run at once, each
+/// on a device of its own.
 pub(super) fn labelled(
     trace: &Trace,
     events: &DeviceEvents,
     launched: &LaunchTimes,
+    common: Option<Vec<Labelled>>,
 ) -> Option<Phases> {
     let on_device = lie_on_device(trace, events, launched);
     let steps = if on_device {
         device_steps(trace)
     } else {
-        // Processes of one engine run the same step at once, each on a device of its own.
-        merged(labelled_steps(trace))
+        common.unwrap_or_else(|| merged(labelled_steps(trace)))
     };
     let overlap = steps.windows(2).any(|pair| pair[0].end > pair[1].start);
     if steps.is_empty() || overlap {
@@ -55,21 +56,29 @@ pub(super) fn labelled(
 }
 
 /// The steps that an engine labelled, by time.
+pub(crate) fn labelled_steps(trace: &Trace) -> Vec<Labelled> {
+    let threads = labelled_by_thread(trace).into_iter();
+    let mut steps: Vec<Labelled> = threads.flat_map(|(_, steps)| steps).collect();
+    steps.sort_by_key(|step| step.start);
+    steps
+}
+
+/// The steps that an engine labelled, thread by thread.
 ///
 /// Where a label encloses another one (`execute_…` around `step[…]`), the inner one is the step and the outer one has the
 /// batch. One that encloses several says nothing about each of them.
-pub(crate) fn labelled_steps(trace: &Trace) -> Vec<Labelled> {
-    let mut steps = Vec::new();
+pub(super) fn labelled_by_thread(trace: &Trace) -> Vec<(ThreadId, Vec<Labelled>)> {
+    let mut threads = Vec::new();
     let ranges = &trace.ranges;
     let rows: Vec<usize> = (0..ranges.len())
         .filter(|&row| is_annotation(ranges.kind[row]))
         .collect();
     for thread in rows.chunk_by(|&a, &b| ranges.thread[a] == ranges.thread[b]) {
         let labelled = thread.iter().filter_map(|&row| read(trace, row));
-        steps.extend(innermost(labelled.collect()));
+        let steps = innermost(labelled.collect());
+        threads.push((ranges.thread[thread[0]], steps));
     }
-    steps.sort_by_key(|step| step.start);
-    steps
+    threads
 }
 
 /// The label of a range, where it is one of a step.

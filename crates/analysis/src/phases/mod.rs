@@ -4,6 +4,7 @@ mod annotations;
 mod cut;
 pub(crate) mod engine;
 pub(crate) mod forward;
+pub(crate) mod processes;
 pub(crate) mod training;
 
 use llmprof_record::issue::Issue;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use self::annotations::annotated;
 use self::forward::ForwardPasses;
+use self::processes::Processes;
 use crate::labels::{
     PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
 };
@@ -115,7 +117,16 @@ impl Phases {
         steps: &[Repetition],
         shown: Option<&ForwardPasses>,
     ) -> Self {
-        let labelled = engine::labelled(trace, events, launched);
+        let processes = Processes::of(trace);
+        // Where processes run different steps at once, no range is one of all of them.
+        if processes.as_ref().is_some_and(|found| found.differ) {
+            let mut phases = whole(trace, events);
+            let differ = Issue::warning("analysis.steps_of_processes");
+            phases.issues.push(differ);
+            return phases;
+        }
+        let common = processes.map(|found| found.steps);
+        let labelled = engine::labelled(trace, events, launched, common);
         let (labelled, dropped) = match labelled.map(|phases| phases.covering(events, launched)) {
             Some(Ok(phases)) => (Some(phases), None),
             Some(Err(dropped)) => (None, Some(dropped)),
@@ -257,46 +268,64 @@ impl Phases {
         (time < launched[window].end).then_some(window)
     }
 
-    /// Lets the windows follow the device where the program is asynchronous: where in most of its ranges the device ends its
-    /// work after the host has left the range. Where the clocks disagree, only those of the device tell anything.
+    /// Lets the windows follow the device where the program is asynchronous: where the device ends most of its work after the host has
+    /// left the range that it was launched in. Where the clocks disagree, only those of the device tell anything.
     ///
     /// A window is then the time from the first device event of a range to that of the next; a pause that is longer than the
     /// work before it belongs to no window. Ranges without device events have none.
     fn follow_device(&mut self, events: &DeviceEvents, launched: &LaunchTimes) {
         let mut spans: Vec<Option<(i64, i64)>> = vec![None; self.windows.len()];
+        let mut times = vec![0_i64; self.windows.len()];
         for (index, event) in events.all().iter().enumerate() {
             if let Some(window) = launched.get(index).and_then(|time| self.at(time)) {
                 let span = spans[window].get_or_insert((event.start, event.end));
                 *span = (span.0.min(event.start), span.1.max(event.end));
+                add(&mut times[window], event.duration());
             }
         }
-        let with_work = self.windows.iter().zip(&spans);
-        let with_work: Vec<(Window, (i64, i64))> = with_work
-            .filter_map(|(window, span)| Some((*window, (*span)?)))
-            .collect();
-        let later = with_work
-            .iter()
-            .filter(|(window, span)| span.1 > window.end);
+        // A range of a few small kernels, such as one that prepares the inputs, says little.
+        let (mut later, mut all) = (0_i64, 0_i64);
+        let mut with_work: Vec<(Window, (i64, i64))> = Vec::new();
+        for ((window, span), time) in self.windows.iter().zip(&spans).zip(times) {
+            let Some(span) = *span else { continue };
+            add(&mut all, time);
+            if span.1 > window.end {
+                add(&mut later, time);
+            }
+            // What runs wholly beside the work of the range before has no time of its own.
+            match with_work.last_mut() {
+                Some((last, around)) if around.0 <= span.0 && span.1 <= around.1 => {
+                    last.end = last.end.max(window.end);
+                }
+                _ => with_work.push((*window, span)),
+            }
+        }
         let is_ordered = with_work.is_sorted_by_key(|(_, span)| span.0);
-        let is_later = launched.clocks_disagree || 2 * later.count() > with_work.len();
+        let is_later = launched.clocks_disagree || later > all - later;
         if with_work.is_empty() || !is_later || !is_ordered {
             return;
         }
-        let next = with_work.iter().skip(1).map(|(_, span)| span.0);
-        let next: Vec<i64> = next.chain([i64::MAX]).collect();
-        self.windows = with_work
-            .iter()
-            .zip(next)
-            .map(|((window, (start, end)), next)| {
-                let pause = next.saturating_sub(*end);
-                let is_pause = pause > end.saturating_sub(*start);
-                Window {
-                    start: *start,
-                    end: if is_pause { *end } else { next },
-                    ..*window
+        let mut windows: Vec<Window> = Vec::new();
+        for (place, &(window, (first, last))) in with_work.iter().enumerate() {
+            // A step begins with its first event; another part of a step waits until the part before it is done.
+            let after = windows.last().filter(|before| before.name != window.name);
+            let start = after.map_or(first, |before| before.end.max(first));
+            let next = with_work.get(place + 1).map(|(next, span)| {
+                if next.name == window.name {
+                    span.0
+                } else {
+                    span.0.max(last)
                 }
-            })
-            .collect();
+            });
+            let next = next.unwrap_or(i64::MAX);
+            let is_pause = next.saturating_sub(last) > last.saturating_sub(first);
+            windows.push(Window {
+                start,
+                end: if is_pause { last } else { next }.max(start),
+                ..window
+            });
+        }
+        self.windows = windows;
         self.launched = Some(with_work.into_iter().map(|(window, _)| window).collect());
     }
 

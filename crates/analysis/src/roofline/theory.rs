@@ -3,7 +3,7 @@
 use llmprof_record::issue::Issue;
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, OperatorRoofline, PhaseRoofline, Roof};
-use llmprof_theory::{Model, Operator, Pass, Step, Workload};
+use llmprof_theory::{Model, Operator, Pass, Routing, Step, Workload};
 use llmprof_units::Nanos;
 
 /// A model, what was asked of it, and the device whose peaks count.
@@ -12,6 +12,16 @@ pub(crate) struct Theory<'a> {
     pub(crate) model: &'a Model,
     pub(crate) workload: &'a Workload,
     pub(crate) roof: Option<&'a Roof<'a>>,
+    /// Phases in which fewer experts were read than uniform routing expects.
+    pub(crate) experts: &'a [ExpertsRead],
+}
+
+/// The most experts that the kernels of a phase can have read in their time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ExpertsRead {
+    pub(crate) phase: RunPhase,
+    /// Mean of a layer and step.
+    pub(crate) at_most: f64,
 }
 
 /// What a decoder did: passes of equal sequences, or steps that an engine states.
@@ -21,7 +31,35 @@ pub(crate) struct Work<'a> {
     pub(crate) steps: &'a [Step],
 }
 
+impl<'a> Theory<'a> {
+    pub(crate) fn with_experts<'b>(self, experts: &'b [ExpertsRead]) -> Theory<'b>
+    where
+        'a: 'b,
+    {
+        Theory { experts, ..self }
+    }
+}
+
 impl Theory<'_> {
+    /// What was asked, with no more experts than the phase can have read.
+    pub(crate) fn workload_of(&self, phase: RunPhase) -> Workload {
+        let mut workload = *self.workload;
+        if let Some(at_most) = self.experts_at_most(phase) {
+            workload.routing = Routing::Measured {
+                prefill: at_most,
+                decode: at_most,
+            };
+        }
+        workload
+    }
+
+    pub(crate) fn experts_at_most(&self, phase: RunPhase) -> Option<f64> {
+        let mut known = self.experts.iter();
+        known
+            .find(|known| known.phase == phase)
+            .map(|known| known.at_most)
+    }
+
     pub(crate) fn lower<'m>(
         &'m self,
         phase: RunPhase,
@@ -29,11 +67,12 @@ impl Theory<'_> {
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
         self.lower_before(phase, sink);
+        let workload = self.workload_of(phase);
         for pass in work.passes {
-            self.model.lower(self.workload, pass, sink);
+            self.model.lower(&workload, pass, sink);
         }
         for step in work.steps {
-            self.model.lower_step(self.workload, step, sink);
+            self.model.lower_step(&workload, step, sink);
         }
     }
 
@@ -82,8 +121,9 @@ impl Theory<'_> {
             PhaseRoofline::of(roof, |sink| self.lower_before(phase, sink))
                 .map(|roofline| vec![roofline])
         } else {
-            let of_pass = |pass| PhaseRoofline::of_pass(roof, self.model, self.workload, pass);
-            let of_step = |step| PhaseRoofline::of_step(roof, self.model, self.workload, step);
+            let workload = self.workload_of(phase);
+            let of_pass = |pass| PhaseRoofline::of_pass(roof, self.model, &workload, pass);
+            let of_step = |step| PhaseRoofline::of_step(roof, self.model, &workload, step);
             let passes = work.passes.iter().map(of_pass);
             passes.chain(work.steps.iter().map(of_step)).collect()
         };

@@ -5,7 +5,7 @@ use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::timeline::intervals::add;
+use crate::timeline::intervals::{Union, add};
 use crate::timeline::launches::{ApiKind, EventCalls, is_api};
 use crate::timeline::nesting::Nesting;
 
@@ -77,6 +77,10 @@ pub struct HostOperatorIdle {
 /// events, each. In recorded traces calls take 4 to 40 µs; an idle device starts 1 to 3 µs (NVIDIA) or 4 to 25 µs (MI300X) after
 /// the call; queued kernels are up to 3 µs apart, and 14 µs behind a HIP graph. What takes longer has another cause.
 pub(crate) const LAUNCH_NS: i64 = 50_000;
+
+/// An operator of eager PyTorch keeps the host for 16 to 25 µs before its launch (1,006 launches in a decode step of 16 to 25 ms
+/// on an H200), and for a few times that while it is profiled. A gap before one launch that is longer than this is for something else.
+pub(crate) const LONG_GAP_NS: i64 = 1_000_000;
 
 /// A time without device events, and the event that ended it.
 #[derive(Clone, Copy, Debug)]
@@ -231,9 +235,25 @@ impl<'a> HostActivity<'a> {
             let waited = self.waited(thread, gap.start, launched);
             let busy = launched.saturating_sub(gap.start).saturating_sub(waited);
             add(&mut causes.host_sync_ns.0, waited);
+            // A host that shows nothing for so long need not be busy: servers wait for requests.
+            let shown = if busy > LONG_GAP_NS {
+                let recorded = self.recorded(thread, gap.start, launched);
+                busy.min(recorded.saturating_sub(waited).max(0))
+            } else {
+                busy
+            };
+            let (busy, unknown) = if shown < busy / 2 {
+                (shown, busy.saturating_sub(shown))
+            } else {
+                (busy, 0)
+            };
             add(&mut causes.host_busy_ns.0, busy);
+            add(&mut causes.unknown_ns.0, unknown);
             if busy > 0 {
                 let longest = self.longest_operator(thread, gap.start, launched);
+                let all = busy.saturating_add(unknown);
+                let is_told = |(time, _): &(i64, StrId)| all <= LONG_GAP_NS || *time >= all / 2;
+                let longest = longest.filter(is_told).map(|(_, name)| name);
                 let sum = sums.operators.entry(longest).or_default();
                 sum.0 += 1;
                 add(&mut sum.1, busy);
@@ -254,8 +274,37 @@ impl<'a> HostActivity<'a> {
             .fold(0, i64::saturating_add)
     }
 
-    /// The operator that a thread was in for the longest part of the time between two moments.
-    fn longest_operator(&self, thread: u32, from: i64, to: i64) -> Option<StrId> {
+    /// How much of the time between two moments a thread has anything recorded in.
+    fn recorded(&self, thread: u32, from: i64, to: i64) -> i64 {
+        let hosts = &self.trace.hosts;
+        let Some(range) = self.threads.get(thread as usize).cloned() else {
+            return 0;
+        };
+        let last = range.start + hosts.start[range.clone()].partition_point(|&start| start < to);
+        // Whatever reaches into the time from before it lies in the slice around the last one that began before it.
+        let first =
+            range.start + hosts.start[range.clone()].partition_point(|&start| start <= from);
+        let around = first
+            .checked_sub(1)
+            .filter(|&row| row >= range.start)
+            .map_or(first, |running| {
+                let outermost = self.nesting.outwards(running as u32).last();
+                outermost.map_or(running, |row| row as usize)
+            });
+        let mut covered = Union::default();
+        for row in std::iter::once(around)
+            .chain(first..last)
+            .filter(|&row| row < last)
+        {
+            let start = hosts.start[row].max(from);
+            let end = hosts.start[row].saturating_add(hosts.duration[row]);
+            covered.add(start, end.clamp(start, to.max(start)));
+        }
+        covered.length()
+    }
+
+    /// The operator that a thread was in for the longest part of the time between two moments, and that part.
+    fn longest_operator(&self, thread: u32, from: i64, to: i64) -> Option<(i64, StrId)> {
         let hosts = &self.trace.hosts;
         let range = self.threads.get(thread as usize)?.clone();
         let end = |row: usize| hosts.start[row].saturating_add(hosts.duration[row]);
@@ -294,7 +343,7 @@ impl<'a> HostActivity<'a> {
                 row += 1;
             }
         }
-        longest.map(|(_, name)| name)
+        longest
     }
 }
 

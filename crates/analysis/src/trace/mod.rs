@@ -19,6 +19,7 @@ use crate::attribution::operators::OperatorRow;
 use crate::attribution::{Attribution, Reason, kernels, operators};
 use crate::framework::Framework;
 use crate::phases::forward::ForwardPasses;
+use crate::phases::processes::Processes;
 use crate::phases::training::is_training;
 use crate::phases::{EventWindows, PhaseSource, Phases};
 use crate::steps;
@@ -255,7 +256,10 @@ impl Structure {
         let is_training = is_training(trace);
         let shown = ForwardPasses::of(trace)
             .filter(|shown| !is_training && (shown.generate() || table == Some(shown.table)));
-        let launched = LaunchTimes::of(trace, &events, &calls);
+        let mut launched = LaunchTimes::of(trace, &events, &calls);
+        if let Some(processes) = Processes::of(trace) {
+            processes.align(trace, &calls, &mut launched);
+        }
         let mut phases = Phases::with_steps(
             trace,
             &events,

@@ -24,6 +24,8 @@ pub enum UnmatchedReason {
     NotNeeded,
     /// No model says what is needed, and such work is rarely a model's own: a cast, a concatenation, a mask, a choice.
     RarelyNeeded,
+    /// An op of the host that touches no data, such as a view.
+    TouchesNoData,
     /// It was launched outside every module.
     OutsideModules,
     /// Its name does not say what it does.
@@ -33,7 +35,7 @@ pub enum UnmatchedReason {
 }
 
 impl UnmatchedReason {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::NotInTheory,
         Self::RanAgain,
         Self::KindDiffers,
@@ -43,6 +45,7 @@ impl UnmatchedReason {
         Self::PhaseNotCounted,
         Self::NotNeeded,
         Self::RarelyNeeded,
+        Self::TouchesNoData,
         Self::OutsideModules,
         Self::UnknownPurpose,
         Self::WholeGraph,
@@ -60,6 +63,7 @@ impl UnmatchedReason {
             Self::PhaseNotCounted => "phase_not_counted",
             Self::NotNeeded => "not_needed",
             Self::RarelyNeeded => "rarely_needed",
+            Self::TouchesNoData => "touches_no_data",
             Self::OutsideModules => "outside_modules",
             Self::UnknownPurpose => "unknown_purpose",
             Self::WholeGraph => "whole_graph",

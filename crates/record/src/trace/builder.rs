@@ -133,6 +133,11 @@ fn keep_name<K: std::hash::Hash + Eq, S: BuildHasher>(
 }
 
 impl TraceBuilder {
+    /// The threads so far, by id, with their names.
+    pub(crate) fn thread_rows(&self) -> Threads {
+        self.threads.rows()
+    }
+
     /// The id of `text`.
     pub fn intern(&mut self, text: &str) -> StrId {
         self.strings.intern(text)

@@ -1,6 +1,7 @@
 //! Operators of the model, and PyTorch ops.
 
-use llmprof_units::{BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
+use llmprof_theory::roofline::Resource;
+use llmprof_units::{Basis, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
 
 use super::waterfall::unmatched;
 use crate::analyzed::{
@@ -116,6 +117,9 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
     );
     for group in groups {
         let roofline = group.roofline_ns;
+        // Tokens that choose alike reach fewer experts than are expected.
+        let is_expected = group.basis == Basis::Expected && group.binds == Some(Resource::Memory);
+        let most = if is_expected { "≤ " } else { "" };
         let cells = [
             group.name.clone(),
             group.calls.to_string(),
@@ -134,7 +138,7 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
             roofline.map_or_else(dash, |time| time.to_string()),
             group
                 .roofline_fraction
-                .map_or_else(dash, |fraction| Percent(fraction).to_string()),
+                .map_or_else(dash, |fraction| format!("{most}{}", Percent(fraction))),
             group.binds.map_or_else(dash, |binds| binds.to_string()),
         ];
         let anchor = prefix.map(|prefix| format!("{prefix}-{}", key(&group.name)));

@@ -45,7 +45,10 @@ fn table(analysis: &Analysis) -> Table {
             Cell::from(phase.waterfall.wall_ns.to_string()),
             known(phase.capture_ratio.map(|ratio| Times(ratio).to_string())),
             percent(used.and_then(|used| used.mfu)),
-            percent(used.and_then(|used| used.mbu)),
+            known(used.and_then(|used| used.mbu).map(|mbu| {
+                let most = text::at_most(phase).unwrap_or("");
+                format!("{most}{}", Percent(mbu))
+            })),
         ];
         table.push(Some(format!("phase-{}", key(phase.name()))), cells);
     }

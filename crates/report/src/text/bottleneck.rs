@@ -68,6 +68,14 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             Percent(*idle_share),
             Percent(*queued_share)
         ),
+        ClassReason::OtherDevices {
+            idle_share,
+            elsewhere_share,
+        } => format!(
+            "the GPU idles for {} of the time, for {} of it while another GPU works",
+            Percent(*idle_share),
+            Percent(*elsewhere_share)
+        ),
         ClassReason::ClocksDisagree { idle_share } => format!(
             "the GPU idles for {} of the time, and host and device clocks disagree, so the trace does not show what it waits for",
             Percent(*idle_share)
@@ -76,6 +84,10 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             "there is no roofline to compare with, and idle time alone does not explain the phase"
                 .to_owned()
         }
+        ClassReason::ExpertsUnknown { memory_share } => format!(
+            "memory bandwidth explains at most {} of the busy time: how many experts were read is not known",
+            Percent(*memory_share)
+        ),
         ClassReason::NoTime => "the phase took no time".to_owned(),
         ClassReason::NoPhases => {
             "no phases were found, so the time includes the program's start and end".to_owned()

@@ -65,6 +65,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("analysis.graph_capture", "this is a trace of the capture of graphs, which executes nothing: its times say nothing about a step")
         .hint("import it beside the timeline of a run, whose graph kernels it then leads back to modules"),
     Row::new("analysis.events_missing", "the end of the file is missing: GPU idle time is an upper bound, since kernels that are not in it count as idle time"),
+    Row::new("analysis.steps_of_processes", "the processes of this trace run different steps at the same time, so that no step is one of all of them: the trace is one phase")
+        .hint("import the trace of one process"),
     Row::new("analysis.labels_dropped", "labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges"),
     Row::new("analysis.no_launches", "the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")
         .hint("record launches: torch.profiler with ProfilerActivity.CPU and CUDA, nsys with -t cuda"),
@@ -84,6 +86,11 @@ pub(super) const ROWS: &[Row] = &[
         .hint("state it: {keys}"),
     Row::new("run.no_context", "{phase}: the labels of the engine's steps have no context lengths: attention has no roofline time, and MBU is without the KV cache")
         .hint("vLLM's and SGLang's detailed labels have them"),
+    Row::new("invariant.fewer_gemms", "{phase}: {found:GEMM kernel} where the model's operators need at least {needed}: a part of the step was recorded, or another model ran; no roofline times, no MFU and no MBU"),
+    Row::new("invariant.other_format", "most GEMM time is in kernels of 8 or fewer bits (`{kernel}`), but the model's weights have 16 or more: a quantized checkpoint ran, so there are no roofline times, no MFU and no MBU")
+        .hint("name the checkpoint that ran: --config config.json with its quantization_config, or workload.weights=fp8"),
+    Row::new("run.one_of_ranks", "the trace is of one of several ranks, and no shapes show which part of the model it runs: no roofline times, no MFU and no MBU"),
+    Row::new("run.fewer_experts", "{phase}: in {faster} of {layers} calls the expert kernels took less time than the {expected} experts of uniform routing need at peak bandwidth: at most {at_most} were read in the mean; roofline times and MBU are upper bounds"),
     Row::new("invariant.other_shape", "{key}={said}, but operator shapes in the trace show {shown}; the analysis uses {shown}"),
     Row::new("nccl.warned", "NCCL printed: {text}"),
     Row::new("nccl_inspector.truncated", "the file ends inside a record, or one is not JSON, at byte {byte}; the records before it are read"),

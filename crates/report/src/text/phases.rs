@@ -28,7 +28,8 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         } else {
             ""
         };
-        parts.push(format!("at {} of roofline{of}", share(roofline)));
+        let at = at_most(phase).unwrap_or("at ");
+        parts.push(format!("{at}{} of roofline{of}", share(roofline)));
     }
     let used = phase
         .plain_utilization
@@ -41,7 +42,8 @@ pub fn line(phase: &PhaseAnalysis) -> String {
             } else {
                 ""
             };
-            parts.extend(value.map(|value| format!("{name} {}{without}", Percent(value))));
+            let most = at_most(phase).filter(|_| name == "MBU").unwrap_or("");
+            parts.extend(value.map(|value| format!("{name} {most}{}{without}", Percent(value))));
         }
     }
     let sampled = phase.traced.as_ref().and_then(|traced| traced.recorded);
@@ -53,6 +55,11 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         .map_or(wall, |recorded| recorded.min(wall));
     let time = steps(phase, wall).unwrap_or_else(|| of_which(wall, recorded));
     format!("{} {time}: {}", phase.name(), parts.join(" · "))
+}
+
+/// Before a share of the roofline time or of the bandwidth: not all experts that it counts can have been read.
+pub fn at_most(phase: &PhaseAnalysis) -> Option<&'static str> {
+    phase.experts_at_most.map(|_| "at most ")
 }
 
 /// The median of several steps that the phase is named after, and all of them.
@@ -75,10 +82,11 @@ fn of_which(wall: Nanos, recorded: Nanos) -> String {
 }
 
 pub fn class(phase: &PhaseAnalysis) -> String {
-    phase.class.class.map_or_else(
-        || "no dominant bottleneck".to_owned(),
-        |class| class.to_string(),
-    )
+    match phase.class.class {
+        Some(class) => class.to_string(),
+        None if phase.class.is_unknown() => "bottleneck unknown".to_owned(),
+        None => "no dominant bottleneck".to_owned(),
+    }
 }
 
 /// The class of a phase with its reason.

@@ -81,11 +81,13 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
             "runs slower because the machine protects itself from heat or power"
         }
         Some(PhaseClass::Balanced) => "uses memory and arithmetic about equally",
+        None if phase.class.is_unknown() => "has a bottleneck that this recording does not show",
         None => "has no dominant bottleneck",
     };
     let limit = phase.waterfall.roofline_ns.map(|roofline| {
         format!(
-            " At the peak rates of the hardware it would take {} of the time.",
+            " At the peak rates of the hardware it would take {}{} of the time.",
+            super::phases::at_most(phase).unwrap_or(""),
             Percent(phase.judged_share(roofline))
         )
     });

@@ -35,10 +35,10 @@ pub fn pattern(pattern: &StepPattern) -> String {
     )
 }
 
-/// `24 layers of 42 kernels, 1.39 ms each`.
+/// `24 layers in the trace, 42 kernels and 1.39 ms each`.
 pub fn layers(pattern: &LayerPattern) -> String {
     format!(
-        "{} of {}, {} each",
+        "{} in the trace, {} and {} each",
         Count(pattern.layers, "layer"),
         Count(pattern.kernels, "kernel"),
         pattern.layer_ns

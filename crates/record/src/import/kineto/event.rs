@@ -76,12 +76,52 @@ pub(super) struct CollectiveArgs<'a> {
     pub(super) out_elements: Option<i64>,
 }
 
+/// `[TP01-DP00]` of a process that SGLang's merger of traces calls `[TP01-DP00] 4711`.
+fn rank_label(process: &[u8]) -> Option<&[u8]> {
+    let end = process.iter().position(|&byte| byte == b']')?;
+    (process.first() == Some(&b'[') && process.get(end + 1) == Some(&b' '))
+        .then_some(&process[..=end])
+}
+
 const BEGIN: &[u8] = b"\"ph\": \"X\", ";
 
 impl<'a> Event<'a> {
     /// Reads the event whose opening brace the cursor is at into one that has nothing yet. Nothing where it is not JSON, or ends
     /// early.
     pub(super) fn read(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        bad_fields: &mut Tally,
+        base: u64,
+    ) -> Option<()> {
+        self.read_fields(cursor, bad_fields, base)?;
+        if let Id::Label(label) = self.process
+            && let Some(rank) = rank_label(label.raw)
+        {
+            self.keep_ids_apart(rank);
+        }
+        Some(())
+    }
+
+    /// Ids of ranks whose traces were merged into one file each begin at one.
+    fn keep_ids_apart(&mut self, rank: &[u8]) {
+        use std::hash::Hasher;
+        let mut hasher = rustc_hash::FxHasher::default();
+        hasher.write(rank);
+        let mark = hasher.finish();
+        let args = &mut self.args;
+        if args.correlation != 0 {
+            args.correlation = (args.correlation ^ (mark >> 32) as u32).max(1);
+        }
+        if args.external != 0 {
+            args.external = (args.external ^ mark).max(1);
+        }
+        if self.flow != 0 {
+            self.flow = u64::from((self.flow as u32 ^ (mark >> 32) as u32).max(1));
+        }
+    }
+
+    fn read_fields(
         &mut self,
         cursor: &mut Cursor<'a>,
         bad_fields: &mut Tally,

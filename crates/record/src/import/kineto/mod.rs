@@ -7,6 +7,7 @@
 mod begin_end;
 mod collectives;
 mod cursor;
+mod device_lanes;
 mod event;
 mod flows;
 mod grids;
@@ -135,6 +136,7 @@ fn finish<S: std::borrow::Borrow<Source>>(
             .collect();
         builder.issues.extend(more);
     }
+    device_lanes::resolve(&mut builder);
     grids::count_blocks(&mut builder);
     builder.issues.extend(losses.issues());
     Ok(builder.finish())

@@ -41,6 +41,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             share,
             roofline_fraction,
             binds,
+            library: _,
         } => {
             let operators = spoken(operators);
             let share = Percent(*share);
@@ -58,6 +59,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
         Conclusion::GemmShapes {
             share,
             roofline_fraction,
+            library: _,
         } => format!(
             "{phase}: GEMMs with recorded shapes take {} of the time at {} of the roofline of their shapes; {speedup} at roofline",
             Percent(*share),
@@ -67,6 +69,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             share,
             by_name,
             on_device,
+            views_share,
         } => {
             let by = match (by_name, on_device) {
                 (true, true) => " (by kernel name)",
@@ -74,7 +77,13 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
                 (false, _) => "",
             };
             let share = Percent(*share);
-            format!("{phase}: overhead ops{by} take {share} of the time; {speedup} without them")
+            let views = views_share.map_or_else(String::new, |views| {
+                let views = Percent(views);
+                format!(" ({views} in views and allocations, which touch no data)")
+            });
+            format!(
+                "{phase}: overhead ops{by} take {share} of the time{views}; {speedup} without them"
+            )
         }
         Conclusion::Copies { .. } => copied(phase, conclusion, &speedup),
         Conclusion::Communication {

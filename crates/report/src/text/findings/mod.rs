@@ -3,6 +3,7 @@
 mod conclusion;
 mod evidence;
 
+use llmprof_record::kernel_name::Library;
 use llmprof_record::run::RunPhase;
 use llmprof_units::Times;
 
@@ -97,20 +98,45 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
     }
 }
 
-fn tuned_gemms(runtime: Runtime, torch: bool) -> &'static str {
-    match runtime {
-        Runtime::Hip(_) => "tuned GEMM kernels (TunableOp)",
-        _ if torch => "tuned GEMM kernels (mode `max-autotune` of torch.compile)",
+/// What tunes the GEMMs of a library, which is not the library itself.
+fn tuned_gemms(library: Option<Library>, runtime: Runtime, torch: bool) -> &'static str {
+    match (library, runtime) {
+        (Some(Library::Triton), _) => "tile sizes of the Triton kernels tuned for these shapes",
+        (Some(Library::Vllm), _) => "tuned configurations of the Triton kernels of experts",
+        (Some(Library::HipBlasLt), _) | (None, Runtime::Hip(_)) if torch => {
+            "tuned GEMM kernels (TunableOp)"
+        }
+        (Some(Library::Aiter | Library::ComposableKernel), _) => {
+            "tuned GEMM kernels (AITER's tuning tables)"
+        }
+        (Some(Library::Cublas | Library::CublasLt | Library::Cutlass) | None, _) if torch => {
+            "tuned GEMM kernels (mode `max-autotune` of torch.compile)"
+        }
         _ => "tuned GEMM kernels",
     }
 }
 
-fn attention_knob(runtime: Runtime) -> &'static str {
-    match runtime {
-        Runtime::Hip(_) => "Knob: another attention backend (AITER, CK FlashAttention, Triton).",
-        Runtime::Other(_) => "Knob: another attention backend.",
-        _ => "Knob: another attention backend (FlashAttention, cuDNN, FlashInfer).",
+/// Backends of the vendor, but for the one that runs.
+fn attention_knob(library: Option<Library>, runtime: Runtime) -> String {
+    let backends: &[(&str, Library)] = match runtime {
+        Runtime::Hip(_) => &[
+            ("AITER", Library::Aiter),
+            ("CK FlashAttention", Library::ComposableKernel),
+            ("Triton", Library::Triton),
+        ],
+        Runtime::Other(_) => &[],
+        _ => &[
+            ("FlashAttention", Library::FlashAttention),
+            ("cuDNN", Library::Cudnn),
+            ("FlashInfer", Library::FlashInfer),
+        ],
+    };
+    let others = backends.iter().filter(|(_, own)| library != Some(*own));
+    let others: Vec<&str> = others.map(|(name, _)| *name).collect();
+    if others.is_empty() {
+        return "Knob: another attention backend.".to_owned();
     }
+    format!("Knob: another attention backend ({}).", others.join(", "))
 }
 
 fn host_work_knob(operator: &str) -> String {
@@ -141,12 +167,14 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             ..
         } => return Some(host_work_knob(&host_work.as_ref()?.operator)),
         Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
-        Conclusion::Inefficiency { operators, .. } => match operators.as_str() {
-            "attention" if gpu => attention_knob(runtime),
+        Conclusion::Inefficiency {
+            operators, library, ..
+        } => match operators.as_str() {
+            "attention" if gpu => return Some(attention_knob(*library, runtime)),
             "linear" | "experts" | "gemm" if gpu => {
                 let kernels = match operators.as_str() {
                     "experts" => "grouped-GEMM kernels",
-                    _ => tuned_gemms(runtime, torch),
+                    _ => tuned_gemms(*library, runtime, torch),
                 };
                 // A larger batch makes no prefill shorter.
                 return Some(if finding.phase == Some(RunPhase::Decode) {
@@ -158,9 +186,14 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             _ if torch => "Knob: fuse them with adjacent ops (torch.compile).",
             _ => return None,
         },
-        Conclusion::GemmShapes { .. } => {
-            return Some(format!("Knob: {}, or FP8.", tuned_gemms(runtime, torch)));
+        Conclusion::GemmShapes { library, .. } => {
+            return Some(format!("Knob: {}.", tuned_gemms(*library, runtime, torch)));
         }
+        Conclusion::Extra {
+            share,
+            views_share: Some(views),
+            ..
+        } if torch && *views > share / 2.0 => "Knob: torch.compile: fewer ops to dispatch.",
         Conclusion::Extra { .. } if torch => {
             "Knob: torch.compile; avoid casts, concatenations and copies."
         }
@@ -281,6 +314,7 @@ mod tests {
             share: 0.5,
             roofline_fraction: 0.457,
             binds: Some(llmprof_theory::roofline::Resource::Tensor),
+            library: Some(Library::HipBlasLt).filter(|_| operators == "linear"),
         }
     }
 
@@ -419,7 +453,30 @@ mod tests {
             }
         }
         let linear = of(inefficiency("linear"), Runtime::Hip(Framework::Pytorch));
-        assert!(linear.is_some_and(|knob| knob.contains("TunableOp")));
+        // What runs already is no advice, with a model or without.
+        assert!(
+            linear.is_some_and(|knob| knob.contains("TunableOp") && !knob.contains("hipBLASLt"))
+        );
+        let by_shapes = Conclusion::GemmShapes {
+            share: 0.5,
+            roofline_fraction: 0.4,
+            library: Some(Library::Triton),
+        };
+        let by_model = Conclusion::Inefficiency {
+            operators: "gemm".to_owned(),
+            share: 0.5,
+            roofline_fraction: 0.4,
+            binds: None,
+            library: Some(Library::Triton),
+        };
+        let prefill = |conclusion| Finding {
+            phase: Some(RunPhase::Prefill),
+            ..sample(conclusion, 2.0, true)
+        };
+        let [shapes, model] =
+            [by_shapes, by_model].map(|one| knob(&prefill(one), Runtime::Hip(Framework::Pytorch)));
+        assert_eq!(shapes, model);
+        assert!(shapes.is_some_and(|knob| knob.contains("Triton")));
         let native = of(inefficiency("attention"), Runtime::Native);
         assert_eq!(native, None, "there is no other");
     }

@@ -143,7 +143,7 @@ fn a_trace_does_not_say_what_was_asked() {
     let report = fs::read_to_string(folder.path().join("out/report.md")).unwrap();
     assert!(
         report.contains(
-            "Roofline times from the operator shapes of 3 forward passes; family qwen2.\n"
+            "Roofline times from the operator shapes of 3 forward passes.\n"
         )
     );
     assert!(!report.contains("new token"), "{report}");

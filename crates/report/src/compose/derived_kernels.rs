@@ -51,7 +51,7 @@ fn table(found: &DerivedKernels) -> Table {
             ("Class", Align::Left),
             ("Calls", Align::Right),
             ("Time", Align::Right),
-            ("FLOP rate", Align::Right),
+            ("FLOP/s", Align::Right),
             ("Of peak", Align::Right),
             ("DRAM, at least", Align::Right),
             ("FLOP/B", Align::Right),

@@ -230,7 +230,7 @@ fn gemms(document: &mut Document, timeline: &TraceAnalysis) {
         "N",
         "K",
         "Calls",
-        "Device time",
+        "Time",
         "Per call",
         "FLOP/s",
         "B/s",

@@ -17,6 +17,9 @@ const MOST_IN_DOCUMENT: usize = 200;
 /// Columns of PyTorch ops that a trace of the host alone fills.
 const OF_HOST: usize = 4;
 
+/// The least % of roofline at which its side is called what binds.
+const LEAST_BOUND: f64 = 0.01;
+
 /// Adds operators by kind, and on a page by their place in the model.
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     let phases: Vec<&PhaseAnalysis> = analysis
@@ -28,7 +31,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         return;
     }
     let section = document.section("operators", "Operators");
-    section.paragraph("From the profiled pass; shares are of its wall time.");
+    section.paragraph("From the profiled pass; shares are of its wall time. B/s and FLOP/B are of minimum DRAM traffic: activations between operators do not count.");
     for phase in phases {
         section.heading(format!("{} by kind", phase.name()));
         let prefix = format!("operators-{}", key(phase.name()));
@@ -64,7 +67,7 @@ pub fn operators(analysis: &Analysis) -> Document {
         if !phase.unmatched.is_empty() {
             section.paragraph(match analysis.family {
                 Some(_) => "Ran, but is no operator of the model:",
-                None => "Overhead ops and unattributed time, by kernel name:",
+                None => "Overhead ops and unattributed time, by name:",
             });
             section.table(unmatched(&phase.unmatched, None));
         }
@@ -106,7 +109,7 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
             "Time",
             "Share",
             "FLOP/s",
-            "B/s",
+            "Min. DRAM B/s",
             "FLOP/B",
             "Roofline time",
             "% of roofline",
@@ -135,7 +138,11 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
             group
                 .roofline_fraction
                 .map_or_else(dash, |fraction| Percent(fraction).to_string()),
-            group.binds.map_or_else(dash, |binds| binds.to_string()),
+            // Far below roofline neither resource is what holds an operator back.
+            group
+                .binds
+                .filter(|_| group.roofline_fraction.is_none_or(|part| part >= LEAST_BOUND))
+                .map_or_else(dash, |binds| binds.to_string()),
         ];
         let anchor = prefix.map(|prefix| format!("{prefix}-{}", key(&group.name)));
         table.push(anchor, cells.map(Cell::from).into());
@@ -152,7 +159,7 @@ fn by_path(analysis: &Analysis) -> Table {
         ("Time", Align::Right),
         ("Share", Align::Right),
         ("FLOP/s", Align::Right),
-        ("B/s", Align::Right),
+        ("Min. DRAM B/s", Align::Right),
         ("Roofline time", Align::Right),
         ("% of roofline", Align::Right),
     ]);

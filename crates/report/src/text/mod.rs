@@ -48,7 +48,6 @@ pub(crate) use findings::{
 };
 pub use findings::{finding, gain, knob};
 pub use issues::{hint, issue, issue_line, warning_lines};
-pub use runtime::Runtime;
 
 use llmprof_units::Nanos;
 

@@ -14,9 +14,9 @@ pub(crate) fn reason(reason: UnmatchedReason) -> &'static str {
         UnmatchedReason::UnknownOperator => "the run does not list the operator",
         UnmatchedReason::PhaseNotCounted => "the model has no operators in this phase",
         UnmatchedReason::NotNeeded => "no operator of the model",
-        UnmatchedReason::RarelyNeeded => "moves, fills or reorders data, by kernel name",
+        UnmatchedReason::RarelyNeeded => "moves, fills or reorders data, by its name",
         UnmatchedReason::OutsideModules => "launched outside all modules",
-        UnmatchedReason::UnknownPurpose => "unrecognized kernel name",
+        UnmatchedReason::UnknownPurpose => "unrecognized name",
         UnmatchedReason::WholeGraph => {
             "a CUDA Graph was recorded as one event, without its kernels"
         }

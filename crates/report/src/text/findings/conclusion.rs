@@ -3,7 +3,7 @@
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Count, Percent, Times, significant};
 
-use super::is_waiting;
+use super::{is_waiting, is_whole};
 use crate::analyzed::{Abstention, Conclusion, Finding};
 use crate::text::{bottleneck, copies, unmatched};
 
@@ -33,7 +33,8 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
     } else {
         ""
     };
-    let speedup = format!("phase speedup {up_to}{}", Times(factor));
+    let of = if is_whole(finding) { "" } else { "phase " };
+    let speedup = format!("{of}speedup {up_to}{}", Times(factor));
     match conclusion {
         Conclusion::Idle { .. } => idle(phase, conclusion, &speedup),
         Conclusion::Inefficiency {
@@ -103,7 +104,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             present_batch,
             step_ratio,
         } => format!(
-            "{phase}: up to {} the tokens per second at batch {batch} instead of {present_batch}; each step takes {} as long",
+            "{phase}: up to {} the tokens per second at batch {batch} instead of {present_batch}, with a predicted step time of {}",
             Times(factor),
             Times(*step_ratio)
         ),
@@ -111,7 +112,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             bytes_per_step,
             cache,
         } => {
-            let cache = spoken_cache(cache);
+            let cache = self::cache(cache);
             format!(
                 "{phase}: a step reads {bytes_per_step}, which {cache} can hold: DRAM bandwidth is not its limit, and results do not \
                  carry over to larger models"
@@ -361,14 +362,13 @@ pub(crate) fn abstention(why: &Abstention) -> String {
             bottleneck::reason(None, why)
         ),
         Abstention::FarFromRoofline { fraction } => format!(
-            "linear operators run at {} of roofline: fewer bytes alone may change nothing",
+            "GEMMs of linear layers run at {} of roofline: fewer bytes alone may change nothing",
             Percent(*fraction)
         ),
         Abstention::NotCounted => "the theoretical cost of this change on the device is unknown".to_owned(),
     }
 }
 
-/// The class of an operator that a resource limits.
 /// What roofline time is set by. A class (`memory-bound`) would say that operators reach it.
 fn limit(resource: Resource) -> &'static str {
     match resource {
@@ -380,10 +380,10 @@ fn limit(resource: Resource) -> &'static str {
     }
 }
 
-fn spoken_cache(cache: &str) -> String {
+pub(crate) fn cache(cache: &str) -> String {
     match cache {
         "caches" => "the caches together".to_owned(),
-        name => format!("the {name} cache"),
+        name => format!("the {} cache", name.to_uppercase()),
     }
 }
 
@@ -391,6 +391,7 @@ fn spoken_cache(cache: &str) -> String {
 fn spoken(operators: &str) -> String {
     match operators {
         "gemm" => "GEMMs".to_owned(),
+        "linear" => "GEMMs of linear layers".to_owned(),
         name => format!("{name} operators"),
     }
 }

@@ -7,11 +7,13 @@ use llmprof_record::run::RunPhase;
 use llmprof_units::Times;
 
 pub use self::conclusion::finding;
-pub(crate) use self::conclusion::{abstention, no_conclusion};
+pub(crate) use self::conclusion::{abstention, cache, no_conclusion};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
 use super::copies;
 use super::runtime::Runtime;
-use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy};
+use crate::analyzed::{
+    Analysis, Assumption, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy,
+};
 
 /// What must not be done with several gains.
 pub(crate) const OVERLAP: &str =
@@ -35,9 +37,22 @@ pub(crate) fn whole(analysis: &Analysis) -> &'static str {
     }
 }
 
-/// What the change would bring to the `whole`; nothing where no gain can be computed.
+/// Whether the phase of a finding is all that was measured: one factor says what there is to say.
+fn is_whole(finding: &Finding) -> bool {
+    let gain = finding.gain.as_ref();
+    gain.is_some_and(|gain| {
+        let of_phase = gain.phase_factor.map(|factor| Times(factor).to_string());
+        gain.of == GainOf::Run && of_phase == Some(Times(gain.factor).to_string())
+    })
+}
+
+/// What the change would bring to the `whole`; nothing where no gain can be computed, or where the conclusion has said it.
 pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     let gain = finding.gain.as_ref()?;
+    let is_said = gain.is_bound && !finding.is_contended && is_whole(finding);
+    if is_said {
+        return None;
+    }
     let of = match gain.of {
         GainOf::Run => whole,
         GainOf::Throughput => "throughput",
@@ -121,8 +136,58 @@ fn host_work_knob(operator: &str) -> String {
     }
 }
 
-/// What to change; nothing where the finding has no remedy.
-pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
+/// What to change; nothing where the finding has no remedy. What the run has turned on already is no knob.
+pub fn knob(finding: &Finding, analysis: &Analysis) -> Option<String> {
+    let knob = by_runtime(finding, Runtime::of(analysis))?;
+    let is_prefill = finding.phase == Some(RunPhase::Prefill);
+    Some(match finding.conclusion.as_ref()? {
+        Conclusion::Batching { .. } if analysis.latency.measured_in.is_some() => {
+            "Knob: a larger batch (`runtime.batch_size`).".to_owned()
+        }
+        Conclusion::Idle {
+            remedy: Some(IdleRemedy::CheaperLaunches),
+            ..
+        } if is_prefill && has_decode_graphs(analysis) => {
+            "Knob: graphs of prefill too; those of this run cover decode only.".to_owned()
+        }
+        _ if is_compiled(analysis) && is_prefill => knob.replace(
+            "torch.compile",
+            "torch.compile of prefill (the run compiles decode only)",
+        ),
+        Conclusion::Extra { .. } if is_compiled(analysis) => AVOID.to_owned(),
+        Conclusion::Inefficiency { .. } if is_compiled(analysis) => {
+            knob.replace(FUSE, "Knob: fuse them with adjacent ops by hand.")
+        }
+        _ => knob,
+    })
+}
+
+/// Whether most kernels of decode come from graphs.
+fn has_decode_graphs(analysis: &Analysis) -> bool {
+    let phases = analysis.phases.iter();
+    let mut decode = phases.filter(|phase| phase.phase == RunPhase::Decode);
+    decode.any(|phase| {
+        let traced = phase.traced.as_ref();
+        traced.is_some_and(|traced| 2 * traced.graph_kernels > traced.kernels)
+    })
+}
+
+/// Whether the run had `runtime.compile` on, which compiles decode steps.
+fn is_compiled(analysis: &Analysis) -> bool {
+    let mut assumptions = analysis.assumptions.iter();
+    assumptions.any(|assumption| match assumption {
+        Assumption::Worker { options, .. } => options
+            .iter()
+            .any(|(name, value)| name == "compile" && value != "off"),
+        _ => false,
+    })
+}
+
+const AVOID: &str = "Knob: avoid casts, concatenations and copies.";
+const FUSE: &str = "Knob: fuse them with adjacent ops (torch.compile).";
+
+/// What a runtime has to change.
+fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
     let gpu = matches!(
         runtime,
         Runtime::Gpu(_) | Runtime::Hip(_) | Runtime::Other(_)
@@ -155,7 +220,10 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
                     format!("Knob: {kernels}.")
                 });
             }
-            _ if torch => "Knob: fuse them with adjacent ops (torch.compile).",
+            "linear" | "experts" | "gemm" if runtime == Runtime::PyTorchOnCpu => {
+                "Knob: larger batches, more threads (OMP_NUM_THREADS), or bf16 on CPUs that have it."
+            }
+            _ if torch => FUSE,
             _ => return None,
         },
         Conclusion::GemmShapes { .. } => {
@@ -191,7 +259,7 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             });
         }
         Conclusion::QuantizeWeights { .. } if gpu => "Knob: int8 weights.",
-        Conclusion::Batching { .. } => "Knob: `runtime.batch_size`.",
+        Conclusion::Batching { .. } => "Knob: a larger batch.",
         Conclusion::KvLengths { .. }
         | Conclusion::FirstPass {
             extra_step_ns: Some(_),
@@ -337,7 +405,7 @@ mod tests {
                 waiting_share,
             };
             let found = sample(conclusion, 2.0, true);
-            let knob = knob(&found, Runtime::Gpu(Framework::Pytorch));
+            let knob = by_runtime(&found, Runtime::Gpu(Framework::Pytorch));
             (finding(&found), knob.unwrap_or_default())
         };
         let (skewed, balance) = told(Some(0.8));
@@ -380,7 +448,7 @@ mod tests {
 
     #[test]
     fn knobs_follow_conclusions() {
-        let of = |conclusion, runtime| knob(&sample(conclusion, 2.0, true), runtime);
+        let of = |conclusion, runtime| by_runtime(&sample(conclusion, 2.0, true), runtime);
         let gpu = |conclusion| of(conclusion, Runtime::Gpu(Framework::Pytorch));
         let graphs = gpu(idle(None));
         assert_eq!(
@@ -399,7 +467,7 @@ mod tests {
             ..sample(inefficiency("experts"), 2.0, true)
         };
         assert_eq!(
-            knob(&prefill, Runtime::Gpu(Framework::Pytorch)).as_deref(),
+            by_runtime(&prefill, Runtime::Gpu(Framework::Pytorch)).as_deref(),
             Some("Knob: grouped-GEMM kernels.")
         );
         assert_eq!(
@@ -419,7 +487,7 @@ mod tests {
             }
         }
         let linear = of(inefficiency("linear"), Runtime::Hip(Framework::Pytorch));
-        assert!(linear.is_some_and(|knob| knob.contains("hipBLASLt")));
+        assert!(linear.is_some_and(|knob| knob.contains("TunableOp")));
         let native = of(inefficiency("attention"), Runtime::Native);
         assert_eq!(native, None, "there is no other");
     }

@@ -286,7 +286,7 @@ pub(crate) struct HydraArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) hydra: HydraArgs,
-    /// Print the commands of the profilers that the run would start, and stop.
+    /// Print the commands that the run would start, and stop.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// With --multirun: number of concurrent jobs. Concurrent profiles disturb each other.

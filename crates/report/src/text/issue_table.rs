@@ -396,13 +396,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("trtexec.other_layers", "{count:layer} of the profile are not in the layer information")
         .hint("give the profile and the layer information of one engine"),
     Row::new("trtexec.above_roofline", "layers of type {kind} took less than their roofline time: another device, or bytes from caches"),
-    Row::new("bench.client_late", "the client did not keep up (schedule lag p99 {lag_p99_ns:ns}, busiest worker {cpu_share:percent} of a core, event loop delay p99 {delay_p99_ns:ns}): latencies are partly its own, and nothing is concluded about the server")
+    Row::new("bench.client_late", "the client was late (p99 {late_p99_ns:ns}) though its busiest worker used {cpu_share:percent} of a core: this machine is contended, latencies are partly the client's, and nothing is concluded about the server").when("waits_for_cpu", "true")
+        .hint("run again when nothing else runs, or on a machine or cores apart from the server"),
+    Row::new("bench.client_late", "the client was late (p99 {late_p99_ns:ns}, busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
         .hint(CLIENT_APART),
-    Row::new("bench.client_late", "the client did not keep up (schedule lag p99 {lag_p99_ns:ns}, busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
-        .hint(CLIENT_APART),
-    Row::new("bench.client_late", "the client did not keep up (busiest worker {cpu_share:percent} of a core, event loop delay p99 {delay_p99_ns:ns}): latencies are partly its own, and nothing is concluded about the server")
-        .hint(CLIENT_APART),
-    Row::new("bench.client_late", "the client did not keep up (busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
+    Row::new("bench.client_late", "the client's busiest worker used {cpu_share:percent} of a core: latencies are partly its own, and nothing is concluded about the server")
         .hint(CLIENT_APART),
     Row::new("bench.sweep_client_late", "the client did not keep up at the lowest rate that failed the objectives: the server may meet them at higher rates")
         .hint(CLIENT_APART),

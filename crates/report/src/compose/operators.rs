@@ -1,13 +1,13 @@
 //! Operators of the model, and PyTorch ops.
 
-use llmprof_units::{BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
+use llmprof_units::{BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent};
 
 use super::waterfall::unmatched;
 use crate::analyzed::{
     Analysis, OperatorGroup, OperatorRow, PhaseAnalysis, ShapeRow, TraceAnalysis,
 };
 use crate::document::{Align, Cell, Column, Document, Table, key};
-use crate::text::dash;
+use crate::text::{dash, kernels::hundredths};
 use crate::view::RooflinePoint;
 
 /// Rows of the page's tables.
@@ -116,7 +116,8 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
             "Bound by",
         ],
         1,
-    );
+    )
+    .with_words(&["Bound by"]);
     for group in groups {
         let roofline = group.roofline_ns;
         let cells = [
@@ -133,7 +134,7 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
                 .achieved_bytes_per_s
                 .filter(|rate| rate.0 > 0.0)
                 .map_or_else(dash, |rate| rate.to_string()),
-            group.intensity.map_or_else(dash, significant),
+            group.intensity.map_or_else(dash, hundredths),
             roofline.map_or_else(dash, |time| time.to_string()),
             group
                 .roofline_fraction

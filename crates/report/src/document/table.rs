@@ -83,6 +83,17 @@ impl Table {
         }
     }
 
+    /// The table with these columns as text.
+    #[must_use]
+    pub fn with_words(mut self, headers: &[&str]) -> Self {
+        for column in &mut self.columns {
+            if headers.contains(&column.header.as_str()) {
+                column.align = Align::Left;
+            }
+        }
+        self
+    }
+
     /// A table that a page sorts and filters; numbers keep their value beside their text.
     pub fn sortable(noun: &str, columns: Vec<Column>) -> Self {
         Self {

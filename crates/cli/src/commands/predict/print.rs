@@ -43,7 +43,13 @@ pub(super) fn table(
     if needs {
         headers.extend(["TTFT NEEDS", "TPOT NEEDS"]);
     }
-    let mut table = Table::new(&headers, words);
+    let mut table = Table::new(&headers, words).with_words(&[
+        "PREFILL BOUND BY",
+        "DECODE BOUND BY",
+        "FITS",
+        "TTFT NEEDS",
+        "TPOT NEEDS",
+    ]);
     for row in rows {
         let mut cells = vec![row.model.to_owned(), row.device.name.clone()];
         cells.extend(shown.iter().map(|&index| row.labels[index].to_owned()));

@@ -13,9 +13,17 @@ pub(super) fn table(table: &Table) -> String {
     }
 }
 
+/// Fewer rows are seen at a glance.
+const LEAST_FILTERED: usize = 8;
+
 fn sortable(table: &Table) -> String {
+    let hidden = if table.rows.len() < LEAST_FILTERED {
+        " hidden"
+    } else {
+        ""
+    };
     format!(
-        "<figure class=\"operators\">\n<div class=\"controls\"><label>filter \
+        "<figure class=\"operators\">\n<div class=\"controls{hidden}\"><label>filter \
          <input type=\"search\" class=\"filter\" placeholder=\"text in any column\"></label> \
          <output>{} {}</output></div>\n<div class=\"scroll tall\">{}</div>\n</figure>\n",
         table.rows.len(),

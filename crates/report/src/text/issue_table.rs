@@ -287,7 +287,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("invariant.above_peak", "{phase}: roofline, MFU and MBU left out: {figure} would be {share:percent}, since the work of the model and workload does not fit in the {wall_ns:ns} recorded")
         .hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device"),
     Row::new("run.unmatched_operators", "{phase}: operator calls not matched to the model, first `{path}`: {reason:unmatched}"),
-    Row::new("run.missing_operators", "{phase}: operators of the model without an event of their own, first `{path}`: fused into others, or not recorded").when("fused", "true"),
+    Row::new("run.missing_operators", "{phase}: operators of the model have no event of their own (fused into others, or not recorded), first `{path}`").when("fused", "true"),
     Row::new("run.missing_operators", "{phase}: operators of the model did not run, first `{path}`"),
     Row::new("hardware.by_figures", "the trace names no device; {units} SMs or CUs and {memory_bytes:bytes} of memory are those of `{device}`"),
     Row::new("hardware.ambiguous", "no roofline times: the trace names no device, and {units} SMs or CUs and {memory_bytes:bytes} of memory are those of {devices}")

@@ -3,7 +3,7 @@
 use llmprof_record::run::RunPhase;
 use llmprof_units::{Count, Percent};
 
-use super::{finding, knob, summary::device, time};
+use super::{knob, statement, summary::device, time};
 use crate::analyzed::{
     Analysis, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
 };
@@ -106,7 +106,7 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
         let knob = knob(found, analysis).map(|knob| format!(". {}", knob.trim_end_matches('.')));
         Some(format!(
             "{}{} ({what} {:.1} times as fast)",
-            finding(found),
+            statement(found),
             knob.unwrap_or_default(),
             gain.factor
         ))

@@ -18,23 +18,41 @@ pub fn finding(finding: &Finding) -> String {
     }
 }
 
+/// The conclusion without the speedup of its phase, which the reader of one page is told in other words.
+pub(crate) fn statement(found: &Finding) -> String {
+    let text = finding(found);
+    match text.split_once(&format!("; {}", speedup(found))) {
+        Some((statement, _)) => statement.to_owned(),
+        None => text,
+    }
+}
+
 /// The phase of a finding that abstains, and on what nothing is concluded.
 pub(crate) fn no_conclusion(finding: &Finding) -> (String, String) {
     let phase = finding.phase_name().unwrap_or("run").to_owned();
     (phase, topic(&finding.code).to_owned())
 }
 
+/// Of the phase, where the finding is about one.
+fn factor(finding: &Finding) -> f64 {
+    let gain = finding.gain.as_ref();
+    gain.map_or(1.0, |gain| gain.phase_factor.unwrap_or(gain.factor))
+}
+
+fn speedup(finding: &Finding) -> String {
+    let is_bound = finding.gain.as_ref().is_some_and(|gain| gain.is_bound);
+    format!(
+        "{}speedup {}{}",
+        if is_whole(finding) { "" } else { "phase " },
+        if is_bound { "up to " } else { "" },
+        Times(factor(finding))
+    )
+}
+
 fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
     let phase = finding.phase_name().unwrap_or("run");
-    let gain = finding.gain.as_ref();
-    let factor = gain.map_or(1.0, |gain| gain.phase_factor.unwrap_or(gain.factor));
-    let up_to = if gain.is_some_and(|gain| gain.is_bound) {
-        "up to "
-    } else {
-        ""
-    };
-    let of = if is_whole(finding) { "" } else { "phase " };
-    let speedup = format!("{of}speedup {up_to}{}", Times(factor));
+    let factor = factor(finding);
+    let speedup = speedup(finding);
     match conclusion {
         Conclusion::Idle { .. } => idle(phase, conclusion, &speedup),
         Conclusion::Inefficiency {

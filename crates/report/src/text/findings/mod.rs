@@ -7,7 +7,7 @@ use llmprof_record::run::RunPhase;
 use llmprof_units::Times;
 
 pub use self::conclusion::finding;
-pub(crate) use self::conclusion::{abstention, cache, no_conclusion};
+pub(crate) use self::conclusion::{abstention, cache, no_conclusion, statement};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
 use super::copies;
 use super::runtime::Runtime;
@@ -139,27 +139,34 @@ fn host_work_knob(operator: &str) -> String {
 /// What to change; nothing where the finding has no remedy. What the run has turned on already is no knob.
 pub fn knob(finding: &Finding, analysis: &Analysis) -> Option<String> {
     let knob = by_runtime(finding, Runtime::of(analysis))?;
+    let is_run = analysis.latency.measured_in.is_some();
+    if is_run && matches!(finding.conclusion, Some(Conclusion::Batching { .. })) {
+        return Some("Knob: a larger batch (`runtime.batch_size`).".to_owned());
+    }
+    let (compiled, graphs) = (is_compiled(analysis), has_decode_graphs(analysis));
+    Some(turned_on(finding, knob, compiled, graphs))
+}
+
+/// The knob of a run whose decode is compiled or runs in graphs; its prefill does not.
+fn turned_on(finding: &Finding, knob: String, is_compiled: bool, has_graphs: bool) -> String {
     let is_prefill = finding.phase == Some(RunPhase::Prefill);
-    Some(match finding.conclusion.as_ref()? {
-        Conclusion::Batching { .. } if analysis.latency.measured_in.is_some() => {
-            "Knob: a larger batch (`runtime.batch_size`).".to_owned()
-        }
-        Conclusion::Idle {
+    match &finding.conclusion {
+        Some(Conclusion::Idle {
             remedy: Some(IdleRemedy::CheaperLaunches),
             ..
-        } if is_prefill && has_decode_graphs(analysis) => {
+        }) if is_prefill && has_graphs => {
             "Knob: graphs of prefill too; those of this run cover decode only.".to_owned()
         }
-        _ if is_compiled(analysis) && is_prefill => knob.replace(
+        _ if is_compiled && is_prefill => knob.replace(
             "torch.compile",
             "torch.compile of prefill (the run compiles decode only)",
         ),
-        Conclusion::Extra { .. } if is_compiled(analysis) => AVOID.to_owned(),
-        Conclusion::Inefficiency { .. } if is_compiled(analysis) => {
+        Some(Conclusion::Extra { .. }) if is_compiled => AVOID.to_owned(),
+        Some(Conclusion::Inefficiency { .. }) if is_compiled => {
             knob.replace(FUSE, "Knob: fuse them with adjacent ops by hand.")
         }
         _ => knob,
-    })
+    }
 }
 
 /// Whether most kernels of decode come from graphs.
@@ -393,6 +400,52 @@ mod tests {
                 false
             ),
             "decode: copies and memsets on the GPU take 25.0 % of the time; phase speedup 3.70× without them"
+        );
+    }
+
+    /// What a run has turned on is advised for the phase that it does not cover, and for no other.
+    #[test]
+    fn what_the_run_has_on_is_no_knob() {
+        let worker = Assumption::Worker {
+            model_class: "A".to_owned(),
+            versions: Vec::new(),
+            options: vec![("compile".to_owned(), "reduce-overhead".to_owned())],
+        };
+        let compiled = Analysis {
+            assumptions: vec![worker],
+            ..Analysis::default()
+        };
+        let extra = Conclusion::Extra {
+            share: 0.5,
+            by_name: false,
+            on_device: true,
+        };
+        let decode = sample(extra, 2.0, true);
+        let of = |finding: &Finding, is_compiled: bool| {
+            let knob = by_runtime(finding, Runtime::Gpu(Framework::Pytorch)).unwrap();
+            turned_on(finding, knob, is_compiled, false)
+        };
+        assert_eq!(of(&decode, false), "Knob: torch.compile; avoid casts, concatenations and copies.");
+        assert_eq!(of(&decode, is_compiled(&compiled)), AVOID);
+        let prefill = Finding {
+            phase: Some(RunPhase::Prefill),
+            ..decode
+        };
+        assert!(of(&prefill, true).contains("torch.compile of prefill"));
+    }
+
+    /// One phase is the whole: its factor is said once.
+    #[test]
+    fn one_phase_has_one_factor() {
+        let whole = sample(idle(None), 3.7, true);
+        assert_eq!(
+            finding(&whole),
+            "decode is host-bound: GPU idle 73.0 %; speedup up to 3.70× without it"
+        );
+        assert_eq!(gain(&whole, "all phases"), None);
+        assert_eq!(
+            conclusion::statement(&whole),
+            "decode is host-bound: GPU idle 73.0 %"
         );
     }
 

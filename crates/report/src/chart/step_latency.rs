@@ -17,7 +17,9 @@ pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
     let (left, right) = (width.pick(84.0, 64.0), width.pixels() - 16.0);
     let title = format!("{} ({})", view.title, view.counted());
     let legend = legend(view, width.pick(left, 0.0), right);
-    let lines = legend.last().map_or(0.0, |(_, (_, line))| *line as f64 + 1.0);
+    let lines = legend
+        .last()
+        .map_or(0.0, |(_, (_, line))| *line as f64 + 1.0);
     let top = TOP + LEGEND * lines;
     let bottom = top + HEIGHT;
     let mut svg = Svg::new(&title, width, bottom + 28.0);
@@ -85,7 +87,10 @@ fn legend(view: &StepLatency, left: f64, right: f64) -> Vec<(&str, (f64, usize))
         return Vec::new();
     }
     let labels: Vec<&str> = view.lines.iter().map(|line| line.label.as_str()).collect();
-    let widths: Vec<f64> = labels.iter().map(|label| text_width(label) + 32.0).collect();
+    let widths: Vec<f64> = labels
+        .iter()
+        .map(|label| text_width(label) + 32.0)
+        .collect();
     let places = wrapped(&widths, left, right);
     labels.into_iter().zip(places).collect()
 }

@@ -142,7 +142,11 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
             // Far below roofline neither resource is what holds an operator back.
             group
                 .binds
-                .filter(|_| group.roofline_fraction.is_none_or(|part| part >= LEAST_BOUND))
+                .filter(|_| {
+                    group
+                        .roofline_fraction
+                        .is_none_or(|part| part >= LEAST_BOUND)
+                })
                 .map_or_else(dash, |binds| binds.to_string()),
         ];
         let anchor = prefix.map(|prefix| format!("{prefix}-{}", key(&group.name)));

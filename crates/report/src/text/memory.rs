@@ -39,10 +39,7 @@ fn result(device: &DeviceMemory) -> String {
     match &device.history {
         Some(recorded) => format!(
             "GPU {number}: peak {} reserved{}; at the end {end}.",
-            of(
-                recorded.peak.allocated_bytes,
-                recorded.peak.reserved_bytes
-            ),
+            of(recorded.peak.allocated_bytes, recorded.peak.reserved_bytes),
             free(recorded.peak.fragmentation())
         ),
         None => format!("GPU {number}: {end}; no history was recorded."),
@@ -140,10 +137,7 @@ mod tests {
     #[test]
     fn a_part_has_the_unit_of_its_whole() {
         let mib = |count: u64| Bytes(count << 20);
-        assert_eq!(
-            of(mib(1022), mib(1256)),
-            "0.998 GiB allocated of 1.227 GiB"
-        );
+        assert_eq!(of(mib(1022), mib(1256)), "0.998 GiB allocated of 1.227 GiB");
         assert_eq!(of(mib(3), mib(20)), "3 MiB allocated of 20 MiB");
     }
 

@@ -41,7 +41,10 @@ fn basis(scaled: &Scaled, analyzed: &str) -> String {
 
 /// How many of the steps that were recorded whole the tables are of, where those are fewer: `; 24 analyzed, the first is warm-up`.
 fn analyzed(analysis: &Analysis, scaled: &Scaled) -> String {
-    let traced = analysis.phases.iter().filter_map(|phase| phase.traced.as_ref());
+    let traced = analysis
+        .phases
+        .iter()
+        .filter_map(|phase| phase.traced.as_ref());
     let sampled: Vec<_> = traced.filter(|traced| traced.recorded.is_some()).collect();
     let [phase] = sampled.as_slice() else {
         return String::new();

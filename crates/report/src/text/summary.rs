@@ -223,7 +223,9 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
         (busy, span.0, "sampled")
     } else if devices == 1 && walls.clone().max() > Some(totals.device_span_ns) {
         // Phases that begin and end on the host are longer than the device's work.
-        let busy = phases.iter().map(|phase| phase.waterfall.wall_ns - phase.waterfall.idle_ns);
+        let busy = phases
+            .iter()
+            .map(|phase| phase.waterfall.wall_ns - phase.waterfall.idle_ns);
         (busy.sum(), in_phases.0, "in phases")
     } else {
         let devices = i64::try_from(devices).unwrap_or(i64::MAX);

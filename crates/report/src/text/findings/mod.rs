@@ -425,7 +425,10 @@ mod tests {
             let knob = by_runtime(finding, Runtime::Gpu(Framework::Pytorch)).unwrap();
             turned_on(finding, knob, is_compiled, false)
         };
-        assert_eq!(of(&decode, false), "Knob: torch.compile; avoid casts, concatenations and copies.");
+        assert_eq!(
+            of(&decode, false),
+            "Knob: torch.compile; avoid casts, concatenations and copies."
+        );
         assert_eq!(of(&decode, is_compiled(&compiled)), AVOID);
         let prefill = Finding {
             phase: Some(RunPhase::Prefill),

@@ -134,7 +134,7 @@ fn table(analysis: &Analysis) -> Table {
         );
         table.keyed(format!("waterfall-{}", key(phase.name())), cells);
     }
-    table
+    table.without_zero_columns()
 }
 
 /// What only a trace shows.

@@ -49,8 +49,8 @@ fn is_whole(finding: &Finding) -> bool {
 /// What the change would bring to the `whole`; nothing where no gain can be computed, or where the conclusion has said it.
 pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     let gain = finding.gain.as_ref()?;
-    let is_said = gain.is_bound && !finding.is_contended && is_whole(finding);
-    if is_said {
+    let is_called_alike = gain.is_bound || finding.confidence != Confidence::Low;
+    if is_called_alike && !finding.is_contended && is_whole(finding) {
         return None;
     }
     let of = match gain.of {

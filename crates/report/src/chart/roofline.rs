@@ -74,7 +74,8 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
     }
     plane.points(&points, &legend, &roofs, &mut svg);
     let mut labels = Labels::new(&plane, &points);
-    for (basis, roofs) in &by_basis {
+    // What a page shows at first has its labels at the end of the lines.
+    for (basis, roofs) in by_basis.iter().rev() {
         svg.add(labels.of(roofs, *basis));
     }
     if absent > 0 {
@@ -261,7 +262,7 @@ impl Plane {
 /// fewest points and labels are.
 struct Labels<'a> {
     plane: &'a Plane,
-    /// Centres of points, and ends and middles of labels along slopes.
+    /// Centres of points, ends and middles of labels along slopes.
     taken: Vec<(f64, f64)>,
     /// Where labels of peaks end on the right.
     right: f64,
@@ -286,14 +287,32 @@ impl<'a> Labels<'a> {
     /// The labels of one basis, which a page shows or hides together.
     fn of(&mut self, roofs: &[&Roof], basis: Basis) -> Element {
         let group = self.peaks(roofs, basis_group(basis));
-        let mut sloped = Vec::new();
-        roofs.iter().fold(group, |group, roof| {
-            if sloped.contains(&roof.bandwidth.0) {
-                return group;
+        let mut slopes: Vec<&Roof> = Vec::new();
+        for roof in roofs {
+            if !slopes.iter().any(|known| known.bandwidth == roof.bandwidth) {
+                slopes.push(roof);
             }
-            sloped.push(roof.bandwidth.0);
-            group.child(self.bandwidth(roof))
+        }
+        slopes.iter().fold(group, |group, roof| {
+            let others = slopes
+                .iter()
+                .filter(|other| other.bandwidth != roof.bandwidth);
+            let others: Vec<(f64, f64)> = others.flat_map(|other| self.along(other)).collect();
+            group.child(self.bandwidth(roof, &others))
         })
+    }
+
+    /// Places on a slope.
+    fn along(&self, roof: &Roof) -> Vec<(f64, f64)> {
+        let [foot, knee] = self.plane.foot_and_knee(roof);
+        let place = |step: u32| {
+            let share = f64::from(step) / 40.0;
+            (
+                foot.0 + share * (knee.0 - foot.0),
+                foot.1 + share * (knee.1 - foot.1),
+            )
+        };
+        (0..=40).map(place).collect()
     }
 
     fn peaks(&mut self, roofs: &[&Roof], mut group: Element) -> Element {
@@ -305,11 +324,20 @@ impl<'a> Labels<'a> {
             let label = format!("{unit} {peak}, {}", roof.basis);
             // A unit has one peak, whichever memory feeds it.
             if !labels.iter().any(|(_, known)| *known == label) {
-                labels.push((knee.1 - 6.0, label));
+                labels.push((knee.1, label));
             }
         }
-        // From the lowest line up, labels that would overlap move up, but not out of the chart.
         labels.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        // Above its line; below it where the next line above would cross the label and there is room.
+        let lines: Vec<f64> = labels.iter().map(|(line, _)| *line).collect();
+        let is_near = |a: Option<&f64>, b: f64| a.is_some_and(|a| (a - b).abs() < LINE + 4.0);
+        for (index, (level, _)) in labels.iter_mut().enumerate() {
+            let before = index.checked_sub(1).and_then(|before| lines.get(before));
+            let is_below =
+                is_near(lines.get(index + 1), lines[index]) && !is_near(before, lines[index]);
+            *level += if is_below { LINE } else { -6.0 };
+        }
+        // From the lowest label up, those that would overlap move up, but not out of the chart.
         let mut free = f64::INFINITY;
         for (level, _) in &mut labels {
             *level = level.min(free);
@@ -333,7 +361,7 @@ impl<'a> Labels<'a> {
         group
     }
 
-    fn bandwidth(&mut self, roof: &Roof) -> Element {
+    fn bandwidth(&mut self, roof: &Roof, others: &[(f64, f64)]) -> Element {
         let [foot, knee] = self.plane.foot_and_knee(roof);
         let (_, memory) = roof.unit_and_memory();
         let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
@@ -341,45 +369,46 @@ impl<'a> Labels<'a> {
         let label = format!("{of}{bandwidth}, {}", roof.basis);
         let angle = (knee.1 - foot.1).atan2(knee.0 - foot.0);
         let (along, half) = ((angle.cos(), angle.sin()), text_width(&label) / 2.0);
-        // The label stands above its line.
-        let middle = |share: f64| {
-            let (x, y) = (
+        let on_line = |share: f64| {
+            (
                 foot.0 + share * (knee.0 - foot.0),
                 foot.1 + share * (knee.1 - foot.1),
-            );
-            (x + 10.0 * along.1, y - 10.0 * along.0)
+            )
         };
-        let room = |share: &f64| {
-            let (x, y) = middle(*share);
+        // The middle of the text, above or below its line.
+        let middle = |(share, below): (f64, bool)| {
+            let ((x, y), off) = (on_line(share), if below { -11.0 } else { 10.0 });
+            (x + off * along.1, y - off * along.0)
+        };
+        let room = |place: (f64, bool)| {
+            let (x, y) = middle(place);
             let distance = |&(to_x, to_y): &(f64, f64)| {
                 let (dx, dy) = (to_x - x, to_y - y);
                 let beyond = (dx * along.0 + dy * along.1).abs() - half;
                 beyond.max(0.0).hypot(dx * along.1 - dy * along.0)
             };
-            self.taken.iter().map(distance).fold(60.0, f64::min)
+            let taken = self.taken.iter().chain(others);
+            taken.map(distance).fold(60.0, f64::min)
         };
-        let best = PLACES.into_iter().reduce(|best, share| {
-            if room(&share) > room(&best) {
-                share
+        let places = [false, true].into_iter();
+        let places = places.flat_map(|below| PLACES.map(|share| (share, below)));
+        let best = places.reduce(|best, place| {
+            if room(place) > room(best) {
+                place
             } else {
                 best
             }
         });
-        let share = best.unwrap_or(0.5);
-        let (x, y) = middle(share);
-        let ends = [-half, 0.0, half].map(|to| (x + to * along.0, y + to * along.1));
-        self.taken.extend(ends);
-        let at = (
-            foot.0 + share * (knee.0 - foot.0),
-            foot.1 + share * (knee.1 - foot.1),
-        );
+        let place = best.unwrap_or((0.5, false));
+        let (x, y) = middle(place);
+        self.taken
+            .extend([-half, 0.0, half].map(|to| (x + to * along.0, y + to * along.1)));
+        let (at_x, at_y) = on_line(place.0);
         let turn = format!(
-            "translate({:.1} {:.1}) rotate({:.1})",
-            at.0,
-            at.1,
+            "translate({at_x:.1} {at_y:.1}) rotate({:.1})",
             angle.to_degrees()
         );
-        Element::text(0.0, -6.0, &label)
+        Element::text(0.0, if place.1 { 15.0 } else { -6.0 }, &label)
             .attribute("transform", &turn)
             .class("tick middle halo")
     }

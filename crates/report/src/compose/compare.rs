@@ -115,29 +115,28 @@ fn metric_cells(found: &MetricComparison) -> [Cell; 7] {
 fn why(section: &mut Section, explained: &Explanation) {
     let headers = [
         "Part",
-        "Kernel A",
-        "Kernel B",
+        if explained.on_device {
+            "Kernel"
+        } else {
+            "Operator"
+        },
         "Launched by",
         "A",
         "B",
         "Difference",
         "Points",
     ];
-    let mut table = Table::new(&headers, 4);
+    let mut table = Table::new(&headers, 3);
     for part in &explained.parts {
         let change = part.change.as_ref();
-        let named = |names: fn(&Change) -> &[NamedWork]| {
-            change.map_or(Cell::Missing, |change| side(names(change)))
-        };
         let place = change.and_then(|change| change.place.as_deref());
         table.row([
             change.map_or_else(
                 || words::part_name(part, explained).into(),
                 |change| change.category.as_str().into(),
             ),
-            named(|change| &change.a),
-            named(|change| &change.b),
-            place.map_or(Cell::Missing, Cell::from),
+            change.map_or(Cell::from(""), both_sides),
+            place.unwrap_or_default().into(),
             time(part.a_ns).into(),
             time(part.b_ns).into(),
             signed(part.delta_ns).into(),
@@ -146,9 +145,8 @@ fn why(section: &mut Section, explained: &Explanation) {
     }
     table.row([
         Cell::from("Sum of the changes"),
-        Cell::Missing,
-        Cell::Missing,
-        Cell::Missing,
+        "".into(),
+        "".into(),
         time(explained.a_ns).into(),
         time(explained.b_ns).into(),
         signed(explained.delta_ns).into(),
@@ -269,6 +267,29 @@ fn kernels(phase: &PhaseComparison, what: &str) -> Table {
     table
 }
 
+/// What ran on both sides, or what replaced what.
+fn both_sides(change: &Change) -> Cell {
+    let (a, b) = (side(&change.a), side(&change.b));
+    match (&a, &b) {
+        (Cell::Missing, _) | (_, Cell::Missing) => Cell::Name {
+            label: words::one_sided(change.kind, a.text(), b.text()),
+            full: [&change.a, &change.b]
+                .map(|names| all_names(names))
+                .concat(),
+        },
+        _ if a == b => a,
+        _ => Cell::Name {
+            label: format!("{} → {}", a.text(), b.text()),
+            full: format!("{}\n→\n{}", all_names(&change.a), all_names(&change.b)),
+        },
+    }
+}
+
+fn all_names(names: &[NamedWork]) -> String {
+    let all: Vec<&str> = names.iter().map(|row| row.name.as_str()).collect();
+    all.join("\n")
+}
+
 /// The work of one side: the first name, and how many more there are.
 fn side(names: &[NamedWork]) -> Cell {
     let [first, rest @ ..] = names else {
@@ -279,10 +300,9 @@ fn side(names: &[NamedWork]) -> Cell {
     } else {
         format!(" + {}", rest.len())
     };
-    let all: Vec<&str> = names.iter().map(|row| row.name.as_str()).collect();
     Cell::Name {
         label: format!("{}{more}", kernel_label(&first.name)),
-        full: all.join("\n"),
+        full: all_names(names),
     }
 }
 

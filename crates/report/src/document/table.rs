@@ -133,7 +133,7 @@ impl Table {
     /// The table without columns of which nothing is known in any row.
     #[must_use]
     pub fn without_empty_columns(self) -> Self {
-        self.keeping(|cell| *cell != Cell::Missing)
+        self.keeping(|cell| *cell != Cell::Missing && !cell.text().is_empty())
     }
 
     /// The table without columns that are zero in every row.

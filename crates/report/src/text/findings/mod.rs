@@ -411,10 +411,8 @@ mod tests {
             versions: Vec::new(),
             options: vec![("compile".to_owned(), "reduce-overhead".to_owned())],
         };
-        let compiled = Analysis {
-            assumptions: vec![worker],
-            ..Analysis::default()
-        };
+        let mut compiled = Analysis::default();
+        compiled.assumptions.push(worker);
         let extra = Conclusion::Extra {
             share: 0.5,
             by_name: false,

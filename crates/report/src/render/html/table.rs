@@ -68,10 +68,12 @@ fn cells(table: &Table, row: &Row) -> String {
     text
 }
 
-/// Numbers break before a bracket where a table is too wide, and nowhere else. Text that is searched keeps its spaces.
+/// A number with a second one in brackets breaks before the bracket where a table is too wide, and nowhere else. Text that is
+/// searched keeps its spaces.
 fn breakable(cell: &str, align: Align) -> String {
     match (align, cell.split_once('>')) {
-        (Align::Right, Some((head, text))) => {
+        (Align::Right, Some((head, text))) if text.contains(" (") => {
+            let head = head.replace("class=\"n\"", "class=\"n two\"");
             let text = text.replace(' ', "\u{a0}").replace("\u{a0}(", " (");
             format!("{head}>{text}")
         }
@@ -128,8 +130,11 @@ mod tests {
         let mut view = Table::new(&["Phase", "Idle"], 1);
         view.row(["a b", "5.032 ms (38.7 %)"]);
         let text = table(&view);
-        let number = "<td class=\"n\">5.032\u{a0}ms (38.7\u{a0}%)</td>";
-        assert!(text.contains("<td>a b</td>") && text.contains(number), "{text}");
+        let number = "<td class=\"n two\">5.032\u{a0}ms (38.7\u{a0}%)</td>";
+        assert!(
+            text.contains("<td>a b</td>") && text.contains(number),
+            "{text}"
+        );
     }
 
     #[test]

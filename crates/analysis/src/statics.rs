@@ -60,6 +60,8 @@ pub struct MemoryStatics {
     pub largest_batch: Option<u64>,
     /// The longest context of each request that fits the device.
     pub largest_context_tokens: Option<u64>,
+    /// The positions that the model was made for; absent where its config does not say.
+    pub max_positions: Option<u64>,
 }
 
 impl MemoryStatics {
@@ -84,6 +86,10 @@ impl MemoryStatics {
                 .and_then(|capacity| model.largest_batch(workload, capacity.0)),
             largest_context_tokens: capacity_bytes
                 .and_then(|capacity| model.largest_context(workload, capacity.0)),
+            max_positions: model
+                .decoder
+                .as_ref()
+                .and_then(|decoder| decoder.max_positions),
         })
     }
 }

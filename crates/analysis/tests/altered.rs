@@ -130,7 +130,7 @@ fn a_label_that_holds_none_of_the_work_is_no_step() {
             }
             !is_of(event, &ON_DEVICE)
         });
-        assert_eq!(names(&analysis), ["all"], "{label} of {length}");
+        assert_eq!(names(&analysis), ["whole trace"], "{label} of {length}");
         let is_told = has(&analysis, "analysis.labels_dropped");
         assert_eq!(is_told, label.starts_with("step"), "{label} of {length}");
     }

@@ -353,8 +353,8 @@ fn phases_and_their_windows_are_those_of_the_device() {
     assert_eq!(
         phases.collect::<Vec<_>>(),
         [
-            ("all (device 0)", 299_877_006, 273_817_787),
-            ("all (device 1)", 299_877_006, 267_275_916),
+            ("whole trace (device 0)", 299_877_006, 273_817_787),
+            ("whole trace (device 1)", 299_877_006, 267_275_916),
         ]
     );
 }

@@ -105,7 +105,7 @@ Examples:
 Examples:
   llmprof predict hardware.spec=h100_sxm,h200 runtime.batch_size=1,8,32
   llmprof predict model=qwen2_5_7b 'model.num_key_value_heads=4,28' hardware.spec=h200
-  llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8,awq --efficiency vllm
+  llmprof predict model=llama3_1_70b hardware.spec=h200 workload.weights=bf16,fp8 --efficiency vllm
   llmprof predict model=llama3_1_70b hardware.spec=h200 parallel.tensor=1,2,4,8
   llmprof predict model=qwen2_5_7b hardware.spec=h200 runtime=pytorch --advise
   llmprof predict --from runs/a/b/c workload.batch_size=1,8,32
@@ -286,7 +286,7 @@ pub(crate) struct HydraArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) hydra: HydraArgs,
-    /// Print the commands of the profilers that the run would start, and stop.
+    /// Print the commands that the run would start, and stop.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// With --multirun: number of concurrent jobs. Concurrent profiles disturb each other.
@@ -458,8 +458,8 @@ pub(crate) enum ExportFormat {
 /// What is predicted, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PredictArgs {
-    /// Efficiency profile of the software that runs the model: hf_eager, hf_graph, torch_compile, vllm, native, fused, ideal, or a YAML file [default: by runtime=,
-    /// runtime.cuda_graph and runtime.compile].
+    /// The software that runs the model: hf_eager, hf_graph, torch_compile (transformers: eager, CUDA graph, compiled), vllm, sglang, trtllm, native (llmprof's CPU
+    /// engine), fused (any engine with fused kernels), ideal (no losses), or a YAML file; docs/prediction.md [default: by runtime=, runtime.cuda_graph, runtime.compile].
     #[arg(long, value_name = "NAME")]
     pub(crate) efficiency: Option<String>,
     /// Start from a measured run: its request with other batch sizes, contexts, dtypes or designs, predicted with its measured efficiencies.

@@ -20,7 +20,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   llmprof kernels profile top-kernels.yaml -o ncu/ -- python bench.py
-  llmprof kernels profile top-kernels.yaml --timeline report.sqlite --tier full -o ncu/ -- python bench.py
+  llmprof kernels profile top.yaml --timeline report.sqlite --tier full -o ncu/ -- python bench.py
   llmprof kernels profile top-kernels.yaml --dry-run -- python bench.py")]
     Profile(ProfileArgs),
     /// Read counters: class, roofline, occupancy, stalls and advice for each kernel.
@@ -30,7 +30,7 @@ Examples:
 Examples:
   llmprof kernels analyze ncu/ -o analysis/
   llmprof kernels analyze decode.ncu-rep --device h200
-  llmprof kernels analyze ncu/ --kernel-desc kernel-info.yaml --json | jq '.launches[] | [.note.friendly_name, .class]'")]
+  llmprof kernels analyze ncu/ --kernel-desc kernel-info.yaml --json | jq '.launches[].class'")]
     Analyze(AnalyzeKernelsArgs),
 }
 

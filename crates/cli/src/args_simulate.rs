@@ -16,8 +16,8 @@ pub(crate) struct SimulateArgs {
     pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// Efficiency profile of the software that runs the model: hf_eager, hf_graph, torch_compile, vllm, native, fused, ideal, or a YAML file.
-    #[arg(long, value_name = "NAME", default_value = "fused")]
+    /// The software that runs the model: vllm, sglang, trtllm, fused (any engine with fused kernels), ideal (no losses), or another of `llmprof predict`.
+    #[arg(long, value_name = "NAME", default_value = "vllm")]
     pub(crate) efficiency: String,
     /// Engine overhead added to every predicted step: scheduling, sampling, detokenization.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "calibrate")]

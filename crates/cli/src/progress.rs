@@ -52,27 +52,21 @@ impl StageObserver for Stage {
                 parameters,
                 weights,
             } => format!("{parameters} parameters, {weights} of weights"),
-            Outcome::Drawn { pages, boxes, time } => format!(
-                "{} on {} in {time}",
-                Count(boxes, "box"),
-                Count(pages, "page")
-            ),
-            Outcome::Profiled { launches, time } => {
-                format!("{} in {time}", Count(launches, "launch"))
+            Outcome::Drawn { pages, boxes } => {
+                format!("{} on {}", Count(boxes, "box"), Count(pages, "page"))
             }
+            Outcome::Profiled { launches } => Count(launches, "launch").to_string(),
             Outcome::Generated { tokens, time } if time.0 > 0 => {
                 let rate = tokens as f64 / time.seconds();
-                format!("{} in {time}, {rate:.1}/s", Count(tokens, "token"))
+                format!("{}, {rate:.1} tok/s", Count(tokens, "token"))
             }
-            Outcome::Generated { tokens, time } => {
-                format!("{} in {time}", Count(tokens, "token"))
-            }
+            Outcome::Generated { tokens, .. } => Count(tokens, "token").to_string(),
         });
     }
 }
 
-/// Room for the name of a stage, such as `profiler warm-up 1`.
-const WIDTH: usize = 18;
+/// Room for the name of a stage, such as `profiled, torch_profiler`.
+const WIDTH: usize = 24;
 
 /// Time between two lines of a stage that goes on, where there is no terminal: few enough for a log.
 const LINE_EVERY: Duration = Duration::from_secs(30);
@@ -159,7 +153,7 @@ impl Stage {
         }
         if self.lines {
             let took = Nanos(i64::try_from(self.started.elapsed().as_nanos()).unwrap_or(i64::MAX));
-            crate::output::note(&format!("{:<WIDTH$} {what} (took {took})", self.name));
+            crate::output::note(&format!("{:<WIDTH$} {what} ({took})", self.name));
         }
     }
 }

@@ -97,7 +97,7 @@ fn reports_of_nsight_compute_without_launches_are_refused() {
     fs::write(folder.path().join("noise"), b"\x01\x02\x03").unwrap();
     let said = refused(folder.path(), &["import", "noise"]);
     assert!(
-        said.contains("unrecognized format") && said.contains("supported: kineto"),
+        said.contains("unrecognized format") && said.contains("supported: Kineto or Chrome JSON"),
         "{said}"
     );
 }

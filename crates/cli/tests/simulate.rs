@@ -28,7 +28,7 @@ fn a_lone_request_is_what_predict_says() {
         "predict",
         LLAMA[0],
         LLAMA[1],
-        "--efficiency=fused",
+        "--efficiency=vllm",
         "--format=json",
         "workload.prompt_tokens=512",
         "infer.max_new_tokens=2",

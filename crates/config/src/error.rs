@@ -235,7 +235,11 @@ impl std::error::Error for Error {}
 pub fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = wanted.chars().count().div_ceil(3);
     candidates
-        .map(|candidate| (edits(wanted, candidate), candidate))
+        .map(|candidate| match candidate.strip_prefix(wanted) {
+            // The beginning of a name, as `qwen2` of `qwen2_5_0_5b`, is as near as a name that is just near enough.
+            Some(_) if limit > 0 => (limit, candidate),
+            _ => (edits(wanted, candidate), candidate),
+        })
         .filter(|&(distance, candidate)| distance <= limit && candidate != wanted)
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, candidate)| candidate)
@@ -268,5 +272,6 @@ mod tests {
         assert_eq!(nearest("modle", names.into_iter()), Some("model"));
         assert_eq!(nearest("modl", names.into_iter()), Some("model"));
         assert_eq!(nearest("zzz", names.into_iter()), None);
+        assert_eq!(nearest("bat", names.into_iter()), Some("batch_size"));
     }
 }

@@ -13,6 +13,8 @@ const MOST_LAG_MS: f64 = 5.0;
 const MOST_LAG_SHARE: f64 = 0.05;
 /// Most of a core that a worker may use.
 const MOST_CPU: f64 = 0.9;
+/// A worker that uses less of a core than this is not what is slow.
+const IDLE_CPU: f64 = 0.5;
 /// Latest that a hundredth of the ticks of an event loop may come.
 const MOST_DELAY_MS: f64 = 10.0;
 
@@ -94,13 +96,18 @@ impl SelfCheck {
             return None;
         }
         let mut issue = Issue::error("bench.client_late").with("cpu_share", self.worker_cpu_share);
-        if let Some(lag) = &self.schedule_lag_ms {
-            issue = issue.with("lag_p99_ns", lag.p99 * 1e6);
+        let lag = self.schedule_lag_ms.map(|lag| lag.p99 * 1e6);
+        let delay = self.event_loop_delay_ms.map(|delay| delay.p99 * 1e6);
+        for (key, time) in [("lag_p99_ns", lag), ("delay_p99_ns", delay)] {
+            if let Some(time) = time {
+                issue = issue.with(key, time);
+            }
         }
-        if let Some(delay) = &self.event_loop_delay_ms {
-            issue = issue.with("delay_p99_ns", delay.p99 * 1e6);
+        if let Some(late) = lag.into_iter().chain(delay).reduce(f64::max) {
+            issue = issue.with("late_p99_ns", late);
         }
-        Some(issue)
+        // A worker that is late and idle waits for a CPU: more workers would wait too.
+        Some(issue.with("waits_for_cpu", self.worker_cpu_share < IDLE_CPU))
     }
 }
 
@@ -147,6 +154,10 @@ mod tests {
         assert_eq!(issue.code, "bench.client_late");
         assert_eq!(issue.values["lag_p99_ns"], 20e6);
         assert_eq!(issue.values["cpu_share"], 0.3);
+        assert_eq!(issue.values["late_p99_ns"], 20e6);
+        assert_eq!(issue.values["waits_for_cpu"], true);
+        let busy = check(20, 50, 950).issue().unwrap();
+        assert_eq!(busy.values["waits_for_cpu"], false);
         assert!(!check(0, 50, 950).kept_up);
         assert_eq!(check(0, 50, 300).issue(), None);
     }

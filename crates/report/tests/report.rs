@@ -113,7 +113,9 @@ fn a_report_renders_the_same_each_time() {
 #[test]
 fn markdown_and_page_tell_the_same() {
     let document = sample::report(500);
-    let (page, text) = (html::report(&document), markdown::document(&document));
+    let text = markdown::document(&document);
+    // Numbers of a page hold together.
+    let page = html::report(&document).replace('\u{a0}', " ");
     for section in &document.sections {
         assert!(
             page.contains(&format!("id=\"{}\"", section.key)),

@@ -54,7 +54,7 @@ pub(super) fn across(found: Vec<(Option<u32>, Finding)>, devices: &[(u32, f64)])
             gain.factor = slowest / left;
         }
         finding.label = Some(if count > 1 {
-            format!("{} ({count} devices)", key.name)
+            format!("{} (device {device}; {count} devices alike)", key.name)
         } else {
             format!("{} (device {device})", key.name)
         });
@@ -116,7 +116,10 @@ mod tests {
         assert_eq!(joined.len(), 1);
         // Device 1 is left with 0.8 s of the 1 s that both took.
         assert_eq!(joined[0].gain.as_ref().unwrap().factor, 1.25);
-        assert_eq!(joined[0].phase_name(), Some("decode (2 devices)"));
+        assert_eq!(
+            joined[0].phase_name(),
+            Some("decode (device 1; 2 devices alike)")
+        );
     }
 
     #[test]

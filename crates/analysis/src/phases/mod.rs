@@ -474,7 +474,7 @@ fn whole(trace: &Trace, events: &DeviceEvents) -> Phases {
     // What the host did before the first and after the last device event is no idle time of the device.
     let span = events.span().or_else(|| host_span(trace));
     if let Some((start, end)) = span {
-        phases.push("all", start, end);
+        phases.push("whole trace", start, end);
     }
     phases
 }

@@ -63,13 +63,11 @@ pub enum Outcome {
     /// Launches, by a tool that replays them.
     Profiled {
         launches: u64,
-        time: Nanos,
     },
     /// Boxes on pages.
     Drawn {
         pages: u64,
         boxes: u64,
-        time: Nanos,
     },
 }
 
@@ -103,7 +101,7 @@ impl Session<'_> {
 }
 
 /// The command lines that a run would start, the worker's first.
-pub fn commands(plan: &Plan, cwd: &Path, run: &Path) -> Result<Vec<String>, ToolError> {
+pub fn commands(plan: &Plan, cwd: &Path, run: &Path) -> (Vec<String>, Vec<ToolError>) {
     nsight::lines(plan, &pytorch::worker(plan, cwd, run), run)
 }
 

@@ -524,44 +524,50 @@ fn described(tool: &Tool, plan: &Plan, chosen: &CounterPlan) -> String {
     text
 }
 
-/// The command lines of a run, the worker's first. Which launches ncu profiles is known only from the timeline.
-pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<String>, ToolError> {
+/// The command lines of a run, the worker's first, and the tools without which it would run. Which launches ncu profiles is
+/// known only from the timeline.
+pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> (Vec<String>, Vec<ToolError>) {
     let mut lines = vec![worker.to_string()];
     let stages = &plan.pipeline;
-    if stages.nsys.enable {
-        let tool = Tool::find(NSYS, stages.nsys.path.as_deref())?;
-        let folder = run.join(NSYS);
-        let report = folder.join("run.nsys-rep");
-        let profile = nsys::profile(&tool, &stages.nsys, &folder.join("run"), worker)?;
-        lines.push(cublas_log::logged(plan, profile, run).to_string());
-        lines.push(nsys::export(&tool, &report, &folder.join("run.sqlite")).to_string());
-        lines.push(nsys::kernel_summary(&tool, &report, &folder.join("summary")).to_string());
-    }
-    if stages.ncu.enable {
-        let tool = Tool::find(NCU, stages.ncu.path.as_deref())?;
-        let selection = Selection {
-            pattern: None,
-            range: stages.ncu.range.clone().filter(|_| stages.ncu.gating_nvtx),
-            skip: 0,
-            count: 1,
-        };
-        let name = stages.ncu.range.as_deref().unwrap_or("run");
-        let output = run.join(NCU).join(name);
-        let found = Available::asked(&tool);
-        let made = ncu::profile(
-            &tool,
-            &stages.ncu,
-            &found,
-            &selection,
-            false,
-            &output,
-            worker,
-        )?;
-        lines.push(made.0.to_string());
-        let report = output.with_extension("ncu-rep");
-        for page in ["raw", "details"] {
-            lines.push(ncu::page(&tool, &report, page).to_string());
+    let nsys = stages.nsys.enable.then(|| nsys_lines(plan, worker, run));
+    let ncu = stages.ncu.enable.then(|| ncu_lines(plan, worker, run));
+    let mut missing = Vec::new();
+    for found in [nsys, ncu].into_iter().flatten() {
+        match found {
+            Ok(found) => lines.extend(found),
+            Err(error) => missing.push(error),
         }
     }
-    Ok(lines)
+    (lines, missing)
+}
+
+fn nsys_lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<String>, ToolError> {
+    let stage = &plan.pipeline.nsys;
+    let tool = Tool::find(NSYS, stage.path.as_deref())?;
+    let folder = run.join(NSYS);
+    let report = folder.join("run.nsys-rep");
+    let profile = nsys::profile(&tool, stage, &folder.join("run"), worker)?;
+    Ok(vec![
+        cublas_log::logged(plan, profile, run).to_string(),
+        nsys::export(&tool, &report, &folder.join("run.sqlite")).to_string(),
+        nsys::kernel_summary(&tool, &report, &folder.join("summary")).to_string(),
+    ])
+}
+
+fn ncu_lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<String>, ToolError> {
+    let stage = &plan.pipeline.ncu;
+    let tool = Tool::find(NCU, stage.path.as_deref())?;
+    let selection = Selection {
+        pattern: None,
+        range: stage.range.clone().filter(|_| stage.gating_nvtx),
+        skip: 0,
+        count: 1,
+    };
+    let name = stage.range.as_deref().unwrap_or("run");
+    let output = run.join(NCU).join(name);
+    let found = Available::asked(&tool);
+    let made = ncu::profile(&tool, stage, &found, &selection, false, &output, worker)?;
+    let report = output.with_extension("ncu-rep");
+    let pages = ["raw", "details"].map(|page| ncu::page(&tool, &report, page).to_string());
+    Ok([made.0.to_string()].into_iter().chain(pages).collect())
 }

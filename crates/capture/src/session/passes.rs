@@ -148,7 +148,8 @@ impl<'p, 's> Passes<'p, 's> {
         batch: &Generate,
         is_kept: bool,
     ) -> Result<(Option<usize>, Generated), Halt> {
-        let stage = self.session.observer.stage(name, steps(batch));
+        let stage = format!("profiled, {name}");
+        let stage = self.session.observer.stage(&stage, steps(batch));
         let mut progress = |progress: Progress| stage.at(progress.done);
         let answer = self
             .client
@@ -185,7 +186,7 @@ impl<'p, 's> Passes<'p, 's> {
         })?;
         let time = answer.end_ns - answer.start_ns;
         let launches = launches.into_inner();
-        stage.end(Outcome::Profiled { launches, time });
+        stage.end(Outcome::Profiled { launches });
         self.note(name, time)
     }
 

@@ -60,7 +60,14 @@ fn list(root: &Path, json: bool, output: &mut Output) -> Result<(), Failure> {
         return output.line(&format!("no runs below {}", root.display()));
     }
     let mut table = Table::new(
-        &["CREATED", "STATE", "EXPERIMENT", "MODEL", "ISSUES", "PATH"],
+        &[
+            "CREATED",
+            "STATE",
+            "EXPERIMENT",
+            "MODEL OR SOURCE",
+            "ISSUES",
+            "PATH",
+        ],
         6,
     );
     for run in &listed {
@@ -145,7 +152,13 @@ fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure>
         lines.push(format!("finished    {finished}"));
     }
     lines.push(format!("experiment  {}", manifest.experiment));
-    lines.push(format!("model       {}", manifest.model));
+    // Of an import it is the file.
+    let what = if manifest.experiment == "import" {
+        "source"
+    } else {
+        "model"
+    };
+    lines.push(format!("{what:<11} {}", manifest.model));
     if !manifest.overrides.is_empty() {
         lines.push(format!("overrides   {}", manifest.overrides.join(" ")));
     }

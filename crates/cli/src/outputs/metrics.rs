@@ -61,6 +61,7 @@ pub(super) fn metrics(results: &Results<'_>) -> Value {
             "phase": phase.name(),
             "class": phase.class.class,
             "waterfall": phase.waterfall,
+            "whole_wall_ns": phase.whole_wall(),
             "plain_wall_ns": phase.unrecorded_wall(),
             "capture_ratio": phase.capture_ratio,
             "step_ns": phase.traced.as_ref().and_then(|traced| traced.steps),

@@ -86,6 +86,11 @@ pub const IMPORTERS: &[Importer] = &[
     cublas_log::IMPORTER,
 ];
 
+/// The formats of [`IMPORTERS`] by the names that their tools give them.
+const SUPPORTED: &str = "Kineto or Chrome JSON, Nsight Systems (.sqlite, .nsys-rep), nsys stats CSV, Nsight Compute (.ncu-rep, CSV pages), rocprofv3 (JSON, CSV), \
+                         llmprof recordings, PyTorch memory snapshots and statistics, flight recorder dumps, NCCL Inspector and NCCL debug logs, GPU samples \
+                         (nvml.csv, nvidia-smi dmon, nvidia-smi -q), cuBLAS logs";
+
 /// Why a file could not be imported at all.
 #[derive(Debug, Error)]
 pub enum ImportError {
@@ -113,13 +118,11 @@ pub enum ImportError {
         limit_bytes: u64,
     },
     /// No importer knows it.
-    #[error("{path}: unrecognized format ({begins}); supported: {known}")]
+    #[error("{path}: unrecognized format ({begins}); supported: {SUPPORTED}")]
     Unknown {
         path: PathBuf,
         /// How its content begins.
         begins: String,
-        /// The formats that were tried.
-        known: String,
     },
     /// Its format is known, and another that holds the same is read.
     #[error("{path} is {format}, which is not read; export {instead}")]
@@ -186,11 +189,6 @@ fn of_source(source: &Source) -> Result<(&'static str, Profile), ImportError> {
     let importer = sniff(source.head()).ok_or_else(|| ImportError::Unknown {
         path: source.path().to_owned(),
         begins: describe(source.head()),
-        known: IMPORTERS
-            .iter()
-            .map(|importer| importer.name)
-            .collect::<Vec<_>>()
-            .join(", "),
     })?;
     let read = (importer.read)(source);
     source.check_whole()?;

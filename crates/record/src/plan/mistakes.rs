@@ -36,7 +36,12 @@ impl Plan {
             found.push(Mistake::new(key, message, hint));
         };
         let positive = [
-            ("workload.batch_size", self.workload.batch_size),
+            // The one takes the other's value unless it is set itself.
+            if self.runtime.batch_size == 0 {
+                ("runtime.batch_size", 0)
+            } else {
+                ("workload.batch_size", self.workload.batch_size)
+            },
             ("workload.new_tokens", self.workload.new_tokens),
             (
                 "dataset.sampling.num_epochs",

@@ -179,6 +179,7 @@ fn roofline() -> Roofline {
         label: label.to_owned(),
         peak_flops_per_s: FlopsPerSecond(peak),
         bandwidth: BytesPerSecond(bandwidth),
+        is_own: basis == Basis::Measured,
         basis,
     };
     let mut noise = Noise(7);

@@ -65,8 +65,7 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
     let by_basis: Vec<(Basis, Vec<&Roof>)> = [Basis::Datasheet, Basis::Measured]
         .into_iter()
         .map(|basis| {
-            let of_basis =
-                |roof: &&&Roof| (roof.basis == Basis::Measured) == (basis == Basis::Measured);
+            let of_basis = |roof: &&&Roof| roof.is_own == (basis == Basis::Measured);
             (basis, roofs.iter().filter(of_basis).copied().collect())
         })
         .collect();
@@ -74,9 +73,10 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
         svg.add(plane.roof_lines(roofs, *basis));
     }
     plane.points(&points, &legend, &roofs, &mut svg);
-    let mut levels = Vec::new();
-    for (basis, roofs) in &by_basis {
-        svg.add(plane.roof_labels(roofs, *basis, &mut levels));
+    let mut labels = Labels::new(&plane, &points);
+    // What a page shows at first has its labels at the end of the lines.
+    for (basis, roofs) in by_basis.iter().rev() {
+        svg.add(labels.of(roofs, *basis));
     }
     if absent > 0 {
         let line = width.pick(16.0, bottom + 54.0);
@@ -256,48 +256,161 @@ impl Plane {
             group.child(line.class("roof").tooltip(&tooltip))
         })
     }
+}
 
-    /// Labels cover the points: peaks at the right end, away from the `levels` that are taken, each bandwidth once along its slope.
-    fn roof_labels(&self, roofs: &[&Roof], basis: Basis, levels: &mut Vec<f64>) -> Element {
-        let mut group = basis_group(basis);
-        let (mut flat, mut sloped) = (Vec::new(), Vec::new());
+/// Labels of roofs: peaks at the right end of their lines, in the order of the lines; each bandwidth once along its slope, where
+/// fewest points and labels are.
+struct Labels<'a> {
+    plane: &'a Plane,
+    /// Centres of points, ends and middles of labels along slopes.
+    taken: Vec<(f64, f64)>,
+    /// Where labels of peaks end on the right.
+    right: f64,
+}
+
+/// Height of a line of labels.
+const LINE: f64 = 13.0;
+/// Places of a label along a slope.
+const PLACES: [f64; 7] = [0.5, 0.35, 0.65, 0.2, 0.8, 0.1, 0.9];
+
+impl<'a> Labels<'a> {
+    fn new(plane: &'a Plane, points: &[&RooflinePoint]) -> Self {
+        let center =
+            |point: &&RooflinePoint| (plane.x.at(point.intensity), plane.y.at(point.flops_per_s.0));
+        Self {
+            plane,
+            taken: points.iter().map(center).collect(),
+            right: plane.right - 4.0,
+        }
+    }
+
+    /// The labels of one basis, which a page shows or hides together.
+    fn of(&mut self, roofs: &[&Roof], basis: Basis) -> Element {
+        let group = self.peaks(roofs, basis_group(basis));
+        let mut slopes: Vec<&Roof> = Vec::new();
         for roof in roofs {
-            let [foot, knee] = self.foot_and_knee(roof);
-            let (unit, memory) = roof.unit_and_memory();
+            if !slopes.iter().any(|known| known.bandwidth == roof.bandwidth) {
+                slopes.push(roof);
+            }
+        }
+        slopes.iter().fold(group, |group, roof| {
+            let others = slopes
+                .iter()
+                .filter(|other| other.bandwidth != roof.bandwidth);
+            let others: Vec<(f64, f64)> = others.flat_map(|other| self.along(other)).collect();
+            group.child(self.bandwidth(roof, &others))
+        })
+    }
+
+    /// Places on a slope.
+    fn along(&self, roof: &Roof) -> Vec<(f64, f64)> {
+        let [foot, knee] = self.plane.foot_and_knee(roof);
+        let place = |step: u32| {
+            let share = f64::from(step) / 40.0;
+            (
+                foot.0 + share * (knee.0 - foot.0),
+                foot.1 + share * (knee.1 - foot.1),
+            )
+        };
+        (0..=40).map(place).collect()
+    }
+
+    fn peaks(&mut self, roofs: &[&Roof], mut group: Element) -> Element {
+        let mut labels: Vec<(f64, String)> = Vec::new();
+        for roof in roofs {
+            let [_, knee] = self.plane.foot_and_knee(roof);
+            let (unit, _) = roof.unit_and_memory();
             let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
             let label = format!("{unit} {peak}, {}", roof.basis);
             // A unit has one peak, whichever memory feeds it.
-            if !flat.contains(&label) {
-                let mut level = knee.1 - 6.0;
-                while levels
-                    .iter()
-                    .any(|taken: &f64| (taken - level).abs() < 13.0)
-                {
-                    // The first step leads from above the line to below it.
-                    level += if level < knee.1 { 20.0 } else { 13.0 };
-                }
-                levels.push(level);
-                let text = Element::text(self.right - 4.0, level, &label);
-                group = group.child(text.class("tick end halo"));
-                flat.push(label);
-            }
-            if !sloped.contains(&roof.bandwidth.0) {
-                sloped.push(roof.bandwidth.0);
-                // Slopes of two bases lie close together: their labels stand at different places.
-                let share = if basis == Basis::Measured { 0.58 } else { 0.25 };
-                let (at, height) = (
-                    foot.0 + share * (knee.0 - foot.0),
-                    foot.1 + share * (knee.1 - foot.1),
-                );
-                let degrees = (knee.1 - foot.1).atan2(knee.0 - foot.0).to_degrees();
-                let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
-                let of = memory.map_or(String::new(), |memory| format!("{memory} "));
-                let text = Element::text(0.0, -6.0, &format!("{of}{bandwidth}, {}", roof.basis));
-                let turn = format!("translate({at:.1} {height:.1}) rotate({degrees:.1})");
-                group = group.child(text.attribute("transform", &turn).class("tick middle halo"));
+            if !labels.iter().any(|(_, known)| *known == label) {
+                labels.push((knee.1, label));
             }
         }
+        labels.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        // Above its line; below it where the next line above would cross the label and there is room.
+        let lines: Vec<f64> = labels.iter().map(|(line, _)| *line).collect();
+        let is_near = |a: Option<&f64>, b: f64| a.is_some_and(|a| (a - b).abs() < LINE + 4.0);
+        for (index, (level, _)) in labels.iter_mut().enumerate() {
+            let before = index.checked_sub(1).and_then(|before| lines.get(before));
+            let is_below =
+                is_near(lines.get(index + 1), lines[index]) && !is_near(before, lines[index]);
+            *level += if is_below { LINE } else { -6.0 };
+        }
+        // From the lowest label up, those that would overlap move up, but not out of the chart.
+        let mut free = f64::INFINITY;
+        for (level, _) in &mut labels {
+            *level = level.min(free);
+            free = *level - LINE;
+        }
+        let mut least = self.plane.top + 10.0;
+        for (level, _) in labels.iter_mut().rev() {
+            *level = level.max(least);
+            least = *level + LINE;
+        }
+        for (level, label) in &labels {
+            let text = Element::text(self.right, *level, label);
+            group = group.child(text.class("tick end halo"));
+        }
+        // The other basis, which may be shown too, has a column of its own where there is room.
+        let widest = labels.iter().map(|(_, label)| text_width(label));
+        self.right -= self
+            .plane
+            .width
+            .pick(widest.fold(0.0, f64::max) + LINE, 0.0);
         group
+    }
+
+    fn bandwidth(&mut self, roof: &Roof, others: &[(f64, f64)]) -> Element {
+        let [foot, knee] = self.plane.foot_and_knee(roof);
+        let (_, memory) = roof.unit_and_memory();
+        let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
+        let of = memory.map_or(String::new(), |memory| format!("{memory} "));
+        let label = format!("{of}{bandwidth}, {}", roof.basis);
+        let angle = (knee.1 - foot.1).atan2(knee.0 - foot.0);
+        let (along, half) = ((angle.cos(), angle.sin()), text_width(&label) / 2.0);
+        let on_line = |share: f64| {
+            (
+                foot.0 + share * (knee.0 - foot.0),
+                foot.1 + share * (knee.1 - foot.1),
+            )
+        };
+        // The middle of the text, above or below its line.
+        let middle = |(share, below): (f64, bool)| {
+            let ((x, y), off) = (on_line(share), if below { -11.0 } else { 10.0 });
+            (x + off * along.1, y - off * along.0)
+        };
+        let room = |place: (f64, bool)| {
+            let (x, y) = middle(place);
+            let distance = |&(to_x, to_y): &(f64, f64)| {
+                let (dx, dy) = (to_x - x, to_y - y);
+                let beyond = (dx * along.0 + dy * along.1).abs() - half;
+                beyond.max(0.0).hypot(dx * along.1 - dy * along.0)
+            };
+            let taken = self.taken.iter().chain(others);
+            taken.map(distance).fold(60.0, f64::min)
+        };
+        let places = [false, true].into_iter();
+        let places = places.flat_map(|below| PLACES.map(|share| (share, below)));
+        let best = places.reduce(|best, place| {
+            if room(place) > room(best) {
+                place
+            } else {
+                best
+            }
+        });
+        let place = best.unwrap_or((0.5, false));
+        let (x, y) = middle(place);
+        self.taken
+            .extend([-half, 0.0, half].map(|to| (x + to * along.0, y + to * along.1)));
+        let (at_x, at_y) = on_line(place.0);
+        let turn = format!(
+            "translate({at_x:.1} {at_y:.1}) rotate({:.1})",
+            angle.to_degrees()
+        );
+        Element::text(0.0, if place.1 { 15.0 } else { -6.0 }, &label)
+            .attribute("transform", &turn)
+            .class("tick middle halo")
     }
 }
 
@@ -384,6 +497,7 @@ mod tests {
             label: label.to_owned(),
             peak_flops_per_s: FlopsPerSecond(peak),
             bandwidth: BytesPerSecond(bandwidth),
+            is_own: basis == Basis::Measured,
             basis,
         };
         Roofline {

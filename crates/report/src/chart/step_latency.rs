@@ -4,17 +4,31 @@ use super::{
     svg::{Element, Svg},
     text_width,
     theme::CATEGORIES,
+    wrapped,
 };
 use crate::view::{StepLatency, Unit};
 
 const TOP: f64 = 52.0;
-const BOTTOM: f64 = 260.0;
+const HEIGHT: f64 = 208.0;
+const LEGEND: f64 = 18.0;
 
 /// The latency of each step over step numbers, from zero, with named values as dashed lines.
 pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
     let (left, right) = (width.pick(84.0, 64.0), width.pixels() - 16.0);
     let title = format!("{} ({})", view.title, view.counted());
-    let mut svg = Svg::new(&title, width, BOTTOM + 28.0);
+    let legend = legend(view, width.pick(left, 0.0), right);
+    let lines = legend
+        .last()
+        .map_or(0.0, |(_, (_, line))| *line as f64 + 1.0);
+    let top = TOP + LEGEND * lines;
+    let bottom = top + HEIGHT;
+    let mut svg = Svg::new(&title, width, bottom + 28.0);
+    for (index, (label, (at, line))) in legend.iter().enumerate() {
+        let y = TOP + LEGEND * *line as f64;
+        let color = format!("c{} flat", index % CATEGORIES);
+        svg.add(Element::rect(*at, y - 9.0, 10.0, 10.0).class(&color));
+        svg.add(Element::text(at + 16.0, y, label).class("tick"));
+    }
     let finite = || {
         let values = view.lines.iter().flat_map(|line| &line.values_ns).copied();
         let marks = view.marks.iter().map(|mark| mark.value);
@@ -23,7 +37,7 @@ pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
     let longest = view.lines.iter().map(|line| line.values_ns.len()).max();
     let longest = longest.unwrap_or(0);
     let x = Axis::linear(1.0, longest.max(2) as f64, left, right);
-    let y = Axis::linear(0.0, finite().fold(0.0, f64::max) * 1.05, BOTTOM, TOP);
+    let y = Axis::linear(0.0, finite().fold(0.0, f64::max) * 1.05, bottom, top);
     for tick in y.ticks(4, Unit::Nanoseconds) {
         let at = y.at(tick);
         svg.add(Element::line(left, at, right, at).class("grid"));
@@ -36,7 +50,7 @@ pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
         .into_iter()
         .filter(whole)
     {
-        svg.add(x.label(tick, BOTTOM + 18.0, Unit::Count, width));
+        svg.add(x.label(tick, bottom + 18.0, Unit::Count, width));
     }
     for (index, line) in view.lines.iter().enumerate() {
         let color = format!("c{}", index % CATEGORIES);
@@ -62,9 +76,23 @@ pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
             }
         }
     }
-    svg.add(Element::line(left, BOTTOM, right, BOTTOM).class("axis"));
+    svg.add(Element::line(left, bottom, right, bottom).class("axis"));
     marks(&mut svg, view, width, (left, right), &y);
     svg
+}
+
+/// The names of lines with their places; one line needs none.
+fn legend(view: &StepLatency, left: f64, right: f64) -> Vec<(&str, (f64, usize))> {
+    if view.lines.len() < 2 {
+        return Vec::new();
+    }
+    let labels: Vec<&str> = view.lines.iter().map(|line| line.label.as_str()).collect();
+    let widths: Vec<f64> = labels
+        .iter()
+        .map(|label| text_width(label) + 32.0)
+        .collect();
+    let places = wrapped(&widths, left, right);
+    labels.into_iter().zip(places).collect()
 }
 
 fn marks(svg: &mut Svg, view: &StepLatency, width: Width, (left, right): (f64, f64), y: &Axis) {
@@ -129,6 +157,19 @@ mod tests {
         assert!(text.len() < 60_000, "{}", text.len());
         let run: Vec<(f64, f64)> = values.iter().map(|value| (3.0, *value)).collect();
         assert_eq!(thinned(&run), [(3.0, 1e6), (3.0, 5e7)]);
+    }
+
+    #[test]
+    fn several_lines_have_a_legend() {
+        let mut view = sample(&[1e6, 2e6]);
+        view.lines[0].label = "request 1".to_owned();
+        let mut second = view.lines[0].clone();
+        "request 2".clone_into(&mut second.label);
+        let one = step_latency(&view, Width::Wide).inline();
+        assert!(!one.contains(">request 1</text>"), "{one}");
+        view.lines.push(second);
+        let two = step_latency(&view, Width::Wide).inline();
+        assert!(two.contains(">request 1</text>") && two.contains(">request 2</text>"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Two sides beside each other as a document.
 
 use llmprof_analysis::compare::{
-    Change, Comparison, Explanation, GateOutcome, MetricComparison, PartComparison,
+    Change, Comparison, Explanation, GateOutcome, MetricComparison, NamedWork, PartComparison,
     PhaseComparison, PhaseFacts, RunFacts,
 };
 use llmprof_units::{Nanos, Percent};
@@ -78,7 +78,7 @@ fn summary(comparison: &Comparison, gates: &[GateOutcome]) -> Vec<String> {
 
 pub fn metrics(comparison: &Comparison) -> Table {
     let headers = ["Metric", "Verdict", "A", "B", "Change", "95 % CI", "From"];
-    let mut table = Table::new(&headers, 2);
+    let mut table = Table::new(&headers, 2).with_words(&["From"]);
     for found in &comparison.metrics {
         table.keyed(format!("metric-{}", found.metric), metric_cells(found));
     }
@@ -113,24 +113,46 @@ fn metric_cells(found: &MetricComparison) -> [Cell; 7] {
 
 /// Parts that sum to a difference, with the sum as the last row.
 fn why(section: &mut Section, explained: &Explanation) {
-    let mut table = Table::new(&["Part", "A", "B", "Difference", "Points"], 1);
+    let headers = [
+        "Part",
+        if explained.on_device {
+            "Kernel"
+        } else {
+            "Operator"
+        },
+        "Launched by",
+        "A",
+        "B",
+        "Difference",
+        "Points",
+    ];
+    let mut table = Table::new(&headers, 3);
     for part in &explained.parts {
+        let change = part.change.as_ref();
+        let place = change.and_then(|change| change.place.as_deref());
         table.row([
-            words::part_name(part, explained),
-            time(part.a_ns),
-            time(part.b_ns),
-            signed(part.delta_ns),
-            format!("{:+.2}", part.points),
+            change.map_or_else(
+                || words::part_name(part, explained).into(),
+                |change| change.category.as_str().into(),
+            ),
+            change.map_or(Cell::from(""), both_sides),
+            place.unwrap_or_default().into(),
+            time(part.a_ns).into(),
+            time(part.b_ns).into(),
+            signed(part.delta_ns).into(),
+            format!("{:+.2}", part.points).into(),
         ]);
     }
     table.row([
-        "Sum of the changes".to_owned(),
-        time(explained.a_ns),
-        time(explained.b_ns),
-        signed(explained.delta_ns),
-        format!("{:+.2}", explained.points()),
+        Cell::from("Sum of the changes"),
+        "".into(),
+        "".into(),
+        time(explained.a_ns).into(),
+        time(explained.b_ns).into(),
+        signed(explained.delta_ns).into(),
+        format!("{:+.2}", explained.points()).into(),
     ]);
-    section.table(table);
+    section.table(table.without_empty_columns());
     let basis = if explained.on_device {
         "Kernel times are those of the profiled pass; GPU idle is the rest of the metric."
     } else {
@@ -170,7 +192,7 @@ fn phase(
     section.table(parts("Part", &phase.parts, words::waterfall_part));
     if !phase.idle_causes.is_empty() {
         section.heading("Idle time by cause");
-        section.table(parts("Cause", &phase.idle_causes, |name| name));
+        section.table(parts("Cause", &phase.idle_causes, words::waterfall_part));
     }
     let what = if phase.on_device {
         "Kernels"
@@ -245,23 +267,47 @@ fn kernels(phase: &PhaseComparison, what: &str) -> Table {
     table
 }
 
-fn kernel_cells(change: &Change) -> [Cell; 10] {
-    let side = |names: &[llmprof_analysis::compare::NamedWork]| match names {
-        [] => Cell::Missing,
-        [first, rest @ ..] => {
-            let more = if rest.is_empty() {
-                String::new()
-            } else {
-                format!(" + {}", rest.len())
-            };
-            let all: Vec<&str> = names.iter().map(|row| row.name.as_str()).collect();
-            Cell::Name {
-                label: format!("{}{more}", kernel_label(&first.name)),
-                full: all.join("\n"),
-            }
-        }
+/// What ran on both sides, or what replaced what.
+fn both_sides(change: &Change) -> Cell {
+    let (a, b) = (side(&change.a), side(&change.b));
+    match (&a, &b) {
+        (Cell::Missing, _) | (_, Cell::Missing) => Cell::Name {
+            label: words::one_sided(change.kind, a.text(), b.text()),
+            full: [&change.a, &change.b]
+                .map(|names| all_names(names))
+                .concat(),
+        },
+        _ if a == b => a,
+        _ => Cell::Name {
+            label: format!("{} → {}", a.text(), b.text()),
+            full: format!("{}\n→\n{}", all_names(&change.a), all_names(&change.b)),
+        },
+    }
+}
+
+fn all_names(names: &[NamedWork]) -> String {
+    let all: Vec<&str> = names.iter().map(|row| row.name.as_str()).collect();
+    all.join("\n")
+}
+
+/// The work of one side: the first name, and how many more there are.
+fn side(names: &[NamedWork]) -> Cell {
+    let [first, rest @ ..] = names else {
+        return Cell::Missing;
     };
-    let calls = |names: &[llmprof_analysis::compare::NamedWork]| {
+    let more = if rest.is_empty() {
+        String::new()
+    } else {
+        format!(" + {}", rest.len())
+    };
+    Cell::Name {
+        label: format!("{}{more}", kernel_label(&first.name)),
+        full: all_names(names),
+    }
+}
+
+fn kernel_cells(change: &Change) -> [Cell; 10] {
+    let calls = |names: &[NamedWork]| {
         let count: f64 = names.iter().map(|row| row.calls).sum();
         Cell::number(count, llmprof_units::significant(count))
     };

@@ -8,6 +8,7 @@ use crate::analyzed::{CountedLaunch, CountersAnalysis, Point, percentages};
 use crate::document::{Align, Cell, Column, Document, Table};
 use crate::text::counters as text;
 use crate::text::kernel_report::{class, metric};
+use crate::text::kernels::hundredths;
 
 /// Readings that a page has; `counters.json` has all.
 const MOST_READINGS: usize = 5_000;
@@ -104,7 +105,7 @@ fn rate(point: Option<Point>) -> [Cell; 2] {
     });
     let intensity = point.and_then(|point| point.intensity);
     let intensity = intensity.map_or(Cell::Missing, |intensity| {
-        Cell::number(intensity, significant(intensity))
+        Cell::number(intensity, hundredths(intensity))
     });
     [rate, intensity]
 }

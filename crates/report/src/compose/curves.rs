@@ -79,12 +79,12 @@ pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
             vec![
                 Line {
                     is_held: false,
-                    label: "processors".to_owned(),
+                    label: "CPU packages".to_owned(),
                     samples: power(|sample| Some(sample.package_energy_j?.0)),
                 },
                 Line {
                     is_held: false,
-                    label: "their memory".to_owned(),
+                    label: "DRAM".to_owned(),
                     samples: power(|sample| Some(sample.dram_energy_j?.0)),
                 },
             ],
@@ -111,7 +111,7 @@ fn bands(run: &RunRecord) -> Vec<Band> {
         .flat_map(|pass| pass.phases.iter().map(move |span| (pass.kind, span)))
         .map(|(kind, span)| Band {
             label: match kind {
-                PassKind::Captured => format!("{}, captured", span.phase),
+                PassKind::Captured => format!("{}, profiled", span.phase),
                 PassKind::WarmUp if span.phase != RunPhase::Load => {
                     format!("{}, warm-up", span.phase)
                 }
@@ -131,7 +131,7 @@ fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
             "busy",
             Unit::Fraction,
             &[
-                ("kernels", |row| Some(row.gpu_percent? / 100.0)),
+                ("SM", |row| Some(row.gpu_percent? / 100.0)),
                 ("memory", |row| Some(row.memory_percent? / 100.0)),
             ],
         ),
@@ -144,7 +144,7 @@ fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
             "clocks",
             Unit::Hertz,
             &[
-                ("processors", |row| Some(row.sm_clock_hz?.0)),
+                ("SM", |row| Some(row.sm_clock_hz?.0)),
                 ("memory", |row| Some(row.memory_clock_hz?.0)),
             ],
         ),
@@ -161,7 +161,7 @@ fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
         (
             "temperature",
             Unit::Celsius,
-            &[("chip", |row| row.temperature_c)],
+            &[("GPU", |row| row.temperature_c)],
         ),
     ];
     charts

@@ -1,11 +1,11 @@
 //! Kernels classified from model and timeline, where counters were asked for and there are none.
 
 use llmprof_theory::device::{Device, Engine};
-use llmprof_units::{FlopsPerSecond, Percent, significant};
+use llmprof_units::{FlopsPerSecond, Percent};
 
 use crate::analyzed::{Analysis, DerivedKernels, DerivedRow};
 use crate::document::{Align, Cell, Column, Document, Drawing, Table};
-use crate::text::kernel_report as text;
+use crate::text::{kernel_report as text, kernels::hundredths};
 use crate::view::{Roof, Roofline, RooflinePoint, RooflineTitles};
 
 /// Rows with an entry of their own.
@@ -51,7 +51,7 @@ fn table(found: &DerivedKernels) -> Table {
             ("Class", Align::Left),
             ("Calls", Align::Right),
             ("Time", Align::Right),
-            ("FLOP rate", Align::Right),
+            ("FLOP/s", Align::Right),
             ("Of peak", Align::Right),
             ("DRAM, at least", Align::Right),
             ("FLOP/B", Align::Right),
@@ -71,7 +71,7 @@ fn table(found: &DerivedKernels) -> Table {
             row.flops_pct.map_or(Cell::Missing, percent),
             percent(row.dram_pct),
             row.intensity().map_or(Cell::Missing, |intensity| {
-                Cell::number(intensity, significant(intensity))
+                Cell::number(intensity, hundredths(intensity))
             }),
             Cell::from(found.basis.to_string()),
         ]);
@@ -110,6 +110,7 @@ fn chart(found: &DerivedKernels, device: &Device, points: Vec<RooflinePoint>) ->
                 peak_flops_per_s: peak.dense_flops_per_s,
                 bandwidth: device.bandwidth(),
                 basis: peak.basis,
+                is_own: peak.basis == llmprof_units::Basis::Measured,
             })
             .collect(),
         points,

@@ -2,14 +2,13 @@
 
 use crate::analyzed::{Analysis, Finding, PhaseAnalysis};
 use crate::document::{Document, Drawing, FindingItem, Link, Target, key};
-use crate::text::{self, Runtime};
+use crate::text;
 
 /// What the data support, ranked.
 pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
-    let runtime = Runtime::of(analysis);
     let numbered = (1..).zip(concluded(analysis));
     numbered
-        .map(|(number, finding)| item(number, finding, runtime, text::whole(analysis)))
+        .map(|(number, finding)| item(number, finding, analysis))
         .collect()
 }
 
@@ -38,7 +37,7 @@ fn concluded(analysis: &Analysis) -> impl Iterator<Item = &Finding> {
     findings.filter(|finding| finding.abstains.is_none() && text::is_noticed(finding))
 }
 
-fn item(number: usize, finding: &Finding, runtime: Runtime, whole: &str) -> FindingItem {
+fn item(number: usize, finding: &Finding, analysis: &Analysis) -> FindingItem {
     let mut evidence: Vec<String> = finding.evidence.iter().map(text::evidence).collect();
     if let Some(gain) = &finding.gain {
         evidence.push(format!("speedup = {}", text::derivation(&gain.derivation)));
@@ -46,8 +45,8 @@ fn item(number: usize, finding: &Finding, runtime: Runtime, whole: &str) -> Find
     FindingItem {
         key: format!("finding-{number}"),
         title: text::finding(finding),
-        gain: text::gain(finding, whole),
-        knob: text::knob(finding, runtime),
+        gain: text::gain(finding, text::whole(analysis)),
+        knob: text::knob(finding, analysis),
         evidence,
         links: Vec::new(),
     }

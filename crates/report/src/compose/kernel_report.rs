@@ -179,7 +179,8 @@ fn roofs<'a>(
             label: format!("{label}, {}", text::level(level)),
             peak_flops_per_s: llmprof_units::FlopsPerSecond(peak),
             bandwidth: llmprof_units::BytesPerSecond(bandwidth),
-            basis: Basis::Measured,
+            basis: Basis::Derived,
+            is_own: true,
         }));
     }
     for peak in device.iter().flat_map(|device| &device.peaks) {
@@ -193,6 +194,7 @@ fn roofs<'a>(
                 peak_flops_per_s: peak.dense_flops_per_s,
                 bandwidth: device.bandwidth(),
                 basis: Basis::Datasheet,
+                is_own: false,
             });
         }
     }
@@ -221,6 +223,7 @@ fn entries(
         let noted = kernels.iter().filter(|kernel| notes.contains_key(**kernel));
         section.paragraph(text::noted(noted.count(), kernels.len()));
     }
+    let mut told = BTreeMap::new();
     for (rank, row) in rows.iter().take(MOST_KERNELS).enumerate() {
         let note = notes.get(&row.kernel);
         let label = note
@@ -246,7 +249,12 @@ fn entries(
             let work = text::Work::of_category(row.category());
             lines.push(format!("Try: {}", text::advice(row.class, work)));
         }
-        lines.extend(row.rules.iter().map(text::rule_of_ncu));
+        lines.extend(row.rules.iter().map(|rule| {
+            let first = *told
+                .entry((rule.rule.as_str(), text::without_numbers(&rule.text)))
+                .or_insert(rank);
+            text::rule_of_ncu(rule, (first < rank).then_some(first + 1))
+        }));
         section.list(lines);
         let own = points(row);
         if !own.is_empty() {

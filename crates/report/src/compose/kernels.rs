@@ -149,7 +149,7 @@ fn by_name(kernels: &[KernelRow], most: usize) -> Table {
                     Cell::number(blocks, significant(blocks))
                 }),
             occupancy.map_or(Cell::Missing, |found| {
-                Cell::number(found.waves, text::waves(found.waves))
+                Cell::number(found.waves, text::hundredths(found.waves))
             }),
             occupancy.map_or(Cell::Missing, |found| {
                 Cell::number(
@@ -215,7 +215,7 @@ fn launches(kernels: &[KernelRow]) -> Table {
                 launch.shared_bytes.to_string(),
                 launch.calls.to_string(),
                 launch.total_ns.to_string(),
-                occupancy.map_or_else(dash, |found| text::waves(found.waves)),
+                occupancy.map_or_else(dash, |found| text::hundredths(found.waves)),
                 occupancy.map_or_else(dash, |found| {
                     Percent(found.theoretical_pct / 100.0).to_string()
                 }),

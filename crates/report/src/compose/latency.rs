@@ -70,6 +70,8 @@ fn table(analysis: &Analysis) -> Table {
     let mut table = Table::new(&["Metric", "Mean", "Std. dev.", "p50", "p90", "p99"], 1);
     let mut add = |name: &str, summary: Option<&Summary>, spread: Option<&Distribution>| {
         let Some(summary) = summary else { return };
+        // Of one value there are no percentiles.
+        let spread = spread.filter(|spread| spread.count > 1);
         let percentile = |choose: fn(&Distribution) -> f64| {
             spread.map_or_else(dash, |spread| time(choose(spread)))
         };

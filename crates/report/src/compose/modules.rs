@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos, Percent, significant};
+use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos, Percent};
 
 use crate::analyzed::{Analysis, OriginRow, ShapeRow, TraceAnalysis};
 use crate::document::{Align, Cell, Column, Document, Drawing, Table};
-use crate::text::modules as text;
+use crate::text::{kernels::hundredths, modules as text};
 use crate::view::{HeatMap, Icicle, IciclePart, Unit};
 
 /// Levels of modules, ops in a heat map, rows of a text.
@@ -230,7 +230,7 @@ fn gemms(document: &mut Document, timeline: &TraceAnalysis) {
         "N",
         "K",
         "Calls",
-        "Device time",
+        "Time",
         "Per call",
         "FLOP/s",
         "B/s",
@@ -283,7 +283,7 @@ fn gemm_cells(name: &str, shape: &ShapeRow) -> Vec<Cell> {
         known(work.and_then(|work| work.bytes_per_s), |rate| {
             BytesPerSecond(rate).to_string()
         }),
-        known(intensity, significant),
+        known(intensity, hundredths),
         known(work.and_then(|work| work.roofline), |part| {
             Percent(part).to_string()
         }),

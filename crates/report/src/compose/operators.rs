@@ -1,14 +1,14 @@
 //! Operators of the model, and PyTorch ops.
 
 use llmprof_theory::roofline::Resource;
-use llmprof_units::{Basis, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
+use llmprof_units::{Basis, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent};
 
 use super::waterfall::unmatched;
 use crate::analyzed::{
     Analysis, OperatorGroup, OperatorRow, PhaseAnalysis, ShapeRow, TraceAnalysis,
 };
 use crate::document::{Align, Cell, Column, Document, Table, key};
-use crate::text::dash;
+use crate::text::{dash, kernels::hundredths};
 use crate::view::RooflinePoint;
 
 /// Rows of the page's tables.
@@ -17,6 +17,9 @@ const MOST_ON_PAGE: usize = 2000;
 const MOST_IN_DOCUMENT: usize = 200;
 /// Columns of PyTorch ops that a trace of the host alone fills.
 const OF_HOST: usize = 4;
+
+/// The least % of roofline at which its side is called what binds.
+const LEAST_BOUND: f64 = 0.01;
 
 /// Adds operators by kind, and on a page by their place in the model.
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
@@ -29,7 +32,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         return;
     }
     let section = document.section("operators", "Operators");
-    section.paragraph("From the profiled pass; shares are of its wall time.");
+    section.paragraph("From the profiled pass; shares are of its wall time. B/s and FLOP/B are of minimum DRAM traffic: activations between operators do not count.");
     for phase in phases {
         section.heading(format!("{} by kind", phase.name()));
         let prefix = format!("operators-{}", key(phase.name()));
@@ -65,7 +68,7 @@ pub fn operators(analysis: &Analysis) -> Document {
         if !phase.unmatched.is_empty() {
             section.paragraph(match analysis.family {
                 Some(_) => "Ran, but is no operator of the model:",
-                None => "Overhead ops and unattributed time, by kernel name:",
+                None => "Overhead ops and unattributed time, by name:",
             });
             section.table(unmatched(&phase.unmatched, None));
         }
@@ -107,14 +110,15 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
             "Time",
             "Share",
             "FLOP/s",
-            "B/s",
+            "Min. DRAM B/s",
             "FLOP/B",
             "Roofline time",
             "% of roofline",
             "Bound by",
         ],
         1,
-    );
+    )
+    .with_words(&["Bound by"]);
     for group in groups {
         let roofline = group.roofline_ns;
         // Tokens that choose alike reach fewer experts than are expected.
@@ -134,12 +138,20 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
                 .achieved_bytes_per_s
                 .filter(|rate| rate.0 > 0.0)
                 .map_or_else(dash, |rate| rate.to_string()),
-            group.intensity.map_or_else(dash, significant),
+            group.intensity.map_or_else(dash, hundredths),
             roofline.map_or_else(dash, |time| time.to_string()),
             group
                 .roofline_fraction
                 .map_or_else(dash, |fraction| format!("{most}{}", Percent(fraction))),
-            group.binds.map_or_else(dash, |binds| binds.to_string()),
+            // Far below roofline neither resource is what holds an operator back.
+            group
+                .binds
+                .filter(|_| {
+                    group
+                        .roofline_fraction
+                        .is_none_or(|part| part >= LEAST_BOUND)
+                })
+                .map_or_else(dash, |binds| binds.to_string()),
         ];
         let anchor = prefix.map(|prefix| format!("{prefix}-{}", key(&group.name)));
         table.push(anchor, cells.map(Cell::from).into());
@@ -156,7 +168,7 @@ fn by_path(analysis: &Analysis) -> Table {
         ("Time", Align::Right),
         ("Share", Align::Right),
         ("FLOP/s", Align::Right),
-        ("B/s", Align::Right),
+        ("Min. DRAM B/s", Align::Right),
         ("Roofline time", Align::Right),
         ("% of roofline", Align::Right),
     ]);

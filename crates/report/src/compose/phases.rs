@@ -23,7 +23,7 @@ fn table(analysis: &Analysis) -> Table {
         &[
             "Phase",
             "Bottleneck",
-            "Wall time, plain",
+            text::plain_wall(analysis),
             "Wall time, profiled",
             "Profiling overhead",
             "MFU",

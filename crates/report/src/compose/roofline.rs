@@ -89,6 +89,7 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
             peak_flops_per_s: peak.dense_flops_per_s,
             bandwidth: device.bandwidth(),
             basis: peak.basis,
+            is_own: peak.basis == llmprof_units::Basis::Measured,
         })
         .collect();
     let mut points = Vec::new();

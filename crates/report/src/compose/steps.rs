@@ -119,7 +119,7 @@ fn by_phase(phases: &[&PhaseAnalysis]) -> Table {
 
 fn by_layer(steps: &StepPatterns) -> Table {
     let headers = ["Pattern", "Layers", "Kernels", "Time, p50", "Launched by"];
-    let mut table = Table::new(&headers, 1);
+    let mut table = Table::new(&headers, 1).with_words(&["Launched by"]);
     for pattern in &steps.layers {
         table.row([
             pattern.name.clone(),
@@ -149,7 +149,7 @@ fn by_pattern(steps: &StepPatterns) -> Table {
         "GPU idle",
     ];
     headers.extend(several.then_some("Launched by"));
-    let mut table = Table::new(&headers, 1);
+    let mut table = Table::new(&headers, 1).with_words(&["Launched by"]);
     for pattern in patterns {
         let work = &pattern.kernel_time_ns;
         let spread = match work.deviation {

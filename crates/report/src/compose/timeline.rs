@@ -23,8 +23,11 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, trace: Option<&T
     let drawn = trace_timeline(trace, analysis);
     document.issues.extend(left_out(&drawn));
     let section = document.section("timeline", "Timeline of the profiled pass");
+    let shown = (drawn.timeline.len() + drawn.left_out) as u64;
     section.chart("timeline", Drawing::Timeline(drawn.timeline));
     let mut facts = text::trace::facts(found);
+    let others = found.totals.events.saturating_sub(shown);
+    facts.extend((others > 0).then(|| text::trace::not_drawn(others, DEEPEST)));
     let device_time = found.totals.device_time_ns;
     let graphs = analysis.graphs.as_ref();
     facts.extend(graphs.and_then(|graphs| text::graphs::covered(graphs, device_time)));

@@ -134,7 +134,7 @@ fn table(analysis: &Analysis) -> Table {
         );
         table.keyed(format!("waterfall-{}", key(phase.name())), cells);
     }
-    table
+    table.without_zero_columns()
 }
 
 /// What only a trace shows.
@@ -204,7 +204,8 @@ fn host_ops(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
 
 /// Work that belongs to no operator, the longest first; links lead to the first row.
 pub(super) fn unmatched(found: &[UnmatchedOperator], anchor: Option<&str>) -> Table {
-    let mut table = Table::new(&["Op or kernel", "Category", "Why", "Calls", "Time"], 3);
+    let mut table = Table::new(&["Op or kernel", "Calls", "Time", "Category", "Why"], 1)
+        .with_words(&["Category", "Why"]);
     for (index, row) in found.iter().enumerate() {
         let found = match &row.expected {
             Some(expected) => format!("{}, expected {expected}", row.found),
@@ -214,10 +215,10 @@ pub(super) fn unmatched(found: &[UnmatchedOperator], anchor: Option<&str>) -> Ta
         let anchor = anchor.filter(|_| index == 0).map(str::to_owned);
         let cells = vec![
             super::kernels::name(&row.path),
-            found.into(),
-            text::unmatched::reason(row.reason).into(),
             row.calls.to_string().into(),
             row.time_ns.to_string().into(),
+            found.into(),
+            text::unmatched::reason(row.reason).into(),
         ];
         table.push(anchor, cells);
     }

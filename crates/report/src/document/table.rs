@@ -83,6 +83,17 @@ impl Table {
         }
     }
 
+    /// The table with these columns as text.
+    #[must_use]
+    pub fn with_words(mut self, headers: &[&str]) -> Self {
+        for column in &mut self.columns {
+            if headers.contains(&column.header.as_str()) {
+                column.align = Align::Left;
+            }
+        }
+        self
+    }
+
     /// A table that a page sorts and filters; numbers keep their value beside their text.
     pub fn sortable(noun: &str, columns: Vec<Column>) -> Self {
         Self {
@@ -121,10 +132,21 @@ impl Table {
 
     /// The table without columns of which nothing is known in any row.
     #[must_use]
-    pub fn without_empty_columns(mut self) -> Self {
+    pub fn without_empty_columns(self) -> Self {
+        self.keeping(|cell| *cell != Cell::Missing && !cell.text().is_empty())
+    }
+
+    /// The table without columns that are zero in every row.
+    #[must_use]
+    pub fn without_zero_columns(self) -> Self {
+        self.keeping(|cell| cell.text() != "0")
+    }
+
+    /// The columns of which a cell is worth its place.
+    fn keeping(mut self, is_worth: impl Fn(&Cell) -> bool) -> Self {
         let known = |index: usize| {
             let mut cells = self.rows.iter().filter_map(|row| row.cells.get(index));
-            cells.any(|cell| *cell != Cell::Missing)
+            cells.any(&is_worth)
         };
         let kept: Vec<bool> = (0..self.columns.len()).map(known).collect();
         let is_kept = |index: usize| kept.get(index).copied().unwrap_or(false);

@@ -245,6 +245,14 @@ pub fn change_name(change: &Change) -> String {
     }
 }
 
+/// Work that one side alone has.
+pub fn one_sided(kind: ChangeKind, a: &str, b: &str) -> String {
+    match kind {
+        ChangeKind::Removed => format!("{a} (only in A)"),
+        _ => format!("{b} (only in B)"),
+    }
+}
+
 pub fn change_kind(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Replaced => "replaced",

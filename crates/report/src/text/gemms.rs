@@ -8,7 +8,7 @@ use crate::analyzed::GemmsAnalysis;
 pub fn basis(gemms: &GemmsAnalysis) -> String {
     let mut text = format!(
         "{} has shapes and no times, the timeline times and no shapes: {} of {} are joined in launch order ({} of their time). \
-         The FLOP rate is 2·m·n·k·batch ÷ time; the sum after a split K counts to its GEMM. Matrices are column-major: \
+         FLOP/s is 2·m·n·k·batch ÷ time; the sum after a split K counts to its GEMM. Matrices are column-major: \
          of `x @ W.T`, m is the output features and n the rows of x. `gemms.csv` has every call.",
         gemms.log,
         gemms.joined,

@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
         .hint("synchronize with the device before the profiler stops; record fewer steps where its buffer is full"),
     Row::new("analysis.events_twice", "device events are in the file more than once (of {of} events): counts, sums and overlap are too large")
         .hint("merge traces of different processes only; export the trace again"),
-    Row::new("analysis.gemms_above_roofline", "GEMM shapes ran faster than their roofline: they multiply in another format than their inputs have, or the device is another one; they have no share of roofline"),
+    Row::new("analysis.gemms_above_roofline", "GEMM shapes ran faster than their roofline: they multiply in another format than their inputs have, or the device is another one; they have no % of roofline"),
     Row::new("analysis.graph_capture", "this is a trace of the capture of graphs, which executes nothing: its times say nothing about a step")
         .hint("import it beside the timeline of a run, whose graph kernels it then leads back to modules"),
     Row::new("analysis.events_missing", "the end of the file is missing: GPU idle time is an upper bound, since kernels that are not in it count as idle time"),
@@ -287,14 +287,14 @@ pub(super) const ROWS: &[Row] = &[
         .hint("less ran than the workload states, bytes came from a cache, or the device was measured on a busy machine: `llmprof hardware measure` measures it again"),
     Row::new("waterfall.unattributed", "{phase}: {share:percent} of the time is unattributed"),
     Row::new("run.slowed_by_capture", "{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
-        .hint("run again on a quiet machine, or record less of it"),
+        .hint("run again on a quiet machine"),
     Row::new("run.plain_pass_slower", "{phase} took {ratio:times} as long in the profiled pass as in the plain passes: something else slowed the plain passes, and latencies are too long")
         .hint("run again on a quiet machine, with more warm-up or passes"),
     Row::new("run.other_steps", "decode: launch patterns show {shown:step}, the workload states {steps}; the analysis uses {shown}"),
     Row::new("invariant.above_peak", "{phase}: roofline, MFU and MBU left out: {figure} would be {share:percent}, since the work of the model and workload does not fit in the {wall_ns:ns} recorded")
         .hint("check the model, runtime.batch_size, workload.prompt_tokens, infer.max_new_tokens and the device"),
     Row::new("run.unmatched_operators", "{phase}: operator calls not matched to the model, first `{path}`: {reason:unmatched}"),
-    Row::new("run.missing_operators", "{phase}: operators of the model without an event of their own, first `{path}`: fused into others, or not recorded").when("fused", "true"),
+    Row::new("run.missing_operators", "{phase}: operators of the model have no event of their own (fused into others, or not recorded), first `{path}`").when("fused", "true"),
     Row::new("run.missing_operators", "{phase}: operators of the model did not run, first `{path}`"),
     Row::new("hardware.by_figures", "the trace names no device; {units} SMs or CUs and {memory_bytes:bytes} of memory are those of `{device}`"),
     Row::new("hardware.ambiguous", "no roofline times: the trace names no device, and {units} SMs or CUs and {memory_bytes:bytes} of memory are those of {devices}")
@@ -324,15 +324,15 @@ pub(super) const ROWS: &[Row] = &[
         .hint(MORE_SLICES),
     Row::new("run.unrecorded_phase", "no figures for {phase}: it lies between slices")
         .hint(MORE_SLICES),
-    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by kernel name: model type `{model_type}` is not supported"),
-    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by kernel name: {error}"),
-    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by kernel name: the config has no `model_type`"),
+    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by name: model type `{model_type}` is not supported"),
+    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by name: {error}"),
+    Row::new("model.uncounted", "no roofline times, MFU or MBU, and operators are classified by name: the config has no `model_type`"),
     Row::new("run.host_only", "the trace has no device events: phases consist of host ops")
         .hint("record with device activities enabled where there is a device"),
     Row::new("run.outside_phases", "operator calls are in no phase"),
     Row::new("run.no_device", "no roofline times, MFU or MBU: no device named")
         .hint("name one with `--device` or `hardware.spec`, or measure this machine with `llmprof hardware measure`"),
-    Row::new("run.no_model", "no MFU, MBU or roofline times of operators, and work is classified by kernel name: no model named")
+    Row::new("run.no_model", "no MFU, MBU or roofline times of operators, and work is classified by name: no model named")
         .hint("`llmprof import FILE model=NAME` names it; where neither labels nor shapes show the work, state it too: workload.prompt_tokens=N infer.max_new_tokens=T, and runtime.batch_size=B unless it is 1"),
     Row::new("run.several_devices", "no roofline times: the trace has {devices:device} and does not say how the model is divided among them")
         .hint("import the trace of one device"),
@@ -403,13 +403,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("trtexec.other_layers", "{count:layer} of the profile are not in the layer information")
         .hint("give the profile and the layer information of one engine"),
     Row::new("trtexec.above_roofline", "layers of type {kind} took less than their roofline time: another device, or bytes from caches"),
-    Row::new("bench.client_late", "the client did not keep up (schedule lag p99 {lag_p99_ns:ns}, busiest worker {cpu_share:percent} of a core, event loop delay p99 {delay_p99_ns:ns}): latencies are partly its own, and nothing is concluded about the server")
+    Row::new("bench.client_late", "the client was late (p99 {late_p99_ns:ns}) though its busiest worker used {cpu_share:percent} of a core: this machine is contended, latencies are partly the client's, and nothing is concluded about the server").when("waits_for_cpu", "true")
+        .hint("run again when nothing else runs, or on a machine or cores apart from the server"),
+    Row::new("bench.client_late", "the client was late (p99 {late_p99_ns:ns}, busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
         .hint(CLIENT_APART),
-    Row::new("bench.client_late", "the client did not keep up (schedule lag p99 {lag_p99_ns:ns}, busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
-        .hint(CLIENT_APART),
-    Row::new("bench.client_late", "the client did not keep up (busiest worker {cpu_share:percent} of a core, event loop delay p99 {delay_p99_ns:ns}): latencies are partly its own, and nothing is concluded about the server")
-        .hint(CLIENT_APART),
-    Row::new("bench.client_late", "the client did not keep up (busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
+    Row::new("bench.client_late", "the client's busiest worker used {cpu_share:percent} of a core: latencies are partly its own, and nothing is concluded about the server")
         .hint(CLIENT_APART),
     Row::new("bench.sweep_client_late", "the client did not keep up at the lowest rate that failed the objectives: the server may meet them at higher rates")
         .hint(CLIENT_APART),

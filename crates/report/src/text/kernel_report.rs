@@ -6,6 +6,7 @@ use llmprof_record::kernel_name::Category;
 use llmprof_theory::Kind;
 use llmprof_units::{Bytes, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
 
+use super::kernels::hundredths;
 use crate::analyzed::{Advice, CountedLaunch, CountersAnalysis, DerivedKernels, DerivedRow};
 
 /// A percentage that a counter states.
@@ -131,7 +132,7 @@ pub fn derived_evidence(row: &DerivedRow) -> Vec<String> {
     percentages.push(format!("DRAM at least {}", pct(row.dram_pct)));
     let intensity = row
         .intensity()
-        .map(|value| format!(" ({} FLOP/B)", significant(value)));
+        .map(|value| format!(" ({} FLOP/B)", hundredths(value)));
     vec![
         format!(
             "{} in {} on the timeline, {} each.",
@@ -150,9 +151,15 @@ pub fn derived_evidence(row: &DerivedRow) -> Vec<String> {
     ]
 }
 
+/// What rules of several kernels share.
+pub fn without_numbers(text: &str) -> String {
+    let kept = text.chars().filter(|letter| !letter.is_ascii_digit());
+    kept.collect()
+}
+
 /// A rule of Nsight Compute with the speedup it estimates: the share of the time that it would save, of the kernel or (local) of a
-/// part of it.
-pub fn rule_of_ncu(advice: &Advice) -> String {
+/// part of it. Where a kernel before it (`as_for`) has the same text, that is not said again.
+pub fn rule_of_ncu(advice: &Advice, as_for: Option<usize>) -> String {
     let kind = if advice.of_whole_kernel {
         "est. speedup"
     } else {
@@ -165,7 +172,10 @@ pub fn rule_of_ncu(advice: &Advice) -> String {
         "{warning}Nsight Compute, {}{}: {}",
         advice.rule,
         speedup.unwrap_or_default(),
-        advice.text.replace('\n', " ")
+        match as_for {
+            Some(kernel) => format!("as for kernel {kernel}"),
+            None => advice.text.replace('\n', " "),
+        }
     )
 }
 
@@ -291,7 +301,7 @@ fn work(row: &CountedLaunch) -> Option<String> {
                     let intensity = one.flops_per_s.0 / traffic.bytes_per_s.0;
                     format!(
                         "{} FLOP/B of {}",
-                        significant(intensity),
+                        hundredths(intensity),
                         level(traffic.level)
                     )
                 })
@@ -322,7 +332,7 @@ fn occupancy(row: &CountedLaunch) -> Option<String> {
         text += &format!("; {} on {}", Count(blocks, "block"), Count(sms, "SM"));
     }
     if let Some(waves) = fill.waves {
-        text += &format!(", {} waves", super::kernels::waves(waves));
+        text += &format!(", {} waves", hundredths(waves));
     }
     if let Some(tail) = fill.tail_share.filter(|tail| *tail >= 0.05) {
         text += &format!(", the last wave leaves {} idle", Percent(tail));
@@ -505,9 +515,9 @@ pub fn histogram(name: &str) -> String {
     format!("Launches by {}", metric(name))
 }
 
-pub const ROOFLINE: &str = "Each kernel stands once for every memory level, at the FLOPs per byte that the level moved. Ceilings are the \
-                            counters' own, at the clock of the measurement, and the datasheet's. Kernels without floating-point work \
-                            are not drawn.";
+pub const ROOFLINE: &str = "Each kernel stands once for every memory level, at the FLOPs per byte that the level moved. Derived ceilings \
+                            are the counters' own at the clock of the launch, here at the highest; the others are the datasheet's. \
+                            Kernels without floating-point work are not drawn.";
 
 pub const REPORT: &str = "The kernels with the most time. Times are the timeline's where there is one; counters are Nsight Compute's, \
                           which flushes caches before each pass.";

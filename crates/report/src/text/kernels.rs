@@ -4,16 +4,27 @@ use llmprof_units::significant;
 
 pub(crate) const OCCUPANCY: &str = "Occupancy is theoretical: resident warps ÷ the most an SM can hold. A grid below 1 wave leaves SMs without work.";
 
-/// Waves of a grid; below a hundredth the digits say nothing.
-pub(crate) fn waves(waves: f64) -> String {
-    if waves > 0.0 && waves < 0.01 {
+/// A ratio such as waves or FLOP/B: digits below a hundredth say nothing.
+pub(crate) fn hundredths(ratio: f64) -> String {
+    if ratio > 0.0 && ratio < 0.005 {
         "< 0.01".to_owned()
     } else {
-        significant(waves)
+        significant((ratio * 100.0).round() / 100.0)
     }
 }
 
 /// The heading above the kernels of one phase.
 pub(crate) fn in_phase(phase: &str) -> String {
     format!("{phase}: kernels with most time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hundredths;
+
+    #[test]
+    fn ratios_have_two_decimals_at_most() {
+        let of = [0.0, 0.0004735, 0.01515, 0.03523, 2.267, 131.25].map(hundredths);
+        assert_eq!(of, ["0", "< 0.01", "0.02", "0.04", "2.27", "131.2"]);
+    }
 }

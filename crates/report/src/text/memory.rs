@@ -1,7 +1,7 @@
 //! Memory of PyTorch's caching allocator.
 
 use llmprof_record::memory::{DeviceHistory, DeviceMemory, Holding, MemoryHistory};
-use llmprof_units::{Count, Percent};
+use llmprof_units::{Bytes, Count, Percent};
 
 use super::devices;
 
@@ -30,22 +30,29 @@ pub fn summary(history: &MemoryHistory) -> Vec<String> {
 fn result(device: &DeviceMemory) -> String {
     let now = &device.now;
     let end = format!(
-        "{} allocated of {} reserved in {}{}",
-        now.allocated_bytes,
-        now.reserved_bytes,
+        "{} reserved in {}{}",
+        of(now.allocated_bytes, now.reserved_bytes),
         Count(now.segments, "segment"),
         free(now.fragmentation())
     );
     let number = device.device;
     match &device.history {
         Some(recorded) => format!(
-            "GPU {number}: peak {} allocated of {} reserved{}; at the end {end}.",
-            recorded.peak.allocated_bytes,
-            recorded.peak.reserved_bytes,
+            "GPU {number}: peak {} reserved{}; at the end {end}.",
+            of(recorded.peak.allocated_bytes, recorded.peak.reserved_bytes),
             free(recorded.peak.fragmentation())
         ),
         None => format!("GPU {number}: {end}; no history was recorded."),
     }
+}
+
+/// `0.998 GiB allocated of 1.227 GiB`: both in the unit of the whole, where the part has digits in it.
+fn of(part: Bytes, whole: Bytes) -> String {
+    let gib = |bytes: Bytes| bytes.0 as f64 / f64::from(1 << 30);
+    if gib(whole) >= 1.0 && (0.1..1.0).contains(&gib(part)) {
+        return format!("{:.3} GiB allocated of {whole}", gib(part));
+    }
+    format!("{part} allocated of {whole}")
 }
 
 fn details(device: &DeviceMemory) -> Vec<String> {
@@ -125,9 +132,14 @@ fn free(share: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use llmprof_units::Bytes;
-
     use super::*;
+
+    #[test]
+    fn a_part_has_the_unit_of_its_whole() {
+        let mib = |count: u64| Bytes(count << 20);
+        assert_eq!(of(mib(1022), mib(1256)), "0.998 GiB allocated of 1.227 GiB");
+        assert_eq!(of(mib(3), mib(20)), "3 MiB allocated of 20 MiB");
+    }
 
     /// Bytes at the peak are those of all blocks of a site, bytes of large allocations those of each.
     #[test]

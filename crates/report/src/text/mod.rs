@@ -44,11 +44,10 @@ pub mod waterfall;
 
 pub use assumptions::assumption;
 pub(crate) use findings::{
-    OVERLAP, abstention, derivation, evidence, figure, is_noticed, no_conclusion, whole,
+    OVERLAP, abstention, derivation, evidence, figure, is_noticed, no_conclusion, statement, whole,
 };
 pub use findings::{finding, gain, knob};
 pub use issues::{hint, issue, issue_line, warning_lines};
-pub use runtime::Runtime;
 
 use llmprof_units::Nanos;
 

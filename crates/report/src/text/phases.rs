@@ -3,7 +3,7 @@
 use llmprof_record::run::RunPhase;
 use llmprof_units::{Nanos, Percent};
 
-use super::{bottleneck, slices};
+use super::{bottleneck, findings, slices};
 use crate::analyzed::{Analysis, PhaseAnalysis};
 
 /// `decode 1.41 s: host-bound · GPU idle 73.0 % · at 14.8 % of roofline · MFU 0.4 % · MBU 9.1 %`.
@@ -46,8 +46,11 @@ pub fn line(phase: &PhaseAnalysis) -> String {
             parts.extend(value.map(|value| format!("{name} {most}{}{without}", Percent(value))));
         }
     }
-    let sampled = phase.traced.as_ref().and_then(|traced| traced.recorded);
-    parts.extend(sampled.map(|part| format!("sampled {}", slices::part(&part))));
+    let sampled = phase.traced.as_ref().and_then(|traced| {
+        let intervals = traced.instances.iter().filter(|one| !one.left_out);
+        Some(slices::part(traced.recorded.as_ref()?, intervals.count()))
+    });
+    parts.extend(sampled.as_ref().map(|part| format!("sampled {part}")));
     // The part of a sample is given in steps; its plain wall time is no time that was recorded.
     let recorded = phase
         .unrecorded_wall()
@@ -95,14 +98,24 @@ pub fn why(phase: &PhaseAnalysis) -> String {
     format!("{}: {}: {reason}.", phase.name(), class(phase))
 }
 
+/// The head of the column of wall times without a profiler. Of a sample they are not those of the whole phase.
+pub fn plain_wall(analysis: &Analysis) -> &'static str {
+    if analysis.phases.iter().any(is_sampled) {
+        "Wall time, plain, of the sampled steps"
+    } else {
+        "Wall time, plain"
+    }
+}
+
+fn is_sampled(phase: &PhaseAnalysis) -> bool {
+    let recorded = phase.traced.as_ref().and_then(|traced| traced.recorded);
+    recorded.is_some() && phase.capture_ratio.is_some()
+}
+
 /// What the column of profiling overhead means; nothing where no phase has a plain pass beside the captured one.
 pub fn overhead(analysis: &Analysis) -> Option<String> {
     let mut phases = analysis.phases.iter();
     phases.find(|phase| phase.capture_ratio.is_some())?;
-    let is_sampled = |phase: &PhaseAnalysis| {
-        let recorded = phase.traced.as_ref().and_then(|traced| traced.recorded);
-        recorded.is_some() && phase.capture_ratio.is_some()
-    };
     Some(
         if analysis.latency.measured_in.is_some() && analysis.phases.iter().any(is_sampled) {
             "Profiling overhead is the mean recorded step ÷ the mean step of the plain passes. The profiled wall time is that of the \
@@ -131,8 +144,8 @@ pub fn residence(phase: &PhaseAnalysis) -> Option<String> {
         phase.name(),
         residence.bytes_per_step,
         match residence.name.as_str() {
-            "main" => "DRAM",
-            name => name,
+            "main" => "DRAM".to_owned(),
+            name => findings::cache(name),
         },
     ))
 }

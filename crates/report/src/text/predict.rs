@@ -1,7 +1,7 @@
 //! Predictions: what they rest on, and how far off they are known to be.
 
 use llmprof_theory::predict::{
-    EfficiencyProfile, Implementation, error_summary, fixture_comparison, held_out,
+    EfficiencyProfile, Implementation, Need, error_summary, fixture_comparison, held_out,
 };
 use llmprof_units::Percent;
 
@@ -39,13 +39,33 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
         notes.push(note.to_owned());
     }
     notes.extend(checked(profile));
-    notes
-        .push("TTFT and TPOT include the host's launch time where it exceeds GPU time.".to_owned());
+    notes.push(match profile.graph {
+        None => "TTFT and TPOT include the host's launch time where it exceeds GPU time.".to_owned(),
+        Some(graph) => format!(
+            "TPOT is the mean GPU time of a step, plus {} µs for launch, sampling and the way back to the host and {} µs of gap after \
+             each kernel; TTFT includes the host's launch time where it exceeds GPU time.",
+            graph.step_us, graph.gap_us
+        ),
+    });
     notes.push(
         "Memory is weights and KV cache; activations and the runtime's own memory are not included."
             .to_owned(),
     );
     notes
+}
+
+/// What a target asks of the device, and whether the predicted time is within it.
+pub fn need(need: &Need) -> String {
+    let verdict = if need.met { "met" } else { "not met" };
+    // A faster device does not help a host that takes longer.
+    let host = (need.device_ns < need.predicted_ns).then(|| format!(", GPU {}", need.device_ns));
+    format!(
+        "{}, {} ({verdict}: {} predicted{})",
+        need.flops_per_s,
+        need.bytes_per_s,
+        need.predicted_ns,
+        host.unwrap_or_default()
+    )
 }
 
 /// The error where it was measured.
@@ -72,4 +92,38 @@ fn checked(profile: &EfficiencyProfile) -> Option<String> {
         summary.worst * 100.0,
         summary.worst_at
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos};
+
+    use super::*;
+
+    #[test]
+    fn a_target_that_the_host_misses_names_the_time_of_the_gpu() {
+        let need = |predicted_ns: i64, device_ns: i64| {
+            super::need(&Need {
+                target_ns: Nanos(5_000_000),
+                predicted_ns: Nanos(predicted_ns),
+                device_ns: Nanos(device_ns),
+                met: predicted_ns <= 5_000_000,
+                flops_per_s: FlopsPerSecond(335.1e12),
+                bytes_per_s: BytesPerSecond(2.83e12),
+            })
+        };
+        let rates = "335.1 TFLOP/s, 2.83 TB/s";
+        assert_eq!(
+            need(22_820_000, 4_100_000),
+            format!("{rates} (not met: 22.82 ms predicted, GPU 4.1 ms)")
+        );
+        assert_eq!(
+            need(22_820_000, 22_820_000),
+            format!("{rates} (not met: 22.82 ms predicted)")
+        );
+        assert_eq!(
+            need(4_000_000, 4_000_000),
+            format!("{rates} (met: 4 ms predicted)")
+        );
+    }
 }

@@ -7,7 +7,7 @@ use crate::analyzed::{Analysis, Framework, TraceAnalysis};
 
 /// What ran the model: a knob is something that the runtime has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runtime {
+pub(crate) enum Runtime {
     Native,
     PyTorchOnCpu,
     /// A GPU that is driven by CUDA.

@@ -2,7 +2,7 @@
 
 use llmprof_units::{Count, Nanos, Percent, Times};
 
-use crate::analyzed::{Analysis, BetweenSlices, Estimate, RecordedPart, Scaled};
+use crate::analyzed::{Analysis, BetweenSlices, Estimate, PhaseSource, RecordedPart, Scaled};
 
 /// What slices say; nothing where all of the time was recorded.
 pub(crate) fn of(analysis: &Analysis) -> Option<&Scaled> {
@@ -12,7 +12,7 @@ pub(crate) fn of(analysis: &Analysis) -> Option<&Scaled> {
 /// The sentences for the summary.
 pub fn lines(analysis: &Analysis) -> Vec<String> {
     let of_slices = |scaled: &Scaled| {
-        let mut lines = vec![basis(scaled)];
+        let mut lines = vec![basis(scaled, &analyzed(analysis, scaled))];
         lines.extend(totals(scaled));
         lines.extend(overhead(analysis));
         lines
@@ -21,7 +21,7 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
 }
 
 /// What the sample is: how much of the time, and of which steps.
-fn basis(scaled: &Scaled) -> String {
+fn basis(scaled: &Scaled, analyzed: &str) -> String {
     let (recorded, whole) = (scaled.recorded_ns, scaled.whole_ns);
     let share = Percent(recorded.0 as f64 / whole.0.max(1) as f64);
     let sample = match (&scaled.step, &scaled.pattern) {
@@ -36,7 +36,38 @@ fn basis(scaled: &Scaled) -> String {
         ),
         (None, None) => format!("{}, scaled by time", Count(scaled.sampled, "slice")),
     };
-    format!("Sampled {share} of the recording ({recorded} of {whole}): {sample}.")
+    format!("Sampled {share} of the recording ({recorded} of {whole}): {sample}{analyzed}.")
+}
+
+/// How many of the steps that were recorded whole the tables are of, where those are fewer: `; 24 analyzed, the first is warm-up`.
+fn analyzed(analysis: &Analysis, scaled: &Scaled) -> String {
+    let traced = analysis
+        .phases
+        .iter()
+        .filter_map(|phase| phase.traced.as_ref());
+    let sampled: Vec<_> = traced.filter(|traced| traced.recorded.is_some()).collect();
+    let [phase] = sampled.as_slice() else {
+        return String::new();
+    };
+    let left_out = phase.instances.iter().filter(|one| one.left_out).count() as u64;
+    let steps = phase.recorded.and_then(|part| part.steps);
+    let kept = steps.unwrap_or(phase.instances.len() as u64 - left_out);
+    let is_known = scaled.step.is_some() || scaled.pattern.is_some();
+    if !is_known || kept >= scaled.sampled {
+        return String::new();
+    }
+    let by_range = analysis
+        .timeline
+        .as_deref()
+        .is_some_and(|timeline| timeline.phase_source == PhaseSource::Annotation);
+    let why = if kept + left_out == scaled.sampled {
+        ", the first is warm-up"
+    } else if by_range {
+        ", those whose range was recorded whole"
+    } else {
+        ""
+    };
+    format!("; {kept} analyzed{why}")
 }
 
 /// Kernels and their time over the whole, and in a step where launch patterns show steps.
@@ -124,14 +155,15 @@ fn with_ends(estimate: &Estimate, noun: &str, text: impl Fn(f64) -> String) -> S
     }
 }
 
-/// The part of a phase that was recorded: `3 of 9 steps`.
-pub(crate) fn part(part: &RecordedPart) -> String {
+/// The part of a phase that was recorded: `3 of 9 steps`; without steps, how many of its intervals.
+pub(crate) fn part(part: &RecordedPart, intervals: usize) -> String {
     match (part.steps, part.of_steps) {
         (Some(steps), Some(all)) => format!("{steps} of {all} steps"),
         (Some(steps), None) => Count(steps, "whole step").to_string(),
         (None, _) => {
             let share = part.time_ns.0 as f64 / part.of_ns.0.max(1) as f64;
-            format!("{} of {}", Percent(share), part.of_ns)
+            let intervals = Count(intervals as u64, "whole interval");
+            format!("{} of {} in {intervals}", Percent(share), part.of_ns)
         }
     }
 }
@@ -163,7 +195,7 @@ mod tests {
             by_kernel: Vec::new(),
         };
         assert_eq!(
-            basis(&scaled),
+            basis(&scaled, ""),
             "Sampled 25.0 % of the recording (25 ns of 100 ns): 20 of 80 ranges `decode_step` recorded whole."
         );
         let time = |ms: i64| Nanos(ms * 1_000_000);
@@ -196,15 +228,16 @@ mod tests {
     #[test]
     fn how_many_steps_there_are_in_all_may_not_be_known() {
         let of = |steps, of_steps| {
-            part(&RecordedPart {
+            let recorded = RecordedPart {
                 steps,
                 of_steps,
                 time_ns: Nanos(1_000),
                 of_ns: Nanos(4_000),
-            })
+            };
+            part(&recorded, 10)
         };
         assert_eq!(of(Some(3), Some(9)), "3 of 9 steps");
         assert_eq!(of(Some(1), None), "1 whole step");
-        assert_eq!(of(None, None), "25.0 % of 4 µs");
+        assert_eq!(of(None, None), "25.0 % of 4 µs in 10 whole intervals");
     }
 }

@@ -3,7 +3,7 @@
 use llmprof_record::run::RunPhase;
 use llmprof_units::{Count, Percent};
 
-use super::{Runtime, finding, knob, summary::device, time};
+use super::{knob, statement, summary::device, time};
 use crate::analyzed::{
     Analysis, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
 };
@@ -97,7 +97,6 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
 
 /// What would help most.
 pub fn helps(analysis: &Analysis) -> Vec<String> {
-    let runtime = Runtime::of(analysis);
     let findings = analysis.findings.iter().filter_map(|found| {
         let gain = found.gain.as_ref();
         let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;
@@ -106,10 +105,10 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
             GainOf::Throughput => "with more requests at once, up to",
             GainOf::FirstRequest => "for the first request, up to",
         };
-        let knob = knob(found, runtime).map(|knob| format!(". {}", knob.trim_end_matches('.')));
+        let knob = knob(found, analysis).map(|knob| format!(". {}", knob.trim_end_matches('.')));
         Some(format!(
             "{}{} ({what} {:.1} times as fast)",
-            finding(found),
+            statement(found),
             knob.unwrap_or_default(),
             gain.factor
         ))

@@ -50,10 +50,15 @@ pub fn memory(statics: &Statics) -> Vec<String> {
         memory.weights_bytes, memory.kv_bytes, memory.peak_activation_bytes, memory.total_bytes
     )];
     if let (Some(batch), Some(context)) = (memory.largest_batch, memory.largest_context_tokens) {
+        let context = match memory.max_positions {
+            Some(most) if context > most => {
+                format!("memory for {context} tokens of context, the model has {most} positions")
+            }
+            _ => format!("longest context at this batch: {}", Count(context, "token")),
+        };
         lines.push(format!(
-            "Largest batch: {}; longest context at this batch: {}.",
-            Count(batch, "such request"),
-            Count(context, "token")
+            "Largest batch: {}; {context}.",
+            Count(batch, "such request")
         ));
     }
     lines

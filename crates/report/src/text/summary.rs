@@ -27,9 +27,6 @@ pub(crate) fn device(analysis: &Analysis) -> &str {
 
 /// The workload in one line. Of an imported trace nobody saw what was asked: there it is what roofline times are computed for.
 pub fn subtitle(analysis: &Analysis) -> String {
-    let family = analysis.family.as_ref();
-    let family = family.map(|family| format!("; family {family}"));
-    let family = family.unwrap_or_default();
     let imported = analysis.timeline.is_some() && analysis.latency.measured_in.is_none();
     let phases = analysis.phases.iter();
     let labelled: u64 = phases
@@ -43,7 +40,7 @@ pub fn subtitle(analysis: &Analysis) -> String {
             ("labels", "step")
         };
         return format!(
-            "{}: {}. Roofline times from the {source} of {}{family}.",
+            "{}: {}. Roofline times from the {source} of {}.",
             origin(analysis),
             overhead(analysis),
             Count(labelled, what)
@@ -63,14 +60,14 @@ pub fn subtitle(analysis: &Analysis) -> String {
     );
     if imported {
         return format!(
-            "{}: {}. Roofline times for {input}{family}.",
+            "{}: {}. Roofline times for {input}.",
             origin(analysis),
             overhead(analysis)
         );
     }
     let output = Count(workload.new_tokens, "new token");
     let (first, rest) = input.split_at(1);
-    format!("{}{rest}, {output}{family}.", first.to_uppercase())
+    format!("{}{rest}, {output}.", first.to_uppercase())
 }
 
 /// Whether times of a trace that no plain pass accompanies include its profiler.
@@ -166,7 +163,7 @@ pub fn result(analysis: &Analysis) -> String {
     if parts.is_empty()
         && let Some(timeline) = analysis.timeline.as_deref()
     {
-        parts = trace(timeline);
+        parts = trace(timeline, &analysis.phases);
         let first_uses = analysis
             .phases
             .iter()
@@ -182,24 +179,37 @@ pub fn result(analysis: &Analysis) -> String {
     parts.join(" · ")
 }
 
-/// A mean with its interval, where that is wide.
+/// A mean with its interval, where that is wide; with its range where the interval would reach below zero.
 fn with_spread(value: &Summary) -> String {
+    let mean = time(value.mean);
     let half = value.ci95_half_width;
     match half.filter(|half| *half > NOTICED_SPREAD * value.mean) {
-        Some(half) => format!("{} ± {}", time(value.mean), time(half)),
-        None => time(value.mean),
+        Some(half) if half > value.mean => format!(
+            "{mean} ({} to {} in {} values)",
+            time(value.min),
+            time(value.max),
+            value.count
+        ),
+        Some(half) => format!("{mean} ± {} (95 % CI)", time(half)),
+        None => mean,
     }
 }
 
 /// What a trace says by itself.
-fn trace(timeline: &TraceAnalysis) -> Vec<String> {
+fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
     let totals = &timeline.totals;
+    let walls = phases.iter().map(PhaseAnalysis::whole_wall);
+    let in_phases: Nanos = walls.clone().sum();
     if totals.kernels + totals.copies + totals.memsets == 0 {
-        return vec![
-            format!("{} of host time", totals.span_ns),
-            Count(totals.host_slices, "host op").to_string(),
-            "no GPU events".to_owned(),
-        ];
+        let outside = totals.span_ns.0.saturating_sub(in_phases.0);
+        // Less is not seen in the sum of what is printed.
+        let outside = (outside > totals.span_ns.0 / 1000)
+            .then(|| format!("{} outside the phases", Nanos(outside)));
+        let mut parts = vec![format!("{} of host time", totals.span_ns)];
+        parts.extend(outside);
+        parts.push(Count(totals.host_slices, "host op").to_string());
+        parts.push("no GPU events".to_owned());
+        return parts;
     }
     // Devices work at once: together they have as much time as there are of them. What lies between slices was not seen: it is
     // neither busy nor idle.
@@ -211,6 +221,12 @@ fn trace(timeline: &TraceAnalysis) -> Vec<String> {
         };
         let (busy, span) = (of(|time| time.busy_ns), of(|time| time.span_ns));
         (busy, span.0, "sampled")
+    } else if devices == 1 && walls.clone().max() > Some(totals.device_span_ns) {
+        // Phases that begin and end on the host are longer than the device's work.
+        let busy = phases
+            .iter()
+            .map(|phase| phase.waterfall.wall_ns - phase.waterfall.idle_ns);
+        (busy.sum(), in_phases.0, "in phases")
     } else {
         let devices = i64::try_from(devices).unwrap_or(i64::MAX);
         let whole = totals.device_span_ns.0.saturating_mul(devices);
@@ -243,17 +259,6 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
         (Some(after), None) => format!("after the last `{after}`"),
         (None, None) => "in no phase".to_owned(),
     };
-    let event = |what: &str, name: &Option<String>| {
-        let name = name.as_ref()?;
-        Some(format!("{what} {}", kernel_label(name)))
-    };
-    let around: Vec<String> = [
-        event("after", &gap.after_event),
-        event("before", &gap.before_event),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
     let busy = Percent(gap.busy_ns.0 as f64 / gap.span_ns.0.max(1) as f64);
     let mut parts = vec![format!("GPU busy {busy}")];
     if gap.launched_before_ns.0 > gap.busy_ns.0 / 2 {
@@ -270,27 +275,23 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
     let idle = gap.span_ns.0.saturating_sub(gap.busy_ns.0);
     // A gap that is busy has no cause to name.
     let longest = longest.filter(|(time, _)| time.0 > idle / 2 && idle > gap.span_ns.0 / 2);
-    parts.extend(longest.map(|(time, cause)| format!("idle {time}: {}", waterfall::cause(cause))));
     let is_queued = longest.is_some_and(|(_, cause)| cause == NOT_STARTED);
-    if is_queued && gap.first_of_stream {
-        parts.push(
-            "the GPU may have run work launched before the recording, which the trace does not have"
-                .to_owned(),
-        );
-    }
+    let before = if is_queued && gap.first_of_stream {
+        "; work launched before the recording is not in the trace"
+    } else {
+        ""
+    };
+    parts.extend(
+        longest.map(|(time, cause)| format!("idle {time} ({}{before})", waterfall::cause(cause))),
+    );
     // The host did not keep the GPU waiting with it.
     let operator = gap.host_operator.as_ref().filter(|_| !is_queued);
     parts.extend(operator.map(|name| {
         let name = kernel_label(name);
         format!("host longest in `{name}` ({})", gap.host_operator_ns)
     }));
-    let around = if around.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", around.join(", "))
-    };
     Some(format!(
-        "Longest time outside the phases: {} {place}{around}: {}.",
+        "{} {place} lie outside the phases: {}.",
         gap.span_ns,
         parts.join(", ")
     ))

@@ -4,6 +4,9 @@ pub const TITLE: &str = "Jobs side by side";
 /// The head of the column that compares tokens/s.
 pub const AGAINST_FIRST: &str = "TOKENS/S ÷ JOB 0";
 
+/// A phase that was measured and has no class.
+pub const NO_BOTTLENECK: &str = "none dominant";
+
 /// What the columns are.
 pub fn basis(has_energy: bool) -> String {
     let energy = if has_energy {

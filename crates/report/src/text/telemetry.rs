@@ -22,11 +22,10 @@ fn span(gpu: &GpuSeries) -> Option<(Nanos, Nanos)> {
     Some((first.time_ns, last.time_ns))
 }
 
-/// The mean over time; of a single sample, that.
+/// The mean of the samples, as in the tables of curves: times of `nvidia-smi dmon` may be assumed.
 fn mean(gpu: &GpuSeries, value: fn(&GpuSample) -> Option<f64>) -> Option<f64> {
-    let (start, end) = span(gpu)?;
-    gpu.mean_between(start, end, value)
-        .or_else(|| gpu.rows.iter().find_map(value))
+    let values: Vec<f64> = gpu.rows.iter().filter_map(value).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 fn most(gpu: &GpuSeries, value: fn(&GpuSample) -> Option<f64>) -> Option<f64> {
@@ -55,7 +54,7 @@ pub fn gpu(gpu: &GpuSeries) -> String {
         parts.push(format!("SM clock {}", Hertz(clock)));
     }
     if let Some(used) = most(gpu, |row| Some(row.memory_used_bytes?.0 as f64)) {
-        parts.push(format!("memory in use at most {}", Bytes(used as u64)));
+        parts.push(format!("max memory used {}", Bytes(used as u64)));
     }
     let samples = Count(gpu.rows.len() as u64, "sample");
     format!("{}, {samples}: {}.", name(gpu), parts.join(", "))

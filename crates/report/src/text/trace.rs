@@ -38,6 +38,14 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
     facts
 }
 
+/// Events that a timeline has no place for.
+pub(crate) fn not_drawn(events: u64, deepest: u16) -> String {
+    format!(
+        "Not drawn: {}, which are Python frames, samples, or host ops deeper than {deepest} levels.",
+        Count(events, "event")
+    )
+}
+
 fn attribution(timeline: &TraceAnalysis) -> String {
     if timeline.operators.is_empty() {
         return "No PyTorch ops were recorded.".to_owned();

@@ -17,7 +17,7 @@ pub(crate) fn reason(reason: UnmatchedReason) -> &'static str {
         UnmatchedReason::RarelyNeeded => "moves, fills or reorders data, by its name",
         UnmatchedReason::TouchesNoData => "touches no data: dispatch of a view or an allocation",
         UnmatchedReason::OutsideModules => "launched outside all modules",
-        UnmatchedReason::UnknownPurpose => "unrecognized kernel name",
+        UnmatchedReason::UnknownPurpose => "unrecognized name",
         UnmatchedReason::WholeGraph => {
             "a CUDA Graph was recorded as one event, without its kernels"
         }

@@ -30,7 +30,7 @@ pub fn parts(analysis: &Analysis) -> String {
     };
     let matched = match analysis.family {
         None => {
-            "Without a model config, ops are classified by kernel name: compute ops calculate, overhead ops move, fill or reorder data."
+            "Without a model config, ops are classified by name: compute ops calculate, overhead ops move, fill or reorder data."
         }
         Some(_) if has_roofline => {
             "Roofline time is the least time that the peaks allow for the operators that ran; kernel inefficiency is measured time \
@@ -93,11 +93,12 @@ pub(crate) fn cause(name: &str) -> &str {
 /// What the figures of a traced phase rest on: how many ranges, which were left out, how much is attributed to modules.
 pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     let count = traced.instances.len();
+    let whole = traced.instances.iter().filter(|one| !one.left_out).count();
     let mut parts = Vec::new();
     if let Some(part) = &traced.recorded {
         parts.push(format!(
             "sampled in slices, {}: its wall time is that of the recorded steps; time between slices counts neither as busy nor as idle",
-            slices::part(part)
+            slices::part(part, whole)
         ));
     } else if count > 1 {
         parts.push(Count(count as u64, "separate interval").to_string());
@@ -138,7 +139,7 @@ pub fn unmatched_heading(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
     match analysis.family {
         Some(_) => format!("{}: overhead ops and unattributed time", phase.name()),
         None => format!(
-            "{}: overhead ops and unattributed time, by kernel name",
+            "{}: overhead ops and unattributed time, by name",
             phase.name()
         ),
     }

@@ -36,8 +36,7 @@ pub struct Mark {
 impl Histogram {
     /// Counts `values` in bins of one width; values that are not finite are left out.
     ///
-    /// The width follows Freedman and Diaconis, 2·IQR·n^(−1/3), kept between 1 and 80 bins, and Sturges' ⌈log2 n⌉ + 1 bins where half
-    /// of the values are equal.
+    /// The width follows Freedman and Diaconis, 2·IQR·n^(−1/3), with at least Sturges' ⌈log2 n⌉ + 1 and at most 80 bins.
     pub fn of(title: impl Into<String>, unit: Unit, values: &[f64], marks: Vec<Mark>) -> Self {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -67,12 +66,13 @@ fn bins(sorted: &[f64]) -> Vec<Bin> {
     }
     let quartile = |q: f64| sorted[((n - 1.0) * q).round() as usize];
     let width = 2.0 * (quartile(0.75) - quartile(0.25)) / n.cbrt();
+    let least = n.log2().ceil() + 1.0;
     let count = if width > 0.0 {
-        (span / width).ceil()
+        (span / width).ceil().max(least)
     } else {
-        n.log2().ceil() + 1.0
+        least
     };
-    let count = count.clamp(1.0, 80.0) as usize;
+    let count = count.min(80.0) as usize;
     let limit = |index: usize| {
         if index == count {
             high
@@ -107,8 +107,12 @@ mod tests {
 
     #[test]
     fn width_by_hand() {
-        // 0…7: quartiles at rounded positions 2 and 5, IQR 3, width 2·3/2 = 3, so three bins of 7/3.
-        assert_eq!(counts(&[0., 1., 2., 3., 4., 5., 6., 7.]), [3, 2, 3]);
+        // 0…7: quartiles at rounded positions 2 and 5, IQR 3, width 2·3/2 = 3, so three bins: fewer than log2 8 + 1.
+        assert_eq!(counts(&[0., 1., 2., 3., 4., 5., 6., 7.]), [2, 2, 2, 2]);
+        // 100 values, most between 0 and 9 and one at 99: IQR 5, width 10 ÷ 4.64, so 46 bins.
+        let mut values: Vec<f64> = (0..99).map(|i| f64::from(i % 10)).collect();
+        values.push(99.0);
+        assert_eq!(counts(&values).len(), 46);
     }
 
     #[test]

@@ -32,8 +32,10 @@ pub struct Roof {
     pub peak_flops_per_s: FlopsPerSecond,
     /// The sloped part.
     pub bandwidth: BytesPerSecond,
-    /// Where both figures come from; the page switches between the bases.
+    /// Where both figures come from.
     pub basis: Basis,
+    /// Whether they are those of this very device, measured or at its clock, and not of a datasheet; the page switches between both.
+    pub is_own: bool,
 }
 
 /// Operators of one name in one phase.

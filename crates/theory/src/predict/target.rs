@@ -20,6 +20,8 @@ pub struct Target {
 pub struct Need {
     pub target_ns: Nanos,
     pub predicted_ns: Nanos,
+    /// The part of the device; less than the predicted time where the host takes longer.
+    pub device_ns: Nanos,
     /// Whether the predicted time is within the target.
     pub met: bool,
     /// Operations ÷ target: what must be sustained, whatever the software.
@@ -36,6 +38,7 @@ impl Need {
         Some(Self {
             target_ns: target,
             predicted_ns,
+            device_ns: phases.iter().map(|phase| phase.device_ns).sum(),
             met: predicted_ns <= target,
             flops_per_s: flops.per(target)?,
             bytes_per_s: bytes.per(target)?,

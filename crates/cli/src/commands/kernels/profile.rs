@@ -27,7 +27,7 @@ use llmprof_record::{
     trace::Trace,
 };
 use llmprof_report::text;
-use llmprof_units::{Nanos, Percent};
+use llmprof_units::Percent;
 
 use super::{listed, top::trace_of_run};
 use crate::{
@@ -204,7 +204,6 @@ fn run(launch: &Launch, folder: &Path, planned: u64) -> Result<(), Failure> {
         .spawn(folder, NAME)
         .map_err(|error| Failure::new(error.to_string()))?;
     let stage = Show::detect().stage("ncu", planned);
-    let started = Instant::now();
     let launches = AtomicU64::new(0);
     let at = |done: u64| {
         launches.store(done, Ordering::Relaxed);
@@ -218,7 +217,6 @@ fn run(launch: &Launch, folder: &Path, planned: u64) -> Result<(), Failure> {
     if ended.status.success() {
         stage.end(Outcome::Profiled {
             launches: launches.into_inner(),
-            time: Nanos(i64::try_from(started.elapsed().as_nanos()).unwrap_or(i64::MAX)),
         });
     }
     let said = child.last_lines(200).join("\n");

@@ -109,7 +109,8 @@ fn rows(source: &Path) -> Result<Vec<TimeRow>, Failure> {
         Profile::Counters(_)
         | Profile::Memory(_)
         | Profile::Communication(_)
-        | Profile::Telemetry(_) => Err(Failure::new(format!("{} has no timeline", file.display()))),
+        | Profile::Telemetry(_) => Err(Failure::new(format!("{} has no timeline", file.display()))
+            .hint("supported: a run, a kernel summary of `nsys stats`, a timeline".to_owned())),
     }
 }
 

@@ -1,11 +1,8 @@
 //! The rows of a grid as a table, CSV or JSON.
 
-use llmprof_report::{
-    Document, Table,
-    text::{bench, predict as text},
-};
+use llmprof_report::{Document, Table, text::predict as text};
 use llmprof_theory::predict::{
-    Calibration, EfficiencyProfile, GradeSummary, Interval, Need, fixture_comparison, held_out,
+    Calibration, EfficiencyProfile, GradeSummary, Interval, fixture_comparison, held_out,
 };
 use llmprof_units::{Nanos, significant};
 use serde::Serialize;
@@ -46,7 +43,13 @@ pub(super) fn table(
     if needs {
         headers.extend(["TTFT NEEDS", "TPOT NEEDS"]);
     }
-    let mut table = Table::new(&headers, words);
+    let mut table = Table::new(&headers, words).with_words(&[
+        "PREFILL BOUND BY",
+        "DECODE BOUND BY",
+        "FITS",
+        "TTFT NEEDS",
+        "TPOT NEEDS",
+    ]);
     for row in rows {
         let mut cells = vec![row.model.to_owned(), row.device.name.clone()];
         cells.extend(shown.iter().map(|&index| row.labels[index].to_owned()));
@@ -75,7 +78,7 @@ pub(super) fn table(
                 if needs {
                     cells.extend(
                         [row.ttft, row.tpot]
-                            .map(|need| need.map_or_else(dash, |need| self::need(&need))),
+                            .map(|need| need.map_or_else(dash, |need| text::need(&need))),
                     );
                 }
             }
@@ -109,11 +112,6 @@ fn with_interval(time: Nanos, interval: Option<Interval>) -> String {
     let share = |end: Nanos| (end.seconds() / time.seconds() - 1.0).abs();
     let most = share(interval.low_ns).max(share(interval.high_ns));
     format!("{time} ±{:.0} %", most * 100.0)
-}
-
-fn need(need: &Need) -> String {
-    let verdict = bench::met(need.met);
-    format!("{}, {} ({verdict})", need.flops_per_s, need.bytes_per_s)
 }
 
 /// A row as machines read it; the same columns in CSV and JSON.

@@ -13,6 +13,9 @@ use llmprof_units::{Nanos, Percent, significant};
 
 use crate::output::csv_field;
 
+const PREFILL: &str = "PREFILL BOTTLENECK";
+const DECODE: &str = "DECODE BOTTLENECK";
+
 /// One job of a sweep.
 pub(super) struct Row {
     pub(super) number: usize,
@@ -36,6 +39,7 @@ pub(super) struct Figures {
 
 #[derive(Default)]
 struct PhaseFigures {
+    is_found: bool,
     class: Option<String>,
     mfu: Option<f64>,
     mbu: Option<f64>,
@@ -68,6 +72,7 @@ impl PhaseFigures {
         let use_of = |choose: fn(&Utilization) -> Option<f64>| used.and_then(choose);
         let telemetry = analysis.telemetry.iter().flat_map(|seen| &seen.phases);
         Self {
+            is_found: true,
             class: found.class.class.map(|class| class.to_string()),
             mfu: use_of(|used| used.mfu),
             mbu: use_of(|used| used.mbu),
@@ -78,6 +83,13 @@ impl PhaseFigures {
     }
 }
 
+impl PhaseFigures {
+    fn bottleneck(&self) -> Option<String> {
+        let none = || text::sweep::NO_BOTTLENECK.to_owned();
+        self.class.clone().or_else(|| self.is_found.then(none))
+    }
+}
+
 /// The table for people. Without any figures it says how the jobs ended; columns that no job has are left out.
 pub(super) fn table(rows: &[Row]) -> Table {
     type Cell = fn(&Figures) -> Option<String>;
@@ -85,9 +97,9 @@ pub(super) fn table(rows: &[Row]) -> Table {
         ("TTFT", |of| of.ttft_ns.map(time)),
         ("TPOT", |of| of.tpot_ns.map(time)),
         ("TOKENS/S", |of| of.tokens_per_s.map(significant)),
-        ("PREFILL", |of| of.prefill.class.clone()),
+        (PREFILL, |of| of.prefill.bottleneck()),
         ("PREFILL MFU", |of| of.prefill.mfu.map(percent)),
-        ("DECODE", |of| of.decode.class.clone()),
+        (DECODE, |of| of.decode.bottleneck()),
         ("DECODE MBU", |of| of.decode.mbu.map(percent)),
         ("J/TOKEN", |of| of.decode.joules_per_token.map(significant)),
     ];
@@ -104,7 +116,7 @@ pub(super) fn table(rows: &[Row]) -> Table {
         headers.push(text::sweep::AGAINST_FIRST);
     }
     headers.push("PATH");
-    let mut table = Table::new(&headers, 3);
+    let mut table = Table::new(&headers, 3).with_words(&[PREFILL, DECODE, "PATH"]);
     for (index, row) in rows.iter().enumerate() {
         let mut cells = vec![
             row.number.to_string(),

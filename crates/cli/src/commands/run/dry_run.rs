@@ -17,10 +17,14 @@ use crate::{
 pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Failure> {
     let plan = plan(&job.composed, Purpose::Run)?;
     let run = cwd.join(&job.dir);
-    let lines = commands(&plan, cwd, &run)
-        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let (lines, missing) = commands(&plan, cwd, &run);
     for line in lines {
         output.line(&line)?;
+    }
+    for error in missing {
+        Failure::new(format!("{error}: the run would go on without it"))
+            .hint(error.hint())
+            .warn();
     }
     let ncu = &plan.pipeline.ncu;
     if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.enable) {

@@ -17,7 +17,7 @@ use llmprof_record::{
     store::RunDir,
 };
 use llmprof_report::{render::gallery, view::GalleryPage};
-use llmprof_units::{Count, Nanos};
+use llmprof_units::Count;
 use serde_json::{Map, Value, json};
 
 use crate::progress::Show;
@@ -59,7 +59,6 @@ pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn,
         return Ok(Drawn::default());
     }
     let stage = show.stage("visualizations", pages.len() as u64);
-    let started = std::time::Instant::now();
     let results = all(&pages, store, &|done| stage.at(done))?;
     let mut drawn = Drawn::default();
     let mut shown = Vec::new();
@@ -76,11 +75,9 @@ pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn,
         &format!("{FOLDER}/index.html"),
         gallery::gallery(&plan.model.name, &shown),
     )?;
-    let time = Nanos(i64::try_from(started.elapsed().as_nanos()).unwrap_or(i64::MAX));
     stage.end(Outcome::Drawn {
         pages: drawn.pages,
         boxes: drawn.counts.boxes,
-        time,
     });
     Ok(drawn)
 }

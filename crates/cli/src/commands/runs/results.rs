@@ -54,18 +54,22 @@ fn latency(aggregates: &Value, lines: &mut Vec<(&'static str, String)>) {
     }
 }
 
-/// `decode: 25.3 ms, memory-bound`, with the wall time of the plain pass where there is one.
+/// `decode: 25.3 ms, memory-bound`: the time of the whole phase, sampled or not.
 fn phase_line(phase: &Value) -> Option<String> {
     let name = phase["phase"].as_str()?;
-    let plain = phase["plain_wall_ns"].as_i64();
-    let wall = plain.or_else(|| phase["waterfall"]["wall_ns"].as_i64())?;
+    let walls = [
+        &phase["whole_wall_ns"],
+        &phase["plain_wall_ns"],
+        &phase["waterfall"]["wall_ns"],
+    ];
+    let wall = walls.into_iter().find_map(Value::as_i64)?;
     let class = match phase["class"].as_str() {
         Some(class) => format!(", {}", class.replace('_', "-")),
         None => String::new(),
     };
     let recorded = &phase["recorded"];
     let sampled = match (recorded["steps"].as_u64(), recorded["of_steps"].as_u64()) {
-        (Some(steps), Some(all)) => format!(" in {steps} sampled of {all} steps"),
+        (Some(steps), Some(all)) => format!(" ({steps} of {all} steps sampled)"),
         _ => String::new(),
     };
     Some(format!("{name}: {}{sampled}{class}", Nanos(wall)))
@@ -96,7 +100,7 @@ mod tests {
         let stored = StoredRun::open(folder.path()).unwrap();
         assert_eq!(results(&stored), []);
         let metrics = r#"{"aggregates": {"ttft_ms": {"mean": 12.5}, "tpot_ms": null, "tokens_per_s": {"mean": 40.0}},
-            "phases": [{"phase": "decode", "class": "memory_bound", "plain_wall_ns": null, "waterfall": {"wall_ns": 2000000},
+            "phases": [{"phase": "decode", "class": "memory_bound", "whole_wall_ns": 9154000000, "plain_wall_ns": 489800000, "waterfall": {"wall_ns": 2000000},
                 "recorded": {"steps": 3, "of_steps": 9}}]}"#;
         let analysis = r#"{"findings": [
             {"code": "copies", "phase": "decode", "conclusion": {"kind": "copies", "share": 0.5, "is_on_device": false}, "evidence": [], "confidence": "high",
@@ -109,7 +113,7 @@ mod tests {
         assert_eq!(names, ["TTFT", "tokens/s", "phase", "finding"]);
         assert_eq!(
             shown[2].1,
-            "decode: 2 ms in 3 sampled of 9 steps, memory-bound"
+            "decode: 9.154 s (3 of 9 steps sampled), memory-bound"
         );
         assert!(
             shown[3]

@@ -1,10 +1,8 @@
 //! The roofline with its filters.
 
-use llmprof_units::Basis;
-
 use crate::{
     chart::{self, escaped},
-    view::Roofline,
+    view::{Roof, Roofline},
 };
 
 /// `id` keeps the radio buttons of several rooflines apart.
@@ -20,16 +18,13 @@ pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
     };
     text += &choices("phase", shapes, drawn().map(|point| point.phase.as_str()));
     text += &choices("kind", colors, drawn().map(|point| point.kind.as_str()));
-    let has = |measured: bool| {
-        let bases = roofline.roofs.iter().map(|roof| roof.basis);
-        bases
-            .into_iter()
-            .any(|basis| (basis == Basis::Measured) == measured)
-    };
-    if has(true) && has(false) {
+    let (own, others): (Vec<&Roof>, Vec<&Roof>) =
+        roofline.roofs.iter().partition(|roof| roof.is_own);
+    if let (Some(own), false) = (own.first(), others.is_empty()) {
+        let own = own.basis.to_string();
         text += "<fieldset><legend>peaks</legend>";
         for (value, label) in [
-            ("measured", "measured"),
+            ("measured", own.as_str()),
             ("datasheet", "datasheet"),
             ("", "both"),
         ] {

@@ -13,9 +13,17 @@ pub(super) fn table(table: &Table) -> String {
     }
 }
 
+/// Fewer rows are seen at a glance.
+const LEAST_FILTERED: usize = 8;
+
 fn sortable(table: &Table) -> String {
+    let hidden = if table.rows.len() < LEAST_FILTERED {
+        " hidden"
+    } else {
+        ""
+    };
     format!(
-        "<figure class=\"operators\">\n<div class=\"controls\"><label>filter \
+        "<figure class=\"operators\">\n<div class=\"controls{hidden}\"><label>filter \
          <input type=\"search\" class=\"filter\" placeholder=\"text in any column\"></label> \
          <output>{} {}</output></div>\n<div class=\"scroll tall\">{}</div>\n</figure>\n",
         table.rows.len(),
@@ -51,12 +59,26 @@ fn cells(table: &Table, row: &Row) -> String {
     let mut text = String::new();
     for (index, column) in table.columns.iter().enumerate() {
         text += &match row.cells.get(index) {
-            Some(found) => cell(found, column.align),
+            Some(found) if table.is_sortable() => cell(found, column.align),
+            Some(found) => breakable(&cell(found, column.align), column.align),
             None if table.is_sortable() => cell(&Cell::Missing, column.align),
             None => format!("<td{}></td>", class(column.align)),
         };
     }
     text
+}
+
+/// A number with a second one in brackets breaks before the bracket where a table is too wide, and nowhere else. Text that is
+/// searched keeps its spaces.
+fn breakable(cell: &str, align: Align) -> String {
+    match (align, cell.split_once('>')) {
+        (Align::Right, Some((head, text))) if text.contains(" (") => {
+            let head = head.replace("class=\"n\"", "class=\"n two\"");
+            let text = text.replace(' ', "\u{a0}").replace("\u{a0}(", " (");
+            format!("{head}>{text}")
+        }
+        _ => cell.to_owned(),
+    }
 }
 
 fn class(align: Align) -> &'static str {
@@ -99,6 +121,18 @@ mod tests {
         let text = table(&view);
         assert!(
             text.contains("<tr id=\"a-b\"><td>&lt;/table&gt;</td><td class=\"n\"></td></tr>"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn numbers_break_before_brackets_only() {
+        let mut view = Table::new(&["Phase", "Idle"], 1);
+        view.row(["a b", "5.032 ms (38.7 %)"]);
+        let text = table(&view);
+        let number = "<td class=\"n two\">5.032\u{a0}ms (38.7\u{a0}%)</td>";
+        assert!(
+            text.contains("<td>a b</td>") && text.contains(number),
             "{text}"
         );
     }

@@ -3,7 +3,7 @@
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Count, Percent, Times, significant};
 
-use super::is_waiting;
+use super::{is_waiting, is_whole};
 use crate::analyzed::{Abstention, Conclusion, Finding};
 use crate::text::{bottleneck, copies, unmatched};
 
@@ -18,22 +18,41 @@ pub fn finding(finding: &Finding) -> String {
     }
 }
 
+/// The conclusion without the speedup of its phase, which the reader of one page is told in other words.
+pub(crate) fn statement(found: &Finding) -> String {
+    let text = finding(found);
+    match text.split_once(&format!("; {}", speedup(found))) {
+        Some((statement, _)) => statement.to_owned(),
+        None => text,
+    }
+}
+
 /// The phase of a finding that abstains, and on what nothing is concluded.
 pub(crate) fn no_conclusion(finding: &Finding) -> (String, String) {
     let phase = finding.phase_name().unwrap_or("run").to_owned();
     (phase, topic(&finding.code).to_owned())
 }
 
+/// Of the phase, where the finding is about one.
+fn factor(finding: &Finding) -> f64 {
+    let gain = finding.gain.as_ref();
+    gain.map_or(1.0, |gain| gain.phase_factor.unwrap_or(gain.factor))
+}
+
+fn speedup(finding: &Finding) -> String {
+    let is_bound = finding.gain.as_ref().is_some_and(|gain| gain.is_bound);
+    format!(
+        "{}speedup {}{}",
+        if is_whole(finding) { "" } else { "phase " },
+        if is_bound { "up to " } else { "" },
+        Times(factor(finding))
+    )
+}
+
 fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
     let phase = finding.phase_name().unwrap_or("run");
-    let gain = finding.gain.as_ref();
-    let factor = gain.map_or(1.0, |gain| gain.phase_factor.unwrap_or(gain.factor));
-    let up_to = if gain.is_some_and(|gain| gain.is_bound) {
-        "up to "
-    } else {
-        ""
-    };
-    let speedup = format!("phase speedup {up_to}{}", Times(factor));
+    let factor = factor(finding);
+    let speedup = speedup(finding);
     match conclusion {
         Conclusion::Idle { .. } => idle(phase, conclusion, &speedup),
         Conclusion::Inefficiency {
@@ -112,7 +131,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             present_batch,
             step_ratio,
         } => format!(
-            "{phase}: up to {} the tokens per second at batch {batch} instead of {present_batch}; each step takes {} as long",
+            "{phase}: up to {} the tokens per second at batch {batch} instead of {present_batch}, with a predicted step time of {}",
             Times(factor),
             Times(*step_ratio)
         ),
@@ -120,7 +139,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             bytes_per_step,
             cache,
         } => {
-            let cache = spoken_cache(cache);
+            let cache = self::cache(cache);
             format!(
                 "{phase}: a step reads {bytes_per_step}, which {cache} can hold: DRAM bandwidth is not its limit, and results do not \
                  carry over to larger models"
@@ -370,14 +389,13 @@ pub(crate) fn abstention(why: &Abstention) -> String {
             bottleneck::reason(None, why)
         ),
         Abstention::FarFromRoofline { fraction } => format!(
-            "linear operators run at {} of roofline: fewer bytes alone may change nothing",
+            "GEMMs of linear layers run at {} of roofline: fewer bytes alone may change nothing",
             Percent(*fraction)
         ),
         Abstention::NotCounted => "the theoretical cost of this change on the device is unknown".to_owned(),
     }
 }
 
-/// The class of an operator that a resource limits.
 /// What roofline time is set by. A class (`memory-bound`) would say that operators reach it.
 fn limit(resource: Resource) -> &'static str {
     match resource {
@@ -389,10 +407,10 @@ fn limit(resource: Resource) -> &'static str {
     }
 }
 
-fn spoken_cache(cache: &str) -> String {
+pub(crate) fn cache(cache: &str) -> String {
     match cache {
         "caches" => "the caches together".to_owned(),
-        name => format!("the {name} cache"),
+        name => format!("the {} cache", name.to_uppercase()),
     }
 }
 
@@ -400,6 +418,7 @@ fn spoken_cache(cache: &str) -> String {
 fn spoken(operators: &str) -> String {
     match operators {
         "gemm" => "GEMMs".to_owned(),
+        "linear" => "GEMMs of linear layers".to_owned(),
         name => format!("{name} operators"),
     }
 }

@@ -31,8 +31,8 @@ fn what(evidence: &Evidence) -> String {
         Measure::IdleCauseShare => named("share of idle time, profiled pass", cause()),
         Measure::HostOperatorTime => named("idle while the host was in", name),
         Measure::AchievedRate => in_dtype(match evidence.unit.as_str() {
-            "B/s" => "achieved bandwidth",
-            "FLOP/s" => "achieved FLOP rate",
+            "B/s" => "achieved B/s",
+            "FLOP/s" => "achieved FLOP/s",
             _ => "achieved",
         }),
         Measure::PeakRate => in_dtype("peak"),
@@ -54,7 +54,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::HostOperatorTime => "idle time in one host op",
         Measure::MeasuredTime => "measured time",
         Measure::RooflineTime => "roofline time",
-        Measure::RooflineShare => "share of roofline",
+        Measure::RooflineShare => "% of roofline",
         Measure::Calls => "calls",
         Measure::AchievedRate => "achieved",
         Measure::OverheadOpsTime => "overhead ops",
@@ -63,7 +63,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::WeightGemmTime => "weight GEMMs",
         Measure::PeakRate | Measure::LinkRate => "peak",
         Measure::RooflineRatio => "roofline time after ÷ before",
-        Measure::LinearRooflineShare => "linear operators, share of roofline",
+        Measure::LinearRooflineShare => "GEMMs of linear layers, % of roofline",
         Measure::WeightBytes => "weights now",
         Measure::Int8WeightBytes => "weights in int8",
         Measure::BatchNow => "batch now",
@@ -160,7 +160,7 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             dtype,
         } => format!(
             "{wall} ÷ {after_ns}: with weight GEMMs in {dtype} the roofline time of the phase is {roofline_ratio:.2} of the present; \
-             each GEMM stays at its share of roofline, or at that of decode where it becomes memory-bound; everything else keeps \
+             each GEMM keeps its % of roofline, or gets that of decode where it becomes memory-bound; everything else keeps \
              its time"
         ),
         Derivation::Int8Recounted {
@@ -168,8 +168,8 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             after_ns,
             roofline_ratio,
         } => format!(
-            "{wall} ÷ {after_ns}: with int8 weights the roofline time is {roofline_ratio:.2} of the present, and each operator stays \
-             at its share of roofline"
+            "{wall} ÷ {after_ns}: with int8 weights the roofline time is {roofline_ratio:.2} of the present, and each operator keeps \
+             its % of roofline"
         ),
         Derivation::LargerBatch {
             batch,
@@ -184,8 +184,8 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
                 ""
             };
             format!(
-                "{batch} ÷ {present_batch} sequences ÷ {step_ratio:.3} step time. At the larger batch an operator keeps its share of roofline, or \
-                 takes prefill's where that is higher and both are bound alike; none gets faster.{idle} The batch doubles until a \
+                "{batch} ÷ {present_batch} sequences ÷ {step_ratio:.3} step time. Each operator keeps its % of roofline, or gets that of \
+                 prefill if higher and limited by the same resource.{idle} The batch doubles until a \
                  doubling gains less than {least_factor}×."
             )
         }

@@ -8,11 +8,13 @@ use llmprof_record::run::RunPhase;
 use llmprof_units::Times;
 
 pub use self::conclusion::finding;
-pub(crate) use self::conclusion::{abstention, no_conclusion};
+pub(crate) use self::conclusion::{abstention, cache, no_conclusion, statement};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
 use super::copies;
 use super::runtime::Runtime;
-use crate::analyzed::{Analysis, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy};
+use crate::analyzed::{
+    Analysis, Assumption, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy,
+};
 
 /// What must not be done with several gains.
 pub(crate) const OVERLAP: &str =
@@ -36,9 +38,22 @@ pub(crate) fn whole(analysis: &Analysis) -> &'static str {
     }
 }
 
-/// What the change would bring to the `whole`; nothing where no gain can be computed.
+/// Whether the phase of a finding is all that was measured: one factor says what there is to say.
+fn is_whole(finding: &Finding) -> bool {
+    let gain = finding.gain.as_ref();
+    gain.is_some_and(|gain| {
+        let of_phase = gain.phase_factor.map(|factor| Times(factor).to_string());
+        gain.of == GainOf::Run && of_phase == Some(Times(gain.factor).to_string())
+    })
+}
+
+/// What the change would bring to the `whole`; nothing where no gain can be computed, or where the conclusion has said it.
 pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     let gain = finding.gain.as_ref()?;
+    let is_called_alike = gain.is_bound || finding.confidence != Confidence::Low;
+    if is_called_alike && !finding.is_contended && is_whole(finding) {
+        return None;
+    }
     let of = match gain.of {
         GainOf::Run => whole,
         GainOf::Throughput => "throughput",
@@ -147,8 +162,65 @@ fn host_work_knob(operator: &str) -> String {
     }
 }
 
-/// What to change; nothing where the finding has no remedy.
-pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
+/// What to change; nothing where the finding has no remedy. What the run has turned on already is no knob.
+pub fn knob(finding: &Finding, analysis: &Analysis) -> Option<String> {
+    let knob = by_runtime(finding, Runtime::of(analysis))?;
+    let is_run = analysis.latency.measured_in.is_some();
+    if is_run && matches!(finding.conclusion, Some(Conclusion::Batching { .. })) {
+        return Some("Knob: a larger batch (`runtime.batch_size`).".to_owned());
+    }
+    let (compiled, graphs) = (is_compiled(analysis), has_decode_graphs(analysis));
+    Some(turned_on(finding, knob, compiled, graphs))
+}
+
+/// The knob of a run whose decode is compiled or runs in graphs; its prefill does not.
+fn turned_on(finding: &Finding, knob: String, is_compiled: bool, has_graphs: bool) -> String {
+    let is_prefill = finding.phase == Some(RunPhase::Prefill);
+    match &finding.conclusion {
+        Some(Conclusion::Idle {
+            remedy: Some(IdleRemedy::CheaperLaunches),
+            ..
+        }) if is_prefill && has_graphs => {
+            "Knob: graphs of prefill too; those of this run cover decode only.".to_owned()
+        }
+        _ if is_compiled && is_prefill => knob.replace(
+            "torch.compile",
+            "torch.compile of prefill (the run compiles decode only)",
+        ),
+        Some(Conclusion::Extra { .. }) if is_compiled => AVOID.to_owned(),
+        Some(Conclusion::Inefficiency { .. }) if is_compiled => {
+            knob.replace(FUSE, "Knob: fuse them with adjacent ops by hand.")
+        }
+        _ => knob,
+    }
+}
+
+/// Whether most kernels of decode come from graphs.
+fn has_decode_graphs(analysis: &Analysis) -> bool {
+    let phases = analysis.phases.iter();
+    let mut decode = phases.filter(|phase| phase.phase == RunPhase::Decode);
+    decode.any(|phase| {
+        let traced = phase.traced.as_ref();
+        traced.is_some_and(|traced| 2 * traced.graph_kernels > traced.kernels)
+    })
+}
+
+/// Whether the run had `runtime.compile` on, which compiles decode steps.
+fn is_compiled(analysis: &Analysis) -> bool {
+    let mut assumptions = analysis.assumptions.iter();
+    assumptions.any(|assumption| match assumption {
+        Assumption::Worker { options, .. } => options
+            .iter()
+            .any(|(name, value)| name == "compile" && value != "off"),
+        _ => false,
+    })
+}
+
+const AVOID: &str = "Knob: avoid casts, concatenations and copies.";
+const FUSE: &str = "Knob: fuse them with adjacent ops (torch.compile).";
+
+/// What a runtime has to change.
+fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
     let gpu = matches!(
         runtime,
         Runtime::Gpu(_) | Runtime::Hip(_) | Runtime::Other(_)
@@ -183,7 +255,10 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
                     format!("Knob: {kernels}.")
                 });
             }
-            _ if torch => "Knob: fuse them with adjacent ops (torch.compile).",
+            "linear" | "experts" | "gemm" if runtime == Runtime::PyTorchOnCpu => {
+                "Knob: larger batches, more threads (OMP_NUM_THREADS), or bf16 on CPUs that have it."
+            }
+            _ if torch => FUSE,
             _ => return None,
         },
         Conclusion::GemmShapes { library, .. } => {
@@ -224,7 +299,7 @@ pub fn knob(finding: &Finding, runtime: Runtime) -> Option<String> {
             });
         }
         Conclusion::QuantizeWeights { .. } if gpu => "Knob: int8 weights.",
-        Conclusion::Batching { .. } => "Knob: `runtime.batch_size`.",
+        Conclusion::Batching { .. } => "Knob: a larger batch.",
         Conclusion::KvLengths { .. }
         | Conclusion::FirstPass {
             extra_step_ns: Some(_),
@@ -362,6 +437,54 @@ mod tests {
         );
     }
 
+    /// What a run has turned on is advised for the phase that it does not cover, and for no other.
+    #[test]
+    fn what_the_run_has_on_is_no_knob() {
+        let worker = Assumption::Worker {
+            model_class: "A".to_owned(),
+            versions: Vec::new(),
+            options: vec![("compile".to_owned(), "reduce-overhead".to_owned())],
+        };
+        let mut compiled = Analysis::default();
+        compiled.assumptions.push(worker);
+        let extra = Conclusion::Extra {
+            share: 0.5,
+            by_name: false,
+            on_device: true,
+            views_share: None,
+        };
+        let decode = sample(extra, 2.0, true);
+        let of = |finding: &Finding, is_compiled: bool| {
+            let knob = by_runtime(finding, Runtime::Gpu(Framework::Pytorch)).unwrap();
+            turned_on(finding, knob, is_compiled, false)
+        };
+        assert_eq!(
+            of(&decode, false),
+            "Knob: torch.compile; avoid casts, concatenations and copies."
+        );
+        assert_eq!(of(&decode, is_compiled(&compiled)), AVOID);
+        let prefill = Finding {
+            phase: Some(RunPhase::Prefill),
+            ..decode
+        };
+        assert!(of(&prefill, true).contains("torch.compile of prefill"));
+    }
+
+    /// One phase is the whole: its factor is said once.
+    #[test]
+    fn one_phase_has_one_factor() {
+        let whole = sample(idle(None), 3.7, true);
+        assert_eq!(
+            finding(&whole),
+            "decode is host-bound: GPU idle 73.0 %; speedup up to 3.70× without it"
+        );
+        assert_eq!(gain(&whole, "all phases"), None);
+        assert_eq!(
+            conclusion::statement(&whole),
+            "decode is host-bound: GPU idle 73.0 %"
+        );
+    }
+
     /// As `ranks.waiting`: skew asks for balance, transfer for overlap and bandwidth.
     #[test]
     fn waiting_for_ranks_asks_for_balance() {
@@ -371,7 +494,7 @@ mod tests {
                 waiting_share,
             };
             let found = sample(conclusion, 2.0, true);
-            let knob = knob(&found, Runtime::Gpu(Framework::Pytorch));
+            let knob = by_runtime(&found, Runtime::Gpu(Framework::Pytorch));
             (finding(&found), knob.unwrap_or_default())
         };
         let (skewed, balance) = told(Some(0.8));
@@ -414,7 +537,7 @@ mod tests {
 
     #[test]
     fn knobs_follow_conclusions() {
-        let of = |conclusion, runtime| knob(&sample(conclusion, 2.0, true), runtime);
+        let of = |conclusion, runtime| by_runtime(&sample(conclusion, 2.0, true), runtime);
         let gpu = |conclusion| of(conclusion, Runtime::Gpu(Framework::Pytorch));
         let graphs = gpu(idle(None));
         assert_eq!(
@@ -433,7 +556,7 @@ mod tests {
             ..sample(inefficiency("experts"), 2.0, true)
         };
         assert_eq!(
-            knob(&prefill, Runtime::Gpu(Framework::Pytorch)).as_deref(),
+            by_runtime(&prefill, Runtime::Gpu(Framework::Pytorch)).as_deref(),
             Some("Knob: grouped-GEMM kernels.")
         );
         assert_eq!(
@@ -473,8 +596,8 @@ mod tests {
             phase: Some(RunPhase::Prefill),
             ..sample(conclusion, 2.0, true)
         };
-        let [shapes, model] =
-            [by_shapes, by_model].map(|one| knob(&prefill(one), Runtime::Hip(Framework::Pytorch)));
+        let [shapes, model] = [by_shapes, by_model]
+            .map(|one| by_runtime(&prefill(one), Runtime::Hip(Framework::Pytorch)));
         assert_eq!(shapes, model);
         assert!(shapes.is_some_and(|knob| knob.contains("Triton")));
         let native = of(inefficiency("attention"), Runtime::Native);

@@ -266,7 +266,8 @@ mod tests {
         assert_eq!(stage.line(4, Duration::from_hours(1)), None, "too soon");
         let line = stage.line(8, Duration::ZERO).unwrap();
         assert!(
-            line.starts_with("direct inference   8/40, ") && line.ends_with(" left"),
+            line.starts_with(&format!("{:<WIDTH$} 8/40, ", "direct inference"))
+                && line.ends_with(" left"),
             "{line}"
         );
         assert_eq!(

@@ -47,12 +47,14 @@ fn a_snapshot_of_memory_has_a_report_with_its_curve() {
     let [text, page] = reports(folder.path(), &[&fixture("memory_snapshot.pickle.gz")]);
     let counts = json(&fixture("memory_snapshot.counts.json"));
     let bytes = |when: &str, what: &str| Bytes(counts[when][what].as_u64().unwrap());
+    // In the unit of what is reserved.
+    let allocated = |when: &str| bytes(when, "allocated_bytes").0 as f64 / f64::from(1 << 30);
     let end = format!(
-        "at the end {} allocated of {} reserved",
-        bytes("now", "allocated_bytes"),
+        "at the end {:.3} GiB allocated of {} reserved",
+        allocated("now"),
         bytes("now", "reserved_bytes")
     );
-    let peak = format!("peak {} allocated", bytes("peak", "allocated_bytes"));
+    let peak = format!("peak {:.3} GiB allocated", allocated("peak"));
     for report in [&text, &page] {
         assert!(report.contains(&end), "{end}");
         assert!(report.contains(&peak), "{peak}");

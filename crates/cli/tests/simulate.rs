@@ -28,7 +28,7 @@ fn a_lone_request_is_what_predict_says() {
         "predict",
         LLAMA[0],
         LLAMA[1],
-        "--efficiency=vllm",
+        "--efficiency=fused",
         "--format=json",
         "workload.prompt_tokens=512",
         "infer.max_new_tokens=2",
@@ -38,6 +38,7 @@ fn a_lone_request_is_what_predict_says() {
     let found = simulated(&[
         LLAMA[0],
         LLAMA[1],
+        "--efficiency=fused",
         "-n",
         "3",
         "--prompt-tokens",
@@ -51,6 +52,9 @@ fn a_lone_request_is_what_predict_says() {
     assert!((ratio(&summary["tpot_ms"]["p50"], &point["tpot_ns"]) - 1.0).abs() < 1e-6);
     assert_eq!(found["basis"], "predicted");
     assert_eq!(summary["completed"], 3);
+    // An engine that schedules as vLLM does has its kernels, unless others are named.
+    let by_default = simulated(&[LLAMA[0], LLAMA[1], "-n", "3"]);
+    assert_eq!(by_default["step_time"]["efficiencies"], "vllm");
 }
 
 #[test]

@@ -424,7 +424,7 @@ fn processes_in_lockstep_have_the_same_steps() {
     });
     assert!(has(&other, "analysis.steps_of_processes"));
     let names: Vec<&str> = other.phases.iter().map(PhaseAnalysis::name).collect();
-    assert_eq!(names, ["all (device 5)", "all (device 10)"]);
+    assert_eq!(names, ["whole trace (device 5)", "whole trace (device 10)"]);
 }
 
 /// Ids of ranks in one file each begin at one: `[TP00] 4711` launches what runs on `[TP00] 5`.

@@ -281,9 +281,13 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
     } else {
         ""
     };
-    parts.extend(
-        longest.map(|(time, cause)| format!("idle {time} ({}{before})", waterfall::cause(cause))),
-    );
+    parts.extend(longest.map(|(time, cause)| match cause {
+        UNKNOWN => "idle for unknown reasons".to_owned(),
+        _ => format!(
+            "{time} of the idle time: {}{before}",
+            waterfall::cause(cause)
+        ),
+    }));
     // The host did not keep the GPU waiting with it.
     let operator = gap.host_operator.as_ref().filter(|_| !is_queued);
     parts.extend(operator.map(|name| {

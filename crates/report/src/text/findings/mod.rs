@@ -102,7 +102,7 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
         },
         IdleRemedy::LessHostWork => "Knob: less work of the host, or do it while the GPU works.",
         IdleRemedy::LessAroundGraphs => {
-            "Most kernels run in CUDA Graphs already; what is left is host work around their launches."
+            "Most kernels run in CUDA Graphs already; what is left lies between their kernels and around their launches."
         }
         IdleRemedy::FewerKernels if !torch => {
             "Knob: fewer, larger kernels: most of the idle time is inter-kernel gaps."

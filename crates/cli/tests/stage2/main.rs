@@ -222,6 +222,14 @@ fn a_run_makes_timeline_counters_and_analysis() {
     let dry = machine.run(&[logs, "--dry-run"], &[]);
     assert_eq!(dry.status.code(), Some(0), "{}", said(&dry));
     assert!(!machine.path("out").exists());
+    // Without a tool the other commands are those that the run would start.
+    let without = machine.run(&["pipeline.ncu.path=/no/ncu", "--dry-run"], &[]);
+    assert_eq!(without.status.code(), Some(0), "{}", said(&without));
+    let words = "/no/ncu does not start";
+    assert!(said(&without).contains(words), "{}", said(&without));
+    assert!(said(&without).contains("the run would go on without it"));
+    let printed = String::from_utf8_lossy(&without.stdout);
+    assert!(printed.contains(" profile ") && !printed.contains("/no/ncu"));
     let output = machine.run(&[logs], &[]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_files(&machine);

@@ -95,7 +95,7 @@ fn ncu_shows_how_far_it_has_come() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{told}");
     assert!(
-        told.contains("ncu                12 launches in "),
+        told.contains("ncu                      12 launches ("),
         "{told}"
     );
     assert!(!told.contains(&format!("/{planned}")), "{told}");
@@ -233,7 +233,7 @@ fn notes_of_a_user_are_joined_and_kept() {
             .contains("underfilled_grid")
     );
     assert!(
-        said(&output).contains("ncu 12 launches in "),
+        said(&output).contains("ncu 12 launches ("),
         "{}",
         said(&output)
     );

@@ -382,6 +382,10 @@ impl<'a> Labels<'a> {
         };
         let room = |place: (f64, bool)| {
             let (x, y) = middle(place);
+            // Beyond the axis it would cover the ticks.
+            if x - half * along.0 < self.plane.left {
+                return 0.0;
+            }
             let distance = |&(to_x, to_y): &(f64, f64)| {
                 let (dx, dy) = (to_x - x, to_y - y);
                 let beyond = (dx * along.0 + dy * along.1).abs() - half;

@@ -9,7 +9,7 @@ use llmprof_units::{Basis, Bytes, Nanos, Percent};
 use serde::Serialize;
 
 use super::kernels::name;
-use crate::analyzed::{CountedLaunch, CountersAnalysis};
+use crate::analyzed::{Advice, CountedLaunch, CountersAnalysis};
 use crate::document::{Align, Cell, Column, Document, Drawing, Table};
 use crate::kernel_label::kernel_label;
 use crate::text::kernel_report as text;
@@ -249,12 +249,21 @@ fn entries(
             let work = text::Work::of_category(row.category());
             lines.push(format!("Try: {}", text::advice(row.class, work)));
         }
-        lines.extend(row.rules.iter().map(|rule| {
-            let first = *told
-                .entry((rule.rule.as_str(), text::without_numbers(&rule.text)))
-                .or_insert(rank);
-            text::rule_of_ncu(rule, (first < rank).then_some(first + 1))
-        }));
+        let mut again: BTreeMap<usize, Vec<&Advice>> = BTreeMap::new();
+        for rule in &row.rules {
+            let key = (rule.rule.as_str(), text::without_numbers(&rule.text));
+            let first = *told.entry(key).or_insert(rank);
+            if first == rank {
+                lines.push(text::rule_of_ncu(rule));
+            } else {
+                again.entry(first).or_default().push(rule);
+            }
+        }
+        lines.extend(
+            again
+                .iter()
+                .map(|(first, rules)| text::rules_as_for(*first + 1, rules)),
+        );
         section.list(lines);
         let own = points(row);
         if !own.is_empty() {

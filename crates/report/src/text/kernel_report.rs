@@ -158,8 +158,26 @@ pub fn without_numbers(text: &str) -> String {
 }
 
 /// A rule of Nsight Compute with the speedup it estimates: the share of the time that it would save, of the kernel or (local) of a
-/// part of it. Where a kernel before it (`as_for`) has the same text, that is not said again.
-pub fn rule_of_ncu(advice: &Advice, as_for: Option<usize>) -> String {
+/// part of it.
+pub fn rule_of_ncu(advice: &Advice) -> String {
+    let warning = if advice.is_warning { "warning of " } else { "" };
+    format!(
+        "{warning}Nsight Compute, {}: {}",
+        rule_name(advice),
+        advice.text.replace('\n', " ")
+    )
+}
+
+/// Rules whose text an earlier kernel has.
+pub fn rules_as_for(kernel: usize, rules: &[&Advice]) -> String {
+    let names: Vec<String> = rules.iter().map(|rule| rule_name(rule)).collect();
+    format!(
+        "Nsight Compute, as for kernel {kernel}: {}",
+        names.join(", ")
+    )
+}
+
+fn rule_name(advice: &Advice) -> String {
     let kind = if advice.of_whole_kernel {
         "est. speedup"
     } else {
@@ -167,16 +185,7 @@ pub fn rule_of_ncu(advice: &Advice, as_for: Option<usize>) -> String {
     };
     let speedup = advice.speedup_pct;
     let speedup = speedup.map(|percent| format!(" ({kind} {})", Percent(percent / 100.0)));
-    let warning = if advice.is_warning { "warning of " } else { "" };
-    format!(
-        "{warning}Nsight Compute, {}{}: {}",
-        advice.rule,
-        speedup.unwrap_or_default(),
-        match as_for {
-            Some(kernel) => format!("as for kernel {kernel}"),
-            None => advice.text.replace('\n', " "),
-        }
-    )
+    format!("{}{}", advice.rule, speedup.unwrap_or_default())
 }
 
 /// How many kernels, and how much of their time, has each class.

@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn ratios_have_two_decimals_at_most() {
-        let of = [0.0, 0.0004735, 0.01515, 0.03523, 2.267, 131.25].map(hundredths);
+        let of = [0.0, 0.000_473_5, 0.01515, 0.03523, 2.267, 131.25].map(hundredths);
         assert_eq!(of, ["0", "< 0.01", "0.02", "0.04", "2.27", "131.2"]);
     }
 }

@@ -57,7 +57,16 @@ fn a_lone_request_is_what_predict_says() {
 #[test]
 fn requests_take_time_to_reach_an_engine_and_wait_for_others() {
     let with = |more: &[&str]| {
-        let closed = ["-n", "40", "--concurrency", "4", "--prompt-tokens", "256"];
+        let closed = [
+            "-n",
+            "40",
+            "--concurrency",
+            "4",
+            "--prompt-tokens",
+            "256",
+            "--output-tokens",
+            "uniform:20:80",
+        ];
         let args: Vec<&str> = LLAMA.iter().chain(&closed).chain(more).copied().collect();
         let found = simulated(&args);
         let mean = found["summary"]["ttft_ms"]["mean"].as_f64().unwrap();

@@ -217,7 +217,8 @@ fn a_closed_loop_keeps_its_requests_in_flight() {
 
 /// TTFT in ms by request.
 fn ttfts(load: &Load, settings: &Settings) -> Vec<i64> {
-    let mut outcome = simulate(load, settings, &|_: &Shape| Nanos(10_000_000)).unwrap();
+    let mut outcome =
+        simulate(load, settings, &|_: &Shape| Nanos(10_000_000)).expect("an engine that starts");
     outcome.finished.sort_by_key(|finished| finished.index);
     let ms = |nanos: Nanos| nanos.0 / 1_000_000;
     let all = outcome.finished.iter();

@@ -1,5 +1,7 @@
 //! Serving engines: which kernels multiply weights of a format, and what that does to times.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use llmprof_theory::{
     Model, Precision, Workload,
     device::Catalog,

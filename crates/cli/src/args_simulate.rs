@@ -44,6 +44,7 @@ pub(crate) struct SimulateArgs {
 
 /// The engine, under vLLM's names.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct EngineArgs {
     /// Maximum new tokens per step.
     #[arg(long, value_name = "N", default_value_t = 8192)]
@@ -71,6 +72,21 @@ pub(crate) struct EngineArgs {
     /// Disable prefix caching: every prompt is computed in full.
     #[arg(long)]
     pub(crate) no_prefix_caching: bool,
+    /// Start a request only when its whole answer has KV blocks: nothing is preempted.
+    #[arg(long)]
+    pub(crate) reserve_answer: bool,
+    /// Put the next step together while one runs: requests that arrive meanwhile wait for the step after it.
+    #[arg(long)]
+    pub(crate) async_scheduling: bool,
+    /// Steps that prompts wait for others to run with.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) wait_steps: u64,
+    /// Tokens of a step that end the wait [default: those of a full step].
+    #[arg(long, value_name = "N")]
+    pub(crate) wait_tokens: Option<u64>,
+    /// Time between sending a request and the engine receiving it: network, tokenization.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) request_delay: Option<Duration>,
     /// Engines behind a round-robin load balancer.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) replicas: u64,

@@ -345,7 +345,7 @@ fn is_whole(design: &Map<String, Value>) -> bool {
 
 fn parse(file: &Path) -> Result<Map<String, Value>, Failure> {
     let text = read(file)?;
-    match serde_json::from_str(&text) {
+    match llmprof_theory::parse_config(&text) {
         Ok(Value::Object(design)) => Ok(design),
         Ok(_) => Err(Failure::new(format!(
             "{} is not a JSON object",

@@ -167,7 +167,11 @@ fn models_without_a_family_are_traced_and_said_to_be() {
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "state_size": 16,
         "num_hidden_layers": 2, "vocab_size": 128, "n_groups": 1, "expand": 2, "chunk_size": 16});
-    std::fs::write(folder.path().join("tiny.json"), config.to_string()).unwrap();
+    // Infinity as Python writes it.
+    let text = config
+        .to_string()
+        .replacen('{', "{\"time_step_limit\": [0.0, Infinity],", 1);
+    std::fs::write(folder.path().join("tiny.json"), text).unwrap();
     let request = |python: &str| {
         [
             "model=local",

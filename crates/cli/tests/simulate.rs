@@ -57,6 +57,42 @@ fn a_lone_request_is_what_predict_says() {
     assert_eq!(by_default["step_time"]["efficiencies"], "vllm");
 }
 
+/// What a request takes to reach the engine is in its TTFT; what is held back waits for others.
+#[test]
+fn requests_take_time_to_reach_an_engine_and_wait_for_others() {
+    let with = |more: &[&str]| {
+        let closed = [
+            "-n",
+            "40",
+            "--concurrency",
+            "4",
+            "--prompt-tokens",
+            "256",
+            "--output-tokens",
+            "uniform:20:80",
+        ];
+        let args: Vec<&str> = LLAMA.iter().chain(&closed).chain(more).copied().collect();
+        let found = simulated(&args);
+        let mean = found["summary"]["ttft_ms"]["mean"].as_f64().unwrap();
+        (mean, found["settings"].clone())
+    };
+    let (plain, settings) = with(&[]);
+    assert_eq!(settings["async_scheduling"], false);
+    assert_eq!(settings["wait_steps"], 0);
+    let (delayed, _) = with(&["--request-delay", "40ms"]);
+    assert!(
+        (39.0..60.0).contains(&(delayed - plain)),
+        "{plain} {delayed}"
+    );
+    let (ahead, settings) = with(&["--request-delay", "40ms", "--async-scheduling"]);
+    assert_eq!(settings["async_scheduling"], true);
+    assert!(ahead > delayed, "{delayed} {ahead}");
+    let (waited, settings) = with(&["--wait-steps", "10", "--reserve-answer"]);
+    assert_eq!(settings["wait_tokens"], 8192);
+    assert_eq!(settings["reserve_answer"], true);
+    assert!(waited > plain, "{plain} {waited}");
+}
+
 #[test]
 fn objectives_decide_the_exit_code_and_replicas_are_found() {
     let folder = tempfile::tempdir().unwrap();

@@ -92,9 +92,13 @@ struct Engine<'a, T: ?Sized> {
     load: &'a Load,
     time: &'a T,
     now: Nanos,
-    /// When each request came.
+    /// When the step before began, during which the next one is put together.
+    planned: Nanos,
+    /// When each request was sent.
     came: Vec<Nanos>,
     states: Vec<State>,
+    /// Requests that were sent, and those of them that reached the engine.
+    sent: usize,
     next: usize,
     waiting: VecDeque<usize>,
     /// By admission; entries of another turn than their request's are over.
@@ -103,6 +107,10 @@ struct Engine<'a, T: ?Sized> {
     /// The one whose prompt is not done: always the last admitted.
     partial: Option<usize>,
     pool: Pool,
+    /// Blocks of running sequences when their answers are whole.
+    reserved: u64,
+    /// Steps that prompts have been held back for.
+    waited: u64,
     decoding: u64,
     decode_context: u64,
     /// Decode steps so far.
@@ -135,14 +143,18 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             load,
             time,
             now: Nanos(0),
+            planned: Nanos(0),
             came: load.requests.iter().map(|request| request.at).collect(),
             states: vec![State::default(); count],
+            sent: if load.concurrency.is_some() { 0 } else { count },
             next: 0,
             waiting: VecDeque::new(),
             running: Vec::new(),
             running_count: 0,
             partial: None,
             pool: Pool::new(settings.kv_blocks),
+            reserved: 0,
+            waited: 0,
             decoding: 0,
             decode_context: 0,
             tick: 0,
@@ -155,42 +167,47 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
 
     fn run(&mut self) {
         for _ in 0..self.load.concurrency.unwrap_or(0) {
-            self.follow_up();
+            self.send();
         }
         loop {
-            if self.load.concurrency.is_none() {
-                self.arrive();
-            }
+            self.arrive();
             if self.running_count == 0 && self.waiting.is_empty() {
                 // Idle until the next request.
-                match self.load.requests.get(self.next) {
-                    Some(request) if self.load.concurrency.is_none() => {
-                        self.now = self.now.max(request.at);
-                        continue;
-                    }
-                    _ => return,
+                if self.next == self.sent {
+                    return;
                 }
+                self.now = self.now.max(self.reaches(self.next));
+                self.planned = self.now;
+                continue;
             }
             self.step();
         }
     }
 
-    /// Queues what came until now.
-    fn arrive(&mut self) {
-        while let Some(request) = self.load.requests.get(self.next) {
-            if request.at > self.now {
-                return;
-            }
-            self.queue_next();
+    /// The next request of a closed loop.
+    fn send(&mut self) {
+        if let Some(came) = self.came.get_mut(self.sent) {
+            *came = self.now;
+            self.sent += 1;
         }
     }
 
-    /// Queues the next request of a closed loop, those that are refused passed over.
-    fn follow_up(&mut self) {
-        while self.next < self.load.requests.len() {
-            self.came[self.next] = self.now;
-            if self.queue_next() {
-                return;
+    /// When a request is in the engine's hands.
+    fn reaches(&self, request: usize) -> Nanos {
+        self.came[request] + self.load.delay
+    }
+
+    /// Queues what came in time for the next step.
+    fn arrive(&mut self) {
+        let until = if self.settings.async_scheduling {
+            self.planned
+        } else {
+            self.now
+        };
+        while self.next < self.sent && self.reaches(self.next) <= until {
+            // In a closed loop, one that is refused makes place for another.
+            if !self.queue_next() && self.load.concurrency.is_some() {
+                self.send();
             }
         }
     }
@@ -200,8 +217,9 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         let is_served = self.settings.can_serve(request.prompt, request.output);
         if is_served {
             // It came while a step ran, which was accounted without it.
-            self.outcome.waiting_time += (self.now - self.came[self.next]).0 as f64;
-            let waited = self.now > self.came[self.next];
+            let since = self.reaches(self.next);
+            self.outcome.waiting_time += (self.now - since).0 as f64;
+            let waited = self.now > since;
             self.waiting.push_back(self.next);
             if waited {
                 let waiting = self.waiting.len() as u64;
@@ -216,6 +234,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
 
     /// Schedules a step, lets its time pass, and hands out its tokens.
     fn step(&mut self) {
+        self.planned = self.now;
         let mut shape = Shape::default();
         let mut completed = Vec::new();
         let was_preempted = self.take_decode_blocks();
@@ -224,7 +243,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         shape.decode_context = self.decode_context;
         let was_preempted =
             self.continue_prefill(&mut budget, &mut shape, &mut completed) || was_preempted;
-        if !was_preempted {
+        if !was_preempted && !self.holds_back(budget) {
             self.admit(&mut budget, &mut shape, &mut completed);
         }
         let time = self.time.time(&shape).max(Nanos(1));
@@ -275,6 +294,39 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         false
     }
 
+    /// Whether prompts wait for more to come, so that they run together.
+    fn holds_back(&mut self, budget: u64) -> bool {
+        let has_room = self.running_count < self.settings.max_num_seqs;
+        if self.settings.wait_steps == 0
+            || self.decoding == 0
+            || self.waiting.is_empty()
+            || !has_room
+        {
+            return false;
+        }
+        let mut prompts = 0;
+        for &request in &self.waiting {
+            let tokens = self.tokens(request);
+            if prompts + tokens > budget {
+                break;
+            }
+            prompts += tokens;
+        }
+        let are_enough = self.decoding + prompts >= self.settings.wait_tokens;
+        if are_enough || self.waited >= self.settings.wait_steps {
+            self.waited = 0;
+            return false;
+        }
+        self.waited += 1;
+        true
+    }
+
+    /// Blocks of a request when its answer is whole. The last token is sampled, not computed.
+    fn all_blocks(&self, request: usize) -> u64 {
+        let asked = &self.load.requests[request];
+        self.settings.blocks(asked.prompt + asked.output - 1)
+    }
+
     /// Takes waiting requests in order, while there is room.
     fn admit(&mut self, budget: &mut u64, shape: &mut Shape, completed: &mut Vec<usize>) {
         while *budget > 0
@@ -303,6 +355,11 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             if required + unused_hits > self.pool.free() {
                 return;
             }
+            let reserved = self.reserved + self.all_blocks(request);
+            if self.settings.reserve_answer && reserved > self.settings.kv_blocks {
+                return;
+            }
+            self.reserved = reserved;
             self.waiting.pop_front();
             self.pool.touch(&keys[..hits]);
             self.pool.take(needed);
@@ -423,6 +480,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
 
     /// Takes a request out of what runs; its entries in the queues are over.
     fn leave(&mut self, request: usize) {
+        self.reserved -= self.all_blocks(request);
         let context = self.context(request);
         let tick = self.tick;
         let size = self.settings.block_size;
@@ -546,7 +604,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         state.named = Vec::new();
         state.own = Vec::new();
         if self.load.concurrency.is_some() {
-            self.follow_up();
+            self.send();
         }
     }
 

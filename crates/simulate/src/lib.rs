@@ -5,6 +5,7 @@
 //! of a recorded server. Pure: no clock, no threads, and the same seed gives the same numbers.
 
 pub mod calibrated;
+pub mod disaggregated;
 pub mod engine;
 pub mod gaps;
 mod kv;

@@ -70,6 +70,8 @@ pub struct Load {
     pub requests: Vec<Request>,
     /// Requests in flight of a closed loop: the next one comes when one ends.
     pub concurrency: Option<usize>,
+    /// From the moment a request is sent until the engine has it: network, parsing, tokenization.
+    pub delay: Nanos,
 }
 
 impl Load {
@@ -98,6 +100,7 @@ impl Load {
         Self {
             requests: requests.collect(),
             concurrency: closed(arrivals),
+            delay: Nanos(0),
         }
     }
 
@@ -128,6 +131,7 @@ impl Load {
         Self {
             requests: requests.collect(),
             concurrency: closed(arrivals),
+            delay: Nanos(0),
         }
     }
 
@@ -140,6 +144,7 @@ impl Load {
             concurrency: self
                 .concurrency
                 .map(|all| (all / count.max(1) + usize::from(index < all % count.max(1))).max(1)),
+            delay: self.delay,
         }
     }
 }

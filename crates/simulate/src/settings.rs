@@ -5,6 +5,10 @@ use thiserror::Error;
 
 /// Settings of the scheduler, under vLLM's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "flags that an engine is started with"
+)]
 pub struct Settings {
     /// New tokens of a step at most.
     pub max_num_batched_tokens: u64,
@@ -21,6 +25,14 @@ pub struct Settings {
     /// Whether a request starts only when its whole prompt has blocks, though only a chunk of it is computed
     /// (`scheduler_reserve_full_isl`).
     pub reserve_full_prompt: bool,
+    /// Whether a request starts only when its whole answer has blocks too, so that nothing is ever preempted (TensorRT-LLM's `GUARANTEED_NO_EVICT`).
+    pub reserve_answer: bool,
+    /// Whether the next step is put together while one runs (`async_scheduling`): a request that comes meanwhile waits for the step after it.
+    pub async_scheduling: bool,
+    /// Steps that prompts are held back for more to come while others decode (TensorRT-LLM's `batch_wait_timeout_iters`)…
+    pub wait_steps: u64,
+    /// …unless they and the decoding sequences have so many tokens (its `batch_wait_max_tokens_ratio` of a step).
+    pub wait_tokens: u64,
 }
 
 impl Default for Settings {
@@ -33,6 +45,10 @@ impl Default for Settings {
             chunked_prefill: true,
             prefix_caching: true,
             reserve_full_prompt: true,
+            reserve_answer: false,
+            async_scheduling: false,
+            wait_steps: 0,
+            wait_tokens: 0,
         }
     }
 }
@@ -97,7 +113,13 @@ impl Settings {
     pub fn can_serve(&self, prompt: u64, output: u64) -> bool {
         // The last token is sampled, not computed.
         let fits = self.blocks(prompt + output - 1) <= self.kv_blocks;
-        let whole = self.chunked_prefill || prompt + output - 1 <= self.max_num_batched_tokens;
+        // After a preemption, what was generated is computed with the prompt.
+        let longest = if self.reserve_answer {
+            prompt
+        } else {
+            prompt + output - 1
+        };
+        let whole = self.chunked_prefill || longest <= self.max_num_batched_tokens;
         fits && whole
     }
 }

@@ -12,6 +12,10 @@ const ONE: Settings = Settings {
     chunked_prefill: true,
     prefix_caching: false,
     reserve_full_prompt: true,
+    reserve_answer: false,
+    async_scheduling: false,
+    wait_steps: 0,
+    wait_tokens: 0,
 };
 
 fn request(at_ms: i64, prompt: u64, output: u64) -> Request {
@@ -27,6 +31,7 @@ fn load(requests: Vec<Request>) -> Load {
     Load {
         requests,
         concurrency: None,
+        delay: Nanos(0),
     }
 }
 
@@ -208,4 +213,93 @@ fn a_closed_loop_keeps_its_requests_in_flight() {
     assert_eq!(summary.running.mean, 8.0);
     assert_eq!(summary.ttft_ms.unwrap().max, 1.0);
     assert_eq!(summary.tpot_ms.unwrap().mean, 1.0);
+}
+
+/// TTFT in ms by request.
+fn ttfts(load: &Load, settings: &Settings) -> Vec<i64> {
+    let mut outcome =
+        simulate(load, settings, &|_: &Shape| Nanos(10_000_000)).expect("an engine that starts");
+    outcome.finished.sort_by_key(|finished| finished.index);
+    let ms = |nanos: Nanos| nanos.0 / 1_000_000;
+    let all = outcome.finished.iter();
+    all.map(|f| ms(f.first_token - f.at)).collect()
+}
+
+/// Steps of 10 ms from 0 on; the second request is sent at 12 ms.
+#[test]
+fn a_request_waits_for_a_step_that_is_not_yet_put_together() {
+    let settings = Settings {
+        max_num_seqs: 4,
+        ..ONE
+    };
+    let ahead = Settings {
+        async_scheduling: true,
+        ..settings
+    };
+    let mut asked = load(vec![request(0, 16, 20), request(12, 16, 1)]);
+    // The step from 20 to 30 ms has it; put together in advance, that from 30 to 40 ms.
+    assert_eq!(ttfts(&asked, &settings), [10, 18]);
+    assert_eq!(ttfts(&asked, &ahead), [10, 28]);
+    // It reaches the engine at 23 ms. The first one finds an idle engine whatever is put together when.
+    asked.delay = Nanos(11_000_000);
+    assert_eq!(ttfts(&asked, &settings), [21, 29]);
+    assert_eq!(ttfts(&asked, &ahead), [21, 39]);
+    // In a closed loop, the next request leaves when the one before ends.
+    let closed = Load {
+        concurrency: Some(1),
+        ..asked
+    };
+    assert_eq!(ttfts(&closed, &ahead), [21, 21]);
+}
+
+#[test]
+fn prompts_are_held_back_for_others_to_run_with() {
+    let settings = Settings {
+        max_num_seqs: 8,
+        wait_steps: 3,
+        wait_tokens: 40,
+        ..ONE
+    };
+    // Alone with a decoding sequence: 17 tokens until three steps have passed.
+    let asked = load(vec![request(0, 16, 30), request(5, 16, 1)]);
+    assert_eq!(ttfts(&asked, &settings), [10, 45]);
+    // A third one makes them 49 tokens; nobody waits on an idle engine.
+    let asked = load(vec![
+        request(0, 16, 30),
+        request(5, 16, 1),
+        request(15, 32, 1),
+    ]);
+    assert_eq!(ttfts(&asked, &settings), [10, 25, 15]);
+}
+
+#[test]
+fn reserved_answers_are_never_preempted() {
+    let settings = Settings {
+        max_num_seqs: 4,
+        kv_blocks: 8,
+        ..ONE
+    };
+    // Two prompts of two blocks fit beside each other, two whole answers of six do not.
+    let asked = load(vec![request(0, 32, 60), request(0, 32, 60)]);
+    let run = |settings: &Settings| simulate(&asked, settings, &|_: &Shape| Nanos(1)).unwrap();
+    assert!(run(&settings).preemptions > 0);
+    let reserved = Settings {
+        reserve_answer: true,
+        ..settings
+    };
+    let outcome = run(&reserved);
+    assert_eq!((outcome.preemptions, outcome.discarded_tokens), (0, 0));
+    assert_eq!(outcome.steps, 120);
+    // What is never preempted is never computed again: only the prompt has to fit a step.
+    let whole = Settings {
+        chunked_prefill: false,
+        max_num_batched_tokens: 32,
+        ..reserved
+    };
+    assert!(run(&whole).refused.is_empty());
+    let refused = Settings {
+        reserve_answer: false,
+        ..whole
+    };
+    assert_eq!(run(&refused).refused.len(), 2);
 }

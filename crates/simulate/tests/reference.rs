@@ -138,6 +138,7 @@ fn loads() -> impl Strategy<Value = Load> {
         Load {
             requests: requests.collect(),
             concurrency: None,
+            delay: Nanos(0),
         }
     })
 }
@@ -165,6 +166,7 @@ fn all_settings() -> impl Strategy<Value = Settings> {
                     chunked_prefill,
                     reserve_full_prompt,
                     prefix_caching: false,
+                    ..Settings::default()
                 }
             },
         )

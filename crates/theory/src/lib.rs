@@ -4,6 +4,7 @@
 //! lowers to [`Operator`]s whose work and traffic are exact; [`Cost`] sums them.
 
 pub mod block;
+mod config_text;
 mod cost;
 mod count;
 pub mod device;
@@ -31,6 +32,7 @@ mod weight;
 mod workload;
 
 pub use block::LayerGroup;
+pub use config_text::parse_config;
 pub use cost::{Cost, Costs, FlopTable, Span};
 pub use encoder::{AudioInput, Encoder, EncoderInput};
 pub use error::{ModelError, WorkloadError};

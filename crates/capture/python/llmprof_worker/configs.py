@@ -24,7 +24,7 @@ def config_of(load: Load) -> Any:
 
 def design_of(design: dict[str, Any]) -> Any:
     """The config of a model whose code is part of transformers."""
-    data = {key: value for key, value in design.items() if key not in DTYPE_KEYS}
+    data = {key: untagged(value) for key, value in design.items() if key not in DTYPE_KEYS}
     kind = data.pop("model_type", None)
     if kind is None:
         raise Failure("model", "the config does not say its `model_type`")
@@ -36,6 +36,15 @@ def design_of(design: dict[str, Any]) -> Any:
         return transformers.AutoConfig.for_model(kind, **data)
     except Exception as error:
         raise Failure("model", f"transformers refuses the config: {first_line(error)}") from error
+
+
+def untagged(value: Any) -> Any:
+    """A value of a config with the numbers that JSON does not have: transformers 5 writes them as `{"__float__": "Infinity"}`."""
+    if isinstance(value, list):
+        return [untagged(entry) for entry in value]
+    if isinstance(value, dict):
+        return float(value["__float__"]) if value.keys() == {"__float__"} else {key: untagged(entry) for key, entry in value.items()}
+    return value
 
 
 def remote_config(load: Load) -> Any:

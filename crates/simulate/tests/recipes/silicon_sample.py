@@ -5,6 +5,7 @@ aiconfigurator 0.12 estimates for those on H200s.
     python -m venv estimates && estimates/bin/pip install aiconfigurator==0.12.0 aiconfigurator-core==0.12.0
     estimates/bin/python silicon_sample.py estimate wheel/aiconfigurator_core/systems/silicon_sample.csv estimates.jsonl     (2 s a row)
     python silicon_sample.py write wheel/aiconfigurator_core/systems/silicon_sample.csv estimates.jsonl fixtures/silicon/rows.csv
+    python silicon_sample.py disaggregated wheel/aiconfigurator_core/systems/silicon_sample.csv fixtures/silicon/disaggregated.csv
 
 Ranks are written as they were. Some rows state the product of tensor- and expert-parallel ranks as `tp_size` (64 with 8 × 8 experts): 34 of these 86 are in the
 file a second time, with times equal to the last digit, as 8 ranks that share experts by 8. Where `attention_dp_size` is empty, it is what makes ranks of
@@ -106,5 +107,26 @@ def write(source, estimates, target):
             writer.writerow([SYSTEMS[row["system"]], kind, concurrency(row), *stated, *ranks(row), *times, *theirs, answer.get("formats", "")])
 
 
+def disaggregated(source, target):
+    """Rows of H200s that prefill and decode on different GPUs. Most do not state how many workers there are. Some of these are in the file a second time,
+    with times equal to the last digit, and state it there; of the others workers are empty."""
+    sides = [f"{side}_{key}" for side in ("prefill", "decode") for key in ("num_workers", "tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")]
+    with open(source, newline="") as file:
+        found = [row for row in csv.DictReader(file) if row["system"] == "h200_sxm" and row["mode"] == "disagg"]
+
+    def measurement(row):
+        return row["backend"], row["isl"], row["osl"], concurrency(row), *(f"{float(row[key]):.6g}" for key in ("silicon_ttft_ms", "silicon_tpot_ms"))
+
+    stated = {measurement(row): row for row in found if row["prefill_num_workers"]}
+    with open(target, "w", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["concurrency", *KEPT, *sides, "ttft_ms", "tpot_ms"])
+        for row in found:
+            twin = stated.get(measurement(row), row)
+            counts = [str(int(float(twin[key]))) if twin[key] else "" for key in sides]
+            times = [f"{float(row[key]):.4g}" for key in ("silicon_ttft_ms", "silicon_tpot_ms")]
+            writer.writerow([concurrency(row), *(row[key] for key in KEPT), *counts, *times])
+
+
 if __name__ == "__main__":
-    {"estimate": estimate, "write": write}[sys.argv[1]](*sys.argv[2:])
+    {"estimate": estimate, "write": write, "disaggregated": disaggregated}[sys.argv[1]](*sys.argv[2:])

@@ -2,6 +2,8 @@
 //! gates and biases there are is known for some model types and assumed as in Llama for others. Good enough to predict
 //! times, not to run a model.
 
+use serde_json::{Map, Value};
+
 use super::{
     base::{finish, group, shared_table},
     deepseek,
@@ -11,8 +13,8 @@ use super::{
 use crate::{
     block::{
         ActivationKind, Arrangement, Attention, Embedding, ExpertWeights, Experts, FeedForward,
-        Head, Layer, Linear, Mixer, Mlp, MlpInput, Moe, Norm, NormKind, Projections, QkvOrder,
-        Rope, Router, Scoring,
+        Head, Layer, Linear, Mixer, Mlp, MlpInput, Moe, Norm, NormKind, PositionTable, Projections,
+        QkvOrder, Rope, Router, Scoring,
     },
     error::ModelError,
     model::{Decoder, Model},
@@ -63,6 +65,8 @@ const UNGATED: &[&str] = &[
     "gpt-sw3",
     "jais2",
     "gpt_neox_japanese",
+    "nanochat",
+    "openai-gpt",
 ];
 /// Types that run attention and feed-forward side by side, after one norm.
 const PARALLEL: &[&str] = &["phi", "gptj", "cohere", "cohere2", "falcon", "codegen"];
@@ -98,7 +102,10 @@ const UNROTATED: &[&str] = &[
     "xglm",
     "biogpt",
     "gpt-sw3",
+    "openai-gpt",
 ];
+/// Types with a learned vector for each position.
+const LEARNED_POSITIONS: &[&str] = &["gpt_bigcode", "gpt_neo", "biogpt", "gpt-sw3", "openai-gpt"];
 /// Types with one matrix for queries, keys and values.
 const FUSED: &[&str] = &[
     "falcon",
@@ -113,6 +120,14 @@ const FUSED: &[&str] = &[
 /// Name of an activation that transformers runs as eight kernels.
 pub(crate) const GELU_NEW: &str = "mlp.gelu_new";
 
+/// Names of the number of experts.
+const EXPERTS: [&str; 4] = [
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+];
+
 struct Sizes {
     hidden: u64,
     inner: u64,
@@ -123,15 +138,10 @@ struct Sizes {
 
 impl Model {
     /// Reads a config of a type that no family knows. The result has [`COMMON_KEYS`] for its family.
-    pub fn from_common_keys(config: &serde_json::Value) -> Result<Self, ModelError> {
-        let keys = Keys::new(COMMON_KEYS, config)?;
-        let part = keys.part("text_config")?;
-        let keys = part.as_ref().unwrap_or(&keys);
-        let stated = config.get("model_type").and_then(serde_json::Value::as_str);
-        let kind = keys.text(&["model_type"])?.or(stated).unwrap_or_default();
-        if keys.has("kv_lora_rank") {
-            return deepseek::deepseek_v3(keys);
-        }
+    pub fn from_common_keys(config: &Value) -> Result<Self, ModelError> {
+        let decoder = decoder_of(config);
+        let keys = &Keys::new(COMMON_KEYS, &decoder)?;
+        let kind = keys.text(&["model_type"])?.unwrap_or_default();
         if keys.flag(&["is_encoder_decoder"], false)? {
             let known = "t5 and whisper among models with an encoder";
             return Err(keys.unsupported("model_type", &kind.into(), known));
@@ -142,13 +152,69 @@ impl Model {
             "mamba_d_state",
             "conv_L_cache",
             "decoder_layers",
+            "lru_width",
+            "linear_num_key_heads",
+            "linear_attn_config",
+            "hidden_size_per_layer_input",
+            "zero_expert_num",
+            "num_layers_per_stack",
         ] {
             if let Some((name, value)) = keys.get(&[state]) {
                 return Err(keys.unsupported(name, value, "decoders of attention layers only,"));
             }
         }
+        if let Some((name, value)) = other_mixer(keys) {
+            return Err(keys.unsupported(name, value, "decoders of attention layers only,"));
+        }
+        if keys.has("kv_lora_rank") {
+            return deepseek::deepseek_v3(keys);
+        }
         build(keys, kind)
     }
+}
+
+/// The part of a config that describes the decoder, with what it has from the whole: its type and its formats.
+fn decoder_of(config: &Value) -> Value {
+    let mut decoder = config
+        .get("text_config")
+        .filter(|part| part.is_object())
+        .unwrap_or(config)
+        .clone();
+    let Some(keys) = decoder.as_object_mut() else {
+        return decoder;
+    };
+    let lacks = |keys: &Map<String, Value>, name: &str| keys.get(name).is_none_or(Value::is_null);
+    // Of the two names of a dtype, the part may have the one and the whole the other.
+    if lacks(keys, "dtype") && lacks(keys, "torch_dtype") {
+        let stated = ["dtype", "torch_dtype"].iter();
+        let stated = stated.filter_map(|name| config.get(*name));
+        if let Some(dtype) = stated.into_iter().find(|value| !value.is_null()) {
+            keys.insert("dtype".to_owned(), dtype.clone());
+        }
+    }
+    for name in ["model_type", "quantization_config"] {
+        if let Some(value) = config.get(name).filter(|_| lacks(keys, name)) {
+            keys.insert(name.to_owned(), value.clone());
+        }
+    }
+    // Latent attention without experts: all layers are dense.
+    let has_experts = EXPERTS.iter().any(|name| !lacks(keys, name));
+    let layers = keys.get("num_hidden_layers").cloned();
+    if let Some(layers) = layers.filter(|_| !has_experts && !lacks(keys, "kv_lora_rank")) {
+        keys.insert("first_k_dense_replace".to_owned(), layers);
+    }
+    decoder
+}
+
+/// `layer_types` where some of them are no attention.
+fn other_mixer<'a>(keys: &Keys<'a>) -> Option<(&'static str, &'a Value)> {
+    let (name, types) = keys.get(&["layer_types"])?;
+    let of_attention = |kind: &Value| {
+        let kind = kind.as_str().unwrap_or_default();
+        kind.ends_with("attention") && kind != "linear_attention"
+    };
+    let all = types.as_array()?.iter().all(of_attention);
+    (!all).then_some((name, types))
 }
 
 /// The rotation that a config states; Llama's where it states none that can be read.
@@ -216,15 +282,22 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
     });
     let attention = attention(&sizes, is(FUSED), rope.clone(), head_norms);
     let activation = activation(keys)?;
-    let mut dense = mlp(&sizes, sizes.inner, !is(UNGATED), activation);
+    let moe = experts(keys, &sizes, activation)?;
+    // Llama 4 says the width of layers without experts apart from that of an expert.
+    let dense_inner = keys.size(&["intermediate_size_mlp"], Some(sizes.inner))?;
+    let mut dense = mlp(&sizes, dense_inner, !is(UNGATED), activation);
     if keys.text(&["hidden_act", "activation_function"])? == Some("gelu_new") {
         dense.activation_name = GELU_NEW;
     }
-    let moe = experts(keys, &sizes, activation)?;
+    let every = keys.size(&["interleave_moe_layer_step"], Some(1))?;
     let first = keys.count(&["first_k_dense_replace", "moe_layer_start_index"], 0)?;
     let layer = |index: u32| {
         let feed = match &moe {
-            Some(moe) if u64::from(index) >= first => FeedForward::Moe(Box::new(*moe)),
+            Some(moe)
+                if u64::from(index) >= first && u64::from(index + 1).is_multiple_of(every) =>
+            {
+                FeedForward::Moe(Box::new(*moe))
+            }
             _ => FeedForward::Dense(dense),
         };
         let after = is(AFTER_NORMS).then(|| norm("after", sizes.hidden));
@@ -255,7 +328,7 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
             scale: kind.contains("gemma").then_some(1.0),
             ..Embedding::new(["embedding", "embedding_scale"], vocabulary, sizes.hidden)
         },
-        positions: None,
+        positions: positions(keys, kind, sizes.hidden)?,
         project_in: None,
         tables: rope.as_ref().map(shared_table).unwrap_or_default(),
         bias: None,
@@ -273,6 +346,19 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         optional_prefix: None,
     };
     finish(keys, None, Some(decoder))
+}
+
+fn positions(keys: &Keys<'_>, kind: &str, width: u64) -> Result<Option<PositionTable>, ModelError> {
+    if !LEARNED_POSITIONS.contains(&kind) {
+        return Ok(None);
+    }
+    let rows = keys.size(&["n_positions", "max_position_embeddings"], Some(1024))?;
+    Ok(Some(PositionTable {
+        name: "positions",
+        rows,
+        width,
+        offset: 0,
+    }))
 }
 
 fn sizes(keys: &Keys<'_>) -> Result<Sizes, ModelError> {
@@ -412,14 +498,8 @@ fn experts(
     sizes: &Sizes,
     activation: ActivationKind,
 ) -> Result<Option<Moe>, ModelError> {
-    let names = [
-        "num_experts",
-        "num_local_experts",
-        "n_routed_experts",
-        "moe_num_experts",
-    ];
-    let count = keys.count(&names, 0)?;
-    if count < 2 {
+    let count = keys.count(&EXPERTS, 0)?;
+    if count < 2 || !keys.flag(&["is_moe"], true)? {
         return Ok(None);
     }
     let top_k = keys.size(
@@ -437,7 +517,15 @@ fn experts(
         Some(sizes.inner),
     )?;
     let shared = keys
-        .count(&["n_shared_experts", "num_shared_experts"], 0)?
+        .count(
+            &[
+                "n_shared_experts",
+                "num_shared_experts",
+                "moe_num_shared_experts",
+            ],
+            // Llama 4 has one in every mixture, and no key for it.
+            u64::from(keys.text(&["model_type"])? == Some("llama4_text")),
+        )?
         .saturating_mul(inner);
     let shared = keys.count(
         &[

@@ -6,6 +6,7 @@
 )]
 
 mod bad_input;
+mod common_keys;
 mod deepseek_ocr;
 mod deepseek_ocr2;
 mod encoder_decoder;

@@ -325,7 +325,7 @@ fn vocabulary(plan: &Plan) -> Option<u64> {
     of_plan.and_then(serde_json::Value::as_u64).or_else(|| {
         let path = plan.model.path.as_deref()?.join("config.json");
         let text = std::fs::read_to_string(path).ok()?;
-        size(&serde_json::from_str(&text).ok()?)
+        size(&llmprof_theory::parse_config(&text).ok()?)
     })
 }
 

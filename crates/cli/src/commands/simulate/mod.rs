@@ -11,11 +11,12 @@ use llmprof_simulate::{
     search::{self, Candidate, Replicas},
 };
 use llmprof_traffic::slo::{Slo, all_met};
+use llmprof_units::Nanos;
 use serde::Serialize;
 
 use self::step_time::Basis;
 use crate::args_simulate::SimulateArgs;
-use crate::{failure::Failure, output::Output};
+use crate::{commands::predict, failure::Failure, output::Output};
 
 /// An objective that is not met.
 const NOT_MET: u8 = 1;
@@ -51,7 +52,8 @@ struct Objective {
 }
 
 pub(crate) fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<ExitCode, Failure> {
-    let (load, line) = load::load(args.requests, &args.load)?;
+    let (mut load, line) = load::load(args.requests, &args.load)?;
+    load.delay = args.engine.request_delay.map_or(Nanos(0), predict::nanos);
     let simulated = step_time::with(args, |time, kv_blocks, basis| {
         run(args, &load, line, time, kv_blocks, basis)
     })?;
@@ -84,6 +86,13 @@ fn run(
         chunked_prefill: !args.engine.no_chunked_prefill,
         prefix_caching: !args.engine.no_prefix_caching,
         reserve_full_prompt: true,
+        reserve_answer: args.engine.reserve_answer,
+        async_scheduling: args.engine.async_scheduling,
+        wait_steps: args.engine.wait_steps,
+        wait_tokens: args
+            .engine
+            .wait_tokens
+            .unwrap_or(args.engine.max_num_batched_tokens),
     };
     settings.check().map_err(wrong)?;
     let slos: &[Slo] = &args.slo;

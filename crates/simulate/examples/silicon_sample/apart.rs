@@ -1,0 +1,131 @@
+//! Rows that prefill and decode on different GPUs, `fixtures/silicon/disaggregated.csv`: TTFT from prefill workers, TPOT from decode workers, both in one closed loop.
+
+use std::error::Error;
+
+use llmprof_simulate::{
+    Shape, StepTime, Summary,
+    disaggregated::{Workers, simulate},
+    predicted::Predicted,
+};
+use llmprof_theory::{
+    Model, Precision, Workload,
+    device::Device,
+    parallel::{Parallel, Spread},
+    predict::EfficiencyProfile,
+};
+use llmprof_units::{DType, Nanos};
+
+use crate::{
+    rows::{Source, Times},
+    served::FrontEnd,
+};
+
+const ROWS: &str = include_str!("../../../../fixtures/silicon/disaggregated.csv");
+
+pub(crate) struct Row {
+    pub(crate) backend: &'static str,
+    pub(crate) model: &'static str,
+    concurrency: usize,
+    prompt: u64,
+    output: u64,
+    /// Workers and the ranks of one, prefill before decode; none where the row does not state them.
+    sides: Option<[(usize, Parallel); 2]>,
+    pub(crate) measured: Times,
+}
+
+pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
+    let mut lines = ROWS.lines();
+    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    lines.map(|line| row(&header, line)).collect()
+}
+
+fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
+    let cells: Vec<&str> = line.split(',').collect();
+    let cell = |name: &str| {
+        let place = header.iter().position(|column| *column == name);
+        place.map_or("", |place| cells[place])
+    };
+    let side = |side: &str| {
+        let count = |key: &str| cell(&format!("{side}_{key}")).parse::<u64>();
+        let workers = count("num_workers").ok()? as usize;
+        let data = count("attention_dp_size").unwrap_or(1);
+        let by_width = if data > 1 {
+            count("moe_tp_size").unwrap_or(1)
+        } else {
+            1
+        };
+        let parallel = Parallel {
+            tensor: count("tp_size").unwrap_or(1),
+            pipeline: 1,
+            expert: count("moe_ep_size").unwrap_or(1) * by_width,
+            data,
+        };
+        Some((workers, parallel))
+    };
+    let sides = side("prefill").zip(side("decode"));
+    Ok(Row {
+        backend: cell("backend"),
+        model: cell("model_path"),
+        concurrency: cell("concurrency").parse()?,
+        prompt: cell("isl").parse()?,
+        output: cell("osl").parse()?,
+        sides: sides.map(|(prefill, decode)| [prefill, decode]),
+        measured: Times {
+            ttft: cell("ttft_ms").parse()?,
+            tpot: cell("tpot_ms").parse()?,
+        },
+    })
+}
+
+/// What the row is predicted to hold; none where it does not state its workers.
+pub(crate) fn served(
+    row: &Row,
+    model: &Model,
+    device: &Device,
+    profile: &EfficiencyProfile,
+) -> Result<Option<Times>, Box<dyn Error>> {
+    let Some([prefill, decode]) = row.sides else {
+        return Ok(None);
+    };
+    let front = FrontEnd::of(Source::Dashboard, row.backend);
+    let load = front.load(row.concurrency, 10, [row.prompt, row.output]);
+    let workers = Workers {
+        prefill: prefill.0,
+        decode: decode.0,
+        // A prompt for each group of ranks, as scripts set it.
+        prefill_sequences: prefill.1.data as usize,
+        decode_sequences: usize::MAX,
+        transfer: Nanos(0),
+    };
+    let step = |parallel: Parallel, then: &mut dyn FnMut(&dyn StepTime)| {
+        let workload = Workload {
+            precision: Precision {
+                kv: (row.backend == "trtllm").then_some("fp8".parse::<DType>()?),
+                ..Precision::default()
+            },
+            parallel,
+            ..Workload::default()
+        };
+        let spread = Spread::new(model, device, parallel)?;
+        let predictor = spread.predictor(device, profile);
+        let predict = |workload: &Workload| {
+            spread
+                .predict(&predictor, workload)
+                .map(|found| found.prediction)
+        };
+        let predicted = Predicted::new(&predict, &workload, Nanos(0))?;
+        then(&|shape: &Shape| front.step(model, shape, predicted.time(shape)));
+        Ok::<(), Box<dyn Error>>(())
+    };
+    let mut found = None;
+    let mut inner = Ok(());
+    step(prefill.1, &mut |prefill_time| {
+        inner = step(decode.1, &mut |decode_time| {
+            let outcome = simulate(&load, workers, prefill_time, decode_time);
+            found = Some(Summary::of(&[outcome], 1, &[]));
+        });
+    })?;
+    inner?;
+    let summary = found.ok_or("no request ended")?;
+    front.seen(&summary, row.prompt).map(Some)
+}

@@ -1,0 +1,108 @@
+//! What engines were started with. Rows do not say; the launch scripts of the dashboards do (SemiAnalysisAI/InferenceX, Apache-2.0, `benchmarks/`, as they
+//! were when the rows were measured). Of sweeps nothing is known but the engine.
+
+use llmprof_simulate::Settings;
+
+use crate::rows::{Row, Source};
+
+pub(crate) struct Launch {
+    /// New tokens of a step of one data-parallel group.
+    tokens: u64,
+    wait_steps: u64,
+    wait_tokens: u64,
+    /// Share of memory: of all of it for weights and KV cache, or with TensorRT-LLM of what weights leave for the KV cache.
+    pub(crate) memory: f64,
+    pub(crate) eight_bit_cache: bool,
+    /// Requests for each one in flight.
+    pub(crate) rounds: usize,
+}
+
+impl Launch {
+    pub(crate) fn of(row: &Row) -> Self {
+        let plain = Self {
+            tokens: 8192,
+            wait_steps: 0,
+            wait_tokens: 0,
+            memory: 0.9,
+            eight_bit_cache: row.backend == "trtllm" || row.model.starts_with("nvidia/"),
+            rounds: 10,
+        };
+        if row.source == Source::Sweep {
+            return plain;
+        }
+        let has = |name: &str| row.model.contains(name);
+        match row.backend {
+            "trtllm" if has("Llama") => Self {
+                tokens: if row.device == "b200" {
+                    16_384
+                } else {
+                    row.prompt + row.output + 200
+                },
+                ..plain
+            }
+            .waiting(row),
+            "trtllm" if has("gpt-oss") => Self {
+                tokens: 20_000,
+                memory: 0.85,
+                eight_bit_cache: row.device == "b200",
+                ..plain
+            },
+            // A step has room for one prompt beside what decodes.
+            "trtllm" => Self {
+                tokens: (row.concurrency as u64 + row.prompt + 64).next_multiple_of(64),
+                memory: if row.device == "b200" { 0.8 } else { 0.75 },
+                ..plain
+            },
+            "sglang" if has("GLM") && row.device == "h200" => Self {
+                memory: 0.85,
+                rounds: 5,
+                ..plain
+            },
+            "sglang" => Self {
+                tokens: 32_768,
+                memory: if has("GLM") { 0.85 } else { 0.82 },
+                eight_bit_cache: row.device == "b200",
+                ..plain
+            },
+            _ => Self {
+                memory: if row.device == "h200" && (has("Kimi") || has("MiniMax")) {
+                    0.95
+                } else {
+                    0.9
+                },
+                eight_bit_cache: has("Llama"),
+                ..plain
+            },
+        }
+    }
+
+    /// Llama with prompts and answers of 1024 on less than eight GPUs: prompts are held back for up to 20 steps.
+    fn waiting(self, row: &Row) -> Self {
+        if (row.prompt, row.output) != (1024, 1024) || row.parallel.tensor >= 8 {
+            return self;
+        }
+        Self {
+            wait_steps: 20,
+            wait_tokens: self.tokens * 9 / 10,
+            ..self
+        }
+    }
+
+    pub(crate) fn settings(&self, row: &Row, kv_blocks: u64) -> Settings {
+        let known = row.source == Source::Dashboard;
+        let is_trtllm = known && row.backend == "trtllm";
+        let max_num_batched_tokens = self.tokens * row.parallel.data;
+        Settings {
+            kv_blocks,
+            // More than any row has in flight for a rank, as benchmarks set it.
+            max_num_seqs: 1024.min(max_num_batched_tokens),
+            max_num_batched_tokens,
+            chunked_prefill: !is_trtllm,
+            reserve_answer: is_trtllm,
+            async_scheduling: known,
+            wait_steps: self.wait_steps,
+            wait_tokens: self.wait_tokens,
+            ..Settings::default()
+        }
+    }
+}

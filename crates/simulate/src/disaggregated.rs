@@ -1,0 +1,272 @@
+//! Prefill and decode on different engines: prompts are computed by one kind of worker, answers by another.
+//!
+//! A request goes to the prefill worker with the fewest prompts, waits for a step of it, and has its first token when that ends. Its KV cache then is at the
+//! decode worker with the fewest sequences, which takes it into its next step. What the transfer takes is part of [`Workers::transfer`]; KV blocks are not
+//! counted: workers are given as many sequences as they hold.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+use llmprof_units::Nanos;
+
+use crate::{
+    engine::{Finished, Outcome},
+    request::Load,
+    step::{Shape, StepTime},
+};
+
+/// How many engines of each kind there are, and what one of them takes at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workers {
+    pub prefill: usize,
+    pub decode: usize,
+    /// Prompts of a prefill step at most.
+    pub prefill_sequences: usize,
+    /// Sequences of a decode worker at most.
+    pub decode_sequences: usize,
+    /// From the end of a prefill until the decode worker has its KV cache.
+    pub transfer: Nanos,
+}
+
+/// What happens next, by time and then by order of coming into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Arrives(usize),
+    Prefilled(usize),
+    Transferred(usize),
+    Decoded(usize),
+}
+
+#[derive(Default)]
+struct PrefillWorker {
+    waiting: VecDeque<usize>,
+    running: Vec<usize>,
+}
+
+#[derive(Default)]
+struct DecodeWorker {
+    waiting: VecDeque<usize>,
+    /// Sequences by the step at which they end.
+    ends: BinaryHeap<Reverse<(u64, usize)>>,
+    context: u64,
+    steps: u64,
+    is_running: bool,
+}
+
+impl DecodeWorker {
+    fn sequences(&self) -> usize {
+        self.waiting.len() + self.ends.len()
+    }
+}
+
+struct Simulation<'a> {
+    load: &'a Load,
+    workers: Workers,
+    prefill_time: &'a dyn StepTime,
+    decode_time: &'a dyn StepTime,
+    now: Nanos,
+    events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    made: u64,
+    sent: usize,
+    came: Vec<Nanos>,
+    first_token: Vec<Nanos>,
+    prefill: Vec<PrefillWorker>,
+    decode: Vec<DecodeWorker>,
+    outcome: Outcome,
+}
+
+/// Runs a load to its end.
+pub fn simulate(
+    load: &Load,
+    workers: Workers,
+    prefill_time: &dyn StepTime,
+    decode_time: &dyn StepTime,
+) -> Outcome {
+    let count = load.requests.len();
+    let least = |count: usize| count.max(1);
+    let workers = Workers {
+        prefill: least(workers.prefill),
+        decode: least(workers.decode),
+        prefill_sequences: least(workers.prefill_sequences),
+        decode_sequences: least(workers.decode_sequences),
+        ..workers
+    };
+    let mut simulation = Simulation {
+        load,
+        workers,
+        prefill_time,
+        decode_time,
+        now: Nanos(0),
+        events: BinaryHeap::new(),
+        made: 0,
+        sent: 0,
+        came: load.requests.iter().map(|request| request.at).collect(),
+        first_token: vec![Nanos(0); count],
+        prefill: (0..workers.prefill)
+            .map(|_| PrefillWorker::default())
+            .collect(),
+        decode: (0..workers.decode)
+            .map(|_| DecodeWorker::default())
+            .collect(),
+        outcome: Outcome::default(),
+    };
+    simulation.run();
+    simulation.outcome
+}
+
+impl Simulation<'_> {
+    fn run(&mut self) {
+        for _ in 0..self.load.concurrency.unwrap_or(self.load.requests.len()) {
+            self.send();
+        }
+        while let Some(Reverse((at, _, event))) = self.events.pop() {
+            self.now = at;
+            match event {
+                Event::Arrives(request) => self.arrive(request),
+                Event::Prefilled(worker) => self.end_prefill(worker),
+                Event::Transferred(request) => self.join(request),
+                Event::Decoded(worker) => self.end_decode(worker),
+            }
+        }
+    }
+
+    fn plan(&mut self, after: Nanos, event: Event) {
+        self.events
+            .push(Reverse((self.now + after, self.made, event)));
+        self.made += 1;
+    }
+
+    /// The next request: of a closed loop now, else when it comes.
+    fn send(&mut self) {
+        let Some(came) = self.came.get_mut(self.sent) else {
+            return;
+        };
+        if self.load.concurrency.is_some() {
+            *came = self.now;
+        }
+        let after = *came - self.now + self.load.delay;
+        self.plan(after, Event::Arrives(self.sent));
+        self.sent += 1;
+    }
+
+    fn arrive(&mut self, request: usize) {
+        let all = self.prefill.iter().enumerate();
+        let fewest = all.min_by_key(|(_, worker)| worker.waiting.len() + worker.running.len());
+        let worker = fewest.map_or(0, |(index, _)| index);
+        self.prefill[worker].waiting.push_back(request);
+        self.start_prefill(worker);
+    }
+
+    fn start_prefill(&mut self, index: usize) {
+        let worker = &mut self.prefill[index];
+        if !worker.running.is_empty() || worker.waiting.is_empty() {
+            return;
+        }
+        let mut shape = Shape::default();
+        for _ in 0..self.workers.prefill_sequences {
+            let Some(request) = worker.waiting.pop_front() else {
+                break;
+            };
+            shape.add_prefill(self.load.requests[request].prompt, 0);
+            worker.running.push(request);
+        }
+        let time = self.step(self.prefill_time, &shape);
+        self.plan(time, Event::Prefilled(index));
+    }
+
+    fn step(&mut self, time: &dyn StepTime, shape: &Shape) -> Nanos {
+        let time = time.time(shape).max(Nanos(1));
+        self.outcome.steps += 1;
+        self.outcome.busy += time;
+        self.outcome.computed_tokens += shape.tokens();
+        time
+    }
+
+    fn end_prefill(&mut self, index: usize) {
+        for request in std::mem::take(&mut self.prefill[index].running) {
+            self.first_token[request] = self.now;
+            if self.load.requests[request].output == 1 {
+                self.finish(request);
+            } else {
+                self.plan(self.workers.transfer, Event::Transferred(request));
+            }
+        }
+        self.start_prefill(index);
+    }
+
+    fn join(&mut self, request: usize) {
+        let all = self.decode.iter().enumerate();
+        let fewest = all.min_by_key(|(_, worker)| worker.sequences());
+        let worker = fewest.map_or(0, |(index, _)| index);
+        self.decode[worker].waiting.push_back(request);
+        self.start_decode(worker);
+    }
+
+    fn start_decode(&mut self, index: usize) {
+        let worker = &mut self.decode[index];
+        if worker.is_running {
+            return;
+        }
+        while worker.ends.len() < self.workers.decode_sequences {
+            let Some(request) = worker.waiting.pop_front() else {
+                break;
+            };
+            let asked = &self.load.requests[request];
+            let end = worker.steps + asked.output - 1;
+            worker.ends.push(Reverse((end, request)));
+            worker.context += asked.prompt;
+        }
+        if worker.ends.is_empty() {
+            return;
+        }
+        worker.is_running = true;
+        let shape = Shape {
+            decode_sequences: worker.ends.len() as u64,
+            decode_context: worker.context,
+            ..Shape::default()
+        };
+        let time = self.step(self.decode_time, &shape);
+        self.outcome.gaps.add(time, shape.decode_sequences);
+        self.plan(time, Event::Decoded(index));
+    }
+
+    fn end_decode(&mut self, index: usize) {
+        let worker = &mut self.decode[index];
+        worker.is_running = false;
+        worker.steps += 1;
+        worker.context += worker.ends.len() as u64;
+        let mut ended = Vec::new();
+        while let Some(&Reverse((end, request))) = worker.ends.peek() {
+            if end > worker.steps {
+                break;
+            }
+            worker.ends.pop();
+            let asked = &self.load.requests[request];
+            worker.context -= asked.prompt + asked.output - 1;
+            ended.push(request);
+        }
+        for request in ended {
+            self.finish(request);
+        }
+        self.start_decode(index);
+    }
+
+    fn finish(&mut self, request: usize) {
+        let asked = &self.load.requests[request];
+        self.outcome.finished.push(Finished {
+            index: request,
+            at: self.came[request],
+            first_token: self.first_token[request],
+            last_token: self.now,
+            prompt: asked.prompt,
+            output: asked.output,
+            longest_gap: None,
+            preemptions: 0,
+        });
+        if self.load.concurrency.is_some() {
+            self.send();
+        }
+    }
+}

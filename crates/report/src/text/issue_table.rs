@@ -86,7 +86,7 @@ pub(super) const ROWS: &[Row] = &[
         .hint("state it: {keys}"),
     Row::new("run.no_context", "{phase}: the labels of the engine's steps have no context lengths: attention has no roofline time, and MBU is without the KV cache")
         .hint("vLLM's and SGLang's detailed labels have them"),
-    Row::new("invariant.fewer_gemms", "{phase}: {found:GEMM kernel} where the model's operators need at least {needed}: a part of the step was recorded, or another model ran; no roofline times, no MFU and no MBU"),
+    Row::new("invariant.fewer_gemms", "{phase}: {found:GEMM kernel} where the model's operators need at least {needed}: a part of the step was recorded, another model ran, or one kernel does many GEMMs; no roofline times, no MFU and no MBU"),
     Row::new("invariant.other_format", "most GEMM time is in kernels of 8 or fewer bits (`{kernel}`), but the model's weights have 16 or more: a quantized checkpoint ran, so there are no roofline times, no MFU and no MBU")
         .hint("name the checkpoint that ran: --config config.json with its quantization_config, or workload.weights=fp8"),
     Row::new("run.one_of_ranks", "the trace is of one of several ranks, and no shapes show which part of the model it runs: no roofline times, no MFU and no MBU"),

@@ -533,6 +533,31 @@ mod tests {
         insta::assert_snapshot!(roofline(&sample(), Width::Wide).inline());
     }
 
+    /// Close ceilings once had their labels decades below, in another order.
+    #[test]
+    fn labels_of_close_peaks_keep_their_order_and_place() {
+        let mut view = sample();
+        let roof = view.roofs[0].clone();
+        view.roofs = [("a", 60e12), ("b", 66e12), ("c", 149e12), ("d", 1000e12)]
+            .map(|(label, peak)| Roof {
+                label: format!("{label}, DRAM"),
+                peak_flops_per_s: FlopsPerSecond(peak),
+                ..roof.clone()
+            })
+            .into();
+        let text = roofline(&view, Width::Wide).inline();
+        let height = |label: &str| -> f64 {
+            let (before, _) = text.split_once(&format!(">{label} ")).unwrap();
+            let (_, y) = before.rsplit_once(" y=\"").unwrap();
+            y.split_once('"').unwrap().0.parse().unwrap()
+        };
+        let heights = ["d", "c", "b", "a"].map(height);
+        assert!(heights.is_sorted(), "{heights:?}");
+        let apart = heights.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(apart.fold(f64::MAX, f64::min) >= LINE - 0.1, "{heights:?}");
+        assert!(heights[3] - heights[2] < 3.0 * LINE, "{heights:?}");
+    }
+
     #[test]
     fn share_of_the_roof_by_hand() {
         // At 1 FLOP/B the memory feeds 4.8 TFLOP/s: 3 of them are 62.5 %.

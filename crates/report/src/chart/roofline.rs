@@ -351,6 +351,9 @@ impl<'a> Labels<'a> {
         for (level, label) in &labels {
             let text = Element::text(self.right, *level, label);
             group = group.child(text.class("tick end halo"));
+            let along = (0..=4_u8).map(|part| text_width(label) * f64::from(part) / 4.0);
+            let right = self.right;
+            self.taken.extend(along.map(|to| (right - to, level - 4.0)));
         }
         // The other basis, which may be shown too, has a column of its own where there is room.
         let widest = labels.iter().map(|(_, label)| text_width(label));

@@ -141,6 +141,12 @@ fn a_report_of_nsight_compute_is_read_without_the_tool() {
     let found = printed(folder.path(), &["kernels", "analyze", &report, "--json"]);
     assert_eq!(found["launches"].as_array().unwrap().len(), 12);
     assert_eq!(found["device"], "h200");
+    // A rule is explained at the first kernel that has it.
+    common::works(folder.path(), &["kernels", "analyze", &report, "-o", "out"]);
+    let text = std::fs::read_to_string(folder.path().join("out/report.md")).unwrap();
+    let explained = text.matches("Nsight Compute, MemoryL2Compression").count();
+    assert!(explained <= 2, "{explained} of 12");
+    assert!(text.contains("Nsight Compute, as for kernel 1: "), "{text}");
     let said = refused(
         folder.path(),
         &["kernels", "analyze", &fixture("ancestor/nsys/decode.csv")],

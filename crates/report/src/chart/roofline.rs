@@ -351,6 +351,9 @@ impl<'a> Labels<'a> {
         for (level, label) in &labels {
             let text = Element::text(self.right, *level, label);
             group = group.child(text.class("tick end halo"));
+            let along = (0..=4_u8).map(|part| text_width(label) * f64::from(part) / 4.0);
+            let right = self.right;
+            self.taken.extend(along.map(|to| (right - to, level - 4.0)));
         }
         // The other basis, which may be shown too, has a column of its own where there is room.
         let widest = labels.iter().map(|(_, label)| text_width(label));
@@ -531,6 +534,31 @@ mod tests {
     #[test]
     fn snapshot() {
         insta::assert_snapshot!(roofline(&sample(), Width::Wide).inline());
+    }
+
+    /// Close ceilings once had their labels decades below, in another order.
+    #[test]
+    fn labels_of_close_peaks_keep_their_order_and_place() {
+        let mut view = sample();
+        let roof = view.roofs[0].clone();
+        view.roofs = [("a", 60e12), ("b", 66e12), ("c", 149e12), ("d", 1000e12)]
+            .map(|(label, peak)| Roof {
+                label: format!("{label}, DRAM"),
+                peak_flops_per_s: FlopsPerSecond(peak),
+                ..roof.clone()
+            })
+            .into();
+        let text = roofline(&view, Width::Wide).inline();
+        let height = |label: &str| -> f64 {
+            let (before, _) = text.split_once(&format!(">{label} ")).unwrap();
+            let (_, y) = before.rsplit_once(" y=\"").unwrap();
+            y.split_once('"').unwrap().0.parse().unwrap()
+        };
+        let heights = ["d", "c", "b", "a"].map(height);
+        assert!(heights.is_sorted(), "{heights:?}");
+        let apart = heights.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(apart.fold(f64::MAX, f64::min) >= LINE - 0.1, "{heights:?}");
+        assert!(heights[3] - heights[2] < 3.0 * LINE, "{heights:?}");
     }
 
     #[test]

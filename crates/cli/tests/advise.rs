@@ -95,6 +95,26 @@ fn advice_is_what_config_run_and_predict_say() {
     }
 }
 
+/// A batch of the workload that is stated by itself hides that of the runtime.
+#[test]
+fn a_larger_batch_is_advised_whichever_key_states_it() {
+    let speedup = |key: &str| {
+        let batch = format!("{key}=4");
+        let found = advised(&[
+            "model=llama3_1_8b",
+            "hardware.spec=h100_sxm",
+            "--efficiency=fused",
+            &batch,
+        ]);
+        let advice = found["advice"].as_array().unwrap();
+        let one = advice.iter().find(|one| one["code"] == "batch").unwrap();
+        one["speedup"].as_f64().unwrap()
+    };
+    let runtime = speedup("runtime.batch_size");
+    assert!(runtime > 1.5, "{runtime}");
+    assert_eq!(runtime, speedup("workload.batch_size"));
+}
+
 /// Where the host is the slower one, less work of the device gains nothing; graphs and compilation do, in decode.
 #[test]
 fn a_host_bound_request_is_told_to_launch_less() {

@@ -17,15 +17,25 @@ use crate::failure::Failure;
 /// Other devices that are kept: the fastest ones.
 const DEVICES: usize = 3;
 
-/// Every change worth predicting for a request; what it already has is none.
-pub(super) fn all(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change>, Failure> {
+/// Every change worth predicting for a request of these overrides; what it already has is none.
+pub(super) fn all(
+    request: &Request,
+    stated: &[String],
+    profile: &EfficiencyProfile,
+) -> Result<Vec<Change>, Failure> {
     let mut found = software(request, profile)?;
     let plan = &request.plan;
     let one = |code, line: String| Change::new(code, vec![line]);
     let batch = plan.workload.batch_size;
+    // The workload's batch is that of the runtime unless it is stated by itself.
+    let is_own = |line: &String| line.starts_with("workload.batch_size=");
     for factor in [2, 4] {
-        let line = format!("runtime.batch_size={}", batch.saturating_mul(factor));
-        found.push(one(Code::Batch, line));
+        let more = batch.saturating_mul(factor);
+        let mut lines = vec![format!("runtime.batch_size={more}")];
+        if stated.iter().any(is_own) {
+            lines.push(format!("workload.batch_size={more}"));
+        }
+        found.push(Change::new(Code::Batch, lines));
     }
     if plan.workload.kv_dtype.is_none() {
         for dtype in ["fp8", "int8"] {

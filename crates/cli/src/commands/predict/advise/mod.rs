@@ -237,7 +237,7 @@ impl Advisor<'_> {
     fn rank(&self, request: &Request, base: &Figures) -> Result<(Vec<Advice>, usize), Failure> {
         let mut advice: Vec<Advice> = Vec::new();
         let mut left_out = 0;
-        for change in changes::all(request, &self.profile)? {
+        for change in changes::all(request, self.base, &self.profile)? {
             let Some(found) = self.evaluate(&change, request, base) else {
                 continue;
             };

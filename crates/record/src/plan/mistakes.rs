@@ -35,28 +35,7 @@ impl Plan {
         let mut wrong = |key, message: String, hint: Option<&str>| {
             found.push(Mistake::new(key, message, hint));
         };
-        let positive = [
-            // The one takes the other's value unless it is set itself.
-            if self.runtime.batch_size == 0 {
-                ("runtime.batch_size", 0)
-            } else {
-                ("workload.batch_size", self.workload.batch_size)
-            },
-            ("workload.new_tokens", self.workload.new_tokens),
-            (
-                "dataset.sampling.num_epochs",
-                self.dataset.sampling.num_epochs,
-            ),
-            (
-                "dataset.sampling.num_samples_per_epoch",
-                self.dataset.sampling.num_samples_per_epoch.unwrap_or(1),
-            ),
-            (
-                "workload.chunk_tokens",
-                self.workload.chunk_tokens.unwrap_or(1),
-            ),
-        ];
-        for (key, value) in positive {
+        for (key, value) in self.positive() {
             if value == 0 {
                 wrong(key, "must be at least 1".to_owned(), None);
             }
@@ -131,6 +110,31 @@ impl Plan {
             );
         }
         found
+    }
+
+    /// Keys whose values must be at least 1.
+    fn positive(&self) -> [(&'static str, u64); 5] {
+        [
+            // The one takes the other's value unless it is set itself.
+            if self.runtime.batch_size == 0 {
+                ("runtime.batch_size", 0)
+            } else {
+                ("workload.batch_size", self.workload.batch_size)
+            },
+            ("workload.new_tokens", self.workload.new_tokens),
+            (
+                "dataset.sampling.num_epochs",
+                self.dataset.sampling.num_epochs,
+            ),
+            (
+                "dataset.sampling.num_samples_per_epoch",
+                self.dataset.sampling.num_samples_per_epoch.unwrap_or(1),
+            ),
+            (
+                "workload.chunk_tokens",
+                self.workload.chunk_tokens.unwrap_or(1),
+            ),
+        ]
     }
 
     /// Everything beyond that which stands against executing it.

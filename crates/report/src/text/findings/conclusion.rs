@@ -84,26 +84,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             Percent(*share),
             Percent(*roofline_fraction)
         ),
-        Conclusion::Extra {
-            share,
-            by_name,
-            on_device,
-            views_share,
-        } => {
-            let by = match (by_name, on_device) {
-                (true, true) => " (by kernel name)",
-                (true, false) => " (by op name)",
-                (false, _) => "",
-            };
-            let share = Percent(*share);
-            let views = views_share.map_or_else(String::new, |views| {
-                let views = Percent(views);
-                format!(" ({views} in views and allocations, which touch no data)")
-            });
-            format!(
-                "{phase}: overhead ops{by} take {share} of the time{views}; {speedup} without them"
-            )
-        }
+        Conclusion::Extra { .. } => extra(phase, conclusion, &speedup),
         Conclusion::Copies { .. } => copied(phase, conclusion, &speedup),
         Conclusion::Communication {
             exposed_share,
@@ -150,6 +131,29 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
         | Conclusion::FirstRange { .. } => first_use(phase, conclusion, factor, &speedup),
         Conclusion::Throttled { .. } => throttled(phase, conclusion),
     }
+}
+
+fn extra(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
+    let Conclusion::Extra {
+        share,
+        by_name,
+        on_device,
+        views_share,
+    } = conclusion
+    else {
+        return String::new();
+    };
+    let by = match (by_name, on_device) {
+        (true, true) => " (by kernel name)",
+        (true, false) => " (by op name)",
+        (false, _) => "",
+    };
+    let views = views_share.map_or_else(String::new, |views| {
+        let views = Percent(views);
+        format!(" ({views} in views and allocations, which touch no data)")
+    });
+    let share = Percent(*share);
+    format!("{phase}: overhead ops{by} take {share} of the time{views}; {speedup} without them")
 }
 
 fn copied(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {

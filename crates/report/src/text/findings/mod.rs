@@ -5,7 +5,7 @@ mod evidence;
 
 use llmprof_record::kernel_name::Library;
 use llmprof_record::run::RunPhase;
-use llmprof_units::Times;
+use llmprof_units::{DType, Times};
 
 pub use self::conclusion::finding;
 pub(crate) use self::conclusion::{abstention, cache, no_conclusion, statement};
@@ -219,6 +219,28 @@ fn is_compiled(analysis: &Analysis) -> bool {
 const AVOID: &str = "Knob: avoid casts, concatenations and copies.";
 const FUSE: &str = "Knob: fuse them with adjacent ops (torch.compile).";
 
+fn format_knob(dtype: DType, is_native: bool) -> String {
+    if is_native {
+        format!("Knob: `runtime=pytorch`; the native engine has no {dtype} GEMM.")
+    } else {
+        format!("Knob: load the model in {dtype}, where that precision is enough.")
+    }
+}
+
+fn is_gemm(operators: &str) -> bool {
+    ["linear", "experts", "gemm"].contains(&operators)
+}
+
+/// Operators that have no kernels of their own to choose from.
+fn other_operators_knob(operators: &str, runtime: Runtime, torch: bool) -> Option<&'static str> {
+    if is_gemm(operators) && runtime == Runtime::PyTorchOnCpu {
+        return Some(
+            "Knob: larger batches, more threads (OMP_NUM_THREADS), or bf16 on CPUs that have it.",
+        );
+    }
+    torch.then_some(FUSE)
+}
+
 /// What a runtime has to change.
 fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
     let gpu = matches!(
@@ -241,26 +263,24 @@ fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
         Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
         Conclusion::Inefficiency {
             operators, library, ..
-        } => match operators.as_str() {
-            "attention" if gpu => return Some(attention_knob(*library, runtime)),
-            "linear" | "experts" | "gemm" if gpu => {
-                let kernels = match operators.as_str() {
-                    "experts" => "grouped-GEMM kernels",
-                    _ => tuned_gemms(*library, runtime, torch),
-                };
-                // A larger batch makes no prefill shorter.
-                return Some(if finding.phase == Some(RunPhase::Decode) {
-                    format!("Knob: larger batches, or {kernels}.")
-                } else {
-                    format!("Knob: {kernels}.")
-                });
-            }
-            "linear" | "experts" | "gemm" if runtime == Runtime::PyTorchOnCpu => {
-                "Knob: larger batches, more threads (OMP_NUM_THREADS), or bf16 on CPUs that have it."
-            }
-            _ if torch => FUSE,
-            _ => return None,
-        },
+        } if gpu && operators == "attention" => return Some(attention_knob(*library, runtime)),
+        Conclusion::Inefficiency {
+            operators, library, ..
+        } if gpu && is_gemm(operators) => {
+            let kernels = match operators.as_str() {
+                "experts" => "grouped-GEMM kernels",
+                _ => tuned_gemms(*library, runtime, torch),
+            };
+            // A larger batch makes no prefill shorter.
+            return Some(if finding.phase == Some(RunPhase::Decode) {
+                format!("Knob: larger batches, or {kernels}.")
+            } else {
+                format!("Knob: {kernels}.")
+            });
+        }
+        Conclusion::Inefficiency { operators, .. } => {
+            other_operators_knob(operators, runtime, torch)?
+        }
         Conclusion::GemmShapes { library, .. } => {
             return Some(format!("Knob: {}.", tuned_gemms(*library, runtime, torch)));
         }
@@ -291,13 +311,7 @@ fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
             faster_dtype,
             is_native,
             ..
-        } => {
-            return Some(if *is_native {
-                format!("Knob: `runtime=pytorch`; the native engine has no {faster_dtype} GEMM.")
-            } else {
-                format!("Knob: load the model in {faster_dtype}, where that precision is enough.")
-            });
-        }
+        } => return Some(format_knob(*faster_dtype, *is_native)),
         Conclusion::QuantizeWeights { .. } if gpu => "Knob: int8 weights.",
         Conclusion::Batching { .. } => "Knob: a larger batch.",
         Conclusion::KvLengths { .. }

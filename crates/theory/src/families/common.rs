@@ -117,6 +117,9 @@ const FUSED: &[&str] = &[
     "gpt-sw3",
 ];
 
+/// Types whose layers these keys do not describe: experts of attention, recurrent cells, decoders within decoders.
+const OTHER_LAYERS: &[&str] = &["jetmoe", "xlstm", "moshi", "cpmant", "git"];
+
 /// Name of an activation that transformers runs as eight kernels.
 pub(crate) const GELU_NEW: &str = "mlp.gelu_new";
 
@@ -142,6 +145,13 @@ impl Model {
         let decoder = decoder_of(config);
         let keys = &Keys::new(COMMON_KEYS, &decoder)?;
         let kind = keys.text(&["model_type"])?.unwrap_or_default();
+        if OTHER_LAYERS.contains(&kind) {
+            return Err(keys.unsupported(
+                "model_type",
+                &kind.into(),
+                "decoders of attention layers only,",
+            ));
+        }
         if keys.flag(&["is_encoder_decoder"], false)? {
             let known = "t5 and whisper among models with an encoder";
             return Err(keys.unsupported("model_type", &kind.into(), known));

@@ -50,6 +50,7 @@ fn what_the_keys_do_not_describe_is_refused() {
         ("hidden_size_per_layer_input", json!(256)),
         ("zero_expert_num", json!(256)),
         ("state_size", json!(16)),
+        ("model_type", json!("jetmoe")),
     ] {
         let mut config = plain.clone();
         config[key] = value;

@@ -450,9 +450,10 @@ fn what_slices_hold_is_written_where_cupti_stays() {
     let on = slices(&recorded);
     let off =
         recorded.count(|record| matches!(record, Record::Capture(capture) if capture.on == 0));
-    // A slice holds three steps.
+    // A slice holds three steps of 20 kernels, where the machine does not cut one short: without the last slice there would be no
+    // more than these.
     assert!(
-        on >= 2 && kernels(&recorded) >= 60 * off,
+        on >= 2 && off >= 2 && kernels(&recorded) > 60 * (off - 1),
         "{} in {off} of {on}",
         kernels(&recorded)
     );

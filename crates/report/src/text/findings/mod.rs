@@ -313,6 +313,9 @@ fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
             ..
         } => return Some(format_knob(*faster_dtype, *is_native)),
         Conclusion::QuantizeWeights { .. } if gpu => "Knob: int8 weights.",
+        Conclusion::QuantizeWeights { .. } if runtime == Runtime::Native => {
+            "Knob: `workload.weights=int8`."
+        }
         Conclusion::Batching { .. } => "Knob: a larger batch.",
         Conclusion::KvLengths { .. }
         | Conclusion::FirstPass {
@@ -616,5 +619,10 @@ mod tests {
         assert!(shapes.is_some_and(|knob| knob.contains("Triton")));
         let native = of(inefficiency("attention"), Runtime::Native);
         assert_eq!(native, None, "there is no other");
+        let weights = Conclusion::QuantizeWeights {
+            weights: "bf16".to_owned(),
+        };
+        let native = of(weights, Runtime::Native);
+        assert_eq!(native.as_deref(), Some("Knob: `workload.weights=int8`."));
     }
 }

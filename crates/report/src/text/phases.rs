@@ -60,7 +60,7 @@ pub fn line(phase: &PhaseAnalysis) -> String {
     format!("{} {time}: {}", phase.name(), parts.join(" · "))
 }
 
-/// Before a share of the roofline time or of the bandwidth: not all experts that it counts can have been read.
+/// Prefix of % of roofline and MBU where expert kernels were too fast to have read all expected experts.
 pub fn at_most(phase: &PhaseAnalysis) -> Option<&'static str> {
     phase.experts_at_most.map(|_| "at most ")
 }

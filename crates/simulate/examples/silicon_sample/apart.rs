@@ -16,7 +16,7 @@ use llmprof_theory::{
 use llmprof_units::{DType, Nanos};
 
 use crate::{
-    rows::{Source, Times},
+    rows::{self, Source, Times},
     served::FrontEnd,
 };
 
@@ -34,9 +34,7 @@ pub(crate) struct Row {
 }
 
 pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
-    let mut lines = ROWS.lines();
-    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    lines.map(|line| row(&header, line)).collect()
+    rows::read(ROWS, row)
 }
 
 fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {

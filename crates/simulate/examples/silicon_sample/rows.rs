@@ -42,7 +42,7 @@ pub(crate) struct Times {
 }
 
 /// Models by the names that rows have for them.
-pub(crate) fn models() -> Result<BTreeMap<&'static str, Model>, Box<dyn Error>> {
+pub(crate) fn models() -> Result<BTreeMap<&'static str, Model>> {
     let llama_70b = include_str!("../../../theory/tests/data/models/llama3_1_70b.json");
     let llama_8b = include_str!("../../../theory/tests/data/models/llama3_1_8b.json");
     let deepseek = include_str!("../../../theory/tests/data/models/deepseek_v3.json");
@@ -84,13 +84,23 @@ pub(crate) fn models() -> Result<BTreeMap<&'static str, Model>, Box<dyn Error>> 
     Ok(models)
 }
 
-pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
-    let mut lines = ROWS.lines();
+pub(crate) fn rows() -> Result<Vec<Row>> {
+    read(ROWS, row)
+}
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Every line of a CSV file after its header, with the header's columns.
+pub(crate) fn read<T>(
+    text: &'static str,
+    row: fn(&[&str], &'static str) -> Result<T>,
+) -> Result<Vec<T>> {
+    let mut lines = text.lines();
     let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     lines.map(|line| row(&header, line)).collect()
 }
 
-fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
+fn row(header: &[&str], line: &'static str) -> Result<Row> {
     let cells: Vec<&str> = line.split(',').collect();
     let cell = |name: &str| {
         let place = header.iter().position(|column| *column == name);
@@ -137,11 +147,7 @@ fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
 }
 
 /// `precision` says how wide weights are; designs that state a format of their own keep it, Qwen3-235B-A22B-FP8 has tiles of 128 × 128 by its config.
-fn weights(
-    model: &str,
-    precision: &str,
-    gemm: &str,
-) -> Result<Option<WeightFormat>, Box<dyn Error>> {
+fn weights(model: &str, precision: &str, gemm: &str) -> Result<Option<WeightFormat>> {
     let states_its_own = ["deepseek", "openai", "moonshotai", "zhipuai", "MiniMax"]
         .iter()
         .any(|name| model.starts_with(name));

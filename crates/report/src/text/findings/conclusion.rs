@@ -18,7 +18,7 @@ pub fn finding(finding: &Finding) -> String {
     }
 }
 
-/// The conclusion without the speedup of its phase, which the reader of one page is told in other words.
+/// The conclusion without the speedup of its phase: the stakeholder page words that itself.
 pub(crate) fn statement(found: &Finding) -> String {
     let text = finding(found);
     match text.split_once(&format!("; {}", speedup(found))) {

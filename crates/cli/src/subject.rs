@@ -14,6 +14,7 @@ use llmprof_theory::{
     Model, ModelError, Workload,
     device::{Catalog, Device},
 };
+use llmprof_units::DType;
 use serde_json::{Map, Value};
 
 use crate::{calibration, failure::Failure};
@@ -74,11 +75,24 @@ impl Subject {
         ) || plan.runtime.kind.is_serving();
         let design = design(&plan.model)?;
         match Model::from_config(&Value::Object(design.clone()), None) {
-            Ok(model) => Ok(Self::without_device(plan, design, Some(model), Vec::new())),
+            Ok(model) => {
+                let mut subject = Self::without_device(plan, design, Some(model), Vec::new());
+                subject.as_executed(plan.runtime.kind);
+                Ok(subject)
+            }
             Err(error) if others && !error.is_absurd() => {
                 Ok(Self::without_device(plan, design, None, Vec::new()))
             }
             Err(error) => Err(refused(plan, &error)),
+        }
+    }
+
+    /// Counts in the formats that the runtime computes in: of weights of 8 bits, the native engine makes 32-bit numbers.
+    fn as_executed(&mut self, runtime: RuntimeType) {
+        if let Some(model) = &self.model
+            && runtime == RuntimeType::Native
+        {
+            self.workload.precision = model.computed_in(&self.workload.precision, DType::F32);
         }
     }
 

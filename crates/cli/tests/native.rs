@@ -151,6 +151,23 @@ fn assert_speaks_of_a_processor(run: &Path) {
     }
 }
 
+/// Weights of 8 bits are computed with in 32: a CPU without a rate for 8 bits is judged all the same.
+#[test]
+fn eight_bit_weights_need_no_eight_bit_arithmetic() {
+    let folder = folder();
+    let device = "name: plain\ntitle: A CPU with 32-bit arithmetic\nvendor: none\nkind: cpu\nbasis: datasheet\nsources: { sheet: a data sheet }\n\
+        peaks: [{ dtype: f32, engine: vector, tflops: 1, source: sheet, not_recounted: made up }]\nmemory: { bandwidth_gb_s: { value: 50, source: sheet } }\n";
+    fs::write(folder.path().join("plain.yaml"), device).unwrap();
+    let more = [
+        "workload.weights=int8",
+        "hardware.spec=plain.yaml",
+        "hydra.run.dir=run",
+    ];
+    works(folder.path(), &more);
+    let statics = json(&folder.path().join("run/static_compute.json"));
+    assert_eq!(statics["workload"]["precision"]["compute"], "f32");
+}
+
 #[test]
 fn prompts_of_a_batch_have_one_length_and_a_cut_is_reported() {
     let folder = folder();

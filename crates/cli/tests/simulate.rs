@@ -21,40 +21,54 @@ fn simulated(args: &[&str]) -> Value {
 
 const LLAMA: [&str; 2] = ["model=llama3_1_8b", "hardware.spec=h200"];
 
+/// On one device and on several, with captured decode steps and with prefill that waits for the host.
 #[test]
 fn a_lone_request_is_what_predict_says() {
+    let alone = ["model=llama3_1_8b", "hardware.spec=h200"];
+    let ranks = [
+        "model=deepseek_v3",
+        "hardware.spec=h200",
+        "workload.weights=fp8_128x128",
+        "parallel.tensor=8",
+    ];
+    for (profile, subject) in [
+        ("fused", &alone[..]),
+        ("vllm", &alone[..]),
+        ("hf_graph", &alone[..]),
+        ("vllm", &ranks[..]),
+        ("trtllm", &ranks[..]),
+    ] {
+        lone_request(profile, subject);
+    }
+    // An engine that schedules as vLLM does has its kernels, unless others are named.
+    let by_default = simulated(&[LLAMA[0], LLAMA[1], "-n", "3"]);
+    assert_eq!(by_default["step_time"]["efficiencies"], "vllm");
+}
+
+fn lone_request(profile: &str, subject: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let words = [
-        "predict",
-        LLAMA[0],
-        LLAMA[1],
-        "--efficiency=fused",
+    let efficiency = format!("--efficiency={profile}");
+    let asked = [
         "--format=json",
         "workload.prompt_tokens=512",
         "infer.max_new_tokens=2",
     ];
+    let words = [&["predict", &efficiency], subject, &asked].concat();
     let predicted: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
     let point = &predicted["points"][0];
-    let found = simulated(&[
-        LLAMA[0],
-        LLAMA[1],
-        "--efficiency=fused",
-        "-n",
-        "3",
-        "--prompt-tokens",
-        "512",
-        "--output-tokens",
-        "2",
-    ]);
+    let load = ["-n", "3", "--prompt-tokens", "512", "--output-tokens", "2"];
+    let found = simulated(&[&[efficiency.as_str()], subject, &load].concat());
     let summary = &found["summary"];
-    let ratio = |ms: &Value, ns: &Value| ms.as_f64().unwrap() * 1e6 / ns.as_f64().unwrap();
-    assert!((ratio(&summary["ttft_ms"]["p50"], &point["ttft_ns"]) - 1.0).abs() < 1e-6);
-    assert!((ratio(&summary["tpot_ms"]["p50"], &point["tpot_ns"]) - 1.0).abs() < 1e-6);
+    for (simulated, predicted) in [("ttft_ms", "ttft_ns"), ("tpot_ms", "tpot_ns")] {
+        let (ms, ns) = (&summary[simulated]["p50"], &point[predicted]);
+        let ratio = ms.as_f64().unwrap() * 1e6 / ns.as_f64().unwrap();
+        assert!(
+            (ratio - 1.0).abs() < 1e-6,
+            "{profile}, {subject:?}: {simulated} {ms}, {predicted} {ns}"
+        );
+    }
     assert_eq!(found["basis"], "predicted");
     assert_eq!(summary["completed"], 3);
-    // An engine that schedules as vLLM does has its kernels, unless others are named.
-    let by_default = simulated(&[LLAMA[0], LLAMA[1], "-n", "3"]);
-    assert_eq!(by_default["step_time"]["efficiencies"], "vllm");
 }
 
 /// What a request takes to reach the engine is in its TTFT; what is held back waits for others.

@@ -5,6 +5,7 @@
 //! prefill of `b` prompts of `n` tokens; what `c` cached tokens add to a chunk of `n`; a decode step of `b` sequences at context `c`.
 //! Sequences of different lengths stand as equal ones with the same number of tokens and the same Σ new² (prefill) or Σ context
 //! (decode). Decoding sequences of a mixed step are rows of its linear layers, and add what their context adds to a decode step.
+//! A step with prompts takes at least what the host needs to launch it.
 
 use std::cell::{Cell, RefCell};
 
@@ -49,46 +50,54 @@ fn node(place: u32) -> f64 {
     }
 }
 
+/// Seconds of the device and of the host. Of decode steps, which are captured, both together come first.
+type Seconds = [f64; 2];
+
 /// Seconds by two places; NaN where nobody asked yet.
-struct Table(Vec<Cell<f64>>);
+struct Table(Vec<Cell<Seconds>>);
 
 impl Default for Table {
     fn default() -> Self {
-        Self(vec![Cell::new(f64::NAN); (PLACES * PLACES) as usize])
+        Self(vec![Cell::new([f64::NAN; 2]); (PLACES * PLACES) as usize])
     }
 }
 
+/// A share of the way from one to another.
+fn between(low: Seconds, high: Seconds, share: f64) -> Seconds {
+    [0, 1].map(|of| low[of] + (high[of] - low[of]) * share)
+}
+
 impl Table {
-    fn at(&self, i: u32, j: u32, fill: &impl Fn(u64, u64) -> f64) -> f64 {
+    fn at(&self, i: u32, j: u32, fill: &impl Fn(u64, u64) -> Seconds) -> Seconds {
         let cell = &self.0[(i * PLACES + j) as usize];
-        if cell.get().is_nan() {
+        if cell.get()[0].is_nan() {
             cell.set(fill(node(i) as u64, node(j) as u64));
         }
         cell.get()
     }
 
     /// Linear between the four places around.
-    fn look_up(&self, first: f64, second: f64, fill: impl Fn(u64, u64) -> f64) -> f64 {
+    fn look_up(&self, first: f64, second: f64, fill: impl Fn(u64, u64) -> Seconds) -> Seconds {
         let (row, row_share) = place(first);
         let (column, column_share) = place(second);
         let along = |column: u32| {
             let low = self.at(row, column, &fill);
             if row_share > 0.0 {
-                low + (self.at(row + 1, column, &fill) - low) * row_share
+                between(low, self.at(row + 1, column, &fill), row_share)
             } else {
                 low
             }
         };
         let low = along(column);
         if column_share > 0.0 {
-            low + (along(column + 1) - low) * column_share
+            between(low, along(column + 1), column_share)
         } else {
             low
         }
     }
 
     fn filled(&self) -> usize {
-        self.0.iter().filter(|cell| !cell.get().is_nan()).count()
+        self.0.iter().filter(|cell| !cell.get()[0].is_nan()).count()
     }
 }
 
@@ -145,13 +154,14 @@ impl<'p> Predicted<'p> {
             .sum()
     }
 
+    /// Prefill; and a decode step.
     fn ask(
         &self,
         batch: u64,
         prompt: u64,
         cached: u64,
         new_tokens: u64,
-    ) -> Result<(f64, f64), PredictError> {
+    ) -> Result<[Seconds; 2], PredictError> {
         let found = (self.predict)(&Workload {
             batch,
             prompt,
@@ -160,21 +170,25 @@ impl<'p> Predicted<'p> {
             ..self.base
         })?;
         let step = found.tpot_ns.map_or(0.0, Nanos::seconds);
-        Ok((found.ttft_ns.seconds(), step))
+        // TTFT goes with the longer one of the two, whatever a pipeline makes of it.
+        let seen = found.ttft_ns.seconds() / found.prefill.time_ns.seconds().max(1e-12);
+        let device = seen * found.prefill.device_ns.seconds();
+        let host = found.prefill.host_ns.map_or(0.0, Nanos::seconds);
+        Ok([[device, seen * host], [step, 0.0]])
     }
 
-    fn asked(&self, batch: u64, prompt: u64, cached: u64, new_tokens: u64) -> (f64, f64) {
+    fn asked(&self, batch: u64, prompt: u64, cached: u64, new_tokens: u64) -> [Seconds; 2] {
         self.ask(batch, prompt, cached, new_tokens)
             .unwrap_or_else(|error| {
                 self.failed.borrow_mut().get_or_insert(error);
-                (0.0, 0.0)
+                [[0.0; 2]; 2]
             })
     }
 
-    /// Seconds of the prefill of `batch` prompts of `tokens` each.
-    fn prefill(&self, batch: f64, tokens: f64) -> f64 {
+    /// The prefill of `batch` prompts of `tokens` each.
+    fn prefill(&self, batch: f64, tokens: f64) -> Seconds {
         self.prefill.look_up(batch, tokens, |batch, tokens| {
-            self.asked(batch, tokens, 0, 1).0
+            self.asked(batch, tokens, 0, 1)[0]
         })
     }
 
@@ -184,17 +198,18 @@ impl<'p> Predicted<'p> {
             return 0.0;
         }
         let found = self.cached.look_up(tokens, cached, |tokens, cached| {
-            let with = self.asked(1, tokens, cached, 1).0;
-            (with - self.asked(1, tokens, 0, 1).0).max(0.0)
+            let with = self.asked(1, tokens, cached, 1)[0][0];
+            [(with - self.asked(1, tokens, 0, 1)[0][0]).max(0.0), 0.0]
         });
-        found.max(0.0)
+        found[0].max(0.0)
     }
 
     /// Seconds of a decode step.
     fn decode(&self, batch: f64, context: f64) -> f64 {
-        self.decode.look_up(batch, context, |batch, context| {
-            self.asked(batch, context, 0, 2).1
-        })
+        let found = self.decode.look_up(batch, context, |batch, context| {
+            self.asked(batch, context, 0, 2)[1]
+        });
+        found[0]
     }
 
     fn seconds(&self, shape: &Shape) -> f64 {
@@ -210,14 +225,14 @@ impl<'p> Predicted<'p> {
         let new = shape.prefill_tokens as f64;
         let length = shape.prefill_squared as f64 / new;
         let prompts = new / length;
-        let rows = self.prefill((new + decoding) / length, length);
+        let [rows, host] = self.prefill((new + decoding) / length, length);
         let cached = prompts * self.cached(length, shape.prefill_cached as f64 / new);
         let attention = if shape.decode_sequences == 0 {
             0.0
         } else {
             (self.decode(decoding, context) - self.decode(decoding, 1.0)).max(0.0)
         };
-        rows + cached + attention
+        host.max(rows + cached + attention)
     }
 }
 

@@ -1,17 +1,41 @@
 //! Predicted beside measured GPU times of the models in `fixtures/h200/kernels/times.json`.
 //!
-//!     cargo run -p llmprof-theory --example grade [cells | md | svg | pairs | captured]
+//!     cargo run -p llmprof-theory --example grade [cells | md | svg | pairs | captured | blind]
 //!
 //! `md` prints the tables of docs/prediction.md, `svg` its picture.
 
 #![expect(clippy::print_stdout, reason = "it prints what it finds")]
 
 use llmprof_theory::predict::{
-    EfficiencyProfile, Grade, Pair, captured_grades, grades, pairs, summarize,
+    EfficiencyProfile, Grade, Pair, blind_grades, captured_grades, design_pairs, grades, pairs,
+    summarize,
 };
+
+/// Models that were chosen before they were predicted: with a family, and by common keys.
+fn blind(profile: &EfficiencyProfile) -> Result<(), Box<dyn std::error::Error>> {
+    let all = blind_grades(profile)?;
+    let with = |common: bool| {
+        all.iter()
+            .filter(move |grade| grade.by_common_keys == common)
+    };
+    head("blind models");
+    line("of known families", &with(false).collect::<Vec<_>>());
+    line("by common keys", &with(true).collect::<Vec<_>>());
+    let mut names: Vec<&str> = all.iter().map(|grade| grade.model.as_str()).collect();
+    names.dedup();
+    for name in names {
+        let rows: Vec<_> = all.iter().filter(|one| one.model == name).collect();
+        line(name, &rows);
+    }
+    Ok(())
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile = EfficiencyProfile::embedded("hf_eager")?;
+    let word = std::env::args().nth(1);
+    if word.as_deref() == Some("blind") {
+        return blind(&profile);
+    }
     let all = grades(&profile)?;
     if std::env::args().nth(1).as_deref() == Some("cells") {
         for grade in &all {
@@ -308,28 +332,39 @@ fn from_runs(profile: &EfficiencyProfile) -> Result<(), Box<dyn std::error::Erro
     );
     println!("|---|---|---|---|---|---|---|---|");
     for (name, is_in) in groups {
-        let some: Vec<&Pair> = all.iter().filter(|pair| is_in(pair)).collect();
-        let sorted = |of: fn(&Pair) -> f64| {
-            let mut values: Vec<f64> = some.iter().map(|pair| of(pair)).collect();
-            values.sort_by(f64::total_cmp);
-            values
-        };
-        let at = |values: &[f64], share: f64| values[((values.len() - 1) as f64 * share) as usize];
-        let with = sorted(|pair| pair.error.abs());
-        let without = sorted(|pair| pair.plain_error.abs());
-        let ratios = sorted(|pair| 1.0 / (1.0 + pair.error));
-        let covered = some.iter().filter(|pair| pair.covered).count() as f64 / some.len() as f64;
-        println!(
-            "| {name} | {} | {:.1} % | {:.1} % | {:.1} % | {:.1} % | {:.0} % | {:.3} to {:.3} |",
-            some.len(),
-            at(&with, 0.5) * 100.0,
-            at(&with, 0.9) * 100.0,
-            at(&without, 0.5) * 100.0,
-            at(&without, 0.9) * 100.0,
-            covered * 100.0,
-            at(&ratios, 0.05),
-            at(&ratios, 0.95)
+        print_pairs(
+            name,
+            &all.iter().filter(|pair| is_in(pair)).collect::<Vec<_>>(),
         );
     }
+    let designs = design_pairs(profile)?;
+    print_pairs(
+        "another design of the family",
+        &designs.iter().collect::<Vec<_>>(),
+    );
     Ok(())
+}
+
+fn print_pairs(name: &str, some: &[&Pair]) {
+    let sorted = |of: fn(&Pair) -> f64| {
+        let mut values: Vec<f64> = some.iter().map(|pair| of(pair)).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let at = |values: &[f64], share: f64| values[((values.len() - 1) as f64 * share) as usize];
+    let with = sorted(|pair| pair.error.abs());
+    let without = sorted(|pair| pair.plain_error.abs());
+    let ratios = sorted(|pair| 1.0 / (1.0 + pair.error));
+    let covered = some.iter().filter(|pair| pair.covered).count() as f64 / some.len() as f64;
+    println!(
+        "| {name} | {} | {:.1} % | {:.1} % | {:.1} % | {:.1} % | {:.0} % | {:.3} to {:.3} |",
+        some.len(),
+        at(&with, 0.5) * 100.0,
+        at(&with, 0.9) * 100.0,
+        at(&without, 0.5) * 100.0,
+        at(&without, 0.9) * 100.0,
+        covered * 100.0,
+        at(&ratios, 0.05),
+        at(&ratios, 0.95)
+    );
 }

@@ -4,7 +4,8 @@ use llmprof_units::DType;
 
 use crate::{
     block::{
-        Embedding, Head, Layer, LayerGroup, Linear, Norm, PositionTable, RelativeBias, RopeTable,
+        Embedding, FeedForward, Head, Layer, LayerGroup, Linear, Norm, PositionTable, RelativeBias,
+        RopeTable,
     },
     encoder::Encoder,
     formats::Formats,
@@ -137,6 +138,11 @@ pub struct Model {
 }
 
 impl Model {
+    pub(crate) fn has_experts(&self) -> bool {
+        let mut groups = self.decoder.iter().flat_map(|decoder| &decoder.groups);
+        groups.any(|group| matches!(group.layer.feed, FeedForward::Moe(_)))
+    }
+
     /// The number formats of a workload on this model.
     pub fn formats(&self, precision: &Precision) -> Formats {
         let activations = precision.activations.unwrap_or(self.dtype);
@@ -155,6 +161,26 @@ impl Model {
             activations,
             kv: precision.kv.unwrap_or(activations),
             compute: precision.compute.unwrap_or(weights.compute(activations)),
+        }
+    }
+
+    /// The number formats of software that computes in `dtype` alone, whatever weights are stored in. What is stored in f16 it keeps as it computes.
+    pub fn computed_in(&self, precision: &Precision, dtype: DType) -> Precision {
+        let formats = self.formats(precision);
+        let kept = |stored: DType| match stored {
+            DType::F16 => dtype,
+            other => other,
+        };
+        let weights = match formats.weights {
+            WeightFormat::Plain(stored) => WeightFormat::Plain(kept(stored)),
+            quantized => quantized,
+        };
+        Precision {
+            weights: Some(weights),
+            plain: Some(kept(formats.plain)),
+            activations: Some(dtype),
+            kv: Some(precision.kv.unwrap_or(dtype)),
+            compute: Some(dtype),
         }
     }
 

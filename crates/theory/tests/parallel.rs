@@ -7,6 +7,7 @@ use llmprof_theory::{
     device::{Catalog, Device},
     parallel::{Collectives, Exchange, Operation, Parallel, Spread, exchanges, rank_model},
     predict::{EfficiencyProfile, PredictError, Prediction, Predictor},
+    roofline::Resource,
 };
 use proptest::prelude::*;
 
@@ -283,6 +284,38 @@ fn more_ranks_are_faster_and_fit() {
     assert_eq!(found[1].memory.fits, Some(true));
 }
 
+/// A prefill takes at least as long as the host needs to launch its layers; communication hides behind that.
+#[test]
+fn prefill_waits_for_the_host_that_launches_its_layers() {
+    let deepseek = model("deepseek_v3");
+    let (device, mut profile) = (h200(), EfficiencyProfile::embedded("trtllm").unwrap());
+    let launch = profile.layer_launch.as_mut().unwrap();
+    (launch.dense_us, launch.experts_us) = (300.0, 2000.0);
+    let spread = Spread::new(&deepseek, &device, tensor(8)).unwrap();
+    let predictor = spread.predictor(&device, &profile);
+    let of = |prompt: u64, chunk: Option<u64>| {
+        let workload = Workload {
+            prompt,
+            chunk,
+            ..Workload::default()
+        };
+        spread.predict(&predictor, &workload).unwrap().prediction
+    };
+    let short = of(512, None);
+    // 3 dense layers and 58 with experts.
+    assert_eq!(short.ttft_ns.0, 3 * 300_000 + 58 * 2_000_000);
+    assert_eq!(short.prefill.host_ns, Some(short.ttft_ns));
+    assert_eq!(short.prefill.binds, Resource::Host);
+    assert!(short.prefill.device_ns < short.ttft_ns);
+    // Each chunk is launched.
+    assert_eq!(of(512, Some(256)).ttft_ns.0, 2 * short.ttft_ns.0);
+    let long = of(65_536, None);
+    assert_eq!(long.ttft_ns, long.prefill.device_ns);
+    assert_ne!(long.prefill.binds, Resource::Host);
+    // Decode steps are captured.
+    assert_eq!(short.decode_step.host_ns, None);
+}
+
 #[test]
 fn stages_halve_memory_and_not_latency() {
     let llama = model("llama3_1_8b");
@@ -317,10 +350,15 @@ fn stages_halve_memory_and_not_latency() {
 
 proptest! {
     #[test]
-    fn one_device_is_the_predictor_itself(batch in 1_u64..64, prompt in 1_u64..4096, new_tokens in 1_u64..64) {
+    fn one_device_is_the_predictor_itself(
+        batch in 1_u64..64,
+        prompt in 1_u64..4096,
+        new_tokens in 1_u64..64,
+        profile in prop::sample::select(vec!["hf_eager", "hf_graph", "vllm", "trtllm"]),
+    ) {
         let whole = model("qwen2_5_0_5b");
         let workload = Workload { batch, prompt, new_tokens, ..Workload::default() };
-        let (device, profile) = (h200(), EfficiencyProfile::embedded("hf_eager").unwrap());
+        let (device, profile) = (h200(), EfficiencyProfile::embedded(profile).unwrap());
         let spread = Spread::new(&whole, &device, Parallel::default()).unwrap();
         let found = spread.predict(&spread.predictor(&device, &profile), &workload).unwrap().prediction;
         let plain = Predictor::new(&whole, &device, &profile).predict(&workload).unwrap();

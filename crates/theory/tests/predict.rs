@@ -542,7 +542,7 @@ fn compiled_layers_cast_activations_for_all_formats_of_8_bits() {
     assert_eq!(kernels("int8_g128"), kernels("bf16"));
 }
 
-/// Tables of serving engines are of the H200; transformers' kernels of quantized weights were never measured.
+/// Tables of serving engines are of some devices; transformers' kernels of quantized weights were never measured.
 #[test]
 fn times_say_what_they_rest_on() {
     let model = llama_8b();
@@ -571,8 +571,11 @@ fn times_say_what_they_rest_on() {
         found("h200", "hf_eager", "fp8"),
         (Calibration::FormatsNotMeasured, false)
     );
-    assert_eq!(found("h100_sxm", "vllm", "int4").0, Calibration::Scaled);
-    assert_eq!(found("h200", "vllm", "fp8").0, Calibration::PublicTables);
+    for (device, weights) in [("h200", "fp8"), ("h100_sxm", "int4"), ("b200", "nvfp4")] {
+        assert_eq!(found(device, "vllm", weights).0, Calibration::PublicTables);
+    }
+    assert_eq!(found("h100_pcie", "vllm", "fp8").0, Calibration::Scaled);
+    assert_eq!(found("mi300x", "vllm", "bf16").0, Calibration::Scaled);
 }
 
 /// A prompt one token longer than the window costs about as much as one of the window, not twice as much.

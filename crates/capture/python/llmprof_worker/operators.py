@@ -42,6 +42,8 @@ HARD = {
     "silu", "gelu", "tanh", "sigmoid", "cos", "sin", "exp", "softplus", "polar", "erf", "floor_divide", "log", "rsqrt", "sqrt", "log1p", "expm1",
     "silu_", "exp_", "sigmoid_", "logsigmoid", "elu", "leaky_relu",
 }
+# Their kernels read dense rows: others are copied first.
+WANTS_DENSE = {"native_layer_norm", "_fused_rms_norm", "native_group_norm", "_softmax"}
 WRITES_PART = {"index_put", "index_put_", "_index_put_impl_", "scatter_", "index_add_", "index_copy_"}
 LONG_ROW = 1024
 # What memory delivers at least, and what the second-level cache of an H100 or H200 holds.
@@ -75,7 +77,12 @@ class Operators(TorchDispatchMode):
             self.add(self.convolution(inputs, outputs[0]))
         elif name == "_safe_softmax":
             self.safe_softmax(inputs[0], outputs[0])
+        elif name in REDUCE and keeps_columns(inputs[0], args):
+            # Threads go along the innermost dimension, as in any dense kernel.
+            self.add(flow("pointwise", size(inputs[0]) + size(outputs[0]), inputs[0].numel()))
         else:
+            if name in WANTS_DENSE and not inputs[0].is_contiguous():
+                self.add(flow("broadcast", 2 * size(inputs[0]), inputs[0].numel()))
             self.add(stream(name, inputs, outputs))
             if name == "masked_fill":
                 # On a GPU a copy, and then the fill in place.
@@ -200,6 +207,15 @@ def access_of(name: str, inputs: list[torch.Tensor], out: torch.Tensor) -> str:
     if not dense and out.numel() != (out.shape[-1] if out.dim() else 1):
         return "broadcast"
     return "transcendental" if name in HARD else "pointwise"
+
+
+def keeps_columns(tensor: torch.Tensor, args: Any) -> bool:
+    """Whether a reduction leaves the innermost dimension as it is: the sum over the experts of a token."""
+    dims = args[1] if len(args) > 1 else None
+    dims = [dims] if isinstance(dims, int) else dims
+    if not isinstance(dims, (list, tuple)) or not dims or tensor.dim() < 2 or tensor.stride(-1) != 1:
+        return False
+    return all(dim % tensor.dim() != tensor.dim() - 1 for dim in dims) and tensor.shape[-1] > 1
 
 
 def along_tokens(inputs: list[torch.Tensor]) -> bool:

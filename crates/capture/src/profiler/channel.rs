@@ -223,7 +223,8 @@ mod tests {
         let mut reported = [0; 14];
         process.read_exact(&mut reported).unwrap();
         assert_eq!(&reported, b"start\nflush 1\n");
-        drop(process);
+        // Closed, not only dropped: a program that another test is just starting may have a copy.
+        process.shutdown(std::net::Shutdown::Both).unwrap();
         channel.flush();
         channel.serve();
         assert!(

@@ -38,7 +38,9 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
     );
     assert_eq!(part_of("idle_ns"), time - part_of("busy_ns"));
     let causes = decode["waterfall"]["idle"].as_array().unwrap();
-    assert_eq!(causes[0]["name"], "host_busy");
+    // On a busy host the gaps are so long that nothing shows what the host did in them.
+    let cause = causes[0]["name"].as_str().unwrap();
+    assert!(["host_busy", "unknown"].contains(&cause), "{cause}");
 
     let metrics = ended.json("metrics.json");
     let phases = metrics["phases"].as_array().unwrap();
@@ -66,7 +68,7 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
     // On a busy host steps take so much longer than the stand-in's kernels that nothing is concluded.
     if (part_of("busy_ns") as f64) < HARDLY_USED * part_of("wall_ns") as f64 {
         assert!(idle.unwrap()["gain"].is_null(), "{idle:?}");
-        assert!(idle.unwrap()["abstains"].is_string(), "{idle:?}");
+        assert!(idle.unwrap()["abstains"].is_object(), "{idle:?}");
     } else {
         assert_gain(idle.unwrap(), &times);
     }

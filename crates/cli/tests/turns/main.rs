@@ -188,7 +188,9 @@ fn what_cannot_be_told_is_said_with_what_would_be_needed() {
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let (found, tpot) = tpot(&output);
     assert_eq!(tpot["verdict"], "cannot_tell", "{tpot}");
-    assert!(tpot["rounds_needed"].as_u64().unwrap() > 2, "{tpot}");
+    // Absent where one of the two rounds was disturbed and left out.
+    let needed = tpot["rounds_needed"].as_u64();
+    assert!(needed.is_none_or(|needed| needed > 2), "{tpot}");
     assert_eq!(found["gates"][0]["state"], "inconclusive");
     let warned = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(warned.contains("inconclusive"), "{warned}");
@@ -199,8 +201,9 @@ fn what_cannot_be_told_is_said_with_what_would_be_needed() {
     );
     assert_eq!(strict.status.code(), Some(1), "{}", said(&strict));
     let text = said(&strict);
-    assert!(
-        text.contains("cannot tell: the interval would need about"),
-        "{text}"
-    );
+    let reasons = [
+        "cannot tell: the interval would need about",
+        "one value a side",
+    ];
+    assert!(reasons.iter().any(|reason| text.contains(reason)), "{text}");
 }

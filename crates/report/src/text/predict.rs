@@ -1,7 +1,8 @@
 //! Predictions: what they rest on, and how far off they are known to be.
 
 use llmprof_theory::predict::{
-    EfficiencyProfile, Implementation, Need, error_summary, fixture_comparison, held_out,
+    EfficiencyProfile, GraphTimes, Implementation, Need, error_summary, fixture_comparison,
+    held_out,
 };
 use llmprof_units::Percent;
 
@@ -39,19 +40,35 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
         notes.push(note.to_owned());
     }
     notes.extend(checked(profile));
-    notes.push(match profile.graph {
-        None => "TTFT and TPOT include the host's launch time where it exceeds GPU time.".to_owned(),
-        Some(graph) => format!(
-            "TPOT is the mean GPU time of a step, plus {} µs for launch, sampling and the way back to the host and {} µs of gap after \
-             each kernel; TTFT includes the host's launch time where it exceeds GPU time.",
-            graph.step_us, graph.gap_us
-        ),
-    });
+    notes.push(times(profile));
     notes.push(
         "Memory is weights and KV cache; activations and the runtime's own memory are not included."
             .to_owned(),
     );
     notes
+}
+
+/// What is in TTFT and TPOT.
+fn times(profile: &EfficiencyProfile) -> String {
+    let ttft = match &profile.layer_launch {
+        None => "TTFT includes the host's launch time where it exceeds GPU time.".to_owned(),
+        Some(launch) => format!(
+            "TTFT is at least the host's time to launch all layers: {} µs a dense layer, {} µs a layer with experts.",
+            launch.dense_us, launch.experts_us
+        ),
+    };
+    match profile.graph {
+        None => {
+            "TTFT and TPOT include the host's launch time where it exceeds GPU time.".to_owned()
+        }
+        Some(GraphTimes { step_us, gap_us }) if step_us + gap_us == 0.0 => {
+            format!("TPOT is the mean GPU time of a step. {ttft}")
+        }
+        Some(GraphTimes { step_us, gap_us }) => format!(
+            "TPOT is the mean GPU time of a step, plus {step_us} µs for launch, sampling and the way back to the host and {gap_us} µs of gap after \
+             each kernel. {ttft}"
+        ),
+    }
 }
 
 /// What a target asks of the device, and whether the predicted time is within it.

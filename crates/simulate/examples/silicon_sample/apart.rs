@@ -16,8 +16,8 @@ use llmprof_theory::{
 use llmprof_units::{DType, Nanos};
 
 use crate::{
-    rows::{self, Source, Times},
-    served::FrontEnd,
+    rows::{self, Times},
+    served::{Client, means},
 };
 
 const ROWS: &str = include_str!("../../../../fixtures/silicon/disaggregated.csv");
@@ -81,12 +81,12 @@ pub(crate) fn served(
     model: &Model,
     device: &Device,
     profile: &EfficiencyProfile,
+    client: &Client,
 ) -> Result<Option<Times>, Box<dyn Error>> {
     let Some([prefill, decode]) = row.sides else {
         return Ok(None);
     };
-    let front = FrontEnd::of(Source::Dashboard, row.backend);
-    let load = front.load(row.concurrency, 10, [row.prompt, row.output]);
+    let load = client.load(row.concurrency, 10, [row.prompt, row.output]);
     let workers = Workers {
         prefill: prefill.0,
         decode: decode.0,
@@ -112,7 +112,7 @@ pub(crate) fn served(
                 .map(|found| found.prediction)
         };
         let predicted = Predicted::new(&predict, &workload, Nanos(0))?;
-        then(&|shape: &Shape| front.step(model, shape, predicted.time(shape)));
+        then(&|shape: &Shape| client.step(shape, predicted.time(shape)));
         Ok::<(), Box<dyn Error>>(())
     };
     let mut found = None;
@@ -125,5 +125,5 @@ pub(crate) fn served(
     })?;
     inner?;
     let summary = found.ok_or("no request ended")?;
-    front.seen(&summary, row.prompt).map(Some)
+    Ok(Some(client.seen(means(&summary)?, row.prompt)))
 }

@@ -1,25 +1,55 @@
-//! Intervals: how far measured times lie from predicted ones, and whether those of a model lie as far as those of all others.
+//! Intervals: how far measured times lie from predicted ones.
 
 use std::collections::BTreeMap;
 
-/// Measured ÷ predicted of the rows of each model.
-pub(crate) type Ratios = BTreeMap<&'static str, Vec<f64>>;
+use llmprof_theory::predict::Spread;
 
-/// DeepSeek V3 and R1 are one design, Llama 3.1 8B and its FP8 checkpoint another.
-pub(crate) fn design(model: &'static str) -> &'static str {
-    match model {
-        "deepseek-ai/DeepSeek-V3" => "deepseek-ai/DeepSeek-R1",
-        "nvidia/Llama-3.1-8B-Instruct-FP8" => "meta-llama/Llama-3.1-8B-Instruct",
-        other => other,
+use crate::rows::Source;
+
+/// Measured ÷ predicted of the rows of a design on a device, by who measured and by engine.
+pub(crate) type Groups = BTreeMap<(&'static str, &'static str, Source, &'static str), Vec<f64>>;
+
+/// The 90 % interval for a row of a model that was not seen, in logarithms: variance between the medians of groups plus variance within groups, taken times
+/// Student's t of as many groups, since few groups say little of how far another one may lie. A group's own standard deviation is taken from its median absolute deviation, so that
+/// single rows decide nothing.
+pub(crate) fn spread(groups: &Groups) -> Spread {
+    let logs: Vec<Vec<f64>> = groups
+        .values()
+        .map(|ratios| ratios.iter().map(|ratio| ratio.ln()).collect())
+        .collect();
+    let medians: Vec<f64> = logs.iter().map(|logs| median(logs)).collect();
+    let count = medians.len() as f64;
+    let mean = medians.iter().sum::<f64>() / count;
+    let squares: f64 = medians.iter().map(|one| (one - mean).powi(2)).sum();
+    let between = squares / (count - 1.0).max(1.0);
+    let within: f64 = logs
+        .iter()
+        .zip(&medians)
+        .map(|(logs, middle)| {
+            let off: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
+            (1.4826 * median(&off)).powi(2)
+        })
+        .sum::<f64>()
+        / count;
+    let half = student(medians.len()) * (between * (1.0 + 1.0 / count) + within).sqrt();
+    let rounded = |value: f64| (value * 100.0).round() / 100.0;
+    Spread {
+        low: rounded((mean - half).exp()).min(1.0),
+        high: rounded((mean + half).exp()).max(1.0),
     }
 }
 
-/// 5th and 95th percentile over all models but one, each model with the same weight; 1 lies between them.
-pub(crate) fn spread(ratios: &Ratios, without: Option<&str>) -> [f64; 2] {
-    let mut all: Vec<(f64, f64)> = ratios
-        .iter()
-        .filter(|(model, _)| Some(**model) != without)
-        .flat_map(|(_, found)| found.iter().map(|ratio| (*ratio, 1.0 / found.len() as f64)))
+/// 5th and 95th percentile over the rows of all designs but one, on every device, each design with the same weight; 1 lies between them.
+pub(crate) fn of_other_designs(groups: &Groups, without: Option<&str>) -> Spread {
+    let mut designs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for ((design, ..), ratios) in groups {
+        if Some(*design) != without {
+            designs.entry(design).or_default().extend(ratios);
+        }
+    }
+    let mut all: Vec<(f64, f64)> = designs
+        .values()
+        .flat_map(|found| found.iter().map(|ratio| (*ratio, 1.0 / found.len() as f64)))
         .collect();
     all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let total: f64 = all.iter().map(|(_, weight)| weight).sum();
@@ -29,23 +59,50 @@ pub(crate) fn spread(ratios: &Ratios, without: Option<&str>) -> [f64; 2] {
             below += weight;
             below >= share * total
         });
-        reached.map_or(1.0, |(ratio, _)| *ratio)
+        reached.map_or(1.0, |(ratio, _)| (ratio * 100.0).round() / 100.0)
     };
-    [quantile(0.05).min(1.0), quantile(0.95).max(1.0)]
+    Spread {
+        low: quantile(0.05).min(1.0),
+        high: quantile(0.95).max(1.0),
+    }
 }
 
-/// Share of rows inside the spread of all other models, and the median of its half width.
-pub(crate) fn held_out(ratios: &Ratios) -> [f64; 2] {
-    let (mut inside, mut halves) = (0, Vec::new());
-    for (model, found) in ratios {
-        let [low, high] = spread(ratios, Some(model));
-        inside += found
-            .iter()
-            .filter(|ratio| (low..=high).contains(*ratio))
-            .count();
-        halves.extend(found.iter().map(|_| f64::midpoint(high, -low)));
+/// Of the rows of a device, each by the interval of all designs but its own: the share inside, and the median of half widths.
+pub(crate) fn cross_validated(groups: &Groups, device: &str) -> [f64; 2] {
+    let (mut held, mut halves) = (0.0, Vec::new());
+    for ((design, of, ..), ratios) in groups {
+        if *of == device {
+            let spread = of_other_designs(groups, Some(design));
+            held += inside(ratios, spread) * ratios.len() as f64;
+            halves.extend(ratios.iter().map(|_| (spread.high - spread.low) / 2.0));
+        }
     }
-    halves.sort_unstable_by(f64::total_cmp);
-    let median = halves.get(halves.len() / 2).copied().unwrap_or_default();
-    [inside as f64 / halves.len().max(1) as f64, median]
+    [held / halves.len().max(1) as f64, median(&halves)]
+}
+
+/// 95th percentile of Student's t with one degree of freedom less than there are groups.
+fn student(groups: usize) -> f64 {
+    const TABLE: [f64; 15] = [
+        6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
+        1.761, 1.753,
+    ];
+    let freedom = groups.saturating_sub(1).clamp(1, TABLE.len());
+    TABLE[freedom - 1]
+}
+
+/// Share of rows inside a spread.
+pub(crate) fn inside(ratios: &[f64], spread: Spread) -> f64 {
+    let holds = |ratio: &&f64| (spread.low..=spread.high).contains(*ratio);
+    ratios.iter().filter(holds).count() as f64 / ratios.len().max(1) as f64
+}
+
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        length if length % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
 }

@@ -1,26 +1,33 @@
-//! Errors on public serving measurements: `cargo run --release -p llmprof-simulate --example silicon_sample [rows | table]`.
+//! Errors on public serving measurements: `cargo run --release -p llmprof-simulate --example silicon_sample [rows | table | fit]`.
 //!
 //! Every row is a closed loop: so many requests in flight, prompts and answers of about one length. It is simulated as such, and its means are compared
-//! (`fixtures/silicon/README.md` says why). What clients see beside the engine's own time is fitted to rows of other devices (`served.rs`); the H200 rows only grade.
-//! Beside each error stands that of aiconfigurator's own estimate of the same rows. With `rows`, every row is printed as CSV with TTFT and TPOT behind it.
+//! (`fixtures/silicon/README.md` says why). What clients see beside the engine's own time is fitted to rows of calibration models (`fit.rs`); the others only grade.
+//! Beside each error stands that of aiconfigurator's own estimate of the same rows. With `rows`, every row is printed as CSV with TTFT and TPOT behind it; with `fit`,
+//! the numbers are found again.
 
 #![expect(clippy::print_stdout, reason = "a report prints")]
+#![allow(dead_code, reason = "the tests have more of these modules")]
 
 mod apart;
 mod coverage;
+mod fit;
+mod fitted;
 mod launch;
 mod rows;
 mod served;
+mod split;
 
 use std::{collections::BTreeMap, error::Error};
 
 use llmprof_theory::{Model, device::Catalog, predict::EfficiencyProfile};
 use llmprof_traffic::statistics::percentile;
 
-use coverage::{Ratios, design, held_out, spread};
+use coverage::{Groups, cross_validated, inside, of_other_designs};
+use fitted::{Fitted, profiles};
 use launch::Launch;
 use rows::{Row, Source, Times, models, rows};
 use served::served;
+use split::{Split, design};
 
 /// TTFT and TPOT, |simulated ÷ measured − 1| and that of the estimate.
 #[derive(Clone, Copy)]
@@ -31,7 +38,7 @@ struct Errors {
 }
 
 /// The groups that a row is counted in.
-fn groups(row: &Row) -> [String; 5] {
+fn groups(row: &Row, split: &Split) -> Vec<String> {
     let (device, model) = (row.device, row.model);
     let alone = if row.parallel.ranks() == 1 {
         "one GPU"
@@ -42,12 +49,21 @@ fn groups(row: &Row) -> [String; 5] {
         Source::Dashboard => "dashboards",
         Source::Sweep => "sweeps",
     };
-    [
+    let part = if split.grades(row) {
+        "grading models"
+    } else {
+        "calibration models"
+    };
+    vec![
         device.to_owned(),
         format!("{device}, {alone}"),
         format!("{device}, {source}"),
         format!("{device}, {source}, {alone}"),
         format!("{device}, {source}, {model}, {}", row.backend),
+        format!("{device}, {part}"),
+        format!("{device}, {part}, {alone}"),
+        format!("{device}, {part}, {source}"),
+        format!("{device}, {source}, engine {}", row.backend),
     ]
 }
 
@@ -101,10 +117,7 @@ fn print(errors: &BTreeMap<String, Vec<Errors>>) {
 fn print_repeated(rows: &[Row]) {
     let mut settings: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.device == "h200") {
-        // All but the times. DeepSeek V3 and R1 are one design under two names.
-        let cells: Vec<&str> = row.line.split(',').collect();
-        let key = cells[..cells.len() - 5].join(",").replace("-V3", "-R1");
-        let tpots = settings.entry(key).or_default();
+        let tpots = settings.entry(row.settings()).or_default();
         if tpots
             .iter()
             .all(|known| (known / row.measured.tpot - 1.0).abs() > 1e-3)
@@ -133,26 +146,38 @@ fn print_repeated(rows: &[Row]) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let prints_rows = match std::env::args().nth(1).as_deref() {
-        Some("rows") => true,
-        Some("table") | None => false,
-        Some(other) => return Err(format!("unknown word `{other}`: rows or table").into()),
-    };
-    let mut profiles = BTreeMap::new();
-    for name in ["vllm", "sglang", "trtllm"] {
-        profiles.insert(name, EfficiencyProfile::embedded(name)?);
+    let word = std::env::args().nth(1);
+    match word.as_deref() {
+        Some("fit") => print_fit(),
+        Some("rows") => grade(true),
+        Some("table") | None => grade(false),
+        Some(other) => Err(format!("unknown word `{other}`: rows, table or fit").into()),
     }
+}
+
+/// Prints `fixtures/silicon/fitted.json`.
+fn print_fit() -> Result<(), Box<dyn Error>> {
+    let found = fit::all(&rows()?, &models()?, &profiles()?)?;
+    println!("{}", serde_json::to_string_pretty(&found)?);
+    Ok(())
+}
+
+fn grade(prints_rows: bool) -> Result<(), Box<dyn Error>> {
+    let (split, rows, models, profiles) = (Split::read()?, rows()?, models()?, profiles()?);
+    let fitted = Fitted::read()?;
     let catalog = Catalog::embedded();
-    let models = models()?;
     let mut errors: BTreeMap<String, Vec<Errors>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
-    let mut ratios = [Ratios::default(), Ratios::default()];
-    let rows = rows()?;
+    let mut graded = Vec::new();
+    let mut ratios = [Groups::default(), Groups::default()];
     for row in &rows {
         let device = catalog.by_name(row.device)?;
         let found = match models.get(row.model) {
             None => Err("no design of the model here".into()),
-            Some(model) => served(row, model, &device, &profiles[row.backend]),
+            Some(model) => {
+                let client = fitted.client_of(row)?;
+                served(row, model, &device, &profiles[row.backend], &client)
+            }
         };
         let found = match found {
             Ok(found) => found,
@@ -162,15 +187,16 @@ fn main() -> Result<(), Box<dyn Error>> {
                 continue;
             }
         };
-        if row.device == "h200" {
-            let design = design(row.model);
-            let [ttft, tpot] = &mut ratios;
-            ttft.entry(design)
-                .or_default()
-                .push(row.measured.ttft / found.ttft);
-            tpot.entry(design)
-                .or_default()
-                .push(row.measured.tpot / found.tpot);
+        let both = [
+            row.measured.ttft / found.ttft,
+            row.measured.tpot / found.tpot,
+        ];
+        for (groups, ratio) in ratios.iter_mut().zip(both) {
+            let key = (design(row.model), row.device, row.source, row.backend);
+            groups.entry(key).or_default().push(ratio);
+        }
+        if row.device == "h200" && split.grades(row) {
+            graded.push(both);
         }
         if prints_rows {
             println!("{},{:.5},{:.5}", row.line, found.ttft, found.tpot);
@@ -179,7 +205,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ttft: (times.ttft / row.measured.ttft - 1.0).abs(),
             tpot: (times.tpot / row.measured.tpot - 1.0).abs(),
         };
-        for group in groups(row) {
+        for group in groups(row, &split) {
             errors.entry(group).or_default().push(Errors {
                 own: off(found),
                 theirs: row.estimated.map(off),
@@ -189,35 +215,66 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
         }
     }
-    count_apart(&models, &profiles, &catalog, &mut errors, &mut left_out)?;
+    count_apart(&models, &profiles, &mut errors, &mut left_out)?;
     print(&errors);
     for (why, count) in left_out {
         println!("left out: {count} rows, {why}");
     }
     print_repeated(&rows);
-    for (name, ratios) in ["TTFT", "TPOT"].iter().zip(&ratios) {
-        let ([low, high], [share, half]) = (spread(ratios, None), held_out(ratios));
+    print_coverage(&graded, &fitted);
+    print_intervals(&ratios);
+    Ok(())
+}
+
+/// The intervals of the profiles, and how many rows of H200s those of all other designs hold.
+fn print_intervals(ratios: &[Groups; 2]) {
+    for (name, groups) in ["TTFT", "TPOT"].iter().zip(ratios) {
+        let (all, [share, half]) = (
+            of_other_designs(groups, None),
+            cross_validated(groups, "h200"),
+        );
         println!(
-            "{name} on H200s, measured ÷ simulated: {low:.2} to {high:.2} over all models; {:.1} % of rows within that of all other models, half width {:.0} % in the median",
+            "{name}, measured ÷ predicted: {:.2} to {:.2} over all designs and devices; {:.1} % of rows on H200s within that of all other designs, half width {:.0} % in the median",
+            all.low,
+            all.high,
             share * 100.0,
             half * 100.0
         );
     }
-    Ok(())
+}
+
+/// Rows of grading models on H200s in the intervals that calibration models gave.
+fn print_coverage(graded: &[[f64; 2]], fitted: &Fitted) {
+    for (of, name) in ["TTFT", "TPOT"].iter().enumerate() {
+        let ratios: Vec<f64> = graded.iter().map(|both| both[of]).collect();
+        let spread = fitted.spreads[of];
+        println!(
+            "{name}, measured ÷ predicted: {:.2} to {:.2} by calibration models, half width {:.0} %; {:.1} % of {} rows of grading models on H200s within it",
+            spread.low,
+            spread.high,
+            (spread.high - spread.low) * 50.0,
+            inside(&ratios, spread) * 100.0,
+            ratios.len()
+        );
+    }
 }
 
 /// Rows that prefill and decode on different GPUs.
 fn count_apart(
     models: &BTreeMap<&'static str, Model>,
     profiles: &BTreeMap<&str, EfficiencyProfile>,
-    catalog: &Catalog,
     errors: &mut BTreeMap<String, Vec<Errors>>,
     left_out: &mut BTreeMap<String, usize>,
 ) -> Result<(), Box<dyn Error>> {
-    let device = catalog.by_name("h200")?;
+    let device = Catalog::embedded().by_name("h200")?;
+    let fitted = Fitted::read()?;
     for row in &apart::rows()? {
         let model = models.get(row.model).ok_or("no design of the model here")?;
-        let Some(found) = apart::served(row, model, &device, &profiles[row.backend])? else {
+        let (profile, client) = (
+            &profiles[row.backend],
+            fitted.client(Source::Dashboard, row.backend)?,
+        );
+        let Some(found) = apart::served(row, model, &device, profile, &client)? else {
             let why = "h200: prefill and decode apart, workers not stated";
             *left_out.entry(why.to_owned()).or_default() += 1;
             continue;

@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, error::Error};
 
 use llmprof_theory::{Model, WeightFormat, parallel::Parallel};
+use serde::{Deserialize, Serialize};
 
 const ROWS: &str = include_str!("../../../../fixtures/silicon/rows.csv");
 
 /// Who measured a row.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Source {
     /// Public benchmark dashboards.
     Dashboard,
@@ -20,6 +22,8 @@ pub(crate) struct Row {
     pub(crate) device: &'static str,
     pub(crate) source: Source,
     pub(crate) backend: &'static str,
+    /// Of the engine; empty where the row does not state it.
+    pub(crate) version: &'static str,
     pub(crate) model: &'static str,
     /// Of weights, where the design does not state its own.
     pub(crate) weights: Option<WeightFormat>,
@@ -32,6 +36,18 @@ pub(crate) struct Row {
     pub(crate) estimated: Option<Times>,
     /// Whether it is in the formats that the row states and that are simulated.
     pub(crate) is_alike: bool,
+}
+
+impl Row {
+    /// What it states beside times, the version up to its last part. DeepSeek V3 and R1 are one design.
+    pub(crate) fn settings(&self) -> String {
+        let cells: Vec<&str> = self.line.split(',').collect();
+        let stated = cells[..cells.len() - 5].join(",");
+        let version = self.version.split(".post").next().unwrap_or_default();
+        stated
+            .replace("-V3", "-R1")
+            .replace(&format!(",{},", self.version), &format!(",{version},"))
+    }
 }
 
 /// TTFT and TPOT in ms.
@@ -102,7 +118,7 @@ pub(crate) fn read<T>(
 
 fn row(header: &[&str], line: &'static str) -> Result<Row> {
     let cells: Vec<&str> = line.split(',').collect();
-    let cell = |name: &str| {
+    let cell = |name: &str| -> &'static str {
         let place = header.iter().position(|column| *column == name);
         place
             .and_then(|place| cells.get(place))
@@ -129,6 +145,7 @@ fn row(header: &[&str], line: &'static str) -> Result<Row> {
             _ => Source::Sweep,
         },
         backend: cell("backend"),
+        version: cell("backend_version"),
         model,
         weights: weights(model, cell("precision"), gemm)?,
         concurrency: cell("concurrency").parse()?,

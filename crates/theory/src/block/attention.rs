@@ -65,6 +65,20 @@ pub struct Attention {
     pub softcap: Option<f64>,
     /// What scores are multiplied by.
     pub scale: f64,
+    /// How transformers runs it in eager mode.
+    pub scores: Scores,
+}
+
+/// Where the scores of attention are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scores {
+    /// In a fused kernel, where nothing forbids that.
+    #[default]
+    Fused,
+    /// In tensors: the type has no fused attention.
+    Tensors,
+    /// The same, of queries and keys cast to 32 bits.
+    WideTensors,
 }
 
 impl Attention {
@@ -91,6 +105,7 @@ impl Attention {
             sinks: None,
             softcap: None,
             scale: (head_dim as f64).powf(-0.5),
+            scores: Scores::default(),
         }
     }
 

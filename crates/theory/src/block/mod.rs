@@ -20,7 +20,7 @@ mod rope;
 mod sam;
 mod window_vit;
 
-pub use attention::{Attention, Projections, QkvOrder};
+pub use attention::{Attention, Projections, QkvOrder, Scores};
 pub use conv::Conv;
 pub use conv1d::Conv1d;
 pub use cross::CrossAttention;

@@ -14,7 +14,7 @@ use crate::{
     block::{
         ActivationKind, Arrangement, Attention, Embedding, ExpertWeights, Experts, FeedForward,
         Head, Layer, Linear, Mixer, Mlp, MlpInput, Moe, Norm, NormKind, PositionTable, Projections,
-        QkvOrder, Rope, Router, Scoring,
+        QkvOrder, Rope, Router, Scores, Scoring,
     },
     error::ModelError,
     model::{Decoder, Model},
@@ -45,6 +45,10 @@ const LAYER_NORM: &[&str] = &[
     "jais2",
     "gpt_neox_japanese",
 ];
+/// Types that transformers has no fused attention for.
+const SCORE_TENSORS: &[&str] = &["bloom", "mpt", "gpt_neox_japanese", "cpmant", "xglm"];
+/// The same, with scores of queries and keys in 32 bits.
+const WIDE_SCORE_TENSORS: &[&str] = &["gptj", "codegen", "gpt_neo"];
 /// Types whose feed-forward network has no gate.
 const UNGATED: &[&str] = &[
     "starcoder2",
@@ -313,6 +317,13 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         let after = is(AFTER_NORMS).then(|| norm("after", sizes.hidden));
         let mixer = Mixer::Attention(Attention {
             window: window.filter(|_| slides.get(index as usize).copied().unwrap_or(false)),
+            scores: if is(SCORE_TENSORS) {
+                Scores::Tensors
+            } else if is(WIDE_SCORE_TENSORS) {
+                Scores::WideTensors
+            } else {
+                Scores::Fused
+            },
             ..attention.clone()
         });
         // Side by side, both parts take the result of one norm.

@@ -14,6 +14,10 @@ use super::{
     serving::ServingClock,
 };
 
+/// Share of the memory bandwidth that products of matrices and vectors reach.
+const VECTOR_SHARE: f64 = 0.42;
+/// Fused attention has kernels for heads up to this width, and others beyond.
+const WIDE_HEAD: f64 = 128.0;
 const H200: &str = include_str!("../../curves/h200.json");
 
 /// Curves of one device, as files keep them.
@@ -57,7 +61,11 @@ pub struct GemmCurve {
 #[serde(deny_unknown_fields)]
 pub struct UnalignedCurve {
     pub rows: Vec<f64>,
+    /// Where the number of columns or the depth is odd.
     pub bytes_per_s: Vec<f64>,
+    /// Where both are even: numbers are read in pairs. As odd ones where absent.
+    #[serde(default)]
+    pub even_bytes_per_s: Vec<f64>,
 }
 
 /// Many small GEMMs in one launch.
@@ -105,6 +113,17 @@ pub struct AttentionCurves {
 pub struct AttentionTable {
     pub dims: Vec<f64>,
     pub ratio: Vec<f64>,
+}
+
+impl AttentionCurves {
+    fn table(&self, decode: bool, masked: bool, grouped: bool) -> &AttentionTable {
+        match (decode, masked, grouped) {
+            (true, _, true) => &self.decode_grouped,
+            (true, _, false) => &self.decode,
+            (false, true, _) => &self.prefill_masked,
+            (false, false, _) => &self.prefill,
+        }
+    }
 }
 
 /// Ratios to roofline time by rows of an expert.
@@ -245,9 +264,7 @@ impl KernelCurves {
             ),
             (
                 "gemm_unaligned",
-                rising(&self.gemm_unaligned.rows)
-                    && self.gemm_unaligned.rows.len() == self.gemm_unaligned.bytes_per_s.len()
-                    && positive(&self.gemm_unaligned.bytes_per_s),
+                rising(&self.gemm_unaligned.rows) && self.gemm_unaligned.is_whole(),
             ),
             (
                 "tables",
@@ -345,6 +362,12 @@ impl KernelClock {
         }
     }
 
+    /// Whether a serving engine has tables of this device in the formats of a model ([`ServingClock::covers`]).
+    pub(crate) fn has_tables(&self, stored: Stored, has_experts: bool, cached: f64) -> bool {
+        self.serving
+            .is_some_and(|tables| tables.covers(stored, has_experts, cached))
+    }
+
     pub fn time(&self, kernel: &Kernel) -> KernelTime {
         if let Some((ratio, fixed_us)) = self.serving.and_then(|curves| curves.of(kernel)) {
             return self.matrix(kernel, fixed_us, ratio);
@@ -367,6 +390,7 @@ impl KernelClock {
             }
             Kernel::Attention { .. } => {
                 let curves = &self.curves.attention;
+                let kernel = &self.padded(kernel);
                 let ratio = self.attention_ratio(kernel);
                 let alone = self.matrix(kernel, curves.fixed_us, ratio).seconds();
                 let factors = if matches!(kernel, Kernel::Attention { queries, .. } if *queries > 1.0)
@@ -423,7 +447,7 @@ impl KernelClock {
     ) -> KernelTime {
         let bytes = kernel.bytes();
         if size >= 4.0 {
-            return self.wide_gemm(kernel, m, k);
+            return self.wide_gemm(kernel, groups, m, k);
         }
         if groups > 1.0 {
             let curve = &self.curves.gemm_batched;
@@ -438,7 +462,7 @@ impl KernelClock {
         }
         let curve = &self.curves.gemm;
         if n < LEAST_COLUMNS {
-            let memory = bytes / (0.42 * self.bytes_per_s);
+            let memory = bytes / (VECTOR_SHARE * self.bytes_per_s);
             return longer(curve.fixed_us * 1.6e-6, 0.0, 0.0, memory);
         }
         let [in_m, in_n, in_k] = [
@@ -449,9 +473,9 @@ impl KernelClock {
         let (columns, depth) = (curve.n.len(), curve.k.len());
         let mut ratio =
             in_m.mix(|a| in_n.mix(|b| in_k.mix(|c| curve.ratio[(a * columns + b) * depth + c])));
-        if !aligned && m > 1.0 {
+        if !aligned {
             let time = self.matrix(kernel, curve.fixed_us, ratio);
-            let rates = &self.curves.gemm_unaligned.bytes_per_s;
+            let rates = self.curves.gemm_unaligned.rates(n, k);
             let rate = self.unaligned.place(m).mix(|at| rates[at]);
             let slow = n * k * size / rate * self.memory_scale;
             return if slow > time.seconds() {
@@ -464,7 +488,7 @@ impl KernelClock {
         self.matrix(kernel, curve.fixed_us, ratio)
     }
 
-    fn wide_gemm(&self, kernel: &Kernel, m: f64, k: f64) -> KernelTime {
+    fn wide_gemm(&self, kernel: &Kernel, groups: f64, m: f64, k: f64) -> KernelTime {
         let curve = &self.curves.gemm_f32;
         let walk = if m > 1.0 && k > 4.0 {
             k * curve.ns_per_k * 1e-9
@@ -472,8 +496,41 @@ impl KernelClock {
             1.0e-6
         };
         let vector = kernel.flops() / curve.flops_per_s * self.compute_scale;
-        let memory = kernel.bytes() / self.bytes_per_s;
+        // Many products of a matrix and a vector, as scores of a decode step.
+        let share = if groups > 1.0 && m <= 1.0 {
+            VECTOR_SHARE
+        } else {
+            1.0
+        };
+        let memory = kernel.bytes() / (share * self.bytes_per_s);
         longer(curve.fixed_us * 1e-6 + walk, 0.0, vector, memory)
+    }
+
+    /// Heads wider than [`WIDE_HEAD`] run in kernels of the next measured width, which takes as long for all of them.
+    fn padded(&self, kernel: &Kernel) -> Kernel {
+        let mut padded = *kernel;
+        if let Kernel::Attention {
+            heads,
+            kv_heads,
+            queries,
+            masked,
+            key_dim,
+            value_dim,
+            ..
+        } = &mut padded
+        {
+            let table = &self.curves.attention;
+            let table = table.table(*queries <= 1.0, *masked, heads > kv_heads);
+            if *key_dim > WIDE_HEAD
+                && let Some(wider) = table.dims.iter().find(|dim| **dim >= *key_dim)
+            {
+                if value_dim == key_dim {
+                    *value_dim = *wider;
+                }
+                *key_dim = *wider;
+            }
+        }
+        padded
     }
 
     fn attention_ratio(&self, kernel: &Kernel) -> f64 {
@@ -492,12 +549,7 @@ impl KernelClock {
         };
         let curves = &self.curves.attention;
         let decode = queries <= 1.0;
-        let table = match (decode, masked, heads > kv_heads) {
-            (true, _, true) => &curves.decode_grouped,
-            (true, _, false) => &curves.decode,
-            (false, true, _) => &curves.prefill_masked,
-            (false, false, _) => &curves.prefill,
-        };
+        let table = curves.table(decode, masked, heads > kv_heads);
         let work = self
             .work
             .place(batch * if decode { kv_heads } else { heads });
@@ -549,6 +601,23 @@ impl KernelClock {
             width,
             [self.memory_scale, self.compute_scale],
         )
+    }
+}
+
+impl UnalignedCurve {
+    fn is_whole(&self) -> bool {
+        let suits =
+            |rates: &[f64]| rates.len() == self.rows.len() && rates.iter().all(|rate| *rate > 0.0);
+        suits(&self.bytes_per_s)
+            && (self.even_bytes_per_s.is_empty() || suits(&self.even_bytes_per_s))
+    }
+
+    fn rates(&self, n: f64, k: f64) -> &[f64] {
+        if n % 2.0 == 0.0 && k % 2.0 == 0.0 && !self.even_bytes_per_s.is_empty() {
+            &self.even_bytes_per_s
+        } else {
+            &self.bytes_per_s
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     device::Device,
     model::Decoder,
     predict::{EfficiencyProfile, MemoryFit, PhasePrediction, PredictError, Prediction, Predictor},
+    roofline::Resource,
     routing::expected_touched,
     workload::{Pass, Routing},
 };
@@ -263,8 +264,14 @@ fn first_moe(decoder: &Decoder) -> Option<(u64, u64)> {
 
 /// Communication runs on the device: it hides where the host is the slower one.
 fn add(phase: &mut PhasePrediction, communication: Nanos) {
+    let host = phase.host_ns.unwrap_or(Nanos(0));
+    // What a captured step takes beside its kernels.
+    let beside = phase.time_ns - host.max(phase.device_ns);
     phase.device_ns += communication;
-    phase.time_ns = phase.host_ns.unwrap_or(Nanos(0)).max(phase.device_ns);
+    phase.time_ns = host.max(phase.device_ns) + beside;
+    if phase.binds == Resource::Host && phase.device_ns >= host {
+        phase.binds = phase.slowest();
+    }
 }
 
 fn invalid(key: &'static str, found: u64, expected: String) -> WorkloadError {

@@ -8,7 +8,7 @@ use super::{
     grade::{Design, designs, grades, summarize},
 };
 use crate::{
-    COMMON_KEYS, Phase, Routing, Workload,
+    COMMON_KEYS, Phase, Workload,
     device::{Catalog, Device},
 };
 
@@ -99,9 +99,7 @@ fn add(
         prompt: cell.prompt,
         // The cache had room for so many.
         new_tokens: cell.positions - cell.prompt,
-        routing: Routing::Random {
-            token_kinds: design.token_kinds,
-        },
+        routing: design.routing,
         ..Workload::default()
     };
     let Ok(found) = Predictor::new(&design.model, device, profile).predict(&workload) else {

@@ -36,6 +36,9 @@ pub(super) const WIDE_ROWS: u64 = 128;
 pub struct KindEfficiency {
     /// Share of the arithmetic peak, above 0 and at most 1.
     pub compute: f64,
+    /// The same in steps of less than 128 rows, where it is lower.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub few_rows_compute: Option<f64>,
     /// Share of the peak bandwidth, above 0 and at most 1.
     pub memory: f64,
     /// Kernels of one call.
@@ -98,6 +101,19 @@ pub struct GraphTimes {
     pub gap_us: f64,
 }
 
+/// Host time to launch a layer of a step with prompts, where the software does not capture such steps: what it does in Python between kernels is in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerLaunch {
+    pub dense_us: f64,
+    /// Of a layer with experts.
+    pub experts_us: f64,
+    /// How they are known.
+    pub basis: Basis,
+    /// Key of [`EfficiencyProfile::sources`].
+    pub source: String,
+}
+
 /// A figure of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,6 +142,9 @@ pub struct EfficiencyProfile {
     /// Host time for each kernel, where the host starts them one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_us_per_kernel: Option<ProfileFigure>,
+    /// Host time of prefill, by layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer_launch: Option<LayerLaunch>,
     /// The software whose kernels are costed one by one on GPUs; `kinds` then serve image towers and other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation: Option<Implementation>,
@@ -218,7 +237,12 @@ impl EfficiencyProfile {
             .map(|(kind, entry)| (format!("kinds.{kind}"), entry))
             .chain([("default".to_owned(), &self.default)]);
         for (key, entry) in entries {
-            for (name, share) in [("compute", entry.compute), ("memory", entry.memory)] {
+            let few_rows = entry.few_rows_compute.unwrap_or(entry.compute);
+            for (name, share) in [
+                ("compute", entry.compute),
+                ("few_rows_compute", few_rows),
+                ("memory", entry.memory),
+            ] {
                 if !(share > 0.0 && share <= 1.0) {
                     return Err(invalid(
                         format!("{key}.{name}"),
@@ -255,6 +279,22 @@ impl EfficiencyProfile {
             }
             if !self.sources.contains_key(&figure.source) {
                 return Err(invalid(format!("{key}.source"), "is not in `sources`"));
+            }
+        }
+        if let Some(launch) = &self.layer_launch {
+            for time in [launch.dense_us, launch.experts_us] {
+                if !(0.0..=1e6).contains(&time) {
+                    return Err(invalid(
+                        "layer_launch".to_owned(),
+                        "must lie between 0 and 10^6",
+                    ));
+                }
+            }
+            if !self.sources.contains_key(&launch.source) {
+                return Err(invalid(
+                    "layer_launch.source".to_owned(),
+                    "is not in `sources`",
+                ));
             }
         }
         if let Some(spreads) = &self.spreads {

@@ -4,9 +4,11 @@
 //! decide in the other. Prefill and decode have factors of their own. Where kernels are not costed one by one, and where a
 //! run tells no groups apart, one factor corrects a whole phase.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::{EfficiencyProfile, PredictError, Predictor, Split, Spread};
+use super::{EfficiencyProfile, PredictError, Predictor, Split, Spread, grade::Design};
 use crate::{
     Routing, Workload,
     device::{Catalog, Device},
@@ -218,61 +220,111 @@ pub fn pairs_on(
     device: &Device,
     profile: &EfficiencyProfile,
 ) -> Result<Vec<Pair>, serde_json::Error> {
-    let parts: std::collections::BTreeMap<String, Vec<Cell>> = serde_json::from_str(PARTS)?;
+    let known = known()?;
+    let same = known.iter().map(|one| (one, one));
+    Ok(same
+        .flat_map(|(from, to)| compared(from, to, device, profile))
+        .collect())
+}
+
+/// Every measured cell predicted from every cell of the other models of its family.
+pub fn design_pairs(profile: &EfficiencyProfile) -> Result<Vec<Pair>, serde_json::Error> {
+    let Ok(device) = Catalog::embedded().by_name("h200") else {
+        return Ok(Vec::new());
+    };
+    let known = known()?;
     let mut found = Vec::new();
-    for design in super::grade::designs()? {
-        let Some(cells) = parts.get(&design.name) else {
-            continue;
-        };
-        for from in cells {
-            let plain = Predictor::new(&design.model, device, profile);
-            let run = measured(from, design.token_kinds);
-            let Ok(corrections) = plain.corrections(&run) else {
-                continue;
-            };
-            let corrected = plain.clone().corrected(corrections);
-            for to in cells.iter().filter(|to| to.0 != from.0 || to.1 != from.1) {
-                let workload = measured(to, design.token_kinds).workload;
-                let (Ok(plain), Ok(corrected)) =
-                    (plain.predict(&workload), corrected.predict(&workload))
-                else {
-                    continue;
-                };
-                for (decode, truth) in [(false, to.2), (true, to.3)] {
-                    let truth = truth[0] + truth[1];
-                    let time = |prediction: &super::Prediction| {
-                        if decode {
-                            (
-                                prediction.decode_step_gpu_ns,
-                                prediction.decode_step_gpu_interval,
-                            )
-                        } else {
-                            (prediction.prefill_gpu_ns, prediction.prefill_gpu_interval)
-                        }
-                    };
-                    let (ns, interval) = time(&corrected);
-                    let covered = interval.is_some_and(|interval| {
-                        (interval.low_ns.0 as f64..=interval.high_ns.0 as f64).contains(&truth)
-                    });
-                    found.push(Pair {
-                        model: design.name.clone(),
-                        calibration: design.split == Split::Calibration,
-                        by_common_keys: design.model.family == crate::COMMON_KEYS,
-                        decode,
-                        from: [from.0, from.1],
-                        to: [to.0, to.1],
-                        plain_error: time(&plain).0.0 as f64 / truth - 1.0,
-                        error: ns.0 as f64 / truth - 1.0,
-                        covered,
-                    });
-                }
-            }
+    for (from, to) in known
+        .iter()
+        .flat_map(|from| known.iter().map(move |to| (from, to)))
+    {
+        let family = from.0.model.family;
+        if family == to.0.model.family && family != crate::COMMON_KEYS && from.0.name != to.0.name {
+            found.extend(compared(from, to, &device, profile));
         }
     }
     Ok(found)
 }
 
-fn measured(cell: &Cell, token_kinds: u64) -> MeasuredRun {
+/// The measured models with their cells.
+fn known() -> Result<Vec<(Design, Vec<Cell>)>, serde_json::Error> {
+    let mut parts: BTreeMap<String, Vec<Cell>> = serde_json::from_str(PARTS)?;
+    let designs = super::grade::designs()?.into_iter();
+    Ok(designs
+        .filter_map(|design| {
+            let cells = parts.remove(&design.name)?;
+            Some((design, cells))
+        })
+        .collect())
+}
+
+/// Cells of `to` predicted from cells of `from`, but for the cell itself.
+fn compared(
+    (from, runs): &(Design, Vec<Cell>),
+    (to, cells): &(Design, Vec<Cell>),
+    device: &Device,
+    profile: &EfficiencyProfile,
+) -> Vec<Pair> {
+    let mut found = Vec::new();
+    let (of_run, plain) = (
+        Predictor::new(&from.model, device, profile),
+        Predictor::new(&to.model, device, profile),
+    );
+    for run in runs {
+        let Ok(corrections) = of_run.corrections(&measured(run, from.routing)) else {
+            continue;
+        };
+        let corrected = plain.clone().corrected(corrections);
+        let is_other = |cell: &&Cell| from.name != to.name || cell.0 != run.0 || cell.1 != run.1;
+        for cell in cells.iter().filter(is_other) {
+            let workload = measured(cell, to.routing).workload;
+            if let (Ok(plain), Ok(corrected)) =
+                (plain.predict(&workload), corrected.predict(&workload))
+            {
+                found.extend([false, true].map(|decode| Pair {
+                    from: [run.0, run.1],
+                    ..pair(to, cell, decode, [&plain, &corrected])
+                }));
+            }
+        }
+    }
+    found
+}
+
+fn pair(
+    design: &Design,
+    cell: &Cell,
+    decode: bool,
+    [plain, corrected]: [&super::Prediction; 2],
+) -> Pair {
+    let truth: f64 = if decode { cell.3 } else { cell.2 }.iter().sum();
+    let time = |prediction: &super::Prediction| {
+        if decode {
+            (
+                prediction.decode_step_gpu_ns,
+                prediction.decode_step_gpu_interval,
+            )
+        } else {
+            (prediction.prefill_gpu_ns, prediction.prefill_gpu_interval)
+        }
+    };
+    let (ns, interval) = time(corrected);
+    Pair {
+        model: design.name.clone(),
+        calibration: design.split == Split::Calibration,
+        by_common_keys: design.model.family == crate::COMMON_KEYS,
+        decode,
+        from: [cell.0, cell.1],
+        to: [cell.0, cell.1],
+        plain_error: time(plain).0.0 as f64 / truth - 1.0,
+        error: ns.0 as f64 / truth - 1.0,
+        covered: interval.is_some_and(|interval| {
+            (interval.low_ns.0 as f64..=interval.high_ns.0 as f64).contains(&truth)
+        }),
+    }
+}
+
+fn measured(cell: &Cell, routing: Routing) -> MeasuredRun {
     let step = |[matrix, other]: [f64; 2]| MeasuredStep {
         device_ns: matrix + other,
         other_ns: Some(other),
@@ -283,7 +335,7 @@ fn measured(cell: &Cell, token_kinds: u64) -> MeasuredRun {
             batch: cell.0,
             prompt: cell.1,
             new_tokens: 2,
-            routing: Routing::Random { token_kinds },
+            routing,
             ..Workload::default()
         },
         prefill: Some(step(cell.2)),

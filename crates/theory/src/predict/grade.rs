@@ -14,6 +14,9 @@ use crate::{
 /// GPU times of prefill and decode steps on an H200: sums over kernels, bf16, random weights, real widths with fewer layers.
 const TIMES: &str = include_str!("../../../../fixtures/h200/kernels/times.json");
 
+/// The same of other models, which were chosen before anything was predicted of them and measured later.
+const BLIND: &str = include_str!("../../../../fixtures/h200/kernels/blind.json");
+
 /// What a model's measurements may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,9 +38,18 @@ impl Split {
 
 #[derive(Deserialize)]
 struct Times {
-    /// Token ids that prompts were drawn from.
-    token_kinds: u64,
+    /// Token ids that prompts were drawn from; absent where from the whole vocabulary.
+    token_kinds: Option<u64>,
     models: Vec<Measured>,
+}
+
+impl Times {
+    fn routing(&self) -> Routing {
+        self.token_kinds
+            .map_or(Routing::Uniform, |token_kinds| Routing::Random {
+                token_kinds,
+            })
+    }
 }
 
 #[derive(Deserialize)]
@@ -122,20 +134,20 @@ pub struct GradeSummary {
 pub(super) struct Design {
     pub(super) name: String,
     pub(super) split: Split,
-    pub(super) token_kinds: u64,
+    pub(super) routing: Routing,
     pub(super) model: Model,
 }
 
 /// The measured models, by family where one reads the config, else by its common keys.
 pub(super) fn designs() -> Result<Vec<Design>, serde_json::Error> {
     let times: Times = serde_json::from_str(TIMES)?;
-    let token_kinds = times.token_kinds;
+    let routing = times.routing();
     let design = |measured: Measured| {
         Some(Design {
             model: model(measured.config, &measured.model_type)?,
             name: measured.model,
             split: measured.split,
-            token_kinds,
+            routing,
         })
     };
     Ok(times.models.into_iter().filter_map(design).collect())
@@ -162,7 +174,21 @@ pub fn grades_on(
     device: &Device,
     profile: &EfficiencyProfile,
 ) -> Result<Vec<Grade>, serde_json::Error> {
-    let times: Times = serde_json::from_str(TIMES)?;
+    let times = serde_json::from_str(TIMES)?;
+    Ok(graded(times, device, profile))
+}
+
+/// Predicts what was measured of the blind models, with tokens as a user's: routing is uniform.
+pub fn blind_grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_json::Error> {
+    let Ok(device) = Catalog::embedded().by_name("h200") else {
+        return Ok(Vec::new());
+    };
+    let times = serde_json::from_str(BLIND)?;
+    Ok(graded(times, &device, profile))
+}
+
+fn graded(times: Times, device: &Device, profile: &EfficiencyProfile) -> Vec<Grade> {
+    let routing = times.routing();
     let mut grades = Vec::new();
     for measured in times.models {
         let Some(model) = model(measured.config, &measured.model_type) else {
@@ -174,9 +200,7 @@ pub fn grades_on(
                 batch: cell.batch,
                 prompt: cell.prompt,
                 new_tokens: 2,
-                routing: Routing::Random {
-                    token_kinds: times.token_kinds,
-                },
+                routing,
                 ..Workload::default()
             };
             let Ok(prediction) = predictor.predict(&workload) else {
@@ -218,7 +242,7 @@ pub fn grades_on(
             }
         }
     }
-    Ok(grades)
+    grades
 }
 
 /// The errors of `grades` together; `None` where there are none.

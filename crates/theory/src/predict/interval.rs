@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Calibration {
-    /// Kernel curves measured on this device.
+    /// Kernel curves measured on this device, or of the native engine the peaks of this CPU.
     Measured,
     /// Public tables of serving engines on this device.
     PublicTables,

@@ -15,6 +15,7 @@ mod fused;
 mod grade;
 mod grid;
 mod interval;
+mod kernel_clock;
 mod lowering;
 mod phase;
 mod target;
@@ -35,11 +36,14 @@ pub use crate::kernels::{
 pub use captured::{CapturedGrades, captured_grades, held_out};
 pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
 pub use efficiency::{
-    EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,
+    EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, LayerLaunch, ProfileError,
+    ProfileFigure,
 };
 pub use fit::MemoryFit;
-pub use from_run::{Corrections, Factors, MeasuredRun, MeasuredStep, Pair, pairs, pairs_on};
-pub use grade::{Grade, GradeSummary, Split, grades, grades_on, summarize};
+pub use from_run::{
+    Corrections, Factors, MeasuredRun, MeasuredStep, Pair, design_pairs, pairs, pairs_on,
+};
+pub use grade::{Grade, GradeSummary, Split, blind_grades, grades, grades_on, summarize};
 pub use grid::{Grid, GridModel, GridPoint};
 pub use interval::{Calibration, Interval, Spread, Spreads};
 pub use phase::PhasePrediction;
@@ -48,12 +52,13 @@ pub use traced::{predict_traced, traced_contexts};
 
 use crate::{
     COMMON_KEYS, Model, Pass, Precision, Routing, WeightFormat, Workload, WorkloadError,
+    block::FeedForward,
     count::product,
-    device::{Device, DeviceKind, Engine, MissingPeak},
-    kernels::ServingClock,
+    device::{Device, DeviceKind, MissingPeak},
     roofline::Roof,
 };
-use phase::{Clock, KernelSum, Timing, width};
+use kernel_clock::kernel_clock;
+use phase::{Clock, KernelSum, Launch, Timing, width};
 
 /// Why there is no prediction.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -122,6 +127,8 @@ pub struct Predictor<'a> {
     /// Where the kernels of the software are known and the device is a GPU.
     kernels: Option<(Implementation, KernelClock)>,
     graph: Option<GraphTimes>,
+    /// Host seconds to launch the layers of a step with prompts.
+    layer_launch: Option<f64>,
     /// The one format that the software computes in.
     computes: Option<DType>,
     /// Steps whose kernels were costed: points of a grid share many.
@@ -160,42 +167,22 @@ impl Bands {
     }
 }
 
-/// The clock of kernels on `device`, where the profile names software whose kernels are known.
-fn kernel_clock(
-    device: &Device,
-    profile: &EfficiencyProfile,
-) -> (Option<KernelClock>, Calibration) {
-    let known = profile.implementation.is_some() && device.kind == DeviceKind::Gpu;
-    let per_flop = Roof::new(device).seconds_per_flop(DType::Bf16, Engine::Tensor);
-    let Some(per_flop) = per_flop.filter(|_| known) else {
-        return (None, Calibration::Efficiencies);
-    };
-    let own = device
-        .curves
-        .clone()
-        .or_else(|| KernelCurves::embedded(&device.name));
-    let engine = profile.implementation.and_then(Implementation::engine);
-    // Tables of engines are of the H200, whatever curves a device has of its own.
-    let calibration = match engine {
-        Some(_) if device.name == "h200" => Calibration::PublicTables,
-        None if own.is_some() => Calibration::Measured,
-        _ => Calibration::Scaled,
-    };
-    let Some(curves) = own.or_else(|| KernelCurves::embedded("h200")) else {
-        return (None, Calibration::Efficiencies);
-    };
-    let faster = |dtype: DType| {
-        let narrow = Roof::new(device).seconds_per_flop(dtype, Engine::Tensor);
-        narrow.map_or(1.0, |narrow| per_flop / narrow)
-    };
-    let clock = KernelClock::new(&curves, 1.0 / per_flop, device.bandwidth().0)
-        .with_eight_bit(faster(DType::F8E4m3))
-        .with_four_bit(faster(DType::F4E2m1));
-    let clock = match engine {
-        Some(engine) => clock.with_serving(ServingClock::embedded(engine)),
-        None => clock,
-    };
-    (Some(clock), calibration)
+/// Whether `llmprof hardware measure` found the peaks, which the shares of the native engine are of.
+fn is_measured_cpu(device: &Device) -> bool {
+    device.kind == DeviceKind::Cpu && device.calibration.is_some()
+}
+
+/// Host seconds to launch all layers of a model once.
+fn launch_seconds(model: &Model, launch: &LayerLaunch) -> f64 {
+    let groups = model.decoder.iter().flat_map(|decoder| &decoder.groups);
+    let us = groups.map(|group| {
+        let each = match group.layer.feed {
+            FeedForward::Dense(_) => launch.dense_us,
+            FeedForward::Moe(_) => launch.experts_us,
+        };
+        each * group.layers.len() as f64
+    });
+    us.sum::<f64>() * 1e-6
 }
 
 /// Distinct for routings that give distinct kernels.
@@ -214,12 +201,24 @@ impl<'a> Predictor<'a> {
             Some(_) if model.encoder.is_none() => kernel_clock(device, profile),
             _ => (None, Calibration::Efficiencies),
         };
+        let calibration = match calibration {
+            Calibration::Efficiencies if profile.computes.is_some() && is_measured_cpu(device) => {
+                Calibration::Measured
+            }
+            other => other,
+        };
         Self {
             model,
             clock: Clock::new(Roof::new(device), profile),
             weights: Cell::new(None),
             kernels: profile.implementation.zip(kernels),
             graph: profile.graph,
+            layer_launch: profile
+                .layer_launch
+                .as_ref()
+                // A CPU is its own host.
+                .filter(|_| device.kind != DeviceKind::Cpu)
+                .map(|launch| launch_seconds(model, launch)),
             computes: profile.computes,
             steps: RefCell::default(),
             last: Default::default(),
@@ -247,7 +246,7 @@ impl<'a> Predictor<'a> {
         let decode = self
             .model
             .decode_pass(workload)
-            .map(|pass| self.phase(workload, [pass], self.graph))
+            .map(|pass| self.phase(workload, [pass], self.decode_launch()))
             .transpose()?;
         let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
         let before = [vision, encoder].into_iter().flatten();
@@ -293,6 +292,10 @@ impl<'a> Predictor<'a> {
         })
     }
 
+    fn decode_launch(&self) -> Launch {
+        self.graph.map_or(Launch::Kernels, Launch::Graph)
+    }
+
     /// Prefill, and the first decode step.
     fn first_steps(&self, workload: &Workload) -> Result<[PhasePrediction; 2], MissingPeak> {
         let known = Workload {
@@ -304,8 +307,13 @@ impl<'a> Predictor<'a> {
         {
             return Ok(phases);
         }
-        let prefill = self.phase(workload, self.model.prefill_passes(workload), None)?;
-        let decode_step = self.phase(workload, [self.model.decode_step(workload)], self.graph)?;
+        let launch = self.layer_launch.map_or(Launch::Kernels, Launch::Layers);
+        let prefill = self.phase(workload, self.model.prefill_passes(workload), launch)?;
+        let decode_step = self.phase(
+            workload,
+            [self.model.decode_step(workload)],
+            self.decode_launch(),
+        )?;
         self.before.set(Some((known, [prefill, decode_step])));
         Ok([prefill, decode_step])
     }
@@ -329,24 +337,8 @@ impl<'a> Predictor<'a> {
         let Some(dtype) = self.computes else {
             return *workload;
         };
-        let formats = self.model.formats(&workload.precision);
-        // What is stored in f16 is kept as it is computed.
-        let kept = |stored: DType| match stored {
-            DType::F16 => dtype,
-            other => other,
-        };
-        let weights = match formats.weights {
-            WeightFormat::Plain(stored) => WeightFormat::Plain(kept(stored)),
-            quantized => quantized,
-        };
         Workload {
-            precision: Precision {
-                weights: Some(weights),
-                plain: Some(kept(formats.plain)),
-                activations: Some(dtype),
-                kv: Some(workload.precision.kv.unwrap_or(dtype)),
-                compute: Some(dtype),
-            },
+            precision: self.model.computed_in(&workload.precision, dtype),
             ..*workload
         }
     }
@@ -355,7 +347,7 @@ impl<'a> Predictor<'a> {
         &self,
         workload: &Workload,
         passes: impl IntoIterator<Item = crate::Pass>,
-        graph: Option<GraphTimes>,
+        launch: Launch,
     ) -> Result<PhasePrediction, MissingPeak> {
         let mut timing = Timing::default();
         let mut sum = KernelSum::default();
@@ -379,7 +371,7 @@ impl<'a> Predictor<'a> {
             timing.scale(factors.matrix);
         }
         let host = factors.map_or(1.0, |factors| factors.host);
-        timing.finish(&self.clock, host, graph.map(|graph| (graph, steps)))
+        timing.finish(&self.clock, host, (launch, steps))
     }
 
     /// Adds the kernels of all steps of a pass: of the first, the middle and the last where there are several, weighted
@@ -500,13 +492,23 @@ impl<'a> Predictor<'a> {
     }
 
     /// What times in the formats of a workload rest on: transformers multiplies quantized weights by kernels of optional packages, and none of them was
-    /// measured; weights then count as expanded beforehand.
+    /// measured; weights then count as expanded beforehand. Formats that no engine has tables of on a device take those of the H200.
     fn calibration_of(&self, workload: &Workload) -> Calibration {
+        let Some((software, clock)) = &self.kernels else {
+            return self.calibration;
+        };
         let formats = self.model.formats(&workload.precision);
-        let serves = matches!(&self.kernels, Some((software, _)) if software.engine().is_some());
         let expands = !matches!(formats.weights, WeightFormat::Plain(_));
-        if self.kernels.is_some() && !serves && (expands || formats.kv != formats.activations) {
+        let serves = software.engine().is_some();
+        if !serves && (expands || formats.kv != formats.activations) {
             return Calibration::FormatsNotMeasured;
+        }
+        let stored = Stored::of(formats.weights, formats.compute);
+        let cached = f64::from(formats.kv.bits()) / 8.0;
+        if self.calibration == Calibration::PublicTables
+            && !clock.has_tables(stored, self.model.has_experts(), cached)
+        {
+            return Calibration::Scaled;
         }
         self.calibration
     }
@@ -515,7 +517,8 @@ impl<'a> Predictor<'a> {
     fn bands(&self, calibration: Calibration, batch: u64, context: u64) -> Option<Bands> {
         // No model with an encoder was measured.
         let mut spreads = self.spreads.filter(|_| self.model.encoder.is_none())?;
-        if let Some(corrections) = self.corrections {
+        // Those of runs on a CPU were not compared with each other.
+        if let Some(corrections) = self.corrections.filter(|_| self.kernels.is_some()) {
             // The run was measured on this very device, whatever curves were not.
             spreads.prefill = corrections.spread;
             spreads.decode = corrections.spread;
@@ -546,7 +549,7 @@ impl<'a> Predictor<'a> {
             // Towers work on hundreds of patches at once.
             timing.add(&self.clock, operator, 1.0);
         });
-        any.then(|| timing.finish(&self.clock, 1.0, None))
+        any.then(|| timing.finish(&self.clock, 1.0, (Launch::Kernels, 1)))
             .transpose()
     }
 
@@ -561,7 +564,9 @@ impl<'a> Predictor<'a> {
             timing.add(&self.clock, operator, width(rows));
         });
         timing.add_steps(&self.clock, 1);
-        timing.finish(&self.clock, 1.0, None).map(Some)
+        timing
+            .finish(&self.clock, 1.0, (Launch::Kernels, 1))
+            .map(Some)
     }
 
     fn weights(&self, workload: &Workload) -> u64 {

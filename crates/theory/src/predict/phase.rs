@@ -40,10 +40,25 @@ pub struct PhasePrediction {
     pub moved_bytes: Bytes,
 }
 
+impl PhasePrediction {
+    /// The largest part of the device's time.
+    pub(crate) fn slowest(&self) -> Resource {
+        let parts = [
+            (Resource::Tensor, self.tensor_ns),
+            (Resource::Vector, self.vector_ns),
+            (Resource::Memory, self.memory_ns),
+            (Resource::Launch, self.launch_ns),
+        ];
+        let largest = parts.into_iter().max_by_key(|(_, time)| *time);
+        largest.map_or(Resource::Memory, |(resource, _)| resource)
+    }
+}
+
 /// One kind's efficiencies as factors.
 #[derive(Clone, Copy, Debug)]
 struct Factors {
     per_compute: f64,
+    few_rows_per_compute: f64,
     per_memory: f64,
     kernels: f64,
     kernel_seconds: f64,
@@ -86,6 +101,7 @@ impl<'d> Clock<'d> {
                 let entry = profile.of(kind);
                 Factors {
                     per_compute: 1.0 / entry.compute,
+                    few_rows_per_compute: 1.0 / entry.few_rows_compute.unwrap_or(entry.compute),
                     per_memory: 1.0 / entry.memory,
                     kernels: entry.kernels,
                     kernel_seconds: seconds(entry.kernel_us),
@@ -139,6 +155,16 @@ impl KernelSum {
     }
 }
 
+/// How the host starts the kernels of a phase's steps.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Launch {
+    /// One by one, each for as long as the profile says, if it does.
+    Kernels,
+    /// One by one; host seconds of a step.
+    Layers(f64),
+    Graph(GraphTimes),
+}
+
 /// Sums over the operators of a phase, in seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timing {
@@ -182,9 +208,14 @@ impl Timing {
             + (traffic.kv_read as f64 + traffic.kv_write as f64) * kind.kv_passes
             + traffic.activations() as f64 * kind.activation_passes)
             * layers;
+        let per_compute = if width < 1.0 {
+            kind.few_rows_per_compute
+        } else {
+            kind.per_compute
+        };
         let (tensor, vector, memory) = (
-            tensor * kind.per_compute,
-            vector * kind.per_compute,
+            tensor * per_compute,
+            vector * per_compute,
             moved * main * kind.per_memory,
         );
         let (work, resource) = if memory >= tensor && memory >= vector {
@@ -236,12 +267,12 @@ impl Timing {
         self.by_resource = self.by_resource.map(|part| part * factor);
     }
 
-    /// `host_factor`: host time ÷ that of the profile. `graph`: the steps are captured, so many of them.
+    /// `host_factor`: host time ÷ that of the profile. `steps`: how many are launched so.
     pub(super) fn finish(
         self,
         clock: &Clock<'_>,
         host_factor: f64,
-        graph: Option<(GraphTimes, u64)>,
+        (launch_by, steps): (Launch, u64),
     ) -> Result<PhasePrediction, MissingPeak> {
         if let Some(dtype) = self.missing {
             clock.roof.device().peak(dtype, Engine::Tensor)?;
@@ -250,13 +281,19 @@ impl Timing {
             MemoryLevel::Main => self.roofline[0],
             MemoryLevel::OnChip => self.roofline[1],
         };
-        let host = clock
-            .host_seconds_per_kernel
-            .filter(|_| graph.is_none())
-            .map(|seconds| seconds * self.kernels * host_factor);
-        let captured = graph.map_or(0.0, |(graph, steps)| {
-            (graph.step_us * steps as f64 + graph.gap_us * self.kernels) * 1e-6
-        });
+        let steps = steps as f64;
+        let (host, captured) = match launch_by {
+            Launch::Kernels => {
+                let each = clock.host_seconds_per_kernel;
+                (each.map(|seconds| seconds * self.kernels), 0.0)
+            }
+            Launch::Layers(seconds) => (Some(seconds * steps), 0.0),
+            Launch::Graph(graph) => {
+                let us = graph.step_us * steps + graph.gap_us * self.kernels;
+                (None, us * 1e-6)
+            }
+        };
+        let host = host.map(|seconds| seconds * host_factor);
         let [tensor, vector, memory, launch] = self.by_resource;
         let resources = [
             Resource::Tensor,

@@ -2,7 +2,7 @@
 
 use super::Step;
 use crate::{
-    block::{Attention, Mla, MlaQuery, NormKind, Projections, QkvOrder},
+    block::{Attention, Mla, MlaQuery, NormKind, Projections, QkvOrder, Scores},
     kernels::{Access, Kernel, Stored},
 };
 
@@ -84,10 +84,11 @@ impl Step<'_> {
                 self.append(cached, sliced);
             }
         }
-        if self.habits.eager_attention {
-            self.scores(attention, keys);
-        } else {
-            self.fused_attention(attention, keys);
+        match attention.scores {
+            Scores::Fused if self.habits.eager_attention => self.scores(attention, keys),
+            Scores::Fused => self.fused_attention(attention, keys),
+            Scores::Tensors => self.plain_scores(attention, keys, self.size),
+            Scores::WideTensors => self.plain_scores(attention, keys, 4.0),
         }
         self.gemm(
             rows,
@@ -203,6 +204,49 @@ impl Step<'_> {
         });
         let result = groups * m * width;
         self.stream(Access::Copy, 2.0 * result * size, result);
+    }
+
+    /// Attention as tensors of scores, each a number of `size` bytes: scaled, masked, normalized in 32 bits and cast back.
+    fn plain_scores(&mut self, attention: &Attention, keys: f64, size: f64) {
+        let groups = self.batch * attention.heads as f64;
+        let (m, width) = (self.queries, attention.head_dim as f64);
+        if size > self.size {
+            for rows in [m, keys] {
+                let elements = groups * rows * width;
+                self.stream(Access::Widen, elements * (size + self.size), elements);
+            }
+        }
+        let aligned = keys % 8.0 == 0.0;
+        self.emit(&Kernel::Gemm {
+            groups,
+            m,
+            n: keys,
+            k: width,
+            size,
+            aligned,
+            stored: Stored::Plain,
+        });
+        let scores = groups * m * keys;
+        self.stream(Access::Pointwise, 2.0 * scores * size, scores);
+        self.stream(Access::Broadcast, 2.0 * scores * size, scores);
+        let softmax = if keys >= WARP_ROW {
+            Access::SoftmaxLong
+        } else {
+            Access::Softmax
+        };
+        self.stream(softmax, scores * (size + 4.0), scores);
+        self.stream(Access::Pointwise, scores * (4.0 + self.size), scores);
+        self.emit(&Kernel::Gemm {
+            groups,
+            m,
+            n: width,
+            k: keys,
+            size: self.size,
+            aligned,
+            stored: Stored::Plain,
+        });
+        let result = groups * m * width;
+        self.stream(Access::Copy, 2.0 * result * self.size, result);
     }
 
     /// Latent attention: the cache holds latents, which every step expands to keys and values of all heads.

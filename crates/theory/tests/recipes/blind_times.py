@@ -1,0 +1,80 @@
+"""Writes fixtures/h200/kernels/blind.json and blind_traced.json.gz from what measure_blind.py found.
+
+    python crates/theory/tests/recipes/blind_times.py FIRST.json.gz SECOND.json.gz
+
+The first file has configs and GPU times; the second kernels of the models that no family reads, traced on the meta device by the worker of crates/capture.
+"""
+
+import gzip
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+DATA = ROOT / "fixtures/h200/kernels"
+sys.path.insert(0, str(ROOT / "crates/capture/python"))
+
+FAMILIES = {
+    "llama", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "mistral", "gemma3_text", "gemma2", "phi3", "gpt2", "gpt_neox", "opt", "deepseek_v2", "deepseek_v3",
+    "mixtral", "gpt_oss",
+}
+# Keys that say nothing of sizes or kernels.
+IDLE = {
+    "architectures", "transformers_version", "_name_or_path", "id2label", "label2id", "return_dict", "output_attentions", "output_hidden_states",
+    "problem_type", "chunk_size_feed_forward", "is_encoder_decoder", "dtype", "torch_dtype", "model_type", "bos_token_id", "eos_token_id", "pad_token_id",
+    "use_cache", "initializer_range", "task_specific_params",
+}
+# Kernels that come with others: clears of workspaces, split-K reductions, inner passes of sorts.
+HELPERS = re.compile(r"Memset|splitKreduce|RadixSort|DeviceScan", re.IGNORECASE)
+
+
+def helpers(phase):
+    return sum(count for name, (count, _) in phase["names"].items() if HELPERS.search(name))
+
+
+def cell(found):
+    prefill, first, second = found["prefill"], found["decode0"], found["decode1"]
+    return {
+        "batch": found["batch"], "prompt": found["prompt"],
+        "prefill_ns": prefill["ns"], "prefill_kernels": prefill["n"], "prefill_helpers": helpers(prefill),
+        "decode_step_ns": [first["ns"], second["ns"]], "decode_kernels": first["n"], "decode_helpers": helpers(first),
+        "wall_ns": found["wall_ns"],
+    }
+
+
+def lines(rows):
+    return ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+
+
+def main(*sources):
+    from llmprof_worker import tracing
+    from llmprof_worker.failure import Failure
+    from llmprof_worker.requests import Trace
+
+    models, traced = [], []
+    for which, source in zip(("first", "second"), sources):
+        for model in json.load(gzip.open(source))["models"]:
+            config = {key: value for key, value in model["config"].items() if value is not None and key not in IDLE}
+            kind, cells = model["config"]["model_type"], [cell(found) for found in model["cells"]]
+            if not cells:
+                continue
+            models.append({"model": model["model"], "split": "grading", "list": which, "model_type": kind, "config": config, "cells": cells})
+            if kind in FAMILIES:
+                continue
+            for one in cells:
+                try:
+                    kernels = tracing.run(Trace(model["config"], one["batch"], one["prompt"], [one["prompt"]]))
+                except Failure as failure:
+                    print(model["model"], failure)
+                    continue
+                traced.append({"model": model["model"], "list": which, "batch": one["batch"], "prompt": one["prompt"],
+                               "prefill_ns": one["prefill_ns"], "decode_step_ns": one["decode_step_ns"][0], "traced": kernels})
+            print(model["model"], flush=True)
+    head = '{"device":"NVIDIA H200","software":"torch 2.11.0, transformers 5.17.0","token_kinds":null,"models":[\n'
+    (DATA / "blind.json").write_text(head + lines(models) + "\n]}\n")
+    with gzip.GzipFile(DATA / "blind_traced.json.gz", "wb", mtime=0) as file:
+        file.write(("[\n" + lines(traced) + "\n]\n").encode())
+
+
+main(*sys.argv[1:])

@@ -47,6 +47,10 @@ const FEW_ROWS: usize = 8;
 const STREAM_BYTES: usize = 64 << 10;
 /// Outputs that a task of a GEMM computes.
 const PANEL: usize = 256;
+/// Tasks for each thread, so that none waits long for the last one.
+const TASKS_PER_THREAD: usize = 3;
+/// Rows for which widening a weight, once for each block, takes little beside using it.
+const LEAST_ROWS: usize = 64;
 /// Depth that is widened to f32 at once: a panel that stays in the second cache. Blocks of quantized weights divide it.
 const PANEL_DEPTH: usize = 1024;
 
@@ -102,7 +106,13 @@ thread_local! {
     static WIDE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Matrix times matrix: each task computes a panel of outputs for all rows.
+/// Rows that each task of a GEMM computes: all of them, or so many that every thread has some tasks. Not less than [`LEAST_ROWS`], as a task widens its panel of weights for itself.
+fn task_rows(rows: usize, panels: usize, threads: usize) -> usize {
+    let blocks = (TASKS_PER_THREAD * threads).div_ceil(panels);
+    rows.div_ceil(blocks).max(LEAST_ROWS).min(rows)
+}
+
+/// Matrix times matrix: each task computes a panel of outputs for a block of rows.
 fn panels(
     weights: WeightRows<'_>,
     [rows, outputs, inputs]: [usize; 3],
@@ -114,15 +124,17 @@ fn panels(
         first: out.as_mut_ptr(),
         row_stride: outputs,
     };
-    (0..outputs.div_ceil(PANEL))
+    let panels = outputs.div_ceil(PANEL);
+    let block = task_rows(rows, panels, rayon::current_num_threads());
+    (0..panels * rows.div_ceil(block))
         .into_par_iter()
-        .for_each(|panel| {
-            let first = panel * PANEL;
-            let count = PANEL.min(outputs - first);
-            let target = target.skip(first);
+        .for_each(|task| {
+            let (first, first_row) = (task % panels * PANEL, task / panels * block);
+            let (count, rows) = (PANEL.min(outputs - first), block.min(rows - first_row));
+            let target = target.skip(first_row * outputs + first);
             let product = |panel: &[f32], depth: usize, from: usize, stride: usize| {
                 let x = Operand {
-                    data: &x[from..],
+                    data: &x[first_row * inputs + from..],
                     row_stride: inputs,
                     column_stride: 1,
                 };
@@ -132,7 +144,7 @@ fn panels(
                     column_stride: stride,
                 };
                 // SAFETY: `out` is borrowed for the whole loop and holds `rows × outputs` initialized elements; this task
-                // alone writes the columns from `first` to `first + count`.
+                // alone writes the columns from `first` to `first + count` of the rows from `first_row` to `first_row + rows`.
                 unsafe { gemm_to(isa, [rows, count, depth], x, panel, target, from > 0) }
             };
             let widened = |wide_row: &dyn Fn(usize, usize, &mut [f32])| {
@@ -165,13 +177,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn threads_have_tasks() {
+        // Three panels of 576 outputs leave most of 16 threads idle; blocks of rows do not.
+        assert_eq!(task_rows(2048, 3, 16), 128);
+        assert_eq!(task_rows(2048, 64, 16), 2048);
+        assert_eq!(task_rows(100, 3, 16), 64);
+        assert_eq!(task_rows(40, 3, 16), 40);
+        assert_eq!(task_rows(2048, 1, 1), 683);
+    }
+
+    #[test]
     fn every_path_gives_the_same_product() {
         let (outputs, inputs) = (300, 1100);
         let value = |i: usize| ((i * 29 + 3) % 64) as f32 / 64.0 - 0.5;
         // Sixty-fourths below one are exact in bf16.
         let weights: Vec<f32> = (0..outputs * inputs).map(value).collect();
         let half: Vec<u16> = weights.iter().map(|w| (w.to_bits() >> 16) as u16).collect();
-        for rows in [1, 2, 8, 9, 40] {
+        for rows in [1, 2, 8, 9, 40, 150, 257] {
             let x: Vec<f32> = (0..rows * inputs).map(|i| value(i * 5 + 1)).collect();
             for elements in [Elements::F32(&weights), Elements::Bf16(&half)] {
                 let mut out = vec![f32::NAN; rows * outputs];

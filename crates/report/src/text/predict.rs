@@ -50,11 +50,11 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
 
 /// What is in TTFT and TPOT.
 fn times(profile: &EfficiencyProfile) -> String {
-    let ttft = match &profile.layer_launch {
-        None => "TTFT includes the host's launch time where it exceeds GPU time.".to_owned(),
-        Some(launch) => format!(
-            "TTFT is at least the host's time to launch all layers: {} µs a dense layer, {} µs a layer with experts.",
-            launch.dense_us, launch.experts_us
+    let ttft = match &profile.host_us_per_kernel {
+        None => "TTFT is GPU time.".to_owned(),
+        Some(each) => format!(
+            "TTFT includes the host's launch time where it exceeds GPU time, {} µs a kernel.",
+            each.value
         ),
     };
     match profile.graph {

@@ -8,16 +8,14 @@ use llmprof_simulate::{
     predicted::Predicted,
 };
 use llmprof_theory::{
-    Model, Precision, Workload,
-    device::Device,
+    Precision, Workload,
     parallel::{Parallel, Spread},
-    predict::EfficiencyProfile,
 };
 use llmprof_units::{DType, Nanos};
 
 use crate::{
     rows::{self, Times},
-    served::{Client, means},
+    served::{Server, means},
 };
 
 const ROWS: &str = include_str!("../../../../fixtures/silicon/disaggregated.csv");
@@ -76,13 +74,8 @@ fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
 }
 
 /// What the row is predicted to hold; none where it does not state its workers.
-pub(crate) fn served(
-    row: &Row,
-    model: &Model,
-    device: &Device,
-    profile: &EfficiencyProfile,
-    client: &Client,
-) -> Result<Option<Times>, Box<dyn Error>> {
+pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Option<Times>, Box<dyn Error>> {
+    let client = &server.client;
     let Some([prefill, decode]) = row.sides else {
         return Ok(None);
     };
@@ -104,8 +97,8 @@ pub(crate) fn served(
             parallel,
             ..Workload::default()
         };
-        let spread = Spread::new(model, device, parallel)?;
-        let predictor = spread.predictor(device, profile);
+        let spread = Spread::new(server.model, server.device, parallel)?;
+        let predictor = spread.predictor(server.device, server.profile);
         let predict = |workload: &Workload| {
             spread
                 .predict(&predictor, workload)
@@ -125,5 +118,5 @@ pub(crate) fn served(
     })?;
     inner?;
     let summary = found.ok_or("no request ended")?;
-    Ok(Some(client.seen(means(&summary)?, row.prompt)))
+    Ok(Some(means(&summary)?))
 }

@@ -6,38 +6,11 @@ use llmprof_theory::predict::Spread;
 
 use crate::rows::Source;
 
-/// Measured ÷ predicted of the rows of a design on a device, by who measured and by engine.
-pub(crate) type Groups = BTreeMap<(&'static str, &'static str, Source, &'static str), Vec<f64>>;
+/// A design, a device, who measured, and an engine.
+pub(crate) type Group = (&'static str, &'static str, Source, &'static str);
 
-/// The 90 % interval for a row of a model that was not seen, in logarithms: variance between the medians of groups plus variance within groups, taken times
-/// Student's t of as many groups, since few groups say little of how far another one may lie. A group's own standard deviation is taken from its median absolute deviation, so that
-/// single rows decide nothing.
-pub(crate) fn spread(groups: &Groups) -> Spread {
-    let logs: Vec<Vec<f64>> = groups
-        .values()
-        .map(|ratios| ratios.iter().map(|ratio| ratio.ln()).collect())
-        .collect();
-    let medians: Vec<f64> = logs.iter().map(|logs| median(logs)).collect();
-    let count = medians.len() as f64;
-    let mean = medians.iter().sum::<f64>() / count;
-    let squares: f64 = medians.iter().map(|one| (one - mean).powi(2)).sum();
-    let between = squares / (count - 1.0).max(1.0);
-    let within: f64 = logs
-        .iter()
-        .zip(&medians)
-        .map(|(logs, middle)| {
-            let off: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
-            (1.4826 * median(&off)).powi(2)
-        })
-        .sum::<f64>()
-        / count;
-    let half = student(medians.len()) * (between * (1.0 + 1.0 / count) + within).sqrt();
-    let rounded = |value: f64| (value * 100.0).round() / 100.0;
-    Spread {
-        low: rounded((mean - half).exp()).min(1.0),
-        high: rounded((mean + half).exp()).max(1.0),
-    }
-}
+/// Measured ÷ predicted, by groups of rows.
+pub(crate) type Groups = BTreeMap<Group, Vec<f64>>;
 
 /// 5th and 95th percentile over the rows of all designs but one, on every device, each design with the same weight; 1 lies between them.
 pub(crate) fn of_other_designs(groups: &Groups, without: Option<&str>) -> Spread {
@@ -78,16 +51,6 @@ pub(crate) fn cross_validated(groups: &Groups, device: &str) -> [f64; 2] {
         }
     }
     [held / halves.len().max(1) as f64, median(&halves)]
-}
-
-/// 95th percentile of Student's t with one degree of freedom less than there are groups.
-fn student(groups: usize) -> f64 {
-    const TABLE: [f64; 15] = [
-        6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
-        1.761, 1.753,
-    ];
-    let freedom = groups.saturating_sub(1).clamp(1, TABLE.len());
-    TABLE[freedom - 1]
 }
 
 /// Share of rows inside a spread.

@@ -1,13 +1,15 @@
-//! Numbers that no script and no table states: `fixtures/silicon/fitted.json`, as `silicon_sample fit` prints it. What belongs to engines (host time of layers and
-//! of captured steps, spreads) stands in their profiles too; a test compares them.
+//! Numbers that no script and no table states: `fixtures/silicon/fitted.json`, as `silicon_sample fit` prints it. What belongs to engines (host time of
+//! kernels, spreads) stands in their profiles too; a test compares them.
+//!
+//! A design is graded with numbers that were fitted to all other designs; profiles have those fitted to all of them.
 
 use std::{collections::BTreeMap, error::Error};
 
-use llmprof_theory::predict::{EfficiencyProfile, GraphTimes, Spread};
+use llmprof_theory::predict::{EfficiencyProfile, Spread};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    rows::{Row, Source},
+    rows::{Row, Source, design},
     served::Client,
 };
 
@@ -18,76 +20,71 @@ pub(crate) const ENGINES: [&str; 3] = ["vllm", "sglang", "trtllm"];
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fitted {
-    /// [`Client::token_us`] of all.
-    pub(crate) token_us: f64,
-    /// [`Client::least`] of sweeps. That of dashboards is in their scripts (`--random-range-ratio 0.8`).
-    pub(crate) sweep_least: f64,
-    /// By source and engine.
-    pub(crate) clients: BTreeMap<Source, BTreeMap<String, Numbers>>,
-    /// Of engines that launch prefill layer by layer.
-    pub(crate) layer_launch: LayerTimes,
-    /// What a captured step costs beside its kernels.
-    pub(crate) step_us: f64,
-    /// Of TTFT and of TPOT.
+    /// To all designs.
+    pub(crate) all: Numbers,
+    /// To all designs but one, by the one left out.
+    pub(crate) without: BTreeMap<String, Numbers>,
+    /// Measured ÷ predicted of TTFT and of TPOT, each row with the numbers that its design had no part in.
     pub(crate) spreads: [Spread; 2],
 }
 
-/// Those of [`Client`] that differ.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Numbers {
-    pub(crate) request_ms: f64,
-    pub(crate) sequence_us: f64,
-    pub(crate) factor: f64,
-}
-
-impl Numbers {
-    pub(crate) const NONE: Self = Self {
-        request_ms: 0.0,
-        sequence_us: 0.0,
-        factor: 1.0,
-    };
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LayerTimes {
-    pub(crate) dense_us: f64,
-    pub(crate) experts_us: f64,
-}
-
 impl Fitted {
-    pub(crate) const NONE: Self = Self {
-        token_us: 0.0,
-        sweep_least: 1.0,
-        clients: BTreeMap::new(),
-        layer_launch: LayerTimes {
-            dense_us: 0.0,
-            experts_us: 0.0,
-        },
-        step_us: 0.0,
-        spreads: [Spread {
-            low: 1.0,
-            high: 1.0,
-        }; 2],
-    };
-
     pub(crate) fn read() -> Result<Self, Box<dyn Error>> {
         Ok(serde_json::from_str(FITTED)?)
     }
 
+    /// What a model is graded with.
+    pub(crate) fn grading(&self, model: &'static str) -> Result<&Numbers, Box<dyn Error>> {
+        let without = self.without.get(design(model));
+        without.ok_or_else(|| format!("no numbers without {model}").into())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Numbers {
+    /// [`Client::token_us`] of all.
+    pub(crate) token_us: f64,
+    /// By source and engine.
+    pub(crate) clients: BTreeMap<Source, BTreeMap<String, Way>>,
+    /// Host time for each kernel of a prefill, of engines that do not capture it.
+    pub(crate) kernel_us: f64,
+}
+
+/// The way to an engine and back: those of [`Client`] that differ.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Way {
+    pub(crate) request_ms: f64,
+    pub(crate) sequence_us: f64,
+}
+
+impl Way {
+    pub(crate) const NONE: Self = Self {
+        request_ms: 0.0,
+        sequence_us: 0.0,
+    };
+}
+
+impl Numbers {
+    pub(crate) const NONE: Self = Self {
+        token_us: 0.0,
+        clients: BTreeMap::new(),
+        kernel_us: 0.0,
+    };
+
     pub(crate) fn client(&self, source: Source, engine: &str) -> Result<Client, Box<dyn Error>> {
         let engines = self.clients.get(&source);
-        let numbers = engines.and_then(|engines| engines.get(engine));
-        let numbers = numbers.ok_or_else(|| format!("no numbers of {engine}"))?;
+        let way = engines.and_then(|engines| engines.get(engine));
+        let way = way.ok_or_else(|| format!("no numbers of {engine}"))?;
         Ok(Client {
-            request_ms: numbers.request_ms,
+            request_ms: way.request_ms,
             token_us: self.token_us,
-            sequence_us: numbers.sequence_us,
-            factor: numbers.factor,
+            sequence_us: way.sequence_us,
+            // As the scripts of dashboards say (`--random-range-ratio 0.8`).
             least: match source {
                 Source::Dashboard => 0.8,
-                Source::Sweep => self.sweep_least,
+                Source::Sweep => 1.0,
             },
         })
     }
@@ -99,14 +96,9 @@ impl Fitted {
     /// A profile with these numbers in it.
     pub(crate) fn put_into(&self, profile: &EfficiencyProfile) -> EfficiencyProfile {
         let mut profile = profile.clone();
-        if let Some(launch) = &mut profile.layer_launch {
-            launch.dense_us = self.layer_launch.dense_us;
-            launch.experts_us = self.layer_launch.experts_us;
+        if let Some(each) = &mut profile.host_us_per_kernel {
+            each.value = self.kernel_us;
         }
-        profile.graph = Some(GraphTimes {
-            step_us: self.step_us,
-            gap_us: 0.0,
-        });
         profile
     }
 }

@@ -9,25 +9,25 @@
 #![allow(dead_code, reason = "the tests have more of these modules")]
 
 mod apart;
+mod calibration;
 mod coverage;
 mod fit;
 mod fitted;
 mod launch;
 mod rows;
 mod served;
-mod split;
+mod trials;
 
 use std::{collections::BTreeMap, error::Error};
 
 use llmprof_theory::{Model, device::Catalog, predict::EfficiencyProfile};
 use llmprof_traffic::statistics::percentile;
 
-use coverage::{Groups, cross_validated, inside, of_other_designs};
+use coverage::{Groups, cross_validated, of_other_designs};
 use fitted::{Fitted, profiles};
 use launch::Launch;
 use rows::{Row, Source, Times, models, rows};
-use served::served;
-use split::{Split, design};
+use served::{Server, served};
 
 /// TTFT and TPOT, |simulated ÷ measured − 1| and that of the estimate.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ struct Errors {
 }
 
 /// The groups that a row is counted in.
-fn groups(row: &Row, split: &Split) -> Vec<String> {
+fn groups(row: &Row) -> Vec<String> {
     let (device, model) = (row.device, row.model);
     let alone = if row.parallel.ranks() == 1 {
         "one GPU"
@@ -49,20 +49,12 @@ fn groups(row: &Row, split: &Split) -> Vec<String> {
         Source::Dashboard => "dashboards",
         Source::Sweep => "sweeps",
     };
-    let part = if split.grades(row) {
-        "grading models"
-    } else {
-        "calibration models"
-    };
     vec![
         device.to_owned(),
         format!("{device}, {alone}"),
         format!("{device}, {source}"),
         format!("{device}, {source}, {alone}"),
         format!("{device}, {source}, {model}, {}", row.backend),
-        format!("{device}, {part}"),
-        format!("{device}, {part}, {alone}"),
-        format!("{device}, {part}, {source}"),
         format!("{device}, {source}, engine {}", row.backend),
     ]
 }
@@ -163,20 +155,25 @@ fn print_fit() -> Result<(), Box<dyn Error>> {
 }
 
 fn grade(prints_rows: bool) -> Result<(), Box<dyn Error>> {
-    let (split, rows, models, profiles) = (Split::read()?, rows()?, models()?, profiles()?);
+    let (rows, models, profiles) = (rows()?, models()?, profiles()?);
     let fitted = Fitted::read()?;
     let catalog = Catalog::embedded();
     let mut errors: BTreeMap<String, Vec<Errors>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
-    let mut graded = Vec::new();
     let mut ratios = [Groups::default(), Groups::default()];
     for row in &rows {
         let device = catalog.by_name(row.device)?;
         let found = match models.get(row.model) {
             None => Err("no design of the model here".into()),
             Some(model) => {
-                let client = fitted.client_of(row)?;
-                served(row, model, &device, &profiles[row.backend], &client)
+                let numbers = fitted.grading(row.model)?;
+                let server = Server {
+                    model,
+                    device: &device,
+                    profile: &numbers.put_into(&profiles[row.backend]),
+                    client: numbers.client_of(row)?,
+                };
+                served(row, &server)
             }
         };
         let found = match found {
@@ -192,11 +189,7 @@ fn grade(prints_rows: bool) -> Result<(), Box<dyn Error>> {
             row.measured.tpot / found.tpot,
         ];
         for (groups, ratio) in ratios.iter_mut().zip(both) {
-            let key = (design(row.model), row.device, row.source, row.backend);
-            groups.entry(key).or_default().push(ratio);
-        }
-        if row.device == "h200" && split.grades(row) {
-            graded.push(both);
+            groups.entry(trials::group(row)).or_default().push(ratio);
         }
         if prints_rows {
             println!("{},{:.5},{:.5}", row.line, found.ttft, found.tpot);
@@ -205,7 +198,7 @@ fn grade(prints_rows: bool) -> Result<(), Box<dyn Error>> {
             ttft: (times.ttft / row.measured.ttft - 1.0).abs(),
             tpot: (times.tpot / row.measured.tpot - 1.0).abs(),
         };
-        for group in groups(row, &split) {
+        for group in groups(row) {
             errors.entry(group).or_default().push(Errors {
                 own: off(found),
                 theirs: row.estimated.map(off),
@@ -221,7 +214,6 @@ fn grade(prints_rows: bool) -> Result<(), Box<dyn Error>> {
         println!("left out: {count} rows, {why}");
     }
     print_repeated(&rows);
-    print_coverage(&graded, &fitted);
     print_intervals(&ratios);
     Ok(())
 }
@@ -243,22 +235,6 @@ fn print_intervals(ratios: &[Groups; 2]) {
     }
 }
 
-/// Rows of grading models on H200s in the intervals that calibration models gave.
-fn print_coverage(graded: &[[f64; 2]], fitted: &Fitted) {
-    for (of, name) in ["TTFT", "TPOT"].iter().enumerate() {
-        let ratios: Vec<f64> = graded.iter().map(|both| both[of]).collect();
-        let spread = fitted.spreads[of];
-        println!(
-            "{name}, measured ÷ predicted: {:.2} to {:.2} by calibration models, half width {:.0} %; {:.1} % of {} rows of grading models on H200s within it",
-            spread.low,
-            spread.high,
-            (spread.high - spread.low) * 50.0,
-            inside(&ratios, spread) * 100.0,
-            ratios.len()
-        );
-    }
-}
-
 /// Rows that prefill and decode on different GPUs.
 fn count_apart(
     models: &BTreeMap<&'static str, Model>,
@@ -270,11 +246,14 @@ fn count_apart(
     let fitted = Fitted::read()?;
     for row in &apart::rows()? {
         let model = models.get(row.model).ok_or("no design of the model here")?;
-        let (profile, client) = (
-            &profiles[row.backend],
-            fitted.client(Source::Dashboard, row.backend)?,
-        );
-        let Some(found) = apart::served(row, model, &device, profile, &client)? else {
+        let numbers = fitted.grading(row.model)?;
+        let server = Server {
+            model,
+            device: &device,
+            profile: &numbers.put_into(&profiles[row.backend]),
+            client: numbers.client(Source::Dashboard, row.backend)?,
+        };
+        let Some(found) = apart::served(row, &server)? else {
             let why = "h200: prefill and decode apart, workers not stated";
             *left_out.entry(why.to_owned()).or_default() += 1;
             continue;

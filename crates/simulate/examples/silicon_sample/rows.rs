@@ -57,6 +57,15 @@ pub(crate) struct Times {
     pub(crate) tpot: f64,
 }
 
+/// DeepSeek V3 and R1 are one design, Llama 3.1 8B and its FP8 checkpoint another.
+pub(crate) fn design(model: &'static str) -> &'static str {
+    match model {
+        "deepseek-ai/DeepSeek-V3" => "deepseek-ai/DeepSeek-R1",
+        "nvidia/Llama-3.1-8B-Instruct-FP8" => "meta-llama/Llama-3.1-8B-Instruct",
+        other => other,
+    }
+}
+
 /// Models by the names that rows have for them.
 pub(crate) fn models() -> Result<BTreeMap<&'static str, Model>> {
     let llama_70b = include_str!("../../../theory/tests/data/models/llama3_1_70b.json");

@@ -31,15 +31,13 @@ pub(crate) struct Client {
     pub(crate) token_us: f64,
     /// Of each sequence in each step: sampling, detokenization and streaming on the host.
     pub(crate) sequence_us: f64,
-    /// TTFT after that ÷ that of the simulation: kernels under load are slower than by themselves.
-    pub(crate) factor: f64,
     /// Lengths are drawn from this share of the stated ones to all of them.
     pub(crate) least: f64,
 }
 
 impl Client {
     /// Until the engine has a request.
-    fn delay_ms(&self, prompt: u64) -> f64 {
+    pub(crate) fn delay_ms(&self, prompt: u64) -> f64 {
         self.request_ms + self.token_us * prompt as f64 * 1e-3
     }
 
@@ -70,15 +68,14 @@ impl Client {
     pub(crate) fn step(&self, shape: &Shape, time: Nanos) -> Nanos {
         time + Nanos::from_seconds(self.sequence_us * 1e-6 * shape.sequences() as f64)
     }
+}
 
-    /// The means of a simulated load as clients see them.
-    pub(crate) fn seen(&self, simulated: Times, prompt: u64) -> Times {
-        let delay = self.delay_ms(prompt);
-        Times {
-            ttft: delay + self.factor * (simulated.ttft - delay),
-            tpot: simulated.tpot,
-        }
-    }
+/// What serves a row.
+pub(crate) struct Server<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) device: &'a Device,
+    pub(crate) profile: &'a EfficiencyProfile,
+    pub(crate) client: Client,
 }
 
 pub(crate) fn means(summary: &Summary) -> Result<Times, Box<dyn Error>> {
@@ -91,24 +88,50 @@ pub(crate) fn means(summary: &Summary) -> Result<Times, Box<dyn Error>> {
     })
 }
 
-/// The means of a row's loop as the engine has them.
-pub(crate) fn simulated(
-    row: &Row,
-    model: &Model,
-    device: &Device,
-    profile: &EfficiencyProfile,
-    client: &Client,
-) -> Result<Times, Box<dyn Error>> {
-    let launch = Launch::of(row);
-    let workload = Workload {
+/// What a step of a row's engine is predicted for.
+fn workload(row: &Row) -> Result<Workload, Box<dyn Error>> {
+    let eight_bits = Launch::of(row).eight_bit_cache;
+    Ok(Workload {
         precision: Precision {
             weights: row.weights,
-            kv: launch.eight_bit_cache.then_some("fp8".parse::<DType>()?),
+            kv: eight_bits.then_some("fp8".parse::<DType>()?),
             ..Precision::default()
         },
         parallel: row.parallel,
         ..Workload::default()
+    })
+}
+
+/// Whether the row fits into its ranks, and these are modelled.
+pub(crate) fn can_serve(
+    row: &Row,
+    model: &Model,
+    device: &Device,
+    profile: &EfficiencyProfile,
+) -> bool {
+    let predicted = || -> Result<(), Box<dyn Error>> {
+        let spread = Spread::new(model, device, row.parallel)?;
+        let predictor = spread.predictor(device, profile);
+        let predict = |workload: &Workload| {
+            spread
+                .predict(&predictor, workload)
+                .map(|found| found.prediction)
+        };
+        kv_blocks(row, &Launch::of(row), &workload(row)?, &predict)?;
+        Ok(())
     };
+    predicted().is_ok()
+}
+
+/// The means that the row is predicted to hold.
+pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Error>> {
+    let Server {
+        model,
+        device,
+        profile,
+        client,
+    } = server;
+    let (launch, workload) = (Launch::of(row), workload(row)?);
     let spread = Spread::new(model, device, row.parallel)?;
     let predictor = spread.predictor(device, profile);
     let predict = |workload: &Workload| {
@@ -122,18 +145,6 @@ pub(crate) fn simulated(
     let load = client.load(row.concurrency, launch.rounds, [row.prompt, row.output]);
     let outcome = simulate(&load, &settings, &time)?;
     means(&Summary::of(&[outcome], settings.kv_blocks, &[]))
-}
-
-/// The means that the row is predicted to hold.
-pub(crate) fn served(
-    row: &Row,
-    model: &Model,
-    device: &Device,
-    profile: &EfficiencyProfile,
-    client: &Client,
-) -> Result<Times, Box<dyn Error>> {
-    let found = simulated(row, model, device, profile, client)?;
-    Ok(client.seen(found, row.prompt))
 }
 
 /// KV blocks of all data-parallel groups together.

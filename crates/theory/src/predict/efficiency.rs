@@ -101,19 +101,6 @@ pub struct GraphTimes {
     pub gap_us: f64,
 }
 
-/// Host time to launch a layer of a step with prompts, where the software does not capture such steps: what it does in Python between kernels is in it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LayerLaunch {
-    pub dense_us: f64,
-    /// Of a layer with experts.
-    pub experts_us: f64,
-    /// How they are known.
-    pub basis: Basis,
-    /// Key of [`EfficiencyProfile::sources`].
-    pub source: String,
-}
-
 /// A figure of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,12 +126,9 @@ pub struct EfficiencyProfile {
     pub sources: BTreeMap<String, String>,
     /// Kernels of each step that belong to no operator.
     pub pass_kernels: ProfileFigure,
-    /// Host time for each kernel, where the host starts them one by one.
+    /// Host time for each kernel, where the host starts them one by one: what the software does between them is in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_us_per_kernel: Option<ProfileFigure>,
-    /// Host time of prefill, by layers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub layer_launch: Option<LayerLaunch>,
     /// The software whose kernels are costed one by one on GPUs; `kinds` then serve image towers and other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation: Option<Implementation>,
@@ -279,22 +263,6 @@ impl EfficiencyProfile {
             }
             if !self.sources.contains_key(&figure.source) {
                 return Err(invalid(format!("{key}.source"), "is not in `sources`"));
-            }
-        }
-        if let Some(launch) = &self.layer_launch {
-            for time in [launch.dense_us, launch.experts_us] {
-                if !(0.0..=1e6).contains(&time) {
-                    return Err(invalid(
-                        "layer_launch".to_owned(),
-                        "must lie between 0 and 10^6",
-                    ));
-                }
-            }
-            if !self.sources.contains_key(&launch.source) {
-                return Err(invalid(
-                    "layer_launch.source".to_owned(),
-                    "is not in `sources`",
-                ));
             }
         }
         if let Some(spreads) = &self.spreads {

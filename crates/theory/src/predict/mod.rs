@@ -36,8 +36,7 @@ pub use crate::kernels::{
 pub use captured::{CapturedGrades, captured_grades, held_out};
 pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
 pub use efficiency::{
-    EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, LayerLaunch, ProfileError,
-    ProfileFigure,
+    EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,
 };
 pub use fit::MemoryFit;
 pub use from_run::{
@@ -52,7 +51,6 @@ pub use traced::{predict_traced, traced_contexts};
 
 use crate::{
     COMMON_KEYS, Model, Pass, Precision, Routing, WeightFormat, Workload, WorkloadError,
-    block::FeedForward,
     count::product,
     device::{Device, DeviceKind, MissingPeak},
     roofline::Roof,
@@ -127,8 +125,6 @@ pub struct Predictor<'a> {
     /// Where the kernels of the software are known and the device is a GPU.
     kernels: Option<(Implementation, KernelClock)>,
     graph: Option<GraphTimes>,
-    /// Host seconds to launch the layers of a step with prompts.
-    layer_launch: Option<f64>,
     /// The one format that the software computes in.
     computes: Option<DType>,
     /// Steps whose kernels were costed: points of a grid share many.
@@ -172,19 +168,6 @@ fn is_measured_cpu(device: &Device) -> bool {
     device.kind == DeviceKind::Cpu && device.calibration.is_some()
 }
 
-/// Host seconds to launch all layers of a model once.
-fn launch_seconds(model: &Model, launch: &LayerLaunch) -> f64 {
-    let groups = model.decoder.iter().flat_map(|decoder| &decoder.groups);
-    let us = groups.map(|group| {
-        let each = match group.layer.feed {
-            FeedForward::Dense(_) => launch.dense_us,
-            FeedForward::Moe(_) => launch.experts_us,
-        };
-        each * group.layers.len() as f64
-    });
-    us.sum::<f64>() * 1e-6
-}
-
 /// Distinct for routings that give distinct kernels.
 fn routing_key(routing: Routing) -> [u64; 2] {
     match routing {
@@ -213,12 +196,6 @@ impl<'a> Predictor<'a> {
             weights: Cell::new(None),
             kernels: profile.implementation.zip(kernels),
             graph: profile.graph,
-            layer_launch: profile
-                .layer_launch
-                .as_ref()
-                // A CPU is its own host.
-                .filter(|_| device.kind != DeviceKind::Cpu)
-                .map(|launch| launch_seconds(model, launch)),
             computes: profile.computes,
             steps: RefCell::default(),
             last: Default::default(),
@@ -307,8 +284,11 @@ impl<'a> Predictor<'a> {
         {
             return Ok(phases);
         }
-        let launch = self.layer_launch.map_or(Launch::Kernels, Launch::Layers);
-        let prefill = self.phase(workload, self.model.prefill_passes(workload), launch)?;
+        let prefill = self.phase(
+            workload,
+            self.model.prefill_passes(workload),
+            Launch::Kernels,
+        )?;
         let decode_step = self.phase(
             workload,
             [self.model.decode_step(workload)],

@@ -160,8 +160,6 @@ impl KernelSum {
 pub(super) enum Launch {
     /// One by one, each for as long as the profile says, if it does.
     Kernels,
-    /// One by one; host seconds of a step.
-    Layers(f64),
     Graph(GraphTimes),
 }
 
@@ -287,7 +285,6 @@ impl Timing {
                 let each = clock.host_seconds_per_kernel;
                 (each.map(|seconds| seconds * self.kernels), 0.0)
             }
-            Launch::Layers(seconds) => (Some(seconds * steps), 0.0),
             Launch::Graph(graph) => {
                 let us = graph.step_us * steps + graph.gap_us * self.kernels;
                 (None, us * 1e-6)

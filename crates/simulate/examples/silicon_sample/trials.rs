@@ -1,0 +1,143 @@
+//! Simulations of rows with numbers that are tried: each once, by as many threads as there are.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    error::Error,
+    thread,
+};
+
+use llmprof_theory::{Model, device::Catalog, predict::EfficiencyProfile};
+
+use crate::{
+    coverage::{Group, Groups},
+    fitted::Numbers,
+    rows::{Row, Times, design},
+    served::{Server, can_serve, served},
+};
+
+/// A row's line, and bits of the numbers that its simulation depends on.
+type Key = (&'static str, [u64; 4]);
+
+pub(crate) struct Trials<'a> {
+    models: &'a BTreeMap<&'static str, Model>,
+    profiles: &'a BTreeMap<&'static str, EfficiencyProfile>,
+    known: HashMap<Key, Times>,
+}
+
+impl<'a> Trials<'a> {
+    pub(crate) fn new(
+        models: &'a BTreeMap<&'static str, Model>,
+        profiles: &'a BTreeMap<&'static str, EfficiencyProfile>,
+    ) -> Self {
+        Self {
+            models,
+            profiles,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Whether a row's engine launches prefill kernel by kernel.
+    pub(crate) fn is_eager(&self, row: &Row) -> bool {
+        self.profiles[row.backend].host_us_per_kernel.is_some()
+    }
+
+    /// Whether the row's model has a design here, and its ranks are modelled.
+    pub(crate) fn can_simulate(&self, row: &Row) -> bool {
+        let device = Catalog::embedded().by_name(row.device);
+        let known = device.ok().zip(self.models.get(row.model));
+        known.is_some_and(|(device, model)| {
+            can_serve(row, model, &device, &self.profiles[row.backend])
+        })
+    }
+
+    fn key(&self, row: &Row, numbers: &Numbers) -> Result<Key, Box<dyn Error>> {
+        let client = numbers.client_of(row)?;
+        let kernel_us = if self.is_eager(row) {
+            numbers.kernel_us
+        } else {
+            0.0
+        };
+        let numbers = [
+            client.request_ms,
+            client.token_us,
+            client.sequence_us,
+            kernel_us,
+        ];
+        Ok((row.line, numbers.map(f64::to_bits)))
+    }
+
+    fn simulate(&self, row: &Row, numbers: &Numbers) -> Result<Times, Box<dyn Error>> {
+        let server = Server {
+            model: self.models.get(row.model).ok_or("no design")?,
+            device: &Catalog::embedded().by_name(row.device)?,
+            profile: &numbers.put_into(&self.profiles[row.backend]),
+            client: numbers.client_of(row)?,
+        };
+        served(row, &server)
+    }
+
+    /// Simulates what was not simulated with these numbers before.
+    fn fill(&mut self, rows: &[&Row], numbers: &Numbers) -> Result<(), Box<dyn Error>> {
+        let mut missing = Vec::new();
+        for row in rows {
+            let key = self.key(row, numbers)?;
+            if !self.known.contains_key(&key) {
+                missing.push((key, *row));
+            }
+        }
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let of = |(key, row): &(Key, &Row)| -> Result<(Key, Times), String> {
+            let found = self.simulate(row, numbers);
+            found
+                .map(|times| (*key, times))
+                .map_err(|error| format!("{}: {error}", row.line))
+        };
+        let of = &of;
+        let found: Vec<Result<(Key, Times), String>> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|worker| {
+                    let part = missing.iter().skip(worker).step_by(threads);
+                    scope.spawn(move || part.map(of).collect::<Vec<_>>())
+                })
+                .collect();
+            workers
+                .into_iter()
+                .flat_map(|worker| worker.join().unwrap_or_default())
+                .collect()
+        });
+        for one in found {
+            let (key, times) = one?;
+            self.known.insert(key, times);
+        }
+        Ok(())
+    }
+
+    /// What clients of a row see.
+    pub(crate) fn seen(&mut self, row: &Row, numbers: &Numbers) -> Result<Times, Box<dyn Error>> {
+        self.fill(&[row], numbers)?;
+        Ok(self.known[&self.key(row, numbers)?])
+    }
+
+    /// Measured ÷ predicted of TTFT and TPOT.
+    pub(crate) fn ratios(
+        &mut self,
+        rows: &[&Row],
+        numbers: &Numbers,
+    ) -> Result<[Groups; 2], Box<dyn Error>> {
+        self.fill(rows, numbers)?;
+        let mut ratios = [Groups::default(), Groups::default()];
+        for row in rows {
+            let seen = self.known[&self.key(row, numbers)?];
+            let both = [row.measured.ttft / seen.ttft, row.measured.tpot / seen.tpot];
+            for (groups, ratio) in ratios.iter_mut().zip(both) {
+                groups.entry(group(row)).or_default().push(ratio);
+            }
+        }
+        Ok(ratios)
+    }
+}
+
+/// Rows that are judged together.
+pub(crate) fn group(row: &Row) -> Group {
+    (design(row.model), row.device, row.source, row.backend)
+}

@@ -116,6 +116,25 @@ mod tests {
                 };
                 vec![one(2.0 * inner, hidden), one(hidden, inner)]
             }
+            ("conv_prefill" | "conv_decode", &[batch, queries, key_heads, heads]) => {
+                vec![Kernel::CausalConv {
+                    batch,
+                    queries,
+                    channels: (2.0 * key_heads + heads) * 128.0,
+                    kernel: 4.0,
+                }]
+            }
+            ("rule_prefill" | "rule_decode", &[batch, queries, key_heads, heads]) => {
+                vec![Kernel::DeltaRule {
+                    batch,
+                    heads,
+                    key_heads,
+                    queries,
+                    key_dim: 128.0,
+                    value_dim: 128.0,
+                    state: 4.0,
+                }]
+            }
             (_, &[batch, heads, kv_heads, keys, dim]) => {
                 let decode = table == "decode_attention";
                 vec![Kernel::Attention {
@@ -173,6 +192,16 @@ mod tests {
             clock
         });
         let (exact, between): (Vec<_>, Vec<_>) = errors.into_iter().partition(|row| row.3);
+        let (delta, between): (Vec<_>, Vec<_>) = between
+            .into_iter()
+            .partition(|row| row.1.starts_with("conv") || row.1.starts_with("rule"));
+        println!("{:?}", delta.len());
+        for name in ["conv_prefill","conv_decode","rule_prefill","rule_decode"] {
+            let off: Vec<f64> = delta.iter().filter(|row| row.1 == name).map(|row| row.2).collect();
+            println!("{name} {} {:.4} {:.4} max {:.4}", off.len(), quantile(off.clone(),0.5), quantile(off.clone(),0.9), quantile(off,0.999));
+        }
+        let off: Vec<f64> = delta.iter().map(|row| row.2).collect();
+        println!("all {} {:.4} {:.4}", off.len(), quantile(off.clone(),0.5), quantile(off,0.9));
         let all: Vec<f64> = between.iter().map(|row| row.2).collect();
         assert!(quantile(all.clone(), 0.5) < 0.05);
         assert!(quantile(all, 0.9) < 0.3);

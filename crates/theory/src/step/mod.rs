@@ -9,6 +9,7 @@ pub use part::{Part, Sequences, Sums};
 
 use crate::{
     error::WorkloadError,
+    lower::Recurrence,
     operator::Phase,
     workload::{AttentionConvention, Logits, Pass},
 };
@@ -150,6 +151,37 @@ impl Batch<'_> {
             Side::Prefill => of(&self.step.prefill),
             Side::Decode => of(&self.step.decode),
             Side::Both => of(&self.step.prefill).join(of(&self.step.decode)),
+        }
+    }
+
+    /// What a recurrent layer meets of a side, by chunks of `size` tokens.
+    pub(crate) fn recurrence(&self, side: Side, size: u64) -> Recurrence {
+        let of = |part: &Part, begun: u64| {
+            let (chunks, bounded) = part.chunks(size, self.bound);
+            let sequences = part.sequences();
+            Recurrence {
+                sequences,
+                continued: sequences - begun.min(sequences),
+                new: part.new_tokens(),
+                chunks,
+                bounded,
+            }
+        };
+        let prefill = || of(&self.step.prefill, self.new_sequences());
+        let decode = || of(&self.step.decode, 0);
+        match side {
+            Side::Prefill => prefill(),
+            Side::Decode => decode(),
+            Side::Both => {
+                let (one, other) = (prefill(), decode());
+                Recurrence {
+                    sequences: one.sequences.saturating_add(other.sequences),
+                    continued: one.continued.saturating_add(other.continued),
+                    new: one.new.saturating_add(other.new),
+                    chunks: one.chunks.saturating_add(other.chunks),
+                    bounded: one.bounded || other.bounded,
+                }
+            }
         }
     }
 

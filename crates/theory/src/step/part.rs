@@ -221,6 +221,26 @@ impl Part {
         .with_means()
     }
 
+    /// Chunks of `size` tokens that the new tokens of each sequence make, and whether that is a bound: sums do not tell how full the last ones are.
+    pub(crate) fn chunks(&self, size: u64, bound: Bound) -> (u64, bool) {
+        let exact = |group: &Sequences| product(&[group.count, group.new.div_ceil(size)]);
+        match self {
+            Self::Groups(groups) => return (total(groups, exact), false),
+            Self::Sums(sums) => {
+                if let Some(group) = sums.determined() {
+                    return (exact(&group), false);
+                }
+            }
+            Self::Counts { .. } => {}
+        }
+        let (sequences, new) = (self.sequences(), self.new_tokens());
+        let chunks = match bound {
+            Bound::Lower => new.div_ceil(size).max(sequences),
+            Bound::Upper => (new.saturating_sub(sequences) / size).saturating_add(sequences),
+        };
+        (chunks, size > 1 && new > 0)
+    }
+
     /// The intervals of the new tokens' positions where they are known, else the least or largest number of distinct
     /// positions.
     pub(crate) fn positions(&self, bound: Bound, intervals: &mut Vec<(u64, u64)>) -> u64 {

@@ -4,8 +4,8 @@ use llmprof_units::DType;
 
 use crate::{
     block::{
-        Embedding, FeedForward, Head, Layer, LayerGroup, Linear, Mixer, Norm, PositionTable, RelativeBias,
-        RopeTable,
+        Embedding, FeedForward, Head, Layer, LayerGroup, Linear, Mixer, Norm, PositionTable,
+        RelativeBias, RopeTable,
     },
     encoder::Encoder,
     formats::Formats,

@@ -163,7 +163,7 @@ impl GatedDelta {
             },
         };
         let shape = Shape::rows(lowering.rows(), self.channels());
-        lowering.emit(Kind::Conv1d, self.conv, shape, &step);
+        emit(lowering, Kind::Conv1d, self.conv, shape, &step, &met);
     }
 
     /// The delta rule with norms of queries and keys and with the gates.
@@ -209,19 +209,7 @@ impl GatedDelta {
             n: v,
             k,
         };
-        if met.bounded {
-            let compute = lowering.formats.activations;
-            lowering.emit_sum(
-                Kind::DeltaRule,
-                self.name,
-                shape,
-                &step,
-                compute,
-                Basis::Derived,
-            );
-        } else {
-            lowering.emit(Kind::DeltaRule, self.name, shape, &step);
-        }
+        emit(lowering, Kind::DeltaRule, self.name, shape, &step, met);
     }
 
     pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
@@ -235,6 +223,23 @@ impl GatedDelta {
         }
         self.norm.weights(visitor);
         self.output.weights(visitor);
+    }
+}
+
+/// Sends what one step costs; a step of which not all is known stands alone.
+fn emit<'m>(
+    lowering: &mut Lowering<'_, 'm>,
+    kind: Kind,
+    name: &'m str,
+    shape: Shape,
+    step: &StepCost,
+    met: &Recurrence,
+) {
+    if met.bounded {
+        let compute = lowering.formats.activations;
+        lowering.emit_sum(kind, name, shape, step, compute, Basis::Derived);
+    } else {
+        lowering.emit(kind, name, shape, step);
     }
 }
 

@@ -94,7 +94,10 @@ fn with_vision(
     let part = |name: &str| keys.part(name)?.ok_or_else(|| keys.missing(name));
     let (text, vision) = (part("text_config")?, part("vision_config")?);
     let key = "tie_word_embeddings";
-    let tied = keys.has(key).then(|| keys.flag(&[key], false)).transpose()?;
+    let tied = keys
+        .has(key)
+        .then(|| keys.flag(&[key], false))
+        .transpose()?;
     let mut decoder = decoder(&text, tied)?;
     decoder.embedding.name = "model.language_model.embed_tokens";
     decoder.layers_prefix = "model.language_model.layers";

@@ -4,7 +4,8 @@ use super::{Parallel, invalid};
 use crate::{
     Model, WeightFormat, WorkloadError,
     block::{
-        Attention, DeltaProjections, FeedForward, GatedDelta, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe, Norm, Projections,
+        Attention, DeltaProjections, FeedForward, GatedDelta, Linear, Mixer, Mla, MlaQuery, Mlp,
+        MlpInput, Moe, Norm, Projections,
     },
     model::Decoder,
 };

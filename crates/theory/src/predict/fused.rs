@@ -10,8 +10,8 @@ use super::eager::{equal_tokens, random_tokens};
 use crate::{
     Model, Pass, Routing, WeightFormat, Workload,
     block::{
-        Attention, DeltaProjections, FeedForward, GatedDelta, Layer, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe,
-        Projections,
+        Attention, DeltaProjections, FeedForward, GatedDelta, Layer, Linear, Mixer, Mla, MlaQuery,
+        Mlp, MlpInput, Moe, Projections,
     },
     kernels::{Access, Kernel, Stored},
     model::Decoder,

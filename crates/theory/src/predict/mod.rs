@@ -199,7 +199,9 @@ impl<'a> Predictor<'a> {
     pub fn new(model: &'a Model, device: &'a Device, profile: &EfficiencyProfile) -> Self {
         let (kernels, calibration) = match model.decoder {
             // Kernels of encoders and of attention to them are not known one by one, nor are those of gated delta layers in transformers.
-            Some(_) if model.encoder.is_none() && lowering::knows(profile.implementation, model) => {
+            Some(_)
+                if model.encoder.is_none() && lowering::knows(profile.implementation, model) =>
+            {
                 kernel_clock(device, profile)
             }
             _ => (None, Calibration::Efficiencies),
@@ -512,9 +514,7 @@ impl<'a> Predictor<'a> {
             has_gated_delta: self.model.has_gated_delta(),
             cached: f64::from(formats.kv.bits()) / 8.0,
         };
-        if self.calibration == Calibration::PublicTables
-            && !clock.has_tables(&needs)
-        {
+        if self.calibration == Calibration::PublicTables && !clock.has_tables(&needs) {
             return Calibration::Scaled;
         }
         self.calibration

@@ -156,19 +156,22 @@ impl Batch<'_> {
 
     /// What a recurrent layer meets of a side, by chunks of `size` tokens.
     pub(crate) fn recurrence(&self, side: Side, size: u64) -> Recurrence {
-        let of = |part: &Part, begun: u64| {
+        let of = |part: &Part, (continued, unsure): (u64, bool)| {
             let (chunks, bounded) = part.chunks(size, self.bound);
-            let sequences = part.sequences();
             Recurrence {
-                sequences,
-                continued: sequences - begun.min(sequences),
+                sequences: part.sequences(),
+                continued,
                 new: part.new_tokens(),
                 chunks,
-                bounded,
+                bounded: bounded || unsure,
             }
         };
-        let prefill = || of(&self.step.prefill, self.new_sequences());
-        let decode = || of(&self.step.decode, 0);
+        let Step {
+            prefill, decode, ..
+        } = self.step;
+        let prefill = || of(prefill, prefill.continued(self.bound));
+        // What decodes has a state.
+        let decode = || of(decode, (decode.sequences(), false));
         match side {
             Side::Prefill => prefill(),
             Side::Decode => decode(),

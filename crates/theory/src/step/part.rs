@@ -241,6 +241,26 @@ impl Part {
         (chunks, size > 1 && new > 0)
     }
 
+    /// Sequences with cached tokens, and whether that is a bound.
+    pub(crate) fn continued(&self, bound: Bound) -> (u64, bool) {
+        let exact = |group: &Sequences| if group.cached > 0 { group.count } else { 0 };
+        let cached = match self {
+            Self::Groups(groups) => return (total(groups, exact), false),
+            Self::Sums(sums) => match sums.determined() {
+                Some(group) => return (exact(&group), false),
+                None => sums.total.saturating_sub(sums.new),
+            },
+            Self::Counts { .. } if bound == Bound::Lower => 0,
+            Self::Counts { .. } => u64::MAX,
+        };
+        let continued = match bound {
+            Bound::Lower => cached.min(1),
+            Bound::Upper => cached.min(self.sequences()),
+        };
+        let known = matches!(self, Self::Sums(_)) && cached == 0;
+        (continued, !known && !self.is_empty())
+    }
+
     /// The intervals of the new tokens' positions where they are known, else the least or largest number of distinct
     /// positions.
     pub(crate) fn positions(&self, bound: Bound, intervals: &mut Vec<(u64, u64)>) -> u64 {

@@ -333,7 +333,8 @@ def delta_sources(name):
         return () if (tables.device, engine) in DISTURBED else read_delta(tables, name, engine)
 
     def inside(key):
-        return work[0] <= delta_work(name, key) <= work[-1]
+        # A prefill of one token runs as a decode step.
+        return work[0] <= delta_work(name, key) <= work[-1] and (key[1] > 1 or name.endswith("decode"))
 
     def between(key):
         return inside(key) and delta_work(name, key) not in work

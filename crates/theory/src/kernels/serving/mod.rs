@@ -91,7 +91,6 @@ impl<const N: usize> Table<N> {
             own: false,
         }
     }
-
 }
 
 impl Table<3> {

@@ -1,12 +1,14 @@
 //! Keys and values of the tokens so far.
 
-use llmprof_theory::{
-    Decoder,
-    block::{Attention, Mixer},
-};
+use llmprof_theory::{Decoder, block::Attention};
 use memmap2::MmapMut;
 
-use crate::{buffer, error::EngineError, kernel::Tile, model::Workspace};
+use crate::{
+    buffer,
+    error::EngineError,
+    kernel::Tile,
+    model::{Workspace, attention_of},
+};
 
 /// The state of a batch of sequences: their keys and values, and how long each is.
 ///
@@ -38,11 +40,7 @@ impl Cache {
         let mut total = 0usize;
         let mut layers = Vec::new();
         for (_, layer) in decoder.layers() {
-            let Mixer::Attention(attention) = &layer.mixer else {
-                return Err(EngineError::UnsupportedBlock {
-                    block: "latent attention",
-                });
-            };
+            let attention = attention_of(layer)?;
             let place = LayerPlace::of(attention, total);
             let elements = [2, batch, capacity, place.kv_heads, place.head_dim];
             total = elements

@@ -42,6 +42,20 @@ pub(crate) struct Lowering<'s, 'm> {
     pub(crate) sink: &'s mut dyn FnMut(&Operator<'m>),
 }
 
+/// What a layer that keeps a state of each sequence meets in one step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recurrence {
+    pub(crate) sequences: u64,
+    /// Sequences that have a state already.
+    pub(crate) continued: u64,
+    /// New tokens.
+    pub(crate) new: u64,
+    /// Chunks of the new tokens; the last of a sequence need not be full.
+    pub(crate) chunks: u64,
+    /// Whether a bound stands in for what is not known.
+    pub(crate) bounded: bool,
+}
+
 /// What an operator costs in one step; [`Lowering::emit`] multiplies by the steps.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct StepCost {
@@ -289,6 +303,21 @@ impl<'m> Lowering<'_, 'm> {
             Some(batch) => batch.new_sequences(),
             None if self.pass.phase == Phase::Prefill && self.pass.past == 0 => self.pass.batch,
             None => 0,
+        }
+    }
+
+    /// What the sequences of a side give a recurrent layer in one step, by chunks of `size` tokens.
+    pub(crate) fn recurrence(&self, side: Side, size: u64) -> Recurrence {
+        if let Some(batch) = self.batch {
+            return batch.recurrence(side, size);
+        }
+        let pass = &self.pass;
+        Recurrence {
+            sequences: pass.batch,
+            continued: pass.batch - self.new_sequences().min(pass.batch),
+            new: pass.rows(),
+            chunks: product(&[pass.batch, pass.queries.div_ceil(size)]),
+            bounded: false,
         }
     }
 

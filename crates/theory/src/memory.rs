@@ -38,7 +38,7 @@ impl Memory {
 impl Model {
     /// Bytes of keys and values after `tokens` tokens in each of `workload`'s sequences.
     ///
-    /// A layer with a sliding window keeps the window and no more; one that attends to an encoder keeps keys and values of all that
+    /// A layer with a sliding window keeps the window and no more; a gated delta layer one state, whatever the tokens; one that attends to an encoder keeps keys and values of all that
     /// it gave.
     pub fn kv_cache_bytes(&self, workload: &Workload, tokens: u64) -> u64 {
         let Some(decoder) = &self.decoder else {
@@ -58,9 +58,16 @@ impl Model {
             let layer = layer.saturating_add(encoded);
             total.saturating_add(product(&[layer, group.layers.len() as u64]))
         });
-        let kv = self.formats(&workload.precision).kv;
-        kv.bytes_for(product(&[elements, workload.batch]))
+        let formats = self.formats(&workload.precision);
+        let states = decoder.groups.iter().fold(0u64, |total, group| {
+            let layers = group.layers.len() as u64;
+            total.saturating_add(product(&[group.layer.state_bytes(&formats), layers]))
+        });
+        formats
+            .kv
+            .bytes_for(product(&[elements, workload.batch]))
             .unwrap_or(u64::MAX)
+            .saturating_add(product(&[states, workload.batch]))
     }
 
     /// What a workload keeps in memory at once.
@@ -180,7 +187,9 @@ impl Layer {
     fn mixer_peak(&self) -> u64 {
         let (projected, result) = match &self.mixer {
             Mixer::Attention(attention) => (
-                (attention.heads + 2 * attention.kv_heads) * attention.head_dim,
+                (attention.heads * (1 + u64::from(attention.gate.is_some()))
+                    + 2 * attention.kv_heads)
+                    * attention.head_dim,
                 attention.heads * attention.head_dim,
             ),
             Mixer::Mla(latent) => {
@@ -189,6 +198,11 @@ impl Layer {
                     latent.heads * (2 * key + latent.value_dim),
                     latent.heads * latent.value_dim,
                 )
+            }
+            Mixer::GatedDelta(delta) => {
+                let all = delta.projections.all();
+                let projected = all.iter().map(|linear| linear.outputs).sum();
+                (projected, delta.channels())
             }
         };
         projected + self.width.max(result)

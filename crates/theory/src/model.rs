@@ -4,8 +4,8 @@ use llmprof_units::DType;
 
 use crate::{
     block::{
-        Embedding, FeedForward, Head, Layer, LayerGroup, Linear, Norm, PositionTable, RelativeBias,
-        RopeTable,
+        Embedding, FeedForward, Head, Layer, LayerGroup, Linear, Mixer, Norm, PositionTable,
+        RelativeBias, RopeTable,
     },
     encoder::Encoder,
     formats::Formats,
@@ -141,6 +141,12 @@ impl Model {
     pub(crate) fn has_experts(&self) -> bool {
         let mut groups = self.decoder.iter().flat_map(|decoder| &decoder.groups);
         groups.any(|group| matches!(group.layer.feed, FeedForward::Moe(_)))
+    }
+
+    /// Whether some layers keep a state in place of keys and values.
+    pub fn has_gated_delta(&self) -> bool {
+        let mut groups = self.decoder.iter().flat_map(|decoder| &decoder.groups);
+        groups.any(|group| matches!(group.layer.mixer, Mixer::GatedDelta(_)))
     }
 
     /// The number formats of a workload on this model.

@@ -55,6 +55,8 @@ pub enum Kind {
     Rope,
     /// Scores, softmax and weighted values, with the reads and writes of the KV cache.
     Attention,
+    /// The state of a gated delta layer, decayed, corrected and read for each token.
+    DeltaRule,
     /// A nonlinearity, with the product of gate and up projection where there is a gate.
     Activation,
     Add,
@@ -74,7 +76,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of the enum.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Embedding,
         Self::PositionEmbedding,
         Self::Norm,
@@ -82,6 +84,7 @@ impl Kind {
         Self::RopeTable,
         Self::Rope,
         Self::Attention,
+        Self::DeltaRule,
         Self::Activation,
         Self::Add,
         Self::Scale,
@@ -102,6 +105,7 @@ impl Kind {
             Self::RopeTable => "rope_table",
             Self::Rope => "rope",
             Self::Attention => "attention",
+            Self::DeltaRule => "delta_rule",
             Self::Activation => "activation",
             Self::Add => "add",
             Self::Scale => "scale",
@@ -197,9 +201,9 @@ pub struct Work {
 pub struct Traffic {
     /// Weights, each read once per call; for experts those of the experts touched.
     pub weights: u64,
-    /// Keys and values of earlier passes read from the cache. Those of the same pass count as activations.
+    /// Keys, values and states of earlier passes read from the cache. Keys and values of the same pass count as activations.
     pub kv_read: u64,
-    /// Keys and values added to the cache.
+    /// Keys and values added to the cache, and states replaced in it.
     pub kv_write: u64,
     pub activation_read: u64,
     pub activation_write: u64,

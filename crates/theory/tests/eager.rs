@@ -52,6 +52,9 @@ fn class(kernel: &Kernel) -> &'static str {
         Kernel::Gemm { .. } => "gemm",
         Kernel::Grouped { .. } => "grouped_gemm",
         Kernel::Attention { .. } => "attention",
+        Kernel::CausalConv { .. } | Kernel::DeltaRule { .. } => {
+            unreachable!("no model of these rows has gated delta layers")
+        }
         Kernel::Stream { access, .. } => match access {
             // Tracing sees strides, not which kernel they lead to.
             Access::Pointwise | Access::Broadcast => "elementwise",

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use llmprof_theory::{
-    Model, Pass, Workload, WorkloadError,
+    Kind, Model, Pass, Workload, WorkloadError,
     device::{Catalog, Device},
     parallel::{Collectives, Exchange, Operation, Parallel, Spread, exchanges, rank_model},
     predict::{EfficiencyProfile, PredictError, Prediction, Predictor},
@@ -36,6 +36,83 @@ fn predicted(model: &Model, parallel: Parallel, workload: &Workload) -> Predicti
     let spread = Spread::new(model, &device, parallel).unwrap();
     let predictor = spread.predictor(&device, &profile);
     spread.predict(&predictor, workload).unwrap().prediction
+}
+
+/// Qwen3.5-27B over four ranks, all of whose heads divide: what is whole are its tower, two norms a layer and a last one, norms of queries and keys in 16 layers and of
+/// values in 48.
+#[test]
+fn gated_delta_layers_are_divided_by_heads() {
+    let whole = model("qwen3_5_27b");
+    let tensors = whole.tensors();
+    let tower = tensors
+        .iter()
+        .filter(|tensor| tensor.name.starts_with("model.visual."));
+    let tower: u64 = tower.map(|tensor| tensor.shape.elements()).sum();
+    let shared = tower + norms(&whole) + 16 * 2 * 256 + 48 * 128;
+    let rank = rank_model(&whole, &tensor(4)).unwrap();
+    assert_eq!(
+        (rank.parameters() - shared) * 4,
+        whole.parameters() - shared
+    );
+    let workload = Workload {
+        batch: 3,
+        ..Workload::default()
+    };
+    for tokens in [0, 1000] {
+        assert_eq!(
+            rank.kv_cache_bytes(&workload, tokens) * 4,
+            whole.kv_cache_bytes(&workload, tokens)
+        );
+    }
+    let flops = |model: &Model| {
+        let pass = model.decode_step(&workload);
+        let by_kind = |kind| {
+            let mut flops = 0;
+            model.lower(&workload, &pass, &mut |operator| {
+                if operator.kind == kind {
+                    flops += operator.vector.flops * u64::from(operator.layers);
+                }
+            });
+            flops
+        };
+        [Kind::DeltaRule, Kind::Conv1d].map(by_kind)
+    };
+    assert_eq!(flops(&rank).map(|part| part * 4), flops(&whole));
+    // One sum after each mixer and each feed-forward part, whatever mixes.
+    let pass = Pass::decode(3, 10, 1);
+    let found = exchanges(&rank, &tensor(4), &workload, &pass);
+    let sums = found
+        .iter()
+        .find(|one| one.operation == Operation::AllReduce);
+    assert_eq!(sums.unwrap().count, 2 * 64 + 1);
+}
+
+#[test]
+fn heads_of_gated_delta_layers_are_not_repeated() {
+    // 16 key heads and 64 value heads; the two KV heads of attention are on 16 ranks each.
+    let whole = model("qwen3_5_397b_a17b");
+    assert!(rank_model(&whole, &tensor(16)).is_ok());
+    let error = rank_model(&whole, &tensor(32)).unwrap_err().to_string();
+    assert!(
+        error.contains("key heads of gated delta layers (16)"),
+        "{error}"
+    );
+}
+
+/// States count as what a device has to hold, once, and not with what a step writes.
+#[test]
+fn a_rank_holds_its_share_of_the_states() {
+    let whole = model("qwen3_5_27b");
+    let workload = Workload {
+        batch: 7,
+        prompt: 500,
+        new_tokens: 100,
+        ..Workload::default()
+    };
+    let one = predicted(&whole, tensor(1), &workload).memory.kv_bytes.0;
+    assert_eq!(one, whole.kv_cache_bytes(&workload, 500 + 99));
+    let four = predicted(&whole, tensor(4), &workload).memory.kv_bytes.0;
+    assert_eq!(four * 4, one);
 }
 
 /// Parameters of the norms, which every rank has whole: 2 a layer and a last one, of the model's width.

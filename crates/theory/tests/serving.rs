@@ -170,3 +170,93 @@ fn formats_without_tables_on_a_device_are_scaled() {
     assert_eq!(found(&llama(None), "a100_sxm_80gb", eight), scaled);
     assert_eq!(found(&llama(None), "h100_sxm", eight), own);
 }
+
+fn qwen3_5() -> Model {
+    let text = include_str!("data/models/qwen3_5_397b_a17b.json");
+    Model::from_config(&serde_json::from_str(text).unwrap(), None).unwrap()
+}
+
+/// 45 gated delta layers: two joined projections, convolution, rule and output each; 15 that attend.
+#[test]
+fn engines_run_gated_delta_layers_in_kernels_of_their_own() {
+    let model = qwen3_5();
+    let device = Catalog::embedded().by_name("b200").unwrap();
+    for engine in ["vllm", "sglang", "trtllm"] {
+        let profile = EfficiencyProfile::embedded(engine).unwrap();
+        let predictor = Predictor::new(&model, &device, &profile);
+        let asked = asked(None, 512, false);
+        let prefill = model.prefill_passes(&asked).next().unwrap();
+        for pass in [prefill, model.decode_step(&asked)] {
+            let kernels = predictor.kernels(&asked, &pass);
+            let count = |is_it: &dyn Fn(&Kernel) -> bool| -> f64 {
+                let of_it = kernels.iter().filter(|(kernel, ..)| is_it(kernel));
+                of_it.map(|(_, launches, _)| launches).sum()
+            };
+            let rules = count(&|kernel| {
+                matches!(kernel, Kernel::DeltaRule { heads, key_heads, state, .. }
+                    if (*heads, *key_heads, *state) == (64.0, 16.0, 4.0))
+            });
+            let convolutions = count(
+                &|kernel| matches!(kernel, Kernel::CausalConv { channels, .. } if *channels == 12_288.0),
+            );
+            assert_eq!((rules, convolutions), (45.0, 45.0), "{engine}");
+            assert_eq!(
+                count(&|kernel| matches!(kernel, Kernel::Attention { .. })),
+                15.0
+            );
+            // Queries, keys, values and z; b and a.
+            for columns in [20_480.0, 128.0] {
+                let joined =
+                    count(&|kernel| matches!(kernel, Kernel::Gemm { n, .. } if *n == columns));
+                assert_eq!(joined, 45.0, "{engine}: {columns} columns");
+            }
+        }
+    }
+}
+
+/// The state is read and written by every step, so that a decode step takes longer by that, whatever the context.
+#[test]
+fn states_take_their_time() {
+    let model = qwen3_5();
+    let device = Catalog::embedded().by_name("b200").unwrap();
+    let profile = EfficiencyProfile::embedded("sglang").unwrap();
+    let predictor = Predictor::new(&model, &device, &profile);
+    let rules = |batch: u64, prompt: u64| -> f64 {
+        let asked = Workload {
+            batch,
+            ..asked(None, prompt, false)
+        };
+        let kernels = predictor.kernels(&asked, &model.decode_step(&asked));
+        let rules = kernels
+            .iter()
+            .filter(|(kernel, ..)| matches!(kernel, Kernel::DeltaRule { .. }));
+        rules
+            .map(|(_, launches, time)| launches * time.seconds())
+            .sum()
+    };
+    // 256 sequences × 45 layers × 8 MiB at 7.7 TB/s are 12.6 ms.
+    let least = 256.0 * 45.0 * 2.0 * 64.0 * 128.0 * 128.0 * 4.0 / 7.7e12;
+    let found = rules(256, 1000);
+    assert!((1.0..1.5).contains(&(found / least)), "{found} {least}");
+    assert_eq!(found, rules(256, 100_000));
+}
+
+/// No A100 has a table of the chunked rule; transformers has its kernels traced, and none counted.
+#[test]
+fn gated_delta_models_say_what_they_rest_on() {
+    let model = qwen3_5();
+    let found = |device: &str, profile: &str| {
+        let device = Catalog::embedded().by_name(device).unwrap();
+        let profile = EfficiencyProfile::embedded(profile).unwrap();
+        let predictor = Predictor::new(&model, &device, &profile);
+        let found = predictor.predict(&asked(None, 512, false)).unwrap();
+        assert!(found.ttft_ns.0 > 0 && found.tpot_ns.unwrap().0 > 0);
+        found.calibration
+    };
+    assert_eq!(found("h200", "sglang"), Calibration::PublicTables);
+    assert_eq!(found("b300", "trtllm"), Calibration::PublicTables);
+    assert_eq!(found("a100_sxm_80gb", "sglang"), Calibration::Scaled);
+    for profile in ["hf_eager", "hf_graph", "torch_compile", "fused"] {
+        assert_eq!(found("h200", profile), Calibration::Efficiencies);
+    }
+}

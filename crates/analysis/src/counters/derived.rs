@@ -86,9 +86,12 @@ pub(crate) fn derive(
 fn row(phase: &str, group: &OperatorGroup, device: &Device, rule: ClassRule) -> DerivedRow {
     let seconds = group.measured_ns.seconds();
     let engine = match group.kind {
-        Kind::Linear | Kind::Experts | Kind::Route | Kind::Attention | Kind::Conv2d => {
-            Engine::Tensor
-        }
+        Kind::Linear
+        | Kind::Experts
+        | Kind::Route
+        | Kind::Attention
+        | Kind::DeltaRule
+        | Kind::Conv2d => Engine::Tensor,
         _ => Engine::Vector,
     };
     let peak = device.peak(group.dtype, engine).ok();

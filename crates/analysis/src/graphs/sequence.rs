@@ -49,7 +49,10 @@ struct ModelOperator {
 impl ModelOperator {
     /// Whether each layer must show it.
     fn is_needed(&self) -> bool {
-        let is_kernel = matches!(self.kind, Kind::Linear | Kind::Experts | Kind::Attention);
+        let is_kernel = matches!(
+            self.kind,
+            Kind::Linear | Kind::Experts | Kind::Attention | Kind::DeltaRule
+        );
         self.layer.is_some() && is_kernel
     }
 }
@@ -163,7 +166,9 @@ fn worth(kernel: StepKernel, operator: Kind) -> Option<f64> {
         return (operator == Kind::Experts).then_some(3.0);
     }
     match (kernel.category, operator) {
-        (Category::Attention, Kind::Attention) => Some(5.0),
+        (Category::Attention, Kind::Attention) | (Category::Recurrence, Kind::DeltaRule) => {
+            Some(5.0)
+        }
         (Category::Gemm | Category::Gemv, Kind::Linear | Kind::Experts) => Some(3.0),
         (Category::Gemm | Category::Gemv | Category::Moe, Kind::Route)
         | (Category::Moe, Kind::Experts)
@@ -182,6 +187,7 @@ fn is_part(kernel: StepKernel, operator: Kind) -> bool {
             kernel.of_experts || matches!(kernel.category, Category::Gemm | Category::Gemv)
         }
         Kind::Attention => kernel.category == Category::Attention,
+        Kind::DeltaRule => kernel.category == Category::Recurrence,
         _ => false,
     }
 }

@@ -64,7 +64,7 @@ impl WorkGroup {
     pub(crate) fn of(kind: Kind) -> Self {
         match kind {
             Kind::Linear | Kind::Route | Kind::Experts => Self::Products,
-            Kind::Attention => Self::Attention,
+            Kind::Attention | Kind::DeltaRule => Self::Attention,
             Kind::Embedding | Kind::PositionEmbedding => Self::Lookups,
             Kind::Norm
             | Kind::RopeTable
@@ -93,7 +93,7 @@ pub(crate) enum Purpose {
 pub(crate) fn purpose(category: Category, name: &str) -> Purpose {
     match category {
         Category::Gemm | Category::Gemv | Category::Moe => Purpose::Operators(WorkGroup::Products),
-        Category::Attention | Category::Softmax | Category::Cache => {
+        Category::Attention | Category::Softmax | Category::Cache | Category::Recurrence => {
             Purpose::Operators(WorkGroup::Attention)
         }
         Category::Embedding => Purpose::Operators(WorkGroup::Lookups),
@@ -121,7 +121,7 @@ pub(crate) fn purpose(category: Category, name: &str) -> Purpose {
         | Category::Autotune
         | Category::Memset
         | Category::View => Purpose::Extra,
-        Category::Recurrence | Category::Other => Purpose::Unknown,
+        Category::Other => Purpose::Unknown,
     }
 }
 
@@ -159,6 +159,16 @@ pub(crate) fn implements(kind: Kind, category: Category) -> bool {
                 | Category::Cache
                 | Category::Gemm
                 | Category::Gemv
+        ),
+        // Without a fused kernel: products by chunks, or elementwise kernels token by token, with casts and norms of queries and keys.
+        Kind::DeltaRule => matches!(
+            category,
+            Category::Recurrence
+                | Category::Gemm
+                | Category::Gemv
+                | Category::Scan
+                | Category::Elementwise
+                | Category::Reduce
         ),
         Kind::Embedding | Kind::PositionEmbedding => {
             matches!(

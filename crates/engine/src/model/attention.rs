@@ -42,6 +42,9 @@ impl BoundAttention {
         if attention.sinks.is_some() {
             return unsupported("attention sinks");
         }
+        if attention.gate.is_some() {
+            return unsupported("attention with an output gate");
+        }
         if attention.rope_table.is_some() {
             return unsupported("rotation tables of single layers");
         }

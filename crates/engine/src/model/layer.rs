@@ -1,6 +1,6 @@
 use llmprof_theory::{
     Kind,
-    block::{Arrangement, FeedForward, Layer, Mixer, Rope},
+    block::{Arrangement, Attention, FeedForward, Layer, Mixer, Rope},
 };
 use rayon::prelude::*;
 
@@ -32,6 +32,16 @@ pub(crate) struct BoundLayer {
     feed_add: u32,
 }
 
+/// The attention of a layer, the one way of mixing tokens that runs here.
+pub(crate) fn attention_of(layer: &Layer) -> Result<&Attention, EngineError> {
+    let block = match &layer.mixer {
+        Mixer::Attention(attention) => return Ok(attention),
+        Mixer::Mla(_) => "latent attention",
+        Mixer::GatedDelta(_) => "gated delta layers",
+    };
+    Err(EngineError::UnsupportedBlock { block })
+}
+
 impl BoundLayer {
     pub(crate) fn bind(
         layer: &Layer,
@@ -44,11 +54,7 @@ impl BoundLayer {
                 block: "layers that are not pre-norm",
             });
         }
-        let Mixer::Attention(attention) = &layer.mixer else {
-            return Err(EngineError::UnsupportedBlock {
-                block: "latent attention",
-            });
-        };
+        let attention = attention_of(layer)?;
         Ok(Self {
             width: layer.width as usize,
             mixer_norm: BoundNorm::bind(&layer.mixer_norm, binder)?,

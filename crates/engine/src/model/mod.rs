@@ -14,6 +14,7 @@ mod table;
 
 pub(crate) use bind::Binder;
 pub(crate) use decoder::BoundDecoder;
+pub(crate) use layer::attention_of;
 
 /// The batch of one step: how many new tokens each sequence has.
 #[derive(Clone, Copy)]

@@ -463,7 +463,7 @@ impl Work {
     pub fn of_kind(kind: Kind) -> Self {
         match kind {
             Kind::Linear | Kind::Experts | Kind::Route => Self::Gemm,
-            Kind::Attention => Self::Attention,
+            Kind::Attention | Kind::DeltaRule => Self::Attention,
             _ => Self::Other,
         }
     }

@@ -71,19 +71,20 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
         Self { rows, trials }
     }
 
-    /// From nothing, turns until no number changes.
+    /// From nothing, turns until they lead to where they have been; of all that was found the best.
     pub(crate) fn run(&mut self) -> Result<Numbers, Box<dyn Error>> {
         let mut now = Numbers::NONE;
         for (source, engine) in self.sources() {
             way(&mut now, source, engine);
         }
-        let mut before = Vec::new();
-        while !before.contains(&now) && before.len() < TURNS {
-            before.push(now.clone());
+        let mut found: Vec<(f64, Numbers)> = Vec::new();
+        while found.iter().all(|(_, before)| *before != now) && found.len() < TURNS {
+            let error = self.ttft_error(&now)?;
+            eprintln!("{error:.4} {}", serde_json::to_string(&now)?);
+            found.push((error, now.clone()));
             now = self.turn(&now)?;
-            eprintln!("{}", serde_json::to_string(&now)?);
         }
-        Ok(now)
+        least(found).ok_or_else(|| "no turn".into())
     }
 
     /// Every number once.

@@ -88,6 +88,10 @@ pub(crate) fn models() -> Result<BTreeMap<&'static str, Model>> {
             include_str!("../../../../fixtures/silicon/qwen3_32b.json"),
         ),
         (
+            "Qwen/Qwen3.5-397B-A17B",
+            include_str!("../../../../fixtures/silicon/qwen3_5_397b_a17b.json"),
+        ),
+        (
             "MiniMaxAI/MiniMax-M2.5",
             include_str!("../../../../fixtures/silicon/minimax_m2_5.json"),
         ),

@@ -65,6 +65,8 @@ pub struct Attention {
     pub softcap: Option<f64>,
     /// What scores are multiplied by.
     pub scale: f64,
+    /// Path of the product with sigmoids of a gate that the query projection gives beside each query (Qwen3-Next).
+    pub gate: Option<&'static str>,
     /// How transformers runs it in eager mode.
     pub scores: Scores,
 }
@@ -105,6 +107,7 @@ impl Attention {
             sinks: None,
             softcap: None,
             scale: (head_dim as f64).powf(-0.5),
+            gate: None,
             scores: Scores::default(),
         }
     }
@@ -160,6 +163,10 @@ impl Attention {
             softcap: self.softcap.is_some(),
         }
         .lower(lowering, Side::Both);
+        if let Some(gate) = self.gate {
+            // A sigmoid is an exponential, a sum and a division.
+            lowering.elementwise(Kind::Activation, gate, (rows, self.output.inputs), 2, 4);
+        }
         lowering.linear(&self.output, rows);
     }
 

@@ -1,5 +1,5 @@
-use super::{Attention, CrossAttention, Mla, Mlp, Moe, Norm};
-use crate::{lower::Lowering, weight::Visitor, workload::MlaDecode};
+use super::{Attention, CrossAttention, GatedDelta, Mla, Mlp, Moe, Norm};
+use crate::{formats::Formats, lower::Lowering, weight::Visitor, workload::MlaDecode};
 
 /// The mixing of tokens in a layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -7,6 +7,7 @@ pub enum Mixer {
     /// Grouped-query attention, of which multi-head is a case.
     Attention(Attention),
     Mla(Mla),
+    GatedDelta(Box<GatedDelta>),
 }
 
 /// The feed-forward part of a layer.
@@ -88,7 +89,7 @@ impl Layer {
     pub fn window(&self) -> Option<u64> {
         match &self.mixer {
             Mixer::Attention(attention) => attention.window,
-            Mixer::Mla(_) => None,
+            Mixer::Mla(_) | Mixer::GatedDelta(_) => None,
         }
     }
 
@@ -97,6 +98,15 @@ impl Layer {
         match &self.mixer {
             Mixer::Attention(attention) => attention.kv_elements(),
             Mixer::Mla(latent) => latent.kv_elements(mla),
+            Mixer::GatedDelta(_) => 0,
+        }
+    }
+
+    /// Bytes that a sequence keeps in this layer however many tokens it has.
+    pub(crate) fn state_bytes(&self, formats: &Formats) -> u64 {
+        match &self.mixer {
+            Mixer::Attention(_) | Mixer::Mla(_) => 0,
+            Mixer::GatedDelta(delta) => delta.state_bytes(formats),
         }
     }
 
@@ -104,6 +114,7 @@ impl Layer {
         match &self.mixer {
             Mixer::Attention(attention) => attention.lower(lowering),
             Mixer::Mla(latent) => latent.lower(lowering),
+            Mixer::GatedDelta(delta) => delta.lower(lowering),
         }
         if let Some(norm) = &self.after_mixer_norm {
             lowering.norm(norm, lowering.rows());
@@ -160,6 +171,7 @@ impl Layer {
         match &self.mixer {
             Mixer::Attention(attention) => attention.weights(visitor),
             Mixer::Mla(latent) => latent.weights(visitor),
+            Mixer::GatedDelta(delta) => delta.weights(visitor),
         }
         if let Some(cross) = &self.cross {
             cross.weights(visitor);

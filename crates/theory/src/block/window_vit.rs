@@ -1,16 +1,20 @@
-use super::{Conv, Layer, Mlp, Norm};
+use super::{Conv, Layer, Mlp, Norm, PositionTable};
 use crate::{
     count::product,
-    lower::{Lowering, Visible},
-    operator::Kind,
+    lower::{Lowering, StepCost, Visible},
+    operator::{Kind, Shape, Traffic},
     weight::Visitor,
 };
 
-/// Qwen2.5-VL's tower: images of any size, most layers attend inside windows, patches are merged at the end.
+/// Towers of Qwen2.5-VL and Qwen3.5: images of any size, layers that attend inside windows or to the whole image, patches merged at the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowVit {
     /// From pixels to patches.
     pub patches: Conv,
+    /// A learned grid of positions, added as it is interpolated to the image's (Qwen3.5).
+    pub positions: Option<PositionTable>,
+    /// Path of the rotation angles.
+    pub rope_name: &'static str,
     /// Path before a layer's number.
     pub layers_prefix: &'static str,
     /// Numbers of the layers that attend inside windows.
@@ -73,10 +77,13 @@ impl WindowVit {
         let all = lowering.rows();
         self.patches
             .lower(lowering, product(&[all, side, side]), all, true);
+        if let Some(positions) = &self.positions {
+            interpolate(positions, lowering);
+        }
         if let super::Mixer::Attention(attention) = &self.layer.mixer {
             lowering.elementwise(
                 Kind::RopeTable,
-                "visual.rotary_pos_emb",
+                self.rope_name,
                 (all, attention.head_dim),
                 0,
                 1,
@@ -103,6 +110,9 @@ impl WindowVit {
 
     pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
         self.patches.weights(visitor);
+        if let Some(positions) = &self.positions {
+            positions.weights(visitor);
+        }
         for layers in [&self.windowed, &self.full] {
             visitor.inside(self.layers_prefix, layers, |visitor| {
                 self.layer.weights(visitor);
@@ -111,4 +121,24 @@ impl WindowVit {
         self.merge_norm.weights(visitor);
         self.merger.weights(visitor);
     }
+}
+
+/// The four nearest places of the grid, weighted and summed (seven operations an element), and added to the patches.
+fn interpolate<'m>(positions: &'m PositionTable, lowering: &mut Lowering<'_, 'm>) {
+    let rows = lowering.rows();
+    let elements = product(&[rows, positions.width]);
+    let parameters = product(&[positions.rows, positions.width]);
+    let step = StepCost {
+        parameters,
+        tensor: 0,
+        vector: elements.saturating_mul(8),
+        traffic: Traffic {
+            weights: lowering.plain_bytes(parameters.min(elements.saturating_mul(4))),
+            activation_read: lowering.activation_bytes(elements),
+            activation_write: lowering.activation_bytes(elements),
+            ..Traffic::default()
+        },
+    };
+    let shape = Shape::rows(rows, positions.width);
+    lowering.emit(Kind::PositionEmbedding, positions.name, shape, &step);
 }

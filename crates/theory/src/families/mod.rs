@@ -18,6 +18,7 @@ mod moe;
 mod phi;
 mod quantization;
 mod qwen;
+mod qwen3_next;
 mod qwen_vl;
 mod rope;
 mod t5;
@@ -62,6 +63,9 @@ const FAMILIES: &[Family] = &[
     family("mixtral", mixtral::mixtral),
     family("qwen2_moe", qwen::qwen2_moe),
     family("qwen3_moe", qwen::qwen3_moe),
+    family("qwen3_next", qwen3_next::qwen3_next),
+    family("qwen3_5_text", qwen3_next::qwen3_5_text),
+    family("qwen3_5_moe_text", qwen3_next::qwen3_5_moe_text),
     family("gpt_oss", gpt_oss::gpt_oss),
     family("deepseek_v2", deepseek::deepseek_v2),
     family("deepseek_v3", deepseek::deepseek_v3),
@@ -72,6 +76,8 @@ const FAMILIES: &[Family] = &[
     },
     family("deepseek_ocr2", deepseek_ocr2::deepseek_ocr2),
     family("qwen2_5_vl", qwen_vl::qwen2_5_vl),
+    family("qwen3_5", qwen3_next::qwen3_5),
+    family("qwen3_5_moe", qwen3_next::qwen3_5_moe),
     family("t5", t5::t5),
     family("whisper", whisper::whisper),
     Family {

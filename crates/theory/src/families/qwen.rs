@@ -135,7 +135,8 @@ fn experts(base: &Base<'_, '_>, count: u64, top_k: u64, intermediate: u64) -> Ex
     }
 }
 
-fn router(base: &Base<'_, '_>, count: u64, normalize: bool) -> Router {
+/// Weights of a token's experts by softmax over all of them.
+pub(crate) fn router(base: &Base<'_, '_>, count: u64, normalize: bool) -> Router {
     Router {
         gate: Linear::new("mlp.gate", base.hidden, count, false).plain(),
         correction: None,
@@ -143,6 +144,30 @@ fn router(base: &Base<'_, '_>, count: u64, normalize: bool) -> Router {
         normalize,
         scaling: 1.0,
         groups: None,
+    }
+}
+
+/// Experts, how many a token uses, and widths inside a routed and inside the shared one, which has a gate.
+pub(crate) fn gated_moe(
+    base: &Base<'_, '_>,
+    router: Router,
+    [count, top_k]: [u64; 2],
+    [inner, shared]: [u64; 2],
+) -> Moe {
+    Moe {
+        router,
+        experts: experts(base, count, top_k, inner),
+        shared: Some(base.mlp_named(
+            [
+                "mlp.shared_expert.gate_proj",
+                "mlp.shared_expert.up_proj",
+                "mlp.shared_expert.act_fn",
+                "mlp.shared_expert.down_proj",
+            ],
+            shared,
+            false,
+        )),
+        shared_gate: Some(Linear::new("mlp.shared_expert_gate", base.hidden, 1, false).plain()),
     }
 }
 
@@ -155,26 +180,9 @@ pub(crate) fn qwen2_moe(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let top_k = keys.size(&["num_experts_per_tok"], Some(4))?;
     check_top_k(keys, top_k, count)?;
     let shared = keys.size(&["shared_expert_intermediate_size"], Some(5632))?;
-    let moe = Moe {
-        router: router(&base, count, keys.flag(&["norm_topk_prob"], false)?),
-        experts: experts(
-            &base,
-            count,
-            top_k,
-            keys.size(&["moe_intermediate_size"], Some(1408))?,
-        ),
-        shared: Some(base.mlp_named(
-            [
-                "mlp.shared_expert.gate_proj",
-                "mlp.shared_expert.up_proj",
-                "mlp.shared_expert.act_fn",
-                "mlp.shared_expert.down_proj",
-            ],
-            shared,
-            false,
-        )),
-        shared_gate: Some(Linear::new("mlp.shared_expert_gate", base.hidden, 1, false).plain()),
-    };
+    let inner = keys.size(&["moe_intermediate_size"], Some(1408))?;
+    let router = router(&base, count, keys.flag(&["norm_topk_prob"], false)?);
+    let moe = gated_moe(&base, router, [count, top_k], [inner, shared]);
     let sparse = expert_layers(keys, base.layers)?;
     let first = keys.count(&["max_window_layers"], 28)?;
     // Even layers below `max_window_layers` slide in this family, unlike in Qwen2.

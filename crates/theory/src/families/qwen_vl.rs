@@ -1,4 +1,4 @@
-//! Qwen2.5-VL: a windowed vision transformer for images of any size in front of Qwen2.
+//! Qwen2.5-VL: a windowed vision transformer for images of any size in front of Qwen2; and the tower of Qwen3.5, which has no windows.
 
 use super::{
     base::{divides, finish},
@@ -8,7 +8,7 @@ use super::{
 use crate::{
     block::{
         ActivationKind, Attention, Conv, FeedForward, Layer, Linear, Mixer, Mlp, MlpInput, Norm,
-        Projections, QkvOrder, Rope, RopePairing, RopeScaling, WindowVit,
+        PositionTable, Projections, QkvOrder, Rope, RopePairing, RopeScaling, WindowVit,
     },
     error::ModelError,
     model::Model,
@@ -17,6 +17,9 @@ use crate::{
 
 /// Limits of the preprocessor: 4 and 16,384 tokens of 28 × 28 pixels.
 const PIXELS: (u64, u64) = (3136, 12_845_056);
+
+/// The same of Qwen3.5: 64 and 16,384 tokens of 32 × 32 pixels.
+const PIXELS_3_5: (u64, u64) = (65_536, 16_777_216);
 
 /// The towers' norms have a fixed epsilon.
 const EPSILON: f64 = 1e-6;
@@ -40,9 +43,10 @@ fn linear(name: &'static str, inputs: u64, outputs: u64) -> Linear {
     Linear::new(name, inputs, outputs, true).plain()
 }
 
-fn tower_layer([width, heads, inner]: [u64; 3], activation: ActivationKind) -> Layer {
+/// Attention of a tower: all heads have keys and values of their own, and rotate as a whole.
+fn tower_attention(width: u64, heads: u64) -> Attention {
     let head_dim = width / heads;
-    let attention = Attention {
+    Attention {
         rope: Some(Rope {
             dims: head_dim,
             theta: 10_000.0,
@@ -58,7 +62,10 @@ fn tower_layer([width, heads, inner]: [u64; 3], activation: ActivationKind) -> L
             },
             linear("attn.proj", width, width),
         )
-    };
+    }
+}
+
+fn tower_layer([width, heads, inner]: [u64; 3], activation: ActivationKind) -> Layer {
     let feed = Mlp {
         activation_name: "mlp.act_fn",
         input: MlpInput::Gated {
@@ -72,7 +79,7 @@ fn tower_layer([width, heads, inner]: [u64; 3], activation: ActivationKind) -> L
     Layer::new(
         width,
         norms.map(|name| Norm::rms(name, width, EPSILON)),
-        Mixer::Attention(attention),
+        Mixer::Attention(tower_attention(width, heads)),
         FeedForward::Dense(feed),
     )
 }
@@ -94,14 +101,7 @@ fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
             format!("{} pixels", patch * merge),
         ));
     }
-    let output = keys.size(&["out_hidden_size"], Some(3584))?;
-    if output != decoder {
-        return Err(keys.contradiction(
-            "out_hidden_size",
-            output,
-            format!("the decoder's `hidden_size` = {decoder}"),
-        ));
-    }
+    let output = output_width(keys, decoder)?;
     let depth = keys.layers(&["depth"], Some(32))?;
     let global = keys
         .integers("fullatt_block_indexes")?
@@ -118,6 +118,8 @@ fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
             stride: patch,
             bias: false,
         },
+        positions: None,
+        rope_name: "visual.rotary_pos_emb",
         layers_prefix: "visual.blocks",
         windowed,
         full,
@@ -135,5 +137,82 @@ fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
             activation: ActivationKind::Gelu,
         },
         pixels: PIXELS,
+    })
+}
+
+fn output_width(keys: &Keys<'_>, decoder: u64) -> Result<u64, ModelError> {
+    let output = keys.size(&["out_hidden_size"], Some(3584))?;
+    if output == decoder {
+        return Ok(output);
+    }
+    Err(keys.contradiction(
+        "out_hidden_size",
+        output,
+        format!("the decoder's `hidden_size` = {decoder}"),
+    ))
+}
+
+/// The tower of Qwen3.5: that of Qwen3-VL without the features that go to deeper layers.
+pub(crate) fn qwen3_5_tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
+    if let Some(deep) = keys.integers("deepstack_visual_indexes")?
+        && !deep.is_empty()
+    {
+        let found = serde_json::json!(deep);
+        return Err(keys.unsupported("deepstack_visual_indexes", &found, "an empty list"));
+    }
+    let width = keys.size(&["hidden_size"], Some(1152))?;
+    let heads = keys.size(&["num_heads"], Some(16))?;
+    divides(keys, "num_heads", heads, "hidden_size", width)?;
+    divides(keys, "num_heads", 4, "the width of a head", width / heads)?;
+    let inner = keys.size(&["intermediate_size"], Some(4304))?;
+    let patch = keys.side("patch_size", 16)?;
+    let merge = keys.size(&["spatial_merge_size"], Some(2))?;
+    let merged = merge * merge * width;
+    let feed = Mlp {
+        activation_name: "mlp.act_fn",
+        input: MlpInput::Plain(linear("mlp.linear_fc1", width, inner)),
+        down: linear("mlp.linear_fc2", inner, width),
+        activation: keys.activation(&["hidden_act"], ActivationKind::GeluTanh)?,
+    };
+    Ok(WindowVit {
+        patches: Conv {
+            name: "model.visual.patch_embed.proj",
+            inputs: keys.size(&["in_channels"], Some(3))?,
+            outputs: width,
+            depth: keys.size(&["temporal_patch_size"], Some(2))?,
+            kernel: patch,
+            stride: patch,
+            bias: true,
+        },
+        positions: Some(PositionTable {
+            name: "model.visual.pos_embed",
+            rows: keys.size(&["num_position_embeddings"], Some(2304))?,
+            width,
+            offset: 0,
+        }),
+        rope_name: "model.visual.rotary_pos_emb",
+        layers_prefix: "model.visual.blocks",
+        windowed: Vec::new(),
+        full: (0..keys.layers(&["depth"], Some(27))?).collect(),
+        layer: Layer::new(
+            width,
+            ["norm1", "norm2"].map(|name| Norm::layer(name, width, EPSILON)),
+            Mixer::Attention(tower_attention(width, heads)),
+            FeedForward::Dense(feed),
+        ),
+        merge,
+        window: 1,
+        merge_norm: Norm::layer("model.visual.merger.norm", width, EPSILON),
+        merger: Mlp {
+            activation_name: "model.visual.merger.act_fn",
+            input: MlpInput::Plain(linear("model.visual.merger.linear_fc1", merged, merged)),
+            down: linear(
+                "model.visual.merger.linear_fc2",
+                merged,
+                output_width(keys, decoder)?,
+            ),
+            activation: ActivationKind::Gelu,
+        },
+        pixels: PIXELS_3_5,
     })
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     axis::Axis,
     kernel::{Access, Kernel, LEAST_COLUMNS, Stored},
-    serving::ServingClock,
+    serving::{ServingClock, TableNeeds},
 };
 
 /// Share of the memory bandwidth that products of matrices and vectors reach.
@@ -363,9 +363,8 @@ impl KernelClock {
     }
 
     /// Whether a serving engine has tables of this device in the formats of a model ([`ServingClock::covers`]).
-    pub(crate) fn has_tables(&self, stored: Stored, has_experts: bool, cached: f64) -> bool {
-        self.serving
-            .is_some_and(|tables| tables.covers(stored, has_experts, cached))
+    pub(crate) fn has_tables(&self, needs: &TableNeeds) -> bool {
+        self.serving.is_some_and(|tables| tables.covers(needs))
     }
 
     pub fn time(&self, kernel: &Kernel) -> KernelTime {
@@ -402,6 +401,8 @@ impl KernelClock {
                 let factor = self.alone.place(alone * 1e6).mix(|at| factors[at]);
                 self.matrix(kernel, curves.fixed_us, ratio * factor)
             }
+            // Only serving engines run these, and their tables have them.
+            Kernel::CausalConv { .. } | Kernel::DeltaRule { .. } => self.matrix(kernel, 0.0, 1.0),
             Kernel::Stream {
                 access,
                 bytes,

@@ -3,7 +3,10 @@
 use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
-use crate::quant::WeightFormat;
+use crate::{
+    block::{CHUNK, chunk_flops},
+    quant::WeightFormat,
+};
 
 /// How a kernel that only moves and combines elements goes through memory; it decides which curve its time is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -173,6 +176,26 @@ pub enum Kernel {
         #[serde(default = "two")]
         cached: f64,
     },
+    /// A causal convolution over the new tokens of sequences, each channel by itself, in 16 bits; `kernel − 1` inputs of each are kept between steps.
+    CausalConv {
+        batch: f64,
+        queries: f64,
+        channels: f64,
+        kernel: f64,
+    },
+    /// The gated delta rule: by chunks, or token by token where each sequence has one.
+    DeltaRule {
+        batch: f64,
+        /// Of values.
+        heads: f64,
+        /// Of queries and keys.
+        key_heads: f64,
+        queries: f64,
+        key_dim: f64,
+        value_dim: f64,
+        /// Bytes of an element of the state.
+        state: f64,
+    },
     /// Anything else.
     Stream {
         access: Access,
@@ -232,7 +255,8 @@ impl Kernel {
         match self {
             Self::Gemm { .. } => KernelClass::Gemm,
             Self::Grouped { .. } => KernelClass::GroupedGemm,
-            Self::Attention { .. } => KernelClass::Attention,
+            Self::Attention { .. } | Self::DeltaRule { .. } => KernelClass::Attention,
+            Self::CausalConv { .. } => KernelClass::Elementwise,
             Self::Stream { access, .. } => match access {
                 Access::Append | Access::AppendSliced | Access::Concat | Access::Copy => {
                     KernelClass::Concat
@@ -279,6 +303,25 @@ impl Kernel {
                 let elements = heads * queries * 2.0 + kv_heads * keys * cached;
                 batch * elements * (key_dim + value_dim)
             }
+            Self::CausalConv {
+                batch,
+                queries,
+                channels,
+                kernel,
+            } => batch * channels * 2.0 * 2.0 * (queries + kernel - 1.0),
+            Self::DeltaRule {
+                batch,
+                heads,
+                key_heads,
+                queries,
+                key_dim,
+                value_dim,
+                state,
+            } => {
+                let token = 2.0 * (key_heads * key_dim + heads * value_dim);
+                let kept = heads * key_dim * value_dim * state;
+                batch * (queries * token * 2.0 + 2.0 * kept)
+            }
             Self::Stream { bytes, .. } => bytes,
         }
     }
@@ -308,7 +351,18 @@ impl Kernel {
                 };
                 2.0 * batch * heads * queries * keys * (key_dim + value_dim) * share
             }
-            Self::Stream { .. } => 0.0,
+            Self::DeltaRule {
+                batch,
+                heads,
+                queries,
+                key_dim,
+                value_dim,
+                ..
+            } if queries > 1.0 => {
+                let chunks = batch * heads * (queries / CHUNK as f64).ceil();
+                chunks * chunk_flops(key_dim as u64, value_dim as u64) as f64
+            }
+            Self::CausalConv { .. } | Self::DeltaRule { .. } | Self::Stream { .. } => 0.0,
         }
     }
 
@@ -316,7 +370,7 @@ impl Kernel {
     pub fn stored(&self) -> Stored {
         match *self {
             Self::Gemm { stored, .. } | Self::Grouped { stored, .. } => stored,
-            Self::Attention { .. } | Self::Stream { .. } => Stored::Plain,
+            _ => Stored::Plain,
         }
     }
 

@@ -9,5 +9,5 @@ mod traced;
 
 pub use curves::{KernelClock, KernelCurves, KernelTime};
 pub use kernel::{Access, Kernel, KernelClass, Stored};
-pub(crate) use serving::{ServingClock, ServingEngine};
+pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
 pub use traced::{TracedKernel, TracedModel, TracedStep};

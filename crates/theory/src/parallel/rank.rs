@@ -4,7 +4,8 @@ use super::{Parallel, invalid};
 use crate::{
     Model, WeightFormat, WorkloadError,
     block::{
-        Attention, FeedForward, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe, Norm, Projections,
+        Attention, DeltaProjections, FeedForward, GatedDelta, Linear, Mixer, Mla, MlaQuery, Mlp,
+        MlpInput, Moe, Norm, Projections,
     },
     model::Decoder,
 };
@@ -33,6 +34,7 @@ pub fn rank_model(model: &Model, parallel: &Parallel) -> Result<Model, WorkloadE
         match &mut group.layer.mixer {
             Mixer::Attention(attention) => divide_attention(attention, by)?,
             Mixer::Mla(latent) => divide_latent(latent, by)?,
+            Mixer::GatedDelta(delta) => divide_delta(delta, by)?,
         }
         match &mut group.layer.feed {
             FeedForward::Dense(mlp) => divide_mlp(mlp, by)?,
@@ -87,7 +89,9 @@ fn divide_attention(attention: &mut Attention, by: u64) -> Result<(), WorkloadEr
     let dim = attention.head_dim;
     match &mut attention.projections {
         Projections::Separate { q, k, v } => {
-            outputs(q, heads * dim);
+            // With a gate beside each query.
+            let each = 1 + u64::from(attention.gate.is_some());
+            outputs(q, heads * dim * each);
             outputs(k, kv_heads * dim);
             outputs(v, kv_heads * dim);
         }
@@ -116,6 +120,25 @@ fn divide_latent(latent: &mut Mla, by: u64) -> Result<(), WorkloadError> {
     latent.kv_up.outputs /= by;
     latent.output.inputs /= by;
     latent.heads = heads;
+    Ok(())
+}
+
+/// Engines divide both kinds of heads and repeat none.
+fn divide_delta(delta: &mut GatedDelta, by: u64) -> Result<(), WorkloadError> {
+    delta.key_heads = part("key heads of gated delta layers", delta.key_heads, by)?;
+    delta.value_heads = part("value heads of gated delta layers", delta.value_heads, by)?;
+    match &mut delta.projections {
+        DeltaProjections::Fused { qkvz, ba } => {
+            qkvz.outputs /= by;
+            ba.outputs /= by;
+        }
+        DeltaProjections::Separate { qkv, z, b, a } => {
+            for linear in [qkv, z, b, a] {
+                linear.outputs /= by;
+            }
+        }
+    }
+    delta.output.inputs /= by;
     Ok(())
 }
 

@@ -3,11 +3,11 @@
 use llmprof_units::Bytes;
 use serde::Serialize;
 
-use crate::{Model, Pass, Workload, device::Device};
+use crate::{Kind, Model, Pass, Workload, device::Device};
 
 /// Memory that a workload needs beside what the device has.
 ///
-/// Weights and KV cache only: both are exact. Activations, the allocator's slack and the runtime's own memory come on
+/// Weights and KV cache (states of gated delta layers among it) only: both are exact. Activations, the allocator's slack and the runtime's own memory come on
 /// top, so a workload that barely fits here will not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryFit {
@@ -36,7 +36,8 @@ impl MemoryFit {
             workload,
             &Pass::decode(workload.batch, last, 1),
             &mut |operator| {
-                let added = if steps > 0 {
+                // A state is replaced, not added to.
+                let added = if steps > 0 && operator.kind == Kind::Attention {
                     operator.traffic.kv_write
                 } else {
                     0

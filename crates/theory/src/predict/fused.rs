@@ -10,8 +10,8 @@ use super::eager::{equal_tokens, random_tokens};
 use crate::{
     Model, Pass, Routing, WeightFormat, Workload,
     block::{
-        Attention, FeedForward, Layer, Linear, Mixer, Mla, MlaQuery, Mlp, MlpInput, Moe,
-        Projections,
+        Attention, DeltaProjections, FeedForward, GatedDelta, Layer, Linear, Mixer, Mla, MlaQuery,
+        Mlp, MlpInput, Moe, Projections,
     },
     kernels::{Access, Kernel, Stored},
     model::Decoder,
@@ -215,6 +215,7 @@ impl Step<'_> {
         match &layer.mixer {
             Mixer::Attention(attention) => self.attention(attention),
             Mixer::Mla(latent) => self.latent(latent),
+            Mixer::GatedDelta(delta) => self.gated_delta(delta),
         }
         for norm in [&layer.after_mixer_norm, &layer.after_feed_norm] {
             if norm.is_some() {
@@ -285,6 +286,9 @@ impl Step<'_> {
             }
             _ => self.attend([heads, shared, keys, width, width], masked),
         }
+        if attention.gate.is_some() {
+            self.stream(Access::Transcendental, 3.0 * query * self.size, query);
+        }
         self.gemm(&attention.output);
     }
 
@@ -326,6 +330,48 @@ impl Step<'_> {
             masked,
             cached: self.cached,
         });
+    }
+
+    /// Convolution, delta rule and gated norm are a kernel each, or a few that tables have as one.
+    fn gated_delta(&mut self, delta: &GatedDelta) {
+        let (rows, size) = (self.rows, self.size);
+        match &delta.projections {
+            DeltaProjections::Fused { qkvz, ba } => {
+                self.gemm(qkvz);
+                self.gemm(ba);
+                // Sorted by queries, keys, values and gates, which lie by key head.
+                let all = rows * (qkvz.outputs + ba.outputs) as f64;
+                self.stream(Access::Pointwise, 2.0 * all * size, all);
+            }
+            DeltaProjections::Separate { qkv, z, b, a } => {
+                self.gemms(&[qkv, z]);
+                self.gemms(&[b, a]);
+            }
+        }
+        self.emit(&Kernel::CausalConv {
+            batch: self.batch,
+            queries: self.queries,
+            channels: delta.channels() as f64,
+            kernel: delta.kernel as f64,
+        });
+        let heads = delta.value_heads as f64;
+        if self.queries > 1.0 {
+            // Decays and write strengths in 32 bits, which decode has in the kernel of the rule.
+            let gates = 2.0 * rows * heads;
+            self.stream(Access::Transcendental, gates * (size + 4.0), gates);
+        }
+        self.emit(&Kernel::DeltaRule {
+            batch: self.batch,
+            heads,
+            key_heads: delta.key_heads as f64,
+            queries: self.queries,
+            key_dim: delta.key_dim as f64,
+            value_dim: delta.value_dim as f64,
+            state: f64::from(delta.state.bits()) / 8.0,
+        });
+        let values = rows * heads * delta.value_dim as f64;
+        self.stream(Access::Transcendental, 3.0 * values * size, values);
+        self.gemm(&delta.output);
     }
 
     fn latent(&mut self, latent: &Mla) {

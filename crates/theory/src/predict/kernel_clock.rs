@@ -61,6 +61,9 @@ mod tests {
     /// Rows of the public tables, drawn at random by the recipe that writes the curves; most lie between the curves' cells.
     const ROWS: &str = include_str!("../../tests/data/serving_rows.csv");
 
+    /// The tables of gated delta kernels.
+    const DELTA: [&str; 4] = ["conv_prefill", "conv_decode", "rule_prefill", "rule_decode"];
+
     fn clock(device: &str, engine: &str) -> (KernelClock, Calibration) {
         clock_of(&Catalog::embedded().by_name(device).unwrap(), engine)
     }
@@ -116,6 +119,25 @@ mod tests {
                 };
                 vec![one(2.0 * inner, hidden), one(hidden, inner)]
             }
+            ("conv_prefill" | "conv_decode", &[batch, queries, key_heads, heads]) => {
+                vec![Kernel::CausalConv {
+                    batch,
+                    queries,
+                    channels: (2.0 * key_heads + heads) * 128.0,
+                    kernel: 4.0,
+                }]
+            }
+            ("rule_prefill" | "rule_decode", &[batch, queries, key_heads, heads]) => {
+                vec![Kernel::DeltaRule {
+                    batch,
+                    heads,
+                    key_heads,
+                    queries,
+                    key_dim: 128.0,
+                    value_dim: 128.0,
+                    state: 4.0,
+                }]
+            }
             (_, &[batch, heads, kv_heads, keys, dim]) => {
                 let decode = table == "decode_attention";
                 vec![Kernel::Attention {
@@ -137,6 +159,7 @@ mod tests {
 
     /// Device, table and |clock ÷ measured − 1| of every row, and whether a cell of the curves has its very shape.
     fn errors(
+        of_delta: bool,
         clock: impl Fn(&str, &str) -> KernelClock,
     ) -> Vec<(&'static str, &'static str, f64, bool)> {
         let mut clocks = BTreeMap::new();
@@ -155,7 +178,10 @@ mod tests {
             let powers = sizes.iter().all(|size| size.log2().fract() == 0.0);
             (device, table, off, table == "gemm" && powers)
         };
-        ROWS.lines().skip(1).map(of_row).collect()
+        let rows = ROWS.lines().skip(1);
+        rows.filter(|line| DELTA.iter().any(|table| line.contains(table)) == of_delta)
+            .map(of_row)
+            .collect()
     }
 
     fn quantile(mut off: Vec<f64>, share: f64) -> f64 {
@@ -167,7 +193,7 @@ mod tests {
     /// kernel, and weights that a second-level cache of 96 MiB holds.
     #[test]
     fn clocks_give_back_what_the_tables_hold() {
-        let errors = errors(|device, engine| {
+        let errors = errors(false, |device, engine| {
             let (clock, calibration) = clock(device, engine);
             assert_eq!(calibration, Calibration::PublicTables, "{device}");
             clock
@@ -193,10 +219,54 @@ mod tests {
         );
     }
 
+    /// 1.9 % in the median over 210 rows of gated delta kernels, half of them with heads between cells, and 21 % at p90: 4.1 and 15 % of the delta rule in prefill, 1.0 and 13 % in decode. Convolutions
+    /// of TensorRT-LLM take as long whatever their channels, and are off by up to 48 %.
+    #[test]
+    fn clocks_give_back_gated_delta_kernels() {
+        let errors = errors(true, |device, engine| clock(device, engine).0);
+        let of = |table: &str| -> Vec<f64> {
+            let rows = errors.iter().filter(|row| row.1 == table);
+            rows.map(|row| row.2).collect()
+        };
+        for (table, median, p90) in [
+            ("conv_prefill", 0.05, 0.45),
+            ("conv_decode", 0.03, 0.25),
+            ("rule_prefill", 0.06, 0.2),
+            ("rule_decode", 0.02, 0.2),
+        ] {
+            let off = of(table);
+            assert!(off.len() >= 48, "{table}: {}", off.len());
+            let found = [0.5, 0.9].map(|share| quantile(off.clone(), share));
+            assert!(found[0] < median && found[1] < p90, "{table}: {found:?}");
+        }
+        let all: Vec<f64> = errors.iter().map(|row| row.2).collect();
+        let found = [0.5, 0.9].map(|share| quantile(all.clone(), share));
+        assert!(found[0] < 0.025 && found[1] < 0.25, "{found:?}");
+    }
+
+    /// An H200 is an H100 with more bandwidth: no kernel takes longer on it, whatever SGLang's table of it says.
+    #[test]
+    fn a_disturbed_table_is_not_believed() {
+        for (batch, queries) in [(1.0, 8192.0), (32.0, 1024.0), (256.0, 1.0), (512.0, 1.0)] {
+            let rule = Kernel::DeltaRule {
+                batch,
+                heads: 64.0,
+                key_heads: 16.0,
+                queries,
+                key_dim: 128.0,
+                value_dim: 128.0,
+                state: 4.0,
+            };
+            let seconds = |device| clock(device, "sglang").0.time(&rule).seconds();
+            let (h200, h100) = (seconds("h200"), seconds("h100_sxm"));
+            assert!(h200 <= h100, "{batch} × {queries}: {h200} {h100}");
+        }
+    }
+
     /// A device that nothing is known of but its peaks takes the H200's ratios.
     #[test]
     fn tables_of_a_device_are_nearer_than_those_of_the_h200() {
-        let off = errors(|device, engine| {
+        let off = errors(false, |device, engine| {
             let mut device = Catalog::embedded().by_name(device).unwrap();
             device.name = "unknown".to_owned();
             device.architecture = None;

@@ -53,6 +53,7 @@ use crate::{
     COMMON_KEYS, Model, Pass, Precision, Routing, WeightFormat, Workload, WorkloadError,
     count::product,
     device::{Device, DeviceKind, MissingPeak},
+    kernels::TableNeeds,
     roofline::Roof,
 };
 use kernel_clock::kernel_clock;
@@ -180,8 +181,12 @@ fn routing_key(routing: Routing) -> [u64; 2] {
 impl<'a> Predictor<'a> {
     pub fn new(model: &'a Model, device: &'a Device, profile: &EfficiencyProfile) -> Self {
         let (kernels, calibration) = match model.decoder {
-            // Kernels of encoders and of attention to them are not known one by one.
-            Some(_) if model.encoder.is_none() => kernel_clock(device, profile),
+            // Kernels of encoders and of attention to them are not known one by one, nor are those of gated delta layers in transformers.
+            Some(_)
+                if model.encoder.is_none() && lowering::knows(profile.implementation, model) =>
+            {
+                kernel_clock(device, profile)
+            }
             _ => (None, Calibration::Efficiencies),
         };
         let calibration = match calibration {
@@ -483,11 +488,13 @@ impl<'a> Predictor<'a> {
         if !serves && (expands || formats.kv != formats.activations) {
             return Calibration::FormatsNotMeasured;
         }
-        let stored = Stored::of(formats.weights, formats.compute);
-        let cached = f64::from(formats.kv.bits()) / 8.0;
-        if self.calibration == Calibration::PublicTables
-            && !clock.has_tables(stored, self.model.has_experts(), cached)
-        {
+        let needs = TableNeeds {
+            stored: Stored::of(formats.weights, formats.compute),
+            has_experts: self.model.has_experts(),
+            has_gated_delta: self.model.has_gated_delta(),
+            cached: f64::from(formats.kv.bits()) / 8.0,
+        };
+        if self.calibration == Calibration::PublicTables && !clock.has_tables(&needs) {
             return Calibration::Scaled;
         }
         self.calibration

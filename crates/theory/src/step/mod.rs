@@ -9,6 +9,7 @@ pub use part::{Part, Sequences, Sums};
 
 use crate::{
     error::WorkloadError,
+    lower::Recurrence,
     operator::Phase,
     workload::{AttentionConvention, Logits, Pass},
 };
@@ -150,6 +151,40 @@ impl Batch<'_> {
             Side::Prefill => of(&self.step.prefill),
             Side::Decode => of(&self.step.decode),
             Side::Both => of(&self.step.prefill).join(of(&self.step.decode)),
+        }
+    }
+
+    /// What a recurrent layer meets of a side, by chunks of `size` tokens.
+    pub(crate) fn recurrence(&self, side: Side, size: u64) -> Recurrence {
+        let of = |part: &Part, (continued, unsure): (u64, bool)| {
+            let (chunks, bounded) = part.chunks(size, self.bound);
+            Recurrence {
+                sequences: part.sequences(),
+                continued,
+                new: part.new_tokens(),
+                chunks,
+                bounded: bounded || unsure,
+            }
+        };
+        let Step {
+            prefill, decode, ..
+        } = self.step;
+        let prefill = || of(prefill, prefill.continued(self.bound));
+        // What decodes has a state.
+        let decode = || of(decode, (decode.sequences(), false));
+        match side {
+            Side::Prefill => prefill(),
+            Side::Decode => decode(),
+            Side::Both => {
+                let (one, other) = (prefill(), decode());
+                Recurrence {
+                    sequences: one.sequences.saturating_add(other.sequences),
+                    continued: one.continued.saturating_add(other.continued),
+                    new: one.new.saturating_add(other.new),
+                    chunks: one.chunks.saturating_add(other.chunks),
+                    bounded: one.bounded || other.bounded,
+                }
+            }
         }
     }
 

@@ -221,6 +221,46 @@ impl Part {
         .with_means()
     }
 
+    /// Chunks of `size` tokens that the new tokens of each sequence make, and whether that is a bound: sums do not tell how full the last ones are.
+    pub(crate) fn chunks(&self, size: u64, bound: Bound) -> (u64, bool) {
+        let exact = |group: &Sequences| product(&[group.count, group.new.div_ceil(size)]);
+        match self {
+            Self::Groups(groups) => return (total(groups, exact), false),
+            Self::Sums(sums) => {
+                if let Some(group) = sums.determined() {
+                    return (exact(&group), false);
+                }
+            }
+            Self::Counts { .. } => {}
+        }
+        let (sequences, new) = (self.sequences(), self.new_tokens());
+        let chunks = match bound {
+            Bound::Lower => new.div_ceil(size).max(sequences),
+            Bound::Upper => (new.saturating_sub(sequences) / size).saturating_add(sequences),
+        };
+        (chunks, size > 1 && new > 0)
+    }
+
+    /// Sequences with cached tokens, and whether that is a bound.
+    pub(crate) fn continued(&self, bound: Bound) -> (u64, bool) {
+        let exact = |group: &Sequences| if group.cached > 0 { group.count } else { 0 };
+        let cached = match self {
+            Self::Groups(groups) => return (total(groups, exact), false),
+            Self::Sums(sums) => match sums.determined() {
+                Some(group) => return (exact(&group), false),
+                None => sums.total.saturating_sub(sums.new),
+            },
+            Self::Counts { .. } if bound == Bound::Lower => 0,
+            Self::Counts { .. } => u64::MAX,
+        };
+        let continued = match bound {
+            Bound::Lower => cached.min(1),
+            Bound::Upper => cached.min(self.sequences()),
+        };
+        let known = matches!(self, Self::Sums(_)) && cached == 0;
+        (continued, !known && !self.is_empty())
+    }
+
     /// The intervals of the new tokens' positions where they are known, else the least or largest number of distinct
     /// positions.
     pub(crate) fn positions(&self, bound: Bound, intervals: &mut Vec<(u64, u64)>) -> u64 {

@@ -10,6 +10,7 @@ mod common_keys;
 mod deepseek_ocr;
 mod deepseek_ocr2;
 mod encoder_decoder;
+mod gated_delta;
 mod memory;
 mod mla;
 mod properties;

@@ -124,8 +124,13 @@ proptest! {
         for (name, model) in decoders() {
             let chunked = costs(&model, &causal).prefill;
             let whole = costs(&model, &Workload { chunk: None, ..causal }).prefill;
-            prop_assert_eq!(chunked.tensor.total(), whole.tensor.total(), "{}", name);
-            prop_assert_eq!(chunked.traffic.kv_write, whole.traffic.kv_write, "{}", name);
+            let parts = [&chunked, &whole].map(|cost| [cost.tensor.total(), cost.traffic.kv_write]);
+            if model.has_gated_delta() {
+                // The last chunk of a pass need not be full, and every pass leaves a state.
+                prop_assert!(parts[0][0] >= parts[1][0] && parts[0][1] >= parts[1][1], "{}", name);
+            } else {
+                prop_assert_eq!(parts[0], parts[1], "{}", name);
+            }
             prop_assert!(chunked.traffic.kv_read >= whole.traffic.kv_read, "{}", name);
             if !has_experts(&model) {
                 prop_assert!(chunked.traffic.weights >= whole.traffic.weights, "{}", name);
@@ -222,6 +227,7 @@ fn operators_hold_the_parameters() {
             .filter(|tensor| {
                 [
                     "visual.",
+                    "model.visual.",
                     "model.sam_model",
                     "model.vision_model",
                     "model.projector",

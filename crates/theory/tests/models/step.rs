@@ -176,7 +176,8 @@ proptest! {
             let upper = upper.unwrap();
             let decoder = model.decoder.as_ref().unwrap();
             let windows = decoder.layers().any(|(_, layer)| layer.window().is_some());
-            if !windows && decoder.positions.is_none() {
+            // Sums do not tell how full the last chunk of a sequence is.
+            if !windows && decoder.positions.is_none() && !model.has_gated_delta() {
                 prop_assert_eq!(lower, exact, "{}", name);
                 prop_assert_eq!(upper, exact, "{}", name);
             }

@@ -1,4 +1,4 @@
-"""Writes crates/theory/curves/DEVICE_{vllm,sglang,trtllm}.json.gz: GEMM, experts and attention as serving engines run them on each device that has tables,
+"""Writes crates/theory/curves/DEVICE_{vllm,sglang,trtllm}.json.gz: GEMM, experts, attention and gated delta kernels as serving engines run them on each device that has tables,
 and crates/theory/tests/data/serving_rows.csv: rows of the tables, drawn at random, that a test compares with the curves.
 
     pip download --no-deps aiconfigurator-core==0.12.0 && unzip aiconfigurator_core-*.whl 'aiconfigurator_core/systems/data/*' -d wheel
@@ -14,6 +14,9 @@ Two things are taken out of the tables. GEMMs in FP8 were measured with scales o
 before, or the checkpoint states them, so that the time of `computescale_perf` is subtracted. vLLM's block-scaled GEMMs take 55 µs (H100) to 290 µs (L40S) or
 more however small they are, since the host launched several kernels for each: SGLang's stand for them, which are of the same library (DeepGEMM), or
 TensorRT-LLM's where SGLang has none. GEMMs in NVFP4 contain the quantization of their activations, as engines run it.
+
+SGLang's table of gated delta kernels was disturbed on the H200: large shapes take up to ten times as long as on an H100, which is the same chip with less
+bandwidth, and where the other engines' tables of both devices, and SGLang's of all other devices, show none of it. Its ratios are the lower ones of the two devices.
 
 MXFP4 experts are as fast as the engine runs them, with activations in 16 bits or in MXFP8: TensorRT-LLM has the latter on Blackwell.
 """
@@ -61,6 +64,16 @@ CACHE = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0)}
 # Bytes as the code counts them: a format is multiplied at the rate of so many bits.
 RATE = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16", "int4": "bf16"}
 GEMM_FIXED, EXPERTS_FIXED, ATTENTION_FIXED = 2.0, 10.0, 3.0
+# Gated delta kernels: what their names begin with, the phase, a fixed time, and the axes of heads of all sequences and of tokens of one.
+DELTA = {
+    "conv_prefill": ("causal_conv1d", "context", 2.0, [2**power for power in range(2, 13)], [2**power for power in range(16)]),
+    "conv_decode": ("causal_conv1d", "generation", 2.0, [2**power for power in range(2, 17)], [1]),
+    "rule_prefill": ("chunk_gated_delta_rule", "context", 20.0, [2**power for power in range(1, 13)], [2**power for power in range(16)]),
+    "rule_decode": ("fused_recurrent_gated_delta_rule", "generation", 4.0, [2**power for power in range(1, 17)], [1]),
+}
+DISTURBED = {("h200", "sglang"): "h100_sxm"}
+# As the code has it: elements of a head, tokens of a chunk, inputs that the convolution keeps.
+HEAD, CHUNK, KEPT = 128, 64, 3
 M = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768]
 N = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536]
 K = [128, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536]
@@ -262,9 +275,76 @@ def attention(tables, engine, decode):
     return {"fixed_us": ATTENTION_FIXED, "work": WORK, "keys": KEYS, "cache": out}
 
 
+def read_delta(tables, name, engine):
+    """Sequences, tokens of each, key heads and value heads, all of 128 elements."""
+    kernel, phase, *_ = DELTA[name]
+    for r in tables.rows("linear_attention", "gdn_perf", engine):
+        if r["kernel_source"].startswith(kernel) and r["phase"] == phase and r["head_k_dim"] == r["head_v_dim"] == HEAD and r["d_conv"] == KEPT + 1:
+            tokens = r["seq_len"] if phase == "context" else 1
+            yield (r["batch_size"], tokens, r["num_k_heads"], r["num_v_heads"]), r["latency"] * 1e3
+
+
+def delta_work(name, key):
+    batch, _, key_heads, value_heads = key
+    return batch * (2 * key_heads + value_heads if name.startswith("conv") else value_heads)
+
+
+def delta_ratios(tables, name, engine):
+    """Measured ÷ (roofline + a fixed time) by shape; states are in 32 bits, read and written."""
+    _, phase, fixed, *_ = DELTA[name]
+    out = {}
+    for key, taken in tables.own_or_fastest(engine, lambda engine: read_delta(tables, name, engine)).items():
+        batch, tokens, key_heads, value_heads = key
+        flops = 0
+        if name.startswith("conv"):
+            moved = batch * (2 * key_heads + value_heads) * HEAD * 4 * (tokens + KEPT)
+        else:
+            moved = batch * (tokens * 4 * HEAD * (key_heads + value_heads) + 2 * value_heads * HEAD * HEAD * 4)
+            if tokens > 1:
+                chunk = 2 * CHUNK**2 * 3 * HEAD + CHUNK * (CHUNK - 1) * 2 * HEAD + 6 * CHUNK * HEAD**2
+                flops = batch * value_heads * math.ceil(tokens / CHUNK) * chunk
+        roof = max(flops / tables.flops["bf16"], moved / tables.bytes_per_s)
+        out[key] = taken / (roof * 1e6 + fixed)
+    return out
+
+
+def gated_delta(tables, engine, other):
+    """`other` gives the tables of another device. Heads that are no power of two lie between cells, where a test looks for them."""
+    out = {}
+    for name, (_, _, fixed, work, tokens) in DELTA.items():
+        found = delta_ratios(tables, name, engine)
+        if (tables.device, engine) in DISTURBED:
+            elsewhere = delta_ratios(other(DISTURBED[tables.device, engine]), name, engine)
+            found = {key: min(ratio, elsewhere.get(key, ratio)) for key, ratio in found.items()}
+        cells = defaultdict(list)
+        for key, ratio in found.items():
+            if delta_work(name, key) in work and key[1] in tokens:
+                cells[delta_work(name, key), key[1]].append(ratio)
+        if cells:
+            out[name] = {"fixed_us": fixed, "work": work, "tokens": tokens, "ratio": filled([work, tokens], cells)}
+    return out
+
+
+def delta_sources(name):
+    """Three rows of any shape, and three whose heads lie between cells. The disturbed table is left out."""
+    work = DELTA[name][3]
+
+    def read(tables, _, engine):
+        return () if (tables.device, engine) in DISTURBED else read_delta(tables, name, engine)
+
+    def inside(key):
+        # A prefill of one token runs as a decode step.
+        return work[0] <= delta_work(name, key) <= work[-1] and (key[1] > 1 or name.endswith("decode"))
+
+    def between(key):
+        return inside(key) and delta_work(name, key) not in work
+
+    return [(name, 3, ["bf16"], read, inside), (name, 3, ["bf16"], read, between)]
+
+
 def drawn(tables):
     """Rows of each table of the device: engine, table, format, sizes (rows, columns and depth; pairs, experts, hidden and inner; batch, heads, KV heads, keys and
-    width of a head), µs. Four GEMMs have the shape of a cell of the curves; all else is any shape within the axes."""
+    width of a head; batch, tokens, key heads and value heads), µs. Four GEMMs have the shape of a cell of the curves; all else is any shape within the axes."""
     random.seed(tables.device)
     sources = [
         ("gemm", 4, GEMM, read_gemm, lambda key: key[0] in M and key[1] in N and key[2] in K),
@@ -273,9 +353,12 @@ def drawn(tables):
         ("decode_attention", 6, CACHE, lambda *of: read_attention(*of, True), lambda key: KEYS[0] <= key[3] <= KEYS[-1]),
         ("prefill_attention", 6, CACHE, lambda *of: read_attention(*of, False), lambda key: KEYS[0] <= key[3] <= KEYS[-1]),
     ]
+    sources += [source for name in DELTA for source in delta_sources(name)]
     for table, count, formats, read, inside in sources:
         choices = [(engine, name, fastest(read(tables, name, engine))) for engine in ENGINES for name in formats]
-        choices = [choice for choice in choices if choice[2]]
+        choices = [choice for choice in choices if any(map(inside, choice[2]))]
+        if not choices:
+            continue
         for _ in range(count):
             engine, name, found = random.choice(choices)
             key = random.choice(sorted(key for key in found if inside(key)))
@@ -292,10 +375,11 @@ def main(data, theory, *only):
                 "experts": experts(tables, engine),
                 "decode_attention": attention(tables, engine, True),
                 "prefill_attention": attention(tables, engine, False),
+                "gated_delta": gated_delta(tables, engine, lambda device: Tables(Path(data), theory / "devices", device)),
             }
             out = {"source": tables.source(engine), **out}
             text = json.dumps(out, separators=(",", ":")).replace('"gemm"', '\n"gemm"').replace('"experts"', '\n"experts"')
-            text = text.replace('"decode_', '\n"decode_').replace('"prefill_', '\n"prefill_').replace('},"', '},\n"') + "\n"
+            text = text.replace('"decode_', '\n"decode_').replace('"prefill_', '\n"prefill_').replace('"gated_', '\n"gated_').replace('},"', '},\n"') + "\n"
             # Without a date, so that equal tables make equal files.
             (theory / "curves" / f"{device}_{engine}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
         rows += drawn(tables)

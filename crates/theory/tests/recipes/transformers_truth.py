@@ -16,6 +16,7 @@ With `--tiny` it writes the small models alone, which takes seconds.
 import gc
 import json
 import logging
+import math
 import pathlib
 import struct
 import sys
@@ -42,6 +43,8 @@ VISION = {
 TINY_BASE = dict(vocab_size=96, hidden_size=64, intermediate_size=112, num_hidden_layers=4, num_attention_heads=8,
                  num_key_value_heads=2, max_position_embeddings=256)
 TINY_EXPERTS = dict(TINY_BASE, moe_intermediate_size=48, num_experts_per_tok=2)
+TINY_DELTA = dict(head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=12)
+TINY_AXES = dict(rope_type="default", rope_theta=10000.0, mrope_section=[1, 1, 0], partial_rotary_factor=0.25)
 
 TINY = {
     "llama": dict(TINY_BASE, attention_bias=True, mlp_bias=True),
@@ -60,6 +63,11 @@ TINY = {
     "mixtral": dict(TINY_BASE, num_local_experts=6, num_experts_per_tok=2, sliding_window=8),
     "qwen2_moe": dict(TINY_EXPERTS, num_experts=6, shared_expert_intermediate_size=80, mlp_only_layers=[1]),
     "qwen3_moe": dict(TINY_EXPERTS, num_experts=6, head_dim=24, decoder_sparse_step=2),
+    "qwen3_next": dict(TINY_EXPERTS, **TINY_DELTA, num_experts=6, shared_expert_intermediate_size=80, decoder_sparse_step=2),
+    "qwen3_5_text": dict(TINY_BASE, **TINY_DELTA, rope_parameters=TINY_AXES, tie_word_embeddings=True),
+    "qwen3_5_moe_text": dict({k: v for k, v in TINY_EXPERTS.items() if k != "intermediate_size"}, **TINY_DELTA, num_experts=6,
+                             shared_expert_intermediate_size=80, rope_parameters=TINY_AXES,
+                             layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention"]),
     "gpt_oss": dict(TINY_BASE, num_local_experts=6, num_experts_per_tok=2, head_dim=16, sliding_window=8),
     "deepseek_v2": dict(TINY_EXPERTS, num_key_value_heads=8, q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16,
                         qk_rope_head_dim=8, v_head_dim=12, n_routed_experts=6, n_shared_experts=2,
@@ -80,6 +88,9 @@ TINY_PAIRS = {
                     max_source_positions=30, max_target_positions=48, pad_token_id=0, bos_token_id=0, eos_token_id=0,
                     decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None),
 }
+
+# Qwen3.5 behind its vision tower.
+SEEING = {"qwen3_5": transformers.Qwen3_5ForConditionalGeneration, "qwen3_5_moe": transformers.Qwen3_5MoeForConditionalGeneration}
 
 # Published sizes whose FLOPs are counted on the meta device.
 META_FLOPS = ["llama3_1_8b", "qwen2_5_0_5b", "qwen3_8b", "mistral_7b", "phi3_mini_4k", "gemma2_9b", "gemma3_1b", "gpt2",
@@ -109,6 +120,8 @@ def build(config, device):
             model = VISION[config.model_type]._from_config(config, attn_implementation="eager")
         elif config.model_type in PAIRS:
             model = PAIRS[config.model_type]._from_config(config, attn_implementation="eager")
+        elif config.model_type in SEEING:
+            model = SEEING[config.model_type]._from_config(config, attn_implementation="eager")
         elif config.model_type == "qwen2_5_vl":
             model = transformers.Qwen2_5_VLForConditionalGeneration._from_config(config, attn_implementation="eager")
         else:
@@ -120,10 +133,17 @@ def parameters(config):
     return sum(p.numel() for p in build(config, "meta").parameters())
 
 
-def counted(run):
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+def solve_flops(triangle, columns, out_shape=None, **_):
+    """A triangle with ones on its diagonal: a product and a sum for each element below it and each column. torch does not count it."""
+    size = triangle[-1]
+    return math.prod(triangle[:-2]) * size * (size - 1) * columns[-1]
+
+
+def counted(run, left_out=()):
+    with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.linalg_solve_triangular: solve_flops}) as counter, torch.no_grad():
         result = run()
-    return counter.get_total_flops(), result
+    by_operator = counter.get_flop_counts()["Global"]
+    return sum(flops for operator, flops in by_operator.items() if operator not in left_out), result
 
 
 def text_flops(config, device, batch, prompt):
@@ -134,11 +154,13 @@ def text_flops(config, device, batch, prompt):
     def step(start, length):
         ids = torch.ones(batch, length, dtype=torch.long, device=device)
         positions = torch.arange(start, start + length, device=device)[None].expand(batch, -1)
-        if config.model_type in ("opt", "gpt2", "qwen2_5_vl"):
+        if config.model_type in ("opt", "gpt2", "qwen2_5_vl", *SEEING):
             return model(input_ids=ids, past_key_values=cache, use_cache=True)
         return model(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True)
-    prefill, _ = counted(lambda: step(0, prompt))
-    decode, _ = counted(lambda: step(prompt, 1))
+    # Gated delta layers convolve each channel by itself, which is no matrix work.
+    left_out = [torch.ops.aten.convolution]
+    prefill, _ = counted(lambda: step(0, prompt), left_out)
+    decode, _ = counted(lambda: step(prompt, 1), left_out)
     return {"batch": batch, "prompt": prompt, "prefill": prefill, "decode": decode}
 
 
@@ -185,6 +207,21 @@ def qwen_vl_tiny():
     vision = dict(depth=4, hidden_size=32, intermediate_size=48, num_heads=2, out_hidden_size=64,
                   fullatt_block_indexes=[1, 3], window_size=112)
     return transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision)
+
+
+def seeing_tiny(family):
+    text = {key: value for key, value in TINY[f"{family}_text"].items() if key != "tie_word_embeddings"}
+    vision = dict(depth=3, hidden_size=32, intermediate_size=48, num_heads=2, out_hidden_size=64, num_position_embeddings=16)
+    return AutoConfig.for_model(family, text_config=text, vision_config=vision)
+
+
+def seeing_flops(config, height, width):
+    """The vision tower of a small Qwen3.5 over one image, on the CPU."""
+    tower = build(config, "cpu").model.visual
+    rows, columns = height // 16, width // 16
+    pixels = torch.zeros(rows * columns, 3 * 2 * 16 * 16)
+    flops, _ = counted(lambda: tower(pixels, grid_thw=torch.tensor([[1, rows, columns]])))
+    return {"height": height, "width": width, "vision": flops}
 
 
 def saved_tensors(config):
@@ -246,6 +283,14 @@ def main():
         "tensors": saved_tensors(config),
         "flops": [qwen_vision_flops(112, 112), qwen_vision_flops(140, 336), text_flops(config, "cpu", 2, 21)],
     }
+    for family in SEEING:
+        config = seeing_tiny(family)
+        result["tiny"][family] = {
+            "config": clean(config),
+            "parameters": parameters(config),
+            "tensors": saved_tensors(config),
+            "flops": [seeing_flops(config, 256, 256), seeing_flops(config, 320, 512), text_flops(config, "cpu", 2, 70)],
+        }
     json.dump(result, sys.stdout, indent=1)
     print()
 

@@ -33,17 +33,17 @@ pub(super) struct GridModel {
     pub(super) name: String,
     /// As a family reads it; else by the keys that most configs share, where those describe a decoder.
     pub(super) model: Option<Model>,
-    /// Its design, where no family knows it: its kernels are traced.
-    pub(super) unknown: Option<Unknown>,
+    /// What tracing needs, where the kernels that transformers runs for it are not known.
+    pub(super) tracing: Option<Tracing>,
 }
 
-/// A model that no family knows.
-pub(super) struct Unknown {
+/// A model whose kernels are traced: no family knows it, or one without its kernels in eager mode.
+pub(super) struct Tracing {
     pub(super) design: Map<String, Value>,
     /// The interpreter that traces it.
     pub(super) python: String,
-    /// Why no family reads it.
-    pub(super) reason: String,
+    /// Why no family reads it; absent where one does, so that other software is predicted by the model.
+    pub(super) unread: Option<String>,
 }
 
 /// One point: which model and device, and what is asked of them.
@@ -353,14 +353,25 @@ impl Reader<'_> {
     }
 }
 
-/// The model of a plan: counted where a family knows it, else with what tracing needs.
+/// The model of a plan: counted where a family knows it, with what tracing needs where kernels have to be found out.
 fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
+    let tracing = |design, unread| Tracing {
+        design,
+        python: plan
+            .runtime
+            .python
+            .clone()
+            .unwrap_or_else(|| "python3".to_owned()),
+        unread,
+    };
     let failure = match Subject::of(plan, None) {
         Ok(subject) => {
+            let model = subject.counted()?.clone();
+            let traced = model.has_gated_delta();
             return Ok(GridModel {
                 name: subject.name.clone(),
-                model: Some(subject.counted()?.clone()),
-                unknown: None,
+                model: Some(model),
+                tracing: traced.then(|| tracing(subject.design.clone(), None)),
             });
         }
         Err(failure) => failure,
@@ -369,15 +380,7 @@ fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
     Ok(GridModel {
         name: plan.model.name.clone(),
         model: Subject::by_common_keys(plan).and_then(|subject| subject.model),
-        unknown: Some(Unknown {
-            design: design.0,
-            python: plan
-                .runtime
-                .python
-                .clone()
-                .unwrap_or_else(|| "python3".to_owned()),
-            reason: design.1,
-        }),
+        tracing: Some(tracing(design.0, Some(design.1))),
     })
 }
 

@@ -144,7 +144,7 @@ impl<'a> Grid<'a> {
         let point = axes.point(index);
         let (model, device) = (&axes.models[point.model], &axes.devices[point.device]);
         let profile = &axes.profiles[point.profile];
-        let traced = self.traces.predict(&point, device, profile);
+        let traced = self.traces.predict(&point, axes);
         let family = match (&traced, &model.model) {
             (Some(_), _) => TRACED,
             (None, Some(model)) => model.family,

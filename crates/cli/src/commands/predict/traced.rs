@@ -1,17 +1,17 @@
-//! Models that no family knows: their kernels are traced on torch's meta device, by the PyTorch worker.
+//! Models whose kernels in transformers are not known: they are traced on torch's meta device, by the PyTorch worker.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use llmprof_capture::{process::Interrupt, pytorch::KernelWorker, runner::protocol::Trace};
 use llmprof_theory::{
     Workload,
-    device::Device,
+    device::DeviceKind,
     kernels::TracedModel,
-    predict::{EfficiencyProfile, PredictError, Prediction, predict_traced, traced_contexts},
+    predict::{Implementation, PredictError, Prediction, predict_traced, traced_contexts},
 };
 use llmprof_units::DType;
 
-use super::axes::{Axes, GridModel, Point, Unknown};
+use super::axes::{Axes, GridModel, Point, Tracing};
 use crate::failure::Failure;
 
 /// What stands in the place of a family.
@@ -26,70 +26,70 @@ type Key = (usize, u64, u64, u64, Option<DType>);
 #[derive(Default)]
 pub(super) struct Traces {
     found: HashMap<Key, TracedModel>,
-    /// Models that were traced, with the version of transformers.
-    traced: Vec<(String, String)>,
-    /// Models that could not be, with the reason; they are read by common keys.
-    refused: Vec<(String, String)>,
+    /// Models that a family reads: only what transformers runs in eager mode is traced.
+    read: HashSet<usize>,
+    /// What was done for each model that is traced or could not be.
+    notes: Vec<String>,
 }
 
 impl Traces {
-    /// Traces every point of every model that no family knows. Where that cannot be done, a model is read by the keys that most
-    /// configs share, and one that these do not describe is an error.
+    /// Traces every point of every model that no family knows, and eager points of those whose eager kernels are not known. Where that cannot be done, a model is
+    /// predicted by operators, or read by the keys that most configs share; one that these do not describe is an error.
     pub(super) fn of(axes: &Axes) -> Result<Self, Failure> {
         let mut traces = Self::default();
         for (index, model) in axes.models.iter().enumerate() {
-            let Some(unknown) = &model.unknown else {
+            let Some(tracing) = &model.tracing else {
                 continue;
             };
+            if tracing.unread.is_none() {
+                traces.read.insert(index);
+            }
             let mut wanted: Vec<(Key, Workload)> = Vec::new();
             for number in 0..axes.len() {
                 let point = axes.point(number);
                 let key = key(&point);
-                if point.model == index && !wanted.iter().any(|(known, _)| *known == key) {
+                let asks = point.model == index && traces.asks(&point, axes);
+                if asks && !wanted.iter().any(|(known, _)| *known == key) {
                     wanted.push((key, point.workload));
                 }
                 if wanted.len() > MOST_TRACES {
                     break;
                 }
             }
+            if wanted.is_empty() {
+                continue;
+            }
             let outcome = if wanted.len() > MOST_TRACES {
                 Err(format!("more than {MOST_TRACES} shapes are not traced"))
             } else {
-                traces.trace(unknown, &wanted)
+                traces.trace(tracing, &wanted)
             };
-            match outcome {
-                Ok(version) => traces.traced.push((model.name.clone(), version)),
-                Err(reason) => traces.refuse(model, unknown, reason)?,
-            }
+            let note = match outcome {
+                Ok(version) => traced_note(&model.name, tracing, &version),
+                Err(reason) => refused_note(model, tracing, &reason)?,
+            };
+            traces.notes.push(note);
         }
         Ok(traces)
     }
 
-    fn refuse(
-        &mut self,
-        model: &GridModel,
-        unknown: &Unknown,
-        reason: String,
-    ) -> Result<(), Failure> {
-        if model.model.is_none() {
-            return Err(
-                Failure::new(format!("model {}: {}", model.name, unknown.reason)).hint(format!(
-                    "it could not be traced either: {reason}; runtime.python=PATH names a Python with torch and a transformers that knows it"
-                )),
-            );
-        }
-        self.refused.push((model.name.clone(), reason));
-        Ok(())
+    /// Whether a point of a model that can be traced is predicted from a trace.
+    fn asks(&self, point: &Point, axes: &Axes) -> bool {
+        let workload = &point.workload;
+        let eager = axes.profiles[point.profile].implementation == Some(Implementation::HfEager);
+        let on_gpu = axes.devices[point.device].kind == DeviceKind::Gpu;
+        let alone = workload.parallel.ranks() == 1 && workload.images.count == 0;
+        !self.read.contains(&point.model) || eager && on_gpu && alone
     }
 
-    fn trace(&mut self, unknown: &Unknown, wanted: &[(Key, Workload)]) -> Result<String, String> {
+    fn trace(&mut self, tracing: &Tracing, wanted: &[(Key, Workload)]) -> Result<String, String> {
         let mut interrupt = Interrupt::install().map_err(|error| error.to_string())?;
         let failed = |error: llmprof_capture::runner::WorkerError| error.problem.to_string();
-        let mut worker = KernelWorker::start(&unknown.python, &mut interrupt).map_err(failed)?;
+        let mut worker = KernelWorker::start(&tracing.python, &mut interrupt).map_err(failed)?;
         let mut version = String::new();
         for (key, workload) in wanted {
             let request = Trace {
-                config: unknown.design.clone(),
+                config: tracing.design.clone(),
                 dtype: workload.precision.activations,
                 batch: workload.batch,
                 prompt: workload.cached + workload.prompt,
@@ -103,26 +103,49 @@ impl Traces {
         Ok(version)
     }
 
-    /// The prediction of a traced point; `None` for a model that was not traced.
+    /// The prediction of a traced point; `None` for one that was not traced.
     pub(super) fn predict(
         &self,
         point: &Point,
-        device: &Device,
-        profile: &EfficiencyProfile,
+        axes: &Axes,
     ) -> Option<Result<Prediction, PredictError>> {
-        let traced = self.found.get(&key(point))?;
+        let traced = self
+            .found
+            .get(&key(point))
+            .filter(|_| self.asks(point, axes))?;
+        let (device, profile) = (&axes.devices[point.device], &axes.profiles[point.profile]);
         Some(predict_traced(traced, device, profile, &point.workload))
     }
 
     pub(super) fn notes(&self) -> Vec<String> {
-        let traced = self.traced.iter().map(|(model, version)| {
-            format!("{model}: no family knows it; kernels traced on torch's meta device with transformers {version}")
-        });
-        let refused = self.refused.iter().map(|(model, reason)| {
-            format!("{model}: no family knows it; predicted by the keys that most configs share, since it was not traced: {reason}")
-        });
-        traced.chain(refused).collect()
+        self.notes.clone()
     }
+}
+
+fn traced_note(name: &str, tracing: &Tracing, version: &str) -> String {
+    let why = match tracing.unread {
+        Some(_) => "no family knows it; kernels traced",
+        None => "kernels of eager mode traced",
+    };
+    format!("{name}: {why} on torch's meta device with transformers {version}")
+}
+
+/// What stands in for a trace; an error where nothing does.
+fn refused_note(model: &GridModel, tracing: &Tracing, reason: &str) -> Result<String, Failure> {
+    let name = &model.name;
+    let Some(unread) = &tracing.unread else {
+        return Ok(format!(
+            "{name}: predicted by efficiencies of operators, since its kernels in eager mode were not traced: {reason}"
+        ));
+    };
+    if model.model.is_none() {
+        return Err(Failure::new(format!("model {name}: {unread}")).hint(format!(
+            "it could not be traced either: {reason}; runtime.python=PATH names a Python with torch and a transformers that knows it"
+        )));
+    }
+    Ok(format!(
+        "{name}: no family knows it; predicted by the keys that most configs share, since it was not traced: {reason}"
+    ))
 }
 
 fn key(point: &Point) -> Key {

@@ -14,6 +14,8 @@ pub(super) struct ServingCurves {
     pub(super) experts: BTreeMap<String, ExpertsTable>,
     pub(super) decode_attention: AttentionTables,
     pub(super) prefill_attention: AttentionTables,
+    /// By kernel and phase: `conv_prefill`, `conv_decode`, `rule_prefill`, `rule_decode`.
+    pub(super) gated_delta: BTreeMap<String, DeltaTable>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -54,5 +56,16 @@ pub(super) struct AttentionTables {
 #[serde(deny_unknown_fields)]
 pub(super) struct CacheTable {
     pub(super) dims: Vec<f64>,
+    pub(super) ratio: Vec<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeltaTable {
+    pub(super) fixed_us: f64,
+    /// Heads of all sequences: value heads of the delta rule, channels of the convolution by 128.
+    pub(super) work: Vec<f64>,
+    /// New tokens of a sequence.
+    pub(super) tokens: Vec<f64>,
     pub(super) ratio: Vec<f64>,
 }

@@ -1,4 +1,4 @@
-//! GEMM, experts and attention as serving engines run them, by the format that weights and KV cache are stored in.
+//! GEMM, experts, attention and gated delta kernels as serving engines run them, by the format that weights and KV cache are stored in.
 //!
 //! Ratios to (roofline time + a fixed time) from public tables of several devices; `tests/recipes/serving_curves.py` writes the files.
 
@@ -29,8 +29,8 @@ struct Grid<const N: usize> {
 
 /// The ratios of a format.
 #[derive(Clone, Debug)]
-struct Table {
-    grid: Grid<3>,
+struct Table<const N: usize = 3> {
+    grid: Grid<N>,
     /// Whether they were measured on the device, by whichever engine.
     own: bool,
 }
@@ -42,7 +42,22 @@ pub(crate) struct ServingClock {
     experts: [Table; 6],
     /// Decode and prefill, each with a cache of 16 and of 8 bits.
     attention: [[Table; 2]; 2],
+    /// Convolution and delta rule, each of decode and prefill.
+    gated_delta: [[Table<2>; 2]; 2],
 }
+
+/// What a model needs tables of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableNeeds {
+    pub(crate) stored: Stored,
+    pub(crate) has_experts: bool,
+    pub(crate) has_gated_delta: bool,
+    /// Bytes of an element of the KV cache.
+    pub(crate) cached: f64,
+}
+
+/// Channels of a head of the convolution, as tables count its work: the one size of heads that they have.
+const HEAD_CHANNELS: f64 = 128.0;
 
 impl<const N: usize> Grid<N> {
     /// `None` where the table has another size than its axes.
@@ -61,9 +76,9 @@ impl<const N: usize> Grid<N> {
     }
 }
 
-impl Table {
+impl<const N: usize> Table<N> {
     /// Of the device's file, which must be whole.
-    fn own(grid: Option<Grid<3>>) -> Option<Self> {
+    fn own(grid: Option<Grid<N>>) -> Option<Self> {
         Some(Self {
             grid: grid?,
             own: true,
@@ -76,9 +91,25 @@ impl Table {
             own: false,
         }
     }
+}
 
+impl Table<3> {
     fn at(&self, place: [f64; 3]) -> (f64, f64) {
         (self.grid.at(place), self.grid.fixed_us)
+    }
+}
+
+impl Table<2> {
+    fn at(&self, place: [f64; 2]) -> (f64, f64) {
+        (self.grid.at(place), self.grid.fixed_us)
+    }
+}
+
+impl Grid<2> {
+    fn at(&self, [a, b]: [f64; 2]) -> f64 {
+        let [in_a, in_b] = [self.axes[0].place(a), self.axes[1].place(b)];
+        let columns = self.axes[1].0.len();
+        in_a.mix(|a| in_b.mix(|b| self.ratio[a * columns + b]))
     }
 }
 
@@ -154,6 +185,13 @@ impl ServingClock {
             };
             Some([one("bf16", 0)?, one("fp8", 1)?])
         };
+        let delta = |name: &str, kernel: usize, phase: usize| match curves.gated_delta.get(name) {
+            Some(table) => {
+                let axes = [table.work.as_slice(), &table.tokens];
+                Table::own(Grid::new(table.fixed_us, axes, &table.ratio))
+            }
+            None => others().map(|others| Table::borrowed(&others.gated_delta[kernel][phase])),
+        };
         let (eight, expanded) = (gemm("fp8", 3)?, experts("mxfp4", 5)?);
         Some(Self {
             gemm: [
@@ -174,17 +212,24 @@ impl ServingClock {
                 attention(&curves.decode_attention, 0)?,
                 attention(&curves.prefill_attention, 1)?,
             ],
+            gated_delta: [
+                [delta("conv_decode", 0, 0)?, delta("conv_prefill", 0, 1)?],
+                [delta("rule_decode", 1, 0)?, delta("rule_prefill", 1, 1)?],
+            ],
         })
     }
 
-    /// Whether tables were measured on the device in the formats of a model: of its matrices, of its experts where it has any, and of its KV cache.
-    pub(crate) fn covers(&self, stored: Stored, has_experts: bool, cached: f64) -> bool {
-        self.gemm[gemm_place(stored)].own
-            && (!has_experts || self.experts[experts_place(stored)].own)
+    /// Whether tables were measured on the device in the formats of a model: of its matrices, of its experts and gated delta layers where it has any, and of its
+    /// KV cache.
+    pub(crate) fn covers(&self, needs: &TableNeeds) -> bool {
+        let delta = || self.gated_delta.iter().flatten().all(|table| table.own);
+        self.gemm[gemm_place(needs.stored)].own
+            && (!needs.has_experts || self.experts[experts_place(needs.stored)].own)
+            && (!needs.has_gated_delta || delta())
             && self
                 .attention
                 .iter()
-                .all(|phase| phase[usize::from(cached < 2.0)].own)
+                .all(|phase| phase[usize::from(needs.cached < 2.0)].own)
     }
 
     /// The ratio of a kernel and its fixed time in µs; `None` where other curves have it.
@@ -228,6 +273,24 @@ impl ServingClock {
                 let table = &tables[usize::from(cached < 2.0)];
                 let work = batch * if decode { kv_heads } else { heads };
                 Some(table.at([key_dim, work, keys]))
+            }
+            Kernel::CausalConv {
+                batch,
+                queries,
+                channels,
+                ..
+            } => {
+                let table = &self.gated_delta[0][usize::from(queries > 1.0)];
+                Some(table.at([batch * channels / HEAD_CHANNELS, queries]))
+            }
+            Kernel::DeltaRule {
+                batch,
+                heads,
+                queries,
+                ..
+            } => {
+                let table = &self.gated_delta[1][usize::from(queries > 1.0)];
+                Some(table.at([batch * heads, queries]))
             }
             _ => None,
         }
@@ -331,13 +394,21 @@ mod tests {
     fn formats_without_a_table_are_those_of_the_h200() {
         let [a100, h200, b200] =
             ["a100_sxm_80gb", "h200", "b200"].map(|device| clock(device, ServingEngine::Sglang));
-        assert!(a100.covers(Stored::Plain, true, 2.0));
-        assert!(a100.covers(Stored::FourByGroups, true, 2.0));
-        assert!(!a100.covers(Stored::Eight, false, 2.0));
-        assert!(!a100.covers(Stored::FourByBlocks, true, 2.0));
-        assert!(!a100.covers(Stored::Plain, false, 1.0));
-        assert!(!h200.covers(Stored::Four, false, 2.0));
-        assert!(b200.covers(Stored::Four, true, 1.0));
+        let covers = |clock: &ServingClock, stored, has_experts, cached| {
+            clock.covers(&TableNeeds {
+                stored,
+                has_experts,
+                has_gated_delta: false,
+                cached,
+            })
+        };
+        assert!(covers(a100, Stored::Plain, true, 2.0));
+        assert!(covers(a100, Stored::FourByGroups, true, 2.0));
+        assert!(!covers(a100, Stored::Eight, false, 2.0));
+        assert!(!covers(a100, Stored::FourByBlocks, true, 2.0));
+        assert!(!covers(a100, Stored::Plain, false, 1.0));
+        assert!(!covers(h200, Stored::Four, false, 2.0));
+        assert!(covers(b200, Stored::Four, true, 1.0));
         let found = |clock: &ServingClock, stored| clock.of(&gemm(64.0, 0.5625, stored)).unwrap();
         assert_eq!(found(a100, Stored::Eight), found(h200, Stored::Eight));
         assert_eq!(found(h200, Stored::Four), found(h200, Stored::Eight));

@@ -132,6 +132,8 @@ impl Mixing {
                 ..
             }) => ((heads * head_dim) as f64, q_norm.is_some()),
             Mixer::Mla(latent) => ((latent.heads * latent.value_dim) as f64, false),
+            // As attention with normed keys, though a random decay forgets what lies far back.
+            Mixer::GatedDelta(delta) => ((delta.value_heads * delta.value_dim) as f64, true),
         };
         Self {
             gain: projected * INITIAL * INITIAL * values,

@@ -96,7 +96,7 @@ struct Step<'s> {
 }
 
 /// Sends the kernels of one step of `pass` to `sink`, with how often each is launched. The step finds `past` cached tokens.
-/// Returns false for a model without a decoder.
+/// Returns false for a model without a decoder, and for one with gated delta layers, whose kernels are traced.
 pub(crate) fn lower(
     model: &Model,
     workload: &Workload,
@@ -105,7 +105,7 @@ pub(crate) fn lower(
     static_length: Option<f64>,
     sink: &mut dyn FnMut(&Kernel, f64),
 ) -> bool {
-    let Some(decoder) = &model.decoder else {
+    let Some(decoder) = model.decoder.as_ref().filter(|_| !model.has_gated_delta()) else {
         return false;
     };
     let formats = model.formats(&workload.precision);
@@ -253,6 +253,8 @@ impl Step<'_> {
         match &layer.mixer {
             Mixer::Attention(attention) => self.attention(attention),
             Mixer::Mla(latent) => self.latent(latent),
+            // `lower` sends nothing of such a model.
+            Mixer::GatedDelta(_) => {}
         }
         if let Some(norm) = &layer.after_mixer_norm {
             self.norm(norm, self.rows, true);

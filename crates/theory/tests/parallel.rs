@@ -382,7 +382,7 @@ fn prefill_waits_for_the_host_that_launches_its_kernels() {
         (1000..1300).contains(&short.prefill.kernels),
         "61 layers of about 19 kernels"
     );
-    assert_eq!(short.ttft_ns.0, short.prefill.kernels * 100_000);
+    assert_eq!(short.ttft_ns.0 as u64, short.prefill.kernels * 100_000);
     assert_eq!(short.prefill.host_ns, Some(short.ttft_ns));
     assert_eq!(short.prefill.binds, Resource::Host);
     assert!(short.prefill.device_ns < short.ttft_ns);

@@ -320,7 +320,9 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
                 failed += 1;
             }
             Err(PredictError::Workload(_)) => assert_eq!(point.workload.batch, 0),
-            Err(PredictError::NeedsKernels) => panic!("both models have a family"),
+            Err(PredictError::NeedsKernels | PredictError::NeedsTrace) => {
+                panic!("both models have a family")
+            }
         }
     });
     assert_eq!(points, grid.len());

@@ -6,7 +6,7 @@ use llmprof_theory::{
     Model, Precision, Workload,
     device::Catalog,
     kernels::{Kernel, Stored},
-    predict::{Calibration, EfficiencyProfile, Predictor},
+    predict::{Calibration, EfficiencyProfile, PredictError, Predictor},
 };
 use llmprof_units::DType;
 use serde_json::{Value, json};
@@ -241,22 +241,26 @@ fn states_take_their_time() {
     assert_eq!(found, rules(256, 100_000));
 }
 
-/// No A100 has a table of the chunked rule; transformers has its kernels traced, and none counted.
+/// No A100 has a table of the chunked rule; what transformers launches is traced, and not predicted without.
 #[test]
 fn gated_delta_models_say_what_they_rest_on() {
     let model = qwen3_5();
-    let found = |device: &str, profile: &str| {
+    let found = |device: &str, profile: &str| -> Result<Calibration, PredictError> {
         let device = Catalog::embedded().by_name(device).unwrap();
         let profile = EfficiencyProfile::embedded(profile).unwrap();
         let predictor = Predictor::new(&model, &device, &profile);
-        let found = predictor.predict(&asked(None, 512, false)).unwrap();
+        let found = predictor.predict(&asked(None, 512, false))?;
         assert!(found.ttft_ns.0 > 0 && found.tpot_ns.unwrap().0 > 0);
-        found.calibration
+        Ok(found.calibration)
     };
-    assert_eq!(found("h200", "sglang"), Calibration::PublicTables);
-    assert_eq!(found("b300", "trtllm"), Calibration::PublicTables);
-    assert_eq!(found("a100_sxm_80gb", "sglang"), Calibration::Scaled);
-    for profile in ["hf_eager", "hf_graph", "torch_compile", "fused"] {
-        assert_eq!(found("h200", profile), Calibration::Efficiencies);
+    assert_eq!(found("h200", "sglang"), Ok(Calibration::PublicTables));
+    assert_eq!(found("b300", "trtllm"), Ok(Calibration::PublicTables));
+    assert_eq!(found("a100_sxm_80gb", "sglang"), Ok(Calibration::Scaled));
+    assert_eq!(found("h200", "fused"), Ok(Calibration::Efficiencies));
+    for profile in ["hf_eager", "hf_graph", "torch_compile"] {
+        assert_eq!(found("h200", profile), Err(PredictError::NeedsTrace));
     }
+    // A CPU has no kernels that are costed one by one.
+    let on_cpu = found("xeon_8480", "hf_eager");
+    assert_eq!(on_cpu, Ok(Calibration::Efficiencies));
 }

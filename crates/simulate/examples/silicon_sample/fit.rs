@@ -122,40 +122,29 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
             let delay = now.client_of(row)?.delay_ms(row.prompt);
             engine_ms.push((*row, self.trials.seen(row, now)?.ttft - delay));
         }
-        let delayed = |source: Source, engine: &str, [request_ms, token_us]: [f64; 2]| {
-            let mut ratios = Groups::default();
-            for (row, ms) in &engine_ms {
-                if (row.source, row.backend) == (source, engine) {
+        let mut with = now.clone();
+        for (source, engine) in self.sources() {
+            let own = engine_ms
+                .iter()
+                .filter(|(row, _)| (row.source, row.backend) == (source, engine));
+            let of = |[request_ms, token_us]: [f64; 2]| {
+                let mut ratios = Groups::default();
+                for (row, ms) in own.clone() {
                     let delay = request_ms + token_us * row.prompt as f64 * 1e-3;
                     let ratios = ratios.entry(group(row)).or_default();
                     ratios.push(row.measured.ttft / (ms + delay));
                 }
-            }
-            ratios
-        };
-        let sources = self.sources();
-        let with_token = |token_us: f64| {
-            let mut with = Numbers {
-                token_us,
-                ..now.clone()
+                (error(&ratios), [request_ms, token_us])
             };
-            let mut dashboards = Groups::default();
-            for &(source, engine) in &sources {
-                let of = |request_ms: f64| {
-                    let ratios = delayed(source, engine, [request_ms, token_us]);
-                    (error(&ratios), (request_ms, ratios))
-                };
-                if let Some((request_ms, ratios)) = least(REQUEST_MS.map(of).into()) {
-                    way(&mut with, source, engine).request_ms = request_ms;
-                    if source == Source::Dashboard {
-                        dashboards.extend(ratios);
-                    }
-                }
+            let delays = REQUEST_MS
+                .into_iter()
+                .flat_map(|request_ms| TOKEN_US.map(|token_us| [request_ms, token_us]));
+            if let Some([request_ms, token_us]) = least(delays.map(of).collect()) {
+                let way = way(&mut with, source, engine);
+                (way.request_ms, way.token_us) = (request_ms, token_us);
             }
-            (error(&dashboards), with)
-        };
-        let found = least(TOKEN_US.map(with_token).into());
-        Ok(found.unwrap_or_else(|| now.clone()))
+        }
+        Ok(with)
     }
 
     /// Of dashboards, whose scripts are known.

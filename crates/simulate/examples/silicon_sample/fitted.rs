@@ -43,8 +43,6 @@ impl Fitted {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Numbers {
-    /// [`Client::token_us`] of all.
-    pub(crate) token_us: f64,
     /// By source and engine.
     pub(crate) clients: BTreeMap<Source, BTreeMap<String, Way>>,
     /// Host time for each kernel of a prefill, of engines that do not capture it.
@@ -56,19 +54,20 @@ pub(crate) struct Numbers {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Way {
     pub(crate) request_ms: f64,
+    pub(crate) token_us: f64,
     pub(crate) sequence_us: f64,
 }
 
 impl Way {
     pub(crate) const NONE: Self = Self {
         request_ms: 0.0,
+        token_us: 0.0,
         sequence_us: 0.0,
     };
 }
 
 impl Numbers {
     pub(crate) const NONE: Self = Self {
-        token_us: 0.0,
         clients: BTreeMap::new(),
         kernel_us: 0.0,
     };
@@ -79,7 +78,7 @@ impl Numbers {
         let way = way.ok_or_else(|| format!("no numbers of {engine}"))?;
         Ok(Client {
             request_ms: way.request_ms,
-            token_us: self.token_us,
+            token_us: way.token_us,
             sequence_us: way.sequence_us,
             // As the scripts of dashboards say (`--random-range-ratio 0.8`).
             least: match source {

@@ -4,9 +4,8 @@ use super::{eager, efficiency::Implementation, fused};
 use crate::{Model, Pass, Workload, kernels::Kernel};
 
 /// Whether the kernels that an implementation launches for a model are known here. Those of gated delta layers in transformers are not: such a model is traced.
-pub(super) fn knows(implementation: Option<Implementation>, model: &Model) -> bool {
-    let serves = implementation.and_then(Implementation::engine).is_some();
-    serves || !model.has_gated_delta()
+pub(super) fn knows(implementation: Implementation, model: &Model) -> bool {
+    implementation.engine().is_some() || !model.has_gated_delta()
 }
 
 /// Sends the kernels of one step of `pass` to `sink`, with how often each is launched. The step finds `past` cached tokens.

@@ -73,6 +73,11 @@ pub enum PredictError {
         "a model that no family knows is predicted from its traced kernels: for a GPU, with the profile hf_eager"
     )]
     NeedsKernels,
+    /// Transformers launches kernels of gated delta layers that only a trace shows.
+    #[error(
+        "what transformers launches for gated delta layers is known from a trace alone: hf_eager predicts it where runtime.python names a Python with torch and transformers; vllm, sglang, trtllm and fused need no trace"
+    )]
+    NeedsTrace,
 }
 
 /// What a workload is predicted to take.
@@ -126,6 +131,8 @@ pub struct Predictor<'a> {
     /// Where the kernels of the software are known and the device is a GPU.
     kernels: Option<(Implementation, KernelClock)>,
     graph: Option<GraphTimes>,
+    /// Whether the software runs kernels for the model that only a trace shows.
+    needs_trace: bool,
     /// The one format that the software computes in.
     computes: Option<DType>,
     /// Steps whose kernels were costed: points of a grid share many.
@@ -181,12 +188,8 @@ fn routing_key(routing: Routing) -> [u64; 2] {
 impl<'a> Predictor<'a> {
     pub fn new(model: &'a Model, device: &'a Device, profile: &EfficiencyProfile) -> Self {
         let (kernels, calibration) = match model.decoder {
-            // Kernels of encoders and of attention to them are not known one by one, nor are those of gated delta layers in transformers.
-            Some(_)
-                if model.encoder.is_none() && lowering::knows(profile.implementation, model) =>
-            {
-                kernel_clock(device, profile)
-            }
+            // Kernels of encoders and of attention to them are not known one by one.
+            Some(_) if model.encoder.is_none() => kernel_clock(device, profile),
             _ => (None, Calibration::Efficiencies),
         };
         let calibration = match calibration {
@@ -201,6 +204,10 @@ impl<'a> Predictor<'a> {
             weights: Cell::new(None),
             kernels: profile.implementation.zip(kernels),
             graph: profile.graph,
+            needs_trace: device.kind == DeviceKind::Gpu
+                && profile
+                    .implementation
+                    .is_some_and(|software| !lowering::knows(software, model)),
             computes: profile.computes,
             steps: RefCell::default(),
             last: Default::default(),
@@ -218,6 +225,9 @@ impl<'a> Predictor<'a> {
     /// What `workload` takes.
     pub fn predict(&self, workload: &Workload) -> Result<Prediction, PredictError> {
         self.model.validate(workload)?;
+        if self.needs_trace {
+            return Err(PredictError::NeedsTrace);
+        }
         let workload = &self.computed(workload);
         let vision = (workload.images.count > 0)
             .then(|| self.vision(workload))

@@ -33,8 +33,8 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    /// Traces every point of every model that no family knows, and eager points of those whose eager kernels are not known. Where that cannot be done, a model is
-    /// predicted by operators, or read by the keys that most configs share; one that these do not describe is an error.
+    /// Traces every point of every model that no family knows, and eager points of those whose eager kernels are not known. Where that cannot be done, a model that
+    /// no family knows is read by the keys that most configs share, and one that these do not describe is an error.
     pub(super) fn of(axes: &Axes) -> Result<Self, Failure> {
         let mut traces = Self::default();
         for (index, model) in axes.models.iter().enumerate() {
@@ -135,7 +135,7 @@ fn refused_note(model: &GridModel, tracing: &Tracing, reason: &str) -> Result<St
     let name = &model.name;
     let Some(unread) = &tracing.unread else {
         return Ok(format!(
-            "{name}: predicted by efficiencies of operators, since its kernels in eager mode were not traced: {reason}"
+            "{name}: kernels of eager mode were not traced: {reason}"
         ));
     };
     if model.model.is_none() {

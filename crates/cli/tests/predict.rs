@@ -205,6 +205,50 @@ fn models_without_a_family_are_traced_and_said_to_be() {
     );
 }
 
+/// A family counts them; what transformers launches for them in eager mode is traced, and nothing stands in for a trace.
+#[test]
+fn gated_delta_models_are_traced_in_eager_mode_alone() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({"model_type": "qwen3_5_text", "dtype": "bfloat16", "hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 96, "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 12, "max_position_embeddings": 256,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 0], "partial_rotary_factor": 0.25}});
+    std::fs::write(folder.path().join("tiny.json"), config.to_string()).unwrap();
+    let point = |python: &str, efficiency: &str| {
+        let python = format!("runtime.python={python}");
+        let args = [
+            "model=local",
+            "model.config=tiny.json",
+            "hardware.spec=h200",
+            "runtime=pytorch",
+            &python,
+            "--efficiency",
+            efficiency,
+        ];
+        points(folder.path(), &args)[0].clone()
+    };
+    let eager = point(&python, "hf_eager");
+    assert_eq!(eager["family"], "traced");
+    assert!(eager["decode_step_gpu_low_ns"].is_i64(), "{eager}");
+    // The same weights, traced and counted.
+    let served = point("/no/such/python", "vllm");
+    assert_eq!(served["family"], "qwen3_5_text");
+    assert_eq!(served["calibration"], "public_tables");
+    assert_eq!(served["weights_bytes"], eager["weights_bytes"]);
+    for (python, efficiency) in [
+        ("/no/such/python", "hf_eager"),
+        (python.as_str(), "hf_graph"),
+    ] {
+        let refused = point(python, efficiency);
+        assert!(refused["tpot_ns"].is_null(), "{refused}");
+        assert!(
+            refused.to_string().contains("known from a trace"),
+            "{refused}"
+        );
+    }
+}
+
 /// A run of the native engine says how fast this CPU is with it: the same request is predicted as it was measured.
 #[test]
 fn a_run_corrects_predictions() {

@@ -15,8 +15,8 @@ before, or the checkpoint states them, so that the time of `computescale_perf` i
 more however small they are, since the host launched several kernels for each: SGLang's stand for them, which are of the same library (DeepGEMM), or
 TensorRT-LLM's where SGLang has none. GEMMs in NVFP4 contain the quantization of their activations, as engines run it.
 
-SGLang's table of gated delta kernels was disturbed on the H200: large shapes take up to ten times as long as on an H100, which is the same chip with less
-bandwidth, and where the other engines' tables of both devices, and SGLang's of all other devices, show none of it. Its ratios are the lower ones of the two devices.
+SGLang's table of gated delta kernels was disturbed on the H200: a sixth of the shapes, the large ones, take 1.3 to 4.9 times as long as on an H100, which is the
+same chip with less bandwidth; with vLLM no shape takes more than 1.08 times as long. Its ratios are the lower ones of the two devices.
 
 MXFP4 experts are as fast as the engine runs them, with activations in 16 bits or in MXFP8: TensorRT-LLM has the latter on Blackwell.
 """

@@ -1,7 +1,7 @@
 //! Errors on public serving measurements: `cargo run --release -p llmprof-simulate --example silicon_sample [rows | table | fit]`.
 //!
 //! Every row is a closed loop: so many requests in flight, prompts and answers of about one length. It is simulated as such, and its means are compared
-//! (`fixtures/silicon/README.md` says why). What clients see beside the engine's own time is fitted to rows of calibration models (`fit.rs`); the others only grade.
+//! (`fixtures/silicon/README.md` says why). What clients see beside the engine's own time is fitted (`fit.rs`): each design is graded with numbers of all others.
 //! Beside each error stands that of aiconfigurator's own estimate of the same rows. With `rows`, every row is printed as CSV with TTFT and TPOT behind it; with `fit`,
 //! the numbers are found again.
 

@@ -7,7 +7,7 @@ use crate::{
     block::{Linear, Norm},
     formats::Formats,
     operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work},
-    step::{Batch, Reach, Side},
+    step::{Batch, Reach, Recurrence, Side},
     workload::{AttentionConvention, MlaDecode, Pass, Routing},
 };
 
@@ -40,20 +40,6 @@ pub(crate) struct Lowering<'s, 'm> {
     /// The layers that operators stand for; none outside.
     pub(crate) numbers: &'m [u32],
     pub(crate) sink: &'s mut dyn FnMut(&Operator<'m>),
-}
-
-/// What a layer that keeps a state of each sequence meets in one step.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recurrence {
-    pub(crate) sequences: u64,
-    /// Sequences that have a state already.
-    pub(crate) continued: u64,
-    /// New tokens.
-    pub(crate) new: u64,
-    /// Chunks of the new tokens; the last of a sequence need not be full.
-    pub(crate) chunks: u64,
-    /// Whether a bound stands in for what is not known.
-    pub(crate) bounded: bool,
 }
 
 /// What an operator costs in one step; [`Lowering::emit`] multiplies by the steps.

@@ -4,9 +4,9 @@ use super::{ActivationKind, Linear, Norm};
 use crate::{
     count::product,
     formats::Formats,
-    lower::{Lowering, Recurrence, StepCost},
+    lower::{Lowering, StepCost},
     operator::{Kind, Phase, Shape, Traffic},
-    step::Side,
+    step::{Recurrence, Side},
     weight::{Dims, Visitor, WeightSpec},
 };
 

@@ -9,7 +9,6 @@ pub use part::{Part, Sequences, Sums};
 
 use crate::{
     error::WorkloadError,
-    lower::Recurrence,
     operator::Phase,
     workload::{AttentionConvention, Logits, Pass},
 };
@@ -136,6 +135,20 @@ impl Step {
             logits: self.logits.unwrap_or(each),
         }
     }
+}
+
+/// What a layer that keeps a state of each sequence meets in one step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recurrence {
+    pub(crate) sequences: u64,
+    /// Sequences that have a state already.
+    pub(crate) continued: u64,
+    /// New tokens.
+    pub(crate) new: u64,
+    /// Chunks of the new tokens; the last of a sequence need not be full.
+    pub(crate) chunks: u64,
+    /// Whether a bound stands in for what is not known.
+    pub(crate) bounded: bool,
 }
 
 impl Batch<'_> {

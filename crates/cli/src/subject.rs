@@ -1,6 +1,6 @@
 //! What a plan is about, in the terms of theory: a model, a workload, a device.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use llmprof_analysis::statics;
 use llmprof_analysis::statics::Statics;
@@ -326,6 +326,11 @@ fn design(model: &ModelPlan) -> Result<Map<String, Value>, Failure> {
         (None, Some(path)) if !is_whole(&model.design) => Some(path.join("config.json")),
         _ => None,
     };
+    if is_whole(&model.design)
+        && let Some(file) = model.config.clone().or_else(|| own_config(model))
+    {
+        agrees(&model.name, &model.design, &file)?;
+    }
     let mut design = match file {
         Some(file) => parse(&file)?,
         None if model.design.is_empty() => {
@@ -343,6 +348,41 @@ fn design(model: &ModelPlan) -> Result<Map<String, Value>, Failure> {
         design.remove("torch_dtype");
     }
     Ok(design)
+}
+
+/// The config.json in the model's directory, if there is one.
+fn own_config(model: &ModelPlan) -> Option<PathBuf> {
+    let file = model.path.as_ref()?.join("config.json");
+    file.is_file().then_some(file)
+}
+
+/// A model of the config tree beside the files of another one: either may be meant, and neither is taken.
+fn agrees(name: &str, design: &Map<String, Value>, file: &Path) -> Result<(), Failure> {
+    let stated = parse(file)?;
+    let keys = [
+        "model_type",
+        "hidden_size",
+        "n_embd",
+        "d_model",
+        "vocab_size",
+    ];
+    let differs = |key: &&str| {
+        let both = design.get(*key).zip(stated.get(*key));
+        both.is_some_and(|(here, there)| here != there)
+    };
+    let Some(key) = keys.into_iter().find(differs) else {
+        return Ok(());
+    };
+    let message = format!(
+        "`{key}` of the model {name} is {}, but {} in {}",
+        design[key],
+        stated[key],
+        file.display()
+    );
+    Err(Failure::new(message).hint(
+        "`model=local` takes the design of the file; keys of the design given with it are edits"
+            .to_owned(),
+    ))
 }
 
 /// Whether keys of the config are a design by themselves, not changes to one: they state the family and a size.

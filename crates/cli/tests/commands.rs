@@ -606,6 +606,34 @@ fn a_clock_that_runs_backwards_is_reported() {
     );
 }
 
+/// The default model beside the files of another one: its design would be answered for silently.
+#[test]
+fn files_of_another_model_are_not_passed_over() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("other")).unwrap();
+    let config = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100}"#;
+    fs::write(folder.path().join("other/config.json"), config).unwrap();
+    for files in ["model.path=other", "model.config=other/config.json"] {
+        let shown = stderr(folder.path(), &["model", files]);
+        assert!(
+            shown.contains("`model_type` of the model qwen2_5_0_5b is \"qwen2\"")
+                && shown.contains("model=local"),
+            "{shown}"
+        );
+        let with_local = ["model", "model=local", files, "--json"];
+        let statics: Value = serde_json::from_str(&stdout(folder.path(), &with_local)).unwrap();
+        assert_eq!(statics["family"], "llama");
+    }
+    // The same design with fewer layers is an edit.
+    let own = r#"{"model_type": "qwen2", "hidden_size": 896, "vocab_size": 151936, "num_hidden_layers": 24}"#;
+    fs::write(folder.path().join("other/config.json"), own).unwrap();
+    stdout(
+        folder.path(),
+        &["model", "model.path=other", "model.num_hidden_layers=3"],
+    );
+}
+
 #[test]
 fn a_broken_checkpoint_is_named() {
     let folder = folder();

@@ -47,7 +47,9 @@ fn run_words(repeats: u32) -> Vec<String> {
 
 /// Starts a command whose every process can be found by a mark in its environment.
 fn start(folder: &Path, mark: &str, words: &[String]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_llmprof"))
+    // Hangups reach it even where the tests themselves run under `nohup`.
+    Command::new("env")
+        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_llmprof")])
         .current_dir(folder)
         .env("NO_COLOR", "1")
         .env("TMPDIR", folder.join("tmp"))

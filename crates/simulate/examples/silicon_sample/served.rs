@@ -7,7 +7,7 @@ use llmprof_theory::{
     Model, Precision, Workload,
     device::Device,
     parallel::Spread,
-    predict::{EfficiencyProfile, PredictError},
+    predict::{EfficiencyProfile, MemoryFit, PredictError},
 };
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::{DType, Nanos};
@@ -112,12 +112,8 @@ pub(crate) fn can_serve(
     let predicted = || -> Result<(), Box<dyn Error>> {
         let spread = Spread::new(model, device, row.parallel)?;
         let predictor = spread.predictor(device, profile);
-        let predict = |workload: &Workload| {
-            spread
-                .predict(&predictor, workload)
-                .map(|found| found.prediction)
-        };
-        kv_blocks(row, &Launch::of(row), &workload(row)?, &predict)?;
+        let fit = |workload: &Workload| Ok(spread.predict(&predictor, workload)?.prediction.memory);
+        kv_blocks(row, &workload(row)?, &fit)?;
         Ok(())
     };
     predicted().is_ok()
@@ -139,7 +135,8 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
             .predict(&predictor, workload)
             .map(|found| found.prediction)
     };
-    let settings = launch.settings(row, kv_blocks(row, &launch, &workload, &predict)?);
+    let fit = |workload: &Workload| Ok(predict(workload)?.memory);
+    let settings = launch.settings(row, kv_blocks(row, &workload, &fit)?);
     let predicted = Predicted::new(&predict, &workload, Nanos(0))?;
     let time = |shape: &Shape| client.step(shape, predicted.time(shape));
     let load = client.load(row.concurrency, launch.rounds, [row.prompt, row.output]);
@@ -150,17 +147,16 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
 /// KV blocks of all data-parallel groups together.
 fn kv_blocks(
     row: &Row,
-    launch: &Launch,
     workload: &Workload,
-    predict: &dyn Fn(&Workload) -> Result<llmprof_theory::predict::Prediction, PredictError>,
+    fit: &dyn Fn(&Workload) -> Result<MemoryFit, PredictError>,
 ) -> Result<u64, Box<dyn Error>> {
+    let launch = Launch::of(row);
     let fit = |prompt| {
-        let asked = Workload {
+        fit(&Workload {
             prompt,
             new_tokens: 1,
             ..*workload
-        };
-        predict(&asked).map(|found| found.memory)
+        })
     };
     let (short, long) = (fit(1024)?, fit(2048)?);
     let per_token = (long.kv_bytes.0 - short.kv_bytes.0) as f64 / 1024.0;

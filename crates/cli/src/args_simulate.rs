@@ -84,9 +84,12 @@ pub(crate) struct EngineArgs {
     /// Tokens of a step that end the wait [default: those of a full step].
     #[arg(long, value_name = "N")]
     pub(crate) wait_tokens: Option<u64>,
-    /// Time between sending a request and the engine receiving it: network, tokenization.
+    /// Time between sending a request and the engine receiving it: network, parsing.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) request_delay: Option<Duration>,
+    /// Time to tokenize one prompt token; requests pass the tokenizer one after another.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) token_delay: Option<Duration>,
     /// Engines behind a round-robin load balancer.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) replicas: u64,

@@ -13,7 +13,7 @@ use llmprof_units::Nanos;
 
 use crate::{
     engine::{Finished, Outcome},
-    request::Load,
+    request::{Load, Tokenizer},
     step::{Shape, StepTime},
 };
 
@@ -71,6 +71,7 @@ struct Simulation<'a> {
     made: u64,
     sent: usize,
     came: Vec<Nanos>,
+    tokenizer: Tokenizer,
     first_token: Vec<Nanos>,
     prefill: Vec<PrefillWorker>,
     decode: Vec<DecodeWorker>,
@@ -103,6 +104,7 @@ pub fn simulate(
         made: 0,
         sent: 0,
         came: load.requests.iter().map(|request| request.at).collect(),
+        tokenizer: Tokenizer::new(load.front_end),
         first_token: vec![Nanos(0); count],
         prefill: (0..workers.prefill)
             .map(|_| PrefillWorker::default())
@@ -146,7 +148,8 @@ impl Simulation<'_> {
         if self.load.concurrency.is_some() {
             *came = self.now;
         }
-        let after = *came - self.now + self.load.delay;
+        let prompt = self.load.requests[self.sent].prompt;
+        let after = self.tokenizer.passes(*came, prompt) - self.now;
         self.plan(after, Event::Arrives(self.sent));
         self.sent += 1;
     }

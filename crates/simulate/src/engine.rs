@@ -18,7 +18,7 @@ use crate::{
     gaps::Gaps,
     kv::Pool,
     longest::Longest,
-    request::{Load, mix},
+    request::{Load, Tokenizer, mix},
     settings::{Settings, SettingsError},
     step::{Shape, StepTime},
 };
@@ -94,8 +94,10 @@ struct Engine<'a, T: ?Sized> {
     now: Nanos,
     /// When the step before began, during which the next one is put together.
     planned: Nanos,
-    /// When each request was sent.
+    /// When each request was sent, and when it is in the engine's hands.
     came: Vec<Nanos>,
+    reaches: Vec<Nanos>,
+    tokenizer: Tokenizer,
     states: Vec<State>,
     /// Requests that were sent, and those of them that reached the engine.
     sent: usize,
@@ -138,6 +140,16 @@ pub fn simulate<T: StepTime + ?Sized>(
 impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
     fn new(load: &'a Load, settings: Settings, time: &'a T) -> Self {
         let count = load.requests.len();
+        let mut tokenizer = Tokenizer::new(load.front_end);
+        // In a closed loop, as they are sent.
+        let reaches = if load.concurrency.is_some() {
+            vec![Nanos(0); count]
+        } else {
+            let requests = load.requests.iter();
+            requests
+                .map(|request| tokenizer.passes(request.at, request.prompt))
+                .collect()
+        };
         Self {
             settings,
             load,
@@ -145,6 +157,8 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             now: Nanos(0),
             planned: Nanos(0),
             came: load.requests.iter().map(|request| request.at).collect(),
+            reaches,
+            tokenizer,
             states: vec![State::default(); count],
             sent: if load.concurrency.is_some() { 0 } else { count },
             next: 0,
@@ -176,7 +190,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
                 if self.next == self.sent {
                     return;
                 }
-                self.now = self.now.max(self.reaches(self.next));
+                self.now = self.now.max(self.reaches[self.next]);
                 self.planned = self.now;
                 continue;
             }
@@ -186,15 +200,11 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
 
     /// The next request of a closed loop.
     fn send(&mut self) {
-        if let Some(came) = self.came.get_mut(self.sent) {
-            *came = self.now;
+        if let Some(request) = self.load.requests.get(self.sent) {
+            self.came[self.sent] = self.now;
+            self.reaches[self.sent] = self.tokenizer.passes(self.now, request.prompt);
             self.sent += 1;
         }
-    }
-
-    /// When a request is in the engine's hands.
-    fn reaches(&self, request: usize) -> Nanos {
-        self.came[request] + self.load.delay
     }
 
     /// Queues what came in time for the next step.
@@ -204,7 +214,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         } else {
             self.now
         };
-        while self.next < self.sent && self.reaches(self.next) <= until {
+        while self.next < self.sent && self.reaches[self.next] <= until {
             // In a closed loop, one that is refused makes place for another.
             if !self.queue_next() && self.load.concurrency.is_some() {
                 self.send();
@@ -217,7 +227,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         let is_served = self.settings.can_serve(request.prompt, request.output);
         if is_served {
             // It came while a step ran, which was accounted without it.
-            let since = self.reaches(self.next);
+            let since = self.reaches[self.next];
             self.outcome.waiting_time += (self.now - since).0 as f64;
             let waited = self.now > since;
             self.waiting.push_back(self.next);

@@ -18,7 +18,7 @@ pub mod step;
 pub mod summary;
 
 pub use engine::{Outcome, simulate};
-pub use request::{Content, Load, Request};
+pub use request::{Content, FrontEnd, Load, Request};
 pub use settings::Settings;
 pub use step::{Shape, StepTime};
 pub use summary::{Level, Summary};

@@ -70,8 +70,40 @@ pub struct Load {
     pub requests: Vec<Request>,
     /// Requests in flight of a closed loop: the next one comes when one ends.
     pub concurrency: Option<usize>,
-    /// From the moment a request is sent until the engine has it: network, parsing, tokenization.
+    pub front_end: FrontEnd,
+}
+
+/// From the moment a request is sent until the engine has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrontEnd {
+    /// Of every request, at once: network, parsing, the way between processes.
     pub delay: Nanos,
+    /// Of every prompt token, one request after another: a server has one tokenizer.
+    pub token: Nanos,
+}
+
+/// When requests reach the engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokenizer {
+    front_end: FrontEnd,
+    free: Nanos,
+}
+
+impl Tokenizer {
+    pub(crate) fn new(front_end: FrontEnd) -> Self {
+        Self {
+            front_end,
+            free: Nanos(0),
+        }
+    }
+
+    /// When the engine has a prompt that was sent at `sent`, after those before it.
+    pub(crate) fn passes(&mut self, sent: Nanos, prompt: u64) -> Nanos {
+        let FrontEnd { delay, token } = self.front_end;
+        let time = Nanos(token.0.saturating_mul(i64::try_from(prompt).unwrap_or(i64::MAX)));
+        self.free = sent.max(self.free) + time;
+        self.free + delay
+    }
 }
 
 impl Load {
@@ -100,7 +132,7 @@ impl Load {
         Self {
             requests: requests.collect(),
             concurrency: closed(arrivals),
-            delay: Nanos(0),
+            front_end: FrontEnd::default(),
         }
     }
 
@@ -131,7 +163,7 @@ impl Load {
         Self {
             requests: requests.collect(),
             concurrency: closed(arrivals),
-            delay: Nanos(0),
+            front_end: FrontEnd::default(),
         }
     }
 
@@ -144,7 +176,7 @@ impl Load {
             concurrency: self
                 .concurrency
                 .map(|all| (all / count.max(1) + usize::from(index < all % count.max(1))).max(1)),
-            delay: self.delay,
+            front_end: self.front_end,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What queueing theory and arithmetic say, against the simulation.
 
-use llmprof_simulate::{Content, Load, Request, Settings, Shape, Summary, simulate};
+use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, Shape, Summary, simulate};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::Nanos;
 
@@ -31,7 +31,7 @@ fn load(requests: Vec<Request>) -> Load {
     Load {
         requests,
         concurrency: None,
-        delay: Nanos(0),
+        front_end: FrontEnd::default(),
     }
 }
 
@@ -241,7 +241,7 @@ fn a_request_waits_for_a_step_that_is_not_yet_put_together() {
     assert_eq!(ttfts(&asked, &settings), [10, 18]);
     assert_eq!(ttfts(&asked, &ahead), [10, 28]);
     // It reaches the engine at 23 ms. The first one finds an idle engine whatever is put together when.
-    asked.delay = Nanos(11_000_000);
+    asked.front_end.delay = Nanos(11_000_000);
     assert_eq!(ttfts(&asked, &settings), [21, 29]);
     assert_eq!(ttfts(&asked, &ahead), [21, 39]);
     // In a closed loop, the next request leaves when the one before ends.

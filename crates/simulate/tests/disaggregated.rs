@@ -1,7 +1,7 @@
 //! Prefill and decode apart, against schedules worked out by hand.
 
 use llmprof_simulate::{
-    Content, Load, Request, Shape,
+    Content, FrontEnd, Load, Request, Shape,
     disaggregated::{Workers, simulate},
 };
 use llmprof_units::Nanos;
@@ -18,7 +18,7 @@ fn load(requests: &[(i64, u64, u64)], concurrency: Option<usize>) -> Load {
     Load {
         requests: requests.collect(),
         concurrency,
-        delay: Nanos(0),
+        front_end: FrontEnd::default(),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use llmprof_simulate::{Content, Load, Request, Settings, Shape, Summary, simulate};
+use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, Shape, Summary, simulate};
 use llmprof_units::Nanos;
 use proptest::prelude::*;
 
@@ -138,7 +138,7 @@ fn loads() -> impl Strategy<Value = Load> {
         Load {
             requests: requests.collect(),
             concurrency: None,
-            delay: Nanos(0),
+            front_end: FrontEnd::default(),
         }
     })
 }

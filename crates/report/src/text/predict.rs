@@ -61,10 +61,14 @@ fn times(profile: &EfficiencyProfile) -> String {
         None => {
             "TTFT and TPOT include the host's launch time where it exceeds GPU time.".to_owned()
         }
-        Some(GraphTimes { step_us, gap_us }) if step_us + gap_us == 0.0 => {
+        Some(GraphTimes {
+            step_us, gap_us, ..
+        }) if step_us + gap_us == 0.0 => {
             format!("TPOT is the mean GPU time of a step. {ttft}")
         }
-        Some(GraphTimes { step_us, gap_us }) => format!(
+        Some(GraphTimes {
+            step_us, gap_us, ..
+        }) => format!(
             "TPOT is the mean GPU time of a step, plus {step_us} µs for launch, sampling and the way back to the host and {gap_us} µs of gap after \
              each kernel. {ttft}"
         ),

@@ -23,8 +23,10 @@ use crate::{
 const REQUEST_MS: [f64; 11] = [
     0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 120.0, 160.0,
 ];
-const TOKEN_US: [f64; 8] = [0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0];
-const KERNEL_US: [f64; 9] = [0.0, 20.0, 40.0, 60.0, 80.0, 120.0, 160.0, 200.0, 240.0];
+const TOKEN_US: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 4.5, 6.0, 8.0, 10.0];
+const KERNEL_US: [f64; 11] = [
+    0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0, 120.0, 160.0,
+];
 const SEQUENCE_US: [f64; 5] = [0.0, 20.0, 40.0, 60.0, 80.0];
 /// More turns than the numbers need.
 const TURNS: usize = 20;
@@ -114,32 +116,32 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
         Ok(least(found).unwrap_or(now))
     }
 
-    /// The way to the engines that is best for the engines' own times as they are: a delay changes these little, so that all delays are compared without another simulation.
+    /// The way to the engines that is best for the host's times as they are. What comes to every request alike changes the engines' own times little, so that all of
+    /// these are compared by one simulation.
     fn ways(&mut self, now: &Numbers) -> Result<Numbers, Box<dyn Error>> {
-        self.trials.ratios(&self.rows, now)?;
-        let mut engine_ms = Vec::new();
-        for row in &self.rows {
-            let delay = now.client_of(row)?.delay_ms(row.prompt);
-            engine_ms.push((*row, self.trials.seen(row, now)?.ttft - delay));
-        }
         let mut with = now.clone();
         for (source, engine) in self.sources() {
-            let own = engine_ms
-                .iter()
-                .filter(|(row, _)| (row.source, row.backend) == (source, engine));
-            let of = |[request_ms, token_us]: [f64; 2]| {
-                let mut ratios = Groups::default();
-                for (row, ms) in own.clone() {
-                    let delay = request_ms + token_us * row.prompt as f64 * 1e-3;
-                    let ratios = ratios.entry(group(row)).or_default();
-                    ratios.push(row.measured.ttft / (ms + delay));
+            let own = self.of(|row| (row.source, row.backend) == (source, engine));
+            let mut found = Vec::new();
+            for token_us in TOKEN_US {
+                let mut tried = now.clone();
+                let own_way = way(&mut tried, source, engine);
+                (own_way.request_ms, own_way.token_us) = (0.0, token_us);
+                self.trials.fill(&own, &tried)?;
+                let mut engine_ms = Vec::new();
+                for row in &own {
+                    engine_ms.push((*row, self.trials.seen(row, &tried)?.ttft));
                 }
-                (error(&ratios), [request_ms, token_us])
-            };
-            let delays = REQUEST_MS
-                .into_iter()
-                .flat_map(|request_ms| TOKEN_US.map(|token_us| [request_ms, token_us]));
-            if let Some([request_ms, token_us]) = least(delays.map(of).collect()) {
+                for request_ms in REQUEST_MS {
+                    let mut ratios = Groups::default();
+                    for (row, ms) in &engine_ms {
+                        let ratios = ratios.entry(group(row)).or_default();
+                        ratios.push(row.measured.ttft / (ms + request_ms));
+                    }
+                    found.push((error(&ratios), [request_ms, token_us]));
+                }
+            }
+            if let Some([request_ms, token_us]) = least(found) {
                 let way = way(&mut with, source, engine);
                 (way.request_ms, way.token_us) = (request_ms, token_us);
             }

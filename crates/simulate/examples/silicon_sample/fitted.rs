@@ -45,7 +45,7 @@ impl Fitted {
 pub(crate) struct Numbers {
     /// By source and engine.
     pub(crate) clients: BTreeMap<Source, BTreeMap<String, Way>>,
-    /// Host time for each kernel of a prefill, of engines that do not capture it.
+    /// Host time for each kernel of a prefill that is not captured, of all engines.
     pub(crate) kernel_us: f64,
 }
 

@@ -2,6 +2,7 @@
 //! were when the rows were measured). Of sweeps only the tool is known.
 
 use llmprof_simulate::Settings;
+use llmprof_theory::predict::EfficiencyProfile;
 
 use crate::rows::{Row, Source};
 
@@ -13,6 +14,8 @@ pub(crate) struct Launch {
     /// Share of memory: of all of it for weights and KV cache, or with TensorRT-LLM of what weights leave for the KV cache.
     pub(crate) memory: f64,
     pub(crate) eight_bit_cache: bool,
+    /// Steps with prompts that vLLM captures, where the script states how many tokens they may have.
+    captured_tokens: Option<u64>,
     /// Requests for each one in flight.
     pub(crate) rounds: usize,
 }
@@ -25,6 +28,7 @@ impl Launch {
             wait_tokens: 0,
             memory: 0.9,
             eight_bit_cache: row.backend == "trtllm" || row.model.starts_with("nvidia/"),
+            captured_tokens: None,
             rounds: 10,
         };
         if row.source == Source::Sweep {
@@ -64,6 +68,12 @@ impl Launch {
                 rounds: 5,
                 ..plain
             },
+            "sglang" if has("Qwen3.5") && row.device == "h200" => Self {
+                tokens: 16_384,
+                memory: 0.8,
+                eight_bit_cache: true,
+                ..plain
+            },
             "sglang" => Self {
                 tokens: 32_768,
                 memory: if has("GLM") { 0.85 } else { 0.82 },
@@ -77,6 +87,7 @@ impl Launch {
                     0.9
                 },
                 eight_bit_cache: has("Llama"),
+                captured_tokens: has("gpt-oss").then_some(2048),
                 ..plain
             },
         }
@@ -92,6 +103,15 @@ impl Launch {
             wait_tokens: self.tokens * 9 / 10,
             ..self
         }
+    }
+
+    /// The profile of an engine that was started so.
+    pub(crate) fn put_into(&self, profile: &EfficiencyProfile) -> EfficiencyProfile {
+        let mut profile = profile.clone();
+        if let (Some(graph), Some(tokens)) = (&mut profile.graph, self.captured_tokens) {
+            graph.prefill_tokens = tokens;
+        }
+        profile
     }
 
     pub(crate) fn settings(&self, row: &Row, kv_blocks: u64) -> Settings {

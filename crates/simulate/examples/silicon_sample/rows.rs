@@ -176,12 +176,14 @@ fn row(header: &[&str], line: &'static str) -> Result<Row> {
     })
 }
 
-/// `precision` says how wide weights are; designs that state a format of their own keep it, Qwen3-235B-A22B-FP8 has tiles of 128 × 128 by its config.
+/// `precision` says how wide weights are; designs that state a format of their own keep it, checkpoints of Qwen in FP8 have tiles of 128 × 128 by their configs.
 fn weights(model: &str, precision: &str, gemm: &str) -> Result<Option<WeightFormat>> {
     let states_its_own = ["deepseek", "openai", "moonshotai", "zhipuai", "MiniMax"]
         .iter()
         .any(|name| model.starts_with(name));
-    let by_blocks = gemm == "fp8_block" || model.starts_with("Qwen/Qwen3-235B");
+    let by_blocks = gemm == "fp8_block" || ["Qwen/Qwen3-235B", "Qwen/Qwen3.5"]
+            .iter()
+            .any(|name| model.starts_with(name));
     Ok(match precision {
         "fp8" if states_its_own => None,
         "fp8" if by_blocks => Some("fp8_128x128".parse()?),

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use llmprof_simulate::{Load, Shape, StepTime, Summary, predicted::Predicted, simulate};
+use llmprof_simulate::{FrontEnd, Load, Shape, StepTime, Summary, predicted::Predicted, simulate};
 use llmprof_theory::{
     Model, Precision, Workload,
     device::Device,
@@ -27,7 +27,7 @@ const RUNTIME_BYTES: f64 = 3e9;
 pub(crate) struct Client {
     /// Of each request until the engine has it: HTTP, tokenization.
     pub(crate) request_ms: f64,
-    /// The same of each prompt token.
+    /// Of each prompt token, one request after another.
     pub(crate) token_us: f64,
     /// Of each sequence in each step: sampling, detokenization and streaming on the host.
     pub(crate) sequence_us: f64,
@@ -36,11 +36,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Until the engine has a request.
-    pub(crate) fn delay_ms(&self, prompt: u64) -> f64 {
-        self.request_ms + self.token_us * prompt as f64 * 1e-3
-    }
-
     /// The closed loop of a row.
     pub(crate) fn load(
         &self,
@@ -60,7 +55,10 @@ impl Client {
             concurrency * rounds,
             1,
         );
-        load.delay = Nanos::from_seconds(self.delay_ms(prompt) / 1e3);
+        load.front_end = FrontEnd {
+            delay: Nanos::from_seconds(self.request_ms / 1e3),
+            token: Nanos::from_seconds(self.token_us / 1e6),
+        };
         load
     }
 
@@ -129,7 +127,7 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
     } = server;
     let (launch, workload) = (Launch::of(row), workload(row)?);
     let spread = Spread::new(model, device, row.parallel)?;
-    let predictor = spread.predictor(device, profile);
+    let predictor = spread.predictor(device, &launch.put_into(profile));
     let predict = |workload: &Workload| {
         spread
             .predict(&predictor, workload)

@@ -36,11 +36,6 @@ impl<'a> Trials<'a> {
         }
     }
 
-    /// Whether a row's engine launches prefill kernel by kernel.
-    pub(crate) fn is_eager(&self, row: &Row) -> bool {
-        self.profiles[row.backend].host_us_per_kernel.is_some()
-    }
-
     /// Whether the row's model has a design here, and its ranks are modelled.
     pub(crate) fn can_simulate(&self, row: &Row) -> bool {
         let device = Catalog::embedded().by_name(row.device);
@@ -50,18 +45,13 @@ impl<'a> Trials<'a> {
         })
     }
 
-    fn key(&self, row: &Row, numbers: &Numbers) -> Result<Key, Box<dyn Error>> {
+    fn key(row: &Row, numbers: &Numbers) -> Result<Key, Box<dyn Error>> {
         let client = numbers.client_of(row)?;
-        let kernel_us = if self.is_eager(row) {
-            numbers.kernel_us
-        } else {
-            0.0
-        };
         let numbers = [
             client.request_ms,
             client.token_us,
             client.sequence_us,
-            kernel_us,
+            numbers.kernel_us,
         ];
         Ok((row.line, numbers.map(f64::to_bits)))
     }
@@ -77,10 +67,10 @@ impl<'a> Trials<'a> {
     }
 
     /// Simulates what was not simulated with these numbers before.
-    fn fill(&mut self, rows: &[&Row], numbers: &Numbers) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn fill(&mut self, rows: &[&Row], numbers: &Numbers) -> Result<(), Box<dyn Error>> {
         let mut missing = Vec::new();
         for row in rows {
-            let key = self.key(row, numbers)?;
+            let key = Self::key(row, numbers)?;
             if !self.known.contains_key(&key) {
                 missing.push((key, *row));
             }
@@ -115,7 +105,7 @@ impl<'a> Trials<'a> {
     /// What clients of a row see.
     pub(crate) fn seen(&mut self, row: &Row, numbers: &Numbers) -> Result<Times, Box<dyn Error>> {
         self.fill(&[row], numbers)?;
-        Ok(self.known[&self.key(row, numbers)?])
+        Ok(self.known[&Self::key(row, numbers)?])
     }
 
     /// Measured ÷ predicted of TTFT and TPOT.
@@ -127,7 +117,7 @@ impl<'a> Trials<'a> {
         self.fill(rows, numbers)?;
         let mut ratios = [Groups::default(), Groups::default()];
         for row in rows {
-            let seen = self.known[&self.key(row, numbers)?];
+            let seen = self.known[&Self::key(row, numbers)?];
             let both = [row.measured.ttft / seen.ttft, row.measured.tpot / seen.tpot];
             for (groups, ratio) in ratios.iter_mut().zip(both) {
                 groups.entry(group(row)).or_default().push(ratio);

@@ -105,14 +105,10 @@ impl Spread {
         let mut found = predictor.predict(&own)?;
         let prefill = self.sum(&own, self.rank.prefill_passes(&own))?;
         let step = self.sum(&own, [self.rank.decode_step(&own)])?;
-        let decode = match self.rank.decode_pass(&own) {
-            Some(pass) => self.sum(&own, [pass])?,
-            None => Nanos(0),
-        };
-        add(&mut found.prefill, prefill);
-        add(&mut found.decode_step, step);
-        if let Some(phase) = &mut found.decode {
-            add(phase, decode);
+        prefill.add_to(&mut found.prefill);
+        step.add_to(&mut found.decode_step);
+        if let Some((phase, pass)) = found.decode.as_mut().zip(self.rank.decode_pass(&own)) {
+            self.sum(&own, [pass])?.add_to(phase);
         }
         // A stage takes its share of a traverse; the last part of the batch enters when the others are one stage further each.
         let fill = (parts + pipeline - 1) as f64 / pipeline as f64;
@@ -142,8 +138,8 @@ impl Spread {
             ..found.memory
         };
         if self.parallel.ranks() > 1 {
-            found.prefill_gpu_ns += prefill;
-            found.decode_step_gpu_ns += step;
+            found.prefill_gpu_ns += prefill.time;
+            found.decode_step_gpu_ns += step.time;
             // Errors were measured on one device.
             found.ttft_interval = None;
             found.tpot_interval = None;
@@ -152,8 +148,8 @@ impl Spread {
         }
         Ok(SpreadPrediction {
             prediction: found,
-            prefill_communication_ns: prefill,
-            decode_step_communication_ns: step,
+            prefill_communication_ns: prefill.time,
+            decode_step_communication_ns: step.time,
             ranks: self.parallel.ranks(),
         })
     }
@@ -234,9 +230,13 @@ impl Spread {
         &self,
         workload: &Workload,
         passes: impl IntoIterator<Item = Pass>,
-    ) -> Result<Nanos, WorkloadError> {
+    ) -> Result<Communication, WorkloadError> {
+        let mut sum = Communication {
+            time: Nanos(0),
+            launches: 0,
+        };
         let Some(collectives) = &self.collectives else {
-            return Ok(Nanos(0));
+            return Ok(sum);
         };
         let mut seconds = 0.0;
         for pass in passes {
@@ -244,10 +244,13 @@ impl Spread {
                 let time = collectives
                     .seconds(exchange.operation, exchange.ranks, exchange.bytes)
                     .map_err(|error| invalid("tensor", self.parallel.tensor, error.to_string()))?;
-                seconds += time * exchange.count as f64 * pass.steps as f64;
+                let launches = exchange.count * pass.steps;
+                seconds += time * launches as f64;
+                sum.launches += launches;
             }
         }
-        Ok(Nanos::from_seconds(seconds))
+        sum.time = Nanos::from_seconds(seconds);
+        Ok(sum)
     }
 }
 
@@ -262,15 +265,30 @@ fn first_moe(decoder: &Decoder) -> Option<(u64, u64)> {
         })
 }
 
-/// Communication runs on the device: it hides where the host is the slower one.
-fn add(phase: &mut PhasePrediction, communication: Nanos) {
-    let host = phase.host_ns.unwrap_or(Nanos(0));
-    // What a captured step takes beside its kernels.
-    let beside = phase.time_ns - host.max(phase.device_ns);
-    phase.device_ns += communication;
-    phase.time_ns = host.max(phase.device_ns) + beside;
-    if phase.binds == Resource::Host && phase.device_ns >= host {
-        phase.binds = phase.slowest();
+/// What the ranks exchange in a phase.
+struct Communication {
+    time: Nanos,
+    launches: u64,
+}
+
+impl Communication {
+    /// It runs on the device, and hides where the host is the slower one, which has to launch it as well.
+    fn add_to(&self, phase: &mut PhasePrediction) {
+        let host = phase.host_ns.unwrap_or(Nanos(0));
+        // What a captured step takes beside its kernels.
+        let beside = phase.time_ns - host.max(phase.device_ns);
+        let kernels = phase.kernels + self.launches;
+        let more = kernels as f64 / phase.kernels.max(1) as f64;
+        let host = Nanos::from_seconds(host.seconds() * more);
+        phase.host_ns = phase.host_ns.map(|_| host);
+        phase.kernels = kernels;
+        phase.device_ns += self.time;
+        phase.time_ns = host.max(phase.device_ns) + beside;
+        phase.binds = match phase.binds {
+            _ if host > phase.device_ns => Resource::Host,
+            Resource::Host => phase.slowest(),
+            other => other,
+        };
     }
 }
 

@@ -99,6 +99,9 @@ pub struct GraphTimes {
     pub step_us: f64,
     /// From the end of a kernel to the start of the next.
     pub gap_us: f64,
+    /// Steps with prompts are captured up to so many tokens; 0 where none is.
+    #[serde(default)]
+    pub prefill_tokens: u64,
 }
 
 /// A figure of a profile.

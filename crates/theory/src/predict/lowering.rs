@@ -36,6 +36,15 @@ pub(super) fn lower(
     }
 }
 
+/// Kernels that are launched for one that is costed: tables of serving engines have as one what is several.
+pub(super) fn launches(implementation: Implementation, kernel: &Kernel) -> f64 {
+    if implementation.engine().is_some() {
+        fused::launches(kernel)
+    } else {
+        1.0
+    }
+}
+
 /// Positions of a KV cache that has its full size from the start.
 pub(super) fn positions(model: &Model, workload: &Workload) -> u64 {
     (model.context(workload) + workload.decode_steps()).saturating_add(1)

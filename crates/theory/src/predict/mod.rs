@@ -288,6 +288,15 @@ impl<'a> Predictor<'a> {
         self.graph.map_or(Launch::Kernels, Launch::Graph)
     }
 
+    /// Steps of few tokens are captured where the software captures more than decode.
+    fn prefill_launch(&self, workload: &Workload) -> Launch {
+        let captured = self.graph.filter(|graph| {
+            let mut passes = self.model.prefill_passes(workload);
+            passes.all(|pass| pass.rows() <= graph.prefill_tokens)
+        });
+        captured.map_or(Launch::Kernels, Launch::Graph)
+    }
+
     /// Prefill, and the first decode step.
     fn first_steps(&self, workload: &Workload) -> Result<[PhasePrediction; 2], MissingPeak> {
         let known = Workload {
@@ -302,7 +311,7 @@ impl<'a> Predictor<'a> {
         let prefill = self.phase(
             workload,
             self.model.prefill_passes(workload),
-            Launch::Kernels,
+            self.prefill_launch(workload),
         )?;
         let decode_step = self.phase(
             workload,
@@ -437,7 +446,7 @@ impl<'a> Predictor<'a> {
             self.model,
             workload,
             (pass, past),
-            &mut |kernel, launches| {
+            &mut |kernel, times| {
                 let time = match last.get_mut(place) {
                     Some((known, time)) if known == kernel => *time,
                     Some(known) => {
@@ -451,12 +460,12 @@ impl<'a> Predictor<'a> {
                     }
                 };
                 place += 1;
-                match factors {
-                    Some(factors) => {
-                        sum.add(&time.scaled(factors.of(kernel)), launches, kernel.bytes());
-                    }
-                    None => sum.add(&time, launches, kernel.bytes()),
-                }
+                let time = match factors {
+                    Some(factors) => time.scaled(factors.of(kernel)),
+                    None => time,
+                };
+                let launches = lowering::launches(implementation, kernel);
+                sum.add(&time, (times, launches), kernel.bytes());
             },
         );
         let mut steps = self.steps.borrow_mut();

@@ -135,13 +135,14 @@ pub(super) struct KernelSum {
 }
 
 impl KernelSum {
-    pub(super) fn add(&mut self, time: &KernelTime, launches: f64, bytes: f64) {
-        self.time.fixed += time.fixed * launches;
-        self.time.tensor += time.tensor * launches;
-        self.time.vector += time.vector * launches;
-        self.time.memory += time.memory * launches;
-        self.kernels += launches;
-        self.bytes += bytes * launches;
+    /// Adds something that runs `times` times and is `launches` kernels.
+    pub(super) fn add(&mut self, time: &KernelTime, (times, launches): (f64, f64), bytes: f64) {
+        self.time.fixed += time.fixed * times;
+        self.time.tensor += time.tensor * times;
+        self.time.vector += time.vector * times;
+        self.time.memory += time.memory * times;
+        self.kernels += launches * times;
+        self.bytes += bytes * times;
     }
 
     /// Adds another sum so many times.

@@ -114,7 +114,7 @@ fn summed(clock: &KernelClock, step: &TracedStep) -> KernelSum {
     for one in &step.kernels {
         sum.add(
             &clock.time(&one.kernel),
-            one.launches as f64,
+            (one.launches as f64, 1.0),
             one.kernel.bytes(),
         );
     }

@@ -53,7 +53,11 @@ struct Objective {
 
 pub(crate) fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let (mut load, line) = load::load(args.requests, &args.load)?;
-    load.delay = args.engine.request_delay.map_or(Nanos(0), predict::nanos);
+    let time = |given: Option<Duration>| given.map_or(Nanos(0), predict::nanos);
+    load.front_end = FrontEnd {
+        delay: time(args.engine.request_delay),
+        token: time(args.engine.token_delay),
+    };
     let simulated = step_time::with(args, |time, kv_blocks, basis| {
         run(args, &load, line, time, kv_blocks, basis)
     })?;

@@ -100,7 +100,11 @@ impl Tokenizer {
     /// When the engine has a prompt that was sent at `sent`, after those before it.
     pub(crate) fn passes(&mut self, sent: Nanos, prompt: u64) -> Nanos {
         let FrontEnd { delay, token } = self.front_end;
-        let time = Nanos(token.0.saturating_mul(i64::try_from(prompt).unwrap_or(i64::MAX)));
+        let time = Nanos(
+            token
+                .0
+                .saturating_mul(i64::try_from(prompt).unwrap_or(i64::MAX)),
+        );
         self.free = sent.max(self.free) + time;
         self.free + delay
     }

@@ -181,7 +181,8 @@ fn weights(model: &str, precision: &str, gemm: &str) -> Result<Option<WeightForm
     let states_its_own = ["deepseek", "openai", "moonshotai", "zhipuai", "MiniMax"]
         .iter()
         .any(|name| model.starts_with(name));
-    let by_blocks = gemm == "fp8_block" || ["Qwen/Qwen3-235B", "Qwen/Qwen3.5"]
+    let by_blocks = gemm == "fp8_block"
+        || ["Qwen/Qwen3-235B", "Qwen/Qwen3.5"]
             .iter()
             .any(|name| model.starts_with(name));
     Ok(match precision {

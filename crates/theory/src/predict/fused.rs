@@ -72,16 +72,25 @@ pub(super) fn lower(
     true
 }
 
-/// Kernels behind one of the tables of serving engines. Around each of the two products of experts run three more: rows are counted, sorted and gathered before
-/// the first, activated before the second and summed after it. Activations of tiles are quantized by a kernel of their own. A public trace of gpt-oss-20b with vLLM
-/// has 17 kernels a layer (`tests/launches.rs`).
+/// Kernels behind one of the tables of serving engines.
 pub(super) fn launches(kernel: &Kernel) -> f64 {
     match kernel {
+        // Around each of the two products of experts run three more: rows are counted, sorted and gathered, activated, and summed.
         Kernel::Grouped { .. } => 4.0,
+        // Activations are quantized by groups first.
         Kernel::Gemm {
             stored: Stored::EightByBlocks,
             ..
         } => 2.0,
+        // Queries and keys are put together from the part that is rotated and the part that is not.
+        Kernel::Attention {
+            key_dim,
+            value_dim,
+            queries,
+            ..
+        } if key_dim != value_dim && *queries > 1.0 => 3.0,
+        // By chunks: queries and keys normalized, decays summed, products within chunks, their inverse, what they write, states, outputs.
+        Kernel::DeltaRule { queries, .. } if *queries > 1.0 => 8.0,
         _ => 1.0,
     }
 }

@@ -334,7 +334,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
     /// Blocks of a request when its answer is whole. The last token is sampled, not computed.
     fn all_blocks(&self, request: usize) -> u64 {
         let asked = &self.load.requests[request];
-        self.settings.blocks(asked.prompt + asked.output - 1)
+        self.settings.blocks(asked.prompt + asked.output - 1) + self.settings.sequence_blocks
     }
 
     /// Takes waiting requests in order, while there is room.
@@ -362,7 +362,8 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             } else {
                 needed
             };
-            if required + unused_hits > self.pool.free() {
+            let held = self.settings.sequence_blocks;
+            if required + unused_hits + held > self.pool.free() {
                 return;
             }
             let reserved = self.reserved + self.all_blocks(request);
@@ -372,7 +373,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             self.reserved = reserved;
             self.waiting.pop_front();
             self.pool.touch(&keys[..hits]);
-            self.pool.take(needed);
+            self.pool.take(needed + held);
             self.outcome.cached_tokens += cached;
             let state = &mut self.states[request];
             state.computed = cached;
@@ -478,7 +479,8 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             state.own.clone_from(&state.named);
         }
         let plain = self.settings.blocks(computed) - state.named.len() as u64;
-        self.pool.give_back(&state.named, plain);
+        let held = self.settings.sequence_blocks;
+        self.pool.give_back(&state.named, plain + held);
         state.named.clear();
         state.generated = generated;
         state.computed = 0;
@@ -600,7 +602,8 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         let asked = &self.load.requests[request];
         let state = &mut self.states[request];
         let plain = self.settings.blocks(context) - state.named.len() as u64;
-        self.pool.give_back(&state.named, plain);
+        let held = self.settings.sequence_blocks;
+        self.pool.give_back(&state.named, plain + held);
         self.outcome.finished.push(Finished {
             index: request,
             at: self.came[request],

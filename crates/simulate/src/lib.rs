@@ -10,6 +10,7 @@ pub mod engine;
 pub mod gaps;
 mod kv;
 mod longest;
+pub mod memory;
 pub mod predicted;
 pub mod request;
 pub mod search;

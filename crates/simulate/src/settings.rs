@@ -18,6 +18,9 @@ pub struct Settings {
     pub block_size: u64,
     /// KV blocks that requests can have.
     pub kv_blocks: u64,
+    /// Those that a running sequence holds whatever its length: states of layers without a KV cache.
+    #[serde(default)]
+    pub sequence_blocks: u64,
     /// Whether a prompt may be split over steps.
     pub chunked_prefill: bool,
     /// Whether blocks of equal content are computed once.
@@ -42,6 +45,7 @@ impl Default for Settings {
             max_num_seqs: 256,
             block_size: 16,
             kv_blocks: 16_384,
+            sequence_blocks: 0,
             chunked_prefill: true,
             prefix_caching: true,
             reserve_full_prompt: true,
@@ -112,7 +116,7 @@ impl Settings {
     /// Whether the engine could ever finish such a request.
     pub fn can_serve(&self, prompt: u64, output: u64) -> bool {
         // The last token is sampled, not computed.
-        let fits = self.blocks(prompt + output - 1) <= self.kv_blocks;
+        let fits = self.blocks(prompt + output - 1) + self.sequence_blocks <= self.kv_blocks;
         // After a preemption, what was generated is computed with the prompt.
         let longest = if self.reserve_answer {
             prompt

@@ -9,6 +9,7 @@ const ONE: Settings = Settings {
     max_num_seqs: 1,
     block_size: 16,
     kv_blocks: 10_000,
+    sequence_blocks: 0,
     chunked_prefill: true,
     prefix_caching: false,
     reserve_full_prompt: true,
@@ -250,6 +251,49 @@ fn a_request_waits_for_a_step_that_is_not_yet_put_together() {
         ..asked
     };
     assert_eq!(ttfts(&closed, &ahead), [21, 21]);
+}
+
+/// Three prompts of 16 tokens sent at once, 2 ms a token: they leave the tokenizer after 32, 64 and 96 ms, and reach the engine 1 ms later.
+#[test]
+fn prompts_pass_the_tokenizer_one_after_another() {
+    let settings = Settings {
+        max_num_seqs: 4,
+        ..ONE
+    };
+    let mut asked = load(vec![request(0, 16, 1); 3]);
+    asked.front_end = FrontEnd {
+        delay: Nanos(1_000_000),
+        token: Nanos(2_000_000),
+    };
+    assert_eq!(ttfts(&asked, &settings), [43, 75, 107]);
+    // In a closed loop of two, the third is sent when the first ends, at 43 ms: the tokenizer is free at 64, and done with it at 96 ms.
+    let closed = Load {
+        concurrency: Some(2),
+        ..asked
+    };
+    assert_eq!(ttfts(&closed, &settings), [43, 75, 64]);
+}
+
+/// Sequences of one block each and four more whatever their length: two at a time of eleven blocks, and none of four.
+#[test]
+fn states_of_sequences_take_blocks() {
+    let settings = Settings {
+        max_num_seqs: 8,
+        kv_blocks: 11,
+        sequence_blocks: 4,
+        ..ONE
+    };
+    let asked = load(vec![request(0, 8, 3); 4]);
+    // Prompts of 10 ms and two decode steps: the third and fourth begin after 30 ms.
+    assert_eq!(ttfts(&asked, &settings), [10, 10, 40, 40]);
+    let outcome = simulate(&asked, &settings, &|_: &Shape| Nanos(10_000_000)).unwrap();
+    assert_eq!(outcome.most_blocks, 10);
+    let refused = Settings {
+        kv_blocks: 4,
+        ..settings
+    };
+    let outcome = simulate(&asked, &refused, &|_: &Shape| Nanos(10_000_000)).unwrap();
+    assert_eq!(outcome.refused, [0, 1, 2, 3]);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Shape) -> i64) -> (Vec<(i64
                 let mut victim = running.pop().unwrap();
                 preemptions += 1;
                 was_preempted = true;
-                free += victim.blocks;
+                free += victim.blocks + s.sequence_blocks;
                 (victim.blocks, victim.computed, victim.is_decoding) = (0, 0, false);
                 waiting.push_front(victim);
                 if running.len() == place {
@@ -83,11 +83,12 @@ fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Shape) -> i64) -> (Vec<(i64
             let new = tokens.min(budget);
             let needed = new.div_ceil(s.block_size);
             let whole = tokens.div_ceil(s.block_size);
-            if (if s.reserve_full_prompt { whole } else { needed }) > free {
+            let required = if s.reserve_full_prompt { whole } else { needed };
+            if required + s.sequence_blocks > free {
                 break;
             }
             let mut r = waiting.pop_front().unwrap();
-            free -= needed;
+            free -= needed + s.sequence_blocks;
             r.blocks = needed;
             running.push(r);
             scheduled.push(new);
@@ -111,7 +112,7 @@ fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Shape) -> i64) -> (Vec<(i64
                 r.is_decoding = true;
                 r.first.get_or_insert(now);
                 if r.generated == r.output {
-                    free += r.blocks;
+                    free += r.blocks + s.sequence_blocks;
                     done[r.index] = (r.first.unwrap(), now);
                     continue;
                 }
@@ -149,11 +150,20 @@ fn all_settings() -> impl Strategy<Value = Settings> {
         0_u64..60,
         1_u64..9,
         100_u64..160,
+        0_u64..3,
         any::<bool>(),
         any::<bool>(),
     )
         .prop_map(
-            |(max_num_seqs, more, block_size, tokens, chunked_prefill, reserve_full_prompt)| {
+            |(
+                max_num_seqs,
+                more,
+                block_size,
+                tokens,
+                sequence_blocks,
+                chunked_prefill,
+                reserve_full_prompt,
+            )| {
                 Settings {
                     max_num_seqs,
                     max_num_batched_tokens: if chunked_prefill {
@@ -162,7 +172,8 @@ fn all_settings() -> impl Strategy<Value = Settings> {
                         100 + more
                     },
                     block_size,
-                    kv_blocks: tokens.div_ceil(block_size),
+                    kv_blocks: tokens.div_ceil(block_size) + sequence_blocks,
+                    sequence_blocks,
                     chunked_prefill,
                     reserve_full_prompt,
                     prefix_caching: false,

@@ -7,7 +7,7 @@ use crate::rows::{Row, Source, design};
 /// A row that decodes so many times as fast as another one of the same settings has more than one token a step, which no column says.
 const SPECULATES: f64 = 1.2;
 
-/// Every third row is enough.
+/// Of sweeps, which are many and alike, every third row is enough.
 const STRIDE: usize = 3;
 
 /// Launch scripts that set what is not simulated: SGLang looks for requests every tenth or thirtieth step (`--scheduler-recv-interval`), and TensorRT-LLM 1.2
@@ -45,5 +45,9 @@ pub(crate) fn fitted_to<'r>(rows: &[&'r Row], without: Option<&str>) -> Vec<&'r 
         .filter(|row| Some(design(row.model)) != without)
         .copied()
         .collect();
-    comparable(&others).into_iter().step_by(STRIDE).collect()
+    let (sweeps, mut dashboards): (Vec<&Row>, Vec<&Row>) = comparable(&others)
+        .into_iter()
+        .partition(|row| row.source == Source::Sweep);
+    dashboards.extend(sweeps.into_iter().step_by(STRIDE));
+    dashboards
 }

@@ -114,12 +114,17 @@ impl Launch {
         profile
     }
 
-    pub(crate) fn settings(&self, row: &Row, kv_blocks: u64) -> Settings {
+    pub(crate) fn settings(
+        &self,
+        row: &Row,
+        [kv_blocks, sequence_blocks]: [u64; 2],
+    ) -> Settings {
         let known = row.source == Source::Dashboard;
         let is_trtllm = known && row.backend == "trtllm";
         let max_num_batched_tokens = self.tokens * row.parallel.data;
         Settings {
             kv_blocks,
+            sequence_blocks,
             // More than any row has in flight for a rank, as benchmarks set it.
             max_num_seqs: 1024.min(max_num_batched_tokens),
             max_num_batched_tokens,

@@ -2,7 +2,9 @@
 
 use std::error::Error;
 
-use llmprof_simulate::{FrontEnd, Load, Shape, StepTime, Summary, predicted::Predicted, simulate};
+use llmprof_simulate::{
+    FrontEnd, Load, Shape, StepTime, Summary, memory::SequenceMemory, predicted::Predicted, simulate,
+};
 use llmprof_theory::{
     Model, Precision, Workload,
     device::Device,
@@ -21,6 +23,9 @@ use crate::{
 const REPORTED: f64 = 1.063;
 /// Activations, CUDA graphs and the libraries' own memory.
 const RUNTIME_BYTES: f64 = 3e9;
+
+/// Tokens of a KV block.
+const BLOCK: u64 = 16;
 
 /// What a client sees beside the engine's own time.
 #[derive(Clone, Copy, Debug)]
@@ -142,34 +147,27 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
     means(&Summary::of(&[outcome], settings.kv_blocks, &[]))
 }
 
-/// KV blocks of all data-parallel groups together.
+/// KV blocks of all data-parallel groups together, and those of a sequence whatever its length.
 fn kv_blocks(
     row: &Row,
     workload: &Workload,
     fit: &dyn Fn(&Workload) -> Result<MemoryFit, PredictError>,
-) -> Result<u64, Box<dyn Error>> {
+) -> Result<[u64; 2], Box<dyn Error>> {
     let launch = Launch::of(row);
-    let fit = |prompt| {
-        fit(&Workload {
-            prompt,
-            new_tokens: 1,
-            ..*workload
-        })
-    };
-    let (short, long) = (fit(1024)?, fit(2048)?);
-    let per_token = (long.kv_bytes.0 - short.kv_bytes.0) as f64 / 1024.0;
-    let capacity = long.capacity_bytes.ok_or("no capacity")?.0 as f64 * REPORTED;
-    let weights = long.weights_bytes.0 as f64 + RUNTIME_BYTES;
+    let memory = SequenceMemory::of(workload, fit)?;
+    let capacity = memory.fit.capacity_bytes.ok_or("no capacity")?.0 as f64 * REPORTED;
+    let weights = memory.fit.weights_bytes.0 as f64 + RUNTIME_BYTES;
     // TensorRT-LLM takes its share of what weights leave.
     let left = if row.backend == "trtllm" {
         (capacity - weights) * launch.memory
     } else {
         capacity * launch.memory - weights
     };
-    let blocks = row.parallel.data as f64 * left / (per_token * 16.0);
+    let blocks = row.parallel.data as f64 * left / (memory.token * BLOCK as f64);
     if blocks < 1.0 {
         return Err("does not fit".into());
     }
     // More than any load here takes.
-    Ok((blocks as u64).min(1 << 24))
+    let blocks = (blocks as u64).min(1 << 24);
+    Ok([blocks, memory.sequence_blocks(BLOCK)])
 }

@@ -4,17 +4,17 @@ mod load;
 mod page;
 mod step_time;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use llmprof_simulate::{
-    Load, Settings, StepTime, Summary,
+    FrontEnd, Load, Settings, StepTime, Summary,
     search::{self, Candidate, Replicas},
 };
 use llmprof_traffic::slo::{Slo, all_met};
 use llmprof_units::Nanos;
 use serde::Serialize;
 
-use self::step_time::Basis;
+use self::step_time::{Basis, KvBlocks};
 use crate::args_simulate::SimulateArgs;
 use crate::{commands::predict, failure::Failure, output::Output};
 
@@ -78,7 +78,7 @@ fn run(
     load: &Load,
     line: String,
     time: &dyn StepTime,
-    kv_blocks: u64,
+    kv_blocks: KvBlocks,
     step_time: Basis,
 ) -> Result<Simulated, Failure> {
     let wrong = |error: llmprof_simulate::settings::SettingsError| Failure::new(error.to_string());
@@ -86,7 +86,8 @@ fn run(
         max_num_batched_tokens: args.engine.max_num_batched_tokens,
         max_num_seqs: args.engine.max_num_seqs,
         block_size: args.engine.block_size,
-        kv_blocks,
+        kv_blocks: kv_blocks.all,
+        sequence_blocks: kv_blocks.sequence,
         chunked_prefill: !args.engine.no_chunked_prefill,
         prefix_caching: !args.engine.no_prefix_caching,
         reserve_full_prompt: true,

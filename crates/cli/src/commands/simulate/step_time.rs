@@ -8,6 +8,7 @@ use llmprof_record::plan::Plan;
 use llmprof_simulate::{
     StepTime,
     calibrated::{Calibration, Observation},
+    memory::SequenceMemory,
     predicted::{Predict, Predicted},
 };
 use llmprof_theory::{
@@ -60,14 +61,21 @@ struct Subjects {
     device: Device,
 }
 
+/// KV blocks of an engine, and those of a sequence whatever its length.
+#[derive(Clone, Copy)]
+pub(super) struct KvBlocks {
+    pub(super) all: u64,
+    pub(super) sequence: u64,
+}
+
 /// Finds step times and KV blocks, and runs `then` with them.
 pub(super) fn with<R>(
     args: &SimulateArgs,
-    then: impl FnOnce(&dyn StepTime, u64, Basis) -> Result<R, Failure>,
+    then: impl FnOnce(&dyn StepTime, KvBlocks, Basis) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    if let (Some(trace), Some(blocks)) = (&args.calibrate, args.engine.kv_blocks) {
+    if let (Some(trace), Some(all)) = (&args.calibrate, args.engine.kv_blocks) {
         let (calibration, basis) = calibrated(trace)?;
-        return then(&calibration, blocks, basis);
+        return then(&calibration, KvBlocks { all, sequence: 0 }, basis);
     }
     let subjects = subjects(args)?;
     let workload = subjects.plan.spread_workload();
@@ -76,10 +84,7 @@ pub(super) fn with<R>(
         .map_err(|error| Failure::new(error.to_string()))?;
     let predictor = spread.predictor(&subjects.device, &profile);
     let predict = |workload: &Workload| Ok(spread.predict(&predictor, workload)?.prediction);
-    let blocks = match args.engine.kv_blocks {
-        Some(blocks) => blocks,
-        None => kv_blocks(args, &subjects, &predict, &workload)?,
-    };
+    let blocks = kv_blocks(args, &subjects, &predict, &workload)?;
     if let Some(trace) = &args.calibrate {
         let (calibration, basis) = calibrated(trace)?;
         return then(&calibration, blocks, basis);
@@ -140,53 +145,48 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
     })
 }
 
-/// KV blocks in the memory that the engine takes less the weights. Activations and the runtime's own memory come off too, which is
+/// KV blocks as stated, or in the memory that the engine takes less the weights. Activations and the runtime's own memory come off too, which is
 /// not known here: a real engine has fewer.
 fn kv_blocks(
     args: &SimulateArgs,
     subjects: &Subjects,
     predict: &Predict<'_>,
     workload: &Workload,
-) -> Result<u64, Failure> {
+) -> Result<KvBlocks, Failure> {
     let share = args.engine.gpu_memory_utilization;
     if !(share > 0.0 && share <= 1.0) {
         return Err(Failure::new(
             "--gpu-memory-utilization must lie between 0 and 1",
         ));
     }
-    // Long prompts, so that a sliding window counts as it does where memory is short.
-    let fit = |prompt: u64| {
-        let asked = Workload {
-            batch: 1,
-            prompt,
-            new_tokens: 1,
-            cached: 0,
-            chunk: None,
-            ..*workload
-        };
-        predict(&asked)
-            .map(|found| found.memory)
-            .map_err(|error| Failure::new(error.to_string()))
-    };
-    let (short, long) = (fit(1024)?, fit(2048)?);
-    let per_token = (long.kv_bytes.0 - short.kv_bytes.0) as f64 / 1024.0;
+    let memory = SequenceMemory::of(workload, |asked| Ok(predict(asked)?.memory))
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let block_size = args.engine.block_size.max(1);
+    let sequence = memory.sequence_blocks(block_size);
+    if let Some(all) = args.engine.kv_blocks {
+        return Ok(KvBlocks { all, sequence });
+    }
     let unknown = |what: &str| Failure::new(what.to_owned()).hint("--kv-blocks N".to_owned());
-    let capacity = long
+    let (fit, per_token) = (memory.fit, memory.token);
+    let capacity = fit
         .capacity_bytes
         .ok_or_else(|| unknown("the device file states no memory capacity"))?;
     if per_token <= 0.0 {
         return Err(unknown("the model has no KV cache that grows with context"));
     }
-    let left = capacity.0 as f64 * share - long.weights_bytes.0 as f64;
-    let blocks = (left / (per_token * args.engine.block_size.max(1) as f64)).floor();
+    let left = capacity.0 as f64 * share - fit.weights_bytes.0 as f64;
+    let blocks = (left / (per_token * block_size as f64)).floor();
     if blocks < 1.0 {
         return Err(Failure::new(format!(
             "{} leaves no memory for a KV cache on {}: weights take {} of {}",
-            subjects.name, subjects.device.name, long.weights_bytes, capacity
+            subjects.name, subjects.device.name, fit.weights_bytes, capacity
         ))
         .hint("another device, or narrower weights: workload.weights=fp8".to_owned()));
     }
-    Ok(blocks as u64)
+    Ok(KvBlocks {
+        all: blocks as u64,
+        sequence,
+    })
 }
 
 fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {

@@ -106,7 +106,10 @@ fn traced() -> Vec<Time> {
 
 fn of_families() -> Vec<Time> {
     let all = blind_grades(&eager()).unwrap();
-    let known = all.iter().filter(|grade| !grade.by_common_keys);
+    // Of a family with gated delta layers kernels in eager mode are traced.
+    let known = all
+        .iter()
+        .filter(|grade| !grade.by_common_keys && !grade.family.starts_with("qwen3_5"));
     known
         .map(|grade| Time {
             list: list_of(&grade.model),
@@ -144,7 +147,7 @@ fn of_list(times: &[Time], list: &str) -> Vec<Time> {
 #[test]
 fn blind_models_meet_the_goal() {
     let (families, traced) = (of_families(), traced());
-    for list in ["first", "second"] {
+    for list in ["first", "second", "third"] {
         let (families, traced) = (of_list(&families, list), of_list(&traced, list));
         for time in families.iter().chain(&traced) {
             println!(
@@ -158,6 +161,9 @@ fn blind_models_meet_the_goal() {
         println!("{list}, traced: {:?}", summary(&traced));
         let all = summary(&[families, traced].concat());
         println!("{list}: {all:?}");
+        if list == "third" {
+            continue;
+        }
         assert!(all.times >= 100, "{all:?}");
         assert!(all.median <= 0.05 && all.p90 <= 0.15, "{all:?}");
         assert!((0.85..=0.95).contains(&all.coverage), "{all:?}");

@@ -65,7 +65,7 @@ def measured(which, source):
         config = {key: plain(value) for key, value in model["config"].items() if value is not None and key not in IDLE}
         row = {"model": model["model"], "split": "grading", "list": which, "model_type": model["config"]["model_type"]}
         if model["model"].endswith("_eager"):
-            row["attention"] = model["attention"]
+            row["attn_implementation"] = model["attention"]
         if model["cells"]:
             yield {**row, "config": config, "cells": [cell(found) for found in model["cells"]]}
 
@@ -76,12 +76,12 @@ def traces(models):
     from llmprof_worker.requests import Trace
 
     for model in models:
-        if model["model_type"] in FAMILIES:
+        if model["model_type"] in FAMILIES and "attn_implementation" not in model:
             continue
         config = {"model_type": model["model_type"], **model["config"]}
         for one in model["cells"]:
             try:
-                kernels = tracing.run(Trace(config, one["batch"], one["prompt"], [one["prompt"]]))
+                kernels = tracing.run(Trace(config, one["batch"], one["prompt"], [one["prompt"]], attn_implementation=model.get("attn_implementation")))
             except Failure as failure:
                 print(model["model"], failure)
                 break
@@ -96,8 +96,9 @@ def main(*sources):
         models = [model for model in models if model["list"] != which] + list(measured(which, source))
     head = '{"device":"NVIDIA H200","software":"torch 2.11.0, transformers 5.17.0","token_kinds":null,"models":[\n'
     (DATA / "blind.json").write_text(head + lines(models) + "\n]}\n")
+    traced = lines(traces(models))
     with gzip.GzipFile(DATA / "blind_traced.json.gz", "wb", mtime=0) as file:
-        file.write(("[\n" + lines(traces(models)) + "\n]\n").encode())
+        file.write(("[\n" + traced + "\n]\n").encode())
 
 
 main(*sys.argv[1:])

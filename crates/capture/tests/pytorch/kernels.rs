@@ -229,7 +229,7 @@ fn loops_over_experts_are_traced_with_uniform_routing() {
         return;
     };
     let dbrx = json!({"model_type": "dbrx", "d_model": 64, "n_heads": 4, "n_layers": 1, "max_seq_len": 128, "vocab_size": 128,
-        "attn_config": {"kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 64}});
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0}, "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 64}});
     let jetmoe = json!({"model_type": "jetmoe", "hidden_size": 64, "num_hidden_layers": 1, "num_key_value_heads": 2, "kv_channels": 16,
         "intermediate_size": 96, "vocab_size": 128, "num_local_experts": 4, "num_experts_per_tok": 2});
     for (config, depth) in [(dbrx, 96.0), (jetmoe, 96.0)] {

@@ -524,7 +524,10 @@ impl KernelClock {
         } else if m > 1.0 {
             (curve.unaligned_bytes_per_s, unaligned_share(n, k))
         } else {
-            (curve.unaligned_bytes_per_s, curve.compute)
+            (
+                VECTOR_SHARE * self.curves.bytes_per_s,
+                unaligned_share(n, k),
+            )
         };
         let memory = kernel.bytes() / rate * self.memory_scale;
         let tensor = kernel.flops() / (share * self.flops_per_s);

@@ -215,13 +215,13 @@ impl Step<'_> {
         self.stream(Access::AppendSliced, 2.0 * bytes, scores);
         self.by_row(Access::Reduce, bytes, scores, keys);
         self.stream(Access::Broadcast, 2.0 * bytes, scores);
-        let softmax = if keys > WARP_ROW {
+        // The sink makes rows of scores one longer, so that none is aligned.
+        let softmax = if keys + 1.0 > WARP_ROW {
             Access::SoftmaxLong
         } else {
             Access::Softmax
         };
         self.stream(softmax, 2.0 * bytes, scores);
-        // The sink makes rows of scores one longer, so that none is aligned.
         self.emit(&Kernel::Gemm {
             groups,
             m,

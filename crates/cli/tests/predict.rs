@@ -249,6 +249,39 @@ fn gated_delta_models_are_traced_in_eager_mode_alone() {
     }
 }
 
+/// Families know the kernels of the default attention; those of another are traced, and the default stands in where they cannot be.
+#[test]
+fn attention_other_than_the_default_is_traced() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 1024, "max_position_embeddings": 2048});
+    std::fs::write(folder.path().join("tiny.json"), config.to_string()).unwrap();
+    let found = |python: &str| {
+        let python = format!("runtime.python={python}");
+        let args = [
+            "model=local",
+            "model.config=tiny.json",
+            "hardware.spec=h200",
+            "runtime=pytorch",
+            "workload.prompt_tokens=1024",
+            "runtime.attn_implementation=sdpa,eager",
+            &python,
+        ];
+        points(folder.path(), &args)
+    };
+    let [default, eager] = found(&python).try_into().unwrap();
+    assert_eq!(
+        (&default["family"], &eager["family"]),
+        (&json!("llama"), &json!("traced"))
+    );
+    // Scores are tensors, read and written by many kernels.
+    assert!(eager["prefill_gpu_ns"].as_i64() > default["prefill_gpu_ns"].as_i64());
+    let [same, stood_in] = found("/no/such/python").try_into().unwrap();
+    assert_eq!(same["prefill_gpu_ns"], default["prefill_gpu_ns"]);
+    assert_eq!(stood_in["prefill_gpu_ns"], default["prefill_gpu_ns"]);
+}
+
 /// A run of the native engine says how fast this CPU is with it: the same request is predicted as it was measured.
 #[test]
 fn a_run_corrects_predictions() {

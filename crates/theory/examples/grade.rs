@@ -21,6 +21,14 @@ fn blind(profile: &EfficiencyProfile) -> Result<(), Box<dyn std::error::Error>> 
     head("blind models");
     line("of known families", &with(false).collect::<Vec<_>>());
     line("by common keys", &with(true).collect::<Vec<_>>());
+    for list in ["first", "second", "third"] {
+        for (what, common) in [("of known families", false), ("by common keys", true)] {
+            let rows: Vec<_> = with(common)
+                .filter(|grade| grade.list.as_deref() == Some(list))
+                .collect();
+            line(&format!("{list} list, {what}"), &rows);
+        }
+    }
     let mut names: Vec<&str> = all.iter().map(|grade| grade.model.as_str()).collect();
     names.dedup();
     for name in names {

@@ -57,7 +57,12 @@ fn class(kernel: &Kernel) -> &'static str {
         }
         Kernel::Stream { access, .. } => match access {
             // Tracing sees strides, not which kernel they lead to.
-            Access::Pointwise | Access::Broadcast => "elementwise",
+            Access::Pointwise
+            | Access::Broadcast
+            | Access::Cast
+            | Access::Transposed
+            | Access::Depthwise
+            | Access::Solve => "elementwise",
             Access::Transcendental => "transcendental",
             Access::Widen => "widen",
             Access::Append | Access::AppendSliced | Access::Concat => "concat",

@@ -44,10 +44,17 @@ HARD = {
 }
 # Their kernels read dense rows: others are copied first.
 WANTS_DENSE = {"native_layer_norm", "_fused_rms_norm", "native_group_norm", "_softmax"}
+# Elementwise kernels, which compute the place of each element.
+INDEXED = {"pointwise", "transcendental", "broadcast", "cast", "transposed", "widen", "copy"}
 WRITES_PART = {"index_put", "index_put_", "_index_put_impl_", "scatter_", "index_add_", "index_copy_"}
-LONG_ROW = 1024
-# What memory delivers at least, and what the second-level cache of an H100 or H200 holds.
-SECTOR, CACHE = 32, 50 << 20
+# Arithmetic on operands of several formats: each is cast on its way.
+MIXES = {"add", "sub", "rsub", "mul", "div", "maximum", "minimum", "pow", "add_", "sub_", "mul_", "div_"}
+# The longest row that a warp holds for a softmax.
+WARP_ROW = 2048
+# What a cache delivers at least, what memory does, and what the second-level cache of an H100 or H200 holds.
+SECTOR, BURST, CACHE = 32, 64, 50 << 20
+# Offsets in bytes beyond this do not fit an index of 32 bits: elementwise kernels are launched for halves.
+SPAN = (1 << 31) - 1
 
 
 class Operators(TorchDispatchMode):
@@ -58,6 +65,8 @@ class Operators(TorchDispatchMode):
         self.tokens = tokens
         self.kernels: Counter[str] = Counter()
         self.assumed = 0
+        # Where a model's own code goes through the experts one by one, the last choice of tokens among them.
+        self.choice: Choice | None = None
         self._paused = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -65,7 +74,11 @@ class Operators(TorchDispatchMode):
         if name == "_local_scalar_dense":
             # A value that only a device knows. Transformers asks so whether a mask has padding; that it has none is assumed.
             self.assumed += 1
-            return 1
+            return self.choice.next() if self.choice and args[0].dtype == torch.int64 else 1
+        if name == "nonzero" and self.choice and not self._paused:
+            # Counted, summed up and written.
+            self.add(flow("scan", size(args[0]), args[0].numel()), 3)
+            return self.empty(self.choice.found(args[0]), args[0].dim(), like=torch.empty(0, dtype=torch.int64, device="meta"))
         out = func(*args, **(kwargs or {}))
         inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
         outputs = [t for t in tree_flatten(out)[0] if isinstance(t, torch.Tensor)]
@@ -74,7 +87,9 @@ class Operators(TorchDispatchMode):
         if name in GEMM:
             self.add(self.gemm(name, inputs))
         elif name == "convolution":
-            self.add(self.convolution(inputs, outputs[0]))
+            self.convolution(inputs, outputs[0])
+        elif name == "linalg_solve_triangular":
+            self.solve(inputs, outputs[0])
         elif name == "_safe_softmax":
             self.safe_softmax(inputs[0], outputs[0])
         elif name in REDUCE and keeps_columns(inputs[0], args):
@@ -83,14 +98,19 @@ class Operators(TorchDispatchMode):
         else:
             if name in WANTS_DENSE and not inputs[0].is_contiguous():
                 self.add(flow("broadcast", 2 * size(inputs[0]), inputs[0].numel()))
-            self.add(stream(name, inputs, outputs))
+            self.launch(stream(name, inputs, outputs), [*inputs, *outputs])
             if name == "masked_fill":
                 # On a GPU a copy, and then the fill in place.
                 self.add(flow("pointwise", 2 * size(outputs[0]), outputs[0].numel()))
         return out
 
-    def add(self, kernel: dict[str, Any]) -> None:
-        self.kernels[json.dumps(kernel, sort_keys=True)] += 1
+    def add(self, kernel: dict[str, Any], launches: int = 1) -> None:
+        self.kernels[json.dumps(kernel, sort_keys=True)] += launches
+
+    def launch(self, kernel: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+        """An elementwise kernel, in as many parts as its indices need."""
+        parts = halves(tensors) if kernel["access"] in INDEXED else 1
+        self.add(flow(kernel["access"], kernel["bytes"] // parts, kernel["elements"] // parts, kernel["width"]), parts)
 
     def rows(self) -> list[dict[str, Any]]:
         return [{"kernel": json.loads(kernel), "launches": count} for kernel, count in self.kernels.items()]
@@ -117,13 +137,49 @@ class Operators(TorchDispatchMode):
         for _ in range(2):
             self.add(flow("fill", out.element_size(), 1))
 
-    def convolution(self, inputs: list[torch.Tensor], out: torch.Tensor) -> dict[str, Any]:
+    def convolution(self, inputs: list[torch.Tensor], out: torch.Tensor) -> None:
         x, weight = inputs[:2]
-        if weight.shape[1] == 1:
-            # Each channel by itself: a stream.
-            return flow("broadcast", size(x) + size(weight) + size(out), out.numel())
+        groups = x.shape[1] // weight.shape[1]
+        if weight.shape[1] == 1 and groups > 1:
+            self.add(flow("depthwise", size(x) + size(weight) + size(out), out.numel()))
+            return
         positions = out.numel() // out.shape[1]
-        return gemm(positions, weight.shape[0], weight.numel() // weight.shape[0], x.element_size(), True)
+        for tensor in (x, weight, out) if groups > 1 else ():
+            # Each group by itself, with its channels innermost.
+            self.add(flow("copy", 2 * size(tensor) // groups, tensor.numel() // groups), groups)
+        self.add(gemm(positions, weight.shape[0] // groups, weight.numel() // weight.shape[0], x.element_size(), True), groups)
+
+    def solve(self, inputs: list[torch.Tensor], out: torch.Tensor) -> None:
+        """Equations, in columns: the right side is copied, and pointers to matrices are written."""
+        self.add(flow("transposed", 2 * size(out), out.numel()))
+        self.add(flow("fill", 8 * out.numel() // (out.shape[-1] * out.shape[-2]), 1), 2)
+        self.add(flow("solve", size(inputs[0]) + 2 * size(out), out.numel() * inputs[0].shape[-1]))
+
+
+class Choice:
+    """What tokens choose among experts, each as likely as the others."""
+
+    def __init__(self, tokens: int, chosen: int, experts: int) -> None:
+        self.pairs, self.experts = tokens * chosen, experts
+        share = min(chosen / experts, 1.0)
+        self.reached = max(round(experts * (1 - (1 - share) ** tokens)), 1)
+        self._turn = 0
+
+    def next(self) -> int:
+        """The number of an expert that is reached, another one each time."""
+        self._turn += 1
+        return (self._turn - 1) % self.reached * self.experts // self.reached
+
+    def found(self, tensor: torch.Tensor) -> int:
+        """How many are not zero: of one number for each expert, or of the tokens that one of them is chosen by."""
+        if tensor.dim() == 1 and tensor.numel() == self.experts:
+            return self.reached
+        return min(max(round(self.pairs / self.reached), 1), tensor.numel())
+
+    def counts(self) -> list[int]:
+        """Tokens of each expert."""
+        whole, rest = divmod(self.pairs, self.reached)
+        return [(whole + (at < rest)) if at < self.reached else 0 for at in range(self.experts)]
 
 
 class Whole(TorchFunctionMode):
@@ -137,9 +193,21 @@ class Whole(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.nn.functional.scaled_dot_product_attention:
             return self.attention(*args, **kwargs)
-        if getattr(func, "__name__", "") in ("grouped_mm", "_grouped_mm"):
+        name = getattr(func, "__name__", "")
+        if name in ("grouped_mm", "_grouped_mm"):
             return self.grouped(*args, **kwargs)
-        return func(*args, **kwargs)
+        choice = self.operators.choice
+        if name == "tolist" and choice and args[0].dim() == 1 and args[0].numel() == choice.experts:
+            return choice.counts()
+        out = func(*args, **kwargs)
+        if name == "topk":
+            self.chosen(out[1], args[0].shape[-1])
+        elif name == "one_hot":
+            self.chosen(args[0], out.shape[-1])
+        return out
+
+    def chosen(self, ids: torch.Tensor, experts: int) -> None:
+        self.operators.choice = Choice(ids.numel() // ids.shape[-1], ids.shape[-1], experts)
 
     def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
                   is_causal: bool = False, scale: Any = None, enable_gqa: bool = False) -> torch.Tensor:
@@ -148,11 +216,27 @@ class Whole(TorchFunctionMode):
         if taken_apart(q, k, attn_mask, enable_gqa):
             apart = torch.ops.aten._scaled_dot_product_attention_math
             return apart(q, k, v, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa)[0]
+        if dim % 8:
+            return self.padded(q, k, v, attn_mask, is_causal)
         self.operators.add({
             "kind": "attention", "batch": batch, "heads": heads, "kv_heads": k.shape[1], "queries": queries, "keys": k.shape[2],
             "key_dim": dim, "value_dim": value, "causal": bool(is_causal) and queries > 1, "masked": attn_mask is not None,
         })
         return self.operators.empty(batch, queries, heads, value, like=q).transpose(1, 2)
+
+    def padded(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, is_causal: bool) -> torch.Tensor:
+        """Heads whose width is no multiple of eight are copied into wider ones that were cleared; the result is a slice."""
+        batch, heads, queries, dim = q.shape
+        wide = -(-dim // 8) * 8
+        for tensor in (q, k, v):
+            rows = tensor.numel() // dim
+            self.operators.add(flow("fill", rows * wide * tensor.element_size(), rows * wide))
+            self.operators.add(flow("broadcast", 2 * size(tensor), tensor.numel()))
+        self.operators.add({
+            "kind": "attention", "batch": batch, "heads": heads, "kv_heads": k.shape[1], "queries": queries, "keys": k.shape[2],
+            "key_dim": dim, "value_dim": dim, "causal": bool(is_causal) and queries > 1, "masked": mask is not None,
+        })
+        return self.operators.empty(batch, queries, heads, wide, like=q)[..., :dim].transpose(1, 2)
 
     def grouped(self, rows: torch.Tensor, weights: torch.Tensor, offs: Any = None, **_: Any) -> torch.Tensor:
         n, k = weights.shape[-1], rows.shape[-1]
@@ -180,11 +264,13 @@ def stream(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -
     elif name == "copy_":
         read = distinct(inputs[1]) if len(inputs) > 1 else 0
     access = access_of(name, inputs, out)
-    if access == "broadcast" and any(is_scattered(t, out) for t in inputs):
-        # Each element is a sector of its own.
-        return flow("gather", sum(out.numel() * SECTOR if is_scattered(t, out) else distinct(t) for t in inputs) + written, out.numel())
-    # What is reduced or normalized together is a row of the input.
-    by_row = access in ("reduce", "norm") and inputs and inputs[0].dim()
+    if access in ("broadcast", "cast") and any(is_scattered(t, out) for t in inputs):
+        if any(is_far(t, out) for t in inputs):
+            # Each element is a burst of memory of its own.
+            return flow("pointwise", sum(out.numel() * BURST if is_far(t, out) else distinct(t) for t in inputs) + written, out.numel())
+        access = "transposed"
+    # What is reduced or normalized together is a row of the input; what is looked up, a row of the table.
+    by_row = (access in ("reduce", "norm") or name == "embedding") and inputs and inputs[0].dim()
     width = inputs[0].numel() // max(out.numel(), 1) if access == "reduce" else inputs[0].shape[-1] if by_row else 0
     elements = inputs[0].numel() if inputs and access in ("reduce", "sort", "top_k") else out.numel()
     return flow(access, read + written, elements, width)
@@ -193,17 +279,21 @@ def stream(name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -
 def access_of(name: str, inputs: list[torch.Tensor], out: torch.Tensor) -> str:
     dense = all(t.is_contiguous() or distinct(t) <= 4096 for t in inputs) and all(t.shape == out.shape for t in inputs)
     if name in ("cat", "stack"):
-        return "append" if all(t.is_contiguous() for t in inputs if t.numel()) else "append_sliced" if out.dim() == 4 and name == "cat" and along_tokens(inputs) else "concat"
+        if all(t.is_contiguous() for t in inputs if t.numel()):
+            return "append" if all(on_sixteen(t) for t in inputs) else "copy"
+        return "append_sliced" if out.dim() == 4 and name == "cat" and along_tokens(inputs) else "concat"
     if name == "_softmax":
-        return "softmax_long" if out.shape[-1] >= LONG_ROW else "softmax"
+        return "softmax_long" if out.shape[-1] > WARP_ROW else "softmax"
     if name == "_to_copy":
         if inputs and out.element_size() > inputs[0].element_size():
-            return "widen"
+            return "widen" if dense else "cast"
         return "pointwise" if dense else "broadcast"
     if name in ACCESS:
         return ACCESS[name]
     if name in REDUCE:
         return "reduce"
+    if name in MIXES and len({t.dtype for t in inputs if t.dim()}) > 1:
+        return "cast"
     if not dense and out.numel() != (out.shape[-1] if out.dim() else 1):
         return "broadcast"
     return "transcendental" if name in HARD else "pointwise"
@@ -241,10 +331,50 @@ def distinct(tensor: torch.Tensor) -> int:
 
 
 def is_scattered(tensor: torch.Tensor, out: torch.Tensor) -> bool:
-    """Whether neighbours in the result lie in sectors of their own in this operand, and the cache does not hold them until they are used again."""
+    """Whether neighbours in the result lie in sectors of their own in this operand."""
     if tensor.dim() < 2 or tensor.shape[-1] != out.shape[-1] or out.stride(-1) != 1 or tensor.shape[-1] == 1:
         return False
-    return tensor.stride(-1) * tensor.element_size() >= SECTOR and distinct(tensor) > CACHE
+    return tensor.stride(-1) * tensor.element_size() >= SECTOR
+
+
+def is_far(tensor: torch.Tensor, out: torch.Tensor) -> bool:
+    """Whether no cache holds its sectors until the neighbours in them are used: all that is read before goes through it."""
+    if not is_scattered(tensor, out) or distinct(tensor) < CACHE:
+        return False
+    nearest = min((dim for dim in range(tensor.dim()) if tensor.stride(dim) and tensor.shape[dim] > 1), key=tensor.stride)
+    between = 1
+    for dim in range(nearest + 1, tensor.dim()):
+        between *= tensor.shape[dim]
+    return between * SECTOR >= CACHE
+
+
+def halves(tensors: list[torch.Tensor]) -> int:
+    """Parts of a call whose operands reach further than indices of 32 bits: the dimension that reaches furthest is halved until they fit."""
+    strides = [(t.element_size(), t.shape, t.stride()) for t in tensors if t.dim()]
+    if max((reach(*one) for one in strides), default=0) <= SPAN:
+        return 1
+    shape = max((t.shape for t in tensors), key=len)
+    sizes, parts = list(shape), 1
+
+    def extents(one: tuple[int, Any, Any]) -> list[int]:
+        width, own, stride = one
+        skipped = len(sizes) - len(own)
+        return [0] * skipped + [(sizes[skipped + at] - 1) * stride[at] * width if own[at] > 1 else 0 for at in range(len(own))]
+
+    while max(sum(extents(one)) for one in strides) > SPAN:
+        furthest = max(range(len(sizes)), key=lambda dim: max(extents(one)[dim] for one in strides))
+        sizes[furthest] = -(-sizes[furthest] // 2)
+        parts *= 2
+    return parts
+
+
+def reach(width: int, shape: Any, stride: Any) -> int:
+    return sum((extent - 1) * step * width for extent, step in zip(shape, stride))
+
+
+def on_sixteen(tensor: torch.Tensor) -> bool:
+    """Whether its rows start at multiples of 16 bytes."""
+    return tensor.dim() == 0 or tensor.shape[-1] * tensor.element_size() % 16 == 0
 
 
 def aligned(tensor: torch.Tensor) -> bool:

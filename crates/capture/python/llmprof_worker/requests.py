@@ -154,6 +154,7 @@ class Trace:
     prompt: int
     contexts: list[int]
     dtype: str | None = None
+    attn_implementation: str | None = None
 
     @staticmethod
     def of(data: Any) -> Trace:

@@ -22,9 +22,10 @@ CACHES = ("past_key_values", "cache_params", "state")
 def run(request: Trace) -> dict[str, Any]:
     config = configs.design_of(request.config)
     dtype = dtypes.of_name(request.dtype) if request.dtype else torch.bfloat16
+    told = {"attn_implementation": request.attn_implementation} if request.attn_implementation else {}
     try:
         with torch.device("meta"):
-            model = class_of(config).from_config(config, dtype=dtype).eval()
+            model = class_of(config).from_config(config, dtype=dtype, **told).eval()
     except Exception as error:
         raise Failure("model", f"transformers cannot build the model: {first_line(error)}") from error
     steps = EncoderDecoder(model) if config.is_encoder_decoder else Decoder(model)

@@ -513,6 +513,9 @@ pub struct Trace {
     /// Number format it computes in; bf16 where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<DType>,
+    /// The library's name of its attention code; its own choice where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attn_implementation: Option<String>,
     pub batch: u64,
     /// Tokens of each prompt.
     pub prompt: u64,

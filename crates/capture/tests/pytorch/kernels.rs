@@ -10,7 +10,7 @@ use llmprof_capture::{
 };
 use llmprof_theory::{
     device::schema::DeviceFile,
-    kernels::{Kernel, KernelClass, KernelCurves},
+    kernels::{Access, Kernel, KernelClass, KernelCurves, TracedStep},
 };
 use serde_json::{Value, json};
 
@@ -115,6 +115,7 @@ fn models_without_a_family_are_traced() {
         let request = Trace {
             config: design(config),
             dtype: None,
+            attn_implementation: None,
             batch: 2,
             prompt: 32,
             contexts: vec![32, 48],
@@ -136,6 +137,7 @@ fn models_without_a_family_are_traced() {
     let unknown = Trace {
         config: design(&json!({"model_type": "no_such_model"})),
         dtype: None,
+        attn_implementation: None,
         batch: 1,
         prompt: 8,
         contexts: vec![8],
@@ -148,5 +150,108 @@ fn models_without_a_family_are_traced() {
     };
     let error = worker.trace(&empty, &mut interrupt).unwrap_err();
     assert!(error.to_string().contains("must be positive"), "{error}");
+    worker.finish(&mut interrupt).unwrap();
+}
+
+/// Launches of a step that go through memory in such a way.
+fn launches(step: &TracedStep, wanted: Access) -> u64 {
+    let of = step
+        .kernels
+        .iter()
+        .filter(|one| matches!(one.kernel, Kernel::Stream { access, .. } if access == wanted));
+    of.map(|one| one.launches).sum()
+}
+
+fn attention(step: &TracedStep) -> u64 {
+    let fused = |kernel: &Kernel| matches!(kernel, Kernel::Attention { .. });
+    let of = step.kernels.iter().filter(|one| fused(&one.kernel));
+    of.map(|one| one.launches).sum()
+}
+
+/// What blind models showed: kernels that a trace left out or took for others.
+#[test]
+fn traces_tell_kernels_apart_that_take_different_times() {
+    let Some((mut worker, mut interrupt)) = start() else {
+        return;
+    };
+    let mut trace = |config: Value, chosen: Option<&str>| {
+        let request = Trace {
+            config: design(&config),
+            dtype: None,
+            attn_implementation: chosen.map(str::to_owned),
+            batch: 2,
+            prompt: 64,
+            contexts: vec![64],
+        };
+        worker.trace(&request, &mut interrupt).unwrap()
+    };
+    let llama = json!({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "intermediate_size": 128, "vocab_size": 128});
+    let fused = trace(llama.clone(), None).prefill;
+    let apart = trace(llama.clone(), Some("eager")).prefill;
+    assert_eq!((attention(&fused), attention(&apart)), (2, 0));
+    assert_eq!(launches(&apart, Access::Softmax), 2);
+
+    let mut odd = llama;
+    odd["head_dim"] = json!(20);
+    let odd = trace(odd, None);
+    assert_eq!(attention(&odd.prefill), 2);
+    // Queries, keys and values of both layers are cleared and copied, and the result is cut out.
+    let cleared = launches(&odd.prefill, Access::Fill) - launches(&fused, Access::Fill);
+    assert_eq!(cleared, 6);
+    // Tokens of 40 bytes are joined to the cache as a copy.
+    assert!(launches(&odd.decode[0], Access::Copy) >= 4);
+    assert_eq!(launches(&odd.decode[0], Access::Append), 0);
+
+    let delta = trace(
+        json!({"model_type": "qwen3_5_text", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 16, "intermediate_size": 128, "vocab_size": 128, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16, "linear_value_head_dim": 16}),
+        None,
+    );
+    // Three of four layers solve two triangular systems each and convolve their inputs.
+    assert_eq!(launches(&delta.prefill, Access::Solve), 6);
+    assert_eq!(launches(&delta.prefill, Access::Depthwise), 3);
+
+    let rwkv = trace(
+        json!({"model_type": "rwkv", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 128}),
+        None,
+    );
+    // States in 32 bits meet parameters in 16.
+    assert!(launches(&rwkv.decode[0], Access::Cast) > 4);
+    worker.finish(&mut interrupt).unwrap();
+}
+
+/// Code that goes through the experts one by one asks a device which of them were chosen.
+#[test]
+fn loops_over_experts_are_traced_with_uniform_routing() {
+    let Some((mut worker, mut interrupt)) = start() else {
+        return;
+    };
+    let dbrx = json!({"model_type": "dbrx", "d_model": 64, "n_heads": 4, "n_layers": 1, "max_seq_len": 128, "vocab_size": 128,
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0}, "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 64}});
+    let jetmoe = json!({"model_type": "jetmoe", "hidden_size": 64, "num_hidden_layers": 1, "num_key_value_heads": 2, "kv_channels": 16,
+        "intermediate_size": 96, "vocab_size": 128, "num_local_experts": 4, "num_experts_per_tok": 2});
+    for (config, depth) in [(dbrx, 96.0), (jetmoe, 96.0)] {
+        let request = Trace {
+            config: design(&config),
+            dtype: None,
+            attn_implementation: None,
+            batch: 1,
+            prompt: 64,
+            contexts: vec![64],
+        };
+        let traced = worker.trace(&request, &mut interrupt).unwrap();
+        let down = |step: &TracedStep| {
+            let rows = step.kernels.iter().filter_map(|one| match one.kernel {
+                Kernel::Gemm { m, k, .. } if k == depth => Some(m * one.launches as f64),
+                _ => None,
+            });
+            rows.sum::<f64>()
+        };
+        // Two experts for each token, whoever they are.
+        assert_eq!(down(&traced.prefill), 128.0, "{config}");
+        assert_eq!(down(&traced.decode[0]), 2.0, "{config}");
+    }
     worker.finish(&mut interrupt).unwrap();
 }

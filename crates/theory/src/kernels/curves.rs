@@ -16,6 +16,12 @@ use super::{
 
 /// Share of the memory bandwidth that products of matrices and vectors reach.
 const VECTOR_SHARE: f64 = 0.42;
+/// What a tile of a GEMM in 32 bits takes beside its products, as so many more of them in depth: products of depth 64 reach 61 % of the rate of deep ones on an H200.
+const TILE_DEPTH: f64 = 40.0;
+/// Fused attention of heads whose width is no multiple of eight, which cuDNN does not take, ÷ cuDNN's of the next multiple (FlashAttention 2 on an H200).
+const FLASH_2: f64 = 1.5;
+/// Rows narrower than a warp are reduced as slowly as those of a warp.
+const WARP: f64 = 32.0;
 /// Fused attention has kernels for heads up to this width, and others beyond.
 const WIDE_HEAD: f64 = 128.0;
 const H200: &str = include_str!("../../curves/h200.json");
@@ -275,6 +281,7 @@ impl KernelCurves {
             (
                 "streams",
                 Access::ALL.iter().all(|access| {
+                    let access = &access.stand_in();
                     self.streams.contains_key(access) || self.tables.contains_key(access)
                 }),
             ),
@@ -315,6 +322,15 @@ impl KernelClock {
     /// The clock of a device with these limits, in operations and bytes per second.
     pub fn new(curves: &KernelCurves, flops_per_s: f64, bytes_per_s: f64) -> Self {
         let gemm = &curves.gemm;
+        let held = |access: Access| {
+            let known =
+                |access| curves.streams.contains_key(access) || curves.tables.contains_key(access);
+            if known(&access) {
+                access
+            } else {
+                access.stand_in()
+            }
+        };
         Self {
             flops_per_s,
             bytes_per_s,
@@ -328,9 +344,9 @@ impl KernelClock {
             keys: Axis::new(&curves.attention.keys),
             grouped: Axis::new(&curves.grouped.rows),
             unaligned: Axis::new(&curves.gemm_unaligned.rows),
-            streams: Access::ALL.map(|access| curves.streams.get(&access).copied()),
+            streams: Access::ALL.map(|access| curves.streams.get(&held(access)).copied()),
             tables: Access::ALL.map(|access| {
-                curves.tables.get(&access).map(|table| {
+                curves.tables.get(&held(access)).map(|table| {
                     let logs = table.us.iter().map(|us| (us * 1e-6).ln()).collect();
                     (table.by, Axis::new(&table.x), logs)
                 })
@@ -387,7 +403,7 @@ impl KernelClock {
                 let ratio = self.grouped.place(rows).mix(|at| curve.ratio[at]);
                 self.matrix(kernel, curve.fixed_us, ratio)
             }
-            Kernel::Attention { .. } => {
+            Kernel::Attention { key_dim, .. } => {
                 let curves = &self.curves.attention;
                 let kernel = &self.padded(kernel);
                 let ratio = self.attention_ratio(kernel);
@@ -399,7 +415,8 @@ impl KernelClock {
                     &curves.decode_in_model
                 };
                 let factor = self.alone.place(alone * 1e6).mix(|at| factors[at]);
-                self.matrix(kernel, curves.fixed_us, ratio * factor)
+                let flash = if takes_flash_2(key_dim) { FLASH_2 } else { 1.0 };
+                self.matrix(kernel, curves.fixed_us, ratio * factor * flash)
             }
             // Only serving engines run these, and their tables have them.
             Kernel::CausalConv { .. } | Kernel::DeltaRule { .. } => self.matrix(kernel, 0.0, 1.0),
@@ -451,15 +468,26 @@ impl KernelClock {
             return self.wide_gemm(kernel, groups, m, k);
         }
         if groups > 1.0 {
-            let curve = &self.curves.gemm_batched;
-            let rate = if aligned {
-                curve.aligned_bytes_per_s
-            } else {
-                curve.unaligned_bytes_per_s
+            let together = self.batched_gemm(kernel, [m, n, k], aligned);
+            if !aligned || n < LEAST_COLUMNS {
+                return together;
+            }
+            // Large matrices are multiplied at the rate of single ones.
+            let one = Kernel::Gemm {
+                groups: 1.0,
+                m,
+                n,
+                k,
+                size,
+                aligned,
+                stored: kernel.stored(),
             };
-            let memory = bytes / rate * self.memory_scale;
-            let tensor = kernel.flops() / (curve.compute * self.flops_per_s);
-            return longer(curve.fixed_us * 1e-6, tensor, 0.0, memory);
+            let apart = self.time(&one).scaled(groups);
+            return if apart.seconds() < together.seconds() {
+                apart
+            } else {
+                together
+            };
         }
         let curve = &self.curves.gemm;
         if n < LEAST_COLUMNS {
@@ -489,6 +517,23 @@ impl KernelClock {
         self.matrix(kernel, curve.fixed_us, ratio)
     }
 
+    fn batched_gemm(&self, kernel: &Kernel, [m, n, k]: [f64; 3], aligned: bool) -> KernelTime {
+        let curve = &self.curves.gemm_batched;
+        let (rate, share) = if aligned {
+            (curve.aligned_bytes_per_s, curve.compute)
+        } else if m > 1.0 {
+            (curve.unaligned_bytes_per_s, unaligned_share(n, k))
+        } else {
+            (
+                VECTOR_SHARE * self.curves.bytes_per_s,
+                unaligned_share(n, k),
+            )
+        };
+        let memory = kernel.bytes() / rate * self.memory_scale;
+        let tensor = kernel.flops() / (share * self.flops_per_s);
+        longer(curve.fixed_us * 1e-6, tensor, 0.0, memory)
+    }
+
     fn wide_gemm(&self, kernel: &Kernel, groups: f64, m: f64, k: f64) -> KernelTime {
         let curve = &self.curves.gemm_f32;
         let walk = if m > 1.0 && k > 4.0 {
@@ -496,7 +541,8 @@ impl KernelClock {
         } else {
             1.0e-6
         };
-        let vector = kernel.flops() / curve.flops_per_s * self.compute_scale;
+        let filled = k / (k + TILE_DEPTH);
+        let vector = kernel.flops() / (curve.flops_per_s * filled) * self.compute_scale;
         // Many products of a matrix and a vector, as scores of a decode step.
         let share = if groups > 1.0 && m <= 1.0 {
             VECTOR_SHARE
@@ -507,7 +553,7 @@ impl KernelClock {
         longer(curve.fixed_us * 1e-6 + walk, 0.0, vector, memory)
     }
 
-    /// Heads wider than [`WIDE_HEAD`] run in kernels of the next measured width, which takes as long for all of them.
+    /// Heads wider than [`WIDE_HEAD`] run in kernels of the next measured width, which takes as long for all of them, and so do those whose width is no multiple of eight.
     fn padded(&self, kernel: &Kernel) -> Kernel {
         let mut padded = *kernel;
         if let Kernel::Attention {
@@ -522,7 +568,7 @@ impl KernelClock {
         {
             let table = &self.curves.attention;
             let table = table.table(*queries <= 1.0, *masked, heads > kv_heads);
-            if *key_dim > WIDE_HEAD
+            if (*key_dim > WIDE_HEAD || takes_flash_2(*key_dim))
                 && let Some(wider) = table.dims.iter().find(|dim| **dim >= *key_dim)
             {
                 if value_dim == key_dim {
@@ -641,11 +687,24 @@ impl StreamCurve {
                 self.ns_per_width
             };
             fixed += width * walk * 1e-9;
-            per_kb += self.narrow_ns_per_kb / width;
+            per_kb += self.narrow_ns_per_kb / width.max(WARP);
         }
         let memory = bytes * per_kb * 1e-12 * memory_scale;
         let vector = elements * self.ns_per_kelement * 1e-12 * compute_scale;
         longer(fixed, 0.0, vector, memory)
+    }
+}
+
+fn takes_flash_2(key_dim: f64) -> bool {
+    key_dim % 8.0 != 0.0
+}
+
+/// Share of the peak of many matrices whose rows are not aligned: numbers are read one by one where a row is odd, and in pairs or fours where it is not.
+fn unaligned_share(n: f64, k: f64) -> f64 {
+    if n % 2.0 == 0.0 && k % 2.0 == 0.0 {
+        0.12
+    } else {
+        0.05
     }
 }
 

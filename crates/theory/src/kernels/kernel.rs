@@ -18,6 +18,10 @@ pub enum Access {
     Transcendental,
     /// Operands that are broadcast, sliced or transposed: an index is computed for each element.
     Broadcast,
+    /// Operands of different number formats, cast one by one on their way.
+    Cast,
+    /// An operand whose neighbours lie a sector of memory or more apart: columns read as rows. Sectors are used again while a cache holds them.
+    Transposed,
     /// From a narrow to a wide number format.
     Widen,
     /// Dense tensors joined: new tokens after a KV cache.
@@ -43,13 +47,19 @@ pub enum Access {
     /// Prefix sum.
     Scan,
     Histogram,
+    /// A convolution of each channel by itself.
+    Depthwise,
+    /// Triangular systems of equations; an element is a product in 32 bits.
+    Solve,
 }
 
 impl Access {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Pointwise,
         Self::Transcendental,
         Self::Broadcast,
+        Self::Cast,
+        Self::Transposed,
         Self::Widen,
         Self::Append,
         Self::AppendSliced,
@@ -65,7 +75,17 @@ impl Access {
         Self::TopK,
         Self::Scan,
         Self::Histogram,
+        Self::Depthwise,
+        Self::Solve,
     ];
+
+    /// Whose curve stands in for one that older files of curves do not have.
+    pub(super) fn stand_in(self) -> Self {
+        match self {
+            Self::Cast | Self::Transposed | Self::Depthwise | Self::Solve => Self::Broadcast,
+            other => other,
+        }
+    }
 }
 
 /// How weights are stored, which decides the kernels that multiply them.
@@ -266,10 +286,14 @@ impl Kernel {
                     KernelClass::Norm
                 }
                 Access::Sort | Access::TopK | Access::Scan | Access::Histogram => KernelClass::Sort,
+                Access::Solve => KernelClass::Gemm,
                 Access::Pointwise
                 | Access::Transcendental
                 | Access::Broadcast
+                | Access::Cast
+                | Access::Transposed
                 | Access::Widen
+                | Access::Depthwise
                 | Access::Fill => KernelClass::Elementwise,
             },
         }

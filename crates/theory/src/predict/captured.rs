@@ -111,6 +111,7 @@ fn add(
             family: design.model.family.to_owned(),
             by_common_keys: design.model.family == COMMON_KEYS,
             split: design.split,
+            list: None,
             phase,
             batch: cell.batch,
             prompt: cell.prompt,

@@ -56,7 +56,11 @@ impl Times {
 struct Measured {
     model: String,
     split: Split,
+    /// Which list of blind models it is in.
+    list: Option<String>,
     model_type: String,
+    /// Attention code that was chosen in place of the default; no family knows its kernels.
+    attn_implementation: Option<String>,
     config: Map<String, Value>,
     cells: Vec<Cell>,
 }
@@ -84,6 +88,8 @@ pub struct Grade {
     /// Whether only the common keys of its config were read.
     pub by_common_keys: bool,
     pub split: Split,
+    /// Which list of blind models it is in.
+    pub list: Option<String>,
     pub phase: Phase,
     pub batch: u64,
     pub prompt: u64,
@@ -190,7 +196,8 @@ pub fn blind_grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_jso
 fn graded(times: Times, device: &Device, profile: &EfficiencyProfile) -> Vec<Grade> {
     let routing = times.routing();
     let mut grades = Vec::new();
-    for measured in times.models {
+    let known = |measured: &Measured| measured.attn_implementation.is_none();
+    for measured in times.models.into_iter().filter(known) {
         let Some(model) = model(measured.config, &measured.model_type) else {
             continue;
         };
@@ -228,6 +235,7 @@ fn graded(times: Times, device: &Device, profile: &EfficiencyProfile) -> Vec<Gra
                     family: measured.model_type.clone(),
                     by_common_keys: model.family == COMMON_KEYS,
                     split: measured.split,
+                    list: measured.list.clone(),
                     phase,
                     batch: cell.batch,
                     prompt: cell.prompt,

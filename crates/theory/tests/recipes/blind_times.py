@@ -1,12 +1,14 @@
-"""Writes fixtures/h200/kernels/blind.json and blind_traced.json.gz from what measure_blind.py found.
+"""Writes fixtures/h200/kernels/blind.json and blind_traced.json.gz.
 
-    python crates/theory/tests/recipes/blind_times.py FIRST.json.gz SECOND.json.gz
+    python crates/theory/tests/recipes/blind_times.py [LIST=MEASURED.json.gz…]
 
-The first file has configs and GPU times; the second kernels of the models that no family reads, traced on the meta device by the worker of crates/capture.
+The first file has configs and GPU times: those of a list that is named are replaced by what measure_blind.py found. The second has kernels of the models that no
+family reads, traced on the meta device by the worker of crates/capture; all of them are traced again.
 """
 
 import gzip
 import json
+import math
 import pathlib
 import re
 import sys
@@ -25,6 +27,8 @@ IDLE = {
     "problem_type", "chunk_size_feed_forward", "is_encoder_decoder", "dtype", "torch_dtype", "model_type", "bos_token_id", "eos_token_id", "pad_token_id",
     "use_cache", "initializer_range", "task_specific_params",
 }
+# Keys that a config's own parts do not take back (DBRX).
+NOWHERE = {"_name_or_path", "output_attentions"}
 # Kernels that come with others: clears of workspaces, split-K reductions, inner passes of sorts.
 HELPERS = re.compile(r"Memset|splitKreduce|RadixSort|DeviceScan", re.IGNORECASE)
 
@@ -47,34 +51,54 @@ def lines(rows):
     return ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
 
 
-def main(*sources):
+def plain(value):
+    """A value of a config as JSON has it: transformers writes infinity so, too."""
+    if isinstance(value, list):
+        return [plain(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items() if key not in NOWHERE}
+    return {"__float__": "Infinity"} if value == math.inf else value
+
+
+def measured(which, source):
+    for model in json.load(gzip.open(source))["models"]:
+        config = {key: plain(value) for key, value in model["config"].items() if value is not None and key not in IDLE}
+        row = {"model": model["model"], "split": "grading", "list": which, "model_type": model["config"]["model_type"]}
+        if model["model"].endswith("_eager"):
+            row["attn_implementation"] = model["attention"]
+        if model["cells"]:
+            yield {**row, "config": config, "cells": [cell(found) for found in model["cells"]]}
+
+
+def traces(models):
     from llmprof_worker import tracing
     from llmprof_worker.failure import Failure
     from llmprof_worker.requests import Trace
 
-    models, traced = [], []
-    for which, source in zip(("first", "second"), sources):
-        for model in json.load(gzip.open(source))["models"]:
-            config = {key: value for key, value in model["config"].items() if value is not None and key not in IDLE}
-            kind, cells = model["config"]["model_type"], [cell(found) for found in model["cells"]]
-            if not cells:
-                continue
-            models.append({"model": model["model"], "split": "grading", "list": which, "model_type": kind, "config": config, "cells": cells})
-            if kind in FAMILIES:
-                continue
-            for one in cells:
-                try:
-                    kernels = tracing.run(Trace(model["config"], one["batch"], one["prompt"], [one["prompt"]]))
-                except Failure as failure:
-                    print(model["model"], failure)
-                    continue
-                traced.append({"model": model["model"], "list": which, "batch": one["batch"], "prompt": one["prompt"],
-                               "prefill_ns": one["prefill_ns"], "decode_step_ns": one["decode_step_ns"][0], "traced": kernels})
-            print(model["model"], flush=True)
+    for model in models:
+        if model["model_type"] in FAMILIES and "attn_implementation" not in model:
+            continue
+        config = {"model_type": model["model_type"], **model["config"]}
+        for one in model["cells"]:
+            try:
+                kernels = tracing.run(Trace(config, one["batch"], one["prompt"], [one["prompt"]], attn_implementation=model.get("attn_implementation")))
+            except Failure as failure:
+                print(model["model"], failure)
+                break
+            yield {"model": model["model"], "list": model["list"], "batch": one["batch"], "prompt": one["prompt"], "prefill_ns": one["prefill_ns"],
+                   "decode_step_ns": one["decode_step_ns"][0], "traced": kernels}
+        print(model["model"], flush=True)
+
+
+def main(*sources):
+    models = json.loads((DATA / "blind.json").read_text())["models"]
+    for which, source in (source.split("=") for source in sources):
+        models = [model for model in models if model["list"] != which] + list(measured(which, source))
     head = '{"device":"NVIDIA H200","software":"torch 2.11.0, transformers 5.17.0","token_kinds":null,"models":[\n'
     (DATA / "blind.json").write_text(head + lines(models) + "\n]}\n")
+    traced = lines(traces(models))
     with gzip.GzipFile(DATA / "blind_traced.json.gz", "wb", mtime=0) as file:
-        file.write(("[\n" + lines(traced) + "\n]\n").encode())
+        file.write(("[\n" + traced + "\n]\n").encode())
 
 
 main(*sys.argv[1:])

@@ -25,8 +25,11 @@ PEAK, BANDWIDTH = 989.4e12, 4.8e12
 # Fixed time in us, ns per kB, ns per thousand elements: read off the calibration models (medians of small and of large kernels).
 STREAMS = {
     "append": (1.15, 0.256, 0), "append_sliced": (2.4, 0.24, 6.3), "concat": (2.3, 0.24, 4.4),
-    "copy": (1.3, 0.24, 2.6), "fill": (0.8, 0.25, 0), "gather": (1.7, 0.3, 0), "softmax": (1.25, 0.35, 3.3),
-    "softmax_long": (2.5, 0.35, 5.5), "scan": (2.3, 0, 0), "histogram": (1.4, 0, 1.0),
+    "copy": (1.3, 0.24, 2.6), "fill": (0.8, 0.25, 0), "gather": (1.7, 0.3, 0), "histogram": (1.4, 0, 1.0),
+    # By kernels alone (micro_shapes.jsonl): softmax of rows up to 2048 and beyond, prefix sums, columns read as rows, convolutions of 2 to 4 taps, triangular
+    # systems of 64 rows.
+    "softmax": (1.25, 0.35, 2.3), "softmax_long": (2.5, 0.35, 4.4), "scan": (2.3, 0, 2.6), "transposed": (1.9, 0, 6.5), "depthwise": (2.5, 0, 10.5),
+    "solve": (18, 0, 0.376),
 }
 HARD = {"silu", "gelu", "tanh", "sigmoid", "cos", "sin", "exp", "softplus", "polar", "erf", "floor_divide"}
 WORK = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096]
@@ -240,6 +243,16 @@ def widen_table():
     return {"by": "bytes", "x": sorted(sizes), "us": [round(sizes[size], 3) for size in sorted(sizes)]}
 
 
+def cast_table():
+    """Formats mixed in one kernel: dense, with a row for all, and with a number for each row, in the mean."""
+    sizes = collections.defaultdict(list)
+    for line in (DATA / "micro_shapes.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if row["kind"] in ("cast_dense", "cast_broadcast", "cast_row"):
+            sizes[float(row["n"])].append(row["us"])
+    return {"by": "elements", "x": sorted(sizes), "us": [round(statistics.mean(sizes[size]), 3) for size in sorted(sizes)]}
+
+
 def unaligned_curve():
     """Bytes per second of weights, by rows of the input: with an odd number of columns, and with an even one that is no multiple of eight."""
     rates = collections.defaultdict(list)
@@ -268,6 +281,8 @@ def main():
     }
     # By layer norms of 32 to 786,432 rows of 64 to 1024 elements (micro_shapes.jsonl): about 1 ns a row, and its bytes.
     streams["norm"] = {"fixed_us": 2.2, "ns_per_kb": 0.345, "ns_per_kelement": 0, "ns_per_width": 1.6, "narrow_ns_per_kb": 250}
+    # Half a nanosecond for each row of a table that is looked up.
+    streams["gather"]["narrow_ns_per_kb"] = 120
     curves = {
         "source": "torch 2.11 and transformers 5.17 on an NVIDIA H200: micro-benchmarks and kernels of the calibration models (fixtures/h200/kernels)",
         "models": models, "peak_flops": PEAK, "bytes_per_s": BANDWIDTH,
@@ -283,6 +298,7 @@ def main():
             "top_k": binned(rows, "topk", "bytes", lambda row: row["read"]),
             "pointwise": table(rows, "pointwise", "bytes", 6, 33),
             "widen": widen_table(),
+            "cast": cast_table(),
             "transcendental": table(rows, "transcendental", "bytes", 9, 33),
             "broadcast": table(rows, "broadcast", "elements", 6, 31),
         },

@@ -42,6 +42,8 @@ pub(super) struct Tracing {
     pub(super) design: Map<String, Value>,
     /// The interpreter that traces it.
     pub(super) python: String,
+    /// Attention code other than the default, which families do not know the kernels of.
+    pub(super) attention: Option<String>,
     /// Why no family reads it; absent where one does, so that other software is predicted by the model.
     pub(super) unread: Option<String>,
 }
@@ -308,7 +310,7 @@ impl Reader<'_> {
     }
 
     fn setting(&mut self, plan: &Plan) -> Result<Setting, Failure> {
-        let key = serde_json::to_value(&plan.model)
+        let key = serde_json::to_value((&plan.model, attention(plan)))
             .map_err(|error| Failure::new(format!("cannot compare models: {error}")))?;
         let model = if let Some(index) = self.models.iter().position(|(known, _)| *known == key) {
             index
@@ -362,12 +364,13 @@ fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
             .python
             .clone()
             .unwrap_or_else(|| "python3".to_owned()),
+        attention: attention(plan),
         unread,
     };
     let failure = match Subject::of(plan, None) {
         Ok(subject) => {
             let model = subject.counted()?.clone();
-            let traced = model.has_gated_delta();
+            let traced = model.has_gated_delta() || attention(plan).is_some();
             return Ok(GridModel {
                 name: subject.name.clone(),
                 model: Some(model),
@@ -382,6 +385,12 @@ fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
         model: Subject::by_common_keys(plan).and_then(|subject| subject.model),
         tracing: Some(tracing(design.0, Some(design.1))),
     })
+}
+
+/// Attention code that the user chose in place of transformers' default.
+fn attention(plan: &Plan) -> Option<String> {
+    let chosen = plan.runtime.attn_implementation.as_ref();
+    chosen.filter(|name| *name != "sdpa").cloned()
 }
 
 /// The software that a plan runs its model with.
@@ -406,7 +415,8 @@ fn changed(base: &Plan, other: &Plan) -> Vec<&'static str> {
         }
     };
     let (a, b) = (&base.workload, &other.workload);
-    note("model", base.model != other.model);
+    let attends = attention(base) != attention(other);
+    note("model", attends || base.model != other.model);
     note("device", base.hardware != other.hardware);
     note("runtime", base.runtime != other.runtime);
     note("parallel", base.parallel != other.parallel);

@@ -91,6 +91,7 @@ impl Traces {
             let request = Trace {
                 config: tracing.design.clone(),
                 dtype: workload.precision.activations,
+                attn_implementation: tracing.attention.clone(),
                 batch: workload.batch,
                 prompt: workload.cached + workload.prompt,
                 contexts: traced_contexts(workload),
@@ -123,9 +124,10 @@ impl Traces {
 }
 
 fn traced_note(name: &str, tracing: &Tracing, version: &str) -> String {
-    let why = match tracing.unread {
-        Some(_) => "no family knows it; kernels traced",
-        None => "kernels of eager mode traced",
+    let why = match (&tracing.unread, &tracing.attention) {
+        (Some(_), _) => "no family knows it; kernels traced".to_owned(),
+        (None, Some(attention)) => format!("kernels with attention `{attention}` traced"),
+        (None, None) => "kernels of eager mode traced".to_owned(),
     };
     format!("{name}: {why} on torch's meta device with transformers {version}")
 }
@@ -134,9 +136,13 @@ fn traced_note(name: &str, tracing: &Tracing, version: &str) -> String {
 fn refused_note(model: &GridModel, tracing: &Tracing, reason: &str) -> Result<String, Failure> {
     let name = &model.name;
     let Some(unread) = &tracing.unread else {
-        return Ok(format!(
-            "{name}: kernels of eager mode were not traced: {reason}"
-        ));
+        let note = match &tracing.attention {
+            Some(attention) => format!(
+                "{name}: predicted with the default attention, since kernels of `{attention}` were not traced: {reason}"
+            ),
+            None => format!("{name}: kernels of eager mode were not traced: {reason}"),
+        };
+        return Ok(note);
     };
     if model.model.is_none() {
         return Err(Failure::new(format!("model {name}: {unread}")).hint(format!(

@@ -6,8 +6,8 @@ use crate::{
     kernels::{Access, Kernel, Stored},
 };
 
-/// Rows of scores that a warp no longer holds.
-const WARP_ROW: f64 = 1024.0;
+/// The longest row of scores that a warp holds.
+const WARP_ROW: f64 = 2048.0;
 
 impl Step<'_> {
     /// Keys that a layer with this window holds after the step's own are added.
@@ -81,7 +81,7 @@ impl Step<'_> {
             self.write_in_place(self.rows * kv_heads * width);
         } else {
             for sliced in [sliced_key, sliced_value] {
-                self.append(cached, sliced);
+                self.append(cached, sliced, width);
             }
         }
         match attention.scores {
@@ -111,10 +111,13 @@ impl Step<'_> {
         }
     }
 
-    /// Joins cache and new tokens, `elements` together: dense tensors at full speed, slices of others slowly.
-    fn append(&mut self, elements: f64, sliced: bool) {
+    /// Joins cache and new tokens of so many numbers, `elements` together: dense tensors at full speed, slices of others slowly, and tokens that do not start at multiples of
+    /// 16 bytes as a copy.
+    fn append(&mut self, elements: f64, sliced: bool, width: f64) {
         let access = if self.queries > 1.0 || sliced {
             Access::AppendSliced
+        } else if width * self.size % 16.0 != 0.0 {
+            Access::Copy
         } else {
             Access::Append
         };
@@ -149,6 +152,7 @@ impl Step<'_> {
             self.small(Access::Fill, 2.0);
         }
         let width = attention.head_dim as f64;
+        self.pad_heads(attention.heads, kv_heads, keys, width);
         self.emit(&Kernel::Attention {
             batch: self.batch,
             heads: attention.heads as f64,
@@ -161,6 +165,31 @@ impl Step<'_> {
             masked,
             cached: 2.0,
         });
+    }
+
+    /// Heads whose width is no multiple of eight are copied into wider ones that were cleared, and the result is cut out of them.
+    fn pad_heads(&mut self, heads: u64, kv_heads: u64, keys: f64, width: f64) {
+        let padded = (width / 8.0).ceil() * 8.0;
+        if padded <= width {
+            return;
+        }
+        let queries = self.queries * heads as f64;
+        let keys = keys * kv_heads as f64;
+        for rows in [queries, keys, keys] {
+            let elements = self.batch * rows;
+            self.stream(
+                Access::Fill,
+                elements * padded * self.size,
+                elements * padded,
+            );
+            self.stream(
+                Access::Broadcast,
+                2.0 * elements * width * self.size,
+                elements * width,
+            );
+        }
+        let result = self.batch * queries * width;
+        self.stream(Access::Broadcast, 2.0 * result * self.size, result);
     }
 
     /// Attention as tensors of scores, with a learned sink per head (GPT-OSS).
@@ -186,13 +215,13 @@ impl Step<'_> {
         self.stream(Access::AppendSliced, 2.0 * bytes, scores);
         self.by_row(Access::Reduce, bytes, scores, keys);
         self.stream(Access::Broadcast, 2.0 * bytes, scores);
-        let softmax = if keys >= WARP_ROW {
+        // The sink makes rows of scores one longer, so that none is aligned.
+        let softmax = if keys + 1.0 > WARP_ROW {
             Access::SoftmaxLong
         } else {
             Access::Softmax
         };
         self.stream(softmax, 2.0 * bytes, scores);
-        // The sink makes rows of scores one longer, so that none is aligned.
         self.emit(&Kernel::Gemm {
             groups,
             m,
@@ -229,7 +258,7 @@ impl Step<'_> {
         let scores = groups * m * keys;
         self.stream(Access::Pointwise, 2.0 * scores * size, scores);
         self.stream(Access::Broadcast, 2.0 * scores * size, scores);
-        let softmax = if keys >= WARP_ROW {
+        let softmax = if keys > WARP_ROW {
             Access::SoftmaxLong
         } else {
             Access::Softmax
@@ -272,8 +301,8 @@ impl Step<'_> {
         self.rotate(1.0, rope, 0.0);
         let keys = self.past + self.queries;
         let tokens = self.batch * keys;
-        self.append(tokens * latent.rank as f64, false);
-        self.append(tokens * rope, false);
+        self.append(tokens * latent.rank as f64, false, latent.rank as f64);
+        self.append(tokens * rope, false, rope);
         let query = rows * heads * (nope + rope);
         self.stream(Access::Concat, 2.0 * query * self.size, query);
         self.gemm(

@@ -38,25 +38,25 @@ fn a_lone_request_is_what_predict_says() {
         ("vllm", &ranks[..]),
         ("trtllm", &ranks[..]),
     ] {
-        lone_request(profile, subject);
+        // vLLM replays the first from a CUDA graph and launches the second kernel by kernel.
+        for prompt in ["512", "2048"] {
+            lone_request(profile, subject, prompt);
+        }
     }
     // An engine that schedules as vLLM does has its kernels, unless others are named.
     let by_default = simulated(&[LLAMA[0], LLAMA[1], "-n", "3"]);
     assert_eq!(by_default["step_time"]["efficiencies"], "vllm");
 }
 
-fn lone_request(profile: &str, subject: &[&str]) {
+fn lone_request(profile: &str, subject: &[&str], prompt: &str) {
     let folder = tempfile::tempdir().unwrap();
     let efficiency = format!("--efficiency={profile}");
-    let asked = [
-        "--format=json",
-        "workload.prompt_tokens=512",
-        "infer.max_new_tokens=2",
-    ];
+    let tokens = format!("workload.prompt_tokens={prompt}");
+    let asked = ["--format=json", &tokens, "infer.max_new_tokens=2"];
     let words = [&["predict", &efficiency], subject, &asked].concat();
     let predicted: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
     let point = &predicted["points"][0];
-    let load = ["-n", "3", "--prompt-tokens", "512", "--output-tokens", "2"];
+    let load = ["-n", "3", "--prompt-tokens", prompt, "--output-tokens", "2"];
     let found = simulated(&[&[efficiency.as_str()], subject, &load].concat());
     let summary = &found["summary"];
     for (simulated, predicted) in [("ttft_ms", "ttft_ns"), ("tpot_ms", "tpot_ns")] {
@@ -98,6 +98,12 @@ fn requests_take_time_to_reach_an_engine_and_wait_for_others() {
         (39.0..60.0).contains(&(delayed - plain)),
         "{plain} {delayed}"
     );
+    // Four prompts of 256 tokens start together and pass the tokenizer one after another.
+    let (tokenized, _) = with(&["--token-delay", "100us"]);
+    assert!(
+        (26.0..80.0).contains(&(tokenized - plain)),
+        "{plain} {tokenized}"
+    );
     let (ahead, settings) = with(&["--request-delay", "40ms", "--async-scheduling"]);
     assert_eq!(settings["async_scheduling"], true);
     assert!(ahead > delayed, "{delayed} {ahead}");
@@ -105,6 +111,27 @@ fn requests_take_time_to_reach_an_engine_and_wait_for_others() {
     assert_eq!(settings["wait_tokens"], 8192);
     assert_eq!(settings["reserve_answer"], true);
     assert!(waited > plain, "{plain} {waited}");
+}
+
+/// A sequence of Qwen3-Next keeps states of its gated delta layers: 36 of them with 32 heads of 128 × 128 elements in 32 bits, and three inputs of 8192 channels in 16. Its twelve layers of
+/// attention with two KV heads of 256 take 24,576 bytes of each token: 75.5 MB and 1.8 MB are as much as 196 blocks of 16 tokens.
+#[test]
+fn states_take_kv_blocks() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../theory/tests/data/models/qwen3_next_80b_a3b.json");
+    let model = format!("model.config={}", config.display());
+    let words = [
+        "model=local",
+        &model,
+        "hardware.spec=h200",
+        "workload.weights=fp8",
+        "-n",
+        "3",
+    ];
+    let found = simulated(&words);
+    assert_eq!(found["settings"]["sequence_blocks"], 197);
+    let found = simulated(&[LLAMA[0], LLAMA[1], "-n", "3"]);
+    assert_eq!(found["settings"]["sequence_blocks"], 0);
 }
 
 #[test]

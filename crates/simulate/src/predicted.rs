@@ -50,7 +50,7 @@ fn node(place: u32) -> f64 {
     }
 }
 
-/// Seconds of the device and of the host. Of decode steps, which are captured, both together come first.
+/// Seconds of the device and of the host. Of steps that are captured, both together come first.
 type Seconds = [f64; 2];
 
 /// Seconds by two places; NaN where nobody asked yet.
@@ -170,11 +170,15 @@ impl<'p> Predicted<'p> {
             ..self.base
         })?;
         let step = found.tpot_ns.map_or(0.0, Nanos::seconds);
+        let prefill = &found.prefill;
+        let (time, device) = (prefill.time_ns.seconds(), prefill.device_ns.seconds());
         // TTFT goes with the longer one of the two, whatever a pipeline makes of it.
-        let seen = found.ttft_ns.seconds() / found.prefill.time_ns.seconds().max(1e-12);
-        let device = seen * found.prefill.device_ns.seconds();
-        let host = found.prefill.host_ns.map_or(0.0, Nanos::seconds);
-        Ok([[device, seen * host], [step, 0.0]])
+        let seen = found.ttft_ns.seconds() / time.max(1e-12);
+        Ok(match prefill.host_ns {
+            Some(host) => [[seen * device, seen * host.seconds()], [step, 0.0]],
+            // Of a captured prefill as of decode steps.
+            None => [[seen * time, 0.0], [step, 0.0]],
+        })
     }
 
     fn asked(&self, batch: u64, prompt: u64, cached: u64, new_tokens: u64) -> [Seconds; 2] {

@@ -50,8 +50,13 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
 
 /// What is in TTFT and TPOT.
 fn times(profile: &EfficiencyProfile) -> String {
+    let captured = profile.graph.map_or(0, |graph| graph.prefill_tokens);
     let ttft = match &profile.host_us_per_kernel {
         None => "TTFT is GPU time.".to_owned(),
+        Some(each) if captured > 0 => format!(
+            "TTFT of more than {captured} tokens includes the host's launch time where it exceeds GPU time, {} µs a kernel.",
+            each.value
+        ),
         Some(each) => format!(
             "TTFT includes the host's launch time where it exceeds GPU time, {} µs a kernel.",
             each.value

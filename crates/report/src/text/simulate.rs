@@ -4,7 +4,7 @@ use llmprof_units::{Count, Nanos, Percent, significant};
 
 pub const TITLE: &str = "Simulated, not measured";
 
-pub const NOT_IN_LATENCIES: &str = "Latencies end when the engine emits the token: network, tokenization and client time are not included.";
+pub const NOT_IN_LATENCIES: &str = "Latencies end when the engine emits the token. Network and tokenization count as far as --request-delay and --token-delay state them; client time does not.";
 
 /// How many replicas are enough.
 pub fn replicas(fewest: Option<u64>, gpus: u64, tried: u64, objectives: &str) -> String {
@@ -171,14 +171,18 @@ pub fn fitted(trace: &str, fit: &Fit) -> String {
 pub fn engine(
     max_num_batched_tokens: u64,
     max_num_seqs: u64,
-    kv_blocks: u64,
+    (kv_blocks, sequence_blocks): (u64, u64),
     block_size: u64,
     chunked_prefill: bool,
     prefix_caching: bool,
 ) -> String {
     let on = |is_on: bool| if is_on { "on" } else { "off" };
+    let held = match sequence_blocks {
+        0 => String::new(),
+        blocks => format!(" ({blocks} held by each sequence whatever its length)"),
+    };
     format!(
-        "Engine: max_num_batched_tokens {max_num_batched_tokens}, max_num_seqs {max_num_seqs}, {kv_blocks} KV blocks of {block_size} tokens, chunked \
+        "Engine: max_num_batched_tokens {max_num_batched_tokens}, max_num_seqs {max_num_seqs}, {kv_blocks} KV blocks of {block_size} tokens{held}, chunked \
          prefill {}, prefix caching {}.",
         on(chunked_prefill),
         on(prefix_caching)

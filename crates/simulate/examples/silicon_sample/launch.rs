@@ -114,11 +114,7 @@ impl Launch {
         profile
     }
 
-    pub(crate) fn settings(
-        &self,
-        row: &Row,
-        [kv_blocks, sequence_blocks]: [u64; 2],
-    ) -> Settings {
+    pub(crate) fn settings(&self, row: &Row, [kv_blocks, sequence_blocks]: [u64; 2]) -> Settings {
         let known = row.source == Source::Dashboard;
         let is_trtllm = known && row.backend == "trtllm";
         let max_num_batched_tokens = self.tokens * row.parallel.data;

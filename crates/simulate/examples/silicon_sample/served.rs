@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use llmprof_simulate::{
-    FrontEnd, Load, Shape, StepTime, Summary, memory::SequenceMemory, predicted::Predicted, simulate,
+    FrontEnd, Load, Shape, StepTime, Summary, memory::SequenceMemory, predicted::Predicted,
+    simulate,
 };
 use llmprof_theory::{
     Model, Precision, Workload,

@@ -184,7 +184,7 @@ fn basis(simulated: &Simulated) -> Vec<String> {
     let engine = text::engine(
         settings.max_num_batched_tokens,
         settings.max_num_seqs,
-        settings.kv_blocks,
+        (settings.kv_blocks, settings.sequence_blocks),
         settings.block_size,
         settings.chunked_prefill,
         settings.prefix_caching,

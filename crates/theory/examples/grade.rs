@@ -21,7 +21,7 @@ fn blind(profile: &EfficiencyProfile) -> Result<(), Box<dyn std::error::Error>> 
     head("blind models");
     line("of known families", &with(false).collect::<Vec<_>>());
     line("by common keys", &with(true).collect::<Vec<_>>());
-    for list in ["first", "second", "third"] {
+    for list in ["first", "second", "third", "fourth"] {
         for (what, common) in [("of known families", false), ("by common keys", true)] {
             let rows: Vec<_> = with(common)
                 .filter(|grade| grade.list.as_deref() == Some(list))

@@ -3,7 +3,7 @@
     python crates/theory/tests/recipes/blind_times.py [LIST=MEASURED.json.gz…]
 
 The first file has configs and GPU times: those of a list that is named are replaced by what measure_blind.py found. The second has kernels of the models that no
-family reads, traced on the meta device by the worker of crates/capture; all of them are traced again.
+family reads, traced on the meta device by the worker of crates/capture: those of the lists that are named, or of all where none is.
 """
 
 import gzip
@@ -96,8 +96,11 @@ def main(*sources):
         models = [model for model in models if model["list"] != which] + list(measured(which, source))
     head = '{"device":"NVIDIA H200","software":"torch 2.11.0, transformers 5.17.0","token_kinds":null,"models":[\n'
     (DATA / "blind.json").write_text(head + lines(models) + "\n]}\n")
-    traced = lines(traces(models))
-    with gzip.GzipFile(DATA / "blind_traced.json.gz", "wb", mtime=0) as file:
+    named = {source.split("=")[0] for source in sources}
+    path = DATA / "blind_traced.json.gz"
+    kept = [row for row in json.load(gzip.open(path)) if row["list"] not in named] if named else []
+    traced = lines([*kept, *traces([model for model in models if not named or model["list"] in named])])
+    with gzip.GzipFile(path, "wb", mtime=0) as file:
         file.write(("[\n" + traced + "\n]\n").encode())
 
 

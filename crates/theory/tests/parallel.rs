@@ -379,8 +379,9 @@ fn prefill_waits_for_the_host_that_launches_its_kernels() {
     };
     let short = of(512, None);
     assert!(
-        (1000..1300).contains(&short.prefill.kernels),
-        "61 layers of about 19 kernels"
+        (2000..2400).contains(&short.prefill.kernels),
+        "61 layers of about 36 kernels: {}",
+        short.prefill.kernels
     );
     assert_eq!(short.ttft_ns.0 as u64, short.prefill.kernels * 100_000);
     assert_eq!(short.prefill.host_ns, Some(short.ttft_ns));

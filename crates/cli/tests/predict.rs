@@ -25,6 +25,14 @@ fn python() -> Option<String> {
     works.then(|| path.to_string_lossy().into_owned())
 }
 
+/// The model of `tiny.json`, as PyTorch runs it on an H200.
+const TINY: [&str; 4] = [
+    "model=local",
+    "model.config=tiny.json",
+    "hardware.spec=h200",
+    "runtime=pytorch",
+];
+
 fn points(folder: &Path, args: &[&str]) -> Vec<Value> {
     let all: Vec<&str> = ["predict", "--format=json"]
         .iter()
@@ -217,16 +225,8 @@ fn gated_delta_models_are_traced_in_eager_mode_alone() {
     std::fs::write(folder.path().join("tiny.json"), config.to_string()).unwrap();
     let point = |python: &str, efficiency: &str| {
         let python = format!("runtime.python={python}");
-        let args = [
-            "model=local",
-            "model.config=tiny.json",
-            "hardware.spec=h200",
-            "runtime=pytorch",
-            &python,
-            "--efficiency",
-            efficiency,
-        ];
-        points(folder.path(), &args)[0].clone()
+        let own = [&python, "--efficiency", efficiency];
+        points(folder.path(), &[&TINY[..], &own].concat())[0].clone()
     };
     let eager = point(&python, "hf_eager");
     assert_eq!(eager["family"], "traced");
@@ -259,16 +259,12 @@ fn attention_other_than_the_default_is_traced() {
     std::fs::write(folder.path().join("tiny.json"), config.to_string()).unwrap();
     let found = |python: &str| {
         let python = format!("runtime.python={python}");
-        let args = [
-            "model=local",
-            "model.config=tiny.json",
-            "hardware.spec=h200",
-            "runtime=pytorch",
+        let own = [
             "workload.prompt_tokens=1024",
             "runtime.attn_implementation=sdpa,eager",
             &python,
         ];
-        points(folder.path(), &args)
+        points(folder.path(), &[&TINY[..], &own].concat())
     };
     let [default, eager] = found(&python).try_into().unwrap();
     assert_eq!(

@@ -50,15 +50,14 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
 
 /// What is in TTFT and TPOT.
 fn times(profile: &EfficiencyProfile) -> String {
-    let captured = profile.graph.map_or(0, |graph| graph.prefill_tokens);
+    let launched = match profile.graph.map_or(0, |graph| graph.prefill_tokens) {
+        0 => String::new(),
+        captured => format!(" of more than {captured} tokens"),
+    };
     let ttft = match &profile.host_us_per_kernel {
         None => "TTFT is GPU time.".to_owned(),
-        Some(each) if captured > 0 => format!(
-            "TTFT of more than {captured} tokens includes the host's launch time where it exceeds GPU time, {} µs a kernel.",
-            each.value
-        ),
         Some(each) => format!(
-            "TTFT includes the host's launch time where it exceeds GPU time, {} µs a kernel.",
+            "TTFT{launched} includes the host's launch time where it exceeds GPU time, {} µs a kernel.",
             each.value
         ),
     };

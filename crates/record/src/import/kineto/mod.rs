@@ -13,6 +13,7 @@ mod flows;
 mod grids;
 mod header;
 mod losses;
+mod merged_ranks;
 mod number;
 mod packed;
 mod pieces;
@@ -107,6 +108,8 @@ fn finish<S: std::borrow::Borrow<Source>>(
         mut losses,
         halves,
         flows,
+        ranks,
+        has_mtia,
     } = part;
     if outcome.ending != Ending::Closed {
         losses.truncated.add(outcome.at as u64);
@@ -122,10 +125,20 @@ fn finish<S: std::borrow::Borrow<Source>>(
         losses.repaired.add(0);
     }
     halves.join(&mut builder, &mut losses);
-    let source = unpacked(flows.wanted)?;
+    let ascend_threads = device_lanes::resolve(&mut builder);
+    let is_ascend = !ascend_threads.is_empty();
+    if has_mtia {
+        device_lanes::describe_mtia(&mut builder);
+    }
+    let wants_flows = flows.wanted || is_ascend;
+    let source = unpacked(wants_flows)?;
     if let Some(source) = source.as_ref().map(std::borrow::Borrow::borrow) {
-        if flows.wanted {
-            pieces::read_flows(source.bytes()).resolve(&mut builder);
+        if wants_flows {
+            let flows = pieces::read_flows(source.bytes());
+            flows.resolve(&mut builder);
+            if is_ascend {
+                flows.resolve_ascend(&mut builder, &ascend_threads);
+            }
         }
         let known = |issue: &Issue| builder.issues.contains(issue);
         let more: Vec<Issue> = source
@@ -136,7 +149,7 @@ fn finish<S: std::borrow::Borrow<Source>>(
             .collect();
         builder.issues.extend(more);
     }
-    device_lanes::resolve(&mut builder);
+    ranks.resolve(&mut builder);
     grids::count_blocks(&mut builder);
     builder.issues.extend(losses.issues());
     Ok(builder.finish())

@@ -6,11 +6,10 @@
 //! carries are passed over.
 
 mod launch;
-mod message;
 mod units;
 
 use self::launch::LaunchReader;
-use self::message::{Field, all, first};
+use super::protobuf::{Field, all, first};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::{Counters, CountersBuilder};
 use crate::issue::Issue;

@@ -210,7 +210,10 @@ fn check_used(path: &Path, format: &'static str, profile: &Profile) -> Result<()
     let Profile::Trace(trace) = profile else {
         return Ok(());
     };
-    let dropped = trace.issues.iter().filter(|issue| issue.severity > Severity::Info);
+    let dropped = trace
+        .issues
+        .iter()
+        .filter(|issue| issue.severity > Severity::Info);
     let Some(worst) = dropped.max_by_key(|issue| issue.count) else {
         return Ok(());
     };

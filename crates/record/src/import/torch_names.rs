@@ -39,12 +39,17 @@ fn parse_emitted(text: &str) -> Option<EmittedRange<'_>> {
         .filter_map(|key| {
             let at = text.find(key)?;
             let value = &text[at + key.len()..];
-            value.starts_with(|c: char| c.is_ascii_digit()).then_some(at)
+            value
+                .starts_with(|c: char| c.is_ascii_digit())
+                .then_some(at)
         })
         .min()?;
-    let sizes = text[end..].split_once(", sizes = ").map_or("", |(_, rest)| {
-        rest.split_once("]], ").map_or(rest, |(sizes, _)| &rest[..sizes.len() + 2])
-    });
+    let sizes = text[end..]
+        .split_once(", sizes = ")
+        .map_or("", |(_, rest)| {
+            rest.split_once("]], ")
+                .map_or(rest, |(sizes, _)| &rest[..sizes.len() + 2])
+        });
     (end > 0).then(|| EmittedRange {
         name: &text[..end],
         sizes,
@@ -93,7 +98,9 @@ mod tests {
         let parts = |text| parse_emitted(text).map(|range| (range.name, range.sizes));
         assert_eq!(parts("aten::to, op_id = 317177"), Some(("aten::to", "")));
         assert_eq!(
-            parts("aten::mm, seq = 12, op_id = 3, sizes = [[2, 3], [3, 4]], input_op_ids = [(1,0)]"),
+            parts(
+                "aten::mm, seq = 12, op_id = 3, sizes = [[2, 3], [3, 4]], input_op_ids = [(1,0)]"
+            ),
             Some(("aten::mm", "[[2, 3], [3, 4]]"))
         );
         assert_eq!(
@@ -131,7 +138,12 @@ mod tests {
         let tensors: Vec<_> = trace
             .inputs
             .arguments(trace.hosts.inputs[0])
-            .flat_map(|argument| argument.tensors().map(|t| t.dims.to_vec()).collect::<Vec<_>>())
+            .flat_map(|argument| {
+                argument
+                    .tensors()
+                    .map(|t| t.dims.to_vec())
+                    .collect::<Vec<_>>()
+            })
             .collect();
         assert_eq!(tensors, [[2, 3], [3, 4]]);
         let mut ranges: Vec<_> = trace

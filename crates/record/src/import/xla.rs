@@ -4,7 +4,8 @@
 //! source line; of these the modules are kept, as ranges of the device.
 
 use crate::trace::{
-    Copy, CopyKind, AcceleratorKind, Kernel, MemoryKind, Memset, Range, RangeKind, StrId, TraceBuilder,
+    AcceleratorKind, Copy, CopyKind, Kernel, MemoryKind, Memset, Range, RangeKind, StrId,
+    TraceBuilder,
 };
 
 /// What a row of a device shows.
@@ -184,7 +185,10 @@ mod tests {
 
     #[test]
     fn devices_and_streams_are_read_from_names() {
-        assert_eq!(parse_device("/device:GPU:3"), Some((3, AcceleratorKind::Gpu)));
+        assert_eq!(
+            parse_device("/device:GPU:3"),
+            Some((3, AcceleratorKind::Gpu))
+        );
         assert_eq!(
             parse_device("/device:TPU:0 (pid 3)"),
             Some((0, AcceleratorKind::Tpu))
@@ -215,6 +219,9 @@ mod tests {
         let trace = builder.finish();
         let names = |ids: &[StrId]| ids.iter().map(|&id| trace.text(id)).collect::<Vec<_>>();
         assert_eq!(names(&trace.ranges.name), ["while"]);
-        assert_eq!(names(&trace.kernels.name), ["body.1", "body.2", "edge", "after"]);
+        assert_eq!(
+            names(&trace.kernels.name),
+            ["body.1", "body.2", "edge", "after"]
+        );
     }
 }

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 
 use super::super::xla::{self, Lane, Work, add_ops, add_range, add_work};
 use crate::trace::{
-    Copy, AcceleratorKind, DeviceProperties, Host, HostKind, Hosts, Sync, SyncKind, TraceBuilder,
+    AcceleratorKind, Copy, DeviceProperties, Host, HostKind, Hosts, Sync, SyncKind, TraceBuilder,
 };
 
 /// What is done with the events of a thread.
@@ -125,7 +125,11 @@ fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
     let names = || {
         (0..threads.len()).map(|row| {
             let process = (threads.process[row], threads.process_label[row]);
-            (process, text(threads.process_name[row]), text(threads.name[row]))
+            (
+                process,
+                text(threads.process_name[row]),
+                text(threads.name[row]),
+            )
         })
     };
     let mut xla_devices: Vec<(u32, AcceleratorKind)> = names()
@@ -133,10 +137,9 @@ fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
         .collect();
     xla_devices.sort_unstable();
     xla_devices.dedup();
-    let has_streams =
-        names().any(|(_, process, name)| {
-            xla::parse_device(process).is_some() && xla::stream_number(name).is_some()
-        });
+    let has_streams = names().any(|(_, process, name)| {
+        xla::parse_device(process).is_some() && xla::stream_number(name).is_some()
+    });
     // Each rank has a process of this name; ranks that were merged into one file are numbered in the order of their processes.
     let mut ascend_devices: Vec<_> = names()
         .filter(|(_, name, _)| *name == "Ascend Hardware")
@@ -149,7 +152,8 @@ fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
     let counts_collectives = ascend_devices.len() == 1
         && !builder.hosts.rows().any(|event| {
             let row = event.thread.0 as usize;
-            text(event.name).starts_with("hcom_") && text(threads.process_name[row]) == "Ascend Hardware"
+            text(event.name).starts_with("hcom_")
+                && text(threads.process_name[row]) == "Ascend Hardware"
         });
     let rows = names()
         .map(|(process, process_name, name)| {
@@ -167,7 +171,9 @@ fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
                 }
                 "CANN" => Some(Row::AscendCalls),
                 // Its other threads have the transfers that a collective consists of.
-                "HCCL" | "Communication" if counts_collectives && name.contains("Communication") => {
+                "HCCL" | "Communication"
+                    if counts_collectives && name.contains("Communication") =>
+                {
                     Some(Row::AscendCollectives(0, COLLECTIVE_STREAM))
                 }
                 "HCCL" | "Communication" | "Overlap Analysis" => Some(Row::Repeated),
@@ -190,7 +196,10 @@ fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
 /// Says of each device with events that it is an MTIA.
 pub(super) fn describe_mtia(builder: &mut TraceBuilder) {
     let kernels = builder.kernels.device.iter();
-    let mut devices: Vec<u32> = kernels.chain(builder.copies.device.iter()).copied().collect();
+    let mut devices: Vec<u32> = kernels
+        .chain(builder.copies.device.iter())
+        .copied()
+        .collect();
     devices.sort_unstable();
     devices.dedup();
     // What the file says of devices was written for GPUs, and has no figures of these.

@@ -86,7 +86,10 @@ impl Flows {
     /// Gives events without a correlation id that of the arrow drawn at their beginning.
     pub(super) fn resolve(&self, builder: &mut TraceBuilder) {
         let mut at: HashMap<Place, u32, FxBuildHasher> = HashMap::default();
-        let kineto = self.arrows.iter().filter(|arrow| arrow.kind == ArrowKind::Kineto);
+        let kineto = self
+            .arrows
+            .iter()
+            .filter(|arrow| arrow.kind == ArrowKind::Kineto);
         for arrow in kineto {
             let Ok(arrow_id) = u32::try_from(arrow.id) else {
                 continue;

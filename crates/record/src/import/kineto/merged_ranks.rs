@@ -18,7 +18,11 @@ const DEVICE_MASK: u32 = (1 << DEVICE_BITS) - 1;
 /// The part of a process label that names the rank: all before a number at its end, if that has a digit or a bracket. `None` of other
 /// labels, such as Kineto's `Spans`.
 pub(super) fn rank_label(process: &[u8]) -> Option<&[u8]> {
-    let digits = process.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = process
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     let rank = process[..process.len() - digits].trim_ascii_end();
     let is_apart = rank.len() < process.len() - digits;
     let names_rank = rank.ends_with(b"]") || rank.iter().any(u8::is_ascii_digit);
@@ -112,7 +116,14 @@ mod tests {
     fn labels_of_ranks_are_told_from_others() {
         assert_eq!(rank_label(b"[TP01-DP00] 4711"), Some(&b"[TP01-DP00]"[..]));
         assert_eq!(rank_label(b"rank 1 4711"), Some(&b"rank 1"[..]));
-        for other in [&b"Spans"[..], b"", b"4711", b"python 3", b"rank1", b"[TP01]"] {
+        for other in [
+            &b"Spans"[..],
+            b"",
+            b"4711",
+            b"python 3",
+            b"rank1",
+            b"[TP01]",
+        ] {
             assert_eq!(rank_label(other), None, "{other:?}");
         }
     }

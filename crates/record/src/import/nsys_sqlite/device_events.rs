@@ -95,7 +95,9 @@ fn read_kernels(database: &mut Database, reading: &mut Reading) {
             (cells.small(), cells.small(), cells.small());
         let (graph_node, graph) = graph(cells.int(), cells.int());
         // 0 is no string of a kernel, whatever the table of strings has under it.
-        let mut names = [demangled, mangled, short].into_iter().filter(|id| *id != Some(0));
+        let mut names = [demangled, mangled, short]
+            .into_iter()
+            .filter(|id| *id != Some(0));
         let name = names
             .find_map(|id| Some(reading.text(id)).filter(|text| *text != StrId::EMPTY))
             .unwrap_or_default();

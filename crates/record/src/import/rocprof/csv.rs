@@ -2,9 +2,9 @@ use llmprof_units::Nanos;
 
 use super::{CSV_FORMAT, Dispatch, Reading};
 use crate::import::csv_text::{CsvText, Row};
+use crate::import::torch_names::add_pushed_range;
 use crate::import::{ImportError, Profile, Source};
 use crate::summary::{Spread, Summary, SummaryTable, TimeRow};
-use crate::import::torch_names::add_pushed_range;
 use crate::trace::{Host, HostKind, Range, RangeKind};
 
 /// The tables that are read, by their columns.
@@ -73,8 +73,12 @@ pub(super) fn read(source: &Source) -> Result<Profile, ImportError> {
     }
     reading.issues();
     if kind == Table::Stats {
-        let summary = summary_of(stats)
-            .ok_or_else(|| source.unusable(CSV_FORMAT, "it has sums by domain; export the traces or the statistics of kernels"))?;
+        let summary = summary_of(stats).ok_or_else(|| {
+            source.unusable(
+                CSV_FORMAT,
+                "it has sums by domain; export the traces or the statistics of kernels",
+            )
+        })?;
         return Ok(Profile::Summary(Box::new(SummaryTable {
             summary,
             order: Vec::new(),
@@ -217,14 +221,17 @@ impl<'a> Cells<'a> {
         let name = builder.intern(self.text("Function")?);
         let domain = self.text("Domain")?;
         if domain.starts_with("MARKER") {
-            add_pushed_range(builder, Range {
-                start,
-                duration,
-                name,
-                thread,
-                kind: RangeKind::NVTX,
-                ..Range::default()
-            });
+            add_pushed_range(
+                builder,
+                Range {
+                    start,
+                    duration,
+                    name,
+                    thread,
+                    kind: RangeKind::NVTX,
+                    ..Range::default()
+                },
+            );
             return Some(());
         }
         builder.hosts.push(Host {

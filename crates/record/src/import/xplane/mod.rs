@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use llmprof_units::{Bytes, Nanos};
 
 use self::space::{Event, Line, Plane, Stat};
-use super::protobuf::{Fields, all, first};
+use super::protobuf::{Fields, first};
 use super::xla::{self, Lane, Work, add_ops, add_range, add_work};
 use super::{ImportError, Importer, Profile, Source};
 use crate::issue::{Issue, IssueCode};
@@ -33,7 +33,12 @@ fn sniff(head: &[u8]) -> bool {
     let Some((0x0a, rest)) = head.split_first().map(|(tag, rest)| (*tag, rest)) else {
         return false;
     };
-    let length_bytes = rest.iter().take(9).take_while(|byte| **byte & 0x80 != 0).count() + 1;
+    let length_bytes = rest
+        .iter()
+        .take(9)
+        .take_while(|byte| **byte & 0x80 != 0)
+        .count()
+        + 1;
     let plane = rest.get(length_bytes..).unwrap_or_default();
     // The id and the name come before the lines in every version; neither is long.
     let name = first(plane, 2).and_then(super::protobuf::Field::bytes);
@@ -56,10 +61,12 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
             }
             Ok(_) => {}
             // A file that was cut ends inside of a plane, whose beginning is still there.
-            Err(_) => match space::cut_message(source.bytes(), 1) {
-                Some(plane) => reading.read_plane(plane),
-                None => reading.damaged_messages += 1,
-            },
+            Err(_) => {
+                reading.damaged_messages += 1;
+                if let Some(plane) = space::cut_message(source.bytes(), 1) {
+                    reading.read_plane(plane);
+                }
+            }
         }
     }
     let Reading {
@@ -70,7 +77,12 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
         ..
     } = reading;
     // Times count from the start of the profiler, or since 1970 already.
-    let earliest = builder.hosts.start.iter().chain(builder.kernels.start.iter()).min();
+    let earliest = builder
+        .hosts
+        .start
+        .iter()
+        .chain(builder.kernels.start.iter())
+        .min();
     builder.clock_origin_ns = started_ns
         .filter(|started| earliest.is_some_and(|earliest| earliest < started))
         .map(Nanos);
@@ -155,7 +167,9 @@ impl Reading {
             self.builder.devices.push(properties(plane, device, kind));
         }
         let name = |line: &Line<'_>| String::from_utf8_lossy(line.name).into_owned();
-        let has_streams = lines.iter().any(|line| xla::stream_number(&name(line)).is_some());
+        let has_streams = lines
+            .iter()
+            .any(|line| xla::stream_number(&name(line)).is_some());
         for line in &lines {
             let lane = Lane::from_name(&name(line), has_streams);
             if lane == Lane::Repeated {
@@ -170,7 +184,7 @@ impl Reading {
                 let mut work = Work {
                     start,
                     duration,
-                    name: self.intern(event.name),
+                    name: self.intern(without_descriptor(event.name)),
                     device,
                     stream,
                     ..Work::default()
@@ -179,7 +193,13 @@ impl Reading {
                     describe(&mut work, key, value);
                 }
                 match lane {
-                    Lane::Stream(number) => add_work(&mut self.builder, &Work { stream: number, ..work }),
+                    Lane::Stream(number) => add_work(
+                        &mut self.builder,
+                        &Work {
+                            stream: number,
+                            ..work
+                        },
+                    ),
                     Lane::Ops => ops.push(work),
                     Lane::Ranges => add_range(&mut self.builder, &work),
                     Lane::Repeated => {}
@@ -261,6 +281,12 @@ impl Reading {
     }
 }
 
+/// A kernel's name without the ending of its descriptor, which AMD's tools append: `f(int) [clone .kd]`, `wrapped_add.kd`.
+fn without_descriptor(name: &[u8]) -> &[u8] {
+    let name = name.strip_suffix(b" [clone .kd]").unwrap_or(name);
+    name.strip_suffix(b".kd").unwrap_or(name)
+}
+
 fn small(value: Stat<'_>) -> Option<u32> {
     u32::try_from(value.integer()?).ok()
 }
@@ -283,7 +309,10 @@ fn describe(work: &mut Work, key: &str, value: Stat<'_>) {
         ("correlation_id", _) => work.correlation = small(value).unwrap_or(0),
         ("kernel_details" | "memcpy_details" | "memset_details", Stat::Text(text)) => {
             let text = String::from_utf8_lossy(text);
-            for (key, value) in text.split_whitespace().filter_map(|word| word.split_once(':')) {
+            for (key, value) in text
+                .split_whitespace()
+                .filter_map(|word| word.split_once(':'))
+            {
                 describe_detail(work, key, value);
             }
         }

@@ -129,10 +129,7 @@ impl<'a> Plane<'a> {
         self.stats.iter().filter_map(|message| self.stat(message))
     }
 
-    pub(super) fn stats_of(
-        &self,
-        event: &Event<'a>,
-    ) -> impl Iterator<Item = (&'a str, Stat<'a>)> {
+    pub(super) fn stats_of(&self, event: &Event<'a>) -> impl Iterator<Item = (&'a str, Stat<'a>)> {
         all(event.message, 4).filter_map(|message| self.stat(message))
     }
 }

@@ -381,17 +381,19 @@ impl TraceBuilder {
             renumber_strings(column, &string_map);
         }
         self.renumber(&string_map, &input_map, &thread_map);
-        order::sort_hosts(&mut self.hosts);
-        order::sort_kernels(&mut self.kernels);
-        order::sort_copies(&mut self.copies);
-        order::sort_memsets(&mut self.memsets);
-        order::sort_ranges(&mut self.ranges);
-        order::sort_memory(&mut self.memory);
-        order::sort_syncs(&mut self.syncs);
-        order::sort_graph_nodes(&mut self.graph_nodes);
-        order::sort_operator_calls(&mut self.operator_calls);
-        order::sort_collectives(&mut self.collectives);
-        order::sort_launched_kernels(&mut self.launched_kernels);
+        rayon::scope(|scope| {
+            scope.spawn(|_| order::sort_hosts(&mut self.hosts));
+            scope.spawn(|_| order::sort_kernels(&mut self.kernels));
+            scope.spawn(|_| order::sort_copies(&mut self.copies));
+            scope.spawn(|_| order::sort_memsets(&mut self.memsets));
+            scope.spawn(|_| order::sort_ranges(&mut self.ranges));
+            scope.spawn(|_| order::sort_memory(&mut self.memory));
+            scope.spawn(|_| order::sort_syncs(&mut self.syncs));
+            scope.spawn(|_| order::sort_graph_nodes(&mut self.graph_nodes));
+            scope.spawn(|_| order::sort_operator_calls(&mut self.operator_calls));
+            scope.spawn(|_| order::sort_collectives(&mut self.collectives));
+            scope.spawn(|_| order::sort_launched_kernels(&mut self.launched_kernels));
+        });
         self.devices
             .sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         self.devices.dedup();

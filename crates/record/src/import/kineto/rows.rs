@@ -8,8 +8,9 @@ use super::losses::Losses;
 use super::merged_ranks::MergedRanks;
 use crate::import::torch_names::is_annotation;
 use crate::trace::{
-    AcceleratorKind, Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel, MemoryEvent, MemoryKind, MemoryPlace,
-    Memset, Range, RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId, TraceBuilder,
+    AcceleratorKind, Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel, MemoryEvent,
+    MemoryKind, MemoryPlace, Memset, Range, RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId,
+    TraceBuilder,
 };
 
 /// What reading a part of the file gives.

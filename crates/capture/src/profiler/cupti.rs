@@ -21,7 +21,7 @@ impl LibraryMissing {
     /// How to get it.
     pub fn hint(&self) -> String {
         format!(
-            "`cargo build --release` builds it beside the binary, `pip install llmprof` installs it; or set {LIBRARY_VARIABLE} to its path"
+            "`cargo build --release` builds it beside the binary, the wheel of llmprof-harness installs it; or set {LIBRARY_VARIABLE} to its path"
         )
     }
 }

@@ -198,7 +198,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         ] },
         IssueCode::CuptiUnavailable => const { &[
             Row::new("CUDA not recorded: {why}").when("missing", "library")
-        .hint("`cargo build --release` builds it beside the binary, `pip install llmprof` installs it; or set LLMPROF_INJECT to its path"),
+        .hint("`cargo build --release` builds it beside the binary, the wheel of llmprof-harness installs it; or set LLMPROF_INJECT to its path"),
             Row::new("CUDA not recorded: {why}"),
         ] },
         IssueCode::CuptiFirstBatch => const { &[Row::new("CUDA recorded in the first of {batches:batch} only")] },

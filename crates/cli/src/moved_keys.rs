@@ -323,30 +323,9 @@ fn fill(config: &mut Node) -> Result<(), Failure> {
         if let Some(model) = base.config.get("model") {
             defaults.insert("model", model.clone());
         }
-        if has_weights(config) && at(config, "model.load_format").is_none() {
-            put(config, "model.load_format", Node::new("safetensors"));
-        }
     }
     add_missing(config, &defaults);
     Ok(())
-}
-
-/// Whether the model's folder, as far as it is known without interpolation, has weights to load.
-fn has_weights(config: &Node) -> bool {
-    let path = at(config, "model.path")
-        .and_then(Node::as_str)
-        .unwrap_or_default();
-    // `${hydra:runtime.cwd}/models/x` and `${oc.env:PROJECT_ROOT,…}/models/x` both mean the project.
-    let path = path
-        .rsplit_once('}')
-        .map_or(path, |(_, rest)| rest.trim_start_matches('/'));
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| {
-        entry
-            .path()
-            .extension()
-            .is_some_and(|end| end == "safetensors")
-    })
 }
 
 fn add_missing(config: &mut Node, defaults: &Node) {

@@ -10,7 +10,7 @@ use llmprof_config::{
 };
 use llmprof_record::plan::{ModelPlan, Plan};
 
-use crate::{app, failure::Failure, moved_keys};
+use crate::{app, failure::Failure, moved_keys, weights};
 
 /// What a plan is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
         .iter()
         .map(ToString::to_string)
         .collect();
-    let plan: Plan = typed::read(&config).map_err(|error| misfit(&error, &overrides))?;
+    let mut plan: Plan = typed::read(&config).map_err(|error| misfit(&error, &overrides))?;
+    weights::decide(&mut plan);
     let mut mistakes = plan.mistakes();
     if purpose == Purpose::Run {
         mistakes.extend(plan.execution_mistakes());

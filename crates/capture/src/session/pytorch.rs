@@ -146,6 +146,7 @@ fn measure(
     }
     if let Some(host) = &mut passes.record.host {
         host.worker.clone_from(&loaded.facts);
+        host.packages.clone_from(&loaded.packages);
     }
     write_environment(passes.record, passes.session.store)?;
     watch.follow(passes.pid());

@@ -75,6 +75,17 @@ impl Report<'_> {
             document.title = text::summary::title(analysis);
             document.subtitle = text::summary::subtitle(analysis);
             document.summary = text::summary::summary(analysis);
+            if let Some(weights) = &record.weights {
+                if let Some(result) = document.summary.first_mut() {
+                    *result = format!("{result} · {}", text::run_weights::weights_part(weights));
+                }
+                let line = text::run_weights::weights_line(weights);
+                document.subtitle = [document.subtitle, line]
+                    .into_iter()
+                    .filter(|part| !part.is_empty())
+                    .collect::<Vec<_>>()
+                    .join(" · ");
+            }
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
         } else {

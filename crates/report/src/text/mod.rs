@@ -27,6 +27,7 @@ pub mod modules;
 pub mod phases;
 pub mod predict;
 pub mod ranks;
+pub mod run_weights;
 mod runtime;
 pub mod simulate;
 pub mod slices;

@@ -152,7 +152,7 @@ fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
     let parallel = serving.tensor_parallel.unwrap_or(1).to_string();
     let dtype = plan.model.dtype.map(dtype);
     let length = plan.model.max_seq_len.map(|length| length.to_string());
-    let is_dummy = plan.model.load_format == LoadFormat::Dummy;
+    let is_dummy = plan.model.load_format == Some(LoadFormat::Dummy);
     let mut args: Vec<String> = leading.to_vec();
     let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     match plan.runtime.kind {
@@ -209,7 +209,7 @@ fn vllm_options(plan: &Plan, serving: &ServingPlan) -> Vec<String> {
     let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     let parallel = serving.tensor_parallel.unwrap_or(1).to_string();
     add("--tensor-parallel-size", &parallel);
-    if plan.model.load_format == LoadFormat::Dummy {
+    if plan.model.load_format == Some(LoadFormat::Dummy) {
         add("--load-format", "dummy");
     }
     if let Some(dtype) = plan.model.dtype.map(dtype) {

@@ -105,6 +105,22 @@ fn counters_become_tables_and_a_report() {
     );
 }
 
+/// The pages do not name their device, but show which one it is.
+#[test]
+fn the_device_of_counters_is_inferred() {
+    let folder = tempfile::tempdir().unwrap();
+    let ncu = fixture("ancestor/ncu");
+    let said = works(folder.path(), &["kernels", "analyze", &ncu, "-o", "out"]);
+    assert!(said.contains("datasheet peaks of rtx_5090"), "{said}");
+    let page = fs::read_to_string(folder.path().join("out/report.html")).unwrap();
+    let table = page.find("id=\"all_kernels\"").unwrap();
+    assert!(table < page.find("id=\"kernel_classes\"").unwrap());
+    assert!(page.contains("<a href=\"#chart-kernel_roofline_1\">"));
+    assert!(page.contains("id=\"chart-kernel_roofline_1\""));
+    let plots = folder.path().join("out/plots");
+    assert!(plots.join("kernel_roofline_normalized.svg").is_file());
+}
+
 /// With lower margins a unit that is hardly used limits a kernel, and fewer wait for nothing or fill no device.
 #[test]
 fn margins_of_classes_are_options() {

@@ -27,7 +27,9 @@ pub use self::cupti::CuptiPlan;
 pub use self::direct::{DirectInferencePlan, DirectOutputPlan};
 pub use self::hardware::HardwarePlan;
 pub use self::mistakes::Mistake;
-pub use self::nsight::{CaptureRange, ClassifyPlan, CublasLogPlan, NcuPlan, NsysPlan, Tier};
+pub use self::nsight::{
+    CaptureRange, ClassifyPlan, CublasLogPlan, NcuPlan, NsysPlan, Tier, has_cuda_program,
+};
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
 pub use self::serving::ServingPlan;
 pub use self::source::CodeSource;

@@ -43,7 +43,7 @@ pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
         wrong("model.config", not_there(path, "file"), None);
     }
     let ncu = &plan.pipeline.ncu;
-    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.enable)
+    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.is_enabled())
         && let Err(failure) = kernel_notes::read(path)
     {
         let hint = "a YAML list: - {raw_name: NAME, friendly_name: TEXT, source_lib: TEXT, description: TEXT}";

@@ -274,7 +274,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         ] },
         IssueCode::HardwareUndescribed => const { &[Row::new("GPU {gpu} is a {name}: {error}")] },
         IssueCode::HardwareDisturbed => const { &[Row::new("CPU peaks were measured while other programs took {share:percent} as much CPU time as the calibration, and are too low; roofline times are too long, MFU and MBU too high")
-        .hint("run again on an idle machine: the next run calibrates again")] },
+        .hint("`llmprof hardware measure` on an idle machine calibrates again")] },
         IssueCode::ModelSourceMissing => const { &[Row::new("`{key}` names {path}, which does not exist")
         .hint("`llmprof externals init` brings what third_party/externals.yaml declares")] },
         IssueCode::MemoryDoesNotFit => const { &[Row::new("model {model} does not fit {device}: {needs} of {capacity_bytes:bytes}")

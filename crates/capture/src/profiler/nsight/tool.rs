@@ -84,6 +84,12 @@ impl ToolError {
     }
 }
 
+/// The newest release that command lines were checked with.
+const NEWEST: Version = Version {
+    year: 2025,
+    release: 3,
+};
+
 /// Folders below which installers put the tools, newest release last by name.
 const FOLDERS: [(&str, &str); 5] = [
     ("/opt/nvidia/nsight-systems", "bin"),
@@ -105,6 +111,20 @@ impl Tool {
             .or_else(|| installed(name))
             .ok_or(ToolError::NotFound { name })?;
         Self::at(program)
+    }
+
+    /// The tool that [`Self::find`] finds, else one of the newest release known, by its name alone, with why: for showing commands.
+    pub fn find_or_assume(name: &'static str, named: Option<&Path>) -> (Self, Option<ToolError>) {
+        match Self::find(name, named) {
+            Ok(tool) => (tool, None),
+            Err(error) => {
+                let tool = Self {
+                    program: named.map_or_else(|| PathBuf::from(name), Path::to_path_buf),
+                    version: NEWEST,
+                };
+                (tool, Some(error))
+            }
+        }
     }
 
     /// Refuses a release that is older than what is needed.

@@ -143,6 +143,20 @@ fn not_run(kind: RuntimeType) -> Option<Issue> {
     Some(Issue::info(IssueCode::BenchNotRunOnTheRealThing).with("server", name))
 }
 
+/// What a run of this plan starts: the server, or the interpreter that runs vLLM's `LLM` class; `None` where a server is up.
+pub(crate) fn server_command(plan: &Plan) -> Option<Launch> {
+    let serving = plan.runtime.serving.as_ref()?;
+    if serving.offline {
+        let python = plan.runtime.python.as_deref().unwrap_or("python3");
+        let model = plan.model.path.as_ref()?.to_string_lossy().into_owned();
+        let launch = Launch::new(python)
+            .args(["server/vllm_offline.py", "--model", &model])
+            .args(vllm_options(plan, serving));
+        return Some(with_env(launch, serving));
+    }
+    launch(plan, serving)
+}
+
 /// The command line of the server; `None` where one is up.
 fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
     let program = words(&serving.program);

@@ -165,8 +165,14 @@ fn patterns(kernels: &[ListedKernel]) -> String {
 }
 
 fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), Failure> {
-    let tool = Tool::find("ncu", args.ncu.as_deref())
-        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let (tool, missing) = Tool::find_or_assume("ncu", args.ncu.as_deref());
+    if let Some(error) = missing {
+        let failure = Failure::new(error.to_string()).hint(error.hint());
+        if !args.dry_run {
+            return Err(failure);
+        }
+        failure.warn();
+    }
     let (program, rest) = args
         .command
         .split_first()

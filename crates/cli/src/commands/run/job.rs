@@ -233,7 +233,7 @@ fn write_request(
     store.write("env.json", facts + "\n")?;
     sources::write(plan, cwd, store)?;
     let ncu = &plan.pipeline.ncu;
-    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.enable) {
+    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.is_enabled()) {
         let read = kernel_notes::read(&cwd.join(path));
         let (_, text) = read.map_err(|failure| halt(&failure))?;
         store.write(kernel_notes::KEPT, text)?;

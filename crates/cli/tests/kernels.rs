@@ -42,10 +42,13 @@ fn coverage_takes_as_many_kernels_as_hold_it() {
     let csv = fixture("ancestor/nsys/decode.csv");
     let text = works(
         folder.path(),
-        &["kernels", "top", &csv, "--coverage", "45%"],
+        &["kernels", "top", &csv, "--coverage", "45%", "-o", "-"],
     );
     // 34.4 and 14.8 % by the file.
     assert_eq!(text.matches("name:").count(), 2, "{text}");
+    let text = works(folder.path(), &["kernels", "top", &csv, "--topk", "3"]);
+    assert!(text.starts_with("#  Phase  Share"), "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
     let said = refused(folder.path(), &["kernels", "top", &csv, "--topk", "0"]);
     assert!(said.contains("leaves no kernel"), "{said}");
 }

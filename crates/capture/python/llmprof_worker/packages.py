@@ -18,7 +18,8 @@ def require() -> dict[str, str]:
 
 
 def version_of(name: str, least: tuple[int, int]) -> str:
-    hint = f"{sys.executable} -m pip install torch transformers, or runtime.python=PATH of another interpreter"
+    hint = (f"{sys.executable} -m pip install torch transformers, or runtime.python=PATH of another interpreter; "
+            "`llmprof doctor` checks both; runtime=native device=cpu needs neither")
     try:
         module = importlib.import_module(name)
     except Exception as error:

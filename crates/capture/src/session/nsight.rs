@@ -27,7 +27,7 @@ use llmprof_units::{Nanos, Percent};
 
 use super::{
     Halt, Session, cublas_log,
-    own_timeline::{inside, record_timeline},
+    own_timeline::record_timeline,
     passes::{Passes, Start},
     worker_files::not_started,
 };
@@ -152,7 +152,7 @@ fn not_found(error: &ToolError) -> Issue {
 fn write_tables(session: &mut Session<'_>, trace: &Trace) -> Result<(), Halt> {
     let nsys = &session.plan.pipeline.nsys;
     let gate = nsys.nvtx_capture.as_deref().filter(|_| nsys.gating_nvtx);
-    let gated = gate.map(|range| inside(trace, range));
+    let gated = gate.map(|range| trace.launched_inside(|name| name == range));
     let rows = kernel_times(gated.as_ref().unwrap_or(trace));
     let name = format!("{NSYS}/{KERNEL_SUMMARY}");
     if !session.store.path().join(&name).is_file() {
@@ -586,7 +586,10 @@ type StageLines = (Vec<String>, Option<ToolError>);
 
 fn nsys_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     let stage = &plan.pipeline.nsys;
-    let (tool, missing) = Tool::find_or_assume(NSYS, stage.path.as_deref());
+    let (tool, missing) = match Tool::find_or_assume(NSYS, stage.path.as_deref()) {
+        Ok(found) => found,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
     let folder = run.join(NSYS);
     let report = folder.join("run.nsys-rep");
     let profile = match nsys::profile(&tool, stage, &folder.join("run"), worker) {
@@ -603,7 +606,10 @@ fn nsys_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
 
 fn ncu_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     let stage = &plan.pipeline.ncu;
-    let (tool, missing) = Tool::find_or_assume(NCU, stage.path.as_deref());
+    let (tool, missing) = match Tool::find_or_assume(NCU, stage.path.as_deref()) {
+        Ok(found) => found,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
     let selection = Selection {
         pattern: None,
         range: stage.range.clone().filter(|_| stage.gating_nvtx),

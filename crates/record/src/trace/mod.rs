@@ -13,6 +13,7 @@ mod events;
 mod file;
 mod ids;
 mod inputs;
+mod launched;
 mod order;
 mod raw_inputs;
 mod redact;

@@ -113,17 +113,22 @@ impl Tool {
         Self::at(program)
     }
 
-    /// The tool that [`Self::find`] finds, else one of the newest release known, by its name alone, with why: for showing commands.
-    pub fn find_or_assume(name: &'static str, named: Option<&Path>) -> (Self, Option<ToolError>) {
+    /// The tool that [`Self::find`] finds; where none is installed, one of the newest release known by its name alone, with why: for
+    /// showing commands. One that is there and does not work stays an error.
+    pub fn find_or_assume(
+        name: &'static str,
+        named: Option<&Path>,
+    ) -> Result<(Self, Option<ToolError>), ToolError> {
         match Self::find(name, named) {
-            Ok(tool) => (tool, None),
-            Err(error) => {
+            Ok(tool) => Ok((tool, None)),
+            Err(error @ ToolError::NotFound { .. }) => {
                 let tool = Self {
-                    program: named.map_or_else(|| PathBuf::from(name), Path::to_path_buf),
+                    program: PathBuf::from(name),
                     version: NEWEST,
                 };
-                (tool, Some(error))
+                Ok((tool, Some(error)))
             }
+            Err(error) => Err(error),
         }
     }
 

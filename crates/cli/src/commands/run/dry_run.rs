@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llmprof_capture::session::commands;
+use llmprof_capture::{profiler::nsight::ToolError, session::commands};
 use llmprof_config::hydra::Job;
 use llmprof_record::plan::RuntimeType;
 use llmprof_report::text::{kernel_report::notes_to_keep, run_weights::weights_line};
@@ -46,7 +46,11 @@ pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Fa
         output.line(&line)?;
     }
     for error in missing {
-        Failure::new(format!("{error}: the run would go on without it (the timeline is llmprof's own where nsys is missing)"))
+        let instead = match error {
+            ToolError::NotFound { name: "nsys" } => ", with a timeline of llmprof's own library",
+            _ => "",
+        };
+        Failure::new(format!("{error}: the run would go on without it{instead}"))
             .hint(error.hint())
             .warn();
     }

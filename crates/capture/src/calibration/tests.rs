@@ -57,7 +57,6 @@ fn found(tflops: f64, other_programs: f64) -> DeviceFile {
         power_w: None,
         launch_latency_us: None,
         notes: vec!["Main memory, read: 10.0 GB/s.".to_owned()],
-        curves: None,
     }
 }
 

@@ -120,6 +120,7 @@ issue_codes! {
     InvariantOtherRows = "invariant.other_rows",
     InvariantOtherShape = "invariant.other_shape",
     KinetoBadField = "kineto.bad_field",
+    KinetoDevicesRenumbered = "kineto.devices_renumbered",
     KinetoDevicesUnreadable = "kineto.devices_unreadable",
     KinetoMalformed = "kineto.malformed",
     KinetoNegativeDuration = "kineto.negative_duration",
@@ -285,6 +286,8 @@ issue_codes! {
     WireUnnamed = "wire.unnamed",
     WireUnreadable = "wire.unreadable",
     WorkloadBeyondContext = "workload.beyond_context",
+    XplaneDamaged = "xplane.damaged",
+    XplaneUnusableEvent = "xplane.unusable_event",
 }
 
 impl IssueCode {

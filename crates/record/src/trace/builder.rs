@@ -142,6 +142,15 @@ impl TraceBuilder {
         self.threads.rows()
     }
 
+    /// Whether no event table has a row.
+    pub(crate) fn has_no_rows(&self) -> bool {
+        self.hosts.is_empty()
+            && self.kernels.is_empty()
+            && self.copies.is_empty()
+            && self.memsets.is_empty()
+            && self.ranges.is_empty()
+    }
+
     /// The id of `text`.
     pub fn intern(&mut self, text: &str) -> StrId {
         self.strings.intern(text)

@@ -34,6 +34,7 @@ use crate::{
     kernel_notes,
     output::Output,
     outputs::{self, Results, Wanted},
+    progress::with_spinner,
     subject::{self, Subject},
 };
 
@@ -48,10 +49,10 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         return done;
     }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
-    let mut record = read(&profiles)?;
+    let mut record = with_spinner("reading", || read(&profiles))?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
     request::describe(&mut record, subject.as_ref(), device);
-    let analysis = analyzed(&record, None)?;
+    let analysis = with_spinner("analyzing", || analyzed(&record, None))?;
     let dir = match &args.output {
         Some(dir) => dir.clone(),
         None => files::default_directory(&profiles),
@@ -70,7 +71,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         })?;
         Ok(())
     };
-    let unwritten = match write_all() {
+    let unwritten = match with_spinner("writing reports", &mut write_all) {
         Ok(()) => store
             .finish(RunStatus::Complete, None, clock::now())
             .err()

@@ -28,7 +28,8 @@ pub(crate) use llmprof_analysis::ranks::{
 };
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 pub(crate) use llmprof_analysis::stats::{Distribution, Summary};
-pub(crate) use llmprof_analysis::steps::{LayerPattern, StepPattern, StepPatterns};
+pub(crate) use llmprof_analysis::program::{Program, ProgramKind, Proof};
+pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };

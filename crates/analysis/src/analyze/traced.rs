@@ -13,7 +13,7 @@ use crate::analyze::assumptions::{arithmetic, assumptions, uniform_routing};
 use crate::analyze::count::count;
 use crate::analyze::gemm_count::leave_fewer_gemms;
 use crate::analyze::phase_intervals::{
-    TracePhase, count_passes, intervals, leave_out_parts, name_steps,
+    TracePhase, count_passes, intervals, leave_out_parts, name_repetitions,
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::{fewer_experts, measured_routing};
@@ -37,7 +37,7 @@ use crate::phases::Phases;
 use crate::roofline::{ExpertsRead, Theory};
 use crate::steps::StepPatterns;
 use crate::telemetry::{self, HostTelemetry};
-use crate::trace::{Structure, TraceAnalysis, analyze_structure};
+use crate::trace::{Said, Structure, TraceAnalysis, analyze_structure};
 
 /// What a trace says together with the passes around it.
 ///
@@ -55,15 +55,23 @@ pub(super) fn of_trace(
     device: Option<&Device>,
 ) -> Analysis {
     let trace = &recorded.trace;
-    let mut structure = Structure::of(trace, subject.and_then(Subject::table));
     // A run that was measured says itself what it did.
     let is_measured = !record.passes.is_empty();
+    let mut structure = Structure::of(
+        trace,
+        &Said {
+            is_measured,
+            model: &record.name,
+            table: subject.and_then(Subject::table),
+        },
+    );
     let named_model = subject.is_some();
     let (subject, contradicted) = believed(&mut structure, trace, subject, record);
     let said = Stated::of(record);
     // A default does not say what steps are.
     let named = subject.filter(|_| said.has(NEW_TOKENS));
-    let named = named.and_then(|subject| name_steps(&mut structure.phases, &subject.workload));
+    let named =
+        named.and_then(|subject| name_repetitions(&mut structure.phases, &subject.workload));
     let timeline = analyze_structure(trace, &structure, device);
     let lanes = lanes(trace, &structure);
     let mut issues = trace_issues(&timeline, &lanes, is_measured);
@@ -141,6 +149,7 @@ pub(super) fn of_trace(
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
         findings,
         telemetry,
+        program: structure.program,
         timeline: Some(Box::new(timeline)),
         places,
         issues,

@@ -7,8 +7,7 @@ use crate::phases::{EventWindows, PhaseSource, Phases};
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::launch_times::LaunchTimes;
 
-/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time, or none of it
-/// where their names say what they are.
+/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
 pub(crate) fn annotated(
     trace: &Trace,
     events: &DeviceEvents,
@@ -78,13 +77,8 @@ pub(crate) fn annotated(
             .map(|(_, event)| i128::from(event.duration()))
             .sum()
     };
-    // A lone warm-up or load says nothing about the rest.
-    let says_little = |name: &str| matches!(name, "warmup" | "load");
-    let recognized = names
-        .iter()
-        .any(|name| is_phase(name) && !says_little(name));
     let (inside, all) = (time(true), time(false));
-    ((recognized && (inside > 0 || all == 0)) || 2 * inside >= all).then_some(phases)
+    (2 * inside >= all).then_some(phases)
 }
 
 /// Whether ranges of the device tell more than those of the host: the trace does not say when events were launched, and the host may

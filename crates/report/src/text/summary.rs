@@ -4,7 +4,7 @@ use llmprof_analysis::stats::Summary;
 use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_CALL, NOT_STARTED, UNKNOWN};
 use llmprof_units::{Count, Nanos, Percent, significant};
 
-use super::{figure, phases, ranks, slices, steps, time, waterfall};
+use super::{consumers, figure, phases, program, ranks, slices, steps, time, waterfall};
 use llmprof_analysis::timeline::breakdown::DeviceTime;
 
 use crate::analyzed::{Analysis, Evidence, Measure, PhaseAnalysis, PhaseSource, TraceAnalysis};
@@ -96,25 +96,17 @@ fn origin(analysis: &Analysis) -> String {
 pub fn summary(analysis: &Analysis) -> Vec<String> {
     let mut lines = vec![result(analysis)];
     lines.retain(|line| !line.is_empty());
+    lines.extend(program::line(analysis));
     lines.extend(phase_lines(analysis));
+    lines.extend(consumers::lines(analysis));
     lines.extend(between_phases(analysis));
     lines.extend(ranks::line(analysis));
     lines.extend(slices::lines(analysis));
     lines.extend(first_use(analysis));
-    if let Some(found) = steps::of(analysis) {
-        let (what, sentences): (_, Vec<String>) = if steps::by_pattern(analysis) {
-            let patterns = found.patterns.iter().take(MOST_PATTERNS);
-            ("Steps", patterns.map(steps::pattern).collect())
-        } else {
-            let patterns = found.layers.iter().take(MOST_PATTERNS);
-            ("Layers", patterns.map(steps::layers).collect())
-        };
-        if !sentences.is_empty() {
-            lines.push(format!(
-                "{what} by launch pattern: {}.",
-                sentences.join("; ")
-            ));
-        }
+    if let Some(found) = steps::of(analysis).filter(|_| steps::by_pattern(analysis)) {
+        let patterns = found.patterns.iter().filter(|one| steps::is_told(one));
+        let patterns: Vec<String> = patterns.take(MOST_PATTERNS).map(steps::pattern).collect();
+        lines.push(format!("Repeating launches: {}.", patterns.join("; ")));
     }
     lines
 }

@@ -7,7 +7,7 @@ pub(crate) mod forward;
 mod marks;
 pub(crate) mod processes;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
 use rustc_hash::FxHashMap;
@@ -135,7 +135,7 @@ impl Phases {
         // Where processes run different steps at once, no range is one of all of them.
         if processes.as_ref().is_some_and(|found| found.differ) {
             let mut phases = whole(trace, events);
-            let differ = Issue::warning("analysis.steps_of_processes");
+            let differ = Issue::warning(IssueCode::AnalysisStepsOfProcesses);
             phases.issues.push(differ);
             return phases;
         }
@@ -171,7 +171,9 @@ impl Phases {
             .unwrap_or_else(|| whole(trace, events));
         phases.issues.extend(dropped);
         if phases.by_launch() && !phases.on_device && !launched.are_known {
-            phases.issues.push(Issue::warning("analysis.no_launches"));
+            phases
+                .issues
+                .push(Issue::warning(IssueCode::AnalysisNoLaunches));
         }
         let is_sliced = slices::of(trace).is_some();
         if phases.by_launch() && !phases.on_device && !is_sliced {
@@ -450,7 +452,7 @@ impl Phases {
         if share >= MIN_COVERED_SHARE {
             return Ok(self);
         }
-        Err(Issue::warning("analysis.labels_dropped").with("share", share))
+        Err(Issue::warning(IssueCode::AnalysisLabelsDropped).with("share", share))
     }
 
     fn covers(&self, events: &DeviceEvents, launched: &LaunchTimes) -> bool {

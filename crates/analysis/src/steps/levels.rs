@@ -40,8 +40,6 @@ pub(crate) struct Level {
     /// Launches in the usual piece.
     pub(crate) period: usize,
     pub(crate) pieces: Vec<Piece>,
-    /// By piece, whether it is one of several that are alike.
-    pub(crate) repeats: Vec<bool>,
     /// The usual piece: that of the kind with the most kernel time.
     pub(crate) usual: Piece,
     /// Pieces that repeat.
@@ -172,7 +170,6 @@ impl Level {
             covered,
             usual_covered,
             pieces,
-            repeats,
         })
     }
 

@@ -19,7 +19,7 @@ use super::{
     LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StrId, Strings, Syncs, Thread,
     ThreadId, Threads, Trace,
 };
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::secrets::redacted;
 
 /// Collects the events of a foreign profile in any order; [`finish`](Self::finish) makes the [`Trace`].
@@ -353,7 +353,7 @@ impl TraceBuilder {
         let (mut inputs, input_map, unreadable) = self.inputs.finish(&mut self.strings);
         if unreadable > 0 {
             self.issues
-                .push(Issue::warning("trace.inputs_unreadable").counting(unreadable));
+                .push(Issue::warning(IssueCode::TraceInputsUnreadable).counting(unreadable));
         }
         let mut threads = self.threads.rows();
         let used = self.used_strings(&threads, &mut inputs);

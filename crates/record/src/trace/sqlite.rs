@@ -106,7 +106,7 @@ impl Trace {
             for issue in &self.issues {
                 insert.execute((
                     issue.severity.to_string(),
-                    &issue.code,
+                    issue.code.as_str(),
                     issue.message_or_values(),
                     issue.count as i64,
                 ))?;

@@ -1,9 +1,13 @@
 //! What was dropped or should not be trusted.
 
+mod code;
+
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use code::IssueCode;
 
 /// How much an [`Issue`] takes away from the numbers beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,8 +36,7 @@ impl fmt::Display for Severity {
 pub struct Issue {
     /// How much it matters.
     pub severity: Severity,
-    /// A stable, dotted name that a machine may match: `kineto.truncated`, `telemetry.no_gpu`. The report has its sentence.
-    pub code: String,
+    pub code: IssueCode,
     /// What the sentence of the code is about: `{"byte": 4096}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Value>,
@@ -49,7 +52,7 @@ pub struct Issue {
 
 impl Issue {
     /// An issue with a sentence of its own.
-    pub fn new(severity: Severity, code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn new(severity: Severity, code: IssueCode, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             ..Self::coded(severity, code)
@@ -57,10 +60,10 @@ impl Issue {
     }
 
     /// An issue whose sentence and hint the report has by its code.
-    pub(crate) fn coded(severity: Severity, code: impl Into<String>) -> Self {
+    pub(crate) fn coded(severity: Severity, code: IssueCode) -> Self {
         Self {
             severity,
-            code: code.into(),
+            code,
             values: BTreeMap::new(),
             message: String::new(),
             count: 1,
@@ -68,15 +71,15 @@ impl Issue {
         }
     }
 
-    pub fn info(code: impl Into<String>) -> Self {
+    pub fn info(code: IssueCode) -> Self {
         Self::coded(Severity::Info, code)
     }
 
-    pub fn warning(code: impl Into<String>) -> Self {
+    pub fn warning(code: IssueCode) -> Self {
         Self::coded(Severity::Warning, code)
     }
 
-    pub fn error(code: impl Into<String>) -> Self {
+    pub fn error(code: IssueCode) -> Self {
         Self::coded(Severity::Error, code)
     }
 

@@ -67,7 +67,8 @@ fn spans(phases: &Phases) -> impl Iterator<Item = (&str, i64)> {
 /// Names the phases that slices show nothing of, or not enough to compare it with anything.
 pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
     let issue = |(number, (name, span)): (usize, (&str, i64))| {
-        let (phase, label) = run_phase(phases, name).filter(|(phase, _)| *phase != RunPhase::Load)?;
+        let (phase, label) =
+            run_phase(phases, name).filter(|(phase, _)| *phase != RunPhase::Load)?;
         let is_found = |known: &TracePhase| known.phase == phase && known.label == label;
         if span == 0 || found.iter().any(is_found) {
             return None;

@@ -22,6 +22,7 @@ use crate::analyze::stated::{NEW_TOKENS, Stated};
 use crate::analyze::step_count;
 use crate::analyze::subject::Subject;
 use crate::analyze::tracing::Tracing;
+use crate::analyze::training::TrainingPlaces;
 use crate::assumption::Assumption;
 use crate::attribution::operators::OperatorRow;
 use crate::capture_cost;
@@ -72,6 +73,9 @@ pub(super) fn of_trace(
     let named = subject.filter(|_| said.has(NEW_TOKENS));
     let named =
         named.and_then(|subject| name_repetitions(&mut structure.phases, &subject.workload));
+    if named.is_some() {
+        structure.program.add_model(&record.name);
+    }
     let timeline = analyze_structure(trace, &structure, device);
     let lanes = lanes(trace, &structure);
     let mut issues = trace_issues(&timeline, &lanes, is_measured);
@@ -105,8 +109,11 @@ pub(super) fn of_trace(
     let is_counted = counted.as_ref().is_some_and(Counted::has_calls);
     let matching = matched(trace, &structure, &lanes, counted.as_ref());
     let places = KernelPlaces::of(trace, &lanes, &matching, counted.as_ref());
+    let training = structure.program.is_training();
+    let training = training.then(|| TrainingPlaces::of(trace));
     let tracing = Tracing {
         trace,
+        training: training.as_ref(),
         timeline: &timeline,
         names: &structure.phases.names,
         plain: &structure.phases.plain,
@@ -127,6 +134,9 @@ pub(super) fn of_trace(
     let facts = Facts {
         subject: counted_theory.map(|theory| (theory.model, theory.workload)),
         is_named: named_model,
+        program: structure.program.kind,
+        rank: lone_rank(record, trace),
+        is_cut: trace.issues.iter().any(|issue| issue.code.is_cut_file()),
         roof,
         latency: &latency,
         unrecorded_seconds: unrecorded_seconds(&found, record),
@@ -252,6 +262,14 @@ fn qualified(
     }
     findings.extend(throttling::findings(telemetry));
     findings
+}
+
+/// The rank of a trace and how many there are, where no other rank was recorded.
+fn lone_rank(record: &RunRecord, trace: &Trace) -> Option<(u64, u64)> {
+    let number = |key: &str| trace.metadata.get(key)?.parse::<u64>().ok();
+    let ranks = number("distributed_world_size").filter(|&ranks| ranks > 1)?;
+    let rank = number("distributed_rank")?;
+    record.ranks().is_empty().then_some((rank, ranks))
 }
 
 /// The workload with the experts that the trace shows to be reached.

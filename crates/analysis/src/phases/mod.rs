@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use self::annotations::annotated;
 use self::forward::ForwardPasses;
 use self::processes::Processes;
-use crate::labels::{PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module};
+use crate::labels::{
+    PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
+};
 use crate::program::Program;
 use crate::steps;
 use crate::steps::Repetition;
@@ -32,6 +34,9 @@ pub(crate) const TRAINING_STEP: &str = "training step";
 pub(crate) const REPETITION: &str = "repetition";
 /// Phases explain at least this part of the device time from the first of them on: what explains less is not what the trace is about.
 const MIN_COVERED_SHARE: f64 = 0.5;
+/// Part of the time of its ranges that a device must work for to set their pace. Devices that lag behind their host in public traces
+/// (`fixtures/public`, MI300X and H100) work for more than 0.9 of it.
+const MIN_PACE_SHARE: f64 = 0.5;
 /// Ranges of more names than this are parts of something, not its phases.
 const MAX_RANGE_NAMES: usize = 32;
 
@@ -166,7 +171,9 @@ impl Phases {
             .or_else(|| marks::optimizer_steps(trace))
             .or_else(|| named(xla_module))
             .or_else(|| named(own_name).filter(|phases| phases.names.len() <= MAX_RANGE_NAMES))
-            .or_else(|| marks::outermost_modules(trace).filter(|found| found.covers(events, launched)))
+            .or_else(|| {
+                marks::outermost_modules(trace).filter(|found| found.covers(events, launched))
+            })
             .or_else(|| inferred(steps).filter(|found| found.covers(events, launched)))
             .unwrap_or_else(|| whole(trace, events));
         phases.issues.extend(dropped);
@@ -337,7 +344,14 @@ impl Phases {
         }
         let is_ordered = with_work.is_sorted_by_key(|(_, span)| span.0);
         let is_later = launched.clocks_disagree || later > all - later;
-        if with_work.is_empty() || !is_later || !is_ordered {
+        // A device that works for a small part of the ranges does not set their pace: they are as long as they were recorded.
+        let host: i64 = with_work
+            .iter()
+            .map(|(range, _)| range.end - range.start)
+            .sum();
+        let device: i64 = with_work.iter().map(|(_, span)| span.1 - span.0).sum();
+        let sets_pace = device as f64 >= MIN_PACE_SHARE * host as f64;
+        if with_work.is_empty() || !is_later || !is_ordered || !sets_pace {
             return;
         }
         let mut windows: Vec<Window> = Vec::new();

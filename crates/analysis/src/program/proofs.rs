@@ -4,7 +4,7 @@ use llmprof_record::trace::{HostKind, StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{ProgramKind, Proof};
-use crate::engine_label::Engine;
+use crate::engine_label::{Engine, EngineLabel};
 use crate::labels::{is_annotation, phase_of_name};
 use crate::phases::engine::labelled_steps;
 use crate::timeline::nesting::module_name;
@@ -46,7 +46,9 @@ pub(crate) fn is_backward_op(name: &str) -> bool {
 pub(super) fn engine_labels(trace: &Trace) -> Option<(ProgramKind, Proof)> {
     let steps = labelled_steps(trace);
     let step = steps.first()?;
-    let (kind, engine) = match step.label.engine {
+    // The batch may be that of a label around it, in the format of another engine.
+    let own = EngineLabel::parse(trace.text(step.name))?;
+    let (kind, engine) = match own.engine {
         Engine::Vllm => (ProgramKind::Serving, "vLLM"),
         Engine::Sglang => (ProgramKind::Serving, "SGLang"),
         Engine::TensorRtLlm => (ProgramKind::Serving, "TensorRT-LLM"),

@@ -128,7 +128,11 @@ fn by_phase(phases: &[&PhaseAnalysis]) -> Table {
 }
 
 fn by_pattern(steps: &StepPatterns) -> Table {
-    let patterns: Vec<&StepPattern> = steps.patterns.iter().filter(|one| text::is_told(one)).collect();
+    let patterns: Vec<&StepPattern> = steps
+        .patterns
+        .iter()
+        .filter(|one| text::is_told(one))
+        .collect();
     let several = patterns
         .iter()
         .any(|pattern| pattern.launched_by != patterns[0].launched_by);

@@ -41,7 +41,11 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
         .filter(|kernel| share(kernel.total_ns) >= MIN_NAMED_SHARE)
         .map(|kernel| {
             let label = kernel_label(&kernel.name);
-            format!("`{label}` {} ({} ×)", Percent(share(kernel.total_ns)), kernel.calls)
+            format!(
+                "`{label}` {} ({} ×)",
+                Percent(share(kernel.total_ns)),
+                kernel.calls
+            )
         })
         .collect();
     if !kernels.is_empty() {
@@ -53,7 +57,8 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
 /// The time of each category of kernels, of copies and of memsets, the longest first.
 fn by_category(timeline: &TraceAnalysis) -> Vec<(String, i64)> {
     let mut sums: Vec<(String, i64)> = Vec::new();
-    let mut add = |name: String, time: i64| match sums.iter_mut().find(|(known, _)| *known == name) {
+    let mut add = |name: String, time: i64| match sums.iter_mut().find(|(known, _)| *known == name)
+    {
         Some((_, sum)) => *sum = sum.saturating_add(time),
         None => sums.push((name, time)),
     };

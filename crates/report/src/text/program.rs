@@ -35,7 +35,7 @@ fn proof(proof: &Proof) -> String {
     match proof {
         Proof::Harness => "run by llmprof".to_owned(),
         Proof::EngineLabels { engine, label } => {
-            format!("step labels of {engine} (`{}`)", kernel_label(label))
+            format!("step labels of {engine} (`{}`)", shortened(label))
         }
         Proof::Ranges { names } => format!("ranges {}", quoted(names)),
         Proof::Shapes { passes } => {
@@ -53,15 +53,29 @@ fn proof(proof: &Proof) -> String {
             format!("backward ops{threads} (`{op}`)")
         }
         Proof::TrainingKernel { name } => {
-            format!("kernels of a backward pass or an optimizer (`{}`)", kernel_label(name))
+            format!(
+                "kernels of a backward pass or an optimizer (`{}`)",
+                kernel_label(name)
+            )
         }
         Proof::Optimizer { name } => format!("`{name}`"),
     }
 }
 
 fn quoted(names: &[String]) -> String {
-    let names = names.iter().map(|name| format!("`{}`", kernel_label(name)));
+    let names = names.iter().map(|name| format!("`{}`", shortened(name)));
     names.collect::<Vec<_>>().join(", ")
+}
+
+/// Characters of a name that are given.
+const NAME_MAX_CHARS: usize = 80;
+
+/// The beginning of a name that may be as long as its program likes.
+pub(crate) fn shortened(name: &str) -> String {
+    match name.char_indices().nth(NAME_MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
 }
 
 /// What to do about a first range that is slow; nothing where later ones are what matters in any case.

@@ -80,9 +80,14 @@ fn phases(timeline: &TraceAnalysis) -> String {
             "Phases are the calls of the outermost `nn.Module`s.".to_owned()
         }
         (PhaseSource::Inferred, Some(likeness)) => {
-            format!("No range divides the trace; launches repeat ({} alike).", Percent(likeness))
+            format!(
+                "No range divides the trace; launches repeat ({} alike).",
+                Percent(likeness)
+            )
         }
         (PhaseSource::Inferred, None) => "No range divides the trace; launches repeat.".to_owned(),
-        (PhaseSource::Whole, _) => "No range divides the trace: it is analyzed as a whole.".to_owned(),
+        (PhaseSource::Whole, _) => {
+            "No range divides the trace: it is analyzed as a whole.".to_owned()
+        }
     }
 }

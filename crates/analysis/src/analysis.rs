@@ -18,6 +18,7 @@ use crate::graphs::GraphAnalysis;
 use crate::latency::Latency;
 use crate::matching::places::KernelPlaces;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::program::Program;
 use crate::ranks::RanksAnalysis;
 use crate::telemetry::HostTelemetry;
 use crate::trace::TraceAnalysis;
@@ -42,6 +43,9 @@ pub struct Analysis {
     pub device: Option<String>,
     /// What was asked for; absent where the model is not known. Routing is what was measured, where the run reports it.
     pub workload: Option<Workload>,
+    /// What ran, with its proof.
+    #[serde(default)]
+    pub program: Program,
     pub latency: Latency,
     /// Time that loading took, where the run has such a phase.
     pub load_ns: Option<Nanos>,

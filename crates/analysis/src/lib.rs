@@ -27,6 +27,7 @@ pub mod matching;
 pub(crate) mod phase_analysis;
 pub mod phase_facts;
 pub mod phases;
+pub mod program;
 pub mod ranks;
 pub mod roofline;
 pub mod statics;

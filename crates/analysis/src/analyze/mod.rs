@@ -29,6 +29,7 @@ mod tables;
 pub(crate) mod tests;
 mod traced;
 mod tracing;
+mod training;
 mod waterfall;
 mod weight_format;
 

@@ -23,6 +23,7 @@ pub use self::finding::{Confidence, Finding, Gain, GainOf};
 use crate::bottleneck::PhaseClass;
 use crate::latency::Latency;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::program::ProgramKind;
 
 /// Parts of a phase below this share are no finding.
 const WORTH_SAYING: f64 = 0.05;
@@ -30,6 +31,12 @@ const WORTH_SAYING: f64 = 0.05;
 pub(crate) struct Facts<'a> {
     /// What was asked of which model; absent for a trace of an unknown one.
     pub(crate) subject: Option<(&'a Model, &'a Workload)>,
+    /// What ran: of a program that does not generate text, statements have no gain but what is measured.
+    pub(crate) program: ProgramKind,
+    /// The rank that was recorded, and of how many, where only one was.
+    pub(crate) rank: Option<(u64, u64)>,
+    /// Whether the end of the trace is missing: it shows too little to promise anything.
+    pub(crate) is_cut: bool,
     /// Whether a model was named, though nothing of it may be counted.
     pub(crate) is_named: bool,
     pub(crate) roof: Option<&'a Roof<'a>>,
@@ -52,7 +59,9 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         found.extend(facts.extra(phase));
         found.extend(facts.copies(phase));
         found.extend(facts.communication(phase));
-        found.extend(facts.fusion(phase));
+        if facts.program.generates_text() {
+            found.extend(facts.fusion(phase));
+        }
         // What a change would do to steps that an engine states is not worked out.
         if !passes.is_empty() {
             found.extend(facts.faster_format(phase, passes));
@@ -68,6 +77,12 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let mut found = devices::across(of_devices, &facts.devices());
     found.extend(facts.first_use());
     sort(&mut found);
+    let is_measured = |gain: &Gain| gain.of == GainOf::FirstRequest;
+    for finding in &mut found {
+        if facts.is_cut || !facts.program.generates_text() {
+            finding.gain = finding.gain.take().filter(is_measured);
+        }
+    }
     found
 }
 

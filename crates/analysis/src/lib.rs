@@ -28,6 +28,7 @@ pub(crate) mod phase_analysis;
 pub mod phase_facts;
 pub mod phases;
 pub mod ranks;
+pub mod replay;
 pub mod roofline;
 pub mod statics;
 pub mod stats;

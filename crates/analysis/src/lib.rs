@@ -12,6 +12,7 @@ pub mod assumption;
 pub mod attribution;
 pub mod bottleneck;
 mod capture_cost;
+pub mod causes;
 pub mod compare;
 pub mod counters;
 pub(crate) mod engine_label;

@@ -4,7 +4,7 @@
 //! without capture took for the same work, which is the same batches and, of decode, as many steps. A recording in slices may have no
 //! such pass: there it is the median step inside slices ÷ the median step between them.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Nanos;
 use serde::Serialize;
 
@@ -71,9 +71,9 @@ pub(crate) fn issues<'p>(phases: impl Iterator<Item = &'p PhaseAnalysis>) -> Vec
                 return None;
             }
             let code = if phase.is_slowed_by_capture() {
-                "run.slowed_by_capture"
+                IssueCode::RunSlowedByCapture
             } else if ratio < FASTER {
-                "run.plain_pass_slower"
+                IssueCode::RunPlainPassSlower
             } else {
                 return None;
             };

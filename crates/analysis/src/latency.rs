@@ -9,7 +9,7 @@
 //! Each pass gives one value per quantity (the mean over its requests); [`Summary`] is over passes, so its interval says
 //! how far another run may lie. Rates are those of all passes together. Warm-up passes are in no statistics.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -120,7 +120,7 @@ impl Latency {
             .into_iter()
             .find(|kind| has(*kind));
         if measured_in == Some(PassKind::Captured) {
-            issues.push(Issue::warning("latency.captured"));
+            issues.push(Issue::warning(IssueCode::LatencyCaptured));
         }
         let mut latency = Self {
             measured_in,
@@ -168,7 +168,7 @@ impl Latency {
         latency.itl_ns = Distribution::of(&gaps);
         latency.first_use = FirstUse::of(run, measured_in);
         if latency.warm_up_passes == 0 && latency.repeats > 0 {
-            issues.push(Issue::warning("latency.no_warm_up"));
+            issues.push(Issue::warning(IssueCode::LatencyNoWarmUp));
         }
         (latency, issues)
     }
@@ -189,9 +189,9 @@ impl RequestRow {
         };
         let Some((first, last)) = first_and_last(request) else {
             let issue = if request.token_ns.is_empty() {
-                Issue::warning("latency.no_tokens")
+                Issue::warning(IssueCode::LatencyNoTokens)
             } else {
-                Issue::warning("latency.unordered_tokens")
+                Issue::warning(IssueCode::LatencyUnorderedTokens)
             };
             issues.push(
                 issue
@@ -519,7 +519,7 @@ mod tests {
         let (latency, issues) = Latency::of(&run);
         assert!((latency.tokens_per_s.unwrap().mean - 50e6).abs() < 1.0);
         assert!((latency.decode_tokens_per_s.unwrap().mean - 100e6).abs() < 1.0);
-        assert_eq!(issues[0].code, "latency.no_warm_up");
+        assert_eq!(issues[0].code, IssueCode::LatencyNoWarmUp);
     }
 
     #[test]
@@ -534,8 +534,8 @@ mod tests {
             let of = |issue: &&Issue| issue.code == code && issue.values["request"] == request;
             issues.iter().filter(of).count()
         };
-        let none = named("latency.no_tokens", "none");
-        let early = named("latency.unordered_tokens", "early");
+        let none = named(IssueCode::LatencyNoTokens, "none");
+        let early = named(IssueCode::LatencyUnorderedTokens, "early");
         assert_eq!((none, early), (2, 2));
         assert_eq!(latency.itl_ns.unwrap().count, 6);
         assert_eq!(latency.requests.len(), 8);

@@ -54,7 +54,10 @@ fn names(analysis: &Analysis) -> Vec<&str> {
 }
 
 fn has(analysis: &Analysis, code: &str) -> bool {
-    analysis.issues.iter().any(|issue| issue.code == code)
+    analysis
+        .issues
+        .iter()
+        .any(|issue| issue.code.as_str() == code)
 }
 
 /// Wall and busy time of the only phase, µs.

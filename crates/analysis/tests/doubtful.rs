@@ -72,7 +72,10 @@ fn finding<'a>(analysis: &'a Analysis, code: &str) -> Option<&'a Finding> {
 }
 
 fn has(analysis: &Analysis, code: &str) -> bool {
-    analysis.issues.iter().any(|issue| issue.code == code)
+    analysis
+        .issues
+        .iter()
+        .any(|issue| issue.code.as_str() == code)
 }
 
 /// NCCL's kernels have 8 or 12 blocks by design. Those that compute in few blocks take 13 % of the busy time; GPU idle 49 %,
@@ -133,7 +136,7 @@ fn a_step_without_all_of_its_kernels_is_compared_with_nothing() {
     let issue = analysis
         .issues
         .iter()
-        .find(|issue| issue.code == "analysis.cut_steps")
+        .find(|issue| issue.code.as_str() == "analysis.cut_steps")
         .unwrap();
     let count = |key: &str| issue.values[key].as_u64().unwrap();
     assert!(

@@ -191,6 +191,6 @@ fn without_a_capture_the_report_says_so() {
         analysis
             .issues
             .iter()
-            .any(|issue| issue.code == "graphs.no_origin")
+            .any(|issue| issue.code.as_str() == "graphs.no_origin")
     );
 }

@@ -263,7 +263,7 @@ fn no_more_experts_count_than_can_have_been_read() {
     let issue = analysis
         .issues
         .iter()
-        .find(|issue| issue.code == "run.fewer_experts")
+        .find(|issue| issue.code.as_str() == "run.fewer_experts")
         .unwrap();
     assert_eq!(issue.values["faster"], 37);
     assert_eq!(issue.values["layers"], 48);

@@ -222,7 +222,7 @@ fn shapes_contradict_what_the_user_says() {
     let codes = |analysis: &Analysis| -> Vec<String> {
         let issues = analysis.issues.iter();
         issues
-            .filter(|issue| issue.code.starts_with("invariant."))
+            .filter(|issue| issue.code.as_str().starts_with("invariant."))
             .map(|issue| {
                 format!(
                     "{} {}",
@@ -445,7 +445,7 @@ fn training_is_called_training() {
             analysis
                 .issues
                 .iter()
-                .any(|issue| issue.code == "analysis.training")
+                .any(|issue| issue.code.as_str() == "analysis.training")
         );
     }
 }

@@ -74,7 +74,7 @@ fn a_published_job_of_eight_ranks() {
     let is_told = whole
         .issues
         .iter()
-        .any(|issue| issue.code == "ranks.waiting");
+        .any(|issue| issue.code.as_str() == "ranks.waiting");
     assert_eq!(is_told, share > 0.5, "{share}");
     assert_eq!(
         found.ranks.iter().map(|row| row.rank).collect::<Vec<_>>(),
@@ -403,7 +403,7 @@ fn sequence_numbers_match_whatever_the_order() {
         analysis
             .issues
             .iter()
-            .any(|issue| issue.code == "ranks.missing")
+            .any(|issue| issue.code.as_str() == "ranks.missing")
     );
 }
 
@@ -435,6 +435,6 @@ fn what_did_not_run_together_is_not_matched() {
         analysis
             .issues
             .iter()
-            .any(|issue| issue.code == "ranks.not_aligned")
+            .any(|issue| issue.code.as_str() == "ranks.not_aligned")
     );
 }

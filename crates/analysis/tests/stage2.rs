@@ -134,7 +134,7 @@ fn a_log_that_lacks_calls_everywhere_is_refused() {
     let found = analyzed(&record(&LOGS[..1]));
     assert_eq!(found.gemms, None);
     let mut issues = found.issues.iter();
-    let refused = issues.find(|issue| issue.code == "gemms.not_joined");
+    let refused = issues.find(|issue| issue.code.as_str() == "gemms.not_joined");
     let values = &refused.expect("an issue").values;
     // Four of seven linears of a layer, the head and the angles, in twelve passes.
     assert_eq!(values["calls"], 12 * (24 * 4 + 2));

@@ -315,7 +315,10 @@ fn negative_and_missing_durations_are_issues_and_count_nothing() {
 fn an_empty_trace_says_so() {
     let analysis = analyze(&Trace::default());
     assert_eq!(analysis.phases, []);
-    assert_eq!(analysis.issues[0].code, "analysis.no_device_events");
+    assert_eq!(
+        analysis.issues[0].code.as_str(),
+        "analysis.no_device_events"
+    );
 }
 
 /// Names that a program generates do not grow the tables without end, and lose no time.

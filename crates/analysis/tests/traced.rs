@@ -160,7 +160,9 @@ fn a_workload_that_launches_contradict_is_an_issue() {
     };
     let issue_of = |analysis: &Analysis| {
         let mut found = analysis.issues.iter();
-        found.find(|issue| issue.code == "run.other_steps").cloned()
+        found
+            .find(|issue| issue.code.as_str() == "run.other_steps")
+            .cloned()
     };
     let (right, wrong) = (analyzed(5), analyzed(32));
     assert_eq!(issue_of(&right), None);
@@ -184,7 +186,7 @@ fn a_trace_of_an_unknown_model_has_a_waterfall_without_rooflines() {
         analysis
             .issues
             .iter()
-            .any(|issue| issue.code == "run.no_model")
+            .any(|issue| issue.code.as_str() == "run.no_model")
     );
     let decode = &analysis.phases[1];
     sums_up(decode);
@@ -815,7 +817,7 @@ fn an_empty_trace_says_so() {
         analysis
             .issues
             .iter()
-            .any(|issue| issue.code == "run.no_work")
+            .any(|issue| issue.code.as_str() == "run.no_work")
     );
 }
 

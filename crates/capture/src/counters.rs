@@ -8,7 +8,7 @@ use std::{
     io::{self, ErrorKind},
 };
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use perf_event::{
     Builder, Counter, ReadFormat,
     events::{Event, Hardware},
@@ -184,7 +184,7 @@ fn issue(refusals: &[(&str, io::Error)]) -> Option<Issue> {
     let (_, first) = refusals.first()?;
     let names: Vec<&str> = refusals.iter().map(|(name, _)| *name).collect();
     let (reason, hint) = explain(first);
-    let mut issue = Issue::info("counters.unavailable")
+    let mut issue = Issue::info(IssueCode::CountersUnavailable)
         .with("counters", names.join(", "))
         .with("reason", reason)
         .counting(names.len() as u64);

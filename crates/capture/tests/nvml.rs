@@ -55,7 +55,10 @@ fn codes(samples: &Samples) -> Vec<&str> {
 
 /// A value of the issue of that code, as text.
 fn value(samples: &Samples, code: &str, key: &str) -> String {
-    let issue = samples.issues.iter().find(|issue| issue.code == code);
+    let issue = samples
+        .issues
+        .iter()
+        .find(|issue| issue.code.as_str() == code);
     let value = &issue.expect("there is such an issue").values[key];
     value
         .as_str()
@@ -366,7 +369,7 @@ fn the_rate_is_kept_without_drift() {
         .issues
         .iter()
         .filter(|issue| {
-            issue.code == "telemetry.missed_samples" && issue.to_string().contains("GPUs")
+            issue.code.as_str() == "telemetry.missed_samples" && issue.to_string().contains("GPUs")
         })
         .map(|issue| issue.count)
         .sum();

@@ -1,7 +1,7 @@
 //! Calibrating the CPU at hand.
 
 use llmprof_capture::calibration::{CalibrationError, CalibrationFile, Kept, calibrate};
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_report::text::calibration as text;
 use llmprof_theory::device::{Calibration, Device, schema::DeviceFile};
 
@@ -66,7 +66,7 @@ pub(crate) fn outdone() -> Result<(), Failure> {
 /// but every figure of a run stands against them.
 pub(crate) fn doubt(device: &Device) -> Option<Issue> {
     let taken = device.calibration.as_ref()?.disturbance()?;
-    Some(Issue::warning("hardware.disturbed").with("share", taken))
+    Some(Issue::warning(IssueCode::HardwareDisturbed).with("share", taken))
 }
 
 /// What a reader of the device should know of its calibration.

@@ -8,15 +8,12 @@ use llmprof_record::run::RunRecord;
 
 use crate::{commands::profile, failure::Failure, subject::Subject};
 
-/// Issues of files whose end is missing.
-const CUT: [&str; 2] = ["kineto.truncated", "source.packing_damaged"];
-
 /// The steps of a trace; none where its program labels none. Of a model that is known they have a roofline.
 pub(crate) fn load(path: &Path, subject: Option<&Subject>) -> Result<Vec<Step>, Failure> {
     let mut record = profile::read(&[path.to_owned()])?;
     // The device's events come after the steps in a file: those of the last steps would be idle.
     let mut issues = record.traces.iter().flat_map(|one| &one.trace.issues);
-    if issues.any(|issue| CUT.contains(&issue.code.as_str())) {
+    if issues.any(|issue| issue.code.is_cut_file()) {
         return Err(Failure::new(format!(
             "{}: the end of the file is missing",
             path.display()

@@ -2,7 +2,7 @@
 
 use llmprof_capture::{host, telemetry::nvml};
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::{LoadFormat, Place, Plan, RuntimeType},
 };
 use llmprof_theory::{Memory, Model, Workload};
@@ -34,7 +34,7 @@ pub(crate) fn check(plan: &Plan, subject: &Subject) -> Result<Option<Issue>, Fai
     let capacity = device.memory.capacity_bytes.as_ref();
     let too_small = capacity.filter(|capacity| asked.total() > capacity.value.0);
     Ok(too_small.map(|capacity| {
-        Issue::warning("memory.does_not_fit")
+        Issue::warning(IssueCode::MemoryDoesNotFit)
             .with("model", plan.model.name.as_str())
             .with("device", device.name.as_str())
             .with("needs", parts(&asked))

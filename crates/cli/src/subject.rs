@@ -6,7 +6,7 @@ use llmprof_analysis::statics;
 use llmprof_analysis::statics::Statics;
 use llmprof_capture::{dataset::Vocabulary, telemetry::nvml};
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::{ModelPlan, Place, Plan, RuntimeType},
     run::{RecordedModel, RunRecord},
 };
@@ -126,7 +126,7 @@ impl Subject {
                 };
                 issues.extend(known.as_ref().and_then(calibration::doubt));
                 if known.is_none() {
-                    issues.push(Issue::warning("hardware.unknown"));
+                    issues.push(Issue::warning(IssueCode::HardwareUnknown));
                 }
                 known
             }
@@ -255,7 +255,7 @@ fn beyond_context(plan: &Plan, design: &Map<String, Value>) -> Option<Issue> {
         .fold(0, u64::saturating_add)
         .saturating_sub(1);
     (asked > most).then(|| {
-        Issue::warning("workload.beyond_context")
+        Issue::warning(IssueCode::WorkloadBeyondContext)
             .with("positions", asked)
             .with("most", most)
             .with("key", *key)
@@ -274,7 +274,7 @@ fn gpu(index: u32, issues: &mut Vec<Issue>) -> Option<Device> {
         Ok(device) => Some(device),
         Err(error) => {
             issues.push(
-                Issue::warning("hardware.undescribed")
+                Issue::warning(IssueCode::HardwareUndescribed)
                     .with("gpu", index)
                     .with("name", name)
                     .with("error", error.to_string()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use serde::{Deserialize, Serialize};
 
 use crate::{record::RequestRecord, statistics::Distribution};
@@ -95,7 +95,8 @@ impl SelfCheck {
         if self.kept_up {
             return None;
         }
-        let mut issue = Issue::error("bench.client_late").with("cpu_share", self.worker_cpu_share);
+        let mut issue =
+            Issue::error(IssueCode::BenchClientLate).with("cpu_share", self.worker_cpu_share);
         let lag = self.schedule_lag_ms.map(|lag| lag.p99 * 1e6);
         let delay = self.event_loop_delay_ms.map(|delay| delay.p99 * 1e6);
         for (key, time) in [("lag_p99_ns", lag), ("delay_p99_ns", delay)] {
@@ -151,7 +152,7 @@ mod tests {
         let late = check(20, 50, 300);
         assert!(!late.kept_up);
         let issue = late.issue().unwrap();
-        assert_eq!(issue.code, "bench.client_late");
+        assert_eq!(issue.code, IssueCode::BenchClientLate);
         assert_eq!(issue.values["lag_p99_ns"], 20e6);
         assert_eq!(issue.values["cpu_share"], 0.3);
         assert_eq!(issue.values["late_p99_ns"], 20e6);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -236,7 +236,7 @@ impl Summary {
                 .map(|failure| failure.message.as_str())
                 .next()
                 .unwrap_or_default();
-            let issue = Issue::error("bench.failed")
+            let issue = Issue::error(IssueCode::BenchFailed)
                 .with("kind", kind.as_str())
                 .with("requests", load.requests.len())
                 .with("first", first);
@@ -244,14 +244,14 @@ impl Summary {
         }
         let unknown = self.token_basis.get("unknown").copied().unwrap_or(0);
         if unknown > 0 {
-            issues.push(Issue::warning("bench.tokens_unknown").counting(unknown));
+            issues.push(Issue::warning(IssueCode::BenchTokensUnknown).counting(unknown));
         }
         let mistaken = load
             .requests
             .iter()
             .filter_map(|r| r.usage_mistake.as_ref());
         if let Some(first) = mistaken.clone().next() {
-            let issue = Issue::warning("bench.usage_wrong").with("first", first.as_str());
+            let issue = Issue::warning(IssueCode::BenchUsageWrong).with("first", first.as_str());
             issues.push(issue.counting(mistaken.count() as u64));
         }
         let (together, tokens) = load.requests.iter().filter(|r| r.is_complete()).fold(
@@ -265,7 +265,7 @@ impl Summary {
         );
         if tokens > 0 && together * 10 > tokens {
             let share = together as f64 / tokens as f64;
-            issues.push(Issue::info("bench.tokens_together").with("share", share));
+            issues.push(Issue::info(IssueCode::BenchTokensTogether).with("share", share));
         }
         issues
     }
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(summary.failures["too_many_requests"], 1);
         assert_eq!(summary.ttft_ms.unwrap().max, 50.0);
         let issues = summary.issues(&load);
-        assert_eq!(issues[0].code, "bench.failed");
+        assert_eq!(issues[0].code, IssueCode::BenchFailed);
     }
 
     #[test]
@@ -462,7 +462,10 @@ mod tests {
         let summary = Summary::of(&load, &[]);
         assert_eq!(summary.total_output_tokens, Some(5));
         assert_eq!(summary.tpot_ms.unwrap().count, 1);
-        let codes: Vec<String> = summary.issues(&load).into_iter().map(|i| i.code).collect();
-        assert_eq!(codes, ["bench.tokens_unknown", "bench.usage_wrong"]);
+        let codes: Vec<IssueCode> = summary.issues(&load).into_iter().map(|i| i.code).collect();
+        assert_eq!(
+            codes,
+            [IssueCode::BenchTokensUnknown, IssueCode::BenchUsageWrong]
+        );
     }
 }

@@ -78,7 +78,7 @@ fn dmon_and_query_of_one_machine() {
     assert!(
         dmon.issues
             .iter()
-            .any(|issue| issue.code == "gpu_telemetry.no_times")
+            .any(|issue| issue.code.as_str() == "gpu_telemetry.no_times")
     );
 
     let query = samples("h200/nvidia_smi_q.txt", "nvidia_smi_q");
@@ -240,12 +240,12 @@ fn statistics_of_torch_are_those_of_the_snapshot_beside_them() {
         stats
             .issues
             .iter()
-            .all(|issue| issue.code == "torch_stats.no_history")
+            .all(|issue| issue.code.as_str() == "torch_stats.no_history")
     );
     let (_, Profile::Memory(poor)) = read(br#"{"reserved_bytes.all.current": 5}"#).unwrap() else {
         panic!("memory")
     };
-    assert_eq!(poor.issues[0].code, "torch_stats.missing");
+    assert_eq!(poor.issues[0].code.as_str(), "torch_stats.missing");
 }
 
 fn gemms_in_order(name: &str) -> (Vec<GemmRow>, Vec<u32>) {
@@ -391,7 +391,7 @@ fn json_and_csv_of_rocprofv3_are_the_same_events() {
     assert!(
         json.issues
             .iter()
-            .any(|issue| issue.code == "rocprof.not_run")
+            .any(|issue| issue.code.as_str() == "rocprof.not_run")
     );
     let ("rocprofv3_csv", Profile::Summary(stats)) =
         read(&support::unpacked("rocprofv3/kernel_stats.csv")).unwrap()

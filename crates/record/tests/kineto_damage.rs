@@ -120,7 +120,7 @@ fn unescaped_quotes_lose_nothing() {
         trace
             .issues
             .iter()
-            .map(|issue| (&*issue.code, issue.count))
+            .map(|issue| (issue.code.as_str(), issue.count))
             .collect::<Vec<_>>(),
         [("kineto.repaired", 1)]
     );
@@ -139,7 +139,7 @@ fn one_broken_event_costs_one_event() {
         assert_eq!(trace.hosts.len() + 1, whole.hosts.len(), "{bad}");
         let issue = &trace.issues[0];
         assert_eq!(
-            (&*issue.code, issue.count),
+            (issue.code.as_str(), issue.count),
             ("kineto.malformed", 1),
             "{bad}"
         );
@@ -166,7 +166,7 @@ fn text_that_is_not_utf8_is_reported() {
     content[name] = 0xff;
     let trace = import_bytes(&content).unwrap();
     assert_eq!(trace.text(trace.hosts.name[0]), "\u{fffd}");
-    assert_eq!(trace.issues[0].code, "kineto.not_utf8");
+    assert_eq!(trace.issues[0].code.as_str(), "kineto.not_utf8");
 }
 
 #[test]
@@ -216,7 +216,11 @@ fn a_gzip_bomb_is_refused_and_a_cut_one_recovered() {
     gzip.write_all(&SAMPLE).unwrap();
     let packed = gzip.finish().unwrap();
     let trace = import_bytes(&packed[..packed.len() * 3 / 4]).unwrap();
-    let codes: Vec<_> = trace.issues.iter().map(|issue| &*issue.code).collect();
+    let codes: Vec<_> = trace
+        .issues
+        .iter()
+        .map(|issue| issue.code.as_str())
+        .collect();
     assert_eq!(codes, ["source.packing_damaged", "kineto.truncated"]);
     assert!(trace.rows() > 10);
 }
@@ -250,7 +254,7 @@ proptest! {
     #[test]
     fn truncation_is_reported(cut in 0..SAMPLE.len() - 2) {
         match import_bytes(&SAMPLE[..cut]) {
-            Ok(trace) => prop_assert!(trace.issues.iter().any(|issue| issue.code == "kineto.truncated"), "{:?}", trace.issues),
+            Ok(trace) => prop_assert!(trace.issues.iter().any(|issue| issue.code.as_str() == "kineto.truncated"), "{:?}", trace.issues),
             Err(error) => prop_assert!(cut < 2_000, "{error}"),
         }
     }

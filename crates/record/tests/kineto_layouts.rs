@@ -48,7 +48,10 @@ fn read(content: &str) -> Trace {
 }
 
 fn issue<'t>(trace: &'t Trace, code: &str) -> &'t Issue {
-    let found = trace.issues.iter().find(|issue| issue.code == code);
+    let found = trace
+        .issues
+        .iter()
+        .find(|issue| issue.code.as_str() == code);
     found.unwrap_or_else(|| panic!("no {code} among {:?}", trace.issues))
 }
 
@@ -330,7 +333,7 @@ fn packed_traces_are_what_they_unpack_to() {
             packed
                 .issues
                 .iter()
-                .any(|issue| issue.code == "source.packing_damaged")
+                .any(|issue| issue.code.as_str() == "source.packing_damaged")
         );
         let codes = |trace: &Trace| {
             let mut codes: Vec<String> = trace

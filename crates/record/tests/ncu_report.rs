@@ -177,7 +177,7 @@ proptest! {
             expected.compute_capability.clone_from(&launch.compute_capability);
             prop_assert_eq!(launch, &expected);
         }
-        prop_assert!(found.issues.iter().any(|issue| issue.code == "ncu.cut_report"));
+        prop_assert!(found.issues.iter().any(|issue| issue.code.as_str() == "ncu.cut_report"));
     }
 
     #[test]

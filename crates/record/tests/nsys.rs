@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use llmprof_record::import::{
     self, ImportError, Limits, Profile, Source, nsys_report, nsys_sqlite, nsys_stats,
 };
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::canonical;
 use llmprof_record::summary::{self, Spread, Summary, SummaryTable, TimeRow};
 use llmprof_record::trace::{CopyKind, HostKind, MemoryKind, RangeKind, SyncKind, Trace};
@@ -393,8 +393,8 @@ fn a_bad_cell_is_named_by_line_and_column() {
     let table =
         nsys_stats::read(&source("report.csv", text.as_bytes()).expect("text")).expect("report");
     assert!(matches!(&table.summary, Summary::Kernels(rows) if rows.len() == 1));
-    let cut = Issue::warning("nsys_stats.cut_row").with("line", 4);
-    let bad = Issue::warning("nsys_stats.bad_row").with("line", 3);
+    let cut = Issue::warning(IssueCode::NsysStatsCutRow).with("line", 4);
+    let bad = Issue::warning(IssueCode::NsysStatsBadRow).with("line", 3);
     assert_eq!(
         table.issues,
         [

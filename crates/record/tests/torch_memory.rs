@@ -282,7 +282,10 @@ fn a_snapshot_cut_anywhere_is_an_error_with_its_place() {
     let mut longer = content;
     longer.extend_from_slice(b"more");
     let history = read(&longer).unwrap();
-    assert_eq!(history.issues[0].code, "torch_memory.trailing_bytes");
+    assert_eq!(
+        history.issues[0].code.as_str(),
+        "torch_memory.trailing_bytes"
+    );
 }
 
 #[test]

@@ -421,7 +421,7 @@ fn graphs_that_run_when_recording_stops_are_left_out() {
     let issue = trace
         .issues
         .iter()
-        .find(|issue| issue.code == "wire.past_edge");
+        .find(|issue| issue.code.as_str() == "wire.past_edge");
     assert_eq!(issue.map(|issue| issue.count), Some(2));
 }
 

@@ -1,6 +1,6 @@
 //! What cannot be worked out from a record, and why.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::Category;
 use llmprof_theory::ModelError;
 use llmprof_theory::device::Device;
@@ -10,7 +10,7 @@ use crate::trace::TraceAnalysis;
 
 /// That theory cannot count a model which ran all the same.
 pub(super) fn uncounted(error: &ModelError) -> Issue {
-    let issue = Issue::warning("model.uncounted");
+    let issue = Issue::warning(IssueCode::ModelUncounted);
     match error {
         ModelError::UnknownFamily { found, .. } => issue.with("model_type", found.as_str()),
         ModelError::NoModelType { .. } => issue,
@@ -26,9 +26,9 @@ pub(super) fn trace_issues(
 ) -> Vec<Issue> {
     let of_host = lanes.iter().any(|lane| lane.device.is_none());
     let mut issues = timeline.issues.clone();
-    issues.retain(|issue| !(of_host && issue.code == "analysis.no_device_events"));
+    issues.retain(|issue| !(of_host && issue.code == IssueCode::AnalysisNoDeviceEvents));
     if of_host && !is_measured {
-        issues.push(Issue::info("run.host_only"));
+        issues.push(Issue::info(IssueCode::RunHostOnly));
     }
     let outside = lanes
         .iter()
@@ -37,14 +37,14 @@ pub(super) fn trace_issues(
         .filter(|item| item.window.is_none())
         .count();
     if outside > 0 {
-        let issue = Issue::warning("run.outside_phases");
+        let issue = Issue::warning(IssueCode::RunOutsidePhases);
         issues.push(issue.counting(outside as u64));
     }
     issues
 }
 
 pub(super) fn no_device() -> Issue {
-    Issue::warning("run.no_device")
+    Issue::warning(IssueCode::RunNoDevice)
 }
 
 pub(super) fn absent(
@@ -56,7 +56,7 @@ pub(super) fn absent(
     if !is_counted {
         // A program without attention may have no model to name.
         let mut items = lanes.iter().flat_map(|lane| &lane.items);
-        let code = "run.no_model";
+        let code = IssueCode::RunNoModel;
         issues.push(if items.any(|item| item.category == Category::Attention) {
             Issue::warning(code)
         } else {
@@ -65,9 +65,9 @@ pub(super) fn absent(
     } else if device.is_none() {
         issues.push(no_device());
     } else if lanes.len() > 1 {
-        issues.push(Issue::warning("run.several_devices").with("devices", lanes.len()));
+        issues.push(Issue::warning(IssueCode::RunSeveralDevices).with("devices", lanes.len()));
     }
     if lanes.is_empty() {
-        issues.push(Issue::warning("run.no_work"));
+        issues.push(Issue::warning(IssueCode::RunNoWork));
     }
 }

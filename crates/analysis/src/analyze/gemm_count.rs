@@ -1,6 +1,6 @@
 //! Steps with fewer GEMMs than the model has: only a part of them was recorded, or another model ran.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::Category;
 use llmprof_record::run::RunPhase;
 use llmprof_theory::Kind;
@@ -41,7 +41,7 @@ pub(super) fn leave_fewer_gemms(
             }
         }
         issues.extend(fewer.map(|(gemms, needed)| {
-            Issue::warning("invariant.fewer_gemms")
+            Issue::warning(IssueCode::InvariantFewerGemms)
                 .with("phase", phase.phase.name())
                 .with("found", gemms)
                 .with("needed", needed)

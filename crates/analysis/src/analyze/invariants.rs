@@ -1,7 +1,7 @@
 //! What must hold for every phase, whatever was recorded. Where it does not, two facts disagree, and what rests on them
 //! abstains.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 
 use crate::bottleneck::{PhaseSignals, classify};
 use crate::phase_analysis::PhaseAnalysis;
@@ -18,7 +18,7 @@ pub(super) fn check(phase: &mut PhaseAnalysis, signals: &PhaseSignals) -> Option
         .and_then(above_one)
         .or_else(|| phase.plain_utilization.as_ref().and_then(above_one))?;
     let (name, value) = broken;
-    let issue = Issue::warning("invariant.above_peak")
+    let issue = Issue::warning(IssueCode::InvariantAbovePeak)
         .with("phase", phase.name())
         .with("figure", name)
         .with("share", value)

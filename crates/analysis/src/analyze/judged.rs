@@ -1,6 +1,6 @@
 //! The device whose peaks a record is judged by.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::DeviceProperties;
 use llmprof_theory::device::{Catalog, Device, DeviceKind};
@@ -41,7 +41,7 @@ pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
         },
         Err(_) => Judged {
             device: None,
-            issue: Some(Issue::warning("hardware.unknown").with("name", name.as_str())),
+            issue: Some(Issue::warning(IssueCode::HardwareUnknown).with("name", name.as_str())),
         },
     }
 }
@@ -77,12 +77,12 @@ fn described(properties: &DeviceProperties) -> Judged {
     match found.len() {
         0 => Judged {
             device: None,
-            issue: Some(figures(Issue::warning("hardware.not_described"))),
+            issue: Some(figures(Issue::warning(IssueCode::HardwareNotDescribed))),
         },
         1 => {
             let device = found.pop();
             let name = device.as_ref().map_or("", |device| device.name.as_str());
-            let issue = Issue::info("hardware.by_figures").with("device", name);
+            let issue = Issue::info(IssueCode::HardwareByFigures).with("device", name);
             Judged {
                 issue: Some(figures(issue)),
                 device,
@@ -90,7 +90,8 @@ fn described(properties: &DeviceProperties) -> Judged {
         }
         _ => {
             let names: Vec<&str> = found.iter().map(|device| device.name.as_str()).collect();
-            let issue = Issue::warning("hardware.ambiguous").with("devices", names.join(", "));
+            let issue =
+                Issue::warning(IssueCode::HardwareAmbiguous).with("devices", names.join(", "));
             Judged {
                 device: None,
                 issue: Some(figures(issue)),
@@ -105,28 +106,34 @@ mod tests {
 
     use super::*;
 
-    fn of(units: u32, memory: u64, warp_size: u32) -> (Option<String>, String) {
+    fn of(units: u32, memory: u64, warp_size: u32) -> (Option<String>, Option<IssueCode>) {
         let judged = described(&DeviceProperties {
             sm_count: Some(units),
             memory_bytes: Some(Bytes(memory)),
             warp_size: Some(warp_size),
             ..DeviceProperties::default()
         });
-        let code = judged.issue.map(|issue| issue.code).unwrap_or_default();
+        let code = judged.issue.map(|issue| issue.code);
         (judged.device.map(|device| device.name), code)
     }
 
     #[test]
     fn a_device_without_a_name_is_known_by_its_figures() {
-        let by_figures = |name: &str| (Some(name.to_owned()), "hardware.by_figures".to_owned());
+        let by_figures = |name: &str| (Some(name.to_owned()), Some(IssueCode::HardwareByFigures));
         // As the driver of an MI300X and that of an H200 give them.
         assert_eq!(of(304, 206_141_652_992, 64), by_figures("mi300x"));
         assert_eq!(of(304, 274_877_906_944, 64), by_figures("mi325x"));
         assert_eq!(of(132, 150_110_011_392, 32), by_figures("h200"));
         // H100 and H800 have the same; nothing has 77 of them.
-        let none = |code: &str| (None, code.to_owned());
-        assert_eq!(of(132, 85_052_358_656, 32), none("hardware.ambiguous"));
-        assert_eq!(of(77, 85_052_358_656, 32), none("hardware.not_described"));
+        let none = |code| (None, Some(code));
+        assert_eq!(
+            of(132, 85_052_358_656, 32),
+            none(IssueCode::HardwareAmbiguous)
+        );
+        assert_eq!(
+            of(77, 85_052_358_656, 32),
+            none(IssueCode::HardwareNotDescribed)
+        );
         let nothing = described(&DeviceProperties::default());
         assert!(nothing.device.is_none() && nothing.issue.is_none());
     }

@@ -32,7 +32,7 @@ mod tracing;
 mod waterfall;
 mod weight_format;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::memory::MemoryHistory;
 use llmprof_record::run::{RecordedModel, RunRecord, is_graph_capture, rank_of};
 use llmprof_record::summary::SummaryTable;
@@ -90,14 +90,16 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     };
     // One was named, even where nothing is counted by it.
     if record.model.is_some() {
-        analysis.issues.retain(|issue| issue.code != "run.no_model");
+        analysis
+            .issues
+            .retain(|issue| issue.code != IssueCode::RunNoModel);
     }
     if is_divided {
         analysis.workload = asked(record);
         analysis.issues.push(if is_one {
-            Issue::warning("run.one_of_ranks")
+            Issue::warning(IssueCode::RunOneOfRanks)
         } else {
-            Issue::info("ranks.model_divided")
+            Issue::info(IssueCode::RanksModelDivided)
         });
     }
     if let Some((found, issues)) = ranks::analyze(record) {
@@ -166,7 +168,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         .chain(sampled.into_iter().flat_map(|samples| &samples.issues));
     // Calls that were joined have the times of their kernels.
     let is_joined = analysis.gemms.is_some();
-    let lost = lost.filter(|issue| !(is_joined && issue.code == "cublas_log.no_times"));
+    let lost = lost.filter(|issue| !(is_joined && issue.code == IssueCode::CublasLogNoTimes));
     analysis
         .issues
         .extend(of_device.into_iter().chain(lost.cloned()));
@@ -238,7 +240,7 @@ fn of_passes(
     let mut issues = record.issues.clone();
     issues.extend(latency_issues);
     issues.extend(telemetry::issues(telemetry.as_ref()));
-    issues.push(Issue::warning("run.no_capture"));
+    issues.push(Issue::warning(IssueCode::RunNoCapture));
     if subject.is_some() && device.is_none() {
         issues.push(no_device());
     }

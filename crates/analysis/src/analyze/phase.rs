@@ -1,6 +1,6 @@
 //! One phase of a trace on one lane.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
 use llmprof_theory::{Cost, Pass, Step};
@@ -92,7 +92,7 @@ impl Tracing<'_> {
         let work = self.work(phase.phase, stated, issues);
         let has_context = steps.iter().all(|step| step.cached_tokens().is_some());
         if !has_context && work.cost.calls > 0 {
-            issues.push(Issue::info("run.no_context").with("phase", name));
+            issues.push(Issue::info(IssueCode::RunNoContext).with("phase", name));
         }
         let plain = plain_wall(self.record, phase.phase).filter(|plain| plain.0 > 0);
         let repeats = self.repeats(phase, &included);
@@ -430,7 +430,7 @@ fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
 fn fused(name: &str, analysis: &PhaseAnalysis) -> Option<Issue> {
     let missing = analysis.missing.first()?;
     let calls = analysis.missing.iter().map(|missing| missing.calls).sum();
-    let issue = Issue::info("run.missing_operators").with("phase", name);
+    let issue = Issue::info(IssueCode::RunMissingOperators).with("phase", name);
     let issue = issue.with("path", missing.path.as_str());
     Some(issue.with("fused", true).counting(calls))
 }
@@ -443,7 +443,7 @@ fn mismatched(name: &str, analysis: &PhaseAnalysis) -> Vec<Issue> {
             .iter()
             .map(|operator| operator.calls)
             .sum();
-        Issue::warning("run.unmatched_operators")
+        Issue::warning(IssueCode::RunUnmatchedOperators)
             .with("phase", name)
             .with("path", first.path.as_str())
             .with("reason", first.reason.code())
@@ -451,7 +451,7 @@ fn mismatched(name: &str, analysis: &PhaseAnalysis) -> Vec<Issue> {
     });
     let missing = analysis.missing.first().map(|first| {
         let calls = analysis.missing.iter().map(|operator| operator.calls).sum();
-        Issue::warning("run.missing_operators")
+        Issue::warning(IssueCode::RunMissingOperators)
             .with("phase", name)
             .with("path", first.path.as_str())
             .counting(calls)

@@ -1,6 +1,6 @@
 //! The intervals of a trace's phases, with what the model did in each.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::Trace;
 use llmprof_theory::{Pass, Step, Workload};
 
@@ -82,7 +82,7 @@ pub(crate) fn name_steps(phases: &mut Phases, workload: &Workload) -> Option<Iss
     };
     phases
         .name_steps(name)
-        .then(|| Issue::info("run.unnamed_steps").with("taken_for", phase.name()))
+        .then(|| Issue::info(IssueCode::RunUnnamedSteps).with("taken_for", phase.name()))
 }
 
 /// The phases of a trace in order of first use, load and warm-up left out.
@@ -153,7 +153,7 @@ pub(crate) fn leave_out_parts(
         // A phase that is left out as a whole is named with those that were not recorded at all.
         if has_whole {
             let name = phase.label.as_deref().unwrap_or(phase.phase.name());
-            let issue = Issue::info("run.partial_phase").with("phase", name);
+            let issue = Issue::info(IssueCode::RunPartialPhase).with("phase", name);
             issues.push(issue.counting(parts as u64));
         }
     }

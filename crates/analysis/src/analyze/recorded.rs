@@ -1,6 +1,6 @@
 //! How much of each phase was recorded, where only slices were.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
@@ -45,7 +45,7 @@ pub(super) fn part(
 /// An issue where the part has too few steps.
 pub(super) fn too_small(part: &RecordedPart, name: &str) -> Option<Issue> {
     let steps = part.steps.filter(|steps| *steps < FEWEST_STEPS)?;
-    let issue = Issue::warning("run.few_steps").with("phase", name);
+    let issue = Issue::warning(IssueCode::RunFewSteps).with("phase", name);
     let issue = issue.with("steps", steps);
     Some(match part.of_steps {
         Some(all) => issue.with("of_steps", all),
@@ -76,7 +76,7 @@ pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
         let time = windows
             .map(|window| window.end.saturating_sub(window.start))
             .fold(0, i64::saturating_add);
-        let issue = Issue::warning("run.unrecorded_phase").with("phase", name);
+        let issue = Issue::warning(IssueCode::RunUnrecordedPhase).with("phase", name);
         Some(if time > 0 {
             issue.with("share", time as f64 / span as f64)
         } else {
@@ -168,11 +168,11 @@ mod tests {
         let (parts, issues) = judged(&[(105, 130), (131, 170)]);
         // The first step is cut; the others lie whole inside of slices, but for the third, which both hold a part of.
         assert_eq!(parts, [("decode", Some((Some(4), Some(6))))]);
-        let prefill = Issue::warning("run.unrecorded_phase").with("phase", "prefill");
+        let prefill = Issue::warning(IssueCode::RunUnrecordedPhase).with("phase", "prefill");
         assert_eq!(issues, std::slice::from_ref(&prefill));
         let (parts, issues) = judged(&[(50, 111)]);
         assert_eq!(parts, [("decode", Some((Some(1), Some(6))))]);
-        let few = Issue::warning("run.few_steps").with("phase", "decode");
+        let few = Issue::warning(IssueCode::RunFewSteps).with("phase", "decode");
         let few = few.with("steps", 1).with("of_steps", 6);
         assert_eq!(issues, [prefill.with("share", 0.5), few]);
     }

@@ -1,6 +1,6 @@
 //! How many experts the calls of a mixture reached.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::Category;
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::Trace;
@@ -114,7 +114,7 @@ pub(super) fn fewer_experts(
             at_most: mean(sum.at_most),
         });
         issues.push(
-            Issue::info("run.fewer_experts")
+            Issue::info(IssueCode::RunFewerExperts)
                 .with("phase", phase.phase.name())
                 .with("layers", sum.calls)
                 .with("faster", sum.faster)

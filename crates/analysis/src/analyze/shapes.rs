@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::{StrId, Trace};
@@ -30,7 +30,7 @@ pub(super) fn believed<'s, 'm>(
         // Shapes do not separate two stacks.
         structure.shown = None;
         if structure.phases.source != PhaseSource::Annotation {
-            return (None, vec![Issue::warning("run.unnamed_stacks")]);
+            return (None, vec![Issue::warning(IssueCode::RunUnnamedStacks)]);
         }
     }
     // A run that was measured says itself what it did.
@@ -43,7 +43,7 @@ pub(super) fn believed<'s, 'm>(
         .or_else(|| other_kernels(structure, trace, said))
         .or_else(|| {
             let kernel = other_format(structure, trace, said)?;
-            Some(Issue::warning("invariant.other_format").with("kernel", shortened(kernel)))
+            Some(Issue::warning(IssueCode::InvariantOtherFormat).with("kernel", shortened(kernel)))
         });
     if let Some(other) = other {
         return (None, vec![other]);
@@ -63,13 +63,13 @@ pub(super) fn believed<'s, 'm>(
 /// Whether an issue says that another model ran than the one that was named.
 pub(super) fn is_other_model(issue: &Issue) -> bool {
     let codes = [
-        "invariant.other_model",
-        "invariant.other_layers",
-        "invariant.other_gemm",
-        "invariant.other_experts",
-        "invariant.other_format",
+        IssueCode::InvariantOtherModel,
+        IssueCode::InvariantOtherLayers,
+        IssueCode::InvariantOtherGemm,
+        IssueCode::InvariantOtherExperts,
+        IssueCode::InvariantOtherFormat,
     ];
-    codes.contains(&issue.code.as_str())
+    codes.contains(&issue.code)
 }
 
 /// Another model than the one that was named: its work is not that of the trace, and nothing may be compared with it.
@@ -78,7 +78,7 @@ fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
     let (rows, width) = shown.table;
     if decoder.embedding.width != width {
         return Some(
-            Issue::warning("invariant.other_model")
+            Issue::warning(IssueCode::InvariantOtherModel)
                 .with("trace", format!("{rows} × {width}"))
                 .with(
                     "model",
@@ -93,7 +93,7 @@ fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
     let mut calls = shown.passes.iter().map(|pass| pass.attentions);
     let first = calls.next().filter(|&first| first > 0)?;
     (first != layers && calls.all(|calls| calls == first)).then(|| {
-        Issue::warning("invariant.other_layers")
+        Issue::warning(IssueCode::InvariantOtherLayers)
             .with("trace", first)
             .with("model", layers)
     })
@@ -118,12 +118,12 @@ fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Op
         });
         if let Some(event) = of_experts {
             let kernel = shortened(trace.text(event.name));
-            return Some(Issue::warning("invariant.other_experts").with("kernel", kernel));
+            return Some(Issue::warning(IssueCode::InvariantOtherExperts).with("kernel", kernel));
         }
     }
     let (n, k) = largest_gemm(trace)?;
     (!operators.has_gemm(n, k)).then(|| {
-        Issue::warning("invariant.other_gemm")
+        Issue::warning(IssueCode::InvariantOtherGemm)
             .with("n", n)
             .with("k", k)
     })
@@ -213,7 +213,7 @@ pub(super) fn leave_other_rows(
             }
         }
         issues.extend(other.map(|(counted, most)| {
-            Issue::warning("invariant.other_rows")
+            Issue::warning(IssueCode::InvariantOtherRows)
                 .with("phase", phase.phase.name())
                 .with("stated", counted)
                 .with("shown", most)
@@ -228,7 +228,7 @@ fn other_label(steps: &[Step], workload: &Workload, stated: Stated<'_>) -> Optio
     let most = sequences.clone().max()?;
     let is_other = stated.has(BATCH) && !sequences.any(|found| found == workload.batch);
     is_other.then(|| {
-        Issue::warning("invariant.other_label")
+        Issue::warning(IssueCode::InvariantOtherLabel)
             .with("key", BATCH)
             .with("said", workload.batch)
             .with("shown", most)
@@ -239,7 +239,7 @@ fn other_label(steps: &[Step], workload: &Workload, stated: Stated<'_>) -> Optio
 fn other_workload(shown: &ForwardPasses, workload: &Workload, stated: Stated<'_>) -> Vec<Issue> {
     let differs = |key: &str, said: u64, found: u64| {
         (stated.has(key) && said != found).then(|| {
-            Issue::warning("invariant.other_shape")
+            Issue::warning(IssueCode::InvariantOtherShape)
                 .with("key", key)
                 .with("said", said)
                 .with("shown", found)

@@ -1,6 +1,6 @@
 //! What a user stated of the workload. A default is nobody's statement: nothing may rest on it.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_theory::Workload;
 
@@ -95,7 +95,7 @@ impl<'r> Stated<'r> {
         }
         let keys: Vec<String> = keys.iter().map(|key| format!("{key}=N")).collect();
         (!keys.is_empty()).then(|| {
-            Issue::warning("run.unknown_workload")
+            Issue::warning(IssueCode::RunUnknownWorkload)
                 .with("phases", phases.join(", "))
                 .with("keys", keys.join(" "))
         })

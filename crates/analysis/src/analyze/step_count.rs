@@ -1,6 +1,6 @@
 //! Whether a trace holds as many steps as the workload says.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_theory::{Model, Workload};
 use llmprof_units::Nanos;
 
@@ -56,9 +56,9 @@ pub(crate) fn follow_patterns(
     }
     let is_stated = stated.iter().any(|key| key == "infer.max_new_tokens");
     let issue = if is_stated {
-        Issue::warning("run.other_steps")
+        Issue::warning(IssueCode::RunOtherSteps)
     } else {
-        Issue::info("run.other_steps")
+        Issue::info(IssueCode::RunOtherSteps)
     };
     Some(issue.with("steps", assumed).with("shown", other?))
 }

@@ -1,6 +1,6 @@
 //! Runs made from theory itself: every operator takes a chosen multiple of its roofline, so the answers are known.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::{MeasuredPass, PassKind, PassShape, PhaseSpan, RecordedModel, Request};
 use llmprof_record::trace::{Host, HostKind, OperatorCall, Range, RangeKind, TraceBuilder};
 use llmprof_theory::device::Catalog;
@@ -865,14 +865,14 @@ fn a_pass_that_recording_made_another_one_is_named() {
         phase
     };
     let found = capture_cost::issues([phase(1.2, None), phase(3.02, None)].iter());
-    let expected = Issue::warning("run.slowed_by_capture")
+    let expected = Issue::warning(IssueCode::RunSlowedByCapture)
         .with("phase", "decode")
         .with("ratio", 3.02);
     assert_eq!(found, [expected]);
     assert_eq!(capture_cost::issues([phase(1.4, None)].iter()), []);
     assert_eq!(capture_cost::issues([phase(0.95, None)].iter()), []);
     let found = capture_cost::issues([phase(0.7, None)].iter());
-    assert_eq!(found[0].code, "run.plain_pass_slower");
+    assert_eq!(found[0].code, IssueCode::RunPlainPassSlower);
     // What a device did is judged by passes without capture.
     assert_eq!(capture_cost::issues([phase(3.0, Some(0))].iter()), []);
 

@@ -4,7 +4,7 @@
 
 mod align;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::{Category, Library};
 use llmprof_record::run::RunRecord;
 use llmprof_record::summary::{GemmRow, Summary, SummaryTable};
@@ -122,7 +122,7 @@ pub(crate) fn analyze(
     let best = joined.max_by_key(|(count, ..)| *count);
     let calls = logs.iter().map(|(_, _, table)| table.order.len()).max();
     let not_joined = |joined: usize| {
-        Issue::warning("gemms.not_joined")
+        Issue::warning(IssueCode::GemmsNotJoined)
             .with("calls", calls.unwrap_or(0))
             .with("kernels", kernels.len())
             .with("in_graphs", in_graphs)
@@ -144,13 +144,13 @@ pub(crate) fn analyze(
     };
     found.join(trace, &kernels, rows, &table.order, &pairs, device);
     if let Some(row) = found.shapes.iter().find(|row| is_impossible(row, device)) {
-        let issue = Issue::warning("gemms.above_peak")
+        let issue = Issue::warning(IssueCode::GemmsAbovePeak)
             .with("kernel", row.kernel.as_str())
             .with("rate", format!("{:.0}", row.flops_per_s / 1e12));
         return Some((None, Some(issue)));
     }
     let issue = (found.joined < found.kernels || in_graphs > 0).then(|| {
-        Issue::info("gemms.partly_joined")
+        Issue::info(IssueCode::GemmsPartlyJoined)
             .with("joined", found.joined)
             .with("kernels", found.kernels)
             .with("in_graphs", in_graphs)

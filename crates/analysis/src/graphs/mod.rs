@@ -7,7 +7,7 @@
 mod captures;
 mod sequence;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::{Category, canonical};
 use llmprof_record::run::{RunRecord, is_graph_capture};
 use llmprof_record::trace::{StrId, Trace};
@@ -182,7 +182,7 @@ pub(crate) fn analyze(
     let issue = found
         .source
         .is_none()
-        .then(|| Issue::info("graphs.no_origin"));
+        .then(|| Issue::info(IssueCode::GraphsNoOrigin));
     Some((found, issue))
 }
 

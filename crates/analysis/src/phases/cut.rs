@@ -1,6 +1,6 @@
 //! Steps of which the recording has launches and not their kernels: it was stopped, or its buffer was full, while they ran.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -37,7 +37,7 @@ pub(super) fn mark(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
             } else {
                 name
             };
-            Issue::warning("analysis.cut_steps")
+            Issue::warning(IssueCode::AnalysisCutSteps)
                 .with("phase", phase)
                 .with("without", launched.without)
                 .with("launches", launched.calls)

@@ -7,7 +7,7 @@ pub(crate) mod forward;
 pub(crate) mod processes;
 pub(crate) mod training;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
 use rustc_hash::FxHashMap;
@@ -121,7 +121,7 @@ impl Phases {
         // Where processes run different steps at once, no range is one of all of them.
         if processes.as_ref().is_some_and(|found| found.differ) {
             let mut phases = whole(trace, events);
-            let differ = Issue::warning("analysis.steps_of_processes");
+            let differ = Issue::warning(IssueCode::AnalysisStepsOfProcesses);
             phases.issues.push(differ);
             return phases;
         }
@@ -144,7 +144,9 @@ impl Phases {
             .unwrap_or_else(|| whole(trace, events));
         phases.issues.extend(dropped);
         if phases.by_launch() && !phases.on_device && !launched.are_known {
-            phases.issues.push(Issue::warning("analysis.no_launches"));
+            phases
+                .issues
+                .push(Issue::warning(IssueCode::AnalysisNoLaunches));
         }
         if phases.by_launch() && !phases.on_device && slices::of(trace).is_none() {
             phases.follow_device(events, launched);
@@ -431,7 +433,7 @@ impl Phases {
             return Ok(self);
         }
         let share = inside as f64 / all as f64;
-        Err(Issue::warning("analysis.labels_dropped").with("share", share))
+        Err(Issue::warning(IssueCode::AnalysisLabelsDropped).with("share", share))
     }
 
     fn push(&mut self, name: &str, start: i64, end: i64) {

@@ -12,7 +12,7 @@ mod skew;
 mod slowest;
 mod work;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
@@ -92,7 +92,7 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
         ..
     } = &joined;
     if window.0 >= window.1 {
-        issues.push(Issue::warning("ranks.apart"));
+        issues.push(Issue::warning(IssueCode::RanksApart));
     }
     let entered = joined.entered();
     let caused = caused(meetings, &entered, *window);
@@ -147,7 +147,7 @@ fn mostly_waiting(analysis: &RanksAnalysis) -> Option<Issue> {
     let (exposed, waiting) = (first.exposed_communication(), first.exposed_waiting_ns);
     let is_large = waiting.0.saturating_mul(20) > analysis.span_ns.0;
     (is_large && waiting.0.saturating_mul(2) > exposed.0).then(|| {
-        let issue = Issue::info("ranks.waiting").with("rank", first.rank);
+        let issue = Issue::info(IssueCode::RanksWaiting).with("rank", first.rank);
         let issue = issue.with("waiting", waiting.to_string());
         issue.with("exposed", exposed.to_string())
     })
@@ -264,16 +264,18 @@ impl<'a> Joined<'a> {
         let worlds = world_sizes(record);
         let world = worlds.iter().max().copied();
         if worlds.iter().any(|size| Some(*size) != world) {
-            issues.push(Issue::warning("ranks.other_job"));
+            issues.push(Issue::warning(IssueCode::RanksOtherJob));
         } else if let Some(world) = world.filter(|world| (*world as usize) > self.ranks.len()) {
-            let missing = Issue::info("ranks.missing").with("have", self.ranks.len());
+            let missing = Issue::info(IssueCode::RanksMissing).with("have", self.ranks.len());
             issues.push(missing.with("world_size", world));
         }
         for &rank in &self.aligned.alone {
-            issues.push(Issue::warning("ranks.not_aligned").with("rank", self.ranks[rank].rank));
+            issues.push(
+                Issue::warning(IssueCode::RanksNotAligned).with("rank", self.ranks[rank].rank),
+            );
         }
         if self.dropped > 0 {
-            issues.push(Issue::warning("ranks.mismatched").counting(self.dropped as u64));
+            issues.push(Issue::warning(IssueCode::RanksMismatched).counting(self.dropped as u64));
         }
         issues
     }

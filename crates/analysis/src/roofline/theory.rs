@@ -1,6 +1,6 @@
 //! What theory says about a phase: operators, bytes, and the roofline time of what ran.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::{MemoryLevel, OperatorRoofline, PhaseRoofline, Roof};
 use llmprof_theory::{Model, Operator, Pass, Routing, Step, Workload};
@@ -136,7 +136,7 @@ impl Theory<'_> {
                 Some((rooflines.into_iter().reduce(after_each_other)?, levels))
             }
             Err(missing) => {
-                let issue = Issue::warning("run.missing_peak")
+                let issue = Issue::warning(IssueCode::RunMissingPeak)
                     .with("phase", phase.name())
                     .with("device", missing.device)
                     .with("engine", missing.engine.to_string())

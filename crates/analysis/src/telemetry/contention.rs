@@ -1,6 +1,6 @@
 //! Processors that the worker had to share, or was denied, while passes were measured.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -20,11 +20,11 @@ const FULL: f64 = 0.05;
 const STOLEN: f64 = 0.05;
 
 /// Code of the issue that other programs took processors.
-pub const SHARED: &str = "run.processors_shared";
+pub const SHARED: IssueCode = IssueCode::RunProcessorsShared;
 /// Code of the issue that a quota withheld processors.
-pub const THROTTLED: &str = "run.processors_throttled";
+pub const THROTTLED: IssueCode = IssueCode::RunProcessorsThrottled;
 /// Code of the issue that a hypervisor took processors.
-pub const STOLEN_FROM: &str = "run.processors_stolen";
+pub const STOLEN_FROM: IssueCode = IssueCode::RunProcessorsStolen;
 
 /// What the processors that the worker may use did, as means over a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ fn stolen(found: &ProcessorUse) -> Option<Issue> {
 }
 
 /// An issue of so many CPUs that the worker may use.
-fn warning(code: &str, found: &ProcessorUse) -> Issue {
+fn warning(code: IssueCode, found: &ProcessorUse) -> Issue {
     Issue::warning(code).with("cpus", found.processors.round() as u64)
 }
 
@@ -143,7 +143,7 @@ mod tests {
         }))
     }
 
-    fn codes(cpus: ProcessorUse) -> Vec<String> {
+    fn codes(cpus: ProcessorUse) -> Vec<IssueCode> {
         found(cpus).into_iter().map(|issue| issue.code).collect()
     }
 
@@ -275,7 +275,7 @@ mod tests {
                 throttled: Some(0.0),
                 ..QUIET
             }),
-            [""; 0]
+            []
         );
     }
 

@@ -3,7 +3,7 @@
 //! XLA's autotuner runs each candidate a few times and then checks the memory around its results (`redzone_checker_kernel`). What runs
 //! between checks that follow each other closely, and as much before the first, is autotuning: work of compilation, and no step.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::FxHashMap;
@@ -61,7 +61,7 @@ pub(crate) fn issue(trace: &Trace) -> Option<Issue> {
         add(&mut time, trace.kernels.duration[row as usize]);
     }
     (!tried.is_empty()).then(|| {
-        Issue::info("analysis.autotuning")
+        Issue::info(IssueCode::AnalysisAutotuning)
             .with("kernels", tried.len())
             .with("time_ns", time)
     })
@@ -99,7 +99,7 @@ mod tests {
         let trace = trace(&names);
         // From the first candidate to the last check.
         assert!(kernels(&trace).into_iter().eq(40..48));
-        let expected = Issue::info("analysis.autotuning");
+        let expected = Issue::info(IssueCode::AnalysisAutotuning);
         let expected = expected.with("kernels", 8).with("time_ns", 80);
         assert_eq!(issue(&trace), Some(expected));
     }

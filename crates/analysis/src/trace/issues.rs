@@ -1,6 +1,6 @@
 //! What was dropped or is doubtful in a trace.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::is_graph_capture;
 use llmprof_record::trace::Trace;
 use rustc_hash::FxHashSet;
@@ -30,7 +30,7 @@ pub(crate) fn before_launch(
     }
     (count > 0).then(|| {
         let (ahead, start) = worst;
-        Issue::warning("analysis.before_launch")
+        Issue::warning(IssueCode::AnalysisBeforeLaunch)
             .with("ahead_ns", ahead)
             .with("start_ns", start)
             .counting(count)
@@ -47,7 +47,7 @@ fn twice(events: &DeviceEvents) -> Option<Issue> {
     });
     let again = again.count();
     (100 * again > all.len()).then(|| {
-        let issue = Issue::warning("analysis.events_twice").with("of", all.len());
+        let issue = Issue::warning(IssueCode::AnalysisEventsTwice).with("of", all.len());
         issue.counting(again as u64)
     })
 }
@@ -63,16 +63,13 @@ fn above_roofline(operators: &[OperatorRow]) -> Option<Issue> {
         is_gemm && work.is_some_and(|work| work.roofline_ns.is_some())
     };
     let above = shapes.filter(is_above).count() as u64;
-    (above > 0).then(|| Issue::info("analysis.gemms_above_roofline").counting(above))
+    (above > 0).then(|| Issue::info(IssueCode::AnalysisGemmsAboveRoofline).counting(above))
 }
 
 /// Slices that are too few to be scaled.
 pub(crate) fn few_slices() -> Issue {
-    Issue::warning("slices.few")
+    Issue::warning(IssueCode::SlicesFew)
 }
-
-/// Issues of files whose end is missing.
-const CUT: [&str; 2] = ["kineto.truncated", "source.packing_damaged"];
 
 pub(crate) fn issues(
     trace: &Trace,
@@ -84,35 +81,31 @@ pub(crate) fn issues(
     issues.extend(autotune::issue(trace));
     issues.extend(twice(events));
     if is_graph_capture(trace) {
-        issues.push(Issue::warning("analysis.graph_capture"));
+        issues.push(Issue::warning(IssueCode::AnalysisGraphCapture));
     }
     if events.all().is_empty() {
-        issues.push(Issue::warning("analysis.no_device_events"));
-    } else if trace
-        .issues
-        .iter()
-        .any(|issue| CUT.contains(&issue.code.as_str()))
-    {
-        issues.push(Issue::warning("analysis.events_missing"));
+        issues.push(Issue::warning(IssueCode::AnalysisNoDeviceEvents));
+    } else if trace.issues.iter().any(|issue| issue.code.is_cut_file()) {
+        issues.push(Issue::warning(IssueCode::AnalysisEventsMissing));
     }
     issues.extend(above_roofline(operators));
     if kernels
         .last()
         .is_some_and(|row| row.name == kernels::OTHER_ROW)
     {
-        let folded = Issue::info("analysis.kernels_folded");
+        let folded = Issue::info(IssueCode::AnalysisKernelsFolded);
         issues.push(folded.with("rows", kernels::MOST_ROWS));
     }
     if operators
         .last()
         .is_some_and(|row| row.name == operators::OTHER_ROW)
     {
-        let folded = Issue::info("analysis.operators_folded");
+        let folded = Issue::info(IssueCode::AnalysisOperatorsFolded);
         issues.push(folded.with("rows", operators::MOST_ROWS));
     }
     if events.unclassified() > 0 {
         issues.push(
-            Issue::warning("analysis.too_many_names")
+            Issue::warning(IssueCode::AnalysisTooManyNames)
                 .with("names", DeviceEvents::MOST_NAMES)
                 .counting(events.unclassified()),
         );

@@ -7,7 +7,7 @@ mod phase_rows;
 pub mod scaled;
 pub(crate) mod sums;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
 use llmprof_units::{Bytes, Nanos};
@@ -344,7 +344,7 @@ pub(crate) fn analyze_structure(
         issues: early
             .iter()
             .cloned()
-            .chain(is_training.then(|| Issue::info("analysis.training")))
+            .chain(is_training.then(|| Issue::info(IssueCode::AnalysisTraining)))
             .chain(phases.issues.iter().cloned())
             .chain(issues(trace, events, &kernels, &operators))
             .chain((is_sample && scaled.is_none()).then(few_slices))

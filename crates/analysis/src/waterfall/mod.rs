@@ -14,7 +14,7 @@ mod unmatched_reason;
 
 use std::collections::BTreeMap;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_theory::roofline::OperatorRoofline;
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -362,7 +362,7 @@ impl Waterfall {
         let mut issues = Vec::new();
         if let Some(rest) = self.inefficiency_ns.filter(|rest| rest.0 < 0) {
             issues.push(
-                Issue::warning("waterfall.below_roofline")
+                Issue::warning(IssueCode::WaterfallBelowRoofline)
                     .with("phase", phase)
                     .with("matched_ns", self.matched_ns.0)
                     .with("below_ns", -rest.0),
@@ -370,7 +370,7 @@ impl Waterfall {
         }
         if self.below_roofline.operators > 0 {
             issues.push(
-                Issue::info("waterfall.operators_below_roofline")
+                Issue::info(IssueCode::WaterfallOperatorsBelowRoofline)
                     .with("phase", phase)
                     .with("of", self.operators)
                     .with("worst_ratio", self.below_roofline.worst_ratio)
@@ -380,7 +380,7 @@ impl Waterfall {
         let share = self.share(self.unattributed_ns);
         if share > 0.02 {
             issues.push(
-                Issue::warning("waterfall.unattributed")
+                Issue::warning(IssueCode::WaterfallUnattributed)
                     .with("phase", phase)
                     .with("share", share),
             );
@@ -556,8 +556,8 @@ mod tests {
         assert_eq!(
             codes,
             [
-                "waterfall.below_roofline",
-                "waterfall.operators_below_roofline"
+                IssueCode::WaterfallBelowRoofline,
+                IssueCode::WaterfallOperatorsBelowRoofline
             ]
         );
     }

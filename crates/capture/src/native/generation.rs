@@ -3,7 +3,10 @@
 use std::{fs::File, path::Path};
 
 use llmprof_engine::{Cache, Engine, Generation, Recorder, Sampler, Sampling, generate, now_ns};
-use llmprof_record::{import::engine, issue::Issue};
+use llmprof_record::{
+    import::engine,
+    issue::{Issue, IssueCode},
+};
 use llmprof_units::{Count, Nanos};
 
 use super::{Ready, events, failure};
@@ -209,7 +212,7 @@ impl Ready {
         });
         if count > 0 {
             issues.push(
-                Issue::info("native.prompts_cut")
+                Issue::info(IssueCode::NativePromptsCut)
                     .with("prompts", count)
                     .with("tokens", shortest)
                     .counting(cut),

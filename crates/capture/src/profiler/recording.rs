@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_wire::{Options, control::Order};
 
 use super::{Channel, Cupti, Watched};
@@ -86,12 +86,12 @@ impl Recording {
         self.channel.serve();
         let dropped = self.channel.processes().filter_map(|process| {
             let (count, why) = process.dropped.as_ref()?;
-            let issue = Issue::error("cupti.dropped").with("why", why.as_str());
+            let issue = Issue::error(IssueCode::CuptiDropped).with("why", why.as_str());
             Some(issue.counting(*count))
         });
         let is_full = self.channel.processes().any(|process| process.is_full);
         dropped
-            .chain(is_full.then(|| Issue::error("record.max_size")))
+            .chain(is_full.then(|| Issue::error(IssueCode::RecordMaxSize)))
             .collect()
     }
 

@@ -12,7 +12,7 @@ use llmprof_record::{
 };
 use llmprof_theory::{
     WeightFormat,
-    kernels::{TracedModel, calibrate::KernelSample},
+    kernels::{KernelSample, TracedModel},
 };
 use llmprof_units::{Bytes, DType, Nanos};
 use serde::{Deserialize, Serialize};

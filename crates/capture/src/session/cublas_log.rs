@@ -4,7 +4,7 @@ use std::path::Path;
 
 use llmprof_record::{
     import::{self, Limits},
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::Plan,
     run::RunRecord,
 };
@@ -47,7 +47,7 @@ pub(super) fn read(session: &Session<'_>, record: &mut RunRecord) {
     if !session.plan.pipeline.cublas_log.enable {
         return;
     }
-    record.issues.push(Issue::info("cublas_log.slowed"));
+    record.issues.push(Issue::info(IssueCode::CublasLogSlowed));
     let folder = session.store.path().join(FOLDER);
     let mut unusable = Vec::new();
     for name in LOGS {
@@ -61,7 +61,7 @@ pub(super) fn read(session: &Session<'_>, record: &mut RunRecord) {
     }
     if unusable.len() == LOGS.len() {
         let issues = unusable.into_iter().map(|(file, why)| {
-            Issue::warning("cublas_log.unusable")
+            Issue::warning(IssueCode::CublasLogUnusable)
                 .with("file", file)
                 .with("why", why)
         });

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use llmprof_record::{
     import::{Limits, wire},
-    issue::Issue,
+    issue::{Issue, IssueCode},
     run::{RecordedTrace, RunRecord},
     store::{Pass, RunDir, RunStatus},
     trace::{RangeKind, Ranges, Trace},
@@ -42,7 +42,7 @@ pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt>
         duration_ns: None,
         exit_code: None,
     })?;
-    let issue = Issue::error("cupti.broken_off").with("why", why.to_string());
+    let issue = Issue::error(IssueCode::CuptiBrokenOff).with("why", why.to_string());
     let files = wire::files(&store.path().join(FOLDER)).unwrap_or_default();
     if files.is_empty() {
         return Ok(issue);
@@ -57,7 +57,7 @@ pub(super) fn capture(
     request: &Load,
     record: &mut RunRecord,
 ) -> Result<(), Halt> {
-    let unavailable = |why: String| Issue::warning("cupti.unavailable").with("why", why);
+    let unavailable = |why: String| Issue::warning(IssueCode::CuptiUnavailable).with("why", why);
     let library = match find_library() {
         Ok(library) => library,
         Err(missing) => {
@@ -125,7 +125,7 @@ pub(super) fn capture(
     if batches.len() > 1 {
         record
             .issues
-            .push(Issue::info("cupti.first_batch").with("batches", batches.len()));
+            .push(Issue::info(IssueCode::CuptiFirstBatch).with("batches", batches.len()));
     }
     let files = wire::files(&directory).map_err(failed)?;
     record.issues.extend(scrub_wire_files(&files));
@@ -146,7 +146,7 @@ pub fn scrub_wire_files(files: &[PathBuf]) -> Vec<Issue> {
         if let Err(error) = wire::scrub(file) {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             issues.push(
-                Issue::warning("wire.not_scrubbed")
+                Issue::warning(IssueCode::WireNotScrubbed)
                     .with("file", name.into_owned())
                     .with("why", error.to_string()),
             );
@@ -179,7 +179,7 @@ fn keep(
             record.issues.append(&mut trace.issues);
             return Ok(());
         }
-        record.issues.push(Issue::info("cupti.slices"));
+        record.issues.push(Issue::info(IssueCode::CuptiSlices));
         // Where it was to detach and did not, the files say so.
         record
             .issues

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::RuntimeType,
     predictions::{PredictionLog, Skipped, measured},
     run::RunRecord,
@@ -46,7 +46,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
     };
     let mut log = PredictionLog::open(session.store.path())?;
     if log.torn_bytes() > 0 {
-        let issue = Issue::info("direct_inference.torn_line").with("bytes", log.torn_bytes());
+        let issue = Issue::info(IssueCode::DirectInferenceTornLine).with("bytes", log.torn_bytes());
         record.add_issue(issue);
     }
     // What a process wrote before it was killed may lack its own files.
@@ -255,7 +255,7 @@ fn tell_cut(log: &PredictionLog, record: &mut RunRecord) {
         .filter(|tokens| *tokens > 0)
         .fold((0, 0), |(count, sum), tokens| (count + 1, sum + tokens));
     if count > 0 {
-        let issue = Issue::warning("direct_inference.prompts_cut")
+        let issue = Issue::warning(IssueCode::DirectInferencePromptsCut)
             .with("tokens", tokens)
             .counting(count);
         record.add_issue(issue);

@@ -1,6 +1,9 @@
 //! What the images of a dataset became, in the terms that theory counts in.
 
-use llmprof_record::{issue::Issue, run::RunRecord};
+use llmprof_record::{
+    issue::{Issue, IssueCode},
+    run::RunRecord,
+};
 use llmprof_theory::Images;
 
 use crate::runner::protocol::{Generated, SeenImage};
@@ -25,7 +28,7 @@ pub(super) fn count(record: &mut RunRecord, answers: &[Generated]) {
     let others = requests().filter(|request| images(&request.images) != counted);
     let others = others.count() as u64;
     if others > 0 {
-        record.add_issue(Issue::warning("vision.images_differ").counting(others));
+        record.add_issue(Issue::warning(IssueCode::VisionImagesDiffer).counting(others));
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 use llmprof_record::{
     counters::Counters,
     import::{self, Limits, Profile, nsys_sqlite},
-    issue::Issue,
+    issue::{Issue, IssueCode},
     kernel_list,
     plan::{Plan, Tier},
     run::{RecordedTrace, RunRecord},
@@ -125,7 +125,7 @@ struct Ran {
 }
 
 fn not_found(error: &ToolError) -> Issue {
-    Issue::error("nsight.no_tool")
+    Issue::error(IssueCode::NsightNoTool)
         .with("why", error.to_string())
         .with_hint(error.hint())
 }
@@ -185,7 +185,7 @@ fn timeline(
     let trace = match imported {
         Ok((_, Profile::Trace(trace))) if !trace.kernels.is_empty() => trace,
         Ok(_) => {
-            let issue = Issue::error("nsight.no_kernels").with("tool", NSYS);
+            let issue = Issue::error(IssueCode::NsightNoKernels).with("tool", NSYS);
             record.issues.push(issue);
             return Ok(None);
         }
@@ -234,7 +234,7 @@ fn counters(
         let range = plan.range.clone().unwrap_or_default();
         record
             .issues
-            .push(Issue::error("ncu.nothing_to_plan").with("range", range));
+            .push(Issue::error(IssueCode::NcuNothingToPlan).with("range", range));
         return Ok(());
     };
     let tool = match Tool::find(NCU, plan.path.as_deref()) {
@@ -319,7 +319,7 @@ fn overwrite_secrets(record: &mut RunRecord, tool: &str, report: &Path, launch: 
     }
     let withheld = launch.env.values().filter(|value| value.is_none()).count();
     record.issues.push(
-        Issue::info("nsight.environment_kept")
+        Issue::info(IssueCode::NsightEnvironmentKept)
             .with("tool", tool)
             .with("report", in_run(tool, report))
             .with("withheld", withheld),
@@ -327,7 +327,7 @@ fn overwrite_secrets(record: &mut RunRecord, tool: &str, report: &Path, launch: 
 }
 
 fn not_scrubbed(tool: &str, file: &Path, error: &dyn Display) -> Issue {
-    Issue::warning("nsight.not_scrubbed")
+    Issue::warning(IssueCode::NsightNotScrubbed)
         .with("report", in_run(tool, file))
         .with("why", error.to_string())
 }
@@ -340,7 +340,7 @@ fn in_run(tool: &str, file: &Path) -> String {
 
 /// A report that cannot be read.
 fn unreadable(tool: &str, error: &dyn std::fmt::Display) -> Issue {
-    Issue::error("nsight.failed")
+    Issue::error(IssueCode::NsightFailed)
         .with("tool", tool)
         .with("what", error.to_string())
 }
@@ -357,7 +357,7 @@ fn joined(
     let mut counters = match import::import(report, &Limits::default()) {
         Ok((_, Profile::Counters(counters))) if !counters.launches.is_empty() => counters,
         Ok(_) => {
-            let issue = Issue::error("nsight.no_kernels").with("tool", NCU);
+            let issue = Issue::error(IssueCode::NsightNoKernels).with("tool", NCU);
             record.issues.push(issue);
             return None;
         }
@@ -370,7 +370,7 @@ fn joined(
     if unexpected > 0 {
         record
             .issues
-            .push(Issue::warning("ncu.unexpected").counting(unexpected as u64));
+            .push(Issue::warning(IssueCode::NcuUnexpected).counting(unexpected as u64));
     }
     let told = counters
         .launches
@@ -380,14 +380,14 @@ fn joined(
     let share = time as f64 / chosen.total_ns.0.max(1) as f64;
     let seconds = started.elapsed().as_secs_f64();
     record.issues.push(
-        Issue::info("ncu.covered")
+        Issue::info(IssueCode::NcuCovered)
             .with("launches", counters.launches.len())
             .with("share", Percent(share).to_string())
             .with("seconds", format!("{seconds:.1}")),
     );
     if share + 0.005 < wanted {
         record.issues.push(
-            Issue::warning("ncu.less_covered")
+            Issue::warning(IssueCode::NcuLessCovered)
                 .with("share", Percent(share).to_string())
                 .with("wanted", Percent(wanted).to_string()),
         );
@@ -429,7 +429,7 @@ fn judged(
         Err(Halt::Failed { message, .. }) => (None, None, Some(message)),
     };
     if let Err(found) = verdict(exit_code, &said, report) {
-        let issue = Issue::error("nsight.failed")
+        let issue = Issue::error(IssueCode::NsightFailed)
             .with("tool", tool)
             .with("what", found.what);
         let hint = found.hint.map(str::to_owned).or(why);
@@ -460,7 +460,7 @@ fn converted(
     name: &'static str,
 ) -> Result<(), Issue> {
     let failed = |what: String| {
-        Issue::error("nsight.failed")
+        Issue::error(IssueCode::NsightFailed)
             .with("tool", format!("nsys {name}"))
             .with("what", what)
     };
@@ -484,7 +484,7 @@ fn converted(
 /// Runs a tool whose standard output is a file.
 fn printed(command: &Launch, made: &Path) -> Result<(), Issue> {
     let failed = |what: String| {
-        Issue::error("nsight.failed")
+        Issue::error(IssueCode::NsightFailed)
             .with("tool", "ncu --import")
             .with("what", what)
     };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::Plan,
     run::{MeasuredPass, PassKind, PhaseSpan, Request, RunPhase, RunRecord},
     store::{Pass, RunStatus},
@@ -198,7 +198,7 @@ impl<'p, 's> Passes<'p, 's> {
         };
         let plain = self.record.passes_of(PassKind::Plain).count();
         if plain > 0 {
-            let issue = Issue::error("run.broken_off");
+            let issue = Issue::error(IssueCode::RunBrokenOff);
             let issue = match &halt {
                 Halt::Interrupted => issue,
                 Halt::Failed { .. } => issue.with("why", halt.reason()),

@@ -1,7 +1,7 @@
 //! What a model said, from the answers of a worker to the files of a run.
 
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     predictions::{PREDICTIONS, Prediction, PredictionLog, Skipped},
     run::RunRecord,
 };
@@ -130,7 +130,7 @@ pub(super) fn tell_skipped(
     });
     let file = format!("{PREDICTIONS}/skipped.jsonl");
     session.store.write(&file, lines.collect::<String>())?;
-    let issue = Issue::error("dataset.samples_skipped")
+    let issue = Issue::error(IssueCode::DatasetSamplesSkipped)
         .with("first", first.id.clone())
         .with("why", first.why.clone())
         .counting(skipped.len() as u64);

@@ -1,6 +1,6 @@
 //! What is reported of recording within a budget, whether `record` or a run does it.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Share;
 
 /// The least budget that programs of CUDA graphs keep to: CUPTI stays in them, where it makes graphs up to 1.9 % slower on an
@@ -21,7 +21,7 @@ impl Sliced {
     pub fn issues(self, has_slices: bool, issues: &[Issue]) -> Vec<Issue> {
         let stays_for_graphs = issues
             .iter()
-            .any(|issue| issue.code == "cupti.kept_for_graphs");
+            .any(|issue| issue.code == IssueCode::CuptiKeptForGraphs);
         let is_less = stays_for_graphs && self.share.ppm() < LEAST_OF_GRAPHS_PPM;
         let none = (!has_slices).then(|| self.none());
         none.into_iter().chain(is_less.then(not_kept)).collect()
@@ -29,16 +29,16 @@ impl Sliced {
 
     /// No slice was recorded at all.
     fn none(self) -> Issue {
-        Issue::warning("slices.none").with("bounded", self.is_bounded)
+        Issue::warning(IssueCode::SlicesNone).with("bounded", self.is_bounded)
     }
 }
 
 /// The budget is less than what CUPTI costs by being there.
 fn not_kept() -> Issue {
-    Issue::warning("slices.not_kept")
+    Issue::warning(IssueCode::SlicesNotKept)
 }
 
 /// What the budget does not hold.
 pub fn cupti_stays() -> Issue {
-    Issue::warning("record.cupti_stays")
+    Issue::warning(IssueCode::RecordCuptiStays)
 }

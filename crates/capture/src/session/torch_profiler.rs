@@ -4,7 +4,7 @@ use std::path::Path;
 
 use llmprof_record::{
     import::{self, Limits, Profile as Imported},
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::{Plan, TorchProfilerSettings},
     run::RecordedTrace,
     trace::Trace,
@@ -35,7 +35,7 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
         passes
             .record
             .issues
-            .push(Issue::info("torch_profiler.first_batch").with("batches", batches.len()));
+            .push(Issue::info(IssueCode::TorchProfilerFirstBatch).with("batches", batches.len()));
     }
     let mut asked = instrumented(batch, plan, &settings);
     for number in 0..settings.warmup {

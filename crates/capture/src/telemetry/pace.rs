@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 
 /// What the threads of telemetry and their owner share.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ pub(super) fn keep(shared: &Shared, period: Duration, mut read: impl FnMut(Optio
 /// What it means that deadlines were missed; `None` where none were.
 pub(super) fn missed_samples(what: &str, missed: u64) -> Option<Issue> {
     (missed > 0).then(|| {
-        Issue::warning("telemetry.missed_samples")
+        Issue::warning(IssueCode::TelemetryMissedSamples)
             .with("of", what)
             .counting(missed)
     })

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 
 /// A part of the machine with energy counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +53,14 @@ impl Rapl {
         }
         // Half of the counters would be a wrong sum, not an incomplete one.
         if let Some(folder) = denied {
-            return Err(Issue::info("telemetry.energy_denied")
+            return Err(Issue::info(IssueCode::TelemetryEnergyDenied)
                 .with("file", folder.join("energy_uj").display().to_string()));
         }
         if zones.iter().any(|zone| zone.domain == Domain::Package) {
             Ok(Self { zones })
         } else {
-            Err(Issue::info("telemetry.no_energy").with("folder", root.display().to_string()))
+            Err(Issue::info(IssueCode::TelemetryNoEnergy)
+                .with("folder", root.display().to_string()))
         }
     }
 
@@ -204,12 +205,12 @@ mod tests {
     fn no_tree_is_an_issue() {
         let root = tempfile::tempdir().unwrap();
         let issue = Rapl::open(&root.path().join("absent")).unwrap_err();
-        assert_eq!(issue.code, "telemetry.no_energy");
+        assert_eq!(issue.code, IssueCode::TelemetryNoEnergy);
         let damaged = tree();
         for zone in ["intel-rapl:0", "intel-rapl:1"] {
             fs::write(damaged.path().join(zone).join("energy_uj"), "much").unwrap();
         }
         let issue = Rapl::open(damaged.path()).unwrap_err();
-        assert_eq!(issue.code, "telemetry.no_energy");
+        assert_eq!(issue.code, IssueCode::TelemetryNoEnergy);
     }
 }

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use llmprof_record::{issue::Issue, samples::Sample};
+use llmprof_record::{
+    issue::{Issue, IssueCode},
+    samples::Sample,
+};
 use llmprof_units::{Bytes, Hertz, Joules};
 
 use super::{
@@ -62,19 +65,22 @@ impl Sources {
     /// Looks at what can be read; what cannot is an issue.
     pub(super) fn open(roots: &Roots) -> Self {
         let mut issues = Vec::new();
-        let mut check = |file: &str, parses: fn(&str) -> bool| {
+        let mut check = |file: &str, code: IssueCode, parses: fn(&str) -> bool| {
             if let Some(problem) = unreadable(&roots.proc.join(file), parses) {
-                let code = format!("telemetry.no_{file}");
                 issues.push(Issue::warning(code).with("reason", problem));
             }
         };
-        check("stat", |text| procfs::cpu_ticks(text).is_some());
-        check("meminfo", |text| procfs::available_bytes(text).is_some());
+        check("stat", IssueCode::TelemetryNoStat, |text| {
+            procfs::cpu_ticks(text).is_some()
+        });
+        check("meminfo", IssueCode::TelemetryNoMeminfo, |text| {
+            procfs::available_bytes(text).is_some()
+        });
         let frequency = Frequency::find(&roots.cpus, &roots.proc.join("cpuinfo"));
         match &frequency {
-            None => issues.push(Issue::warning("telemetry.no_frequency")),
+            None => issues.push(Issue::warning(IssueCode::TelemetryNoFrequency)),
             Some(Frequency::CpuInfo(_)) => {
-                issues.push(Issue::info("telemetry.nominal_frequency"));
+                issues.push(Issue::info(IssueCode::TelemetryNominalFrequency));
             }
             Some(Frequency::Cpufreq(_)) => {}
         }
@@ -193,7 +199,7 @@ mod tests {
             cgroups: nowhere.path().to_owned(),
         };
         let mut sources = Sources::open(&roots);
-        let codes: Vec<String> = sources
+        let codes: Vec<IssueCode> = sources
             .take_issues()
             .into_iter()
             .map(|issue| issue.code)
@@ -201,10 +207,10 @@ mod tests {
         assert_eq!(
             codes,
             [
-                "telemetry.no_stat",
-                "telemetry.no_meminfo",
-                "telemetry.no_frequency",
-                "telemetry.no_energy"
+                IssueCode::TelemetryNoStat,
+                IssueCode::TelemetryNoMeminfo,
+                IssueCode::TelemetryNoFrequency,
+                IssueCode::TelemetryNoEnergy
             ]
         );
         let sample = sources.read(Some(1));

@@ -7,7 +7,7 @@ use std::{
 
 use llmprof_record::{
     import::trtexec::{self, Iteration, Layer, LayerTime, Trtexec},
-    issue::Issue,
+    issue::{Issue, IssueCode},
     store::{RunDir, RunStatus},
 };
 use llmprof_report::{
@@ -164,13 +164,13 @@ fn analyze(
     }
     let mut issues = Vec::new();
     if strangers > 0 {
-        issues.push(Issue::warning("trtexec.other_layers").counting(strangers));
+        issues.push(Issue::warning(IssueCode::TrtexecOtherLayers).counting(strangers));
     }
     let beyond = types
         .values()
         .find(|of| of.of_roofline.is_some_and(|share| share > 1.0));
     if let Some(of) = beyond {
-        let issue = Issue::warning("trtexec.above_roofline");
+        let issue = Issue::warning(IssueCode::TrtexecAboveRoofline);
         issues.push(issue.with("kind", of.kind.as_str()));
     }
     let mut types: Vec<LayerType> = types.into_values().collect();

@@ -6,7 +6,7 @@ mod tables;
 
 use llmprof_analysis::Analysis;
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::OutputPlan,
     run::RunRecord,
     store::{RunDir, StoredRun},
@@ -63,7 +63,7 @@ pub(crate) fn saturated(record: &RunRecord) -> Option<Issue> {
         .traces
         .iter()
         .all(|recorded| recorded.trace.adds_up());
-    (!fit || llmprof_units::has_saturated()).then(|| Issue::error("analysis.saturated"))
+    (!fit || llmprof_units::has_saturated()).then(|| Issue::error(IssueCode::AnalysisSaturated))
 }
 
 /// Which kinds of files are wanted.

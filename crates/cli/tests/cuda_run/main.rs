@@ -358,7 +358,7 @@ fn a_worker_that_is_killed_leaves_what_it_had_recorded() {
         trace
             .issues
             .iter()
-            .filter(|one| one.code == "wire.not_ended")
+            .filter(|one| one.code.as_str() == "wire.not_ended")
             .count(),
         1
     );

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{ImportError, Importer, Profile, Source};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::summary::{GemmRow, Summary, SummaryTable};
 
 pub(crate) const IMPORTER: Importer = Importer {
@@ -46,12 +46,12 @@ fn read(source: &Source) -> Result<Profile, ImportError> {
     found.end(call);
     let mut issues = source.issues().to_vec();
     if found.unread > 0 {
-        issues.push(Issue::warning("cublas_log.unread").counting(found.unread));
+        issues.push(Issue::warning(IssueCode::CublasLogUnread).counting(found.unread));
     }
     if found.rows.is_empty() {
         return Err(source.unusable("a log of cuBLAS", "it has no GEMM with a shape"));
     }
-    issues.push(Issue::info("cublas_log.no_times"));
+    issues.push(Issue::info(IssueCode::CublasLogNoTimes));
     let (rows, order) = found.sorted();
     Ok(Profile::Summary(Box::new(SummaryTable {
         summary: Summary::Gemms(rows),

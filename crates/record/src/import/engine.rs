@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{ImportError, Importer, Limits, Profile, Source};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::{
     Host, HostKind, OperatorCall, Range, RangeKind, RawInputs, Trace, TraceBuilder,
 };
@@ -118,7 +118,7 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
         .map_err(|error| unusable(format!("its header is not readable: {error}")))?;
     let stated = word(&mut rest).ok_or_else(|| unusable("it ends after its header".to_owned()))?;
     if header.dropped > 0 {
-        let issue = Issue::warning("engine.dropped");
+        let issue = Issue::warning(IssueCode::EngineDropped);
         builder.issues.push(issue.counting(header.dropped));
     }
     let thread = builder.thread(1, 1);
@@ -187,13 +187,13 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
             experts,
         });
     }
-    let mut report = |code: &str, count: u64| {
+    let mut report = |code: IssueCode, count: u64| {
         if count > 0 {
             builder.issues.push(Issue::error(code).counting(count));
         }
     };
-    report("engine.truncated", stated - read);
-    report("engine.unknown_operator", unknown);
+    report(IssueCode::EngineTruncated, stated - read);
+    report(IssueCode::EngineUnknownOperator, unknown);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{ImportError, Importer, Profile, Source};
 use crate::communication::{CallKey, CallSums, Communication, Communicator, Groups};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 
 /// The entry of this format.
 pub(crate) const IMPORTER: Importer = Importer {
@@ -132,12 +132,12 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
     if let Some(at) = broken {
         found
             .issues
-            .push(Issue::warning("nccl_inspector.truncated").with("byte", at));
+            .push(Issue::warning(IssueCode::NcclInspectorTruncated).with("byte", at));
     }
     if dropped > 0 {
         found
             .issues
-            .push(Issue::warning("nccl_inspector.dropped").counting(dropped));
+            .push(Issue::warning(IssueCode::NcclInspectorDropped).counting(dropped));
     }
     found.issues.extend(source.issues().iter().cloned());
     Ok(found)

@@ -7,7 +7,7 @@ use llmprof_units::Nanos;
 
 use super::{ImportError, Importer, Profile, Source};
 use crate::communication::{CallKey, CallSums, Communication, Communicator, Groups, message_bytes};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 
 /// The entry of this format.
 pub(crate) const IMPORTER: Importer = Importer {
@@ -254,7 +254,7 @@ impl Log {
         warnings.sort();
         for (text, count) in warnings {
             self.found.issues.push(
-                Issue::warning("nccl.warned")
+                Issue::warning(IssueCode::NcclWarned)
                     .with("text", text)
                     .counting(count),
             );

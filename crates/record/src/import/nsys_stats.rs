@@ -8,7 +8,7 @@ use llmprof_units::Nanos;
 use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::unit;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::summary::{
     ExecutionRow, ProjectionRow, RangeKernelRow, SizeRow, Spread, Summary, SummaryTable, TimeRow,
 };
@@ -304,7 +304,7 @@ fn read_rows(table: CsvText<'_>, report: Report) -> SummaryTable {
 
 /// A row that has not as many cells as the header has columns.
 fn cut_row(line: u64, cells: &[String], header: &[String]) -> Issue {
-    Issue::warning("nsys_stats.cut_row")
+    Issue::warning(IssueCode::NsysStatsCutRow)
         .with("line", line)
         .with("cells", cells.len())
         .with("columns", header.len())
@@ -336,7 +336,7 @@ fn collect<T>(
             continue;
         }
         if row.damaged_text {
-            let issue = Issue::warning("nsys_stats.not_utf8").with("line", line);
+            let issue = Issue::warning(IssueCode::NsysStatsNotUtf8).with("line", line);
             damaged.get_or_insert((0, issue)).0 += 1;
         }
         let mut cells = Cells {
@@ -347,7 +347,7 @@ fn collect<T>(
         if let Some(value) = read(&mut cells) {
             rows.push(value);
         } else {
-            let issue = Issue::warning("nsys_stats.bad_row").with("line", line);
+            let issue = Issue::warning(IssueCode::NsysStatsBadRow).with("line", line);
             let issue = match cells.wrong {
                 Some((column, Some(cell))) => issue.with("column", column).with("cell", cell),
                 Some((column, None)) => issue.with("column", column),

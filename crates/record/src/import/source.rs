@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::ImportError;
 use super::gunzip::Gunzip;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::mapped::{self, Mapped};
 use crate::store::Folder;
 
@@ -268,7 +268,7 @@ impl Source {
                     return Err(io(error));
                 }
                 issues.push(
-                    Issue::error("source.packing_damaged")
+                    Issue::error(IssueCode::SourcePackingDamaged)
                         .with("packing", packing.name())
                         .with("bytes", spill.length)
                         .with("error", error.to_string()),

@@ -4,7 +4,7 @@ use llmprof_units::{Bytes, Nanos};
 use serde_json::{Map, Value};
 
 use super::{ImportError, Importer, Profile, Source};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::memory::{DeviceHistory, DeviceMemory, MemoryHistory, MemoryPoint, MemoryState};
 
 pub(crate) const IMPORTER: Importer = Importer {
@@ -56,15 +56,17 @@ fn read(source: &Source) -> Result<MemoryHistory, ImportError> {
     };
     let mut issues = source.issues().to_vec();
     if missing > 0 {
-        issues.push(Issue::warning("torch_stats.missing").counting(missing));
+        issues.push(Issue::warning(IssueCode::TorchStatsMissing).counting(missing));
     }
-    issues.push(Issue::info("torch_stats.no_history"));
+    issues.push(Issue::info(IssueCode::TorchStatsNoHistory));
     let count = |name: &str| stats.get(name).and_then(Value::as_u64).unwrap_or(0);
     if count("num_ooms") > 0 {
-        issues.push(Issue::warning("torch_stats.out_of_memory").counting(count("num_ooms")));
+        issues.push(Issue::warning(IssueCode::TorchStatsOutOfMemory).counting(count("num_ooms")));
     }
     if count("num_alloc_retries") > 0 {
-        issues.push(Issue::warning("torch_stats.retries").counting(count("num_alloc_retries")));
+        issues.push(
+            Issue::warning(IssueCode::TorchStatsRetries).counting(count("num_alloc_retries")),
+        );
     }
     Ok(MemoryHistory {
         devices: vec![DeviceMemory {

@@ -255,7 +255,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::issue::Severity;
+    use crate::issue::{IssueCode, Severity};
     use crate::run::{PassKind, PhaseSpan, RunPhase};
     use crate::samples::{Sample, Samples};
     use crate::trace::{Range, TraceBuilder};
@@ -306,7 +306,11 @@ mod tests {
                 pass: Some(0),
                 trace: builder.finish(),
             }],
-            issues: vec![Issue::new(Severity::Info, "a.code", "text")],
+            issues: vec![Issue::new(
+                Severity::Info,
+                IssueCode::from("a.code"),
+                "text",
+            )],
             ..RunRecord::default()
         }
     }

@@ -100,19 +100,19 @@ fn issues() -> Vec<Issue> {
     vec![
         Issue::new(
             Severity::Info,
-            "telemetry.no_rapl",
+            "telemetry.no_rapl".into(),
             "no energy counter is readable",
         )
         .with_hint("run as a user who may read `/sys/class/powercap`"),
         Issue::new(
             Severity::Warning,
-            "trace.overlap",
+            "trace.overlap".into(),
             "events of one stream overlap",
         )
         .counting(12),
         Issue::new(
             Severity::Error,
-            "kernels.lost",
+            "kernels.lost".into(),
             format!("records of {HOSTILE} were lost"),
         ),
     ]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::RunRecord;
 use llmprof_units::{Nanos, Percent};
 
@@ -215,7 +215,7 @@ fn timeline(record: &RunRecord, ranks: &RanksAnalysis) -> Option<(Timeline, Opti
     }
     let left_out = all - pieces.len();
     let issue = (left_out > 0).then(|| {
-        let issue = Issue::info("report.timeline_cut").with("left_out", left_out);
+        let issue = Issue::info(IssueCode::ReportTimelineCut).with("left_out", left_out);
         issue.with("of", all)
     });
     Some((timeline, issue))

@@ -1,6 +1,6 @@
 //! Events over time, in lanes of ranges, host threads and streams.
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{HostKind, RangeKind, StrId, Trace};
 use llmprof_units::Nanos;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ fn left_out(drawn: &TraceTimeline) -> Option<Issue> {
     if drawn.left_out == 0 {
         return None;
     }
-    let issue = Issue::info("report.timeline_cut").with("left_out", drawn.left_out);
+    let issue = Issue::info(IssueCode::ReportTimelineCut).with("left_out", drawn.left_out);
     Some(issue.with("of", drawn.left_out + drawn.timeline.len()))
 }
 

@@ -4,7 +4,7 @@ use llmprof_record::issue::{Issue, Severity};
 use llmprof_units::{Bytes, Count, Percent, Times, Watts};
 use serde_json::Value;
 
-use super::issue_table::{ROWS, Row};
+use super::issue_table::{Row, rows_of};
 use super::{time, unmatched};
 
 /// What was found, in one sentence: that of its code, else the one stored with it.
@@ -30,7 +30,7 @@ fn row(issue: &Issue) -> Option<&'static Row> {
                 .get(key)
                 .is_some_and(|found| plain(found) == value)
     };
-    let mut rows = ROWS.iter().filter(|row| row.code == issue.code);
+    let mut rows = rows_of(&issue.code).iter();
     rows.find(|row| fits(row) && filled(row.text, issue).is_some())
 }
 
@@ -114,11 +114,13 @@ mod tests {
         path::{Path, PathBuf},
     };
 
+    use llmprof_record::issue::IssueCode;
+
     use super::*;
 
     #[test]
     fn one_line_per_code_with_a_count() {
-        let issue = |severity, code: &str, what: &str| Issue::new(severity, code, what);
+        let issue = |severity, code: &str, what: &str| Issue::new(severity, code.into(), what);
         let lines = warning_lines(&[
             issue(Severity::Info, "c", "quiet"),
             issue(Severity::Warning, "a", "first").with_hint("do this"),
@@ -136,13 +138,13 @@ mod tests {
 
     #[test]
     fn a_code_has_its_sentence_and_values_choose_among_several() {
-        let damaged = Issue::error("kineto.truncated").with("byte", 4096);
+        let damaged = Issue::error(IssueCode::KinetoTruncated).with("byte", 4096);
         assert_eq!(
             issue_line(&damaged),
             "error: the file ends inside an event or before the event list is closed, at byte 4096 [kineto.truncated] (copy the \
              file again, or wait until the profiler has finished writing it)"
         );
-        let broken = Issue::error("run.broken_off").with("passes", 1);
+        let broken = Issue::error(IssueCode::RunBrokenOff).with("passes", 1);
         assert_eq!(
             issue(&broken),
             "the run was interrupted; results are from 1 plain pass before that"
@@ -152,7 +154,7 @@ mod tests {
             issue(&broken),
             "the run failed (killed); results are from 3 plain passes before that"
         );
-        let busy = Issue::warning("hardware.disturbed").with("share", 0.48);
+        let busy = Issue::warning(IssueCode::HardwareDisturbed).with("share", 0.48);
         assert!(issue(&busy).contains("took 48.0 % as much"), "{busy:?}");
     }
 
@@ -160,11 +162,11 @@ mod tests {
     fn without_its_values_a_stored_sentence_is_shown() {
         let old = Issue::new(
             Severity::Error,
-            "kineto.truncated",
+            IssueCode::KinetoTruncated,
             "as an older version said",
         );
         assert_eq!(issue(&old), "as an older version said");
-        let unknown = Issue::info("worker.other").with("what", 3);
+        let unknown = Issue::info("worker.other".into()).with("what", 3);
         assert_eq!(issue(&unknown), r#"{"what":3}"#);
     }
 
@@ -191,66 +193,6 @@ mod tests {
         found
     }
 
-    /// The text after each call, from its first argument on.
-    fn arguments<'s>(source: &'s str, call: &str) -> Vec<&'s str> {
-        let found = source.match_indices(call);
-        found
-            .map(|(at, _)| source[at + call.len()..].trim_start())
-            .collect()
-    }
-
-    /// Codes that are put together, or chosen, before the issue is made.
-    const CHOSEN: [&str; 4] = [
-        "telemetry.no_stat",
-        "telemetry.no_meminfo",
-        "cupti.kept",
-        "cupti.kept_for_graphs",
-    ];
-
-    #[test]
-    fn every_code_that_is_raised_has_a_sentence() {
-        let sources = sources_of(&[
-            "record", "capture", "cli", "load", "analysis", "theory", "report",
-        ]);
-        let constant = |name: &str| {
-            let declared = format!("const {name}: &str = \"");
-            let mut found = sources.iter();
-            found.find_map(|(_, source)| {
-                let (_, after) = source.split_once(&declared)?;
-                Some(after.split_once('"')?.0.to_owned())
-            })
-        };
-        let mut codes: Vec<String> = CHOSEN.map(str::to_owned).to_vec();
-        for (path, source) in &sources {
-            for call in ["Issue::info(", "Issue::warning(", "Issue::error("] {
-                for argument in arguments(source, call) {
-                    if let Some(literal) = argument.strip_prefix('"') {
-                        codes.extend(literal.split_once('"').map(|(code, _)| code.to_owned()));
-                        continue;
-                    }
-                    let name: String = argument
-                        .chars()
-                        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
-                        .collect();
-                    if name == "code" {
-                        continue;
-                    }
-                    let code = constant(&name);
-                    codes.push(code.unwrap_or_else(|| panic!("{}: {name}", path.display())));
-                }
-            }
-        }
-        // Constants whose issues are made by one function.
-        codes.extend(["SHARED", "THROTTLED", "STOLEN_FROM"].map(|name| constant(name).unwrap()));
-        assert!(codes.len() > 100, "{codes:?}");
-        for code in codes {
-            assert!(
-                ROWS.iter().any(|row| row.code == code),
-                "no text for `{code}`"
-            );
-        }
-    }
-
     #[test]
     fn no_sentence_is_stored_in_an_issue() {
         let crates = [
@@ -258,14 +200,14 @@ mod tests {
         ];
         for (path, source) in sources_of(&crates) {
             let makes = source.contains("Issue::new(");
-            let declares = path.ends_with("record/src/issue.rs");
+            let declares = path.ends_with("record/src/issue/mod.rs");
             assert!(!makes || declares, "{}", path.display());
         }
     }
 
     #[test]
     fn what_analyses_raise_is_worded() {
-        let shared = Issue::warning("run.processors_shared")
+        let shared = Issue::warning(IssueCode::RunProcessorsShared)
             .with("cpus", 2)
             .with("others", 0.8)
             .with("contended_share", 1.0);
@@ -279,7 +221,7 @@ mod tests {
             waiting.contains("waited 0.75 s per second for a CPU"),
             "{waiting}"
         );
-        let unmatched = Issue::warning("run.unmatched_operators")
+        let unmatched = Issue::warning(IssueCode::RunUnmatchedOperators)
             .with("phase", "decode")
             .with("path", "a.b")
             .with("reason", "ran_again");
@@ -287,14 +229,14 @@ mod tests {
             issue(&unmatched),
             "decode: operator calls not matched to the model, first `a.b`: ran more often than the model needs"
         );
-        let steps = Issue::warning("run.other_steps")
+        let steps = Issue::warning(IssueCode::RunOtherSteps)
             .with("steps", 31)
             .with("shown", 4);
         assert_eq!(
             issue(&steps),
             "decode: launch patterns show 4 steps, the workload states 31; the analysis uses 4"
         );
-        let refused = Issue::error("cupti.refused")
+        let refused = Issue::error(IssueCode::CuptiRefused)
             .with("process", 7)
             .with("why", "busy");
         assert!(hint(&refused.clone().with("status", 39)).is_some());
@@ -303,7 +245,7 @@ mod tests {
 
     #[test]
     fn places_of_the_table_are_closed() {
-        for row in ROWS {
+        for row in IssueCode::ALL.iter().flat_map(rows_of) {
             for text in [Some(row.text), row.hint].into_iter().flatten() {
                 assert_eq!(
                     text.matches('{').count(),

@@ -1,6 +1,6 @@
 //! One page without jargon.
 
-use llmprof_record::run::RunPhase;
+use llmprof_record::{issue::IssueCode, run::RunPhase};
 use llmprof_units::{Count, Percent};
 
 use super::{knob, statement, summary::device, time};
@@ -132,7 +132,7 @@ fn disturbed(analysis: &Analysis) -> Vec<String> {
             "Other virtual machines of the same host took CPUs from it: alone it is faster.",
         ),
     ];
-    let has = |code: &str| analysis.issues.iter().any(|issue| issue.code == code);
+    let has = |code: &IssueCode| analysis.issues.iter().any(|issue| issue.code == *code);
     let lines = causes.into_iter().filter(|(code, _)| has(code));
     lines.map(|(_, line)| line.to_owned()).collect()
 }

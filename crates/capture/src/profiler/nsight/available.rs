@@ -1,7 +1,7 @@
 //! Sets, sections and metrics of Nsight Compute: what is asked for, checked against what the installed tool has.
 
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::{NcuPlan, Tier, Word},
 };
 
@@ -134,7 +134,7 @@ impl Available {
             if has || section.starts_with("regex:") {
                 found.sections.push(section);
             } else {
-                let issue = Issue::warning("ncu.no_section").with("section", section);
+                let issue = Issue::warning(IssueCode::NcuNoSection).with("section", section);
                 found.issues.push(issue);
             }
         }
@@ -164,11 +164,11 @@ impl Available {
             is_new.or((set == old).then_some(new))
         });
         if let Some(other) = other.filter(|other| has(other)) {
-            let issue = Issue::info("ncu.set_replaced").with("set", set);
+            let issue = Issue::info(IssueCode::NcuSetReplaced).with("set", set);
             issues.push(issue.with("by", other));
             return Some(other.to_owned());
         }
-        issues.push(Issue::warning("ncu.no_set").with("set", set));
+        issues.push(Issue::warning(IssueCode::NcuNoSet).with("set", set));
         None
     }
 
@@ -185,11 +185,11 @@ impl Available {
         }
         let successor = METRIC_SUCCESSORS.iter().find(|(old, _)| *old == metric);
         if let Some((_, new)) = successor.filter(|(_, new)| has(new)) {
-            let issue = Issue::info("ncu.metric_replaced").with("metric", metric);
+            let issue = Issue::info(IssueCode::NcuMetricReplaced).with("metric", metric);
             issues.push(issue.with("by", *new));
             return Some((*new).to_owned());
         }
-        issues.push(Issue::warning("ncu.no_metric").with("metric", metric));
+        issues.push(Issue::warning(IssueCode::NcuNoMetric).with("metric", metric));
         None
     }
 }
@@ -351,11 +351,11 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
         // Older guides say `default`.
         let found = available().checked(&plan("--set=default"));
         assert_eq!(found.set.as_deref(), Some("basic"));
-        assert_eq!(found.issues[0].code, "ncu.set_replaced");
+        assert_eq!(found.issues[0].code, IssueCode::NcuSetReplaced);
         // One that nothing replaces is dropped, and the tier's stays.
         let found = available().checked(&plan("--set source"));
         assert_eq!(found.set.as_deref(), Some("basic"));
-        assert_eq!(found.issues[0].code, "ncu.no_set");
+        assert_eq!(found.issues[0].code, IssueCode::NcuNoSet);
         assert_eq!(found.issues[0].values["set"], "source");
         // A tool that has no set of the tier collects sections and metrics alone.
         let mut other = available();

@@ -9,7 +9,7 @@ mod library;
 use std::{path::PathBuf, time::Duration};
 
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     samples::{GpuSample, GpuSeries},
 };
 use llmprof_units::{Bytes, Hertz, Joules, Nanos, Watts};
@@ -45,14 +45,16 @@ pub(super) fn sample(
         return None;
     }
     let mut samples = GpuSamples::default();
-    samples.issues.push(Issue::info("telemetry.amd_not_run"));
+    samples
+        .issues
+        .push(Issue::info(IssueCode::TelemetryAmdNotRun));
     let count = processors.len() as u32;
     let mut readers = Vec::new();
     for index in wanted(gpus, count) {
         match processors.get(index as usize) {
             Some(processor) => readers.push(Reader::new(index, processor)),
             None => samples.issues.push(
-                Issue::warning("telemetry.gpu_missing")
+                Issue::warning(IssueCode::TelemetryGpuMissing)
                     .with("gpu", index)
                     .with("gpus", count),
             ),

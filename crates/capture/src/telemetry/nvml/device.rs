@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     samples::{GpuSample, GpuSeries, ThrottleReasons},
 };
 use llmprof_units::{Bytes, Hertz, Joules, Watts};
@@ -259,16 +259,16 @@ impl<'nvml> Reader<'nvml> {
             .collect();
         if !absent.is_empty() {
             issues.push(
-                of_gpu(Issue::info("telemetry.gpu_columns"))
+                of_gpu(Issue::info(IssueCode::TelemetryGpuColumns))
                     .with("columns", absent.join(", "))
                     .counting(absent.len() as u64),
             );
         }
         let has = |column: fn(&GpuSample) -> bool| self.series.rows.iter().any(column);
         if self.energy_was_reset {
-            issues.push(of_gpu(Issue::warning("telemetry.gpu_energy_reset")));
+            issues.push(of_gpu(Issue::warning(IssueCode::TelemetryGpuEnergyReset)));
         } else if !has(|row| row.energy_j.is_some()) && has(|row| row.power_w.is_some()) {
-            issues.push(of_gpu(Issue::info("telemetry.gpu_energy_derived")));
+            issues.push(of_gpu(Issue::info(IssueCode::TelemetryGpuEnergyDerived)));
         }
         issues
     }

@@ -14,7 +14,7 @@ mod traffic;
 use std::{path::PathBuf, thread, time::Duration};
 
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     samples::{GpuSeries, Samples},
 };
 use llmprof_units::Nanos;
@@ -37,7 +37,7 @@ use super::{
 };
 use crate::clock;
 
-const NO_GPU: &str = "telemetry.no_gpu";
+const NO_GPU: IssueCode = IssueCode::TelemetryNoGpu;
 
 /// Which GPUs are sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,11 +199,11 @@ fn no_gpu(reason: &str) -> Issue {
 
 fn unreadable(index: u32, count: u32, error: &str) -> Issue {
     if index >= count {
-        return Issue::warning("telemetry.gpu_missing")
+        return Issue::warning(IssueCode::TelemetryGpuMissing)
             .with("gpu", index)
             .with("gpus", count);
     }
-    Issue::warning("telemetry.gpu_unreadable")
+    Issue::warning(IssueCode::TelemetryGpuUnreadable)
         .with("gpu", index)
         .with("error", error)
 }
@@ -249,7 +249,10 @@ mod tests {
         assert_eq!(wanted(&Gpus::requested(None), 3), [0, 1, 2]);
         assert_eq!(wanted(&Gpus::requested(Some(&[2, 0, 2])), 3), [0, 2]);
         assert_eq!(Gpus::requested(Some(&[])), Gpus::None);
-        assert_eq!(unreadable(7, 2, "x").code, "telemetry.gpu_missing");
-        assert_eq!(unreadable(1, 2, "x").code, "telemetry.gpu_unreadable");
+        assert_eq!(unreadable(7, 2, "x").code, IssueCode::TelemetryGpuMissing);
+        assert_eq!(
+            unreadable(1, 2, "x").code,
+            IssueCode::TelemetryGpuUnreadable
+        );
     }
 }

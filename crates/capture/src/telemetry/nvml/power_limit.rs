@@ -10,7 +10,7 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
-use llmprof_record::issue::Issue;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Watts;
 use nvml_wrapper::{Nvml, error::NvmlError};
 
@@ -49,7 +49,7 @@ impl PowerLimit {
     ) -> (Option<Self>, Vec<Issue>) {
         let limit_mw = (limit.0 * 1e3).round() as u32;
         let refused = |gpu: u32, reason: String| {
-            Issue::warning("power.limit_refused")
+            Issue::warning(IssueCode::PowerLimitRefused)
                 .with("gpu", gpu)
                 .with("limit_w", watts(limit_mw))
                 .with("reason", reason)
@@ -63,7 +63,7 @@ impl PowerLimit {
             match nvml_index(&nvml, device).and_then(|gpu| set_one(&nvml, gpu, limit_mw)) {
                 Ok(one) => {
                     issues.push(
-                        Issue::info("power.limit_set")
+                        Issue::info(IssueCode::PowerLimitSet)
                             .with("gpu", one.gpu)
                             .with("limit_w", watts(limit_mw))
                             .with("before_w", watts(one.before_mw)),
@@ -191,7 +191,7 @@ fn restore(changed: &[Changed], library: Option<&PathBuf>) -> Vec<Issue> {
     let failed = |one: &Changed| {
         let reason = put_back(one).err()?;
         Some(
-            Issue::error("power.limit_kept")
+            Issue::error(IssueCode::PowerLimitKept)
                 .with("gpu", one.gpu)
                 .with("limit_w", watts(one.limit_mw))
                 .with("before_w", watts(one.before_mw))

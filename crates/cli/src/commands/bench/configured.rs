@@ -6,7 +6,7 @@ use clap::Parser;
 use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::arrivals::Arrivals;
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::{LoadFormat, Plan, RuntimeType, ServingPlan, Word},
     store::RunDir,
 };
@@ -140,7 +140,7 @@ fn not_run(kind: RuntimeType) -> Option<Issue> {
         RuntimeType::Tensorrtllm => "TensorRT-LLM",
         _ => return None,
     };
-    Some(Issue::info("bench.not_run_on_the_real_thing").with("server", name))
+    Some(Issue::info(IssueCode::BenchNotRunOnTheRealThing).with("server", name))
 }
 
 /// The command line of the server; `None` where one is up.

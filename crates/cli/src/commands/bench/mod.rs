@@ -25,7 +25,7 @@ use llmprof_load::{
     sweep::{Bounds, Point, Sweep, sweep},
 };
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{render::terminal::digest, text::warning_lines};
@@ -424,7 +424,9 @@ fn concluded(
         match Recorded::of(trace, subject, store, &name) {
             Ok(more) => lines.extend(more.lines),
             Err(failure) => {
-                store.add_issue(Issue::warning("bench.trace").with("why", failure.to_string()))?;
+                store.add_issue(
+                    Issue::warning(IssueCode::BenchTrace).with("why", failure.to_string()),
+                )?;
             }
         }
     }
@@ -511,7 +513,7 @@ fn swept(
     {
         measured
             .issues
-            .push(Issue::error("bench.sweep_client_late"));
+            .push(Issue::error(IssueCode::BenchSweepClientLate));
     }
     Ok((measured, found))
 }

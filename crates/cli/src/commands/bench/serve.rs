@@ -11,7 +11,11 @@ use llmprof_capture::{
     profiler::{Channel, Cupti, Watched, find_library, quarter_of_free},
 };
 use llmprof_load::{client::Calls, endpoint::Endpoint};
-use llmprof_record::{command_line, import::wire, issue::Issue};
+use llmprof_record::{
+    command_line,
+    import::wire,
+    issue::{Issue, IssueCode},
+};
 use llmprof_units::Share;
 use llmprof_wire::Options;
 
@@ -108,8 +112,8 @@ impl Server {
                     (channel, recorded) = (Some(opened), Some(directory));
                 }
                 Err(missing) => {
-                    let issue =
-                        Issue::warning("bench.not_recorded").with("why", missing.to_string());
+                    let issue = Issue::warning(IssueCode::BenchNotRecorded)
+                        .with("why", missing.to_string());
                     issues.push(issue.with_hint(missing.hint()));
                 }
             }
@@ -206,7 +210,7 @@ impl Server {
         }
         if let Err(error) = self.child.wait(interrupt, Some(Duration::ZERO)) {
             self.issues
-                .push(Issue::error("bench.server_left").with("why", error.to_string()));
+                .push(Issue::error(IssueCode::BenchServerLeft).with("why", error.to_string()));
         }
         // Whatever becomes of the load.
         let recorded = self.recorded.iter();
@@ -218,19 +222,20 @@ impl Server {
         let processes: Vec<Watched> = channel.processes().cloned().collect();
         self.issues.extend(record::issues(&processes));
         if processes.iter().any(|process| process.is_full) {
-            self.issues.push(Issue::error("record.max_size"));
+            self.issues.push(Issue::error(IssueCode::RecordMaxSize));
         }
         let has_files = wire::files(&folder).is_ok_and(|files| !files.is_empty());
         if has_files && processes.iter().any(|process| process.cupti.is_some()) {
             return (self.issues, Some(folder));
         }
         let nothing = record::nothing(&processes);
-        self.issues.push(if nothing.code == "record.no_cuda" {
-            // A server without a GPU is loaded all the same.
-            Issue::info("record.no_cuda")
-        } else {
-            nothing
-        });
+        self.issues
+            .push(if nothing.code == IssueCode::RecordNoCuda {
+                // A server without a GPU is loaded all the same.
+                Issue::info(IssueCode::RecordNoCuda)
+            } else {
+                nothing
+            });
         (self.issues, None)
     }
 }

@@ -21,7 +21,10 @@ use llmprof_load::{
     slo::Slo,
     summary::Summary,
 };
-use llmprof_record::{issue::Issue, samples::Samples};
+use llmprof_record::{
+    issue::{Issue, IssueCode},
+    samples::Samples,
+};
 use llmprof_units::Nanos;
 
 use super::{request::Request, telemetry::Telemetry};
@@ -147,7 +150,7 @@ pub(super) fn measure(
     } else {
         start_scraper(&request.endpoint, Family::paths(), args.scrape_interval).unwrap_or_else(
             |why| {
-                issues.push(Issue::warning("bench.no_metrics").with("why", why));
+                issues.push(Issue::warning(IssueCode::BenchNoMetrics).with("why", why));
                 None
             },
         )
@@ -158,7 +161,7 @@ pub(super) fn measure(
             Ok(Some(found)) => extra.push((url.clone(), found)),
             Ok(None) => {}
             Err(why) => {
-                let issue = Issue::warning("bench.page_unread").with("url", url.as_str());
+                let issue = Issue::warning(IssueCode::BenchPageUnread).with("url", url.as_str());
                 issues.push(issue.with("why", why));
             }
         }
@@ -246,11 +249,11 @@ fn page_of(url: &str) -> Result<(Arc<Endpoint>, String), Failure> {
 fn server_issues(server: &Server) -> Vec<Issue> {
     let mut issues = Vec::new();
     if server.scrapes.failed > 0 {
-        issues.push(Issue::warning("bench.scrapes_failed").counting(server.scrapes.failed));
+        issues.push(Issue::warning(IssueCode::BenchScrapesFailed).counting(server.scrapes.failed));
     }
     if !server.window.resets.is_empty() {
         let resets = server.window.resets.len() as u64;
-        issues.push(Issue::error("bench.server_restarted").counting(resets));
+        issues.push(Issue::error(IssueCode::BenchServerRestarted).counting(resets));
     }
     issues
 }
@@ -366,7 +369,8 @@ impl Profiling {
         beside: &mut Beside<'_>,
         load_end: Nanos,
     ) -> Profile {
-        let not_profiled = |reason: &str| Issue::error("bench.not_profiled").with("reason", reason);
+        let not_profiled =
+            |reason: &str| Issue::error(IssueCode::BenchNotProfiled).with("reason", reason);
         let Some(work) = self.work else {
             issues.push(match (self.error, self.request.when_running) {
                 (Some(why), _) => not_profiled("failed").with("why", why),
@@ -431,7 +435,8 @@ impl Profile {
                     engines.push(path.clone());
                 }
                 Err(error) => {
-                    issues.push(Issue::warning("bench.steps").with("why", error.to_string()));
+                    issues
+                        .push(Issue::warning(IssueCode::BenchSteps).with("why", error.to_string()));
                 }
             }
         }
@@ -448,7 +453,7 @@ impl Profile {
         };
         let count = record.mark_profiled(from);
         if count > 0 {
-            let issue = Issue::warning("bench.profiled")
+            let issue = Issue::warning(IssueCode::BenchProfiled)
                 .with("from_ns", from.0)
                 .with("for_ns", (to - from).0)
                 .with("all", count == record.requests.len() as u64);

@@ -6,7 +6,7 @@ use llmprof_analysis::telemetry::gpu_facts;
 use llmprof_capture::telemetry::{Gpus, Sampler, Settings};
 use llmprof_load::client::LoadRecord;
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     samples::{GpuSample, GpuSeries, Samples},
 };
 use llmprof_units::{Basis, Bytes, Joules, Nanos, Watts};
@@ -48,7 +48,7 @@ impl Telemetry {
                 is_asked_for: args.gpus.is_some(),
             }),
             Err(error) => {
-                let issue = Issue::warning("bench.no_telemetry");
+                let issue = Issue::warning(IssueCode::BenchNoTelemetry);
                 issues.push(issue.with("why", error.to_string()));
                 None
             }
@@ -59,12 +59,13 @@ impl Telemetry {
         match self.sampler.stop() {
             Ok(mut samples) => {
                 let found = std::mem::take(&mut samples.issues);
-                let is_news = |issue: &Issue| self.is_asked_for || issue.code != "telemetry.no_gpu";
+                let is_news =
+                    |issue: &Issue| self.is_asked_for || issue.code != IssueCode::TelemetryNoGpu;
                 issues.extend(found.into_iter().filter(is_news));
                 Some(samples)
             }
             Err(error) => {
-                let issue = Issue::warning("bench.no_telemetry");
+                let issue = Issue::warning(IssueCode::BenchNoTelemetry);
                 issues.push(issue.with("why", error.to_string()));
                 None
             }

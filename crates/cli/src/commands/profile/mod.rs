@@ -17,7 +17,7 @@ use llmprof_analysis::{Analysis, judged_device};
 use llmprof_capture::session::Sliced;
 use llmprof_record::{
     import::{self, Limits, Profile},
-    issue::Issue,
+    issue::{Issue, IssueCode},
     mapped::was_cut,
     run::{RunRecord, TRACE_FILE},
     store::{LockedRun, Pass, RunDir, RunStatus, StoredRun, write_atomically},
@@ -171,7 +171,7 @@ pub(crate) fn keep(
     record.issues = issues;
     if let Some(sliced) = sliced {
         let timeline = analysis.timeline.as_ref();
-        let few = |issue: &Issue| issue.code == "slices.few";
+        let few = |issue: &Issue| issue.code == IssueCode::SlicesFew;
         let has_slices = timeline.is_some_and(|timeline| timeline.scaled.is_some())
             || analysis.issues.iter().any(few);
         let more = sliced.issues(has_slices, &analysis.issues);

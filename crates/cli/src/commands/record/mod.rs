@@ -17,7 +17,7 @@ use llmprof_capture::{
 };
 use llmprof_record::{
     import::wire,
-    issue::Issue,
+    issue::{Issue, IssueCode},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::text::issue_line;
@@ -166,7 +166,7 @@ fn keep(
     let processes = &recorded.processes;
     let mut issues = issues(processes);
     let was_full = recorded.end.was_full;
-    issues.extend(was_full.then(|| Issue::error("record.max_size")));
+    issues.extend(was_full.then(|| Issue::error(IssueCode::RecordMaxSize)));
     // Where it was to detach and did not, the files say so.
     issues.extend(
         args.overhead
@@ -257,7 +257,7 @@ fn uses_cuda(directory: &Path, processes: &[Watched]) -> Result<bool, Failure> {
 pub(crate) fn issues(processes: &[Watched]) -> Vec<Issue> {
     let dropped = processes.iter().filter_map(|process| {
         let (count, why) = process.dropped.as_ref()?;
-        let issue = Issue::error("record.dropped")
+        let issue = Issue::error(IssueCode::RecordDropped)
             .with("process", process.process)
             .with("why", why.as_str());
         Some(issue.counting(*count))
@@ -271,7 +271,7 @@ fn never_on(args: &RecordArgs, processes: &[Watched]) -> Option<Issue> {
     if !is_bounded(args) || args.overhead.is_some() || processes.iter().any(is_on) {
         return None;
     }
-    let never = Issue::error("record.never_on");
+    let never = Issue::error(IssueCode::RecordNeverOn);
     Some(match (&args.nvtx_range, args.length) {
         (Some(range), _) => never.with("range", range.as_str()),
         (None, Some(_)) => never.with("bound", "for"),
@@ -287,7 +287,7 @@ fn is_bounded(args: &RecordArgs) -> bool {
 pub(crate) fn nothing(processes: &[Watched]) -> Issue {
     let refused = processes.iter().find_map(|process| {
         let why = process.refused.as_ref()?;
-        let issue = Issue::error("record.refused").with("why", why.as_str());
+        let issue = Issue::error(IssueCode::RecordRefused).with("why", why.as_str());
         Some(match process.process {
             0 => issue,
             process => issue.with("process", process),
@@ -296,7 +296,7 @@ pub(crate) fn nothing(processes: &[Watched]) -> Issue {
     if let Some(refused) = refused {
         return refused;
     }
-    Issue::error("record.no_cuda")
+    Issue::error(IssueCode::RecordNoCuda)
 }
 
 /// `runs/record/<name of the program>/<time>`.

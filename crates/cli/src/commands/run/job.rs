@@ -13,7 +13,7 @@ use llmprof_capture::{
 };
 use llmprof_config::hydra::Job;
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::{Place, Plan, RuntimeType},
     run::{HostFacts, PassKind, RunRecord},
     store::{Pass, RunDir, RunStatus},
@@ -70,7 +70,7 @@ impl Ended {
     /// Whether samples of the dataset were left out.
     fn has_skipped(&self) -> bool {
         let mut issues = self.issues.iter();
-        issues.any(|issue| issue.code == "dataset.samples_skipped")
+        issues.any(|issue| issue.code == IssueCode::DatasetSamplesSkipped)
     }
 
     pub(super) fn print(&self, output: &mut Output) -> Result<(), Failure> {
@@ -178,7 +178,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let done = stages();
     let done = power::restore(limit, &mut store).and(done);
     let (status, error) = status(done, interrupt.count() > 0);
-    let is_below = |issue: &Issue| issue.code == "waterfall.below_roofline";
+    let is_below = |issue: &Issue| issue.code == IssueCode::WaterfallBelowRoofline;
     if is_measured && store.manifest().issues.iter().any(is_below) {
         // A cache that cannot be written is no reason to fail.
         calibration::outdone().unwrap_or_else(|failure| failure.warn());
@@ -241,9 +241,13 @@ fn analyzed(record: &RunRecord, is_direct: bool) -> Result<Analysis, Halt> {
         .map_err(|error| Halt::failed(format!("cannot analyze the run: {error}")))?;
     found.issues.extend(outputs::saturated(record));
     if is_direct {
-        let expected = ["run.no_capture", "latency.no_warm_up", "hardware.unknown"];
+        let expected = [
+            IssueCode::RunNoCapture,
+            IssueCode::LatencyNoWarmUp,
+            IssueCode::HardwareUnknown,
+        ];
         let issues = &mut found.issues;
-        issues.retain(|issue| !expected.contains(&issue.code.as_str()));
+        issues.retain(|issue| !expected.contains(&issue.code));
     }
     Ok(found)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use llmprof_assets::{externals::source_revision, project};
 use llmprof_capture::session::Halt;
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::{CodeSource, Plan},
     store::RunDir,
 };
@@ -25,7 +25,7 @@ pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), H
             let path = cwd.join(folder);
             if !path.is_dir() {
                 store.add_issue(
-                    Issue::warning("model.source_missing")
+                    Issue::warning(IssueCode::ModelSourceMissing)
                         .with("key", key)
                         .with("path", path.display().to_string()),
                 )?;

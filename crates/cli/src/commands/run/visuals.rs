@@ -11,7 +11,7 @@ use std::{
 use llmprof_capture::session::{Feed, Halt, Observer, Outcome};
 use llmprof_grounding::{Counts, is_grounded, visual};
 use llmprof_record::{
-    issue::Issue,
+    issue::{Issue, IssueCode},
     plan::Plan,
     predictions::{Prediction, PredictionLog},
     store::RunDir,
@@ -203,21 +203,21 @@ impl Drawn {
     pub(super) fn issues(&self) -> Vec<Issue> {
         let mut issues = Vec::new();
         if let Some((first, what)) = &self.malformed {
-            let issue = Issue::warning("grounding.malformed")
+            let issue = Issue::warning(IssueCode::GroundingMalformed)
                 .with("first", first.clone())
                 .with("what", what.clone());
             issues.push(issue.counting(self.counts.malformed));
         }
         if let Some(first) = &self.out_of_range {
-            let issue = Issue::warning("grounding.out_of_range").with("first", first.clone());
+            let issue = Issue::warning(IssueCode::GroundingOutOfRange).with("first", first.clone());
             issues.push(issue.counting(self.counts.out_of_range));
         }
         if self.counts.labels_not_drawn > 0 {
-            let issue = Issue::info("grounding.labels_not_drawn");
+            let issue = Issue::info(IssueCode::GroundingLabelsNotDrawn);
             issues.push(issue.counting(self.counts.labels_not_drawn));
         }
         if let Some((first, why)) = self.unreadable.first() {
-            let issue = Issue::warning("grounding.image_unreadable")
+            let issue = Issue::warning(IssueCode::GroundingImageUnreadable)
                 .with("first", first.clone())
                 .with("why", why.clone());
             issues.push(issue.counting(self.unreadable.len() as u64));

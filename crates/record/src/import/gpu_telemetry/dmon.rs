@@ -1,7 +1,7 @@
 use llmprof_units::{Bytes, BytesPerSecond, Hertz, Nanos, Watts};
 
 use super::{Collected, number};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::samples::{GpuSample, ThrottleReasons};
 
 /// Default interval between samples of `dmon` (`-d` changes it).
@@ -86,7 +86,9 @@ pub(super) fn read(text: &str) -> Collected {
         found.gpu(gpu).rows.push(sample);
     }
     if origin.is_none() && found.gpus.values().any(|gpu| gpu.rows.len() > 1) {
-        found.issues.push(Issue::info("gpu_telemetry.no_times"));
+        found
+            .issues
+            .push(Issue::info(IssueCode::GpuTelemetryNoTimes));
     }
     found
 }
@@ -142,7 +144,7 @@ mod tests {
         assert_eq!(first[1].time_ns, Nanos(2_000_000_000));
         assert_eq!(first[1].throttle_reasons, Some(ThrottleReasons(0x4)));
         assert_eq!(found.gpus[1].rows[0].power_w, None);
-        assert_eq!(found.issues[0].code, "gpu_telemetry.bad_row");
+        assert_eq!(found.issues[0].code, IssueCode::GpuTelemetryBadRow);
         assert!(!sniff(b"# a comment\n1 2 3\n"));
     }
 }

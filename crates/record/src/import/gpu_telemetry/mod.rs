@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use llmprof_units::Nanos;
 
 use super::{ImportError, Importer, Profile, Source};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::samples::{GpuSeries, Samples};
 
 /// Rows of the columns that scripts around NVML write, and of `nvml.csv` of a run.
@@ -73,7 +73,7 @@ impl Collected {
 
     fn samples(mut self) -> Samples {
         if let Some((count, line)) = self.unread {
-            let issue = Issue::warning("gpu_telemetry.bad_row").with("line", line);
+            let issue = Issue::warning(IssueCode::GpuTelemetryBadRow).with("line", line);
             self.issues.push(issue.counting(count));
         }
         let mut gpus: Vec<GpuSeries> = self.gpus.into_values().collect();

@@ -1,7 +1,7 @@
 use llmprof_units::{Bytes, BytesPerSecond, Hertz, Nanos, Watts};
 
 use super::Collected;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::samples::{GpuSample, ThrottleReasons};
 
 /// Its first line that is not blank.
@@ -50,7 +50,9 @@ pub(super) fn read(text: &str) -> Collected {
         }
     }
     if gpu.is_some() {
-        found.issues.push(Issue::info("gpu_telemetry.one_moment"));
+        found
+            .issues
+            .push(Issue::info(IssueCode::GpuTelemetryOneMoment));
     }
     found
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::cursor::Cursor;
 use super::number::integer;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::{DeviceProperties, TraceBuilder};
 
 /// The facts that pass into the record. Everything else does not: traces have been seen with environment variables,
@@ -88,9 +88,9 @@ fn devices(value: &[u8], builder: &mut TraceBuilder) {
                 shared_per_block_optin_bytes: raw.shared_mem_per_block_optin.map(Bytes),
                 ..DeviceProperties::default()
             })),
-        Err(error) => builder
-            .issues
-            .push(Issue::warning("kineto.devices_unreadable").with("error", error.to_string())),
+        Err(error) => builder.issues.push(
+            Issue::warning(IssueCode::KinetoDevicesUnreadable).with("error", error.to_string()),
+        ),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What could not be read, counted while reading and reported at the end.
 
-use crate::issue::{Issue, Severity};
+use crate::issue::{Issue, IssueCode, Severity};
 
 /// How often something went wrong, and where first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Tally {
 }
 
 macro_rules! losses {
-    ($( $(#[$doc:meta])* $field:ident: $severity:ident $code:literal; )*) => {
+    ($( $(#[$doc:meta])* $field:ident: $severity:ident $code:path; )*) => {
         /// Every way in which events of a file can be less than they should be.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub(super) struct Losses { $( $(#[$doc])* pub(super) $field: Tally, )* }
@@ -58,22 +58,22 @@ macro_rules! losses {
 
 losses! {
     /// The content ends where it should not.
-    truncated: Error "kineto.truncated";
+    truncated: Error IssueCode::KinetoTruncated;
     /// Text that is no event and no JSON.
-    malformed: Error "kineto.malformed";
+    malformed: Error IssueCode::KinetoMalformed;
     /// Strings with quotes that were not escaped.
-    repaired: Info "kineto.repaired";
+    repaired: Info IssueCode::KinetoRepaired;
     /// Bytes that are no text.
-    not_utf8: Warning "kineto.not_utf8";
-    no_time: Error "kineto.no_time";
-    no_duration: Warning "kineto.no_duration";
+    not_utf8: Warning IssueCode::KinetoNotUtf8;
+    no_time: Error IssueCode::KinetoNoTime;
+    no_duration: Warning IssueCode::KinetoNoDuration;
     /// Below zero.
-    negative_duration: Warning "kineto.negative_duration";
-    no_name: Warning "kineto.no_name";
+    negative_duration: Warning IssueCode::KinetoNegativeDuration;
+    no_name: Warning IssueCode::KinetoNoName;
     /// Numbers out of range, and what should be a number or an object and is not.
-    bad_field: Warning "kineto.bad_field";
+    bad_field: Warning IssueCode::KinetoBadField;
     /// Begin without end or the reverse.
-    unpaired: Warning "kineto.unpaired";
+    unpaired: Warning IssueCode::KinetoUnpaired;
     /// Phases that are not read.
-    unread_phase: Info "kineto.unread_phase";
+    unread_phase: Info IssueCode::KinetoUnreadPhase;
 }

@@ -14,7 +14,7 @@ use super::rows::Part;
 use super::{Outcome, finish, new_part, read_keys, skip_to_events};
 use crate::import::source::Packed;
 use crate::import::{ImportError, Limits, Source};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::Trace;
 
 /// The list of events begins within so many bytes, or the content is unpacked first.
@@ -139,7 +139,7 @@ fn read_from(
         Unpacked::Whole => {}
         Unpacked::TooLarge(limit_bytes) => return Err(packed.too_large(limit_bytes)),
         Unpacked::Damaged(bytes, error) => part.builder.issues.push(
-            Issue::error("source.packing_damaged")
+            Issue::error(IssueCode::SourcePackingDamaged)
                 .with("packing", packed.name())
                 .with("bytes", bytes)
                 .with("error", error.to_string()),

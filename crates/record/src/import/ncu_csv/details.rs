@@ -3,7 +3,7 @@ use super::{NcuError, Sink};
 use crate::counters::unit::{self, Notation};
 use crate::counters::{EstimatedSpeedup, Metric, Reading, Rule, RuleKind, Value};
 use crate::import::csv_text::{CsvText, Row};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 
 /// Where the columns lie that a row per metric or rule has.
 struct DetailColumns {
@@ -80,7 +80,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
     while let Some(row) = table.next_row() {
         rows += 1;
         if !columns.is_whole(&row) {
-            let issue = Issue::warning("ncu.cut_row").with("line", row.line);
+            let issue = Issue::warning(IssueCode::NcuCutRow).with("line", row.line);
             sink.lose(issue.with("cells", row.cells.len()));
             continue;
         }
@@ -99,7 +99,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
         }
     }
     if rows == 0 {
-        sink.lose(Issue::warning("ncu.no_rows"));
+        sink.lose(Issue::warning(IssueCode::NcuNoRows));
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
 fn read_metric(columns: &DetailColumns, row: &Row, launch: usize, sink: &mut Sink<'_>) {
     let name = &row.cells[columns.name];
     if name.is_empty() {
-        sink.lose(Issue::warning("ncu.nameless").with("line", row.line));
+        sink.lose(Issue::warning(IssueCode::NcuNameless).with("line", row.line));
         return;
     }
     let printed_unit = &row.cells[columns.unit];
@@ -115,7 +115,7 @@ fn read_metric(columns: &DetailColumns, row: &Row, launch: usize, sink: &mut Sin
     let cell = &row.cells[columns.value];
     let value = value(cell, scaled.exponent, sink.notation);
     if is_suspect(&value, printed_unit) {
-        let issue = Issue::warning("ncu.bad_value").with("line", row.line);
+        let issue = Issue::warning(IssueCode::NcuBadValue).with("line", row.line);
         let issue = issue.with("metric", name.as_str());
         sink.lose(issue.with("cell", cell.as_str()));
     }
@@ -179,7 +179,7 @@ fn read_rule(
 }
 
 fn bad_speedup(row: &Row, found: &str, sink: &mut Sink<'_>) -> Option<EstimatedSpeedup> {
-    let issue = Issue::warning("ncu.bad_speedup").with("line", row.line);
+    let issue = Issue::warning(IssueCode::NcuBadSpeedup).with("line", row.line);
     sink.lose(issue.with("cell", found));
     None
 }

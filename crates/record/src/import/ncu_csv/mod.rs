@@ -19,7 +19,7 @@ use super::csv_text::{CsvText, Row};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::unit::Notation;
 use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Reading};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::store::Folder;
 
 /// Reads one page; [`read_directory`] reads many.
@@ -122,7 +122,7 @@ pub fn read_directory(path: &Path) -> Result<Counters, NcuError> {
             builder
                 .counters
                 .issues
-                .push(Issue::info("ncu.other_file").with("file", place));
+                .push(Issue::info(IssueCode::NcuOtherFile).with("file", place));
             continue;
         }
         read_into(&mut builder, &bytes, &place, &report)?;
@@ -183,7 +183,7 @@ fn read_into(
         }
     }
     for (text, count) in said {
-        let issue = Issue::warning("ncu.said").with("file", place);
+        let issue = Issue::warning(IssueCode::NcuSaid).with("file", place);
         let issue = issue.with("text", text).counting(count);
         builder.counters.issues.push(issue);
     }
@@ -229,7 +229,7 @@ struct Sink<'a> {
     launches: BTreeMap<u64, usize>,
     /// What each launch of this report has, so that a metric repeated in another file is kept once.
     known: BTreeMap<(usize, MetricId), usize>,
-    losses: BTreeMap<String, (u64, Issue)>,
+    losses: BTreeMap<IssueCode, (u64, Issue)>,
     notation: Notation,
 }
 
@@ -259,12 +259,12 @@ impl<'a> Sink<'a> {
     fn launch_of(&mut self, row: &Row, columns: &mut LaunchColumns) -> Option<usize> {
         let line = row.line;
         if row.damaged_text {
-            self.lose(Issue::warning("ncu.not_utf8").with("line", line));
+            self.lose(Issue::warning(IssueCode::NcuNotUtf8).with("line", line));
         }
         match columns.launch(&row.cells) {
             Ok(launch) => Some(self.launch(launch, line)),
             Err(column) => {
-                let issue = Issue::warning("ncu.bad_launch").with("line", line);
+                let issue = Issue::warning(IssueCode::NcuBadLaunch).with("line", line);
                 self.lose(issue.with("column", column));
                 None
             }
@@ -281,7 +281,7 @@ impl<'a> Sink<'a> {
             {
                 return index;
             }
-            let issue = Issue::warning("ncu.id_reused").with("line", line);
+            let issue = Issue::warning(IssueCode::NcuIdReused).with("line", line);
             self.lose(issue.with("launch", launch.id));
         }
         self.report.clone_into(&mut launch.report);
@@ -301,7 +301,7 @@ impl<'a> Sink<'a> {
             Some(&at) if readings[at].value == reading.value => {}
             Some(_) => {
                 readings.push(reading);
-                self.lose(Issue::warning("ncu.two_values").with("line", line));
+                self.lose(Issue::warning(IssueCode::NcuTwoValues).with("line", line));
             }
         }
     }

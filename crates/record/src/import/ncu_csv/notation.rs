@@ -4,7 +4,7 @@ use super::Sink;
 use super::launch::LaunchColumns;
 use crate::counters::unit::{Notation, Shown};
 use crate::import::csv_text::CsvText;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 
 /// The notation of all numbers of a page, by those that can be of one notation only. A page without any is taken for one with a
 /// decimal point, and says so where that decides a value.
@@ -25,10 +25,10 @@ pub(super) fn of(bytes: &[u8], sink: &mut Sink<'_>) -> Notation {
         }
     }
     if point > 0 && comma > 0 {
-        let issue = Issue::error("ncu.two_notations").with("points", point);
+        let issue = Issue::error(IssueCode::NcuTwoNotations).with("points", point);
         sink.lose(issue.with("commas", comma));
     } else if point == 0 && comma == 0 && either > 0 {
-        sink.lose(Issue::warning("ncu.notation_assumed").with("numbers", either));
+        sink.lose(Issue::warning(IssueCode::NcuNotationAssumed).with("numbers", either));
     }
     if comma > point {
         Notation::Comma

@@ -1,7 +1,7 @@
 use super::{NcuError, Sink, details};
 use crate::counters::{Metric, ProfiledLaunch, Reading, unit};
 use crate::import::csv_text::{CsvText, Row};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::kernel_name::canonical;
 
 /// Whether a header is that of `--print-summary per-kernel`: launches are counted and not numbered.
@@ -59,12 +59,12 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
     while let Some(row) = table.next_row() {
         let is_cut = row.cut_after.is_some_and(|byte| byte != b'"');
         if row.cells.len() != columns.width || is_cut {
-            let issue = Issue::warning("ncu.cut_row").with("line", row.line);
+            let issue = Issue::warning(IssueCode::NcuCutRow).with("line", row.line);
             sink.lose(issue.with("cells", row.cells.len()));
             continue;
         }
         let Some(count) = super::launch::whole(&row.cells[columns.invocations]) else {
-            let issue = Issue::warning("ncu.bad_launch").with("line", row.line);
+            let issue = Issue::warning(IssueCode::NcuBadLaunch).with("line", row.line);
             sink.lose(issue.with("column", "Invocations"));
             continue;
         };
@@ -85,9 +85,9 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
         read_metric(&columns, &row, launch, sink);
     }
     if kernels.is_empty() {
-        sink.lose(Issue::warning("ncu.no_rows"));
+        sink.lose(Issue::warning(IssueCode::NcuNoRows));
     } else {
-        let issue = Issue::info("ncu.means_of_launches").with("kernels", kernels.len());
+        let issue = Issue::info(IssueCode::NcuMeansOfLaunches).with("kernels", kernels.len());
         sink.lose(issue.with("launches", launches));
     }
     Ok(())
@@ -111,7 +111,7 @@ fn launch(columns: &Columns, row: &Row, id: u64) -> ProfiledLaunch {
 fn read_metric(columns: &Columns, row: &Row, launch: usize, sink: &mut Sink<'_>) {
     let name = &row.cells[columns.metric];
     if name.is_empty() {
-        sink.lose(Issue::warning("ncu.nameless").with("line", row.line));
+        sink.lose(Issue::warning(IssueCode::NcuNameless).with("line", row.line));
         return;
     }
     let printed_unit = &row.cells[columns.unit];
@@ -119,7 +119,7 @@ fn read_metric(columns: &Columns, row: &Row, launch: usize, sink: &mut Sink<'_>)
     let cell = &row.cells[columns.average];
     let value = details::value(cell, scaled.exponent, sink.notation);
     if details::is_suspect(&value, printed_unit) {
-        let issue = Issue::warning("ncu.bad_value").with("line", row.line);
+        let issue = Issue::warning(IssueCode::NcuBadValue).with("line", row.line);
         let issue = issue.with("metric", name.as_str());
         sink.lose(issue.with("cell", cell.as_str()));
     }

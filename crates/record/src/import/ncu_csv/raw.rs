@@ -2,7 +2,7 @@ use super::launch::LaunchColumns;
 use super::{NcuError, Sink, details};
 use crate::counters::{Metric, MetricId, Reading, unit};
 use crate::import::csv_text::CsvText;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 
 /// A column of the raw page.
 struct MetricColumn {
@@ -17,12 +17,12 @@ struct MetricColumn {
 pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), NcuError> {
     let mut columns = LaunchColumns::of(&table, sink.place)?;
     let Some(units) = table.next_row() else {
-        sink.lose(Issue::warning("ncu.no_rows"));
+        sink.lose(Issue::warning(IssueCode::NcuNoRows));
         return Ok(());
     };
     let width = table.header.len();
     if units.cells.len() != width || units.cells.first().is_some_and(|cell| !cell.is_empty()) {
-        sink.lose(Issue::warning("ncu.bad_units").with("line", units.line));
+        sink.lose(Issue::warning(IssueCode::NcuBadUnits).with("line", units.line));
         return Ok(());
     }
     let metrics: Vec<MetricColumn> = table
@@ -52,7 +52,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
     while let Some(row) = table.next_row() {
         let is_cut = row.cut_after.is_some_and(|byte| byte != b'"');
         if row.cells.len() != width || is_cut {
-            let issue = Issue::warning("ncu.cut_row").with("line", row.line);
+            let issue = Issue::warning(IssueCode::NcuCutRow).with("line", row.line);
             sink.lose(issue.with("cells", row.cells.len()));
             continue;
         }
@@ -63,7 +63,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
             let cell = &row.cells[metric.at];
             let value = details::value(cell, metric.exponent, sink.notation);
             if details::is_suspect(&value, &metric.printed_unit) {
-                let issue = Issue::warning("ncu.bad_value").with("line", row.line);
+                let issue = Issue::warning(IssueCode::NcuBadValue).with("line", row.line);
                 let issue = issue.with("metric", metric.name.as_str());
                 sink.lose(issue.with("cell", cell.as_str()));
             }

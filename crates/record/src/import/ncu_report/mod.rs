@@ -13,7 +13,7 @@ use self::launch::LaunchReader;
 use self::message::{Field, all, first};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::{Counters, CountersBuilder};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 
 pub(crate) const IMPORTER: Importer = Importer {
     name: "ncu_report",
@@ -66,21 +66,21 @@ pub fn read(bytes: &[u8], place: &str) -> Counters {
     let issues = &mut builder.counters.issues;
     if !is_described {
         issues.push(
-            Issue::warning("ncu.too_many_attributes")
+            Issue::warning(IssueCode::NcuTooManyAttributes)
                 .with("file", place)
                 .with("limit", most),
         );
     }
     if is_cut {
         issues.push(
-            Issue::warning("ncu.cut_report")
+            Issue::warning(IssueCode::NcuCutReport)
                 .with("file", place)
                 .with("byte", bytes.len() - rest.len()),
         );
     }
     if others > 0 {
         issues.push(
-            Issue::warning("ncu.not_kernels")
+            Issue::warning(IssueCode::NcuNotKernels)
                 .with("file", place)
                 .counting(others),
         );

@@ -8,14 +8,14 @@ use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 
 /// An open export and what went wrong while reading it.
 pub(super) struct Database {
     connection: Connection,
     tables: BTreeMap<String, Vec<String>>,
     texts: HashMap<i64, String>,
-    losses: BTreeMap<(String, String), (u64, Issue)>,
+    losses: BTreeMap<(IssueCode, String), (u64, Issue)>,
     /// More rows than this no table of a file of its size can have, unless its pages are named several times.
     most_rows: u64,
     /// Bytes of text that may still be taken, for the same reason.
@@ -121,7 +121,7 @@ impl Database {
             .find(|column| !is_present(column))
         {
             let rows = self.rows(table).unwrap_or(1);
-            let issue = Issue::warning("nsys.missing_column").with("column", *missing);
+            let issue = Issue::warning(IssueCode::NsysMissingColumn).with("column", *missing);
             self.lose(issue, table, rows);
             return 0;
         }
@@ -164,18 +164,18 @@ impl Database {
         let ended = walk();
         if let Some((count, first, column)) = unusable {
             let column = columns.get(column).copied().unwrap_or_default();
-            let issue = Issue::warning("nsys.unusable_row").with("row", first);
+            let issue = Issue::warning(IssueCode::NsysUnusableRow).with("row", first);
             self.lose(issue.with("column", column), table, count);
         }
         if is_over {
             self.lose(
-                Issue::error("nsys.too_many_rows").with("row", read),
+                Issue::error(IssueCode::NsysTooManyRows).with("row", read),
                 table,
                 1,
             );
         }
         if let Err(error) = ended {
-            let issue = Issue::error("nsys.damaged_table").with("row", read);
+            let issue = Issue::error(IssueCode::NsysDamagedTable).with("row", read);
             self.lose(issue.with("error", error.to_string()), table, 1);
         }
         read

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Reading;
 use super::database::{Cells, Database};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::{
     Copy, CopyKind, Kernel, MemoryEvent, MemoryKind, MemoryPlace, Memset, Sync, SyncKind, ThreadId,
 };
@@ -116,7 +116,11 @@ fn read_kernels(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose(Issue::warning("nsys.ends_before_start"), TABLE, backwards);
+    database.lose(
+        Issue::warning(IssueCode::NsysEndsBeforeStart),
+        TABLE,
+        backwards,
+    );
 }
 
 /// Graphs that were traced as one activity each: a kernel row that stands for all of its nodes.
@@ -151,8 +155,8 @@ fn read_graphs(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose(Issue::info("nsys.graphs_whole"), TABLE, whole);
-    let issue = Issue::warning("nsys.graphs_without_time");
+    database.lose(Issue::info(IssueCode::NsysGraphsWhole), TABLE, whole);
+    let issue = Issue::warning(IssueCode::NsysGraphsWithoutTime);
     database.lose(issue, TABLE, without_time);
 }
 
@@ -199,7 +203,11 @@ fn read_copies(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose(Issue::warning("nsys.ends_before_start"), TABLE, backwards);
+    database.lose(
+        Issue::warning(IssueCode::NsysEndsBeforeStart),
+        TABLE,
+        backwards,
+    );
 }
 
 /// The tool's words for a copy. Versions without the table of labels have CUPTI's codes.
@@ -275,7 +283,11 @@ fn read_memsets(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose(Issue::warning("nsys.ends_before_start"), TABLE, backwards);
+    database.lose(
+        Issue::warning(IssueCode::NsysEndsBeforeStart),
+        TABLE,
+        backwards,
+    );
 }
 
 fn read_syncs(database: &mut Database, reading: &mut Reading) {

@@ -2,7 +2,7 @@
 
 use super::database::Database;
 use super::{Reading, process_of, thread_of};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::{Host, HostKind};
 
 pub(super) fn read(database: &mut Database, reading: &mut Reading) {
@@ -60,7 +60,11 @@ fn read_calls(database: &mut Database, reading: &mut Reading, table: &str, kind:
         Some(())
     });
     reading.builder.events_read += rows;
-    database.lose(Issue::warning("nsys.ends_before_start"), table, backwards);
+    database.lose(
+        Issue::warning(IssueCode::NsysEndsBeforeStart),
+        table,
+        backwards,
+    );
 }
 
 /// Runtime or driver: by the class where this version has it, else by the name.

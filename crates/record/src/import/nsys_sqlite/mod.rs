@@ -21,7 +21,7 @@ use database::Database;
 use rusqlite::{Connection, OpenFlags};
 
 use super::{ImportError, Importer, Profile, Source};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::{StrId, Trace, TraceBuilder};
 
 /// Reads `.sqlite` exports, packed or not.
@@ -239,6 +239,6 @@ fn note_unread_tables(database: &mut Database) {
         .collect();
     for table in unread {
         let rows = database.rows(&table).unwrap_or(1);
-        database.lose(Issue::info("nsys.not_read"), &table, rows);
+        database.lose(Issue::info(IssueCode::NsysNotRead), &table, rows);
     }
 }

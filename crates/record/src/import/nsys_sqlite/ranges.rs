@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::database::Database;
 use super::{Reading, process_of};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::{Range, RangeKind, StrId, ThreadId};
 
 /// Codes of `ENUM_NSYS_EVENT_TYPE` for NVTX events, and for those read from NVTXT files.
@@ -70,8 +70,8 @@ pub(super) fn read(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     reading.builder.events_read += rows_kept;
-    database.lose(Issue::warning("nsys.open_range"), TABLE, open);
-    database.lose(Issue::warning("nsys.unknown_nvtx"), TABLE, other);
+    database.lose(Issue::warning(IssueCode::NsysOpenRange), TABLE, open);
+    database.lose(Issue::warning(IssueCode::NsysUnknownNvtx), TABLE, other);
 }
 
 /// Names of domains by process and number. The default domain has number 0 and no name.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::database::Database;
 use super::{Reading, process_of};
-use crate::issue::{Issue, Severity};
+use crate::issue::{Issue, IssueCode, Severity};
 use crate::trace::DeviceProperties;
 
 /// How device numbers of events become numbers of this trace. Processes that each see one GPU as number 0 would
@@ -35,7 +35,7 @@ impl DeviceNumbers {
         if gpus.values().all(|gpus| gpus.len() == 1) {
             physical.clear();
         } else {
-            let issue = Issue::info("nsys.devices_renumbered");
+            let issue = Issue::info(IssueCode::NsysDevicesRenumbered);
             database.lose(issue, "devices", 1);
         }
         Self { physical }
@@ -222,7 +222,7 @@ fn read_diagnostics(database: &mut Database, reading: &mut Reading) {
         Some(())
     });
     for (severity, text, _, count) in said {
-        let issue = Issue::coded(severity, "nsys.said").with("text", text);
+        let issue = Issue::coded(severity, IssueCode::NsysSaid).with("text", text);
         reading.builder.issues.push(issue.counting(count));
     }
 }

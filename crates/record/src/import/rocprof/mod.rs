@@ -7,7 +7,7 @@ mod csv;
 mod json;
 
 use super::{Importer, Profile};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::{Copy, CopyKind, Kernel, StrId, TraceBuilder};
 
 pub(crate) const JSON: Importer = Importer {
@@ -108,12 +108,12 @@ impl Reading {
 
     fn issues(&mut self) {
         let issues = &mut self.builder.issues;
-        issues.push(Issue::info("rocprof.not_run"));
+        issues.push(Issue::info(IssueCode::RocprofNotRun));
         if self.backwards > 0 {
-            issues.push(Issue::warning("rocprof.ends_before_start").counting(self.backwards));
+            issues.push(Issue::warning(IssueCode::RocprofEndsBeforeStart).counting(self.backwards));
         }
         if self.unread > 0 {
-            issues.push(Issue::warning("rocprof.unread").counting(self.unread));
+            issues.push(Issue::warning(IssueCode::RocprofUnread).counting(self.unread));
         }
     }
 }

@@ -7,7 +7,10 @@ pub mod pickle;
 mod snapshot;
 
 use super::{ImportError, Importer, Profile, Source};
-use crate::{issue::Issue, memory::MemoryHistory};
+use crate::{
+    issue::{Issue, IssueCode},
+    memory::MemoryHistory,
+};
 
 /// The importer of snapshots.
 pub(crate) const IMPORTER: Importer = Importer {
@@ -48,7 +51,7 @@ pub fn read(source: &Source) -> Result<MemoryHistory, ImportError> {
         let left = (bytes.len() - pickle.end) as u64;
         history
             .issues
-            .push(Issue::warning("torch_memory.trailing_bytes").counting(left));
+            .push(Issue::warning(IssueCode::TorchMemoryTrailingBytes).counting(left));
     }
     Ok(history)
 }

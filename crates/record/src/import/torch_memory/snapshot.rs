@@ -8,7 +8,7 @@ use super::{
     pickle::{Heap, Value},
 };
 use crate::{
-    issue::{Issue, Severity},
+    issue::{Issue, IssueCode, Severity},
     memory::{Action, DeviceMemory, Event, MemoryHistory, MemoryState, replay},
 };
 
@@ -91,11 +91,23 @@ struct Losses {
 impl Losses {
     fn issues(&self) -> Vec<Issue> {
         let entries = [
-            (self.segments, Severity::Error, "torch_memory.segments"),
-            (self.events, Severity::Error, "torch_memory.events"),
-            (self.actions, Severity::Warning, "torch_memory.actions"),
-            (self.times, Severity::Warning, "torch_memory.no_times"),
-            (self.below_zero, Severity::Error, "torch_memory.below_zero"),
+            (
+                self.segments,
+                Severity::Error,
+                IssueCode::TorchMemorySegments,
+            ),
+            (self.events, Severity::Error, IssueCode::TorchMemoryEvents),
+            (
+                self.actions,
+                Severity::Warning,
+                IssueCode::TorchMemoryActions,
+            ),
+            (self.times, Severity::Warning, IssueCode::TorchMemoryNoTimes),
+            (
+                self.below_zero,
+                Severity::Error,
+                IssueCode::TorchMemoryBelowZero,
+            ),
         ];
         entries
             .into_iter()

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use llmprof_wire::{EXTENSION, HeaderError, MAGIC, Reader, Record};
 
 use super::{ImportError, Importer, Limits, Profile, Source};
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::mapped;
 use crate::secrets::starred;
 use crate::store::Folder;
@@ -64,7 +64,7 @@ pub fn read_files(paths: &[PathBuf], limits: &Limits) -> Result<Trace, ImportErr
     for error in failed {
         trace
             .issues
-            .push(Issue::error("wire.unreadable").with("error", error.to_string()));
+            .push(Issue::error(IssueCode::WireUnreadable).with("error", error.to_string()));
     }
     Ok(trace)
 }
@@ -122,7 +122,7 @@ fn read_sources(sources: &[Source]) -> Result<Trace, ImportError> {
             Err(error) => {
                 builder
                     .issues
-                    .push(Issue::error("wire.unreadable").with("error", error.to_string()));
+                    .push(Issue::error(IssueCode::WireUnreadable).with("error", error.to_string()));
                 unreadable = Some((source, error));
             }
         }

@@ -140,7 +140,7 @@ fn issues(label: &str, issues: &[&Issue]) -> String {
         text += &format!(
             "<li class=\"{severity}\"><b>{severity}</b> {} <code>{}</code>",
             block::prose(&text::issue(issue)),
-            escaped(&issue.code)
+            escaped(issue.code.as_str())
         );
         if issue.count > 1 {
             text += &format!(" ×{}", issue.count);

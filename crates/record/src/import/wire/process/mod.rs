@@ -19,7 +19,7 @@ pub(super) use numbers::Numbers;
 
 use super::names;
 use super::ranges::OpenRanges;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::trace::{
     DeviceProperties, Host, HostKind, Range, RangeKind, StrId, ThreadId, TraceBuilder,
 };
@@ -158,7 +158,10 @@ impl<'a> Process<'a> {
             Record::Capture(capture) => self.capture(capture),
             Record::Loss(loss) => {
                 let why = String::from_utf8_lossy(loss.text);
-                self.issue(Issue::error("wire.dropped").with("why", why), loss.count);
+                self.issue(
+                    Issue::error(IssueCode::WireDropped).with("why", why),
+                    loss.count,
+                );
             }
             Record::Refused(refused) => self.refused(&refused),
             Record::Kept(kept) => {
@@ -168,9 +171,9 @@ impl<'a> Process<'a> {
                     llmprof_wire::KEPT_GRAPHS_FOUND,
                 ];
                 let code = if for_graphs.contains(&&*why) {
-                    "cupti.kept_for_graphs"
+                    IssueCode::CuptiKeptForGraphs
                 } else {
-                    "cupti.kept"
+                    IssueCode::CuptiKept
                 };
                 let issue = Issue::info(code).with("process", self.id).with("why", why);
                 self.builder.issues.push(issue);
@@ -233,9 +236,9 @@ impl<'a> Process<'a> {
     fn refused(&mut self, refused: &Refused<'_>) {
         let why = String::from_utf8_lossy(refused.text);
         let issue = if self.was_recorded {
-            Issue::warning("cupti.not_again")
+            Issue::warning(IssueCode::CuptiNotAgain)
         } else {
-            Issue::error("cupti.refused")
+            Issue::error(IssueCode::CuptiRefused)
         };
         let issue = issue.with("process", self.id).with("why", why);
         let issue = issue.with("status", refused.status);
@@ -363,7 +366,7 @@ impl<'a> Process<'a> {
         match end {
             End::Damaged { at } => {
                 self.issue(
-                    Issue::error("wire.damaged")
+                    Issue::error(IssueCode::WireDamaged)
                         .with("process", id)
                         .with("byte", at),
                     1,
@@ -371,7 +374,7 @@ impl<'a> Process<'a> {
             }
             End::Cut { at } if !self.is_ended => {
                 self.issue(
-                    Issue::warning("wire.cut")
+                    Issue::warning(IssueCode::WireCut)
                         .with("process", id)
                         .with("byte", at),
                     1,
@@ -380,7 +383,10 @@ impl<'a> Process<'a> {
             _ => {}
         }
         if !self.is_ended {
-            self.issue(Issue::warning("wire.not_ended").with("process", id), 1);
+            self.issue(
+                Issue::warning(IssueCode::WireNotEnded).with("process", id),
+                1,
+            );
         }
         if let Some((since, slice)) = self.recording.take() {
             self.captured(since, self.last, slice);
@@ -389,14 +395,17 @@ impl<'a> Process<'a> {
         let open = std::mem::replace(&mut self.ranges, OpenRanges::new(id));
         let unmatched = open.unmatched;
         let open = open.finish(self.last, self.builder);
-        self.issue(Issue::info("wire.open_range"), open);
-        self.issue(Issue::warning("wire.unmatched_range"), unmatched);
+        self.issue(Issue::info(IssueCode::WireOpenRange), open);
+        self.issue(Issue::warning(IssueCode::WireUnmatchedRange), unmatched);
         for (count, issue) in [
-            (self.unnamed, Issue::warning("wire.unnamed")),
-            (self.too_many, Issue::warning("wire.too_many_ids")),
-            (self.unknown, Issue::info("wire.unknown_records")),
-            (self.backwards, Issue::warning("wire.ends_before_start")),
-            (self.past_edge, Issue::info("wire.past_edge")),
+            (self.unnamed, Issue::warning(IssueCode::WireUnnamed)),
+            (self.too_many, Issue::warning(IssueCode::WireTooManyIds)),
+            (self.unknown, Issue::info(IssueCode::WireUnknownRecords)),
+            (
+                self.backwards,
+                Issue::warning(IssueCode::WireEndsBeforeStart),
+            ),
+            (self.past_edge, Issue::info(IssueCode::WirePastEdge)),
         ] {
             self.issue(issue, count);
         }

@@ -77,6 +77,7 @@ impl Report<'_> {
             document.summary = text::summary::summary(analysis);
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
+            document.no_conclusion.extend(text::causes::replay_notes(analysis));
         } else {
             document.title = self.title();
         }

@@ -26,7 +26,7 @@ mod unfused;
 mod weight_casts;
 
 pub use self::cause::{Cause, CauseKind, PhaseGain, Place};
-pub use self::diagnose::{Diagnosis, PhaseInput, Subject, diagnose};
+pub use self::diagnose::{Diagnosis, PhaseInput, PhaseReplay, Subject, diagnose};
 use self::scene::Scene;
 use crate::replay::Edit;
 

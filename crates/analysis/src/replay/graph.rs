@@ -1,6 +1,6 @@
 //! The dependency graph of a trace as flat arrays.
 
-use llmprof_record::trace::{HostKind, SyncKind, ThreadId, Trace};
+use llmprof_record::trace::{HostKind, ThreadId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::api::{Api, Apis};
@@ -153,14 +153,6 @@ impl Graph {
 
     pub(crate) fn work(&self) -> &[Work] {
         &self.work
-    }
-
-    pub(crate) fn typical(&self) -> Typical {
-        self.typical
-    }
-
-    pub(crate) fn main_thread(&self) -> ThreadId {
-        self.main
     }
 
     /// The rows of device work that segments launch.
@@ -335,13 +327,4 @@ fn own_threads(trace: &Trace, segments: &Segments, work: &[Work]) -> (ThreadId, 
         *thread == main || with_operators.contains(thread) || on_its_streams.contains(thread)
     };
     (main, segments.thread.iter().map(is_own).collect())
-}
-
-/// Streams that recorded synchronizations name, by correlation id.
-pub(super) fn _synced_streams(trace: &Trace) -> FxHashMap<u32, u32> {
-    let syncs = trace.syncs.rows();
-    syncs
-        .filter(|sync| sync.kind == SyncKind::STREAM && sync.correlation != 0)
-        .map(|sync| (sync.correlation, sync.stream))
-        .collect()
 }

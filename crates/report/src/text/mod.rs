@@ -7,6 +7,7 @@ mod assumptions;
 pub mod bench;
 pub(crate) mod bottleneck;
 pub mod calibration;
+pub(crate) mod causes;
 pub mod communication;
 pub mod compare;
 pub mod consumers;

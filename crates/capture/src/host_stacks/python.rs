@@ -15,6 +15,10 @@ pub(super) enum Refusal {
     /// It may succeed later: the interpreter is starting.
     NotYet(String),
     /// llmprof was built without it.
+    #[cfg_attr(
+        feature = "host-stacks",
+        expect(dead_code, reason = "with the feature it never occurs")
+    )]
     NotBuilt,
 }
 

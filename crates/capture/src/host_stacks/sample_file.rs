@@ -31,12 +31,14 @@ impl SampleFile {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         let mut pending = header.bytes().to_vec();
         Sampler { time }.put(&mut pending);
-        Ok(Self {
+        let mut samples = Self {
             file,
             pending,
             texts: HashMap::new(),
             frames: HashMap::new(),
-        })
+        };
+        samples.flush()?;
+        Ok(samples)
     }
 
     /// The number of a text; 0 for an empty one.

@@ -78,7 +78,9 @@ impl Program {
     }
 
     fn python(interpreter: &PathBuf, source: &str) -> Self {
-        let mut program = Self::start(Command::new(interpreter).args(["-u", "-c", source]));
+        // PR_SET_PDEATHSIG: it ends with the test, however that ends.
+        let source = format!("import ctypes; ctypes.CDLL(None).prctl(1, 9); {source}");
+        let mut program = Self::start(Command::new(interpreter).args(["-u", "-c", &source]));
         assert_eq!(program.line(), "ready");
         program
     }
@@ -338,7 +340,7 @@ fn a_fork_has_samples_of_its_own_and_a_death_ends_them() {
     for interpreter in supported().values() {
         let mut program = Program::python(
             interpreter,
-            "import os, time\nprint('ready')\ndef parent():\n    time.sleep(100000)\ndef child():\n    time.sleep(100000)\npid = os.fork()\nif pid:\n    print(pid)\n    parent()\nelse:\n    child()",
+            "import os\nprint('ready')\ndef parent():\n    os.read(0, 1)\ndef child():\n    os.read(0, 1)\npid = os.fork()\nif pid:\n    print(pid)\n    parent()\nelse:\n    child()",
         );
         let child: u32 = program.line().parse().unwrap();
         let sampled = Sampled::new(&[program.id(), child]);

@@ -711,3 +711,82 @@ fn a_server_is_recorded_within_a_budget() {
     let trace = Trace::load(&record.join("trace.llmprof")).unwrap();
     assert_eq!(trace.kernels.len(), 3 * 50 * 20);
 }
+
+/// A Python 3.11 or newer, where there is one.
+fn python() -> Option<String> {
+    let named = std::env::var("LLMPROF_PYTHON").ok();
+    let candidates = named.into_iter().chain(["python3".to_owned()]);
+    candidates.into_iter().find(|program| {
+        let check = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))";
+        let status = Command::new(program).args(["-c", check]).status();
+        status.is_ok_and(|status| status.success())
+    })
+}
+
+/// Launches a kernel, waits until its threads were sampled, and launches another one.
+const SAMPLED: &str = "\
+import ctypes, glob, os, time
+ctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()
+cupti = ctypes.CDLL(os.environ['LLMPROF_CUPTI'])
+cupti.standin_kernel.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32]
+def sampled_bytes():
+    files = glob.glob(f\"{os.environ['LLMPROF_WIRE_DIR']}/host-{os.getpid()}-*.wire\")
+    return sum(os.path.getsize(file) for file in files)
+def wait_for_samples():
+    enough = sampled_bytes() + 4000
+    while sampled_bytes() < enough:
+        time.sleep(0.05)
+cupti.standin_kernel(b'gemm_kernel', 0, 0)
+wait_for_samples()
+cupti.standin_kernel(b'gemm_kernel', 0, 0)
+";
+
+#[test]
+fn the_report_says_what_the_host_did_while_the_gpu_was_idle() {
+    let Some(python) = python() else {
+        eprintln!("skipped: no Python 3.11, 3.12 or 3.13 here");
+        return;
+    };
+    let place = Place::new();
+    std::fs::write(place.0.path().join("serve.py"), SAMPLED).unwrap();
+    let output = place.record("", &format!("{python} serve.py"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let trace = place.trace();
+    assert_eq!(trace.kernels.len(), 2);
+    assert!(!trace.host_samples.is_empty());
+    let report = std::fs::read_to_string(place.run().join("report.md")).unwrap();
+    let section = report.split("Host during GPU idle").nth(1).unwrap();
+    assert!(
+        section.contains("sleeping") && section.contains("wait_for_samples"),
+        "{section}"
+    );
+    for (format, file) in [
+        ("folded", "host_idle.folded"),
+        ("speedscope", "host.speedscope.json"),
+        ("chrome", "trace.json"),
+    ] {
+        let output = Command::new(cargo_bin!("llmprof"))
+            .current_dir(place.0.path())
+            .args(["export", "run", "--to", format])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = std::fs::read_to_string(place.run().join(file)).unwrap();
+        assert!(text.contains("wait_for_samples ("), "{format}: {text}");
+    }
+    let without = Place::new();
+    std::fs::write(without.0.path().join("serve.py"), "import ctypes, os\nctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()\nctypes.CDLL(os.environ['LLMPROF_CUPTI']).standin_kernel(b'k', 0, 0)").unwrap();
+    let output = without.record("--no-host-stacks", &format!("{python} serve.py"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(without.trace().host_samples.is_empty());
+    let output = Command::new(cargo_bin!("llmprof"))
+        .current_dir(without.0.path())
+        .args(["export", "run", "--to", "folded"])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("has no host stacks to export"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -45,11 +45,16 @@ impl Interpreter {
         if (version.major, version.minor) < (3, MINOR_VERSION_MIN) {
             return Err(Refusal::Unsupported(format!("it is Python {version}")));
         }
-        // One that cannot be read once will not be read later.
-        spy.get_stack_traces().map_err(|error| refusal(&error))?;
         let memory = File::open(format!("/proc/{process}/mem"))
             .map_err(|error| Refusal::NotPermitted(error.to_string()))?;
-        let gil = find_gil(&spy, &memory);
+        let runtime = find_runtime(&spy);
+        if runtime.is_some_and(|runtime| is_free_threaded(&memory, runtime)) {
+            let why = format!("it is a free-threaded Python {}", spy.version);
+            return Err(Refusal::Unsupported(why));
+        }
+        // One that cannot be read once will not be read later.
+        spy.get_stack_traces().map_err(|error| refusal(&error))?;
+        let gil = find_gil(&spy, runtime, &memory);
         let collecting = find_collecting(&memory, spy.addresses.interpreter_address as u64);
         Ok(Self {
             spy,
@@ -112,18 +117,31 @@ fn refusal(error: &anyhow::Error) -> Refusal {
     Refusal::NotYet(error.root_cause().to_string())
 }
 
+/// The address of `_PyRuntime`.
+fn find_runtime(spy: &PythonSpy) -> Option<u64> {
+    let symbols = PythonProcessInfo::new(&spy.process).ok()?;
+    symbols.get_symbol("_PyRuntime").copied()
+}
+
+/// Whether the interpreter was built without a GIL, as `_Py_DebugOffsets` at the start of `_PyRuntime` says from 3.13 on: a cookie, the
+/// version, this flag.
+fn is_free_threaded(memory: &File, runtime: u64) -> bool {
+    let cookie = read_word(memory, runtime).map(u64::to_le_bytes);
+    let flag = read_word(memory, runtime + 16);
+    cookie == Some(*b"xdebugpy") && flag.is_some_and(|flag| flag != 0)
+}
+
 /// Where the GIL lies, if what lies there looks like one.
-fn find_gil(spy: &PythonSpy, memory: &File) -> Option<Range<u64>> {
+fn find_gil(spy: &PythonSpy, runtime: Option<u64>, memory: &File) -> Option<Range<u64>> {
     let start = if spy.version.minor == MINOR_VERSION_MIN {
-        let symbols = PythonProcessInfo::new(&spy.process).ok()?;
-        symbols.get_symbol("_PyRuntime")? + GIL_IN_RUNTIME_3_11
+        runtime? + GIL_IN_RUNTIME_3_11
     } else {
         spy.addresses.threadstate_address as u64
     };
     let interval = read_word(memory, start)?;
     let is_locked = read_word(memory, start + 16)? as u32 as i32;
-    // The switch interval in µs, 5000 unless the program set another.
-    let is_plausible = (1..=60_000_000).contains(&interval) && (-1..=1).contains(&is_locked);
+    // The switch interval in µs, 5000 unless the program set another: a pointer or a zero is none.
+    let is_plausible = (1..1 << 40).contains(&interval) && (-1..=1).contains(&is_locked);
     is_plausible.then_some(start..start + GIL_BYTES)
 }
 
@@ -147,4 +165,18 @@ fn read_word(memory: &File, address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     memory.read_exact_at(&mut bytes, address).ok()?;
     Some(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lack_of_rights_is_called_one() {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let denied = anyhow::Error::from(denied).context("cannot read memory");
+        assert!(matches!(refusal(&denied), Refusal::NotPermitted(_)));
+        let starting = anyhow::anyhow!("no interpreter found");
+        assert!(matches!(refusal(&starting), Refusal::NotYet(_)));
+    }
 }

@@ -37,36 +37,47 @@ const PERIOD_MAX: Duration = Duration::from_secs(1);
 
 /// Samples processes until it is stopped or dropped.
 pub struct HostSampler {
-    processes: Sender<u32>,
+    orders: Sender<Order>,
     thread: JoinHandle<Vec<Issue>>,
+}
+
+enum Order {
+    Process(u32),
+    Record(bool),
 }
 
 impl HostSampler {
     /// Samples into files of a directory that exists. `share` is the part of the time that sampling may take.
     pub fn start(directory: &Path, share: Option<Share>) -> io::Result<Self> {
-        let (processes, new_processes) = channel();
+        let (orders, received) = channel();
         let sampling = Sampling {
             directory: directory.to_owned(),
             share: share.map_or(SHARE_DEFAULT, |share| f64::from(share.ppm()) / 1e6),
-            new_processes,
+            received,
+            is_on: true,
             targets: Vec::new(),
             issues: Vec::new(),
         };
         let thread = std::thread::Builder::new()
             .name("llmprof-host".to_owned())
             .spawn(|| sampling.run())?;
-        Ok(Self { processes, thread })
+        Ok(Self { orders, thread })
     }
 
     /// One more process, or another program in one that is known.
     pub fn add_process(&self, process: u32) {
-        // A thread that failed to start its files samples nothing.
-        let _ = self.processes.send(process);
+        // The thread is there as long as we are.
+        let _ = self.orders.send(Order::Process(process));
+    }
+
+    /// Samples from now on, or no more.
+    pub fn set_recording(&self, is_on: bool) {
+        let _ = self.orders.send(Order::Record(is_on));
     }
 
     /// Ends sampling; what was not sampled, and why.
     pub fn stop(self) -> Vec<Issue> {
-        drop(self.processes);
+        drop(self.orders);
         self.thread.join().unwrap_or_default()
     }
 }
@@ -74,7 +85,8 @@ impl HostSampler {
 struct Sampling {
     directory: PathBuf,
     share: f64,
-    new_processes: Receiver<u32>,
+    received: Receiver<Order>,
+    is_on: bool,
     targets: Vec<Target>,
     issues: Vec<Issue>,
 }
@@ -84,15 +96,19 @@ impl Sampling {
         let mut next = Instant::now();
         loop {
             let wait = next.saturating_duration_since(Instant::now());
-            match self.new_processes.recv_timeout(wait) {
-                Ok(process) => {
+            match self.received.recv_timeout(wait) {
+                Ok(Order::Record(is_on)) => {
+                    self.is_on = is_on;
+                    self.targets.iter_mut().for_each(Target::restart);
+                }
+                Ok(Order::Process(process)) => {
                     self.retire(|target| target.process() == process);
                     self.targets
                         .extend(Target::open(&self.directory, process).ok());
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let began = Instant::now();
-                    for target in &mut self.targets {
+                    for target in self.targets.iter_mut().filter(|_| self.is_on) {
                         target.sample();
                     }
                     self.retire(Target::is_gone);

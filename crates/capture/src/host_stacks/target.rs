@@ -53,6 +53,11 @@ impl Target {
         })
     }
 
+    /// The next sample stands for the time from now on.
+    pub(super) fn restart(&mut self) {
+        self.last = clock::now().0;
+    }
+
     pub(super) fn process(&self) -> u32 {
         self.process
     }

@@ -95,6 +95,10 @@ pub fn watch(
         .map(|length| begin.unwrap_or(started) + length);
     let mut size_check = schedule.most.is_some().then(|| started + SIZE_EVERY);
     let mut was_full = false;
+    let set_sampling = |is_on| {
+        sampler.inspect(|sampler| sampler.set_recording(is_on));
+    };
+    set_sampling(schedule.begins_at_once());
     let interrupts_before = interrupt.count();
     let mut ending = Ending::default();
     loop {
@@ -121,11 +125,13 @@ pub fn watch(
         if begin.is_some_and(|begin| now >= begin) {
             begin = None;
             channel.order(Order::Start);
+            set_sampling(true);
         }
         if end.is_some_and(|end| now >= end) {
             end = None;
             channel.order(Order::Stop);
             channel.flush();
+            set_sampling(false);
         }
         // Once is enough: nothing is recorded from then on.
         if !was_full && is_full(channel, schedule, &mut size_check, now) {
@@ -133,6 +139,7 @@ pub fn watch(
             (begin, end, size_check) = (None, None, None);
             channel.order(Order::Stop);
             channel.flush();
+            set_sampling(false);
         }
         let asked = interrupt.count() - interrupts_before;
         if asked > 0 && ending.asked == 0 {

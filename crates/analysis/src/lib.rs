@@ -22,6 +22,7 @@ pub mod findings;
 pub mod framework;
 pub mod gemms;
 pub mod graphs;
+pub mod host_stacks;
 mod labels;
 pub mod latency;
 pub mod matching;

@@ -18,6 +18,7 @@ mod findings;
 pub(crate) mod gallery;
 pub mod gemms;
 pub mod graphs;
+pub mod host_stacks;
 pub mod issue_table;
 mod issues;
 pub mod kernel_report;

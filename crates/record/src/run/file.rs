@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use llmprof_theory::{Workload, device::Device};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{HostFacts, MeasuredPass, RecordedModel, RecordedTrace, Request, RunRecord, Summary};
+use super::{HostFacts, MeasuredPass, RecordedModel, RecordedTrace, RecordedWeights, Request, RunRecord, Summary};
 use crate::issue::Issue;
 use crate::plan::Plan;
 use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun};
@@ -69,6 +69,8 @@ struct Stored {
     host: Option<HostFacts>,
     device: Option<Device>,
     model: Option<RecordedModel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weights: Option<RecordedWeights>,
     workload: Option<Workload>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     workload_keys: Vec<String>,
@@ -127,6 +129,7 @@ impl RunRecord {
             host: self.host.clone(),
             device: self.device.clone(),
             model: self.model.clone(),
+            weights: self.weights.clone(),
             workload: self.workload,
             workload_keys: self.workload_keys.clone(),
             passes: self.passes.clone(),
@@ -177,6 +180,7 @@ impl RunRecord {
             host: stored.host,
             device: stored.device,
             model: stored.model,
+            weights: stored.weights,
             workload: stored.workload,
             workload_keys: stored.workload_keys,
             passes: stored.passes,

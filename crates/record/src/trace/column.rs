@@ -14,6 +14,7 @@ pub struct Bounds {
     pub(crate) strings: usize,
     pub(crate) inputs: usize,
     pub(crate) threads: usize,
+    pub(crate) frames: usize,
 }
 
 /// Rows that one task puts in order: some microseconds of work, far more than starting a task takes.

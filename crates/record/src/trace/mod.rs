@@ -13,10 +13,12 @@ mod events;
 mod file;
 mod ids;
 mod inputs;
+mod launched;
 mod order;
 mod raw_inputs;
 mod redact;
 mod sqlite;
+mod stacks;
 mod strings;
 mod sums;
 mod table;
@@ -39,6 +41,9 @@ pub use ids::{InputsId, StrId, ThreadId};
 pub use inputs::{Argument, Inputs, Tensor};
 pub use raw_inputs::RawInputs;
 pub use sqlite::SqliteExportError;
+pub use stacks::{
+    Collecting, CpuState, FrameId, HostSample, HostSamples, HostWait, StackFrame, StackFrames,
+};
 pub use strings::{Interner, Strings};
 pub use threads::{Thread, Threads};
 
@@ -70,6 +75,10 @@ pub struct Trace {
     pub collectives: Collectives,
     /// Kernels that calls launch, where the calls say so.
     pub launched_kernels: LaunchedKernels,
+    /// Frames of the stacks in `host_samples`; empty where no stack was sampled.
+    pub stack_frames: StackFrames,
+    /// What host threads did, sampled from outside.
+    pub host_samples: HostSamples,
     /// The devices, in the order of their numbers.
     pub devices: Vec<DeviceProperties>,
     /// Where the clock's 0 lies, since 1970, where the tool says so.
@@ -111,5 +120,6 @@ impl Trace {
             + self.ranges.len()
             + self.memory.len()
             + self.syncs.len()
+            + self.host_samples.len()
     }
 }

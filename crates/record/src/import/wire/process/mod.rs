@@ -196,7 +196,10 @@ impl<'a> Process<'a> {
                 self.see(ended.time);
                 self.is_ended = true;
             }
-            Record::Unknown(_) => self.unknown += 1,
+            Record::Sampler(_)
+            | Record::StackFrame(_)
+            | Record::HostSample(_)
+            | Record::Unknown(_) => self.unknown += 1,
         }
     }
 

@@ -107,7 +107,10 @@ fn host_window(trace: &Trace, structure: &Structure, window: usize) -> Option<Wi
         calls.map(|call| trace.hosts.start[call as usize]).min()
     };
     let start = first(window)?;
-    let next = phases.windows.get(window + 1).and_then(|_| first(window + 1));
+    let next = phases
+        .windows
+        .get(window + 1)
+        .and_then(|_| first(window + 1));
     let end = match next {
         Some(next) => next,
         None => {

@@ -9,9 +9,9 @@ use llmprof_theory::{Pass, Workload};
 
 use crate::analysis::Analysis;
 use crate::analyze::absent::{absent, trace_issues};
-use crate::analyze::diagnosis::diagnosed;
 use crate::analyze::assumptions::{arithmetic, assumptions, uniform_routing};
 use crate::analyze::count::count;
+use crate::analyze::diagnosis::diagnosed;
 use crate::analyze::gemm_count::leave_fewer_gemms;
 use crate::analyze::phase_intervals::{
     TracePhase, count_passes, intervals, leave_out_parts, name_repetitions,

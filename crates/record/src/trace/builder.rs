@@ -125,6 +125,22 @@ impl ThreadList {
     }
 }
 
+/// The ids that strings and threads of a builder got in the one that took it in.
+pub struct Renumbering {
+    strings: Vec<StrId>,
+    threads: Vec<ThreadId>,
+}
+
+impl Renumbering {
+    pub(crate) fn string(&self, old: StrId) -> StrId {
+        self.strings[old.0 as usize]
+    }
+
+    pub(crate) fn thread(&self, old: ThreadId) -> ThreadId {
+        self.threads[old.0 as usize]
+    }
+}
+
 /// Keeps the name that sorts last, so that the choice does not depend on the order of events.
 fn keep_name<K: std::hash::Hash + Eq, S: BuildHasher>(
     names: &mut HashMap<K, StrId, S>,
@@ -289,7 +305,7 @@ impl TraceBuilder {
 
     /// Adds all that another builder collected, renumbering its ids. Parts of one file that were read at the same
     /// time come together here.
-    pub fn absorb(&mut self, mut other: Self) {
+    pub fn absorb(&mut self, mut other: Self) -> Renumbering {
         let strings = self.strings.absorb(&other.strings);
         let string = |id: StrId| strings[id.0 as usize];
         let inputs = self.inputs.absorb(&other.inputs);
@@ -342,6 +358,7 @@ impl TraceBuilder {
         self.events_read += other.events_read;
         self.metadata.append(&mut other.metadata);
         self.issues.append(&mut other.issues);
+        Renumbering { strings, threads }
     }
 
     fn renumber(

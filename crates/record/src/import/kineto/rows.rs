@@ -1,6 +1,6 @@
 //! Events of the file become rows of tables.
 
-use super::begin_end::Halves;
+use super::begin_end::{Half, Halves};
 use super::cursor::Text;
 use super::event::{Event, Id};
 use super::flows::Flows;
@@ -46,9 +46,8 @@ impl Part {
         } = other;
         self.ranks.absorb(ranks);
         self.accelerator = self.accelerator.or(accelerator);
-        // Begins and ends hold ids of the other builder, which come along as their texts.
-        self.halves.absorb(halves);
-        self.builder.absorb(builder);
+        let numbers = self.builder.absorb(builder);
+        self.halves.absorb(halves, &numbers);
         self.losses.merge(&losses);
         self.flows.absorb(flows);
     }
@@ -61,7 +60,7 @@ impl Part {
             b'i' | b'I' | b'R' => self.instant(event, at),
             b'M' => self.metadata(event),
             b's' | b't' | b'f' => self.flows.add(event),
-            b'B' | b'E' => self.halves.add(event, at, &mut self.losses),
+            b'B' | b'E' => self.half(event, at),
             _ => self.losses.unread_phase.add(at),
         }
     }
@@ -357,6 +356,22 @@ impl Part {
         );
     }
 
+    fn half(&mut self, event: &Event<'_>, at: u64) {
+        let Some(time) = event.time else {
+            self.losses.no_time.add(at);
+            return;
+        };
+        let thread = self.labelled_thread(event);
+        let name = self.text(event.name, at);
+        self.halves.push(Half {
+            thread,
+            time,
+            begins: event.phase == b'B',
+            name,
+            at,
+        });
+    }
+
     /// `M` events give names to processes and threads; their other facts are for viewers.
     fn metadata(&mut self, event: &Event<'_>) {
         let (Some(kind), Some(name)) = (event.name, event.args.name) else {
@@ -387,6 +402,10 @@ impl Part {
             self.losses.bad_field.add(at);
             return ThreadId::NONE;
         }
+        self.labelled_thread(event)
+    }
+
+    fn labelled_thread(&mut self, event: &Event<'_>) -> ThreadId {
         let (process, thread) = (label(event.process), label(event.thread));
         self.builder.labelled_thread(
             process

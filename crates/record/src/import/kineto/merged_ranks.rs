@@ -68,6 +68,14 @@ impl MergedRanks {
         self.collided |= other.collided;
     }
 
+    /// What a provisional number stands for; `None` of others, however large.
+    fn rank_and_device(&self, number: u32) -> Option<(&[u8], u32)> {
+        let marked = number & !PROVISIONAL;
+        let label = self.labels.get(&(marked >> DEVICE_BITS));
+        let label = label.filter(|_| number & PROVISIONAL != 0)?;
+        Some((label, number & DEVICE_MASK))
+    }
+
     /// Gives devices their own numbers again where no two ranks share one, else numbers in the order of ranks.
     pub(super) fn resolve(self, builder: &mut TraceBuilder) {
         if self.labels.is_empty() {
@@ -83,9 +91,7 @@ impl MergedRanks {
         let devices: BTreeSet<(&[u8], u32)> = columns
             .iter()
             .flat_map(|column| column.iter())
-            .filter(|number| **number & PROVISIONAL != 0)
-            .map(|number| (number & !PROVISIONAL, number & DEVICE_MASK))
-            .map(|(marked, device)| (&*self.labels[&(marked >> DEVICE_BITS)], device))
+            .filter_map(|number| self.rank_and_device(*number))
             .collect();
         let distinct: BTreeSet<u32> = devices.iter().map(|(_, device)| *device).collect();
         let is_shared = distinct.len() < devices.len() && !self.collided;
@@ -95,9 +101,8 @@ impl MergedRanks {
             .collect();
         for column in &mut columns {
             for number in column.make_mut() {
-                if *number & PROVISIONAL != 0 {
-                    let label = &self.labels[&((*number & !PROVISIONAL) >> DEVICE_BITS)];
-                    *number = numbers[&(&**label, *number & DEVICE_MASK)];
+                if let Some(key) = self.rank_and_device(*number) {
+                    *number = numbers[&key];
                 }
             }
         }

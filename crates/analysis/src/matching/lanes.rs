@@ -132,6 +132,10 @@ pub(crate) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {
                 .collect();
             Lane::new(events.first().map(|event| event.device), items)
         })
+        .filter(|lane| {
+            let is_judged = |device| structure.judged_devices.contains(&device);
+            lane.device.is_some_and(is_judged)
+        })
         .collect()
 }
 

@@ -23,12 +23,15 @@ pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
     let own = hosts.thread.partition_point(|&on| on < thread);
     let first = (hosts.thread.get(own) == Some(&thread)).then(|| hosts.start[own]);
     let mut phases = Phases::empty(PhaseSource::OptimizerSteps);
-    let mut lengths: Vec<i64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let mut lengths: Vec<i64> = ends
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]))
+        .collect();
     lengths.sort_unstable();
     let usual = lengths[lengths.len() / 2];
     if let Some(start) = first.filter(|&start| start < ends[0]) {
         phases.push(TRAINING_STEP, start, ends[0]);
-        let is_long = (ends[0] - start) as f64 > MAX_FIRST_STEP_RATIO * usual as f64;
+        let is_long = ends[0].saturating_sub(start) as f64 > MAX_FIRST_STEP_RATIO * usual as f64;
         if let Some(window) = phases.windows.last_mut().filter(|_| is_long) {
             window.is_whole = false;
         }

@@ -5,6 +5,7 @@
 
 mod communication;
 pub mod compare;
+mod convolutions;
 mod copies;
 mod counters;
 mod curves;
@@ -162,6 +163,7 @@ impl Report<'_> {
         kernels::add(document, analysis);
         copies::add(document, analysis);
         gemms::add(document, analysis);
+        convolutions::add(document, analysis);
         graphs::add(document, analysis);
         modules::add(document, analysis);
         operators::add_framework(document, analysis);

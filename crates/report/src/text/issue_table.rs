@@ -71,7 +71,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::AnalysisLabelsDropped => const { &[Row::new("labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges")] },
         IssueCode::AnalysisNoLaunches => const { &[Row::new("the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")
         .hint("record launches: torch.profiler with ProfilerActivity.CPU and CUDA, nsys with -t cuda")] },
-        IssueCode::AnalysisTraining => const { &[Row::new("backward or optimizer ops were recorded: this is training, and terms of inference (TTFT, TPOT, prefill, decode) do not apply")] },
+        IssueCode::AnalysisDevicesFolded => const { &[Row::new("{count:device} with fewer events have no phases of their own; the {devices} with most have")] },
         IssueCode::InvariantOtherModel => const { &[Row::new("the embedding table of the trace is {trace}, that of the model {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json")] },
         IssueCode::InvariantOtherLayers => const { &[Row::new("the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")

@@ -515,6 +515,7 @@ mod tests {
             let conclusion = Conclusion::Communication {
                 exposed_share: 0.4,
                 waiting_share,
+                rank: None,
             };
             let found = sample(conclusion, 2.0, true);
             let knob = by_runtime(

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::assumption::Assumption;
+use crate::causes::PhaseReplay;
 use crate::counters::{CountersAnalysis, DerivedKernels};
 use crate::findings::Finding;
 use crate::gemms::GemmsAnalysis;
@@ -55,6 +56,9 @@ pub struct Analysis {
     pub phases: Vec<PhaseAnalysis>,
     /// In the order of their gains.
     pub findings: Vec<Finding>,
+    /// How phases were replayed; gains of causes come from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replays: Vec<PhaseReplay>,
     /// What the machine did meanwhile, where that was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<HostTelemetry>,

@@ -42,10 +42,13 @@ fn coverage_takes_as_many_kernels_as_hold_it() {
     let csv = fixture("ancestor/nsys/decode.csv");
     let text = works(
         folder.path(),
-        &["kernels", "top", &csv, "--coverage", "45%"],
+        &["kernels", "top", &csv, "--coverage", "45%", "-o", "-"],
     );
     // 34.4 and 14.8 % by the file.
     assert_eq!(text.matches("name:").count(), 2, "{text}");
+    let text = works(folder.path(), &["kernels", "top", &csv, "--topk", "3"]);
+    assert!(text.starts_with("#  Phase  Share"), "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
     let said = refused(folder.path(), &["kernels", "top", &csv, "--topk", "0"]);
     assert!(said.contains("leaves no kernel"), "{said}");
 }
@@ -103,6 +106,22 @@ fn counters_become_tables_and_a_report() {
             .join("out/plots/histogram_achieved_occupancy_pct.svg")
             .is_file()
     );
+}
+
+/// The pages do not name their device, but show which one it is.
+#[test]
+fn the_device_of_counters_is_inferred() {
+    let folder = tempfile::tempdir().unwrap();
+    let ncu = fixture("ancestor/ncu");
+    let said = works(folder.path(), &["kernels", "analyze", &ncu, "-o", "out"]);
+    assert!(said.contains("datasheet peaks of rtx_5090"), "{said}");
+    let page = fs::read_to_string(folder.path().join("out/report.html")).unwrap();
+    let table = page.find("id=\"all_kernels\"").unwrap();
+    assert!(table < page.find("id=\"kernel_classes\"").unwrap());
+    assert!(page.contains("<a href=\"#chart-kernel_roofline_1\">"));
+    assert!(page.contains("id=\"chart-kernel_roofline_1\""));
+    let plots = folder.path().join("out/plots");
+    assert!(plots.join("kernel_roofline_normalized.svg").is_file());
 }
 
 /// With lower margins a unit that is hardly used limits a kernel, and fewer wait for nothing or fill no device.

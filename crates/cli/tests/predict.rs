@@ -159,7 +159,9 @@ fn kernels_of_a_device_are_measured_into_a_file() {
     );
     let shown = common::works(folder.path(), &["hardware", "show", "cpu.yaml", "--json"]);
     let device: Value = serde_json::from_str(&shown).unwrap();
-    let curves = &device["curves"];
+    assert_eq!(device["name"], "cpu");
+    let text = std::fs::read_to_string(folder.path().join("cpu.curves.json")).unwrap();
+    let curves: Value = serde_json::from_str(&text).unwrap();
     assert!(
         curves["source"]
             .as_str()

@@ -4,6 +4,7 @@ pub(crate) use llmprof_analysis::assumption::Assumption;
 pub(crate) use llmprof_analysis::attribution::kernels::{KernelRow, LaunchRow};
 pub(crate) use llmprof_analysis::attribution::operators::{OperatorRow, ShapeRow};
 pub(crate) use llmprof_analysis::bottleneck::{ClassReason, Limits, PhaseClass};
+pub(crate) use llmprof_analysis::causes::{Cause, CauseKind, PhaseGain, Place};
 pub(crate) use llmprof_analysis::counters::{
     Advice, CountersAnalysis, DerivedKernels, DerivedRow, LaunchRow as CountedLaunch, Point,
     percentages,

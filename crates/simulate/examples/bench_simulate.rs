@@ -4,12 +4,9 @@
 
 use std::time::Instant;
 
+use llmprof_predict::{EfficiencyProfile, Predictor};
 use llmprof_simulate::{Load, Settings, Summary, predicted::Predicted, simulate};
-use llmprof_theory::{
-    Model, Workload,
-    device::Catalog,
-    predict::{EfficiencyProfile, Predictor},
-};
+use llmprof_theory::{Model, Workload, device::Catalog};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::Nanos;
 

@@ -1,9 +1,7 @@
 //! What sequences take of a device's memory.
 
-use llmprof_theory::{
-    Workload,
-    predict::{MemoryFit, PredictError},
-};
+use llmprof_predict::PredictError;
+use llmprof_theory::{MemoryFit, Workload};
 
 /// Prompts by which it is found: long ones, so that a sliding window counts as it does where memory is short.
 const PROMPTS: [u64; 2] = [1024, 2048];

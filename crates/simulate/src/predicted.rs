@@ -9,10 +9,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use llmprof_theory::{
-    Workload,
-    predict::{PredictError, Prediction},
-};
+use llmprof_predict::{PredictError, Prediction};
+use llmprof_theory::Workload;
 use llmprof_units::Nanos;
 
 use crate::step::{Shape, StepTime};

@@ -90,3 +90,13 @@ pub enum WorkloadError {
     )]
     TooLarge { what: &'static str },
 }
+
+impl WorkloadError {
+    pub fn parallel(key: &'static str, found: u64, expected: String) -> Self {
+        Self::Parallel {
+            key,
+            found,
+            expected,
+        }
+    }
+}

@@ -138,7 +138,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub(crate) fn has_experts(&self) -> bool {
+    pub fn has_experts(&self) -> bool {
         let mut groups = self.decoder.iter().flat_map(|decoder| &decoder.groups);
         groups.any(|group| matches!(group.layer.feed, FeedForward::Moe(_)))
     }

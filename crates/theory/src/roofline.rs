@@ -126,7 +126,7 @@ impl<'d> Roof<'d> {
     }
 
     /// Seconds per operation; `None` where the device states no rate.
-    pub(crate) fn seconds_per_flop(&self, dtype: DType, engine: Engine) -> Option<f64> {
+    pub fn seconds_per_flop(&self, dtype: DType, engine: Engine) -> Option<f64> {
         let rates = match engine {
             Engine::Tensor => &self.tensor,
             Engine::Vector => &self.vector,
@@ -136,7 +136,7 @@ impl<'d> Roof<'d> {
     }
 
     /// Seconds per byte at a level.
-    pub(crate) fn seconds_per_byte(&self, level: MemoryLevel) -> f64 {
+    pub fn seconds_per_byte(&self, level: MemoryLevel) -> f64 {
         match level {
             MemoryLevel::Main => self.main,
             MemoryLevel::OnChip => self.on_chip,

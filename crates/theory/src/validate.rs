@@ -14,7 +14,7 @@ const MAX_IMAGES: u64 = 1 << 20;
 
 impl Model {
     /// Refuses a workload that makes no sense, naming the key.
-    pub(crate) fn validate(&self, workload: &Workload) -> Result<(), WorkloadError> {
+    pub fn validate(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let range = |field, found: u64, low: u64, high: u64| {
             if (low..=high).contains(&found) {
                 return Ok(());

@@ -9,6 +9,7 @@ mod absent;
 mod assumptions;
 mod copies;
 mod count;
+mod diagnosis;
 mod first_use;
 mod gemm_count;
 mod invariants;

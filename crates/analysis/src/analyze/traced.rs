@@ -9,6 +9,7 @@ use llmprof_theory::{Pass, Workload};
 
 use crate::analysis::Analysis;
 use crate::analyze::absent::{absent, trace_issues};
+use crate::analyze::diagnosis::diagnosed;
 use crate::analyze::assumptions::{arithmetic, assumptions, uniform_routing};
 use crate::analyze::count::count;
 use crate::analyze::gemm_count::leave_fewer_gemms;
@@ -131,6 +132,7 @@ pub(super) fn of_trace(
     let phases = judged(&tracing, &found, &structure.phases, &mut issues);
     issues.extend(capture_cost::issues(phases.iter().map(|(phase, _)| phase)));
     let counted_theory = theory.filter(|_| is_counted);
+    let diagnosis = diagnosed(record, trace, &structure, &found, &phases, device);
     let facts = Facts {
         subject: counted_theory.map(|theory| (theory.model, theory.workload)),
         is_named: named_model,
@@ -142,6 +144,7 @@ pub(super) fn of_trace(
         unrecorded_seconds: unrecorded_seconds(&found, record),
         gemms: ShapedGemms::of(&timeline),
         phases: pairs(&phases),
+        diagnosis: diagnosis.as_ref(),
     };
     let findings = qualified(findings(&facts), telemetry.as_ref(), &lanes);
     let known = workload.and_then(|workload| said.workload(&workload, structure.shown.as_ref()));
@@ -158,6 +161,7 @@ pub(super) fn of_trace(
         captured_pass: recorded.pass.map(|pass| pass as u64),
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
         findings,
+        replays: diagnosis.map(|found| found.phases).unwrap_or_default(),
         telemetry,
         program: structure.program,
         timeline: Some(Box::new(timeline)),

@@ -6,6 +6,7 @@ use llmprof_units::{Bytes, DType, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::ClassReason;
+use crate::causes::Cause;
 use crate::matching::UnmatchedReason;
 use crate::phase_facts::CopyTime;
 
@@ -13,6 +14,11 @@ use crate::phase_facts::CopyTime;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Conclusion {
+    /// Something that was done and need not be.
+    Cause {
+        #[serde(flatten)]
+        cause: Box<Cause>,
+    },
     Idle {
         share: f64,
         is_host_bound: bool,
@@ -104,12 +110,6 @@ pub enum Conclusion {
         /// The present format.
         weights: String,
     },
-    Batching {
-        batch: u64,
-        present_batch: u64,
-        /// Time of a decode step then ÷ now.
-        step_ratio: f64,
-    },
     WeightsOnChip {
         bytes_per_step: Bytes,
         /// The level, or `caches` for all of them together.
@@ -146,6 +146,7 @@ impl Conclusion {
     /// The code of the finding.
     pub(crate) fn code(&self) -> String {
         match self {
+            Self::Cause { cause } => cause.kind.code(),
             Self::Idle { .. } => "idle",
             Self::Inefficiency { operators, .. } => return format!("inefficiency.{operators}"),
             Self::GemmShapes { .. } => "inefficiency.gemm_shapes",
@@ -155,7 +156,6 @@ impl Conclusion {
             Self::Fusion { .. } => "fusion",
             Self::FasterFormat { .. } => "faster_format",
             Self::QuantizeWeights { .. } => "quantize_weights",
-            Self::Batching { .. } => "batching",
             Self::WeightsOnChip { .. } => "weights_on_chip",
             Self::KvLengths { .. } => "first_use.kv_lengths",
             Self::FirstPass { .. } | Self::FirstRange { .. } => "first_use",
@@ -193,6 +193,8 @@ pub enum IdleRemedy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "formula", rename_all = "snake_case")]
 pub enum Derivation {
+    /// A replay of the recorded timeline without the cause.
+    Replayed { now_ns: Nanos, after_ns: Nanos },
     /// wall ÷ (wall − idle)
     WithoutIdle {
         wall_ns: Nanos,
@@ -231,16 +233,6 @@ pub enum Derivation {
         wall_ns: Nanos,
         after_ns: Nanos,
         roofline_ratio: f64,
-    },
-    /// (batch ÷ present batch) ÷ step ratio
-    LargerBatch {
-        batch: u64,
-        present_batch: u64,
-        step_ratio: f64,
-        /// Whether the device works in its idle time first.
-        fills_idle: bool,
-        /// Doubling the batch stops below this factor.
-        least_factor: f64,
     },
     /// First pass ÷ mean of the later ones.
     FirstOverLaterPasses,

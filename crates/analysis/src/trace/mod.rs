@@ -223,6 +223,13 @@ pub(crate) struct Structure {
     pub(crate) shown: Option<ForwardPasses>,
 }
 
+impl Structure {
+    /// See [`LaunchTimes::clocks_disagree`].
+    pub(crate) fn clocks_disagree(&self) -> bool {
+        self.clocks_disagree
+    }
+}
+
 /// Steps and layers by the pattern of launches.
 struct Repetitions {
     found: Vec<Repetition>,

@@ -71,7 +71,7 @@ def stored_model(request: Load, config: Any, dtype: torch.dtype, device: torch.d
         raise Failure("model", f"there is no directory {request.path}")
     kind = configs.class_of(config, request)
     try:
-        module, told = kind.from_pretrained(request.path, config=config, local_files_only=True, use_safetensors=True,
+        module, told = kind.from_pretrained(request.path, config=config, local_files_only=True, use_safetensors=request.load_format == "safetensors",
                                             output_loading_info=True, **arguments(request, dtype))
         missing = sorted(told["missing_keys"])
         if missing:
@@ -128,6 +128,7 @@ def answer(ready: Ready, start: int) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "tokenizer": ready.tokenizer is not None,
         "facts": facts(ready),
+        "packages": packages.installed(),
         **issues(ready),
     }
 

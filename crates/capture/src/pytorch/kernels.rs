@@ -10,10 +10,7 @@ use llmprof_theory::{
             UnitsEntry,
         },
     },
-    kernels::{
-        Kernel, KernelCurves, TracedModel,
-        calibrate::{Fitted, fit},
-    },
+    kernels::{Kernel, TracedModel},
 };
 use llmprof_units::{Basis, DType};
 
@@ -87,25 +84,23 @@ impl KernelWorker {
     }
 }
 
-/// The device file of what was measured, with its curves. `known` is what is already known of the device; without it the
-/// best rates that were seen stand for its peaks. `time` is now (RFC 3339).
-pub fn measured_device(
-    measured: &Measured,
-    known: Option<DeviceFile>,
-    fallback: &KernelCurves,
-    time: &str,
-) -> (DeviceFile, Fitted) {
-    let mut file = known.unwrap_or_else(|| described(measured));
-    let limits = limits(&file);
-    let source = format!(
+/// What figures and curves of a measurement cite.
+pub fn measured_source(measured: &Measured) -> String {
+    format!(
         "llmprof hardware measure --gpu: {} kernels on {} with torch {} in {:.0} s",
         measured.samples.len(),
         measured.name,
         measured.torch,
         measured.seconds
-    );
-    let fitted = fit(&measured.samples, source.clone(), limits, fallback);
-    file.sources.insert(SOURCE.to_owned(), source);
+    )
+}
+
+/// The device file of what was measured. `known` is what is already known of the device; without it the best rates that
+/// were seen stand for its peaks. `time` is now (RFC 3339).
+pub fn measured_device(measured: &Measured, known: Option<DeviceFile>, time: &str) -> DeviceFile {
+    let mut file = known.unwrap_or_else(|| described(measured));
+    file.sources
+        .insert(SOURCE.to_owned(), measured_source(measured));
     file.measured_at = Some(time.to_owned());
     if let Some(gap) = measured.launches.graph_kernel_ns {
         file.launch_latency_us = Some(FigureEntry {
@@ -133,14 +128,7 @@ pub fn measured_device(
         "Host time of a launch: {:.2} µs.",
         measured.launches.host_ns / 1e3
     ));
-    if !fitted.borrowed.is_empty() {
-        file.notes.push(format!(
-            "Curves that were not measured here are those of the H200: {}.",
-            fitted.borrowed.join(", ")
-        ));
-    }
-    file.curves = Some(fitted.curves.clone());
-    (file, fitted)
+    file
 }
 
 fn cited(at: &str) -> FigureEntry {
@@ -150,18 +138,6 @@ fn cited(at: &str) -> FigureEntry {
         at: Some(at.to_owned()),
         basis: Some(Basis::Measured),
     }
-}
-
-/// Peak rate of bf16 and bandwidth, in operations and bytes per second.
-fn limits(file: &DeviceFile) -> [f64; 2] {
-    let peak = |engine: Engine| {
-        let mut peaks = file.peaks.iter();
-        peaks.find(|peak| peak.dtype == DType::Bf16 && peak.engine == engine)
-    };
-    let tflops = peak(Engine::Tensor)
-        .or_else(|| peak(Engine::Vector))
-        .map_or(1.0, |peak| peak.tflops);
-    [tflops * 1e12, file.memory.bandwidth_gb_s.value * 1e9]
 }
 
 /// A device that no file describes, by the best rates that were seen.
@@ -243,7 +219,6 @@ fn described(measured: &Measured) -> DeviceFile {
         power_w: None,
         launch_latency_us: None,
         notes: Vec::new(),
-        curves: None,
     }
 }
 

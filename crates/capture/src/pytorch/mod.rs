@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use kernels::{KernelWorker, measured_device};
+pub use kernels::{KernelWorker, measured_device, measured_source};
 use llmprof_record::plan::{Plan, TorchProfilerSettings};
 
 use crate::{

@@ -14,10 +14,11 @@ use super::inputs::Inputs;
 use super::order;
 use super::raw_inputs::{RawInputLists, RawInputs};
 use super::redact::without_user;
+use super::stacks::FrameList;
 use super::{
-    Collectives, Column, Copies, DeviceProperties, GraphNodes, Hosts, Interner, Kernels,
-    LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StrId, Strings, Syncs, Thread,
-    ThreadId, Threads, Trace,
+    Collectives, Column, Copies, DeviceProperties, FrameId, GraphNodes, HostSamples, Hosts,
+    Interner, Kernels, LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StackFrame,
+    StackFrames, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
 };
 use crate::issue::{Issue, IssueCode};
 use crate::secrets::redacted;
@@ -49,6 +50,8 @@ pub struct TraceBuilder {
     pub collectives: Collectives,
     /// See [`Trace::launched_kernels`].
     pub launched_kernels: LaunchedKernels,
+    /// See [`Trace::host_samples`].
+    pub host_samples: HostSamples,
     /// See [`Trace::devices`].
     pub devices: Vec<DeviceProperties>,
     /// See [`Trace::clock_origin_ns`].
@@ -60,7 +63,10 @@ pub struct TraceBuilder {
     /// See [`Trace::issues`].
     pub issues: Vec<Issue>,
     inputs: RawInputLists,
+    /// Those of a trace that was finished before.
+    finished_inputs: Option<Inputs>,
     threads: ThreadList,
+    frames: FrameList,
 }
 
 /// What a tool calls a thread: numbers, or a text in place of either.
@@ -133,9 +139,68 @@ fn keep_name<K: std::hash::Hash + Eq, S: BuildHasher>(
 }
 
 impl TraceBuilder {
+    /// A finished trace, to which events without inputs are added.
+    pub(crate) fn reopen(trace: Trace) -> Self {
+        let mut builder = Self {
+            hosts: trace.hosts,
+            kernels: trace.kernels,
+            copies: trace.copies,
+            memsets: trace.memsets,
+            ranges: trace.ranges,
+            memory: trace.memory,
+            syncs: trace.syncs,
+            graph_nodes: trace.graph_nodes,
+            operator_calls: trace.operator_calls,
+            collectives: trace.collectives,
+            launched_kernels: trace.launched_kernels,
+            devices: trace.devices,
+            clock_origin_ns: trace.clock_origin_ns,
+            events_read: trace.events_read,
+            metadata: trace.metadata,
+            issues: trace.issues,
+            finished_inputs: Some(trace.inputs),
+            ..Self::default()
+        };
+        // In their order strings, threads and frames get the numbers that they have.
+        for text in trace.strings.iter() {
+            builder.strings.intern(text);
+        }
+        for thread in trace.threads.rows().skip(1) {
+            let key = ThreadKey {
+                process: thread.process,
+                thread: thread.thread,
+                process_label: thread.process_label,
+                label: thread.label,
+            };
+            builder.threads.id(key);
+            let process = (thread.process, thread.process_label);
+            for (name, is_process) in [(thread.name, false), (thread.process_name, true)] {
+                if name != StrId::EMPTY && is_process {
+                    builder.threads.process_names.insert(process, name);
+                } else if name != StrId::EMPTY {
+                    builder.threads.names.insert(key, name);
+                }
+            }
+        }
+        for frame in trace.stack_frames.rows().skip(1) {
+            builder.frame(frame);
+        }
+        builder.host_samples = trace.host_samples;
+        builder
+    }
+
     /// The threads so far, by id, with their names.
     pub(crate) fn thread_rows(&self) -> Threads {
         self.threads.rows()
+    }
+
+    /// Whether no event table has a row.
+    pub(crate) fn has_no_rows(&self) -> bool {
+        self.hosts.is_empty()
+            && self.kernels.is_empty()
+            && self.copies.is_empty()
+            && self.memsets.is_empty()
+            && self.ranges.is_empty()
     }
 
     /// The id of `text`.
@@ -199,6 +264,11 @@ impl TraceBuilder {
         self.inputs.id(raw)
     }
 
+    /// The id of a frame of a sampled stack. Its `parent` was given out before.
+    pub fn frame(&mut self, frame: StackFrame) -> FrameId {
+        self.frames.id(frame)
+    }
+
     fn thread_key(&mut self, process: Result<i64, &str>, thread: Result<i64, &str>) -> ThreadKey {
         let (process, process_label) = self.number_or_label(process);
         let (thread, label) = self.number_or_label(thread);
@@ -253,7 +323,8 @@ impl TraceBuilder {
             );
         }
 
-        other.renumber(&strings, &inputs, &threads);
+        let frames = self.frames.absorb(&other.frames, string);
+        other.renumber(&strings, &inputs, &threads, &frames);
         self.hosts.append(other.hosts);
         self.kernels.append(other.kernels);
         self.copies.append(other.copies);
@@ -265,6 +336,7 @@ impl TraceBuilder {
         self.operator_calls.append(other.operator_calls);
         self.collectives.append(other.collectives);
         self.launched_kernels.append(other.launched_kernels);
+        self.host_samples.append(other.host_samples);
         self.devices.append(&mut other.devices);
         self.clock_origin_ns = self.clock_origin_ns.or(other.clock_origin_ns);
         self.events_read += other.events_read;
@@ -272,7 +344,13 @@ impl TraceBuilder {
         self.issues.append(&mut other.issues);
     }
 
-    fn renumber(&mut self, strings: &[StrId], inputs: &[InputsId], threads: &[ThreadId]) {
+    fn renumber(
+        &mut self,
+        strings: &[StrId],
+        inputs: &[InputsId],
+        threads: &[ThreadId],
+        frames: &[FrameId],
+    ) {
         for column in [
             &mut self.hosts.name,
             &mut self.kernels.name,
@@ -290,6 +368,7 @@ impl TraceBuilder {
             &mut self.collectives.group_ranks,
             &mut self.collectives.dtype,
             &mut self.launched_kernels.kernel,
+            &mut self.host_samples.call,
         ] {
             renumber_strings(column, strings);
         }
@@ -302,10 +381,15 @@ impl TraceBuilder {
             &mut self.memory.thread,
             &mut self.graph_nodes.thread,
             &mut self.collectives.thread,
+            &mut self.host_samples.thread,
+            &mut self.host_samples.gil_holder,
         ] {
             for id in column.make_mut() {
                 *id = threads[id.0 as usize];
             }
+        }
+        for id in self.host_samples.stack.make_mut() {
+            *id = frames[id.0 as usize];
         }
     }
 
@@ -313,7 +397,7 @@ impl TraceBuilder {
     fn used_strings(&self, threads: &Threads, inputs: &mut Inputs) -> Vec<bool> {
         let mut used = vec![false; self.strings.len()];
         used[0] = true;
-        let of_rows: [&Column<StrId>; 20] = [
+        let of_rows: [&Column<StrId>; 23] = [
             &self.hosts.name,
             &self.kernels.name,
             &self.kernels.mangled,
@@ -330,6 +414,9 @@ impl TraceBuilder {
             &self.collectives.group_ranks,
             &self.collectives.dtype,
             &self.launched_kernels.kernel,
+            &self.host_samples.call,
+            &self.frames.frames.function,
+            &self.frames.frames.file,
             &threads.process_label,
             &threads.label,
             &threads.process_name,
@@ -347,10 +434,30 @@ impl TraceBuilder {
         used
     }
 
+    /// The frames with their final strings; nothing where no stack was sampled. The map gives the new id of an old one.
+    fn sorted_frames(&mut self, strings: &[StrId]) -> (StackFrames, Vec<FrameId>) {
+        let read = std::mem::take(&mut self.frames);
+        if read.frames.len() == 1 {
+            return (StackFrames::default(), vec![FrameId::NONE]);
+        }
+        // Paths that differed by the name of a user are equal now, and so may be frames.
+        let mut renamed = FrameList::default();
+        let first = renamed.absorb(&read, |id| strings[id.0 as usize]);
+        let (frames, second) = renamed.sorted();
+        let map = first.iter().map(|id| second[id.0 as usize]).collect();
+        (frames, map)
+    }
+
     /// Sorts strings, inputs, threads and events into the order that a [`Trace`] promises.
     #[must_use]
     pub fn finish(mut self) -> Trace {
-        let (mut inputs, input_map, unreadable) = self.inputs.finish(&mut self.strings);
+        let (mut inputs, input_map, unreadable) = match self.finished_inputs.take() {
+            Some(inputs) => {
+                let same = (0..inputs.len() as u32).map(InputsId).collect();
+                (inputs, same, 0)
+            }
+            None => self.inputs.finish(&mut self.strings),
+        };
         if unreadable > 0 {
             self.issues
                 .push(Issue::warning(IssueCode::TraceInputsUnreadable).counting(unreadable));
@@ -371,7 +478,8 @@ impl TraceBuilder {
         for column in inputs.string_columns() {
             renumber_strings(column, &string_map);
         }
-        self.renumber(&string_map, &input_map, &thread_map);
+        let (stack_frames, frame_map) = self.sorted_frames(&string_map);
+        self.renumber(&string_map, &input_map, &thread_map, &frame_map);
         order::sort_hosts(&mut self.hosts);
         order::sort_kernels(&mut self.kernels);
         order::sort_copies(&mut self.copies);
@@ -383,6 +491,7 @@ impl TraceBuilder {
         order::sort_operator_calls(&mut self.operator_calls);
         order::sort_collectives(&mut self.collectives);
         order::sort_launched_kernels(&mut self.launched_kernels);
+        order::sort_host_samples(&mut self.host_samples);
         self.devices
             .sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         self.devices.dedup();
@@ -401,6 +510,8 @@ impl TraceBuilder {
             operator_calls: self.operator_calls,
             collectives: self.collectives,
             launched_kernels: self.launched_kernels,
+            stack_frames,
+            host_samples: self.host_samples,
             devices: self.devices,
             clock_origin_ns: self.clock_origin_ns,
             events_read: self.events_read,

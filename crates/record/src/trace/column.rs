@@ -13,6 +13,7 @@ pub struct Bounds {
     pub(crate) strings: usize,
     pub(crate) inputs: usize,
     pub(crate) threads: usize,
+    pub(crate) frames: usize,
 }
 
 /// A type that a column can hold: plain bytes of a fixed layout, so that a file can be used where it lies.

@@ -16,13 +16,14 @@ use thiserror::Error;
 
 use super::column::{Bounds, Column, ColumnBytes, Element};
 use super::{
-    Collectives, Copies, DeviceProperties, GraphNodes, Hosts, Inputs, Kernels, LaunchedKernels,
-    MemoryEvents, Memsets, OperatorCalls, Ranges, Strings, Syncs, Threads, Trace,
+    Collectives, Copies, DeviceProperties, GraphNodes, HostSamples, Hosts, Inputs, Kernels,
+    LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StackFrames, Strings, Syncs,
+    Threads, Trace,
 };
 use crate::issue::Issue;
 use crate::mapped::{self, Mapped};
 use crate::secrets::redacted;
-use crate::store::Folder;
+use crate::store::{Durability, Folder};
 
 /// The version of the layout. A reader takes its own version only.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -134,7 +135,7 @@ impl Trace {
     ) -> Result<(), TraceFileError> {
         let name = name.as_ref();
         folder
-            .replace_with(name, |file| self.write(file))
+            .replace_with(Durability::Content, name, |file| self.write(file))
             .map_err(|source| TraceFileError::Io {
                 action: "write",
                 path: folder.path().join(name),
@@ -143,7 +144,7 @@ impl Trace {
     }
 
     /// Every table with its columns, in the order of the file.
-    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 14] {
+    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 16] {
         [
             (Strings::NAME, self.strings.columns()),
             (Inputs::NAME, self.inputs.columns()),
@@ -159,6 +160,8 @@ impl Trace {
             (OperatorCalls::NAME, self.operator_calls.columns()),
             (Collectives::NAME, self.collectives.columns()),
             (LaunchedKernels::NAME, self.launched_kernels.columns()),
+            (StackFrames::NAME, self.stack_frames.columns()),
+            (HostSamples::NAME, self.host_samples.columns()),
         ]
     }
 
@@ -224,10 +227,17 @@ impl Trace {
         let strings = Strings::from_columns(&sections)?;
         let inputs = Inputs::from_columns(&sections, strings.len())?;
         let threads = Threads::from_columns(&sections)?;
+        let stack_frames = if sections.has(StackFrames::NAME) {
+            StackFrames::from_columns(&sections)?
+        } else {
+            StackFrames::default()
+        };
         let bounds = Bounds {
             strings: strings.len(),
             inputs: inputs.len(),
             threads: threads.len(),
+            // "None" exists where no stack was sampled, too.
+            frames: stack_frames.len().max(1),
         };
         macro_rules! checked {
             ($table:ident) => {{
@@ -246,6 +256,15 @@ impl Trace {
                 Threads::NAME,
                 &format!("`{column}` refers to an entry that is not there"),
             ));
+        }
+        if let Some(column) = stack_frames.dangling(bounds) {
+            return Err(sections.broken(
+                StackFrames::NAME,
+                &format!("`{column}` refers to an entry that is not there"),
+            ));
+        }
+        if !stack_frames.is_empty() && !stack_frames.is_ordered() {
+            return Err(sections.broken(StackFrames::NAME, "a frame comes before its caller"));
         }
         Ok(Self {
             hosts: checked!(Hosts),
@@ -276,6 +295,12 @@ impl Trace {
             } else {
                 LaunchedKernels::default()
             },
+            host_samples: if sections.has(HostSamples::NAME) {
+                checked!(HostSamples)
+            } else {
+                HostSamples::default()
+            },
+            stack_frames,
             strings,
             inputs,
             threads,

@@ -115,6 +115,7 @@ impl Inputs {
             strings,
             inputs: 0,
             threads: 0,
+            frames: 0,
         };
         let arguments = inputs.argument_end.len();
         let tensors = inputs.tensor_end.len();

@@ -13,10 +13,12 @@ mod events;
 mod file;
 mod ids;
 mod inputs;
+mod launched;
 mod order;
 mod raw_inputs;
 mod redact;
 mod sqlite;
+mod stacks;
 mod strings;
 mod sums;
 mod table;
@@ -27,7 +29,7 @@ use std::collections::BTreeMap;
 
 pub use builder::TraceBuilder;
 pub use column::{Column, Element};
-pub use device::DeviceProperties;
+pub use device::{AcceleratorKind, DeviceProperties};
 pub use events::{
     Collective, Collectives, Copies, Copy, CopyKind, GraphNode, GraphNodes, Host, HostKind, Hosts,
     Kernel, Kernels, LaunchedKernel, LaunchedKernels, MemoryEvent, MemoryEvents, MemoryKind,
@@ -39,6 +41,9 @@ pub use ids::{InputsId, StrId, ThreadId};
 pub use inputs::{Argument, Inputs, Tensor};
 pub use raw_inputs::RawInputs;
 pub use sqlite::SqliteExportError;
+pub use stacks::{
+    Collecting, CpuState, FrameId, HostSample, HostSamples, HostWait, StackFrame, StackFrames,
+};
 pub use strings::{Interner, Strings};
 pub use threads::{Thread, Threads};
 
@@ -70,6 +75,10 @@ pub struct Trace {
     pub collectives: Collectives,
     /// Kernels that calls launch, where the calls say so.
     pub launched_kernels: LaunchedKernels,
+    /// Frames of the stacks in `host_samples`; empty where no stack was sampled.
+    pub stack_frames: StackFrames,
+    /// What host threads did, sampled from outside.
+    pub host_samples: HostSamples,
     /// The devices, in the order of their numbers.
     pub devices: Vec<DeviceProperties>,
     /// Where the clock's 0 lies, since 1970, where the tool says so.
@@ -89,6 +98,19 @@ impl Trace {
         self.strings.get(id)
     }
 
+    /// The kind that all devices of the trace have; [`AcceleratorKind::Other`] where they differ.
+    pub fn accelerator(&self) -> AcceleratorKind {
+        let mut kinds = self.devices.iter().map(|device| device.kind);
+        let Some(first) = kinds.next() else {
+            return AcceleratorKind::default();
+        };
+        if kinds.all(|kind| kind == first) {
+            first
+        } else {
+            AcceleratorKind::Other
+        }
+    }
+
     /// How many rows the event tables have together.
     pub fn rows(&self) -> usize {
         self.hosts.len()
@@ -98,5 +120,6 @@ impl Trace {
             + self.ranges.len()
             + self.memory.len()
             + self.syncs.len()
+            + self.host_samples.len()
     }
 }

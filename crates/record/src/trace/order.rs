@@ -8,8 +8,8 @@ use std::cmp::{Ordering, Reverse};
 use rayon::slice::ParallelSliceMut;
 
 use super::{
-    Collectives, Copies, GraphNodes, Hosts, Kernels, LaunchedKernels, MemoryEvents, Memsets,
-    OperatorCalls, Ranges, Syncs, ThreadId, Threads,
+    Collectives, Copies, GraphNodes, HostSamples, Hosts, Kernels, LaunchedKernels, MemoryEvents,
+    Memsets, OperatorCalls, Ranges, Syncs, ThreadId, Threads,
 };
 
 /// The rows in sorted order, or nothing where they already are.
@@ -79,6 +79,9 @@ sorts! {
     sort_graph_nodes(GraphNodes) by |t, i| [t.node[i], t.graph[i], t.time[i], t.thread[i], t.ranges[i]];
     sort_operator_calls(OperatorCalls) by |t, i| [t.external[i], t.kind[i], t.dtype[i], t.groups[i], t.m[i], t.n[i], t.k[i], t.experts[i]];
     sort_launched_kernels(LaunchedKernels) by |t, i| [t.correlation[i], t.kernel[i]];
+    sort_host_samples(HostSamples) by |t, i| [
+        t.time[i], t.thread[i], t.cpu[i], t.wait[i], t.stack[i], t.call[i], t.gil_holder[i], t.collecting[i], t.period[i],
+    ];
     sort_collectives(Collectives) by |t, i| [
         t.thread[i], t.start[i], Reverse(t.duration[i]), t.correlation[i], t.name[i], t.process_group[i], t.group_ranks[i],
         t.group_size[i], t.sequence[i], t.in_elements[i], t.out_elements[i], t.dtype[i],

@@ -14,8 +14,8 @@ use thiserror::Error;
 
 use super::column::ColumnBytes;
 use super::{
-    CopyKind, HostKind, Inputs, InputsId, MemoryKind, MemoryPlace, RangeKind, Strings, SyncKind,
-    Threads, Trace,
+    Collecting, CopyKind, CpuState, HostKind, HostWait, Inputs, InputsId, MemoryKind, MemoryPlace,
+    RangeKind, Strings, SyncKind, Threads, Trace,
 };
 
 /// Why a trace could not be written as SQLite.
@@ -267,6 +267,9 @@ fn code_name(element: &str, code: u8) -> &'static str {
         "RangeKind:u8" => RangeKind(code).name(),
         "MemoryPlace:u8" => MemoryPlace(code).name(),
         "SyncKind:u8" => SyncKind(code).name(),
+        "CpuState:u8" => CpuState(code).name(),
+        "HostWait:u8" => HostWait(code).name(),
+        "Collecting:u8" => Collecting(code).name(),
         _ => "unknown",
     }
 }

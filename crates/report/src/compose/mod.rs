@@ -13,6 +13,7 @@ mod derived_kernels;
 mod findings;
 mod gemms;
 mod graphs;
+mod host_stacks;
 mod kernel_report;
 mod kernels;
 mod latency;
@@ -76,8 +77,20 @@ impl Report<'_> {
             document.title = text::summary::title(analysis);
             document.subtitle = text::summary::subtitle(analysis);
             document.summary = text::summary::summary(analysis);
+            if let Some(weights) = &record.weights {
+                if let Some(result) = document.summary.first_mut() {
+                    *result = format!("{result} · {}", text::run_weights::weights_part(weights));
+                }
+                let line = text::run_weights::weights_line(weights);
+                document.subtitle = [document.subtitle, line]
+                    .into_iter()
+                    .filter(|part| !part.is_empty())
+                    .collect::<Vec<_>>()
+                    .join(" · ");
+            }
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
+            document.no_conclusion.extend(text::causes::replay_notes(analysis));
         } else {
             document.title = self.title();
         }
@@ -166,6 +179,7 @@ impl Report<'_> {
         convolutions::add(document, analysis);
         graphs::add(document, analysis);
         modules::add(document, analysis);
+        host_stacks::add(document, record.trace());
         operators::add_framework(document, analysis);
         slices::add(document, analysis);
         let samples = record.samples.as_ref();

@@ -1,6 +1,6 @@
 //! Predictions: what they rest on, and how far off they are known to be.
 
-use llmprof_theory::predict::{
+use llmprof_predict::{
     EfficiencyProfile, GraphTimes, Implementation, Need, error_summary, fixture_comparison,
     held_out,
 };

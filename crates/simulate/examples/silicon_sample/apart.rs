@@ -2,15 +2,13 @@
 
 use std::error::Error;
 
+use llmprof_predict::parallel::Spread;
 use llmprof_simulate::{
     Shape, StepTime, Summary,
     disaggregated::{Workers, simulate},
     predicted::Predicted,
 };
-use llmprof_theory::{
-    Precision, Workload,
-    parallel::{Parallel, Spread},
-};
+use llmprof_theory::{Precision, Workload, parallel::Parallel};
 use llmprof_units::{DType, Nanos};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_theory::predict::Spread;
+use llmprof_predict::Spread;
 
 use crate::rows::Source;
 

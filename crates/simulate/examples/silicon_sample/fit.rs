@@ -10,7 +10,8 @@ use std::{
     error::Error,
 };
 
-use llmprof_theory::{Model, predict::EfficiencyProfile};
+use llmprof_predict::EfficiencyProfile;
+use llmprof_theory::Model;
 
 use crate::{
     calibration::fitted_to,

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, error::Error};
 
-use llmprof_theory::predict::{EfficiencyProfile, Spread};
+use llmprof_predict::{EfficiencyProfile, Spread};
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -1,8 +1,8 @@
 //! What engines were started with. Rows do not say; the launch scripts of the dashboards do (SemiAnalysisAI/InferenceX, Apache-2.0, `benchmarks/`, as they
 //! were when the rows were measured). Of sweeps only the tool is known.
 
+use llmprof_predict::EfficiencyProfile;
 use llmprof_simulate::Settings;
-use llmprof_theory::predict::EfficiencyProfile;
 
 use crate::rows::{Row, Source};
 

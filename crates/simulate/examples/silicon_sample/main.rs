@@ -20,7 +20,8 @@ mod trials;
 
 use std::{collections::BTreeMap, error::Error};
 
-use llmprof_theory::{Model, device::Catalog, predict::EfficiencyProfile};
+use llmprof_predict::EfficiencyProfile;
+use llmprof_theory::{Model, device::Catalog};
 use llmprof_traffic::statistics::percentile;
 
 use coverage::{Groups, cross_validated, of_other_designs};

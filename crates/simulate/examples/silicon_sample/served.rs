@@ -2,16 +2,12 @@
 
 use std::error::Error;
 
+use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
 use llmprof_simulate::{
     FrontEnd, Load, Shape, StepTime, Summary, memory::SequenceMemory, predicted::Predicted,
     simulate,
 };
-use llmprof_theory::{
-    Model, Precision, Workload,
-    device::Device,
-    parallel::Spread,
-    predict::{EfficiencyProfile, MemoryFit, PredictError},
-};
+use llmprof_theory::{MemoryFit, Model, Precision, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::{DType, Nanos};
 

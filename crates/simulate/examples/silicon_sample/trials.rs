@@ -6,7 +6,8 @@ use std::{
     thread,
 };
 
-use llmprof_theory::{Model, device::Catalog, predict::EfficiencyProfile};
+use llmprof_predict::EfficiencyProfile;
+use llmprof_theory::{Model, device::Catalog};
 
 use crate::{
     coverage::{Group, Groups},

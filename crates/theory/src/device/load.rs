@@ -6,7 +6,6 @@ use super::{
     Cache, Device, DeviceError, Figure, Interconnect, Memory, Peak, Recount, Units,
     schema::{DeviceFile, FigureEntry, PeakEntry},
 };
-use crate::kernels::KernelCurves;
 
 /// Reads the text of one device file; `file` is how errors name it.
 pub(super) fn device(text: &str, file: &str) -> Result<Device, DeviceError> {
@@ -44,9 +43,6 @@ impl Loader<'_> {
         self.check_name(&raw.name)?;
         if raw.basis == Basis::Measured && raw.measured_at.is_none() {
             return Err(self.invalid("measured_at", "a measured file says when it was measured"));
-        }
-        if let Some(problem) = raw.curves.as_ref().and_then(KernelCurves::mistake) {
-            return Err(self.invalid("curves", &problem));
         }
         let units = raw
             .units
@@ -93,7 +89,6 @@ impl Loader<'_> {
                 .optional("launch_latency_us", raw.launch_latency_us.as_ref())?
                 .map(|figure| figure.map(|us| Nanos::from_seconds(us * 1e-6))),
             notes: raw.notes.clone(),
-            curves: raw.curves.clone(),
         })
     }
 

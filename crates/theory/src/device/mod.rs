@@ -22,8 +22,6 @@ pub use catalog::{Catalog, CatalogEntry, DeviceError, Origin};
 pub use figure::Figure;
 pub use peak::{Engine, MissingPeak, Peak, Recount};
 
-use crate::kernels::KernelCurves;
-
 /// What a device can do at most.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
@@ -60,9 +58,6 @@ pub struct Device {
     pub launch_latency_ns: Option<Figure<Nanos>>,
     /// What a reader should know.
     pub notes: Vec<String>,
-    /// How long kernels take on it, where that was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub curves: Option<KernelCurves>,
 }
 
 impl Device {

@@ -8,7 +8,6 @@ use llmprof_units::{Basis, DType};
 use serde::{Deserialize, Serialize};
 
 use super::{CacheScope, Calibration, Counts, DeviceKind, Engine};
-use crate::kernels::KernelCurves;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,8 +43,6 @@ pub struct DeviceFile {
     pub launch_latency_us: Option<FigureEntry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub curves: Option<KernelCurves>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -125,7 +125,7 @@ const FUSED: &[&str] = &[
 const OTHER_LAYERS: &[&str] = &["jetmoe", "xlstm", "moshi", "cpmant", "git"];
 
 /// Name of an activation that transformers runs as eight kernels.
-pub(crate) const GELU_NEW: &str = "mlp.gelu_new";
+pub const GELU_NEW: &str = "mlp.gelu_new";
 
 /// Names of the number of experts.
 const EXPERTS: [&str; 4] = [

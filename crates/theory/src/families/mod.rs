@@ -26,7 +26,7 @@ mod vision;
 mod whisper;
 
 pub use common::COMMON_KEYS;
-pub(crate) use common::GELU_NEW;
+pub use common::GELU_NEW;
 use keys::Keys;
 use serde_json::Value;
 

@@ -78,14 +78,6 @@ impl Access {
         Self::Depthwise,
         Self::Solve,
     ];
-
-    /// Whose curve stands in for one that older files of curves do not have.
-    pub(super) fn stand_in(self) -> Self {
-        match self {
-            Self::Cast | Self::Transposed | Self::Depthwise | Self::Solve => Self::Broadcast,
-            other => other,
-        }
-    }
 }
 
 /// How weights are stored, which decides the kernels that multiply them.
@@ -136,9 +128,6 @@ impl Stored {
         *self == Self::Plain
     }
 }
-
-/// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
-pub(super) const LEAST_COLUMNS: f64 = 32.0;
 
 /// Bytes of a weight in 16 bits.
 fn two() -> f64 {
@@ -399,7 +388,7 @@ impl Kernel {
     }
 
     /// Experts that uniform routing reaches: E × (1 − (1 − k/E)^tokens).
-    pub(crate) fn touched(&self) -> f64 {
+    pub fn touched(&self) -> f64 {
         match *self {
             Self::Grouped {
                 experts,

@@ -1,13 +1,9 @@
-//! Kernels and how long they take on a device: what predictions of a way of running are made of.
+//! Kernels: what is launched and how large it is. How long they take is not known here.
 
-mod axis;
-pub mod calibrate;
-mod curves;
 mod kernel;
-mod serving;
+mod sample;
 mod traced;
 
-pub use curves::{KernelClock, KernelCurves, KernelTime};
 pub use kernel::{Access, Kernel, KernelClass, Stored};
-pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
+pub use sample::KernelSample;
 pub use traced::{TracedKernel, TracedModel, TracedStep};

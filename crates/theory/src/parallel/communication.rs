@@ -1,13 +1,35 @@
 //! What ranks tell each other in a pass.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Operation, Parallel};
+use super::Parallel;
 use crate::{
     Model, Workload,
     block::{Arrangement, FeedForward, LayerGroup, Mixer},
     workload::Pass,
 };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+    /// From one rank to another.
+    Send,
+}
+
+impl Operation {
+    /// Bytes that cross a rank's link for each byte of the buffer (NCCL's bus bandwidth).
+    pub fn bus_factor(self, ranks: f64) -> f64 {
+        match self {
+            Self::AllReduce => 2.0 * (ranks - 1.0) / ranks,
+            Self::AllGather | Self::ReduceScatter | Self::AllToAll => (ranks - 1.0) / ranks,
+            Self::Send => 1.0,
+        }
+    }
+}
 
 /// Equal collectives of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -1,13 +1,12 @@
 //! The model of one rank.
 
-use super::{Parallel, invalid};
+use super::Parallel;
 use crate::{
     Model, WeightFormat, WorkloadError,
     block::{
         Attention, DeltaProjections, FeedForward, GatedDelta, Linear, Mixer, Mla, MlaQuery, Mlp,
         MlpInput, Moe, Norm, Projections,
     },
-    model::Decoder,
 };
 
 /// The model that each of `parallel.tensor` ranks runs: heads and widths divided, norms, routers and latents whole. Image towers are
@@ -19,7 +18,7 @@ pub fn rank_model(model: &Model, parallel: &Parallel) -> Result<Model, WorkloadE
         for (key, found) in [("tensor", parallel.tensor), ("pipeline", parallel.pipeline)] {
             if found > 1 {
                 let expected = format!("1: {} has an encoder, and is not divided", model.family);
-                return Err(invalid(key, found, expected));
+                return Err(WorkloadError::parallel(key, found, expected));
             }
         }
     }
@@ -47,12 +46,23 @@ pub fn rank_model(model: &Model, parallel: &Parallel) -> Result<Model, WorkloadE
     Ok(rank)
 }
 
-pub(super) fn each_moe(decoder: &mut Decoder, mut change: impl FnMut(&mut Moe)) {
-    for group in &mut decoder.groups {
+/// A rank's model with the experts that it stores: fewer than it computes with where data-parallel ranks share them.
+pub fn stored_model(rank: &Model, parallel: &Parallel) -> Model {
+    let mut stored = rank.clone();
+    if !parallel.shares_experts_across_data() {
+        return stored;
+    }
+    let across = parallel.expert / parallel.tensor;
+    for group in stored
+        .decoder
+        .iter_mut()
+        .flat_map(|decoder| &mut decoder.groups)
+    {
         if let FeedForward::Moe(moe) = &mut group.layer.feed {
-            change(moe);
+            moe.experts.count = moe.experts.count.div_ceil(across);
         }
     }
+    stored
 }
 
 /// The share of one rank.
@@ -60,7 +70,7 @@ fn part(what: &str, whole: u64, by: u64) -> Result<u64, WorkloadError> {
     if whole.is_multiple_of(by) {
         Ok(whole / by)
     } else {
-        Err(invalid(
+        Err(WorkloadError::parallel(
             "tensor",
             by,
             format!("a divisor of the model's {what} ({whole})"),
@@ -84,7 +94,7 @@ fn divide_attention(attention: &mut Attention, by: u64) -> Result<(), WorkloadEr
             "a multiple or a divisor of the model's key and value heads ({})",
             attention.kv_heads
         );
-        return Err(invalid("tensor", by, expected));
+        return Err(WorkloadError::parallel("tensor", by, expected));
     };
     let dim = attention.head_dim;
     match &mut attention.projections {

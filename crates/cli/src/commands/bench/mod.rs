@@ -31,7 +31,7 @@ use llmprof_record::{
 use llmprof_report::{render::terminal::digest, text::warning_lines};
 use llmprof_units::Nanos;
 
-pub(crate) use self::configured::serve as serve_configured;
+pub(crate) use self::configured::{serve as serve_configured, server_command};
 use self::{outcome::Outcome, request::Request, serve::Server, session::Measured};
 use super::profile::{self, files::free};
 use crate::args_bench::{BenchArgs, ServedArgs};

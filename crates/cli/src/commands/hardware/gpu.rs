@@ -1,24 +1,30 @@
-//! `hardware measure --gpu`: a device file with kernel curves.
+//! `hardware measure --gpu`: a device file, and kernel curves beside it.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use llmprof_capture::{
     calibration::CalibrationFile,
     process::Interrupt,
-    pytorch::{KernelWorker, measured_device},
+    pytorch::{KernelWorker, measured_device, measured_source},
     runner::protocol::{Measure, Measured},
+};
+use llmprof_predict::{
+    KernelClock, KernelCurves,
+    calibrate::{ClassRatio, Fitted, fit, ratios},
 };
 use llmprof_report::{Document, Table};
 use llmprof_theory::{
-    device::{Catalog, schema::DeviceFile},
-    kernels::{
-        KernelClass, KernelClock, KernelCurves,
-        calibrate::{ClassRatio, Fitted, ratios},
-    },
+    device::{Catalog, Engine, schema::DeviceFile},
+    kernels::KernelClass,
 };
-use llmprof_units::significant;
+use llmprof_units::{DType, significant};
 
-use crate::{args::KernelArgs, clock, failure::Failure, output::Output};
+use crate::{
+    args::KernelArgs, clock, commands::predict::curves_file, failure::Failure, output::Output,
+};
 
 pub(super) fn measure(
     file: Option<PathBuf>,
@@ -29,7 +35,13 @@ pub(super) fn measure(
     let fallback = KernelCurves::embedded("h200")
         .ok_or_else(|| Failure::new("the embedded curves cannot be read"))?;
     let known = Catalog::embedded_file(&measured.name);
-    let (device, fitted) = measured_device(&measured, known, &fallback, &clock::now());
+    let device = measured_device(&measured, known, &clock::now());
+    let fitted = fit(
+        &measured.samples,
+        measured_source(&measured),
+        limits(&device),
+        &fallback,
+    );
     let file = match file {
         Some(path) => CalibrationFile::at(path),
         None => CalibrationFile::of_gpu(&device.name).ok_or_else(|| {
@@ -37,11 +49,33 @@ pub(super) fn measure(
         })?,
     };
     file.write(&device)?;
+    write_curves(file.path(), &fitted.curves)?;
     output.document(&page(&measured, &device, &fitted))?;
     let path = file.path().display();
     output.line(&format!(
         "\nkept in {path}; `llmprof predict hardware.spec={path}` uses it"
     ))
+}
+
+/// Peak rate of bf16 and bandwidth, in operations and bytes per second.
+fn limits(file: &DeviceFile) -> [f64; 2] {
+    let peak = |engine: Engine| {
+        let mut peaks = file.peaks.iter();
+        peaks.find(|peak| peak.dtype == DType::Bf16 && peak.engine == engine)
+    };
+    let tflops = peak(Engine::Tensor)
+        .or_else(|| peak(Engine::Vector))
+        .map_or(1.0, |peak| peak.tflops);
+    [tflops * 1e12, file.memory.bandwidth_gb_s.value * 1e9]
+}
+
+fn write_curves(device_file: &Path, curves: &KernelCurves) -> Result<(), Failure> {
+    let path = curves_file(device_file);
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("cannot write {}: {error}", path.display()))
+    };
+    let text = serde_json::to_string(curves).map_err(|error| failed(&error))?;
+    std::fs::write(&path, text + "\n").map_err(|error| failed(&error))
 }
 
 fn measured(args: &KernelArgs) -> Result<Measured, Failure> {

@@ -10,12 +10,12 @@
 use std::collections::HashMap;
 
 use llmprof_config::hydra::{App, Host, RunMode, Sweep};
+use llmprof_predict::EfficiencyProfile;
 use llmprof_record::plan::{Compile, Plan, RuntimeType};
 use llmprof_theory::{
     Model, Workload,
     device::{Device, DeviceKind},
     parallel::Parallel,
-    predict::EfficiencyProfile,
 };
 use serde_json::{Map, Value};
 
@@ -161,6 +161,11 @@ impl Axes {
                 positions: positions.iter().copied().zip(sizes).collect(),
                 settings,
             });
+        }
+        for (_, profile) in &mut reader.profiles {
+            for (spec, device) in &reader.devices {
+                super::add_curves(profile, spec, device)?;
+            }
         }
         Ok(Self {
             sweep,

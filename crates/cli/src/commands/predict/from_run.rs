@@ -3,15 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use llmprof_analysis::{Analysis, PhaseAnalysis};
+use llmprof_predict::{Corrections, Factors, MeasuredRun, MeasuredStep, Predictor};
 use llmprof_record::{
     run::{RunPhase, RunRecord},
     store::Folder,
 };
-use llmprof_theory::{
-    Workload,
-    device::Device,
-    predict::{Corrections, MeasuredRun, MeasuredStep, Predictor},
-};
+use llmprof_theory::{Workload, device::Device};
 
 use super::axes::Axes;
 use crate::failure::Failure;
@@ -107,7 +104,7 @@ impl Start {
 
     pub(super) fn note(&self) -> String {
         let corrections = self.corrections();
-        let factors = |name: &str, factors: &llmprof_theory::predict::Factors| {
+        let factors = |name: &str, factors: &Factors| {
             format!(
                 "{name}: GEMM and attention {:.2}, other kernels {:.2}, host {:.2}",
                 factors.matrix, factors.other, factors.host

@@ -1,9 +1,9 @@
 //! The rows of a grid as a table, CSV or JSON.
 
-use llmprof_report::{Document, Table, text::predict as text};
-use llmprof_theory::predict::{
+use llmprof_predict::{
     Calibration, EfficiencyProfile, GradeSummary, Interval, fixture_comparison, held_out,
 };
+use llmprof_report::{Document, Table, text::predict as text};
 use llmprof_units::{Nanos, significant};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -261,7 +261,7 @@ pub(super) fn json(
         known_error: &'a str,
         /// Errors on held-out models, where the profile has any.
         held_out: Option<GradeSummary>,
-        comparisons: Vec<llmprof_theory::predict::Comparison>,
+        comparisons: Vec<llmprof_predict::Comparison>,
         /// Models that were traced, and the run that predictions start from.
         #[serde(skip_serializing_if = "<[String]>::is_empty")]
         notes: &'a [String],

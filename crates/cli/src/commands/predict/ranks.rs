@@ -2,11 +2,8 @@
 
 use std::{collections::HashMap, sync::OnceLock};
 
-use llmprof_theory::{
-    Model, Workload, WorkloadError,
-    parallel::{Parallel, Spread},
-    predict::{EfficiencyProfile, PredictError, Prediction, Predictor},
-};
+use llmprof_predict::{EfficiencyProfile, PredictError, Prediction, Predictor, parallel::Spread};
+use llmprof_theory::{Model, Workload, WorkloadError, parallel::Parallel};
 
 use super::axes::Axes;
 

@@ -3,12 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use llmprof_capture::{process::Interrupt, pytorch::KernelWorker, runner::protocol::Trace};
-use llmprof_theory::{
-    Workload,
-    device::DeviceKind,
-    kernels::TracedModel,
-    predict::{Implementation, PredictError, Prediction, predict_traced, traced_contexts},
-};
+use llmprof_predict::{Implementation, PredictError, Prediction, predict_traced, traced_contexts};
+use llmprof_theory::{Workload, device::DeviceKind, kernels::TracedModel};
 use llmprof_units::DType;
 
 use super::axes::{Axes, GridModel, Point, Tracing};

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use llmprof_config::hydra::RunMode;
 use llmprof_load::server::steps::Step;
+use llmprof_predict::{EfficiencyProfile, parallel::Spread};
 use llmprof_record::plan::Plan;
 use llmprof_simulate::{
     StepTime,
@@ -11,9 +12,7 @@ use llmprof_simulate::{
     memory::SequenceMemory,
     predicted::{Predict, Predicted},
 };
-use llmprof_theory::{
-    Model, Workload, device::Device, parallel::Spread, predict::EfficiencyProfile,
-};
+use llmprof_theory::{Model, Workload, device::Device};
 use llmprof_units::Nanos;
 use serde::Serialize;
 
@@ -79,7 +78,8 @@ pub(super) fn with<R>(
     }
     let subjects = subjects(args)?;
     let workload = subjects.plan.spread_workload();
-    let profile = predict::profile(&args.efficiency)?;
+    let mut profile = predict::profile(&args.efficiency)?;
+    predict::add_curves(&mut profile, &subjects.plan.hardware.spec, &subjects.device)?;
     let spread = Spread::new(&subjects.model, &subjects.device, workload.parallel)
         .map_err(|error| Failure::new(error.to_string()))?;
     let predictor = spread.predictor(&subjects.device, &profile);

@@ -5,7 +5,7 @@ use llmprof_units::{Count, Percent, Times, significant};
 
 use super::{is_waiting, is_whole};
 use crate::analyzed::{Abstention, Conclusion, Finding};
-use crate::text::{bottleneck, copies, unmatched};
+use crate::text::{bottleneck, causes, copies, unmatched};
 
 pub fn finding(finding: &Finding) -> String {
     match (&finding.conclusion, &finding.abstains) {
@@ -61,6 +61,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
     let factor = factor(finding);
     let speedup = speedup(finding);
     match conclusion {
+        Conclusion::Cause { cause } => causes::statement(cause),
         Conclusion::Idle { .. } => idle(phase, conclusion, &speedup),
         Conclusion::Inefficiency {
             operators,
@@ -115,15 +116,6 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
         Conclusion::QuantizeWeights { weights } => {
             format!("{phase} is limited by reading {weights} weights; {speedup} with int8 weights")
         }
-        Conclusion::Batching {
-            batch,
-            present_batch,
-            step_ratio,
-        } => format!(
-            "{phase}: up to {} the tokens per second at batch {batch} instead of {present_batch}, with a predicted step time of {}",
-            Times(factor),
-            Times(*step_ratio)
-        ),
         Conclusion::WeightsOnChip {
             bytes_per_step,
             cache,

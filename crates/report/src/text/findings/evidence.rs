@@ -119,6 +119,9 @@ pub(crate) fn figure(evidence: &Evidence) -> String {
 /// How the factor of a gain follows from the numbers.
 pub(crate) fn derivation(derivation: &Derivation) -> String {
     match derivation {
+        Derivation::Replayed { now_ns, after_ns } => {
+            format!("{now_ns} ÷ {after_ns}, replayed")
+        }
         Derivation::WithoutIdle {
             wall_ns: wall,
             idle_ns,
@@ -172,24 +175,6 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             "{wall} ÷ {after_ns}: with int8 weights the roofline time is {roofline_ratio:.2} of the present, and each operator keeps \
              its % of roofline"
         ),
-        Derivation::LargerBatch {
-            batch,
-            present_batch,
-            step_ratio,
-            fills_idle,
-            least_factor,
-        } => {
-            let idle = if *fills_idle {
-                " Extra work fills idle time first."
-            } else {
-                ""
-            };
-            format!(
-                "{batch} ÷ {present_batch} sequences ÷ {step_ratio:.3} step time. Each operator keeps its % of roofline, or gets that of \
-                 prefill if higher and limited by the same resource.{idle} The batch doubles until a \
-                 doubling gains less than {least_factor}×."
-            )
-        }
         Derivation::FirstOverLaterPasses => "first pass ÷ mean of the later passes".to_owned(),
         Derivation::FirstOverLaterRanges => "first ÷ median of the later ones".to_owned(),
     }

@@ -11,7 +11,7 @@ pub use self::conclusion::finding;
 pub(crate) use self::conclusion::{abstention, cache, no_conclusion, statement};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
 use super::runtime::Runtime;
-use super::{copies, program};
+use super::{causes, copies, program};
 use crate::analyzed::{
     Analysis, Assumption, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy,
     ProgramKind,
@@ -50,6 +50,9 @@ fn is_whole(finding: &Finding) -> bool {
 
 /// What the change would bring to the `whole`; nothing where no gain can be computed, or where the conclusion has said it.
 pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
+    if let Some(Conclusion::Cause { cause }) = &finding.conclusion {
+        return Some(causes::gain(cause));
+    }
     let gain = finding.gain.as_ref()?;
     let is_called_alike = gain.is_bound || finding.confidence != Confidence::Low;
     if is_called_alike && !finding.is_contended && is_whole(finding) {
@@ -166,10 +169,6 @@ fn host_work_knob(operator: &str) -> String {
 /// What to change; nothing where the finding has no remedy. What the run has turned on already is no knob.
 pub fn knob(finding: &Finding, analysis: &Analysis) -> Option<String> {
     let knob = by_runtime(finding, Runtime::of(analysis), analysis.program.kind)?;
-    let is_run = analysis.latency.measured_in.is_some();
-    if is_run && matches!(finding.conclusion, Some(Conclusion::Batching { .. })) {
-        return Some("Knob: a larger batch (`runtime.batch_size`).".to_owned());
-    }
     let (compiled, graphs) = (is_compiled(analysis), has_decode_graphs(analysis));
     Some(turned_on(finding, knob, compiled, graphs))
 }
@@ -256,6 +255,7 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
             | Runtime::Other(Framework::Pytorch)
     );
     let knob = match finding.conclusion.as_ref()? {
+        Conclusion::Cause { cause } => return Some(causes::change(cause)),
         Conclusion::Idle {
             remedy: Some(IdleRemedy::LessHostWork),
             host_work,
@@ -317,7 +317,6 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
         Conclusion::QuantizeWeights { .. } if runtime == Runtime::Native => {
             "Knob: `workload.weights=int8`."
         }
-        Conclusion::Batching { .. } => "Knob: a larger batch.",
         Conclusion::KvLengths { .. }
         | Conclusion::FirstPass {
             extra_step_ns: Some(_),

@@ -1,6 +1,6 @@
 //! One change that could be made.
 
-use llmprof_theory::predict::EfficiencyProfile;
+use llmprof_predict::EfficiencyProfile;
 use serde::Serialize;
 
 /// What sort of change it is.

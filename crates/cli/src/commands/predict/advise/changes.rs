@@ -1,10 +1,10 @@
 //! The changes that are considered.
 
+use llmprof_predict::EfficiencyProfile;
 use llmprof_record::plan::RuntimeType;
 use llmprof_theory::{
     AttentionConvention,
     device::{Catalog, DeviceKind},
-    predict::EfficiencyProfile,
 };
 
 use super::{

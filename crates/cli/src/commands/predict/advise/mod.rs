@@ -10,11 +10,9 @@ mod measured;
 mod page;
 
 use llmprof_config::hydra::{App, Host, RunMode};
+use llmprof_predict::{EfficiencyProfile, Interval, Prediction, Predictor};
 use llmprof_record::plan::Plan;
-use llmprof_theory::{
-    Model,
-    predict::{EfficiencyProfile, Interval, Prediction, Predictor},
-};
+use llmprof_theory::Model;
 use llmprof_units::Nanos;
 use serde::Serialize;
 
@@ -154,6 +152,9 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     request.subject.find_device(&plan)?;
     if let (None, Some(device)) = (&args.efficiency, &request.subject.device) {
         advisor.profile = super::profile(&implementation(&plan, device))?;
+    }
+    if let Some(device) = &request.subject.device {
+        super::add_curves(&mut advisor.profile, &plan.hardware.spec, device)?;
     }
     let base = figures(&request, &advisor.profile)?;
     let (advice, left_out) = advisor.rank(&request, &base)?;

@@ -1,0 +1,161 @@
+//! Attention: ratios to roofline time by width of a head, work items and keys.
+
+use std::collections::BTreeMap;
+
+use super::{Bins, Samples};
+use crate::curves::{AttentionCurves, AttentionTable, KernelClock, KernelCurves};
+use llmprof_theory::kernels::Kernel;
+
+/// Measured shapes that a place between them resembles.
+const NEIGHBOURS: usize = 4;
+
+/// One measured shape: work items, keys, ratio.
+type Known = Vec<[f64; 3]>;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Table {
+    Prefill,
+    PrefillMasked,
+    Decode,
+    DecodeGrouped,
+}
+
+fn table(kernel: &Kernel) -> Option<(Table, u64, [f64; 2])> {
+    let Kernel::Attention {
+        batch,
+        heads,
+        kv_heads,
+        queries,
+        keys,
+        key_dim,
+        masked,
+        ..
+    } = *kernel
+    else {
+        return None;
+    };
+    let decode = queries <= 1.0;
+    let which = match (decode, masked, heads > kv_heads) {
+        (true, _, true) => Table::DecodeGrouped,
+        (true, _, false) => Table::Decode,
+        (false, true, _) => Table::PrefillMasked,
+        (false, false, _) => Table::Prefill,
+    };
+    let work = batch * if decode { kv_heads } else { heads };
+    Some((which, key_dim as u64, [work, keys]))
+}
+
+/// The ratio at a place, from the nearest measured shapes by their distance in doublings.
+fn near(known: &Known, work: f64, keys: f64) -> f64 {
+    let mut by_distance: Vec<(f64, f64)> = known
+        .iter()
+        .map(|[w, k, ratio]| {
+            (
+                (work / w).log2().powi(2) + (keys / k).log2().powi(2),
+                *ratio,
+            )
+        })
+        .collect();
+    by_distance.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if by_distance[0].0 < 1e-6 {
+        return by_distance[0].1;
+    }
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for (distance, ratio) in by_distance.into_iter().take(NEIGHBOURS) {
+        let weight = 1.0 / (distance + 1e-3);
+        sum += weight * ratio;
+        weights += weight;
+    }
+    sum / weights
+}
+
+/// Says of each table whether it was measured.
+pub(super) fn fit(
+    samples: &Samples<'_>,
+    curves: &mut AttentionCurves,
+) -> Vec<(&'static str, bool)> {
+    let mut points: BTreeMap<(Table, u64), Known> = BTreeMap::new();
+    for (kernel, seconds) in samples.alone() {
+        if let Some((which, dim, [work, keys])) = table(kernel) {
+            let roof = samples.roofline(kernel) + curves.fixed_us * 1e-6;
+            let known = points.entry((which, dim)).or_default();
+            known.push([work, keys, seconds / roof]);
+        }
+    }
+    let (works, lengths) = (curves.work.clone(), curves.keys.clone());
+    let set = |which: Table, target: &mut AttentionTable| {
+        let dims: Vec<u64> = points
+            .keys()
+            .filter(|(found, _)| *found == which)
+            .map(|(_, dim)| *dim)
+            .collect();
+        if dims.is_empty() {
+            return false;
+        }
+        target.ratio = dims
+            .iter()
+            .flat_map(|dim| {
+                let known = &points[&(which, *dim)];
+                let (works, lengths) = (&works, &lengths);
+                works.iter().flat_map(move |work| {
+                    lengths
+                        .iter()
+                        .map(move |keys| (near(known, *work, *keys) * 1e3).round() / 1e3)
+                })
+            })
+            .collect();
+        target.dims = dims.into_iter().map(|dim| dim as f64).collect();
+        true
+    };
+    vec![
+        (
+            "attention.prefill",
+            set(Table::Prefill, &mut curves.prefill),
+        ),
+        (
+            "attention.prefill_masked",
+            set(Table::PrefillMasked, &mut curves.prefill_masked),
+        ),
+        ("attention.decode", set(Table::Decode, &mut curves.decode)),
+        (
+            "attention.decode_grouped",
+            set(Table::DecodeGrouped, &mut curves.decode_grouped),
+        ),
+    ]
+}
+
+/// What attention takes in a layer ÷ what the curves say of it, by that time.
+pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> bool {
+    let plain = |factors: &mut Vec<f64>| factors.iter_mut().for_each(|factor| *factor = 1.0);
+    let mut alone = curves.clone();
+    plain(&mut alone.attention.prefill_in_model);
+    plain(&mut alone.attention.decode_in_model);
+    let clock = KernelClock::new(&alone, samples.peak_flops, samples.bytes_per_s);
+    let mut found = [Bins::new(1.0), Bins::new(1.0)];
+    for (kernel, seconds) in samples.in_model() {
+        if let Some((which, ..)) = table(kernel) {
+            let time = clock.time(kernel).seconds();
+            let decode = matches!(which, Table::Decode | Table::DecodeGrouped);
+            found[usize::from(decode)].add(time * 1e6, seconds / time);
+        }
+    }
+    let axis = curves.attention.alone_us.clone();
+    let [prefill, decode] = found.map(|bins| {
+        let (places, factors) = bins.medians()?;
+        let known: Known = places
+            .iter()
+            .zip(&factors)
+            .map(|(place, factor)| [*place, 1.0, *factor])
+            .collect();
+        let at = |us: &f64| near(&known, *us, 1.0);
+        Some(axis.iter().map(at).collect::<Vec<f64>>())
+    });
+    let whole = prefill.is_some() && decode.is_some();
+    if let Some(factors) = prefill {
+        curves.attention.prefill_in_model = factors;
+    }
+    if let Some(factors) = decode {
+        curves.attention.decode_in_model = factors;
+    }
+    whole
+}

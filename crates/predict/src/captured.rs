@@ -1,0 +1,167 @@
+//! Predictions beside measured decode steps with a static KV cache: captured as CUDA graphs, or compiled by Inductor.
+
+use llmprof_units::Nanos;
+use serde::Deserialize;
+
+use super::{
+    EfficiencyProfile, Grade, GradeSummary, Implementation, Interval, Prediction, Predictor, Split,
+    grade::{Design, designs, grades, summarize},
+};
+use llmprof_theory::{
+    COMMON_KEYS, Phase, Workload,
+    device::{Catalog, Device},
+};
+
+/// The designs of `times.json` again, on the same H200; TPOT without a profiler.
+const CELLS: &str = include_str!("../../../fixtures/h200/kernels/decode.json");
+
+#[derive(Deserialize)]
+struct Cells {
+    cells: Vec<Cell>,
+}
+
+#[derive(Deserialize)]
+struct Cell {
+    how: How,
+    model: String,
+    batch: u64,
+    prompt: u64,
+    positions: u64,
+    prefill_ns: Nanos,
+    prefill_kernels: u64,
+    decode_step_ns: Nanos,
+    decode_kernels: u64,
+    tpot_ns: Nanos,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum How {
+    Graph,
+    Compile,
+}
+
+/// Predicted GPU times of prefill and decode steps, and TPOT, beside what was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CapturedGrades {
+    pub gpu: Vec<Grade>,
+    pub tpot: Vec<Grade>,
+}
+
+/// The measured steps of `hf_graph` or `torch_compile`; empty for other profiles.
+pub fn captured_grades(profile: &EfficiencyProfile) -> Result<CapturedGrades, serde_json::Error> {
+    let how = match profile.implementation {
+        Some(Implementation::HfGraph) => How::Graph,
+        Some(Implementation::TorchCompile) => How::Compile,
+        _ => return Ok(CapturedGrades::default()),
+    };
+    let Ok(device) = Catalog::embedded().by_name("h200") else {
+        return Ok(CapturedGrades::default());
+    };
+    let measured: Cells = serde_json::from_str(CELLS)?;
+    let mut grades = CapturedGrades::default();
+    for design in designs()? {
+        let of = |cell: &&Cell| cell.how == how && cell.model == design.name;
+        for cell in measured.cells.iter().filter(of) {
+            add(&mut grades, &design, cell, &device, profile);
+        }
+    }
+    Ok(grades)
+}
+
+/// Errors on models that nothing was fitted to, of the profiles that such were measured with: GPU times, and TPOT where steps are captured.
+pub fn held_out(profile: &EfficiencyProfile) -> Option<GradeSummary> {
+    let all = match profile.implementation? {
+        Implementation::HfEager => grades(profile).ok()?,
+        Implementation::HfGraph | Implementation::TorchCompile => {
+            let mut found = captured_grades(profile).ok()?;
+            found.gpu.append(&mut found.tpot);
+            found.gpu
+        }
+        _ => return None,
+    };
+    let held_out: Vec<_> = all
+        .iter()
+        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
+        .collect();
+    summarize(&held_out)
+}
+
+fn add(
+    grades: &mut CapturedGrades,
+    design: &Design,
+    cell: &Cell,
+    device: &Device,
+    profile: &EfficiencyProfile,
+) {
+    let workload = Workload {
+        batch: cell.batch,
+        prompt: cell.prompt,
+        // The cache had room for so many.
+        new_tokens: cell.positions - cell.prompt,
+        routing: design.routing,
+        ..Workload::default()
+    };
+    let Ok(found) = Predictor::new(&design.model, device, profile).predict(&workload) else {
+        return;
+    };
+    let grade =
+        |phase: Phase, measured: Nanos, predicted: Nanos, interval: Option<Interval>| Grade {
+            model: design.name.clone(),
+            family: design.model.family.to_owned(),
+            by_common_keys: design.model.family == COMMON_KEYS,
+            split: design.split,
+            list: None,
+            phase,
+            batch: cell.batch,
+            prompt: cell.prompt,
+            measured_ns: measured,
+            predicted_ns: predicted,
+            low_ns: interval.map_or(Nanos(0), |interval| interval.low_ns),
+            high_ns: interval.map_or(Nanos(0), |interval| interval.high_ns),
+            measured_kernels: kernels(cell, phase),
+            predicted_kernels: predicted_kernels(&found, phase),
+            roofline_ns: roofline(&found, phase),
+        };
+    grades.gpu.push(grade(
+        Phase::Prefill,
+        cell.prefill_ns,
+        found.prefill_gpu_ns,
+        found.prefill_gpu_interval,
+    ));
+    grades.gpu.push(grade(
+        Phase::Decode,
+        cell.decode_step_ns,
+        found.decode_step_gpu_ns,
+        found.decode_step_gpu_interval,
+    ));
+    if let Some(tpot) = found.tpot_ns {
+        grades.tpot.push(grade(
+            Phase::Decode,
+            cell.tpot_ns,
+            tpot,
+            found.tpot_interval,
+        ));
+    }
+}
+
+fn kernels(cell: &Cell, phase: Phase) -> u64 {
+    match phase {
+        Phase::Prefill => cell.prefill_kernels,
+        _ => cell.decode_kernels,
+    }
+}
+
+fn predicted_kernels(found: &Prediction, phase: Phase) -> u64 {
+    match phase {
+        Phase::Prefill => found.prefill.kernels,
+        _ => found.decode_step.kernels,
+    }
+}
+
+fn roofline(found: &Prediction, phase: Phase) -> Nanos {
+    match phase {
+        Phase::Prefill => found.prefill.roofline_ns,
+        _ => found.decode_step.roofline_ns,
+    }
+}

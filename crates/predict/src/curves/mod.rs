@@ -1,0 +1,736 @@
+//! How long kernels take on a device: measured curves by shape, relative to roofline time.
+//!
+//! A GEMM's or attention's time is a measured ratio to its roofline time plus a fixed time; what only moves elements takes a
+//! fixed time and a time per byte or per element, whichever is longer. Ratios carry over to devices that were not measured,
+//! with their own peaks; such times are marked as scaled.
+
+mod axis;
+mod serving;
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::{Deserialize, Serialize};
+
+use axis::Axis;
+use llmprof_theory::kernels::{Access, Kernel, Stored};
+pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
+
+/// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
+pub(super) const LEAST_COLUMNS: f64 = 32.0;
+/// Share of the memory bandwidth that products of matrices and vectors reach.
+const VECTOR_SHARE: f64 = 0.42;
+/// What a tile of a GEMM in 32 bits takes beside its products, as so many more of them in depth: products of depth 64 reach 61 % of the rate of deep ones on an H200.
+const TILE_DEPTH: f64 = 40.0;
+/// Fused attention of heads whose width is no multiple of eight, which cuDNN does not take, ÷ cuDNN's of the next multiple (FlashAttention 2 on an H200).
+const FLASH_2: f64 = 1.5;
+/// Rows narrower than a warp are reduced as slowly as those of a warp.
+const WARP: f64 = 32.0;
+/// Fused attention has kernels for heads up to this width, and others beyond.
+const WIDE_HEAD: f64 = 128.0;
+const H200: &str = include_str!("../../data/curves/h200.json");
+
+/// The access whose curve stands in for one that older files of curves do not have.
+fn stand_in(access: Access) -> Access {
+    match access {
+        Access::Cast | Access::Transposed | Access::Depthwise | Access::Solve => Access::Broadcast,
+        other => other,
+    }
+}
+
+/// Curves of one device, as files keep them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelCurves {
+    /// What they were measured on, and how.
+    pub source: String,
+    /// Models whose kernels they were fitted to, beside micro-benchmarks.
+    #[serde(default)]
+    pub models: Vec<String>,
+    /// The limits that ratios refer to.
+    pub peak_flops: f64,
+    pub bytes_per_s: f64,
+    pub gemm: GemmCurve,
+    pub gemm_unaligned: UnalignedCurve,
+    pub gemm_batched: BatchedCurve,
+    pub gemm_f32: WideCurve,
+    pub attention: AttentionCurves,
+    pub grouped: GroupedCurve,
+    pub streams: BTreeMap<Access, StreamCurve>,
+    pub tables: BTreeMap<Access, Table>,
+}
+
+/// Ratios to roofline time by rows, columns and depth, the depth innermost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GemmCurve {
+    pub fixed_us: f64,
+    pub m: Vec<f64>,
+    pub n: Vec<f64>,
+    pub k: Vec<f64>,
+    pub ratio: Vec<f64>,
+    /// By rows: what a GEMM takes between the other kernels of a model ÷ what it takes by itself.
+    pub rows: Vec<f64>,
+    pub in_model: Vec<f64>,
+}
+
+/// The rate at which weights whose rows are not aligned are read, by rows of the input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnalignedCurve {
+    pub rows: Vec<f64>,
+    /// Where the number of columns or the depth is odd.
+    pub bytes_per_s: Vec<f64>,
+    /// Where both are even: numbers are read in pairs. As odd ones where absent.
+    #[serde(default)]
+    pub even_bytes_per_s: Vec<f64>,
+}
+
+/// Many small GEMMs in one launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchedCurve {
+    pub fixed_us: f64,
+    pub aligned_bytes_per_s: f64,
+    pub unaligned_bytes_per_s: f64,
+    /// Share of the peak.
+    pub compute: f64,
+}
+
+/// GEMM in 32 bits on vector units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WideCurve {
+    pub fixed_us: f64,
+    /// Few rows fill few units, so that the depth is walked one step after the other.
+    pub ns_per_k: f64,
+    pub flops_per_s: f64,
+}
+
+/// Ratios to roofline time by width of a head, work items and keys, the keys innermost. A work item is a head of a
+/// sequence, in decode a KV head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionCurves {
+    pub fixed_us: f64,
+    pub work: Vec<f64>,
+    pub keys: Vec<f64>,
+    /// By the time that a kernel takes by itself, in µs: what it takes in a model ÷ that.
+    pub alone_us: Vec<f64>,
+    pub prefill_in_model: Vec<f64>,
+    pub decode_in_model: Vec<f64>,
+    pub prefill: AttentionTable,
+    pub prefill_masked: AttentionTable,
+    pub decode: AttentionTable,
+    /// Several query heads share a KV head.
+    pub decode_grouped: AttentionTable,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionTable {
+    pub dims: Vec<f64>,
+    pub ratio: Vec<f64>,
+}
+
+impl AttentionCurves {
+    fn table(&self, decode: bool, masked: bool, grouped: bool) -> &AttentionTable {
+        match (decode, masked, grouped) {
+            (true, _, true) => &self.decode_grouped,
+            (true, _, false) => &self.decode,
+            (false, true, _) => &self.prefill_masked,
+            (false, false, _) => &self.prefill,
+        }
+    }
+}
+
+/// Ratios to roofline time by rows of an expert.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupedCurve {
+    pub fixed_us: f64,
+    pub rows: Vec<f64>,
+    pub ratio: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamCurve {
+    pub fixed_us: f64,
+    pub ns_per_kb: f64,
+    pub ns_per_kelement: f64,
+    /// Per element of a row, where a row is walked by one block.
+    #[serde(default)]
+    pub ns_per_width: f64,
+    /// The same for each row, up to `ns_per_width`: few rows are split among blocks.
+    #[serde(default)]
+    pub ns_per_width_and_row: f64,
+    /// Bytes of narrow rows move more slowly: added to `ns_per_kb` after division by the width.
+    #[serde(default)]
+    pub narrow_ns_per_kb: f64,
+}
+
+/// What a table's times go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Size {
+    Bytes,
+    Elements,
+}
+
+/// Times by size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    pub by: Size,
+    pub x: Vec<f64>,
+    pub us: Vec<f64>,
+}
+
+/// What a kernel is predicted to take, by what holds it back, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KernelTime {
+    pub fixed: f64,
+    pub tensor: f64,
+    pub vector: f64,
+    pub memory: f64,
+}
+
+impl KernelTime {
+    pub fn seconds(&self) -> f64 {
+        self.fixed + self.tensor + self.vector + self.memory
+    }
+
+    /// So many times as long.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self {
+            fixed: self.fixed * factor,
+            tensor: self.tensor * factor,
+            vector: self.vector * factor,
+            memory: self.memory * factor,
+        }
+    }
+}
+
+impl KernelCurves {
+    /// The curves that are shipped for a device.
+    pub fn embedded(device: &str) -> Option<Self> {
+        static CURVES: LazyLock<Option<KernelCurves>> =
+            LazyLock::new(|| KernelCurves::read(H200, "h200.json (embedded)").ok());
+        (device == "h200").then(|| CURVES.clone()).flatten()
+    }
+
+    /// Reads curves; `file` is how errors name it.
+    pub fn read(text: &str, file: &str) -> Result<Self, String> {
+        let curves: Self =
+            serde_json::from_str(text).map_err(|error| format!("kernel curves {file}: {error}"))?;
+        match curves.mistake() {
+            Some(problem) => Err(format!("kernel curves {file}: {problem}")),
+            None => Ok(curves),
+        }
+    }
+
+    /// What makes the curves unusable.
+    pub(crate) fn mistake(&self) -> Option<String> {
+        let rising = |axis: &[f64]| {
+            !axis.is_empty() && axis[0] > 0.0 && axis.windows(2).all(|pair| pair[0] < pair[1])
+        };
+        let positive = |values: &[f64]| values.iter().all(|value| *value > 0.0 && *value < 1e30);
+        let gemm = &self.gemm;
+        let attention = &self.attention;
+        let tables = [
+            &attention.prefill,
+            &attention.prefill_masked,
+            &attention.decode,
+            &attention.decode_grouped,
+        ];
+        let cells = attention.work.len() * attention.keys.len();
+        let checks = [
+            ("peak_flops", positive(&[self.peak_flops, self.bytes_per_s])),
+            (
+                "gemm",
+                [&gemm.m, &gemm.n, &gemm.k, &gemm.rows]
+                    .iter()
+                    .all(|axis| rising(axis))
+                    && gemm.ratio.len() == gemm.m.len() * gemm.n.len() * gemm.k.len()
+                    && gemm.in_model.len() == gemm.rows.len()
+                    && positive(&gemm.ratio)
+                    && positive(&gemm.in_model),
+            ),
+            (
+                "attention",
+                rising(&attention.work)
+                    && rising(&attention.keys)
+                    && rising(&attention.alone_us)
+                    && [&attention.prefill_in_model, &attention.decode_in_model]
+                        .iter()
+                        .all(|factors| {
+                            factors.len() == attention.alone_us.len() && positive(factors)
+                        })
+                    && tables.iter().all(|table| {
+                        rising(&table.dims)
+                            && table.ratio.len() == table.dims.len() * cells
+                            && positive(&table.ratio)
+                    }),
+            ),
+            (
+                "grouped",
+                rising(&self.grouped.rows)
+                    && self.grouped.rows.len() == self.grouped.ratio.len()
+                    && positive(&self.grouped.ratio),
+            ),
+            (
+                "gemm_unaligned",
+                rising(&self.gemm_unaligned.rows) && self.gemm_unaligned.is_whole(),
+            ),
+            (
+                "tables",
+                self.tables.values().all(|table| {
+                    rising(&table.x) && table.x.len() == table.us.len() && positive(&table.us)
+                }),
+            ),
+            (
+                "streams",
+                Access::ALL.iter().all(|access| {
+                    let access = &stand_in(*access);
+                    self.streams.contains_key(access) || self.tables.contains_key(access)
+                }),
+            ),
+        ];
+        checks
+            .iter()
+            .find(|(_, good)| !good)
+            .map(|(key, _)| format!("`{key}` has axes that do not rise, or tables of another size"))
+    }
+}
+
+/// Curves resolved for fast look-up on one device.
+#[derive(Clone, Debug)]
+pub struct KernelClock {
+    curves: KernelCurves,
+    flops_per_s: f64,
+    bytes_per_s: f64,
+    /// Rate of matrix units in 8 bits and in 4 ÷ that in 16.
+    eight_bit: f64,
+    four_bit: f64,
+    /// Bandwidth of the measured device ÷ that of this one.
+    memory_scale: f64,
+    compute_scale: f64,
+    axes: [Axis; 3],
+    rows: Axis,
+    work: Axis,
+    keys: Axis,
+    grouped: Axis,
+    unaligned: Axis,
+    streams: [Option<StreamCurve>; Access::ALL.len()],
+    tables: [Option<(Size, Axis, Vec<f64>)>; Access::ALL.len()],
+    alone: Axis,
+    /// Where the kernels are those of a serving engine.
+    serving: Option<&'static ServingClock>,
+}
+
+impl KernelClock {
+    /// The clock of a device with these limits, in operations and bytes per second.
+    pub fn new(curves: &KernelCurves, flops_per_s: f64, bytes_per_s: f64) -> Self {
+        let gemm = &curves.gemm;
+        let held = |access: Access| {
+            let known =
+                |access| curves.streams.contains_key(access) || curves.tables.contains_key(access);
+            if known(&access) {
+                access
+            } else {
+                stand_in(access)
+            }
+        };
+        Self {
+            flops_per_s,
+            bytes_per_s,
+            eight_bit: 1.0,
+            four_bit: 1.0,
+            memory_scale: curves.bytes_per_s / bytes_per_s,
+            compute_scale: curves.peak_flops / flops_per_s,
+            axes: [&gemm.m, &gemm.n, &gemm.k].map(|axis| Axis::new(axis)),
+            rows: Axis::new(&gemm.rows),
+            work: Axis::new(&curves.attention.work),
+            keys: Axis::new(&curves.attention.keys),
+            grouped: Axis::new(&curves.grouped.rows),
+            unaligned: Axis::new(&curves.gemm_unaligned.rows),
+            streams: Access::ALL.map(|access| curves.streams.get(&held(access)).copied()),
+            tables: Access::ALL.map(|access| {
+                curves.tables.get(&held(access)).map(|table| {
+                    let logs = table.us.iter().map(|us| (us * 1e-6).ln()).collect();
+                    (table.by, Axis::new(&table.x), logs)
+                })
+            }),
+            alone: Axis::new(&curves.attention.alone_us),
+            serving: None,
+            curves: curves.clone(),
+        }
+    }
+
+    /// The same clock where matrix units multiply 8 bits so many times as fast as 16.
+    #[must_use]
+    pub fn with_eight_bit(self, eight_bit: f64) -> Self {
+        Self { eight_bit, ..self }
+    }
+
+    /// The same clock where matrix units multiply 4 bits so many times as fast as 16; 1 where they do not, and weights are expanded.
+    #[must_use]
+    pub fn with_four_bit(self, four_bit: f64) -> Self {
+        Self { four_bit, ..self }
+    }
+
+    /// The same clock with a serving engine's GEMM, experts and attention.
+    #[must_use]
+    pub(crate) fn with_serving(self, serving: &'static ServingClock) -> Self {
+        Self {
+            serving: Some(serving),
+            ..self
+        }
+    }
+
+    /// Whether a serving engine has tables of this device in the formats of a model ([`ServingClock::covers`]).
+    pub(crate) fn has_tables(&self, needs: &TableNeeds) -> bool {
+        self.serving.is_some_and(|tables| tables.covers(needs))
+    }
+
+    pub fn time(&self, kernel: &Kernel) -> KernelTime {
+        if let Some((ratio, fixed_us)) = self.serving.and_then(|curves| curves.of(kernel)) {
+            return self.matrix(kernel, fixed_us, ratio);
+        }
+        match *kernel {
+            Kernel::Gemm {
+                groups,
+                m,
+                n,
+                k,
+                size,
+                aligned,
+                ..
+            } => self.gemm(kernel, groups, [m, n, k], size, aligned),
+            Kernel::Grouped { pairs, .. } => {
+                let rows = pairs / kernel.touched().max(1e-9);
+                let curve = &self.curves.grouped;
+                let ratio = self.grouped.place(rows).mix(|at| curve.ratio[at]);
+                self.matrix(kernel, curve.fixed_us, ratio)
+            }
+            Kernel::Attention { key_dim, .. } => {
+                let curves = &self.curves.attention;
+                let kernel = &self.padded(kernel);
+                let ratio = self.attention_ratio(kernel);
+                let alone = self.matrix(kernel, curves.fixed_us, ratio).seconds();
+                let factors = if matches!(kernel, Kernel::Attention { queries, .. } if *queries > 1.0)
+                {
+                    &curves.prefill_in_model
+                } else {
+                    &curves.decode_in_model
+                };
+                let factor = self.alone.place(alone * 1e6).mix(|at| factors[at]);
+                let flash = if takes_flash_2(key_dim) { FLASH_2 } else { 1.0 };
+                self.matrix(kernel, curves.fixed_us, ratio * factor * flash)
+            }
+            // Only serving engines run these, and their tables have them.
+            Kernel::CausalConv { .. } | Kernel::DeltaRule { .. } => self.matrix(kernel, 0.0, 1.0),
+            Kernel::Stream {
+                access,
+                bytes,
+                elements,
+                width,
+            } => self.stream(access, bytes, elements, width),
+        }
+    }
+
+    /// `ratio` × (roofline time of the kernel + a fixed time).
+    fn matrix(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
+        let rate = self.flops_per_s
+            * match kernel.stored() {
+                Stored::Eight | Stored::EightByBlocks => self.eight_bit,
+                Stored::Four => self.four_bit,
+                _ => 1.0,
+            };
+        let tensor = kernel.flops() / rate * ratio;
+        let memory = kernel.bytes() / self.bytes_per_s * ratio;
+        let fixed = fixed_us * 1e-6 * ratio;
+        if tensor > memory {
+            KernelTime {
+                fixed,
+                tensor,
+                ..KernelTime::default()
+            }
+        } else {
+            KernelTime {
+                fixed,
+                memory,
+                ..KernelTime::default()
+            }
+        }
+    }
+
+    fn gemm(
+        &self,
+        kernel: &Kernel,
+        groups: f64,
+        [m, n, k]: [f64; 3],
+        size: f64,
+        aligned: bool,
+    ) -> KernelTime {
+        let bytes = kernel.bytes();
+        if size >= 4.0 {
+            return self.wide_gemm(kernel, groups, m, k);
+        }
+        if groups > 1.0 {
+            let together = self.batched_gemm(kernel, [m, n, k], aligned);
+            if !aligned || n < LEAST_COLUMNS {
+                return together;
+            }
+            // Large matrices are multiplied at the rate of single ones.
+            let one = Kernel::Gemm {
+                groups: 1.0,
+                m,
+                n,
+                k,
+                size,
+                aligned,
+                stored: kernel.stored(),
+            };
+            let apart = self.time(&one).scaled(groups);
+            return if apart.seconds() < together.seconds() {
+                apart
+            } else {
+                together
+            };
+        }
+        let curve = &self.curves.gemm;
+        if n < LEAST_COLUMNS {
+            let memory = bytes / (VECTOR_SHARE * self.bytes_per_s);
+            return longer(curve.fixed_us * 1.6e-6, 0.0, 0.0, memory);
+        }
+        let [in_m, in_n, in_k] = [
+            self.axes[0].place(m),
+            self.axes[1].place(n),
+            self.axes[2].place(k),
+        ];
+        let (columns, depth) = (curve.n.len(), curve.k.len());
+        let mut ratio =
+            in_m.mix(|a| in_n.mix(|b| in_k.mix(|c| curve.ratio[(a * columns + b) * depth + c])));
+        if !aligned {
+            let time = self.matrix(kernel, curve.fixed_us, ratio);
+            let rates = self.curves.gemm_unaligned.rates(n, k);
+            let rate = self.unaligned.place(m).mix(|at| rates[at]);
+            let slow = n * k * size / rate * self.memory_scale;
+            return if slow > time.seconds() {
+                longer(0.0, 0.0, 0.0, slow)
+            } else {
+                time
+            };
+        }
+        ratio *= self.rows.place(m).mix(|at| curve.in_model[at]);
+        self.matrix(kernel, curve.fixed_us, ratio)
+    }
+
+    fn batched_gemm(&self, kernel: &Kernel, [m, n, k]: [f64; 3], aligned: bool) -> KernelTime {
+        let curve = &self.curves.gemm_batched;
+        let (rate, share) = if aligned {
+            (curve.aligned_bytes_per_s, curve.compute)
+        } else if m > 1.0 {
+            (curve.unaligned_bytes_per_s, unaligned_share(n, k))
+        } else {
+            (
+                VECTOR_SHARE * self.curves.bytes_per_s,
+                unaligned_share(n, k),
+            )
+        };
+        let memory = kernel.bytes() / rate * self.memory_scale;
+        let tensor = kernel.flops() / (share * self.flops_per_s);
+        longer(curve.fixed_us * 1e-6, tensor, 0.0, memory)
+    }
+
+    fn wide_gemm(&self, kernel: &Kernel, groups: f64, m: f64, k: f64) -> KernelTime {
+        let curve = &self.curves.gemm_f32;
+        let walk = if m > 1.0 && k > 4.0 {
+            k * curve.ns_per_k * 1e-9
+        } else {
+            1.0e-6
+        };
+        let filled = k / (k + TILE_DEPTH);
+        let vector = kernel.flops() / (curve.flops_per_s * filled) * self.compute_scale;
+        // Many products of a matrix and a vector, as scores of a decode step.
+        let share = if groups > 1.0 && m <= 1.0 {
+            VECTOR_SHARE
+        } else {
+            1.0
+        };
+        let memory = kernel.bytes() / (share * self.bytes_per_s);
+        longer(curve.fixed_us * 1e-6 + walk, 0.0, vector, memory)
+    }
+
+    /// Heads wider than [`WIDE_HEAD`] run in kernels of the next measured width, which takes as long for all of them, and so do those whose width is no multiple of eight.
+    fn padded(&self, kernel: &Kernel) -> Kernel {
+        let mut padded = *kernel;
+        if let Kernel::Attention {
+            heads,
+            kv_heads,
+            queries,
+            masked,
+            key_dim,
+            value_dim,
+            ..
+        } = &mut padded
+        {
+            let table = &self.curves.attention;
+            let table = table.table(*queries <= 1.0, *masked, heads > kv_heads);
+            if (*key_dim > WIDE_HEAD || takes_flash_2(*key_dim))
+                && let Some(wider) = table.dims.iter().find(|dim| **dim >= *key_dim)
+            {
+                if value_dim == key_dim {
+                    *value_dim = *wider;
+                }
+                *key_dim = *wider;
+            }
+        }
+        padded
+    }
+
+    fn attention_ratio(&self, kernel: &Kernel) -> f64 {
+        let Kernel::Attention {
+            batch,
+            heads,
+            kv_heads,
+            queries,
+            keys,
+            key_dim,
+            masked,
+            ..
+        } = *kernel
+        else {
+            return 1.0;
+        };
+        let curves = &self.curves.attention;
+        let decode = queries <= 1.0;
+        let table = curves.table(decode, masked, heads > kv_heads);
+        let work = self
+            .work
+            .place(batch * if decode { kv_heads } else { heads });
+        let in_keys = self.keys.place(keys);
+        let (items, columns) = (curves.work.len(), curves.keys.len());
+        let at = |dim: usize| {
+            work.mix(|w| in_keys.mix(|s| table.ratio[(dim * items + w) * columns + s]))
+        };
+        // Widths of heads lie between measured ones by their size, not its logarithm.
+        let next = table.dims.partition_point(|dim| *dim <= key_dim);
+        if next == 0 {
+            return at(0);
+        }
+        if next == table.dims.len() || table.dims[next - 1] == key_dim {
+            return at(next - 1);
+        }
+        let (low, high) = (table.dims[next - 1], table.dims[next]);
+        let share = (key_dim - low) / (high - low);
+        at(next - 1) * (1.0 - share) + at(next) * share
+    }
+
+    fn stream(&self, access: Access, bytes: f64, elements: f64, width: f64) -> KernelTime {
+        if let Some((by, axis, logs)) = &self.tables[access as usize] {
+            let size = match by {
+                Size::Bytes => bytes,
+                Size::Elements => elements,
+            };
+            let place = axis.place(size);
+            let mut seconds = place.mix(|at| logs[at]).exp();
+            // Beyond the last size the time grows with it.
+            if let Some(last) = axis.0.last()
+                && place.index + 1 == axis.0.len()
+            {
+                seconds *= (size / last.exp2()).max(1.0);
+            }
+            let fixed = logs.first().map_or(0.0, |log| log.exp()).min(seconds);
+            return KernelTime {
+                fixed,
+                memory: (seconds - fixed) * self.memory_scale,
+                ..KernelTime::default()
+            };
+        }
+        let Some(curve) = self.streams[access as usize] else {
+            return KernelTime::default();
+        };
+        curve.seconds(
+            bytes,
+            elements,
+            width,
+            [self.memory_scale, self.compute_scale],
+        )
+    }
+}
+
+impl UnalignedCurve {
+    fn is_whole(&self) -> bool {
+        let suits =
+            |rates: &[f64]| rates.len() == self.rows.len() && rates.iter().all(|rate| *rate > 0.0);
+        suits(&self.bytes_per_s)
+            && (self.even_bytes_per_s.is_empty() || suits(&self.even_bytes_per_s))
+    }
+
+    fn rates(&self, n: f64, k: f64) -> &[f64] {
+        if n % 2.0 == 0.0 && k % 2.0 == 0.0 && !self.even_bytes_per_s.is_empty() {
+            &self.even_bytes_per_s
+        } else {
+            &self.bytes_per_s
+        }
+    }
+}
+
+impl StreamCurve {
+    /// The time of a kernel on a device whose bytes and elements take so many times as long.
+    pub(super) fn seconds(
+        &self,
+        bytes: f64,
+        elements: f64,
+        width: f64,
+        [memory_scale, compute_scale]: [f64; 2],
+    ) -> KernelTime {
+        let (mut fixed, mut per_kb) = (self.fixed_us * 1e-6, self.ns_per_kb);
+        if width > 0.0 {
+            let rows = elements / width;
+            let split = self.ns_per_width_and_row * rows;
+            let walk = if split > 0.0 {
+                split.min(self.ns_per_width)
+            } else {
+                self.ns_per_width
+            };
+            fixed += width * walk * 1e-9;
+            per_kb += self.narrow_ns_per_kb / width.max(WARP);
+        }
+        let memory = bytes * per_kb * 1e-12 * memory_scale;
+        let vector = elements * self.ns_per_kelement * 1e-12 * compute_scale;
+        longer(fixed, 0.0, vector, memory)
+    }
+}
+
+fn takes_flash_2(key_dim: f64) -> bool {
+    key_dim % 8.0 != 0.0
+}
+
+/// Share of the peak of many matrices whose rows are not aligned: numbers are read one by one where a row is odd, and in pairs or fours where it is not.
+fn unaligned_share(n: f64, k: f64) -> f64 {
+    if n % 2.0 == 0.0 && k % 2.0 == 0.0 {
+        0.12
+    } else {
+        0.05
+    }
+}
+
+/// A fixed time and the longest of three.
+fn longer(fixed: f64, tensor: f64, vector: f64, memory: f64) -> KernelTime {
+    let mut time = KernelTime {
+        fixed,
+        ..KernelTime::default()
+    };
+    if memory >= tensor && memory >= vector {
+        time.memory = memory;
+    } else if tensor >= vector {
+        time.tensor = tensor;
+    } else {
+        time.vector = vector;
+    }
+    time
+}

@@ -1,0 +1,152 @@
+//! The shipped files: one for each device and engine, packed, read when they are first asked for.
+
+use std::{io::Read, sync::OnceLock};
+
+use flate2::read::GzDecoder;
+
+use super::{ServingClock, ServingEngine, file::ServingCurves};
+use llmprof_theory::device::Device;
+
+struct Shipped {
+    device: &'static str,
+    /// As the device's file states them; a test compares.
+    architecture: &'static str,
+    gb_per_s: f64,
+    /// By [`ServingEngine`].
+    packed: [&'static [u8]; 3],
+    clocks: [OnceLock<ServingClock>; 3],
+}
+
+macro_rules! shipped {
+    ($($device:literal, $architecture:literal, $gb_per_s:literal;)*) => {
+        [$(Shipped {
+            device: $device,
+            architecture: $architecture,
+            gb_per_s: $gb_per_s,
+            packed: [
+                include_bytes!(concat!("../../../data/curves/", $device, "_vllm.json.gz")),
+                include_bytes!(concat!("../../../data/curves/", $device, "_sglang.json.gz")),
+                include_bytes!(concat!("../../../data/curves/", $device, "_trtllm.json.gz")),
+            ],
+            clocks: [const { OnceLock::new() }; 3],
+        }),*]
+    };
+}
+
+/// The H200 first: what others have no table of is taken from it.
+static SHIPPED: [Shipped; 9] = shipped![
+    "h200", "Hopper", 4800.0;
+    "a100_sxm_80gb", "Ampere", 2039.0;
+    "b200", "Blackwell", 7700.0;
+    "b300", "Blackwell Ultra", 8000.0;
+    "gb200", "Blackwell", 8000.0;
+    "gb300", "Blackwell Ultra", 8000.0;
+    "h100_sxm", "Hopper", 3350.0;
+    "l40s", "Ada Lovelace", 864.0;
+    "rtx_pro_6000_server", "Blackwell", 1597.0;
+];
+
+impl Shipped {
+    fn clock(&'static self, engine: ServingEngine) -> &'static ServingClock {
+        self.clocks[engine as usize].get_or_init(|| {
+            let [h200, ..] = &SHIPPED;
+            let others = || (self.device != h200.device).then(|| h200.clock(engine));
+            self.curves(engine)
+                .and_then(|curves| ServingClock::new(&curves, others))
+                .expect("the shipped file is whole, as tests read it")
+        })
+    }
+
+    fn curves(&self, engine: ServingEngine) -> Option<ServingCurves> {
+        let mut text = String::new();
+        GzDecoder::new(self.packed[engine as usize])
+            .read_to_string(&mut text)
+            .ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
+/// The tables of the device that is nearest to `device`, and whether it is that very device: of its architecture the one with the nearest bandwidth, else the H200.
+fn nearest(device: &Device) -> (&'static Shipped, bool) {
+    if let Some(own) = SHIPPED.iter().find(|known| known.device == device.name) {
+        return (own, true);
+    }
+    let apart = |known: &Shipped| (known.gb_per_s * 1e9 / device.bandwidth().0).ln().abs();
+    let relatives = SHIPPED
+        .iter()
+        .filter(|known| device.architecture.as_deref() == Some(known.architecture));
+    let near = relatives.min_by(|a, b| apart(a).total_cmp(&apart(b)));
+    let [h200, ..] = &SHIPPED;
+    (near.unwrap_or(h200), false)
+}
+
+/// The ratios of an engine for a device, and whether they were measured on it.
+pub(super) fn clock(device: &Device, engine: ServingEngine) -> (&'static ServingClock, bool) {
+    let (shipped, own) = nearest(device);
+    (shipped.clock(engine), own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llmprof_theory::device::Catalog;
+
+    fn ratios(curves: &ServingCurves) -> Vec<f64> {
+        let caches = [&curves.decode_attention, &curves.prefill_attention];
+        let caches = caches.into_iter().flat_map(|tables| tables.cache.values());
+        let mut all: Vec<f64> = caches.flat_map(|table| table.ratio.clone()).collect();
+        all.extend(curves.gemm.values().flat_map(|table| table.ratio.clone()));
+        all.extend(
+            curves
+                .experts
+                .values()
+                .flat_map(|table| table.ratio.clone()),
+        );
+        all
+    }
+
+    #[test]
+    fn every_file_is_whole_and_names_its_source() {
+        for shipped in &SHIPPED {
+            let device = Catalog::embedded().by_name(shipped.device).unwrap();
+            assert_eq!(device.architecture.as_deref(), Some(shipped.architecture));
+            assert_eq!(device.bandwidth().0, shipped.gb_per_s * 1e9);
+            for engine in ServingEngine::ALL {
+                let curves = shipped.curves(engine).unwrap();
+                let what = format!("{} {engine:?}", shipped.device);
+                let named = format!("{engine:?} ").to_lowercase();
+                for part in ["aiconfigurator-core 0.12.0", "Apache-2.0", &named] {
+                    assert!(curves.source.contains(part), "{what}: {}", curves.source);
+                }
+                // Ratios are to the peaks of the device's file.
+                let bytes = format!("and {} TB/s", shipped.gb_per_s / 1e3);
+                assert!(curves.source.ends_with(&bytes), "{what}: {}", curves.source);
+                let ratios = ratios(&curves);
+                assert!(ratios.len() > 3000, "{what}: {}", ratios.len());
+                // Nothing is ten times as fast as the roofline, nor a thousand times as slow.
+                for ratio in ratios {
+                    assert!((0.1..1000.0).contains(&ratio), "{what}: {ratio}");
+                }
+                let _ = shipped.clock(engine);
+            }
+        }
+    }
+
+    #[test]
+    fn devices_without_tables_take_those_of_their_architecture() {
+        let near = |name: &str| {
+            let device = Catalog::embedded().by_name(name).unwrap();
+            let (shipped, own) = nearest(&device);
+            (shipped.device, own)
+        };
+        assert_eq!(near("h200"), ("h200", true));
+        assert_eq!(near("gb300"), ("gb300", true));
+        assert_eq!(near("h100_pcie"), ("h100_sxm", false));
+        assert_eq!(near("h800_sxm"), ("h100_sxm", false));
+        assert_eq!(near("a100_sxm_40gb"), ("a100_sxm_80gb", false));
+        assert_eq!(near("rtx_4090"), ("l40s", false));
+        // Its chip with less memory, not the B200.
+        assert_eq!(near("rtx_5090"), ("rtx_pro_6000_server", false));
+        assert_eq!(near("mi300x"), ("h200", false));
+    }
+}

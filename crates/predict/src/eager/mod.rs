@@ -1,0 +1,272 @@
+//! The kernels that transformers launches in eager mode with its default attention, from the blocks of a model.
+//!
+//! Counted from the modules of transformers 5.17 as torch's dispatcher sees them; `tests/eager.rs` compares every family
+//! with what was traced. Number formats other than 16 and 32 bits change the bytes, not the kernels.
+
+mod alike;
+mod attention;
+mod moe;
+mod parts;
+
+pub(super) use alike::{distinct_tokens as random_tokens, equal_tokens};
+
+use llmprof_theory::{
+    Decoder, Model, Pass, Routing, Workload,
+    block::{Arrangement, FeedForward, Layer, Mixer},
+    kernels::{Access, Kernel, Stored},
+};
+
+/// How a family of transformers rotates queries and keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rotation {
+    /// Halves are negated and joined, then two products and a sum.
+    Joined,
+    /// Each half by itself, joined at the end (GPT-OSS, DeepSeek-V3).
+    ByHalf,
+    /// As complex numbers in 32 bits (DeepSeek-V2).
+    Complex,
+}
+
+/// What a family does otherwise than most.
+#[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit by itself")]
+struct Habits {
+    rotation: Rotation,
+    /// Rotated and passed parts are joined even where nothing passes (Phi-3).
+    joins_passed: bool,
+    /// The norm's weight is applied before the cast back (GPT-OSS).
+    wide_norm_weight: bool,
+    /// GELU by tanh from eight kernels (GPT-2's `gelu_new`).
+    split_gelu: bool,
+    /// Scores as tensors: GPT-OSS, whose sinks no fused kernel takes.
+    eager_attention: bool,
+    /// Routers multiply in 32 bits (DeepSeek).
+    wide_router: bool,
+    /// Queries are scaled before the attention kernel (OPT).
+    scales_queries: bool,
+    /// Small kernels of a pass that make positions and masks.
+    setup: f64,
+}
+
+impl Habits {
+    fn of(model: &Model) -> Self {
+        let family = model.family;
+        Self {
+            rotation: match family {
+                "gpt_oss" | "deepseek_v3" => Rotation::ByHalf,
+                "deepseek_v2" | "deepseek_ocr" | "deepseek_ocr2" => Rotation::Complex,
+                _ => Rotation::Joined,
+            },
+            joins_passed: family == "phi3",
+            wide_norm_weight: family == "gpt_oss",
+            split_gelu: family == "gpt2",
+            eager_attention: family == "gpt_oss",
+            wide_router: family.starts_with("deepseek"),
+            scales_queries: family == "opt",
+            setup: match family {
+                "opt" => 9.0,
+                "qwen2_moe" => 13.0,
+                "gpt_oss" => 22.0,
+                _ => 2.0,
+            },
+        }
+    }
+}
+
+/// One step of a pass on its way to kernels.
+struct Step<'s> {
+    sink: &'s mut dyn FnMut(&Kernel, f64),
+    habits: Habits,
+    batch: f64,
+    /// New tokens of a sequence.
+    queries: f64,
+    /// Cached tokens of a sequence.
+    past: f64,
+    rows: f64,
+    /// Bytes of an activation.
+    size: f64,
+    /// Identical layers that the kernels stand for.
+    layers: f64,
+    routing: Routing,
+    /// Positions of a KV cache that has its full size from the start; decode then always has a mask.
+    static_length: Option<f64>,
+    /// Tokens that would reach as many experts of the layer by uniform choice.
+    distinct_tokens: f64,
+}
+
+/// Sends the kernels of one step of `pass` to `sink`, with how often each is launched. The step finds `past` cached tokens.
+/// Returns false for a model without a decoder, and for one with gated delta layers, whose kernels are traced.
+pub(crate) fn lower(
+    model: &Model,
+    workload: &Workload,
+    pass: &Pass,
+    past: f64,
+    static_length: Option<f64>,
+    sink: &mut dyn FnMut(&Kernel, f64),
+) -> bool {
+    let Some(decoder) = model.decoder.as_ref().filter(|_| !model.has_gated_delta()) else {
+        return false;
+    };
+    let formats = model.formats(&workload.precision);
+    let size = f64::from(formats.activations.bits()) / 8.0;
+    let mut step = Step {
+        sink,
+        habits: Habits::of(model),
+        batch: pass.batch as f64,
+        queries: pass.queries as f64,
+        past,
+        rows: pass.rows() as f64,
+        size,
+        layers: 1.0,
+        routing: workload.routing,
+        static_length,
+        distinct_tokens: 1.0,
+    };
+    step.decoder(decoder, pass);
+    true
+}
+
+impl Step<'_> {
+    fn emit(&mut self, kernel: &Kernel) {
+        let layers = self.layers;
+        (self.sink)(kernel, layers);
+    }
+
+    fn stream(&mut self, access: Access, bytes: f64, elements: f64) {
+        self.emit(&Kernel::Stream {
+            access,
+            bytes,
+            elements,
+            width: 0.0,
+        });
+    }
+
+    /// A kernel over rows of `width` elements.
+    fn by_row(&mut self, access: Access, bytes: f64, elements: f64, width: f64) {
+        self.emit(&Kernel::Stream {
+            access,
+            bytes,
+            elements,
+            width,
+        });
+    }
+
+    fn gemm(&mut self, m: f64, n: f64, k: f64) {
+        let size = self.size;
+        let aligned = n % 8.0 == 0.0 && k % 8.0 == 0.0;
+        self.emit(&Kernel::Gemm {
+            groups: 1.0,
+            m,
+            n,
+            k,
+            size,
+            aligned,
+            stored: Stored::Plain,
+        });
+    }
+
+    /// `count` kernels too small for their size to matter.
+    fn small(&mut self, access: Access, count: f64) {
+        let layers = self.layers;
+        let kernel = Kernel::Stream {
+            access,
+            bytes: 256.0,
+            elements: 32.0,
+            width: 0.0,
+        };
+        (self.sink)(&kernel, layers * count);
+    }
+
+    fn decoder(&mut self, decoder: &Decoder, pass: &Pass) {
+        self.before(decoder);
+        let alike = match self.routing {
+            Routing::Random { token_kinds } if self.queries <= 1.0 => {
+                let kinds = token_kinds.max(1) as f64;
+                alike::distinct_tokens(decoder, self.batch, self.past, kinds)
+            }
+            _ => Vec::new(),
+        };
+        for (index, group) in decoder.groups.iter().enumerate() {
+            self.layers = group.layers.len() as f64;
+            self.distinct_tokens = match (&group.layer.feed, self.routing) {
+                (FeedForward::Moe(moe), Routing::Measured { prefill, decode }) => {
+                    let touched = if self.queries > 1.0 { prefill } else { decode };
+                    alike::equal_tokens(moe, touched)
+                }
+                _ => alike.get(index).copied().unwrap_or(self.rows),
+            };
+            self.layer(&group.layer);
+        }
+        self.layers = 1.0;
+        if let Some(norm) = &decoder.final_norm {
+            self.norm(norm, self.rows, true);
+        }
+        if let Some(linear) = &decoder.project_out {
+            self.gemm(self.rows, linear.outputs as f64, linear.inputs as f64);
+        }
+        let logits = self.batch * pass.logits as f64;
+        if logits > 0.0 {
+            let linear = &decoder.head.linear;
+            self.gemm(logits, linear.outputs as f64, linear.inputs as f64);
+            if decoder.head.softcap.is_some() {
+                let elements = logits * linear.outputs as f64;
+                for access in [Access::Pointwise, Access::Transcendental, Access::Pointwise] {
+                    self.stream(access, 2.0 * elements * self.size, elements);
+                }
+            }
+        }
+    }
+
+    fn layer(&mut self, layer: &Layer) {
+        let rows = self.rows;
+        let width = layer.width as f64;
+        match layer.arrangement {
+            Arrangement::PreNorm => {
+                self.norm(&layer.mixer_norm, rows, true);
+                self.mix(layer);
+                self.add(rows * width);
+                self.norm(&layer.feed_norm, rows, true);
+                self.feed(layer);
+                self.add(rows * width);
+            }
+            Arrangement::Parallel => {
+                self.norm(&layer.mixer_norm, rows, true);
+                self.mix(layer);
+                self.norm(&layer.feed_norm, rows, true);
+                self.feed(layer);
+                self.add(rows * width);
+                self.add(rows * width);
+            }
+            Arrangement::PostNorm => {
+                self.mix(layer);
+                self.add(rows * width);
+                self.norm(&layer.mixer_norm, rows, true);
+                self.feed(layer);
+                self.add(rows * width);
+                self.norm(&layer.feed_norm, rows, true);
+            }
+        }
+    }
+
+    fn mix(&mut self, layer: &Layer) {
+        match &layer.mixer {
+            Mixer::Attention(attention) => self.attention(attention),
+            Mixer::Mla(latent) => self.latent(latent),
+            // `lower` sends nothing of such a model.
+            Mixer::GatedDelta(_) => {}
+        }
+        if let Some(norm) = &layer.after_mixer_norm {
+            self.norm(norm, self.rows, true);
+        }
+    }
+
+    fn feed(&mut self, layer: &Layer) {
+        match &layer.feed {
+            FeedForward::Dense(mlp) => self.mlp(mlp),
+            FeedForward::Moe(moe) => self.moe(moe),
+        }
+        if let Some(norm) = &layer.after_feed_norm {
+            self.norm(norm, self.rows, true);
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! Fused kernels: what Inductor makes of a decode step, and what serving engines run.
+//!
+//! Counted in traces on an H200 (`fixtures/h200/runs/compile05`): norms with the addition before them are one kernel, rotation of keys writes
+//! them into the cache, activations of a gate and the product are one. Serving engines also join projections of one input,
+//! read the KV cache where it is, and absorb the up-projections of latent attention in decode.
+
+use llmprof_units::DType;
+
+use super::eager::{equal_tokens, random_tokens};
+use llmprof_theory::{
+    Decoder, Model, Pass, Routing, WeightFormat, Workload,
+    block::{
+        Attention, DeltaProjections, FeedForward, GatedDelta, Layer, Linear, Mixer, Mla, MlaQuery,
+        Mlp, MlpInput, Moe, Projections,
+    },
+    kernels::{Access, Kernel, Stored},
+};
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Style {
+    /// transformers compiled: a static cache of this length, masks, keys and values repeated for each head.
+    Compiled { length: f64 },
+    /// vLLM and its like.
+    Serving,
+}
+
+struct Step<'s> {
+    sink: &'s mut dyn FnMut(&Kernel, f64),
+    style: Style,
+    batch: f64,
+    queries: f64,
+    past: f64,
+    rows: f64,
+    /// Bytes of an activation, and of an element of the KV cache.
+    size: f64,
+    cached: f64,
+    weights: Weights,
+    /// Of matrices that are never quantized: head, routers, those that a checkpoint leaves as they were.
+    plain: Weights,
+    layers: f64,
+    distinct_tokens: f64,
+}
+
+pub(super) fn lower(
+    model: &Model,
+    workload: &Workload,
+    pass: &Pass,
+    past: f64,
+    style: Style,
+    sink: &mut dyn FnMut(&Kernel, f64),
+) -> bool {
+    let Some(decoder) = &model.decoder else {
+        return false;
+    };
+    let formats = model.formats(&workload.precision);
+    let mut step = Step {
+        sink,
+        style,
+        batch: pass.batch as f64,
+        queries: pass.queries as f64,
+        past,
+        rows: pass.rows() as f64,
+        size: f64::from(formats.activations.bits()) / 8.0,
+        cached: f64::from(formats.kv.bits()) / 8.0,
+        weights: Weights::of(formats.weights, formats.compute),
+        plain: Weights::of(WeightFormat::Plain(formats.plain), formats.plain),
+        layers: 1.0,
+        distinct_tokens: 1.0,
+    };
+    step.decoder(decoder, workload, pass);
+    true
+}
+
+/// Kernels behind one of the tables of serving engines.
+pub(super) fn launches(kernel: &Kernel) -> f64 {
+    match kernel {
+        // Around each of the two products of experts run three more: rows are counted, sorted and gathered, activated, and summed.
+        Kernel::Grouped { .. } => 4.0,
+        // Activations are quantized by groups first.
+        Kernel::Gemm {
+            stored: Stored::EightByBlocks,
+            ..
+        } => 2.0,
+        // Queries and keys are put together from the part that is rotated and the part that is not.
+        Kernel::Attention {
+            key_dim,
+            value_dim,
+            queries,
+            ..
+        } if key_dim != value_dim && *queries > 1.0 => 3.0,
+        // By chunks: queries and keys normalized, decays summed, products within chunks, their inverse, what they write, states, outputs.
+        Kernel::DeltaRule { queries, .. } if *queries > 1.0 => 8.0,
+        _ => 1.0,
+    }
+}
+
+/// What the matrices of a format take.
+#[derive(Clone, Copy)]
+struct Weights {
+    /// Bytes of an element, scales included.
+    size: f64,
+    stored: Stored,
+}
+
+impl Weights {
+    fn of(format: WeightFormat, compute: DType) -> Self {
+        const SIDE: u64 = 4096;
+        Self {
+            size: format.bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64,
+            stored: Stored::of(format, compute),
+        }
+    }
+}
+
+/// Keys that `queries` new tokens see after `past` cached ones where each sees the last `window`, itself among them: Σ min(past + i, window).
+fn visible(past: f64, queries: f64, window: f64) -> f64 {
+    // Those that see all before them; sums of integers, as areas.
+    let growing = (window - past).clamp(0.0, queries);
+    growing * (past + 0.5 * growing) + (queries - growing) * window
+}
+
+/// Rows of the rank that has most where so many rows go to ranks by chance: the mean, and the largest of as many normal deviates.
+fn busiest(rows: f64, ranks: f64) -> f64 {
+    let mean = rows / ranks;
+    // Blom's approximation of the largest of n: the quantile at (n − 3/8) ÷ (n + 1/4).
+    let place = (ranks - 0.375) / (ranks + 0.25);
+    // Quantile of the normal distribution above its middle, within 0.5 % (Shore).
+    let deviates = 5.555_6 * (1.0 - ((1.0 - place) / place).powf(0.1186));
+    mean + deviates * (mean * (1.0 - 1.0 / ranks)).sqrt()
+}
+
+impl Step<'_> {
+    fn emit(&mut self, kernel: &Kernel) {
+        let layers = self.layers;
+        (self.sink)(kernel, layers);
+    }
+
+    fn serving(&self) -> bool {
+        self.style == Style::Serving
+    }
+
+    fn stream(&mut self, access: Access, bytes: f64, elements: f64) {
+        self.emit(&Kernel::Stream {
+            access,
+            bytes,
+            elements,
+            width: 0.0,
+        });
+    }
+
+    fn gemm_of(&mut self, rows: f64, n: f64, k: f64, weights: Weights) {
+        let Weights { size, stored } = weights;
+        self.emit(&Kernel::Gemm {
+            groups: 1.0,
+            m: rows,
+            n,
+            k,
+            size,
+            aligned: n % 8.0 == 0.0 && k % 8.0 == 0.0,
+            stored,
+        });
+    }
+
+    fn weights_of(&self, linear: &Linear) -> Weights {
+        if linear.quantized {
+            self.weights
+        } else {
+            self.plain
+        }
+    }
+
+    fn gemm(&mut self, linear: &Linear) {
+        let weights = self.weights_of(linear);
+        let rows = self.rows;
+        // Activations are brought to 8 bits first; tables of serving engines have it in the GEMM.
+        if weights.stored.is_eight_bit() && !self.serving() {
+            let elements = rows * linear.inputs as f64;
+            self.stream(Access::Pointwise, elements * 3.0, elements);
+        }
+        self.gemm_of(rows, linear.outputs as f64, linear.inputs as f64, weights);
+    }
+
+    /// Projections of one input: joined where an engine joins them.
+    fn gemms(&mut self, linears: &[&Linear]) {
+        if !self.serving() {
+            for linear in linears {
+                self.gemm(linear);
+            }
+            return;
+        }
+        if let Some(first) = linears.first() {
+            let outputs = linears.iter().map(|linear| linear.outputs).sum();
+            self.gemm(&Linear { outputs, ..**first });
+        }
+    }
+
+    /// A norm with the addition of the residual before it.
+    fn norm(&mut self, elements: f64) {
+        self.stream(Access::Transcendental, 4.0 * elements * self.size, elements);
+    }
+
+    fn decoder(&mut self, decoder: &Decoder, workload: &Workload, pass: &Pass) {
+        let embedded = self.rows * decoder.embedding.width as f64;
+        self.stream(Access::Gather, 2.0 * embedded * self.size, embedded);
+        let random = match workload.routing {
+            Routing::Random { token_kinds } if self.queries <= 1.0 => {
+                random_tokens(decoder, self.batch, self.past, token_kinds.max(1) as f64)
+            }
+            _ => Vec::new(),
+        };
+        for (index, group) in decoder.groups.iter().enumerate() {
+            self.layers = group.layers.len() as f64;
+            self.distinct_tokens = match (&group.layer.feed, workload.routing) {
+                (FeedForward::Moe(moe), Routing::Measured { prefill, decode }) => {
+                    equal_tokens(moe, if self.queries > 1.0 { prefill } else { decode })
+                }
+                _ => random.get(index).copied().unwrap_or(self.rows),
+            };
+            self.layer(&group.layer);
+        }
+        self.layers = 1.0;
+        self.norm(embedded);
+        let logits = self.batch * pass.logits as f64;
+        if logits > 0.0 {
+            let head = &decoder.head.linear;
+            let (n, k) = (head.outputs as f64, head.inputs as f64);
+            self.gemm_of(logits, n, k, self.plain);
+            // The next token.
+            self.stream(Access::Pointwise, logits * n * 6.0, logits * n);
+            self.stream(Access::Pointwise, logits * n * 4.0, logits * n);
+        }
+    }
+
+    fn layer(&mut self, layer: &Layer) {
+        let elements = self.rows * layer.width as f64;
+        self.norm(elements);
+        match &layer.mixer {
+            Mixer::Attention(attention) => self.attention(attention),
+            Mixer::Mla(latent) => self.latent(latent),
+            Mixer::GatedDelta(delta) => self.gated_delta(delta),
+        }
+        for norm in [&layer.after_mixer_norm, &layer.after_feed_norm] {
+            if norm.is_some() {
+                self.norm(elements);
+            }
+        }
+        self.norm(elements);
+        match &layer.feed {
+            FeedForward::Dense(mlp) => self.mlp(mlp),
+            FeedForward::Moe(moe) => self.moe(moe),
+        }
+        if !self.serving() {
+            // The residual is written back by a kernel of its own.
+            self.stream(Access::Pointwise, 3.0 * elements * self.size, elements);
+        }
+    }
+
+    fn attention(&mut self, attention: &Attention) {
+        match &attention.projections {
+            Projections::Separate { q, k, v } => self.gemms(&[q, k, v]),
+            Projections::Fused { qkv, .. } => self.gemm(qkv),
+        }
+        let width = attention.head_dim as f64;
+        let (heads, kv_heads) = (attention.heads as f64, attention.kv_heads as f64);
+        let (query, key) = (self.rows * heads * width, self.rows * kv_heads * width);
+        for (norm, elements) in [(&attention.q_norm, query), (&attention.k_norm, key)] {
+            if norm.is_some() {
+                self.stream(Access::Transcendental, 2.0 * elements * self.size, elements);
+            }
+        }
+        if attention.rope.is_some() {
+            self.stream(Access::Pointwise, 2.0 * query * self.size, query);
+        }
+        // Keys and values into the cache: by one kernel, or with the rotation of keys.
+        let written = key * (self.size + self.cached);
+        if self.serving() {
+            self.stream(Access::Gather, 2.0 * written, 2.0 * key);
+        } else {
+            self.stream(Access::Pointwise, written, key);
+            self.stream(Access::Pointwise, written, key);
+        }
+        let window = attention.window.map(|window| window as f64);
+        let (keys, masked) = match self.style {
+            Style::Serving => (self.past + self.queries, false),
+            Style::Compiled { length } => {
+                (window.map_or(length, |window| length.min(window)), true)
+            }
+        };
+        let mut shared = kv_heads;
+        if masked {
+            let one = self.batch * keys * width;
+            if kv_heads < heads {
+                for _ in 0..2 {
+                    self.stream(
+                        Access::Pointwise,
+                        one * (heads + kv_heads) * self.size,
+                        one * heads,
+                    );
+                }
+                shared = heads;
+            }
+            let scores = self.batch * self.queries * keys;
+            self.stream(Access::Pointwise, 3.0 * scores, scores);
+        }
+        match window {
+            Some(window) if self.serving() && keys > window => {
+                self.band([heads, shared, window, width]);
+            }
+            _ => self.attend([heads, shared, keys, width, width], masked),
+        }
+        if attention.gate.is_some() {
+            self.stream(Access::Transcendental, 3.0 * query * self.size, query);
+        }
+        self.gemm(&attention.output);
+    }
+
+    /// Queries that see a window of keys each. Costed as blocks of window × window where there are more queries than that, else as queries that all see
+    /// what they see on average.
+    fn band(&mut self, [heads, kv_heads, window, width]: [f64; 4]) {
+        let seen = visible(self.past, self.queries, window);
+        let (batch, queries, keys) = if self.queries > window {
+            (self.batch * seen / (window * window), window, window)
+        } else {
+            (self.batch, self.queries, seen / self.queries)
+        };
+        let cached = self.cached;
+        self.emit(&Kernel::Attention {
+            batch,
+            heads,
+            kv_heads,
+            queries,
+            keys,
+            key_dim: width,
+            value_dim: width,
+            causal: false,
+            masked: false,
+            cached,
+        });
+    }
+
+    /// Heads, KV heads, keys, and elements of a key and of a value.
+    fn attend(&mut self, [heads, kv_heads, keys, key_dim, value_dim]: [f64; 5], masked: bool) {
+        self.emit(&Kernel::Attention {
+            batch: self.batch,
+            heads,
+            kv_heads,
+            queries: self.queries,
+            keys,
+            key_dim,
+            value_dim,
+            causal: self.queries > 1.0 && !masked,
+            masked,
+            cached: self.cached,
+        });
+    }
+
+    /// Convolution, delta rule and gated norm are a kernel each, or a few that tables have as one.
+    fn gated_delta(&mut self, delta: &GatedDelta) {
+        let (rows, size) = (self.rows, self.size);
+        match &delta.projections {
+            DeltaProjections::Fused { qkvz, ba } => {
+                self.gemm(qkvz);
+                self.gemm(ba);
+                // Sorted by queries, keys, values and gates, which lie by key head.
+                let all = rows * (qkvz.outputs + ba.outputs) as f64;
+                self.stream(Access::Pointwise, 2.0 * all * size, all);
+            }
+            DeltaProjections::Separate { qkv, z, b, a } => {
+                self.gemms(&[qkv, z]);
+                self.gemms(&[b, a]);
+            }
+        }
+        self.emit(&Kernel::CausalConv {
+            batch: self.batch,
+            queries: self.queries,
+            channels: delta.channels() as f64,
+            kernel: delta.kernel as f64,
+        });
+        let heads = delta.value_heads as f64;
+        if self.queries > 1.0 {
+            // Decays and write strengths in 32 bits, which decode has in the kernel of the rule.
+            let gates = 2.0 * rows * heads;
+            self.stream(Access::Transcendental, gates * (size + 4.0), gates);
+        }
+        self.emit(&Kernel::DeltaRule {
+            batch: self.batch,
+            heads,
+            key_heads: delta.key_heads as f64,
+            queries: self.queries,
+            key_dim: delta.key_dim as f64,
+            value_dim: delta.value_dim as f64,
+            state: f64::from(delta.state.bits()) / 8.0,
+        });
+        let values = rows * heads * delta.value_dim as f64;
+        self.stream(Access::Transcendental, 3.0 * values * size, values);
+        self.gemm(&delta.output);
+    }
+
+    fn latent(&mut self, latent: &Mla) {
+        let rows = self.rows;
+        match &latent.query {
+            MlaQuery::Direct(q) => self.gemms(&[q, &latent.kv_down]),
+            MlaQuery::LowRank { down, norm, up } => {
+                self.gemms(&[down, &latent.kv_down]);
+                self.norm(rows * norm.width as f64);
+                self.gemm(up);
+            }
+        }
+        self.norm(rows * latent.rank as f64);
+        let heads = latent.heads as f64;
+        let (nope, rope) = (latent.nope_dim as f64, latent.rope_dim as f64);
+        let (rank, value) = (latent.rank as f64, latent.value_dim as f64);
+        let rotated = rows * heads * rope;
+        self.stream(Access::Pointwise, 2.0 * rotated * self.size, rotated);
+        let new = rows * (rank + rope);
+        self.stream(Access::Gather, new * (self.size + self.cached), new);
+        let keys = self.past + self.queries;
+        if self.queries > 1.0 || !self.serving() {
+            let up = &latent.kv_up;
+            let weights = self.weights_of(up);
+            let rows = self.batch * keys;
+            self.gemm_of(rows, up.outputs as f64, up.inputs as f64, weights);
+            self.attend([heads, heads, keys, nope + rope, value], false);
+        } else {
+            let size = self.size;
+            let absorbed = |n: f64, k: f64| Kernel::Gemm {
+                groups: heads,
+                m: rows,
+                n,
+                k,
+                size,
+                aligned: true,
+                stored: Stored::Plain,
+            };
+            self.emit(&absorbed(rank, nope));
+            self.attend([heads, 1.0, keys, rank + rope, rank], false);
+            self.emit(&absorbed(value, rank));
+        }
+        self.gemm(&latent.output);
+    }
+
+    fn mlp(&mut self, mlp: &Mlp) {
+        match &mlp.input {
+            MlpInput::Plain(up) => self.gemm(up),
+            MlpInput::Gated { gate, up } => self.gemms(&[gate, up]),
+            MlpInput::Fused(both) => self.gemm(both),
+        }
+        let elements = self.rows * mlp.down.inputs as f64;
+        self.stream(Access::Pointwise, 3.0 * elements * self.size, elements);
+        self.gemm(&mlp.down);
+    }
+
+    fn moe(&mut self, moe: &Moe) {
+        let experts = &moe.experts;
+        let (rows, size) = (self.rows, self.size);
+        let gate = &moe.router.gate;
+        self.gemm_of(rows, gate.outputs as f64, gate.inputs as f64, self.plain);
+        let (count, pairs) = (experts.count as f64, rows * experts.top_k as f64);
+        let (hidden, inner) = (experts.hidden as f64, experts.intermediate as f64);
+        // Choice of experts, and where their rows begin.
+        self.stream(Access::Softmax, rows * count * 4.0, rows * count);
+        let (count, pairs, inner) = if experts.dealt_to > 1 {
+            let ranks = experts.dealt_to as f64;
+            let most = rows * (experts.top_k as f64).min(count / ranks);
+            (
+                count / ranks,
+                busiest(pairs, ranks).min(most),
+                inner * ranks,
+            )
+        } else {
+            (count, pairs, inner)
+        };
+        let chosen = pairs / rows.max(1.0);
+        self.grouped([count, pairs, chosen], 2.0 * inner, hidden);
+        self.grouped([count, pairs, chosen], hidden, inner);
+        // Tables of serving engines have the rest in the grouped GEMMs.
+        if !self.serving() {
+            self.stream(Access::Histogram, pairs * 8.0, pairs);
+            self.stream(Access::Scan, count * 8.0, count);
+            self.stream(Access::Pointwise, 3.0 * pairs * inner * size, pairs * inner);
+            let joined = (pairs + rows) * hidden * size;
+            self.stream(Access::Pointwise, joined, rows * hidden);
+        }
+        if let Some(shared) = &moe.shared {
+            self.mlp(shared);
+            self.stream(Access::Pointwise, 3.0 * rows * hidden * size, rows * hidden);
+        }
+    }
+
+    /// Experts, rows of all of them, and experts of a token.
+    fn grouped(&mut self, [experts, pairs, chosen]: [f64; 3], n: f64, k: f64) {
+        let tokens = self.distinct_tokens;
+        let Weights { size, stored } = self.weights;
+        self.emit(&Kernel::Grouped {
+            experts,
+            tokens,
+            pairs,
+            chosen,
+            n,
+            k,
+            size,
+            stored,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Σ min(i, 4) over i = 1…q is 10 at 4, 14 at 5 and 26 at 8; areas leave out half a key for each of the first four.
+    #[test]
+    fn a_window_is_seen_once() {
+        assert_eq!(visible(0.0, 4.0, 4.0), 8.0);
+        assert_eq!(visible(0.0, 5.0, 4.0), 12.0);
+        assert_eq!(visible(0.0, 8.0, 4.0), 24.0);
+        // Two cached: two see 3 and 4 keys, two see 4.
+        assert_eq!(visible(2.0, 4.0, 4.0), 14.0);
+        assert_eq!(visible(9.0, 1.0, 4.0), 4.0);
+    }
+
+    #[test]
+    fn the_busiest_of_eight_ranks_has_more_than_the_mean() {
+        // The largest of eight normal deviates is 1.42 in the mean (tables of order statistics): 100 + 1.42 × √(100 × 7/8).
+        assert!((busiest(800.0, 8.0) - 113.3).abs() < 0.5);
+    }
+}

@@ -1,0 +1,589 @@
+//! What a workload would take on a device, run in a stated way.
+//!
+//! The time of an operator is its work at the device's limits, divided by the efficiency of its kind, plus a fixed time
+//! for each kernel it takes. Bytes include activations, as often as the kernels of that way of running move them. The
+//! efficiencies are data ([`EfficiencyProfile`]) with a basis each; the result is a prediction, says what it rests on, and
+//! comes with its error where one is known ([`Comparison`]).
+
+pub mod calibrate;
+mod captured;
+mod check;
+mod curves;
+mod eager;
+mod efficiency;
+mod from_run;
+mod fused;
+mod grade;
+mod grid;
+mod interval;
+mod kernel_clock;
+mod lowering;
+pub mod parallel;
+mod phase;
+mod target;
+mod traced;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
+
+use llmprof_units::{Basis, DType, Nanos};
+use serde::Serialize;
+use thiserror::Error;
+
+pub use captured::{CapturedGrades, captured_grades, held_out};
+pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
+pub use curves::{KernelClock, KernelCurves, KernelTime};
+pub use efficiency::{
+    EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,
+};
+pub use from_run::{
+    Corrections, Factors, MeasuredRun, MeasuredStep, Pair, design_pairs, pairs, pairs_on,
+};
+pub use grade::{Grade, GradeSummary, Split, blind_grades, grades, grades_on, summarize};
+pub use grid::{Grid, GridModel, GridPoint};
+pub use interval::{Calibration, Interval, Spread, Spreads};
+pub use phase::PhasePrediction;
+pub use target::{Need, Target};
+pub use traced::{predict_traced, traced_contexts};
+
+use curves::TableNeeds;
+use kernel_clock::kernel_clock;
+use llmprof_theory::{
+    COMMON_KEYS, MemoryFit, Model, Pass, Precision, Routing, WeightFormat, Workload, WorkloadError,
+    device::{Device, DeviceKind, MissingPeak},
+    kernels::{Kernel, Stored},
+    roofline::Roof,
+};
+use phase::{Clock, KernelSum, Launch, Timing, width};
+
+/// Why there is no prediction.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PredictError {
+    /// The device states no rate in a format that the workload computes in.
+    #[error(transparent)]
+    MissingPeak(#[from] MissingPeak),
+    /// The workload cannot be run on the model.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// Kernels are costed one by one on GPUs alone, and traced as eager mode runs them.
+    #[error(
+        "a model that no family knows is predicted from its traced kernels: for a GPU, with the profile hf_eager"
+    )]
+    NeedsKernels,
+    /// Transformers launches kernels of gated delta layers that only a trace shows.
+    #[error(
+        "what transformers launches for gated delta layers is known from a trace alone: hf_eager predicts it where runtime.python names a Python with torch and transformers; vllm, sglang, trtllm and fused need no trace"
+    )]
+    NeedsTrace,
+}
+
+/// What a workload is predicted to take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Always `predicted`.
+    pub basis: Basis,
+    /// Image towers; absent without images.
+    pub vision: Option<PhasePrediction>,
+    /// The encoder; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<PhasePrediction>,
+    /// All passes over the prompt.
+    pub prefill: PhasePrediction,
+    /// The first decode step.
+    pub decode_step: PhasePrediction,
+    /// All decode steps; absent where prefill gives the only token.
+    pub decode: Option<PhasePrediction>,
+    /// Time to the first token: vision, encoder and prefill, with the host's time where that is longer than the device's.
+    pub ttft_ns: Nanos,
+    /// 90 % interval of it; absent where nothing measured is near.
+    pub ttft_interval: Option<Interval>,
+    /// Time per output token after the first: decode ÷ its steps. Absent without decode steps.
+    pub tpot_ns: Option<Nanos>,
+    pub tpot_interval: Option<Interval>,
+    /// GPU time of the passes over the prompt.
+    pub prefill_gpu_ns: Nanos,
+    pub prefill_gpu_interval: Option<Interval>,
+    /// GPU time of the first decode step.
+    pub decode_step_gpu_ns: Nanos,
+    pub decode_step_gpu_interval: Option<Interval>,
+    /// What the GPU times rest on.
+    pub calibration: Calibration,
+    /// Vision, encoder, prefill and decode.
+    pub total_ns: Nanos,
+    /// Generated tokens of all sequences ÷ total time.
+    pub tokens_per_s: f64,
+    /// Generated tokens of all sequences ÷ decode time, first tokens not counted. Absent without decode steps.
+    pub decode_tokens_per_s: Option<f64>,
+    /// Whether weights and KV cache fit.
+    pub memory: MemoryFit,
+}
+
+/// Predicts workloads of one model on one device in one way of running.
+#[derive(Clone, Debug)]
+pub struct Predictor<'a> {
+    model: &'a Model,
+    clock: Clock<'a>,
+    /// Bytes of the weights in the formats last asked for: summing them takes longer than a prediction.
+    weights: Cell<Option<(Precision, u64)>>,
+    /// Where the kernels of the software are known and the device is a GPU.
+    kernels: Option<(Implementation, KernelClock)>,
+    graph: Option<GraphTimes>,
+    /// Whether the software runs kernels for the model that only a trace shows.
+    needs_trace: bool,
+    /// The one format that the software computes in.
+    computes: Option<DType>,
+    /// Steps whose kernels were costed: points of a grid share many.
+    steps: RefCell<HashMap<(Precision, [u64; 7]), KernelSum>>,
+    /// The kernels of the last step of prefill and of decode, in order, with their times: the next step of the kind has most of them again,
+    /// since little depends on the context.
+    last: [RefCell<Vec<(Kernel, KernelTime)>>; 2],
+    /// Memo of the last prefill and first decode step; used again where only `new_tokens` differs.
+    before: Cell<Option<(Workload, [PhasePrediction; 2])>>,
+    calibration: Calibration,
+    spreads: Option<Spreads>,
+    /// Of a measured run that predictions start from.
+    corrections: Option<Corrections>,
+}
+
+/// Steps that the cache holds.
+const MOST_STEPS: usize = 1 << 14;
+
+/// Spreads for one workload.
+#[derive(Clone, Copy)]
+struct Bands {
+    prefill: Spread,
+    decode: Spread,
+    host: Spread,
+}
+
+impl Bands {
+    /// The interval of a time that a user sees: the device's spread, or the host's where the host decides.
+    fn seen(&self, time: Nanos, phase: &PhasePrediction, device: Spread) -> Interval {
+        let host_binds = phase.host_ns.is_some_and(|host| host > phase.device_ns);
+        if host_binds {
+            self.host.around(time)
+        } else {
+            device.around(time)
+        }
+    }
+}
+
+/// Whether `llmprof hardware measure` found the peaks, which the shares of the native engine are of.
+fn is_measured_cpu(device: &Device) -> bool {
+    device.kind == DeviceKind::Cpu && device.calibration.is_some()
+}
+
+/// Distinct for routings that give distinct kernels.
+fn routing_key(routing: Routing) -> [u64; 2] {
+    match routing {
+        Routing::Uniform => [0, 0],
+        Routing::Measured { prefill, decode } => [prefill.to_bits(), decode.to_bits()],
+        Routing::Random { token_kinds } => [u64::MAX, token_kinds],
+    }
+}
+
+impl<'a> Predictor<'a> {
+    pub fn new(model: &'a Model, device: &'a Device, profile: &EfficiencyProfile) -> Self {
+        let (kernels, calibration) = match model.decoder {
+            // Kernels of encoders and of attention to them are not known one by one.
+            Some(_) if model.encoder.is_none() => kernel_clock(device, profile),
+            _ => (None, Calibration::Efficiencies),
+        };
+        let calibration = match calibration {
+            Calibration::Efficiencies if profile.computes.is_some() && is_measured_cpu(device) => {
+                Calibration::Measured
+            }
+            other => other,
+        };
+        Self {
+            model,
+            clock: Clock::new(Roof::new(device), profile),
+            weights: Cell::new(None),
+            kernels: profile.implementation.zip(kernels),
+            graph: profile.graph,
+            needs_trace: device.kind == DeviceKind::Gpu
+                && profile
+                    .implementation
+                    .is_some_and(|software| !lowering::knows(software, model)),
+            computes: profile.computes,
+            steps: RefCell::default(),
+            last: Default::default(),
+            before: Cell::new(None),
+            calibration,
+            spreads: profile.spreads,
+            corrections: None,
+        }
+    }
+
+    pub fn device(&self) -> &'a Device {
+        self.clock.roof.device()
+    }
+
+    /// What `workload` takes.
+    pub fn predict(&self, workload: &Workload) -> Result<Prediction, PredictError> {
+        self.model.validate(workload)?;
+        if self.needs_trace {
+            return Err(PredictError::NeedsTrace);
+        }
+        let workload = &self.computed(workload);
+        let vision = (workload.images.count > 0)
+            .then(|| self.vision(workload))
+            .transpose()?
+            .flatten();
+        let encoder = self.encoder(workload)?;
+        let [prefill, decode_step] = self.first_steps(workload)?;
+        let decode = self
+            .model
+            .decode_pass(workload)
+            .map(|pass| self.phase(workload, [pass], self.decode_launch()))
+            .transpose()?;
+        let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
+        let before = [vision, encoder].into_iter().flatten();
+        let ttft_ns = before.fold(prefill.time_ns, |sum, phase| sum + phase.time_ns);
+        let total_ns = ttft_ns + decode_time;
+        let steps = workload.decode_steps();
+        let rate = |tokens: u64, time: Nanos| {
+            tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
+        };
+        let tpot_ns =
+            (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
+        let context = self.model.context(workload);
+        let calibration = self.calibration_of(workload);
+        let bands = self.bands(calibration, workload.batch, context);
+        let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
+            let bands = bands.as_ref()?;
+            Some(bands.seen(time, phase, spread(bands)))
+        };
+        Ok(Prediction {
+            basis: Basis::Predicted,
+            vision,
+            encoder,
+            prefill,
+            decode_step,
+            decode,
+            ttft_ns,
+            // Image towers and encoders were never compared with measurements.
+            ttft_interval: seen(ttft_ns, &prefill, |bands| bands.prefill)
+                .filter(|_| vision.is_none() && encoder.is_none()),
+            tpot_ns,
+            tpot_interval: tpot_ns
+                .zip(decode.as_ref())
+                .and_then(|(tpot, decode)| seen(tpot, decode, |bands| bands.decode)),
+            prefill_gpu_ns: prefill.device_ns,
+            prefill_gpu_interval: bands.map(|bands| bands.prefill.around(prefill.device_ns)),
+            decode_step_gpu_ns: decode_step.device_ns,
+            decode_step_gpu_interval: bands.map(|bands| bands.decode.around(decode_step.device_ns)),
+            calibration,
+            total_ns,
+            tokens_per_s: rate(workload.new_tokens, total_ns),
+            decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
+            memory: MemoryFit::of(self.model, workload, self.device(), self.weights(workload)),
+        })
+    }
+
+    fn decode_launch(&self) -> Launch {
+        self.graph.map_or(Launch::Kernels, Launch::Graph)
+    }
+
+    /// Steps of few tokens are captured where the software captures more than decode.
+    fn prefill_launch(&self, workload: &Workload) -> Launch {
+        let captured = self.graph.filter(|graph| {
+            let mut passes = self.model.prefill_passes(workload);
+            passes.all(|pass| pass.rows() <= graph.prefill_tokens)
+        });
+        captured.map_or(Launch::Kernels, Launch::Graph)
+    }
+
+    /// Prefill, and the first decode step.
+    fn first_steps(&self, workload: &Workload) -> Result<[PhasePrediction; 2], MissingPeak> {
+        let known = Workload {
+            new_tokens: self.cache_length(workload),
+            ..*workload
+        };
+        if let Some((before, phases)) = self.before.get()
+            && before == known
+        {
+            return Ok(phases);
+        }
+        let prefill = self.phase(
+            workload,
+            self.model.prefill_passes(workload),
+            self.prefill_launch(workload),
+        )?;
+        let decode_step = self.phase(
+            workload,
+            [self.model.decode_step(workload)],
+            self.decode_launch(),
+        )?;
+        self.before.set(Some((known, [prefill, decode_step])));
+        Ok([prefill, decode_step])
+    }
+
+    /// Positions of a KV cache that has its full size from the start; 0 where it grows.
+    fn cache_length(&self, workload: &Workload) -> u64 {
+        let implementation = self
+            .kernels
+            .as_ref()
+            .map(|(implementation, _)| *implementation);
+        match implementation {
+            Some(Implementation::HfGraph | Implementation::TorchCompile) => {
+                lowering::positions(self.model, workload)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The workload in the formats that the software has, where it has one for all but weights.
+    fn computed(&self, workload: &Workload) -> Workload {
+        let Some(dtype) = self.computes else {
+            return *workload;
+        };
+        Workload {
+            precision: self.model.computed_in(&workload.precision, dtype),
+            ..*workload
+        }
+    }
+
+    fn phase(
+        &self,
+        workload: &Workload,
+        passes: impl IntoIterator<Item = Pass>,
+        launch: Launch,
+    ) -> Result<PhasePrediction, MissingPeak> {
+        let mut timing = Timing::default();
+        let mut sum = KernelSum::default();
+        let mut steps = 0;
+        let mut factors = None;
+        for pass in passes {
+            steps += pass.steps;
+            factors = self.factors(&pass, pass.past as f64);
+            let width = width(pass.rows());
+            self.model.lower(workload, &pass, &mut |operator| {
+                timing.add(&self.clock, operator, width);
+            });
+            timing.add_steps(&self.clock, pass.steps);
+            if let Some((implementation, clock)) = &self.kernels {
+                self.add_kernels((*implementation, clock), workload, &pass, &mut sum);
+            }
+        }
+        if self.kernels.is_some() {
+            timing.replace(&sum);
+        } else if let Some(factors) = factors {
+            timing.scale(factors.matrix);
+        }
+        let host = factors.map_or(1.0, |factors| factors.host);
+        timing.finish(&self.clock, host, (launch, steps))
+    }
+
+    /// Adds the kernels of all steps of a pass: of the first, the middle and the last where there are several, weighted
+    /// as Simpson's rule does, since times grow almost evenly with the context.
+    fn add_kernels(
+        &self,
+        software: (Implementation, &KernelClock),
+        workload: &Workload,
+        pass: &Pass,
+        sum: &mut KernelSum,
+    ) {
+        let (past, steps) = (pass.past as f64, pass.steps as f64);
+        let mut at = |past: f64, weight: f64| {
+            sum.add_times(&self.step(software, workload, pass, past), weight);
+        };
+        if pass.steps <= 1 {
+            at(past, steps);
+            return;
+        }
+        let last = past + (steps - 1.0) * pass.queries as f64;
+        at(past, steps / 6.0);
+        at(f64::midpoint(past, last).floor(), steps * 4.0 / 6.0);
+        at(last, steps / 6.0);
+    }
+
+    /// How a measured run corrects a step.
+    fn factors(&self, pass: &Pass, past: f64) -> Option<Factors> {
+        let corrections = self.corrections?;
+        Some(if pass.queries == 1 && past > 0.0 {
+            corrections.decode
+        } else {
+            corrections.prefill
+        })
+    }
+
+    /// The kernels of one step, from the cache where its shape was seen before.
+    fn step(
+        &self,
+        (implementation, clock): (Implementation, &KernelClock),
+        workload: &Workload,
+        pass: &Pass,
+        past: f64,
+    ) -> KernelSum {
+        let [routing, more] = routing_key(workload.routing);
+        let shape = [pass.batch, pass.queries, pass.logits, past as u64];
+        let [batch, queries, logits, past_tokens] = shape;
+        let key = (
+            workload.precision,
+            [
+                batch,
+                queries,
+                logits,
+                past_tokens,
+                routing,
+                more,
+                self.cache_length(workload),
+            ],
+        );
+        if let Some(known) = self.steps.borrow().get(&key) {
+            return *known;
+        }
+        let mut sum = KernelSum::default();
+        let factors = self.factors(pass, past);
+        let mut last = self.last[usize::from(pass.queries == 1)].borrow_mut();
+        let mut place = 0;
+        lowering::lower(
+            implementation,
+            self.model,
+            workload,
+            (pass, past),
+            &mut |kernel, times| {
+                let time = match last.get_mut(place) {
+                    Some((known, time)) if known == kernel => *time,
+                    Some(known) => {
+                        *known = (*kernel, clock.time(kernel));
+                        known.1
+                    }
+                    None => {
+                        let time = clock.time(kernel);
+                        last.push((*kernel, time));
+                        time
+                    }
+                };
+                place += 1;
+                let time = match factors {
+                    Some(factors) => time.scaled(factors.of(kernel)),
+                    None => time,
+                };
+                let launches = lowering::launches(implementation, kernel);
+                sum.add(&time, (times, launches), kernel.bytes());
+            },
+        );
+        let mut steps = self.steps.borrow_mut();
+        if steps.len() >= MOST_STEPS {
+            steps.clear();
+        }
+        steps.insert(key, sum);
+        sum
+    }
+
+    /// The kernels of the first step of prefill or of decode, each with its launches and its time, in the order of launch
+    /// within a layer. Empty where kernels are not costed one by one.
+    pub fn kernels(&self, workload: &Workload, pass: &Pass) -> Vec<(Kernel, f64, KernelTime)> {
+        let mut list = Vec::new();
+        if let Some((implementation, clock)) = &self.kernels {
+            let past = pass.past as f64;
+            lowering::lower(
+                *implementation,
+                self.model,
+                workload,
+                (pass, past),
+                &mut |kernel, launches| {
+                    list.push((*kernel, launches, clock.time(kernel)));
+                },
+            );
+        }
+        list
+    }
+
+    /// What times in the formats of a workload rest on: transformers multiplies quantized weights by kernels of optional packages, and none of them was
+    /// measured; weights then count as expanded beforehand. Formats that no engine has tables of on a device take those of the H200.
+    fn calibration_of(&self, workload: &Workload) -> Calibration {
+        let Some((software, clock)) = &self.kernels else {
+            return self.calibration;
+        };
+        let formats = self.model.formats(&workload.precision);
+        let expands = !matches!(formats.weights, WeightFormat::Plain(_));
+        let serves = software.engine().is_some();
+        if !serves && (expands || formats.kv != formats.activations) {
+            return Calibration::FormatsNotMeasured;
+        }
+        let needs = TableNeeds {
+            stored: Stored::of(formats.weights, formats.compute),
+            has_experts: self.model.has_experts(),
+            has_gated_delta: self.model.has_gated_delta(),
+            cached: f64::from(formats.kv.bits()) / 8.0,
+        };
+        if self.calibration == Calibration::PublicTables && !clock.has_tables(&needs) {
+            return Calibration::Scaled;
+        }
+        self.calibration
+    }
+
+    /// The spreads of a workload, widened by how far it is from what was measured.
+    fn bands(&self, calibration: Calibration, batch: u64, context: u64) -> Option<Bands> {
+        // No model with an encoder was measured.
+        let mut spreads = self.spreads.filter(|_| self.model.encoder.is_none())?;
+        // Those of runs on a CPU were not compared with each other.
+        if let Some(corrections) = self.corrections.filter(|_| self.kernels.is_some()) {
+            // The run was measured on this very device, whatever curves were not.
+            spreads.prefill = corrections.spread;
+            spreads.decode = corrections.spread;
+            let widening = spreads.widening(Calibration::Measured, batch, context)?;
+            return Some(Bands {
+                prefill: spreads.prefill(widening),
+                decode: spreads.decode(widening),
+                host: spreads.host,
+            });
+        }
+        let mut widening = spreads.widening(calibration, batch, context)?;
+        if self.model.family == COMMON_KEYS {
+            widening *= 2.0;
+        }
+        Some(Bands {
+            prefill: spreads.prefill(widening),
+            decode: spreads.decode(widening),
+            host: spreads.host,
+        })
+    }
+
+    /// The image towers; `None` for a model without any.
+    fn vision(&self, workload: &Workload) -> Result<Option<PhasePrediction>, MissingPeak> {
+        let mut timing = Timing::default();
+        let mut any = false;
+        self.model.lower_vision(workload, &mut |operator| {
+            any = true;
+            // Towers work on hundreds of patches at once.
+            timing.add(&self.clock, operator, 1.0);
+        });
+        any.then(|| timing.finish(&self.clock, 1.0, (Launch::Kernels, 1)))
+            .transpose()
+    }
+
+    /// The encoder; `None` for a model without one.
+    fn encoder(&self, workload: &Workload) -> Result<Option<PhasePrediction>, MissingPeak> {
+        if self.model.encoder.is_none() {
+            return Ok(None);
+        }
+        let rows = workload
+            .batch
+            .saturating_mul(self.model.encoder_tokens(workload));
+        let mut timing = Timing::default();
+        self.model.lower_encoder(workload, &mut |operator| {
+            timing.add(&self.clock, operator, width(rows));
+        });
+        timing.add_steps(&self.clock, 1);
+        timing
+            .finish(&self.clock, 1.0, (Launch::Kernels, 1))
+            .map(Some)
+    }
+
+    fn weights(&self, workload: &Workload) -> u64 {
+        match self.weights.get() {
+            Some((precision, bytes)) if precision == workload.precision => bytes,
+            _ => {
+                let bytes = self.model.parameter_bytes(&workload.precision);
+                self.weights.set(Some((workload.precision, bytes)));
+                bytes
+            }
+        }
+    }
+}

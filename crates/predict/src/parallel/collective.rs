@@ -1,0 +1,257 @@
+//! How long collectives take: curves of public tables, or latency and bandwidth of a link.
+
+use llmprof_theory::{
+    device::{Counts, Device, Interconnect},
+    parallel::Operation,
+};
+use serde::Deserialize;
+use thiserror::Error;
+
+const EMBEDDED: [(&str, &str); 7] = [
+    (
+        "a100_sxm",
+        include_str!("../../data/collectives/a100_sxm.yaml"),
+    ),
+    ("b200", include_str!("../../data/collectives/b200.yaml")),
+    ("b300", include_str!("../../data/collectives/b300.yaml")),
+    ("gb200", include_str!("../../data/collectives/gb200.yaml")),
+    (
+        "h100_sxm",
+        include_str!("../../data/collectives/h100_sxm.yaml"),
+    ),
+    ("h200", include_str!("../../data/collectives/h200.yaml")),
+    ("l40s", include_str!("../../data/collectives/l40s.yaml")),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CollectiveError {
+    #[error("a size that stays in one node of {most}: links between nodes are not modelled")]
+    Ranks { most: u64 },
+    #[error("1: {device} has no link to other devices that its file states")]
+    NoLink { device: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    devices: Vec<String>,
+    source: String,
+    curves: Vec<Curve>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Curve {
+    operation: Operation,
+    ranks: u64,
+    /// Buffer and µs, by size.
+    bytes_us: Vec<(f64, f64)>,
+}
+
+/// Ranks of a node without a table.
+const NODE: u64 = 8;
+/// Assumed of a link without a table, from the tables of others: what a small collective takes per doubling of the ranks, and the
+/// share of the stated bandwidth that a large one reaches.
+const LINK_LATENCY_S: f64 = 5e-6;
+const LINK_SHARE: f64 = 0.7;
+
+/// Collectives among devices of one kind in one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collectives(Kind);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Table(Table),
+    /// Bytes per second, one direction.
+    Link {
+        name: String,
+        bytes_per_s: f64,
+    },
+}
+
+impl Collectives {
+    /// By the device's table, else by its fastest link.
+    pub fn of(device: &Device) -> Result<Self, CollectiveError> {
+        let table = EMBEDDED.iter().find_map(|(_, text)| {
+            let table: Table = serde_saphyr::from_str(text).ok()?;
+            table.devices.contains(&device.name).then_some(table)
+        });
+        if let Some(table) = table {
+            return Ok(Self(Kind::Table(table)));
+        }
+        let one_way = |link: &Interconnect| {
+            let rate = link.bandwidth.value.0;
+            match link.counts {
+                Counts::OneDirection => rate,
+                Counts::BothDirections => rate / 2.0,
+            }
+        };
+        let fastest = device
+            .interconnects
+            .iter()
+            .max_by(|a, b| one_way(a).total_cmp(&one_way(b)));
+        let link = fastest.ok_or_else(|| CollectiveError::NoLink {
+            device: device.name.clone(),
+        })?;
+        Ok(Self(Kind::Link {
+            name: link.name.clone(),
+            bytes_per_s: one_way(link),
+        }))
+    }
+
+    /// What the times rest on.
+    pub fn source(&self) -> String {
+        match &self.0 {
+            Kind::Table(table) => table.source.clone(),
+            Kind::Link { name, .. } => format!(
+                "{name}: {:.0} % of its stated bandwidth and {:.0} µs per doubling of the ranks (assumed)",
+                LINK_SHARE * 100.0,
+                LINK_LATENCY_S * 1e6
+            ),
+        }
+    }
+
+    /// Seconds of one collective over a buffer.
+    pub fn seconds(
+        &self,
+        operation: Operation,
+        ranks: u64,
+        bytes: u64,
+    ) -> Result<f64, CollectiveError> {
+        if ranks < 2 || bytes == 0 {
+            return Ok(0.0);
+        }
+        match &self.0 {
+            // Between two ranks, half of an all-to-all's buffer stays where it is.
+            Kind::Table(table) if operation == Operation::Send => {
+                table.seconds(Operation::AllToAll, 2, 2.0 * bytes as f64)
+            }
+            Kind::Table(table) => table.seconds(operation, ranks, bytes as f64),
+            Kind::Link { bytes_per_s, .. } => {
+                if ranks > NODE {
+                    return Err(CollectiveError::Ranks { most: NODE });
+                }
+                let latency = LINK_LATENCY_S * (ranks as f64).log2();
+                let bus = bytes as f64 * operation.bus_factor(ranks as f64);
+                Ok(latency + bus / (bytes_per_s * LINK_SHARE))
+            }
+        }
+    }
+}
+
+impl Table {
+    fn seconds(
+        &self,
+        operation: Operation,
+        ranks: u64,
+        bytes: f64,
+    ) -> Result<f64, CollectiveError> {
+        let curves = || {
+            self.curves
+                .iter()
+                .filter(|curve| curve.operation == operation)
+        };
+        let most = curves().map(|curve| curve.ranks).max().unwrap_or(1);
+        let above = curves()
+            .filter(|curve| curve.ranks >= ranks)
+            .min_by_key(|curve| curve.ranks);
+        let Some(above) = above else {
+            return Err(CollectiveError::Ranks { most });
+        };
+        let high = above.us(bytes);
+        let below = curves()
+            .filter(|curve| curve.ranks <= ranks)
+            .max_by_key(|curve| curve.ranks);
+        // Between measured numbers of ranks: linear in their logarithm.
+        let us = match below {
+            Some(below) if below.ranks < above.ranks => {
+                let share = (ranks as f64 / below.ranks as f64).ln()
+                    / (above.ranks as f64 / below.ranks as f64).ln();
+                let low = below.us(bytes);
+                low + (high - low) * share
+            }
+            _ => high,
+        };
+        Ok(us * 1e-6)
+    }
+}
+
+impl Curve {
+    /// Linear between logarithms; below the smallest buffer its time, above the largest its bandwidth.
+    fn us(&self, bytes: f64) -> f64 {
+        let points = &self.bytes_us;
+        let (Some(&first), Some(&last)) = (points.first(), points.last()) else {
+            return 0.0;
+        };
+        if bytes <= first.0 {
+            return first.1;
+        }
+        if bytes >= last.0 {
+            return last.1 * bytes / last.0;
+        }
+        let place = points.partition_point(|point| point.0 <= bytes);
+        let ((x0, y0), (x1, y1)) = (points[place - 1], points[place]);
+        let share = (bytes / x0).ln() / (x1 / x0).ln();
+        (y0.ln() + (y1.ln() - y0.ln()) * share).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llmprof_theory::device::Catalog;
+
+    fn of(name: &str) -> Collectives {
+        Collectives::of(&Catalog::embedded().by_name(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_table_is_read_and_belongs_to_a_device() {
+        for (name, text) in EMBEDDED {
+            let table: Table = serde_saphyr::from_str(text).unwrap();
+            for device in &table.devices {
+                assert_eq!(of(device).source(), table.source, "{name}");
+            }
+            for curve in &table.curves {
+                assert!(curve.ranks >= 2 && curve.bytes_us.len() > 5);
+                assert!(curve.bytes_us.is_sorted_by(|a, b| a.0 < b.0));
+                assert!(curve.bytes_us.iter().all(|point| point.1 > 0.0));
+                // Within what links have: from PCIe without peer access to 900 GB/s a direction.
+                let (bytes, us) = curve.bytes_us[curve.bytes_us.len() - 1];
+                let bus = bytes * curve.operation.bus_factor(curve.ranks as f64) / us / 1e3;
+                assert!(
+                    (1.0..900.0).contains(&bus),
+                    "{name} {:?} {}: {bus} GB/s",
+                    curve.operation,
+                    curve.ranks
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_point_of_the_table_and_what_lies_between() {
+        let h200 = of("h200");
+        let at = |bytes| h200.seconds(Operation::AllReduce, 8, bytes).unwrap() * 1e6;
+        assert!((at(1 << 20) - 14.1).abs() < 1e-6, "{}", at(1 << 20));
+        // Half way on a logarithmic scale: √(14.1 · 28.4).
+        assert!((at(1 << 21) - (14.1_f64 * 28.4).sqrt()).abs() < 1e-6);
+        assert_eq!(at(1), at(256));
+        assert!((at(1 << 31) / at(1 << 30) - 2.0).abs() < 1e-9);
+        let six = h200.seconds(Operation::AllReduce, 6, 1 << 20).unwrap();
+        let four = h200.seconds(Operation::AllReduce, 4, 1 << 20).unwrap();
+        assert!(four < six && six * 1e6 < at(1 << 20));
+        assert!(h200.seconds(Operation::AllReduce, 16, 1 << 20).is_err());
+        assert_eq!(h200.seconds(Operation::AllReduce, 1, 1 << 20).unwrap(), 0.0);
+    }
+
+    #[test]
+    fn a_link_without_a_table_is_latency_and_bandwidth() {
+        let link = of("rtx_4090");
+        assert!(link.source().contains("assumed"));
+        let small = link.seconds(Operation::AllReduce, 2, 8).unwrap();
+        assert!((small / LINK_LATENCY_S - 1.0).abs() < 1e-3);
+        let large = link.seconds(Operation::AllReduce, 2, 1 << 30).unwrap();
+        assert!(large > 100.0 * small);
+    }
+}

@@ -1,0 +1,278 @@
+//! A model over several devices of one node: what a rank holds and computes, and what ranks tell each other.
+//!
+//! A rank runs a model of its own: the same layers with a share of the heads, widths and experts ([`rank_model`]). What that takes is
+//! predicted as for any model; communication comes on top, from curves of collectives ([`Collectives`]), not overlapped with it.
+
+mod collective;
+
+use llmprof_units::{Bytes, Nanos};
+use serde::Serialize;
+
+pub use collective::{CollectiveError, Collectives};
+
+use llmprof_theory::{
+    Decoder, MemoryFit, Model, Pass, Routing, Workload, WorkloadError,
+    block::FeedForward,
+    device::Device,
+    expected_touched,
+    parallel::{Parallel, exchanges, rank_model, stored_model},
+    roofline::Resource,
+};
+
+use crate::{EfficiencyProfile, PhasePrediction, PredictError, Prediction, Predictor};
+
+/// What a rank needs of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RankMemory {
+    pub weights_bytes: Bytes,
+    pub kv_bytes: Bytes,
+}
+
+/// A model spread over devices, ready to be predicted.
+#[derive(Debug)]
+pub struct Spread {
+    parallel: Parallel,
+    rank: Model,
+    collectives: Option<Collectives>,
+}
+
+/// A prediction over several devices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SpreadPrediction {
+    /// Of the whole: times with communication, memory of one rank.
+    pub prediction: Prediction,
+    /// Communication within TTFT.
+    pub prefill_communication_ns: Nanos,
+    /// Communication within the first decode step.
+    pub decode_step_communication_ns: Nanos,
+    pub ranks: u64,
+}
+
+impl Spread {
+    /// Refuses what cannot be divided, and devices without known links.
+    pub fn new(model: &Model, device: &Device, parallel: Parallel) -> Result<Self, WorkloadError> {
+        if let Some((key, found, expected)) = parallel.mistake() {
+            return Err(WorkloadError::parallel(key, found, expected));
+        }
+        let needs_links =
+            parallel.tensor > 1 || parallel.pipeline > 1 || parallel.shares_experts_across_data();
+        let collectives = needs_links
+            .then(|| Collectives::of(device))
+            .transpose()
+            .map_err(|error| {
+                WorkloadError::parallel("tensor", parallel.tensor, error.to_string())
+            })?;
+        Ok(Self {
+            parallel,
+            rank: rank_model(model, &parallel)?,
+            collectives,
+        })
+    }
+
+    /// The model that one rank runs, all stages of its pipeline together.
+    pub fn rank(&self) -> &Model {
+        &self.rank
+    }
+
+    /// A predictor of that model.
+    pub fn predictor<'a>(
+        &'a self,
+        device: &'a Device,
+        profile: &EfficiencyProfile,
+    ) -> Predictor<'a> {
+        Predictor::new(&self.rank, device, profile)
+    }
+
+    /// What `workload` takes; `predictor` is this one's own. Its batch is that of all data-parallel groups together.
+    pub fn predict(
+        &self,
+        predictor: &Predictor<'_>,
+        workload: &Workload,
+    ) -> Result<SpreadPrediction, PredictError> {
+        let Parallel { pipeline, data, .. } = self.parallel;
+        let group = workload.batch.div_ceil(data);
+        // Stages work on a part of the batch each, as many parts as there are stages.
+        let parts = pipeline.min(group.max(1));
+        let own = Workload {
+            batch: group.div_ceil(parts),
+            parallel: Parallel::default(),
+            routing: self.routing(workload),
+            ..*workload
+        };
+        let mut found = predictor.predict(&own)?;
+        let prefill = self.sum(&own, self.rank.prefill_passes(&own))?;
+        let step = self.sum(&own, [self.rank.decode_step(&own)])?;
+        prefill.add_to(&mut found.prefill);
+        step.add_to(&mut found.decode_step);
+        if let Some((phase, pass)) = found.decode.as_mut().zip(self.rank.decode_pass(&own)) {
+            self.sum(&own, [pass])?.add_to(phase);
+        }
+        // A stage takes its share of a traverse; the last part of the batch enters when the others are one stage further each.
+        let fill = (parts + pipeline - 1) as f64 / pipeline as f64;
+        let before = [found.vision, found.encoder].into_iter().flatten();
+        let before = before.fold(Nanos(0), |sum, phase| sum + phase.time_ns);
+        found.ttft_ns = before + Nanos::from_seconds(found.prefill.time_ns.seconds() * fill);
+        let decode_time = found.decode.map_or(Nanos(0), |phase| phase.time_ns);
+        let steps = own.decode_steps();
+        found.tpot_ns =
+            (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
+        found.total_ns = found.ttft_ns + decode_time;
+        let rate = |tokens: u64, time: Nanos| {
+            tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
+        };
+        found.tokens_per_s = rate(workload.new_tokens, found.total_ns);
+        found.decode_tokens_per_s = (steps > 0).then(|| rate(steps, decode_time));
+        let memory = self.memory(workload, &found.memory, group as f64 / own.batch as f64);
+        let needed = Bytes(memory.weights_bytes.0.saturating_add(memory.kv_bytes.0));
+        found.memory = MemoryFit {
+            weights_bytes: memory.weights_bytes,
+            kv_bytes: memory.kv_bytes,
+            needed_bytes: needed,
+            fits: found
+                .memory
+                .capacity_bytes
+                .map(|capacity| needed <= capacity),
+            ..found.memory
+        };
+        if self.parallel.ranks() > 1 {
+            found.prefill_gpu_ns += prefill.time;
+            found.decode_step_gpu_ns += step.time;
+            // Errors were measured on one device.
+            found.ttft_interval = None;
+            found.tpot_interval = None;
+            found.prefill_gpu_interval = None;
+            found.decode_step_gpu_interval = None;
+        }
+        Ok(SpreadPrediction {
+            prediction: found,
+            prefill_communication_ns: prefill.time,
+            decode_step_communication_ns: step.time,
+            ranks: self.parallel.ranks(),
+        })
+    }
+
+    /// Weights and KV cache of the rank that has most: a stage's share of the layers, with the embedding or the head.
+    fn memory(&self, workload: &Workload, whole: &MemoryFit, groups: f64) -> RankMemory {
+        let Some(decoder) = &self.rank.decoder else {
+            return RankMemory {
+                weights_bytes: whole.weights_bytes,
+                kv_bytes: whole.kv_bytes,
+            };
+        };
+        let layers = u64::from(decoder.layer_count()).max(1);
+        let share = layers.div_ceil(self.parallel.pipeline) as f64 / layers as f64;
+        let bytes = |model: &Model| model.parameter_bytes(&workload.precision) as f64;
+        let held = stored_model(&self.rank, &self.parallel);
+        let all = bytes(&held);
+        let mut ends = held.clone();
+        if let Some(decoder) = &mut ends.decoder {
+            decoder.groups.clear();
+        }
+        let ends = bytes(&ends);
+        // Embedding and head are on different stages, and a tied head is a copy there.
+        let of_ends = if self.parallel.pipeline > 1 {
+            let head = decoder
+                .head
+                .linear
+                .bytes(&self.rank.formats(&workload.precision)) as f64;
+            (ends - if decoder.head.tied { 0.0 } else { head }).max(head)
+        } else {
+            ends
+        };
+        RankMemory {
+            weights_bytes: Bytes(((all - ends) * share + of_ends) as u64),
+            kv_bytes: Bytes((whole.kv_bytes.0 as f64 * share * groups) as u64),
+        }
+    }
+
+    /// Experts that a rank reads: those that the tokens of all groups reach, shared among them.
+    fn routing(&self, workload: &Workload) -> Routing {
+        let moe = self.rank.decoder.as_ref().and_then(first_moe);
+        let (Some((count, top_k)), true) = (moe, self.parallel.shares_experts_across_data()) else {
+            return workload.routing;
+        };
+        let across = (self.parallel.expert / self.parallel.tensor) as f64;
+        match workload.routing {
+            Routing::Uniform | Routing::Random { .. } => {
+                let prompt = self.rank.prompt_tokens(workload);
+                let rows = workload.chunk.unwrap_or(prompt).min(prompt);
+                let touched = |tokens: u64| expected_touched(count, top_k, tokens) / across;
+                Routing::Measured {
+                    prefill: touched(workload.batch.saturating_mul(rows)),
+                    decode: touched(workload.batch),
+                }
+            }
+            Routing::Measured { prefill, decode } => Routing::Measured {
+                prefill: prefill / across,
+                decode: decode / across,
+            },
+        }
+    }
+
+    fn sum(
+        &self,
+        workload: &Workload,
+        passes: impl IntoIterator<Item = Pass>,
+    ) -> Result<Communication, WorkloadError> {
+        let mut sum = Communication {
+            time: Nanos(0),
+            launches: 0,
+        };
+        let Some(collectives) = &self.collectives else {
+            return Ok(sum);
+        };
+        let mut seconds = 0.0;
+        for pass in passes {
+            for exchange in exchanges(&self.rank, &self.parallel, workload, &pass) {
+                let time = collectives
+                    .seconds(exchange.operation, exchange.ranks, exchange.bytes)
+                    .map_err(|error| {
+                        WorkloadError::parallel("tensor", self.parallel.tensor, error.to_string())
+                    })?;
+                let launches = exchange.count * pass.steps;
+                seconds += time * launches as f64;
+                sum.launches += launches;
+            }
+        }
+        sum.time = Nanos::from_seconds(seconds);
+        Ok(sum)
+    }
+}
+
+/// Experts and those that a token uses, of the first mixture.
+fn first_moe(decoder: &Decoder) -> Option<(u64, u64)> {
+    decoder
+        .groups
+        .iter()
+        .find_map(|group| match &group.layer.feed {
+            FeedForward::Moe(moe) => Some((moe.experts.count, moe.experts.top_k)),
+            FeedForward::Dense(_) => None,
+        })
+}
+
+/// What the ranks exchange in a phase.
+struct Communication {
+    time: Nanos,
+    launches: u64,
+}
+
+impl Communication {
+    /// It runs on the device, and hides where the host is the slower one, which has to launch it as well.
+    fn add_to(&self, phase: &mut PhasePrediction) {
+        let host = phase.host_ns.unwrap_or(Nanos(0));
+        // What a captured step takes beside its kernels.
+        let beside = phase.time_ns - host.max(phase.device_ns);
+        let kernels = phase.kernels + self.launches;
+        let more = kernels as f64 / phase.kernels.max(1) as f64;
+        let host = Nanos::from_seconds(host.seconds() * more);
+        phase.host_ns = phase.host_ns.map(|_| host);
+        phase.kernels = kernels;
+        phase.device_ns += self.time;
+        phase.time_ns = host.max(phase.device_ns) + beside;
+        phase.binds = match phase.binds {
+            _ if host > phase.device_ns => Resource::Host,
+            Resource::Host => phase.slowest(),
+            other => other,
+        };
+    }
+}

@@ -1,0 +1,153 @@
+//! Predictions for models that no family describes, from kernels that were traced.
+
+use llmprof_units::{Basis, Bytes, DType, Nanos};
+
+use super::{
+    Bands, EfficiencyProfile, Implementation, KernelClock, PredictError, Prediction, Spread,
+    kernel_clock,
+    phase::{Clock, KernelSum, Launch, Timing},
+};
+use llmprof_theory::{
+    MemoryFit, Workload,
+    device::{Device, Engine, MissingPeak},
+    kernels::{TracedModel, TracedStep},
+    roofline::{MemoryLevel, Roof},
+};
+
+/// Intervals of traced models are so many times as wide as those of families, in logarithms: with 1.5, more than nine tenths of the 210 times of the first list of
+/// blind models lie inside.
+const WIDENING: f64 = 1.5;
+
+/// What a traced model takes. The trace is of `workload`: its prompt, and three decode steps (the first, the middle and the last)
+/// where it has any.
+pub fn predict_traced(
+    traced: &TracedModel,
+    device: &Device,
+    profile: &EfficiencyProfile,
+    workload: &Workload,
+) -> Result<Prediction, PredictError> {
+    let (clock, calibration) = kernel_clock(device, profile);
+    let eager = profile.implementation == Some(Implementation::HfEager);
+    let Some(kernels) = clock.filter(|_| eager) else {
+        return Err(PredictError::NeedsKernels);
+    };
+    let clock = Clock::new(Roof::new(device), profile);
+    let fixed = (traced.weight_bytes.0 + traced.cache_bytes.0) as f64;
+    let sum = |step: &TracedStep| summed(&kernels, step);
+    let prefill = phase(
+        &clock,
+        &sum(&traced.prefill),
+        traced.prefill.flops(),
+        traced.weight_bytes.0 as f64,
+    )?;
+    let first = traced.decode.first().unwrap_or(&traced.prefill);
+    let decode_step = phase(&clock, &sum(first), first.flops(), fixed)?;
+    let steps = workload.decode_steps();
+    let decode = (steps > 0)
+        .then(|| {
+            let mut all = KernelSum::default();
+            let mut flops = 0.0;
+            // As Simpson's rule weighs the first, the middle and the last.
+            let weights = [1.0 / 6.0, 4.0 / 6.0, 1.0 / 6.0];
+            for (index, weight) in weights.into_iter().enumerate() {
+                let step = traced.decode.get(index).unwrap_or(first);
+                all.add_times(&sum(step), weight * steps as f64);
+                flops += step.flops() * weight * steps as f64;
+            }
+            phase(&clock, &all, flops, fixed * steps as f64)
+        })
+        .transpose()?;
+    let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
+    let tpot_ns = (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
+    let bands = profile.spreads.and_then(|spreads| {
+        let widening = spreads.widening(calibration, workload.batch, workload.prompt)? * WIDENING;
+        Some(Bands {
+            prefill: spreads.prefill(widening),
+            decode: spreads.decode(widening),
+            host: spreads.host,
+        })
+    });
+    let seen = |time, phase, spread: fn(&Bands) -> Spread| {
+        bands
+            .as_ref()
+            .map(|bands| bands.seen(time, phase, spread(bands)))
+    };
+    let total_ns = prefill.time_ns + decode_time;
+    let rate =
+        |tokens: u64, time: Nanos| tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9);
+    Ok(Prediction {
+        basis: Basis::Predicted,
+        vision: None,
+        encoder: None,
+        ttft_ns: prefill.time_ns,
+        ttft_interval: seen(prefill.time_ns, &prefill, |bands| bands.prefill),
+        tpot_ns,
+        tpot_interval: tpot_ns
+            .zip(decode.as_ref())
+            .and_then(|(tpot, decode)| seen(tpot, decode, |bands| bands.decode)),
+        prefill_gpu_ns: prefill.device_ns,
+        prefill_gpu_interval: bands.map(|bands| bands.prefill.around(prefill.device_ns)),
+        decode_step_gpu_ns: decode_step.device_ns,
+        decode_step_gpu_interval: bands.map(|bands| bands.decode.around(decode_step.device_ns)),
+        calibration,
+        total_ns,
+        tokens_per_s: rate(workload.new_tokens, total_ns),
+        decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
+        memory: fit(traced, device),
+        prefill,
+        decode_step,
+        decode,
+    })
+}
+
+/// The contexts that a trace needs for such a workload: those that decode steps find cached, first, middle and last.
+pub fn traced_contexts(workload: &Workload) -> Vec<u64> {
+    let prompt = (workload.cached + workload.prompt).max(1);
+    match workload.decode_steps() {
+        0 | 1 => vec![prompt],
+        steps => vec![prompt, prompt + (steps - 1) / 2, prompt + steps - 1],
+    }
+}
+
+fn summed(clock: &KernelClock, step: &TracedStep) -> KernelSum {
+    let mut sum = KernelSum::default();
+    for one in &step.kernels {
+        sum.add(
+            &clock.time(&one.kernel),
+            (one.launches as f64, 1.0),
+            one.kernel.bytes(),
+        );
+    }
+    sum
+}
+
+fn phase(
+    clock: &Clock<'_>,
+    sum: &KernelSum,
+    flops: f64,
+    min_dram_bytes: f64,
+) -> Result<super::PhasePrediction, MissingPeak> {
+    let mut timing = Timing::default();
+    let rate = clock.roof.seconds_per_flop(DType::Bf16, Engine::Tensor);
+    let roofline = (flops * rate.unwrap_or(0.0))
+        .max(min_dram_bytes * clock.roof.seconds_per_byte(MemoryLevel::Main));
+    timing.known(flops, min_dram_bytes, roofline);
+    timing.replace(sum);
+    timing.finish(clock, 1.0, (Launch::Kernels, 1))
+}
+
+fn fit(traced: &TracedModel, device: &Device) -> MemoryFit {
+    let needed = Bytes(traced.weight_bytes.0 + traced.cache_bytes.0);
+    let capacity = device
+        .memory
+        .capacity_bytes
+        .as_ref()
+        .map(|figure| figure.value);
+    MemoryFit {
+        weights_bytes: traced.weight_bytes,
+        kv_bytes: traced.cache_bytes,
+        needed_bytes: needed,
+        capacity_bytes: capacity,
+        fits: capacity.map(|capacity| needed <= capacity),
+    }
+}

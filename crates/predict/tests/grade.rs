@@ -1,0 +1,243 @@
+//! Predicted GPU times beside measured ones, and the split between what may be fitted and what grades.
+
+use std::collections::BTreeSet;
+
+use llmprof_predict::{
+    EfficiencyProfile, Grade, GradeSummary, KernelCurves, Pair, Split, captured_grades, grades,
+    grades_on, pairs, pairs_on, summarize,
+};
+use llmprof_theory::{Phase, device::Catalog};
+use serde_json::Value;
+
+const TIMES: &str = include_str!("../../../fixtures/h200/kernels/times.json");
+
+fn eager() -> EfficiencyProfile {
+    EfficiencyProfile::embedded("hf_eager").expect("it is embedded")
+}
+
+fn summary(all: &[Grade], keep: impl Fn(&Grade) -> bool) -> GradeSummary {
+    let kept: Vec<_> = all.iter().filter(|grade| keep(grade)).collect();
+    summarize(&kept).expect("some are kept")
+}
+
+fn names(split: &str) -> BTreeSet<String> {
+    let times: Value = serde_json::from_str(TIMES).expect("valid JSON");
+    let models = times["models"].as_array().expect("a list");
+    let of = models.iter().filter(|model| model["split"] == split);
+    of.map(|model| model["model"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+#[test]
+fn curves_rest_on_calibration_models_only() {
+    let (calibration, grading) = (names("calibration"), names("grading"));
+    assert!(calibration.len() >= 10 && grading.len() >= 20);
+    assert!(calibration.is_disjoint(&grading));
+    // The recipe writes down which models it read.
+    let used: BTreeSet<_> = KernelCurves::embedded("h200")
+        .unwrap()
+        .models
+        .into_iter()
+        .collect();
+    assert!(!used.is_empty());
+    assert!(used.is_subset(&calibration), "{used:?}");
+}
+
+#[test]
+fn held_out_models_meet_the_goal() {
+    let all = grades(&eager()).unwrap();
+    let held_out = summary(&all, |grade| {
+        grade.split == Split::Grading && !grade.by_common_keys
+    });
+    assert!(held_out.times >= 200, "{held_out:?}");
+    assert!(held_out.median <= 0.05, "{held_out:?}");
+    assert!(held_out.p90 <= 0.15, "{held_out:?}");
+    assert!((0.85..=0.97).contains(&held_out.coverage), "{held_out:?}");
+    assert!(held_out.half_width <= 0.15, "{held_out:?}");
+    // Tokens that choose alike choose no more experts each: Qwen3-30B-A3B was 35 % too slow.
+    let decode = summary(&all, |grade| {
+        grade.split == Split::Grading && !grade.by_common_keys && grade.phase == Phase::Decode
+    });
+    assert!(decode.worst.abs() <= 0.15, "{decode:?}");
+    for grade in &all {
+        assert!(grade.roofline_ns < grade.measured_ns, "{grade:?}");
+        assert!(
+            grade.low_ns < grade.predicted_ns && grade.predicted_ns < grade.high_ns,
+            "{grade:?}"
+        );
+    }
+}
+
+#[test]
+fn spreads_are_those_of_the_calibration_models() {
+    let profile = eager();
+    let all = grades(&profile).unwrap();
+    let spreads = profile.spreads.unwrap();
+    for (phase, spread) in [
+        (Phase::Prefill, spreads.prefill),
+        (Phase::Decode, spreads.decode),
+    ] {
+        let seen = summary(&all, |grade| {
+            grade.split == Split::Calibration && !grade.by_common_keys && grade.phase == phase
+        });
+        // As the profile says: models that nothing was fitted to lie further off.
+        let (low, high) = (seen.low.powf(1.4), seen.high.powf(1.4));
+        assert!(
+            (low - spread.low).abs() < 0.005 && (high - spread.high).abs() < 0.005,
+            "{phase}: {:.3} to {:.3}, written {spread:?}",
+            seen.low,
+            seen.high
+        );
+    }
+}
+
+/// Decode steps as CUDA graphs and compiled: spreads come from calibration models, the others only grade.
+#[test]
+fn captured_steps_of_held_out_models_lie_in_their_intervals() {
+    for (name, power) in [("hf_graph", 1.4), ("torch_compile", 1.0)] {
+        let profile = EfficiencyProfile::embedded(name).expect("it is embedded");
+        let found = captured_grades(&profile).unwrap();
+        let steps = found.gpu.iter().filter(|one| one.phase == Phase::Decode);
+        let decode: Vec<Grade> = steps.chain(&found.tpot).cloned().collect();
+        let of = |split: Split| {
+            summary(&decode, |grade| {
+                grade.split == split && !grade.by_common_keys
+            })
+        };
+        let (seen, spread) = (of(Split::Calibration), profile.spreads.unwrap().decode);
+        assert!(
+            (seen.low.powf(power) - spread.low).abs() < 0.005
+                && (seen.high.powf(power) - spread.high).abs() < 0.005,
+            "{name}: {seen:?}, written {spread:?}"
+        );
+        let held_out = of(Split::Grading);
+        assert!(held_out.times >= 40, "{name}: {held_out:?}");
+        assert!(held_out.median <= 0.05, "{name}: {held_out:?}");
+        assert!(held_out.p90 <= 0.15, "{name}: {held_out:?}");
+        assert!(held_out.coverage >= 0.85, "{name}: {held_out:?}");
+        assert!(held_out.half_width <= 0.15, "{name}: {held_out:?}");
+        let prefill = summary(&found.gpu, |grade| {
+            grade.split == Split::Grading && grade.phase == Phase::Prefill && !grade.by_common_keys
+        });
+        assert!(
+            prefill.median <= 0.05 && prefill.coverage >= 0.85,
+            "{name}: {prefill:?}"
+        );
+    }
+    assert!(captured_grades(&eager()).unwrap().gpu.is_empty());
+}
+
+#[test]
+fn kernels_are_counted_as_they_were_recorded() {
+    let all = grades(&eager()).unwrap();
+    let mut off = Vec::new();
+    for grade in all.iter().filter(|grade| !grade.by_common_keys) {
+        let difference = grade.predicted_kernels.abs_diff(grade.measured_kernels);
+        if difference as f64 > 0.1 * grade.measured_kernels as f64 {
+            off.push(format!(
+                "{} {} {}x{}: {} of {}",
+                grade.model,
+                grade.phase,
+                grade.batch,
+                grade.prompt,
+                grade.predicted_kernels,
+                grade.measured_kernels
+            ));
+        }
+    }
+    assert!(off.is_empty(), "{off:#?}");
+}
+
+#[test]
+fn unknown_types_are_read_by_common_keys() {
+    let all = grades(&eager()).unwrap();
+    let common = summary(&all, |grade| {
+        grade.by_common_keys && grade.model != "falcon_7b"
+    });
+    assert!(common.times >= 50, "{common:?}");
+    assert!(common.median <= 0.06, "{common:?}");
+}
+
+#[test]
+fn bad_curves_are_refused() {
+    let good = include_str!("../data/curves/h200.json");
+    assert!(KernelCurves::read(good, "mine.json").is_ok());
+    for (from, to, expected) in [
+        ("\"m\":[1,2,", "\"m\":[2,1,", "gemm"),
+        ("\"keys\":[128,", "\"keys\":[0,", "attention"),
+        ("\"peak_flops\":", "\"peak_flop\":", "peak_flop"),
+        ("\"fill\":{", "\"fil\":{", "fil"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let error = KernelCurves::read(&good.replacen(from, to, 1), "mine.json").unwrap_err();
+        assert!(
+            error.contains("mine.json") && error.contains(expected),
+            "{error}"
+        );
+    }
+}
+
+/// One run of a model predicts its other runs about as well as curves of this very device do.
+#[test]
+fn runs_correct_predictions_of_other_runs() {
+    let profile = EfficiencyProfile::embedded("hf_eager").unwrap();
+    let all = pairs(&profile).unwrap();
+    let median = |is_in: &dyn Fn(&Pair) -> bool, of: fn(&Pair) -> f64| {
+        let mut values: Vec<f64> = all.iter().filter(|pair| is_in(pair)).map(of).collect();
+        values.sort_by(f64::total_cmp);
+        [values[values.len() / 2], values[values.len() * 9 / 10]]
+    };
+    let grading = |pair: &Pair| !pair.calibration && !pair.by_common_keys;
+    let [middle, p90] = median(&grading, |pair| pair.error.abs());
+    assert!(middle < 0.04 && p90 < 0.12, "{middle} {p90}");
+    let (inside, count) = all
+        .iter()
+        .filter(|pair| grading(pair))
+        .fold((0, 0), |(inside, count), pair| {
+            (inside + usize::from(pair.covered), count + 1)
+        });
+    let share = f64::from(inside as u32) / f64::from(count as u32);
+    assert!((0.85..=0.97).contains(&share), "{share}");
+}
+
+/// Where curves are of another device and wrong by half, one run sets them right.
+#[test]
+fn a_run_makes_up_for_curves_of_another_device() {
+    let device = Catalog::embedded().by_name("h200").unwrap();
+    let mut curves = KernelCurves::embedded("h200").unwrap();
+    curves.gemm.ratio.iter_mut().for_each(|ratio| *ratio *= 1.5);
+    for table in curves.tables.values_mut() {
+        table.us.iter_mut().for_each(|us| *us *= 2.0);
+    }
+    let mut profile = eager();
+    profile.curves.insert(device.name.clone(), curves);
+    let all = pairs_on(&device, &profile).unwrap();
+    let median = |of: fn(&Pair) -> f64| {
+        let mut values: Vec<f64> = all.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let (with, without) = (
+        median(|pair| pair.error.abs()),
+        median(|pair| pair.plain_error.abs()),
+    );
+    assert!(without > 0.3 && with < 0.06, "{with} {without}");
+}
+
+/// Curves of `llmprof hardware measure --gpu` on an H200, which no model had a part in, predict held-out models nearly as well.
+#[test]
+fn micro_benchmarks_alone_predict_held_out_models() {
+    let text = include_str!("../../../fixtures/h200/kernels/measured_curves.json");
+    let curves = KernelCurves::read(text, "measured_curves.json").unwrap();
+    assert!(curves.models.is_empty());
+    let device = Catalog::embedded().by_name("h200").unwrap();
+    let mut profile = eager();
+    profile.curves.insert(device.name.clone(), curves);
+    let all = grades_on(&device, &profile).unwrap();
+    let held_out: Vec<&Grade> = all
+        .iter()
+        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
+        .collect();
+    let found = summarize(&held_out).unwrap();
+    assert!(found.median < 0.05 && found.p90 < 0.12, "{found:?}");
+}

@@ -89,7 +89,7 @@ impl Lane {
 }
 
 /// The name under which importers write a graph without its kernels.
-const WHOLE_GRAPH: &str = "[CUDA graph]";
+pub(crate) const WHOLE_GRAPH: &str = "[CUDA graph]";
 
 /// The lanes of a trace: its devices, or the host where there are none.
 pub(crate) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {

@@ -1,5 +1,6 @@
 //! Steps that are not ranges themselves: intervals that end with an optimizer's step, and calls of the outermost modules.
 
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
@@ -30,10 +31,16 @@ pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
     lengths.sort_unstable();
     let usual = lengths[lengths.len() / 2];
     if let Some(start) = first.filter(|&start| start < ends[0]) {
-        phases.push(TRAINING_STEP, start, ends[0]);
         let is_long = ends[0].saturating_sub(start) as f64 > MAX_FIRST_STEP_RATIO * usual as f64;
-        if let Some(window) = phases.windows.last_mut().filter(|_| is_long) {
-            window.is_whole = false;
+        if is_long {
+            let left_out = Issue::info(IssueCode::AnalysisFirstStepLong);
+            phases.issues.push(
+                left_out
+                    .with("first_ns", ends[0].saturating_sub(start))
+                    .with("usual_ns", usual),
+            );
+        } else {
+            phases.push(TRAINING_STEP, start, ends[0]);
         }
     }
     for pair in ends.windows(2) {

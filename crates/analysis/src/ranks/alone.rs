@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ranks::kind::CollectiveKind;
 use crate::ranks::work::RankWork;
+use crate::timeline::intervals::Union;
 
 /// Calls of one kind of collective among groups of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +17,7 @@ pub struct OwnCollectives {
     /// Ranks of the group; 0 where not recorded.
     pub group_size: u64,
     pub calls: u64,
-    /// Summed. It contains waiting for ranks that begin later, which one rank does not show.
+    /// With at least one of them running. It contains waiting for ranks that begin later, which one rank does not show.
     pub time_ns: Nanos,
     /// Bytes that this rank gave, or got where only that is recorded; absent where a call has neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,7 +30,7 @@ pub struct OwnCollectives {
 #[derive(Default)]
 struct Sums {
     calls: u64,
-    time: i64,
+    time: Union,
     bytes: u64,
     bus_bytes: f64,
     are_sizes_known: bool,
@@ -45,7 +46,7 @@ pub(crate) fn own_collectives(trace: &Trace) -> Vec<OwnCollectives> {
             ..Sums::default()
         });
         sum.calls += 1;
-        sum.time = sum.time.saturating_add(call.end.saturating_sub(call.start));
+        sum.time.add(call.start, call.end);
         let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
         let bus = call
             .kind
@@ -61,13 +62,14 @@ pub(crate) fn own_collectives(trace: &Trace) -> Vec<OwnCollectives> {
     let mut rows: Vec<OwnCollectives> = sums
         .into_iter()
         .map(|((kind, group_size), sum)| {
-            let seconds = Nanos(sum.time).seconds();
+            let time = Nanos(sum.time.length());
+            let seconds = time.seconds();
             let is_known = sum.are_sizes_known && sum.bytes > 0 && seconds > 0.0;
             OwnCollectives {
                 kind,
                 group_size,
                 calls: sum.calls,
-                time_ns: Nanos(sum.time),
+                time_ns: time,
                 bytes: is_known.then_some(Bytes(sum.bytes)),
                 bus_bytes_per_s: is_known.then(|| BytesPerSecond(sum.bus_bytes / seconds)),
             }

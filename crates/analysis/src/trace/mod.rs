@@ -8,7 +8,7 @@ pub mod scaled;
 pub(crate) mod sums;
 
 use llmprof_record::issue::{Issue, IssueCode};
-use llmprof_record::trace::Trace;
+use llmprof_record::trace::{AcceleratorKind, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashSet;
@@ -51,6 +51,9 @@ pub struct TraceAnalysis {
     /// What launched the kernels.
     #[serde(default)]
     pub framework: Framework,
+    /// What its devices are.
+    #[serde(default)]
+    pub accelerator: AcceleratorKind,
     /// The device that rooflines are of, where one was given.
     pub roofline_device: Option<String>,
     /// Sums over the whole trace.
@@ -374,6 +377,7 @@ pub(crate) fn analyze_structure(
         schema: SCHEMA,
         tool: trace.metadata.get("tool").cloned(),
         framework: Framework::of(trace),
+        accelerator: trace.accelerator(),
         roofline_device: device.map(|device| device.name.clone()),
         totals,
         phase_source: phases.source,

@@ -44,6 +44,7 @@ issue_codes! {
     AnalysisDevicesFolded = "analysis.devices_folded",
     AnalysisEventsMissing = "analysis.events_missing",
     AnalysisEventsTwice = "analysis.events_twice",
+    AnalysisFirstStepLong = "analysis.first_step_long",
     AnalysisGemmsAboveRoofline = "analysis.gemms_above_roofline",
     AnalysisGraphCapture = "analysis.graph_capture",
     AnalysisKernelsFolded = "analysis.kernels_folded",

@@ -238,7 +238,14 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
         (busy, walls, "in phases")
     };
     let busy = Percent(busy.0 as f64 / whole.0.max(1) as f64);
-    let devices = timeline.devices.len();
+    let mut judged: Vec<u32> = phases.iter().filter_map(PhaseAnalysis::device).collect();
+    judged.sort_unstable();
+    judged.dedup();
+    let devices = if note == "in phases" {
+        judged.len()
+    } else {
+        timeline.devices.len()
+    };
     let of_each = if devices > 1 {
         format!("{whole} on {devices} GPUs")
     } else {

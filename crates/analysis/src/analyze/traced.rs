@@ -9,9 +9,9 @@ use llmprof_theory::{Pass, Workload};
 
 use crate::analysis::Analysis;
 use crate::analyze::absent::{absent, trace_issues};
-use crate::analyze::diagnosis::diagnosed;
 use crate::analyze::assumptions::{arithmetic, assumptions, uniform_routing};
 use crate::analyze::count::count;
+use crate::analyze::diagnosis::diagnosed;
 use crate::analyze::gemm_count::leave_fewer_gemms;
 use crate::analyze::phase_intervals::{
     TracePhase, count_passes, intervals, leave_out_parts, name_repetitions,
@@ -83,7 +83,8 @@ pub(super) fn of_trace(
     issues.extend(named.into_iter().chain(contradicted));
     let (telemetry, latency, told) = of_passes(record);
     issues.extend(told);
-    absent(named_model, device, &lanes, &mut issues);
+    let program = structure.program.kind;
+    absent(named_model, program, device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
     let roof = roof.as_ref().filter(|_| lanes.len() <= 1);

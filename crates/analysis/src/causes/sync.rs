@@ -23,9 +23,32 @@ const READS: &[&str] = &[
 
 /// Operators that compute what is read: checks and reductions.
 const CHECKS: &[&str] = &[
-    "isnan", "isinf", "isfinite", "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "abs", "max",
-    "min", "sum", "mean", "norm", "linalg_vector_norm", "logical_not", "logical_or",
-    "logical_and", "bitwise_not", "bitwise_and", "bitwise_or", "std", "var",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "any",
+    "all",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "abs",
+    "max",
+    "min",
+    "sum",
+    "mean",
+    "norm",
+    "linalg_vector_norm",
+    "logical_not",
+    "logical_or",
+    "logical_and",
+    "bitwise_not",
+    "bitwise_and",
+    "bitwise_or",
+    "std",
+    "var",
 ];
 
 #[derive(Default)]
@@ -57,7 +80,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             }
         }
     }
-    groups.into_values().map(|group| candidate(scene, group)).collect()
+    groups
+        .into_values()
+        .map(|group| candidate(scene, group))
+        .collect()
 }
 
 fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: usize, row: usize) {

@@ -71,7 +71,8 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::AnalysisLabelsDropped => const { &[Row::new("labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges")] },
         IssueCode::AnalysisNoLaunches => const { &[Row::new("the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")
         .hint("record launches: torch.profiler with ProfilerActivity.CPU and CUDA, nsys with -t cuda")] },
-        IssueCode::AnalysisTraining => const { &[Row::new("backward or optimizer ops were recorded: this is training, and terms of inference (TTFT, TPOT, prefill, decode) do not apply")] },
+        IssueCode::AnalysisFirstStepLong => const { &[Row::new("the recording up to the end of the first `Optimizer.step` took {first_ns:ns}, a usual step {usual_ns:ns}: it may hold the start of the program, and is in no step")] },
+        IssueCode::AnalysisDevicesFolded => const { &[Row::new("{count:device} with fewer events have no phases of their own; the {devices} with most have")] },
         IssueCode::InvariantOtherModel => const { &[Row::new("the embedding table of the trace is {trace}, that of the model {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json")] },
         IssueCode::InvariantOtherLayers => const { &[Row::new("the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")
@@ -321,7 +322,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("measure the device, or name one whose file has the bandwidths of its caches")] },
         IssueCode::WaterfallOperatorsBelowRoofline => const { &[Row::new("{phase}: {count} of {of:operator call} were faster than their roofline time, the worst {worst_ratio:times}")
         .hint("less ran than the workload states, bytes came from a cache, or the device was measured on a busy machine: `llmprof hardware measure` measures it again")] },
-        IssueCode::WaterfallUnattributed => const { &[Row::new("{phase}: {share:percent} of the time is unattributed")] },
+        IssueCode::WaterfallUnattributed => const { &[Row::new("{phase}: {share:percent} of the device time is unattributed")] },
         IssueCode::RunSlowedByCapture => const { &[Row::new("{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
         .hint("run again on a quiet machine")] },
         IssueCode::RunPlainPassSlower => const { &[Row::new("{phase} took {ratio:times} as long in the profiled pass as in the plain passes: something else slowed the plain passes, and latencies are too long")

@@ -84,6 +84,7 @@ fn a_dataset_is_added_with_what_others_need_to_find_it() {
     let found = llmprof_assets::bootstrap::plan(
         &root.join("project"),
         llmprof_assets::bootstrap::Part::Datasets,
+        &[],
         &common::surroundings(&[]),
     )
     .unwrap();

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::assumption::Assumption;
+use crate::causes::PhaseReplay;
 use crate::counters::{CountersAnalysis, DerivedKernels};
 use crate::findings::Finding;
 use crate::gemms::GemmsAnalysis;
@@ -18,6 +19,7 @@ use crate::graphs::GraphAnalysis;
 use crate::latency::Latency;
 use crate::matching::places::KernelPlaces;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::program::Program;
 use crate::ranks::RanksAnalysis;
 use crate::telemetry::HostTelemetry;
 use crate::trace::TraceAnalysis;
@@ -42,6 +44,9 @@ pub struct Analysis {
     pub device: Option<String>,
     /// What was asked for; absent where the model is not known. Routing is what was measured, where the run reports it.
     pub workload: Option<Workload>,
+    /// What ran, with its proof.
+    #[serde(default)]
+    pub program: Program,
     pub latency: Latency,
     /// Time that loading took, where the run has such a phase.
     pub load_ns: Option<Nanos>,
@@ -51,6 +56,9 @@ pub struct Analysis {
     pub phases: Vec<PhaseAnalysis>,
     /// In the order of their gains.
     pub findings: Vec<Finding>,
+    /// How phases were replayed; gains of causes come from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replays: Vec<PhaseReplay>,
     /// What the machine did meanwhile, where that was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<HostTelemetry>,

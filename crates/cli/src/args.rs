@@ -375,6 +375,9 @@ pub(crate) struct RecordArgs {
     /// Record every CUDA API call, not only launches, synchronizations, allocations and module loads. About ten times the records.
     #[arg(long)]
     pub(crate) all_calls: bool,
+    /// Do not sample what host threads do (Python stacks, waits, the GIL).
+    #[arg(long)]
+    pub(crate) no_host_stacks: bool,
     /// Stop recording when its files have this size (500M, 2G); the command continues [default: a quarter of the free disk].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<Bytes>,
@@ -453,6 +456,10 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// A SQLite file with documented tables.
     Sqlite,
+    /// Host stacks while no GPU was busy, one line each, for flamegraph.pl and inferno.
+    Folded,
+    /// Host stacks while no GPU was busy, and all of them, for speedscope.
+    Speedscope,
 }
 
 /// What is predicted, and how.

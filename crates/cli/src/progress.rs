@@ -3,7 +3,11 @@
 
 use std::{
     io::IsTerminal,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -63,6 +67,29 @@ impl StageObserver for Stage {
             Outcome::Generated { tokens, .. } => Count(tokens, "token").to_string(),
         });
     }
+}
+
+/// Work that is done sooner needs no word on a terminal.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Does some work of one stage; on a terminal a spinner says what is done once it takes long.
+pub(crate) fn with_spinner<T>(name: &str, work: impl FnOnce() -> T) -> T {
+    if Show::detect() == Show::Lines {
+        return work();
+    }
+    let (ended, end) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if end.recv_timeout(QUIET) == Err(RecvTimeoutError::Timeout) {
+                let _stage = Stage::start(Show::Bars, name, 0);
+                // Until the other end is dropped.
+                let _ = end.recv();
+            }
+        });
+        let result = work();
+        drop(ended);
+        result
+    })
 }
 
 /// Room for the name of a stage, such as `profiled, torch_profiler`.

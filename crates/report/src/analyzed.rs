@@ -4,6 +4,7 @@ pub(crate) use llmprof_analysis::assumption::Assumption;
 pub(crate) use llmprof_analysis::attribution::kernels::{KernelRow, LaunchRow};
 pub(crate) use llmprof_analysis::attribution::operators::{OperatorRow, ShapeRow};
 pub(crate) use llmprof_analysis::bottleneck::{ClassReason, Limits, PhaseClass};
+pub(crate) use llmprof_analysis::causes::{Cause, CauseKind, PhaseGain, Place};
 pub(crate) use llmprof_analysis::counters::{
     Advice, CountersAnalysis, DerivedKernels, DerivedRow, LaunchRow as CountedLaunch, Point,
     percentages,
@@ -22,13 +23,14 @@ pub(crate) use llmprof_analysis::phase_facts::{
     BetweenSlices, CopyDirection, CopyTime, RecordedPart, TracedPhase,
 };
 pub(crate) use llmprof_analysis::phases::PhaseSource;
+pub(crate) use llmprof_analysis::program::{Program, ProgramKind, Proof};
 pub(crate) use llmprof_analysis::ranks::{
     CollectiveRow, Difference, LanePiece, MatchedBy, Part, RankRow, RanksAnalysis, SlowestRank,
     lanes,
 };
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 pub(crate) use llmprof_analysis::stats::{Distribution, Summary};
-pub(crate) use llmprof_analysis::steps::{LayerPattern, StepPattern, StepPatterns};
+pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };

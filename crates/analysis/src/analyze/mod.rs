@@ -9,6 +9,7 @@ mod absent;
 mod assumptions;
 mod copies;
 mod count;
+mod diagnosis;
 mod first_use;
 mod gemm_count;
 mod invariants;
@@ -29,6 +30,7 @@ mod tables;
 pub(crate) mod tests;
 mod traced;
 mod tracing;
+mod training;
 mod waterfall;
 mod weight_format;
 

@@ -103,7 +103,7 @@ fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
 fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Option<Issue> {
     let model = said.model;
     // Towers have GEMMs of their own, and backward passes other shapes.
-    if model.encoder.is_some() || model.vision.is_some() || structure.is_training {
+    if model.encoder.is_some() || model.vision.is_some() || structure.program.is_training() {
         return None;
     }
     let operators = ModelOperators::of(model, &said.workload, None);

@@ -237,6 +237,7 @@ mod tests {
             dram_pct: Some(30.0),
             l2_pct: Some(28.0),
             l1_pct: Some(10.0),
+            lacks_peak: false,
         };
         let fill = Fill {
             blocks: Some(100),

@@ -6,6 +6,7 @@ use llmprof_units::{Bytes, DType, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::ClassReason;
+use crate::causes::Cause;
 use crate::matching::UnmatchedReason;
 use crate::phase_facts::CopyTime;
 
@@ -13,6 +14,11 @@ use crate::phase_facts::CopyTime;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Conclusion {
+    /// Something that was done and need not be.
+    Cause {
+        #[serde(flatten)]
+        cause: Box<Cause>,
+    },
     Idle {
         share: f64,
         is_host_bound: bool,
@@ -74,6 +80,9 @@ pub enum Conclusion {
         /// The part of it that is waiting for slower ranks; absent where only one rank is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiting_share: Option<f64>,
+        /// The rank that was recorded, and of how many, where only one was: its communication contains waiting for the others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rank: Option<(u64, u64)>,
     },
     /// Kernels that are neither GEMM nor attention.
     Fusion {
@@ -100,12 +109,6 @@ pub enum Conclusion {
     QuantizeWeights {
         /// The present format.
         weights: String,
-    },
-    Batching {
-        batch: u64,
-        present_batch: u64,
-        /// Time of a decode step then ÷ now.
-        step_ratio: f64,
     },
     WeightsOnChip {
         bytes_per_step: Bytes,
@@ -143,6 +146,7 @@ impl Conclusion {
     /// The code of the finding.
     pub(crate) fn code(&self) -> String {
         match self {
+            Self::Cause { cause } => cause.kind.code(),
             Self::Idle { .. } => "idle",
             Self::Inefficiency { operators, .. } => return format!("inefficiency.{operators}"),
             Self::GemmShapes { .. } => "inefficiency.gemm_shapes",
@@ -152,7 +156,6 @@ impl Conclusion {
             Self::Fusion { .. } => "fusion",
             Self::FasterFormat { .. } => "faster_format",
             Self::QuantizeWeights { .. } => "quantize_weights",
-            Self::Batching { .. } => "batching",
             Self::WeightsOnChip { .. } => "weights_on_chip",
             Self::KvLengths { .. } => "first_use.kv_lengths",
             Self::FirstPass { .. } | Self::FirstRange { .. } => "first_use",
@@ -190,6 +193,8 @@ pub enum IdleRemedy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "formula", rename_all = "snake_case")]
 pub enum Derivation {
+    /// A replay of the recorded timeline without the cause.
+    Replayed { now_ns: Nanos, after_ns: Nanos },
     /// wall ÷ (wall − idle)
     WithoutIdle {
         wall_ns: Nanos,
@@ -229,19 +234,9 @@ pub enum Derivation {
         after_ns: Nanos,
         roofline_ratio: f64,
     },
-    /// (batch ÷ present batch) ÷ step ratio
-    LargerBatch {
-        batch: u64,
-        present_batch: u64,
-        step_ratio: f64,
-        /// Whether the device works in its idle time first.
-        fills_idle: bool,
-        /// Doubling the batch stops below this factor.
-        least_factor: f64,
-    },
     /// First pass ÷ mean of the later ones.
     FirstOverLaterPasses,
-    /// First range ÷ mean of the later ones.
+    /// First range ÷ median of the later ones.
     FirstOverLaterRanges,
 }
 

@@ -1,6 +1,7 @@
 //! The rules that findings are drawn by. Each computes its gain, or has the reason why it cannot.
 
 mod arithmetic;
+mod causes;
 mod conclusion;
 pub(crate) mod contended;
 mod devices;
@@ -21,8 +22,10 @@ pub use self::conclusion::{Abstention, Conclusion, Derivation, HostWork, IdleRem
 use self::finding::sort;
 pub use self::finding::{Confidence, Finding, Gain, GainOf};
 use crate::bottleneck::PhaseClass;
+use crate::causes::Diagnosis;
 use crate::latency::Latency;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::program::ProgramKind;
 
 /// Parts of a phase below this share are no finding.
 const WORTH_SAYING: f64 = 0.05;
@@ -30,6 +33,12 @@ const WORTH_SAYING: f64 = 0.05;
 pub(crate) struct Facts<'a> {
     /// What was asked of which model; absent for a trace of an unknown one.
     pub(crate) subject: Option<(&'a Model, &'a Workload)>,
+    /// What ran: of a program that does not generate text, statements have no gain but what is measured.
+    pub(crate) program: ProgramKind,
+    /// The rank that was recorded, and of how many, where only one was.
+    pub(crate) rank: Option<(u64, u64)>,
+    /// Whether the end of the trace is missing: it shows too little to promise anything.
+    pub(crate) is_cut: bool,
     /// Whether a model was named, though nothing of it may be counted.
     pub(crate) is_named: bool,
     pub(crate) roof: Option<&'a Roof<'a>>,
@@ -40,6 +49,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) gemms: Option<gemm_shapes::ShapedGemms>,
     /// Each phase with the passes that it ran.
     pub(crate) phases: Vec<(&'a PhaseAnalysis, Vec<Pass>)>,
+    /// Causes with replayed gains; absent where the trace has no launches.
+    pub(crate) diagnosis: Option<&'a Diagnosis>,
 }
 
 /// All findings of a run, in the order of their gains.
@@ -47,17 +58,21 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let mut of_devices = Vec::new();
     for (phase, passes) in &facts.phases {
         let mut found = Vec::new();
-        found.extend(facts.idle(phase));
-        found.extend(facts.inefficiency(phase));
-        found.extend(facts.extra(phase));
-        found.extend(facts.copies(phase));
-        found.extend(facts.communication(phase));
-        found.extend(facts.fusion(phase));
-        // What a change would do to steps that an engine states is not worked out.
-        if !passes.is_empty() {
-            found.extend(facts.faster_format(phase, passes));
-            found.extend(facts.fewer_bytes(phase, passes));
-            found.extend(facts.batching(phase, passes));
+        // Where the timeline can be replayed, causes say what parts of the time are for.
+        if facts.diagnosis.is_none() || phase.device().is_none() {
+            found.extend(facts.idle(phase));
+            found.extend(facts.inefficiency(phase));
+            found.extend(facts.extra(phase));
+            found.extend(facts.copies(phase));
+            found.extend(facts.communication(phase));
+            if facts.program.generates_text() {
+                found.extend(facts.fusion(phase));
+            }
+            // What a change would do to steps that an engine states is not worked out.
+            if !passes.is_empty() {
+                found.extend(facts.faster_format(phase, passes));
+                found.extend(facts.fewer_bytes(phase, passes));
+            }
         }
         found.extend(facts.on_chip(phase));
         found.extend(facts.new_lengths(phase));
@@ -67,6 +82,16 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     }
     let mut found = devices::across(of_devices, &facts.devices());
     found.extend(facts.first_use());
+    let is_measured = |gain: &Gain| gain.of == GainOf::FirstRequest;
+    for finding in &mut found {
+        if facts.is_cut || !facts.program.generates_text() {
+            finding.gain = finding.gain.take().filter(is_measured);
+        }
+    }
+    // A replayed gain is of the recorded timeline, whatever ran; a cut recording has none.
+    if !facts.is_cut {
+        found.extend(facts.diagnosis.map(causes::findings).unwrap_or_default());
+    }
     sort(&mut found);
     found
 }

@@ -7,7 +7,7 @@ mod phase_rows;
 pub mod scaled;
 pub(crate) mod sums;
 
-use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::issue::Issue;
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
 use llmprof_units::{Bytes, Nanos};
@@ -20,8 +20,8 @@ use crate::attribution::{Attribution, Reason, kernels, operators};
 use crate::framework::Framework;
 use crate::phases::forward::ForwardPasses;
 use crate::phases::processes::Processes;
-use crate::phases::training::is_training;
 use crate::phases::{EventWindows, PhaseSource, Phases};
+use crate::program::Program;
 use crate::steps;
 use crate::steps::{Repetition, StepPatterns};
 use crate::timeline::breakdown::{DeviceBreakdown, DeviceTimeline, queue_depths};
@@ -213,10 +213,17 @@ pub(crate) struct Structure {
     early: Option<Issue>,
     /// See [`LaunchTimes::clocks_disagree`].
     clocks_disagree: bool,
-    /// Whether there is a backward pass or an optimizer.
-    pub(crate) is_training: bool,
+    /// What ran.
+    pub(crate) program: Program,
     /// Forward passes that shapes show.
     pub(crate) shown: Option<ForwardPasses>,
+}
+
+impl Structure {
+    /// See [`LaunchTimes::clocks_disagree`].
+    pub(crate) fn clocks_disagree(&self) -> bool {
+        self.clocks_disagree
+    }
 }
 
 /// Steps and layers by the pattern of launches.
@@ -246,30 +253,43 @@ impl Repetitions {
     }
 }
 
+/// What is known of a run beside its trace.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Said<'a> {
+    /// Whether llmprof itself ran the model.
+    pub(crate) is_measured: bool,
+    /// The name of the model that the user named.
+    pub(crate) model: &'a str,
+    /// Rows and width of its table of tokens.
+    pub(crate) table: Option<(u64, u64)>,
+}
+
 impl Structure {
-    /// `table` is rows and width of the table of tokens of the model that is named.
-    pub(crate) fn of(trace: &Trace, table: Option<(u64, u64)>) -> Self {
+    pub(crate) fn of(trace: &Trace, said: &Said<'_>) -> Self {
         let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
         let (launches, repetitions) =
             rayon::join(|| Launches::of(trace), || Repetitions::of(trace));
         let calls = EventCalls::of(&events, &launches);
-        let is_training = is_training(trace);
-        let shown = ForwardPasses::of(trace)
-            .filter(|shown| !is_training && (shown.generate() || table == Some(shown.table)));
+        let shown = ForwardPasses::of(trace);
+        let mut program = Program::of(trace, said.is_measured, shown.as_ref());
+        let is_named = |shown: &ForwardPasses| said.table == Some(shown.table);
+        if shown.as_ref().is_some_and(is_named) {
+            program.add_model(said.model);
+        }
+        let shown = shown.filter(|_| program.generates_text());
+        let shown = shown.filter(|shown| shown.generate() || is_named(shown));
         let mut launched = LaunchTimes::of(trace, &events, &calls);
         if let Some(processes) = Processes::of(trace) {
             processes.align(trace, &calls, &mut launched);
         }
-        let mut phases = Phases::with_steps(
+        let phases = Phases::resolve(
             trace,
             &events,
             &launched,
             repetitions.unnamed(),
             shown.as_ref(),
+            &program,
         );
-        if is_training {
-            phases.name_training();
-        }
         let attribution = Attribution::of(trace, &events, &calls, &nesting);
         let windows = EventWindows::of(&events, &launched, &phases);
         let early = before_launch(trace, &events, &launches);
@@ -283,7 +303,7 @@ impl Structure {
             repetitions,
             early,
             clocks_disagree: launched.clocks_disagree,
-            is_training,
+            program,
             shown,
         }
     }
@@ -303,7 +323,6 @@ pub(crate) fn analyze_structure(
         windows,
         repetitions,
         early,
-        is_training,
         ..
     } = structure;
     let (operators, parts) = rayon::join(
@@ -344,7 +363,6 @@ pub(crate) fn analyze_structure(
         issues: early
             .iter()
             .cloned()
-            .chain(is_training.then(|| Issue::info(IssueCode::AnalysisTraining)))
             .chain(phases.issues.iter().cloned())
             .chain(issues(trace, events, &kernels, &operators))
             .chain((is_sample && scaled.is_none()).then(few_slices))

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::idle_parts::HostInterval;
 pub use self::idle_parts::{
-    HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime, QUEUED_GAP, UNKNOWN,
-    UNRECORDED,
+    DATA_LOADING, HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime,
+    QUEUED_GAP, UNKNOWN, UNRECORDED,
 };
 use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
 pub use self::unmatched_reason::UnmatchedReason;

@@ -6,6 +6,7 @@ mod roots;
 
 use std::path::{Path, PathBuf};
 
+use llmprof_units::path_text;
 use serde::Serialize;
 
 use crate::{AssetError, Changes, Result, Surroundings};
@@ -30,8 +31,10 @@ pub struct Asset {
     /// `model` or `dataset`.
     pub kind: &'static str,
     /// The link, relative to the project.
+    #[serde(serialize_with = "path_text::serialize")]
     pub link: PathBuf,
     /// What it should point at.
+    #[serde(serialize_with = "path_text::serialize")]
     pub target: PathBuf,
     /// The commit, where the target is a snapshot of the hub's cache.
     pub revision: Option<String>,

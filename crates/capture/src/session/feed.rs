@@ -116,6 +116,17 @@ impl Feed {
                         continue;
                     }
                 };
+                let image = sample.image.as_ref().map(|image| &image.path);
+                let mut paths = sample.file.iter().chain(image);
+                if let Some(path) = paths.find(|path| path.to_str().is_none()) {
+                    // Workers and records are told of files in JSON.
+                    feed.skipped.push(Skipped {
+                        file: Some(path.clone()),
+                        id: sample.id,
+                        why: "its path is not UTF-8".to_owned(),
+                    });
+                    continue;
+                }
                 requests.push(feed.request(plan, epoch, sample));
             }
             for requests in requests.chunks(batch_size.max(1)) {

@@ -109,6 +109,10 @@ issue_codes! {
     HardwareNotDescribed = "hardware.not_described",
     HardwareUndescribed = "hardware.undescribed",
     HardwareUnknown = "hardware.unknown",
+    HostStacksNotBuilt = "host_stacks.not_built",
+    HostStacksNotPermitted = "host_stacks.not_permitted",
+    HostStacksNotRead = "host_stacks.not_read",
+    HostStacksUnsupported = "host_stacks.unsupported",
     InvariantAbovePeak = "invariant.above_peak",
     InvariantFewerGemms = "invariant.fewer_gemms",
     InvariantOtherExperts = "invariant.other_experts",
@@ -120,6 +124,7 @@ issue_codes! {
     InvariantOtherRows = "invariant.other_rows",
     InvariantOtherShape = "invariant.other_shape",
     KinetoBadField = "kineto.bad_field",
+    KinetoDevicesRenumbered = "kineto.devices_renumbered",
     KinetoDevicesUnreadable = "kineto.devices_unreadable",
     KinetoMalformed = "kineto.malformed",
     KinetoNegativeDuration = "kineto.negative_duration",
@@ -204,6 +209,7 @@ issue_codes! {
     RecordMaxSize = "record.max_size",
     RecordNeverOn = "record.never_on",
     RecordNoCuda = "record.no_cuda",
+    RecordRecorderKilled = "record.recorder_killed",
     RecordRefused = "record.refused",
     ReportTimelineCut = "report.timeline_cut",
     RocprofEndsBeforeStart = "rocprof.ends_before_start",
@@ -285,6 +291,8 @@ issue_codes! {
     WireUnnamed = "wire.unnamed",
     WireUnreadable = "wire.unreadable",
     WorkloadBeyondContext = "workload.beyond_context",
+    XplaneDamaged = "xplane.damaged",
+    XplaneUnusableEvent = "xplane.unusable_event",
 }
 
 impl IssueCode {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::{HostFacts, MeasuredPass, RecordedModel, RecordedTrace, RecordedWeights, Request, RunRecord, Summary};
 use crate::issue::Issue;
 use crate::plan::Plan;
-use crate::store::{Folder, MOST_JSON_BYTES, StoreError, StoredRun};
+use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun};
 use crate::trace::{Trace, TraceFileError};
 
 /// The facts of a run beside its traces, counters and samples.
@@ -226,13 +226,20 @@ fn read_stored(folder: &Folder) -> Result<Option<Stored>, RecordError> {
 fn write<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), RecordError> {
     let mut text = serde_json::to_vec(value).map_err(RecordError::Write)?;
     text.push(b'\n');
-    folder.replace(name, &text).map_err(|source| {
-        RecordError::Store(StoreError::Io {
-            action: "write",
-            path: folder.path().join(name),
-            source,
+    // The record itself is saved last, and syncs the names of the others.
+    let durability = match name {
+        RECORD_FILE => Durability::Whole,
+        _ => Durability::Content,
+    };
+    folder
+        .replace_as(durability, name, &text)
+        .map_err(|source| {
+            RecordError::Store(StoreError::Io {
+                action: "write",
+                path: folder.path().join(name),
+                source,
+            })
         })
-    })
 }
 
 /// The contents of a JSON file; `None` where there is no such file.

@@ -12,6 +12,7 @@ mod derived_kernels;
 mod findings;
 mod gemms;
 mod graphs;
+mod host_stacks;
 mod kernel_report;
 mod kernels;
 mod latency;
@@ -88,6 +89,7 @@ impl Report<'_> {
             }
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
+            document.no_conclusion.extend(text::causes::replay_notes(analysis));
         } else {
             document.title = self.title();
         }
@@ -175,6 +177,7 @@ impl Report<'_> {
         gemms::add(document, analysis);
         graphs::add(document, analysis);
         modules::add(document, analysis);
+        host_stacks::add(document, record.trace());
         operators::add_framework(document, analysis);
         slices::add(document, analysis);
         let samples = record.samples.as_ref();

@@ -112,6 +112,9 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::KinetoMalformed => const { &[Row::new("events that are not valid JSON skipped; the first at byte {byte}")] },
         IssueCode::KinetoRepaired => const { &[Row::new("strings with unescaped quotes read up to the matching quote; the first at byte {byte}")] },
         IssueCode::KinetoNotUtf8 => const { &[Row::new("names that are not UTF-8 contain replacement characters; the first at byte {byte}")] },
+        IssueCode::KinetoDevicesRenumbered => const { &[Row::new("the file has several ranks with devices of the same number; the {devices} devices are numbered in the order of ranks")] },
+        IssueCode::XplaneDamaged => const { &[Row::new("messages of the file are damaged or cut; what comes before the damage is read")] },
+        IssueCode::XplaneUnusableEvent => const { &[Row::new("events without a name or a valid time skipped")] },
         IssueCode::KinetoNoTime => const { &[Row::new("events without a valid time (`ts`) skipped; the first at byte {byte}")] },
         IssueCode::KinetoNoDuration => const { &[Row::new("slices without a valid duration (`dur`) count as 0 ns; the first at byte {byte}")] },
         IssueCode::KinetoNegativeDuration => const { &[Row::new("slices with a negative duration count as 0 ns; the first at byte {byte}")] },
@@ -226,6 +229,14 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
             Row::new("nothing recorded of process {process}: {why}"),
             Row::new("nothing recorded: {why}"),
         ] },
+        IssueCode::RecordRecorderKilled => const { &[Row::new("llmprof was killed while it recorded, and the command was ended with it: the timeline ends where the processes last wrote")] },
+        IssueCode::HostStacksNotBuilt => const { &[Row::new("Python stacks not sampled: this llmprof was built without them; threads and their system calls were")
+        .hint("build it with the feature `host-stacks`, which is on by default")] },
+        IssueCode::HostStacksNotPermitted => const { &[Row::new("host threads of process {process} not sampled: {why}")
+        .hint("run llmprof as the user of that process; in a container add --cap-add SYS_PTRACE; or set kernel.yama.ptrace_scope to 0 or 1")] },
+        IssueCode::HostStacksUnsupported => const { &[Row::new("Python stacks of process {process} not sampled: {why}; its threads and their system calls were")
+        .hint("CPython 3.11 or newer with a GIL is supported")] },
+        IssueCode::HostStacksNotRead => const { &[Row::new("samples of process {process} without Python stacks: {why}")] },
         IssueCode::RecordNoCuda => const { &[Row::new("nothing recorded: no process of the command initialized CUDA")
         .hint("a set-user-ID program, or one that clears its environment, does not load the library")] },
         IssueCode::RunBrokenOff => const { &[

@@ -1,6 +1,5 @@
 //! Phases: wall time, bottleneck, utilization.
 
-use llmprof_record::run::RunPhase;
 use llmprof_units::{Nanos, Percent};
 
 use super::{bottleneck, findings, slices};
@@ -56,8 +55,34 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         .unrecorded_wall()
         .filter(|_| sampled.is_none())
         .map_or(wall, |recorded| recorded.min(wall));
-    let time = steps(phase, wall).unwrap_or_else(|| of_which(wall, recorded));
+    let time = times(phase).unwrap_or_else(|| of_which(wall, recorded));
     format!("{} {time}: {}", phase.name(), parts.join(" · "))
+}
+
+/// `training step: GPU time forward 30.1 %, backward 59.9 %, optimizer 4.0 %, communication 6.0 %.`
+pub fn training(phase: &PhaseAnalysis) -> Option<String> {
+    let parts = phase.traced.as_ref()?.training?;
+    let all = [
+        ("forward", parts.forward_ns),
+        ("backward", parts.backward_ns),
+        ("optimizer", parts.optimizer_ns),
+        ("communication", parts.communication_ns),
+        ("launch not recorded", parts.unattributed_ns),
+    ];
+    let sum: i64 = all.iter().map(|(_, time)| time.0).sum();
+    // Without a backward pass the parts say nothing.
+    if sum == 0 || parts.backward_ns.0 == 0 {
+        return None;
+    }
+    let shown = all.iter().filter(|(_, time)| time.0 > 0);
+    let shown: Vec<String> = shown
+        .map(|(name, time)| format!("{name} {}", Percent(time.0 as f64 / sum as f64)))
+        .collect();
+    Some(format!(
+        "{}: GPU time by launch: {}.",
+        phase.name(),
+        shown.join(", ")
+    ))
 }
 
 /// Prefix of % of roofline and MBU where expert kernels were too fast to have read all expected experts.
@@ -65,14 +90,24 @@ pub fn at_most(phase: &PhaseAnalysis) -> Option<&'static str> {
     phase.experts_at_most.map(|_| "at most ")
 }
 
-/// The median of several steps that the phase is named after, and all of them.
-fn steps(phase: &PhaseAnalysis, wall: Nanos) -> Option<String> {
-    let steps = phase.traced.as_ref()?.steps.as_ref()?;
-    let is_named = phase.phase == RunPhase::Other && steps.count > 1;
-    is_named.then(|| {
-        let p50 = Nanos(steps.p50.round() as i64);
-        format!("{p50} (p50 of {}, {wall} in all)", steps.count)
-    })
+/// `10 × 841 ms` of several intervals: the median and, where they differ, the shortest and the longest. Those that are left out
+/// as warm-up are not counted.
+fn times(phase: &PhaseAnalysis) -> Option<String> {
+    let traced = phase.traced.as_ref()?;
+    if traced.recorded.is_some() || phase.plain_wall_ns.is_some() {
+        return None;
+    }
+    let intervals = traced.instances.iter().filter(|one| !one.left_out);
+    let mut walls: Vec<Nanos> = intervals.map(|one| one.wall_ns).collect();
+    walls.sort_unstable();
+    let (first, last) = (*walls.first()?, *walls.last()?);
+    let middle = walls[walls.len() / 2];
+    match walls.len() {
+        1 => None,
+        2 => Some(format!("2 × ({first}, {last})")),
+        count if (last.0 - first.0) * 10 <= middle.0 => Some(format!("{count} × {middle}")),
+        count => Some(format!("{count} × {middle} ({first} to {last})")),
+    }
 }
 
 /// The time of all batches, and the part of it that shares are of: a profiler may have recorded the first batch only.

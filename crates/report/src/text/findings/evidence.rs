@@ -46,6 +46,7 @@ fn what(evidence: &Evidence) -> String {
 pub(crate) fn label(measure: Measure) -> &'static str {
     match measure {
         Measure::IdleShare => "idle share of wall time",
+        Measure::DataLoadingShare => "share of wall time in which the GPU waits for the DataLoader",
         Measure::PlainIdleShare => "idle share of wall time without profiler",
         Measure::IdleTime => "idle time",
         Measure::PlainWallTime => "wall time without profiler",
@@ -84,7 +85,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::ExtraAfterTtft => "time after the first token above later passes",
         Measure::ExtraStepTime => "extra time of a step at a new length",
         Measure::FirstRangeTime => "first",
-        Measure::LaterRangeTime => "later, mean",
+        Measure::LaterRangeTime => "later, median",
         Measure::AttentionWaits => "waits before attention kernels far above the usual",
         Measure::AttentionWaitTime => "their time above the usual",
         Measure::UsualAttentionWait => "usual wait before an attention kernel",
@@ -118,6 +119,9 @@ pub(crate) fn figure(evidence: &Evidence) -> String {
 /// How the factor of a gain follows from the numbers.
 pub(crate) fn derivation(derivation: &Derivation) -> String {
     match derivation {
+        Derivation::Replayed { now_ns, after_ns } => {
+            format!("{now_ns} ÷ {after_ns}, replayed")
+        }
         Derivation::WithoutIdle {
             wall_ns: wall,
             idle_ns,
@@ -171,25 +175,7 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
             "{wall} ÷ {after_ns}: with int8 weights the roofline time is {roofline_ratio:.2} of the present, and each operator keeps \
              its % of roofline"
         ),
-        Derivation::LargerBatch {
-            batch,
-            present_batch,
-            step_ratio,
-            fills_idle,
-            least_factor,
-        } => {
-            let idle = if *fills_idle {
-                " Extra work fills idle time first."
-            } else {
-                ""
-            };
-            format!(
-                "{batch} ÷ {present_batch} sequences ÷ {step_ratio:.3} step time. Each operator keeps its % of roofline, or gets that of \
-                 prefill if higher and limited by the same resource.{idle} The batch doubles until a \
-                 doubling gains less than {least_factor}×."
-            )
-        }
         Derivation::FirstOverLaterPasses => "first pass ÷ mean of the later passes".to_owned(),
-        Derivation::FirstOverLaterRanges => "first ÷ mean of the later ones".to_owned(),
+        Derivation::FirstOverLaterRanges => "first ÷ median of the later ones".to_owned(),
     }
 }

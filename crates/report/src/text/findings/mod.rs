@@ -10,10 +10,11 @@ use llmprof_units::{DType, Times};
 pub use self::conclusion::finding;
 pub(crate) use self::conclusion::{abstention, cache, no_conclusion, statement};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
-use super::copies;
 use super::runtime::Runtime;
+use super::{causes, copies, program};
 use crate::analyzed::{
     Analysis, Assumption, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy,
+    ProgramKind,
 };
 
 /// What must not be done with several gains.
@@ -49,6 +50,9 @@ fn is_whole(finding: &Finding) -> bool {
 
 /// What the change would bring to the `whole`; nothing where no gain can be computed, or where the conclusion has said it.
 pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
+    if let Some(Conclusion::Cause { cause }) = &finding.conclusion {
+        return Some(causes::gain(cause));
+    }
     let gain = finding.gain.as_ref()?;
     let is_called_alike = gain.is_bound || finding.confidence != Confidence::Low;
     if is_called_alike && !finding.is_contended && is_whole(finding) {
@@ -164,11 +168,7 @@ fn host_work_knob(operator: &str) -> String {
 
 /// What to change; nothing where the finding has no remedy. What the run has turned on already is no knob.
 pub fn knob(finding: &Finding, analysis: &Analysis) -> Option<String> {
-    let knob = by_runtime(finding, Runtime::of(analysis))?;
-    let is_run = analysis.latency.measured_in.is_some();
-    if is_run && matches!(finding.conclusion, Some(Conclusion::Batching { .. })) {
-        return Some("Knob: a larger batch (`runtime.batch_size`).".to_owned());
-    }
+    let knob = by_runtime(finding, Runtime::of(analysis), analysis.program.kind)?;
     let (compiled, graphs) = (is_compiled(analysis), has_decode_graphs(analysis));
     Some(turned_on(finding, knob, compiled, graphs))
 }
@@ -242,7 +242,7 @@ fn other_operators_knob(operators: &str, runtime: Runtime, torch: bool) -> Optio
 }
 
 /// What a runtime has to change.
-fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
+fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<String> {
     let gpu = matches!(
         runtime,
         Runtime::Gpu(_) | Runtime::Hip(_) | Runtime::Other(_)
@@ -255,6 +255,7 @@ fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
             | Runtime::Other(Framework::Pytorch)
     );
     let knob = match finding.conclusion.as_ref()? {
+        Conclusion::Cause { cause } => return Some(causes::change(cause)),
         Conclusion::Idle {
             remedy: Some(IdleRemedy::LessHostWork),
             host_work,
@@ -316,7 +317,6 @@ fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
         Conclusion::QuantizeWeights { .. } if runtime == Runtime::Native => {
             "Knob: `workload.weights=int8`."
         }
-        Conclusion::Batching { .. } => "Knob: a larger batch.",
         Conclusion::KvLengths { .. }
         | Conclusion::FirstPass {
             extra_step_ns: Some(_),
@@ -328,7 +328,7 @@ fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
             ..
         } => "Knob: warm up the lengths that are served.",
         Conclusion::FirstPass { .. } | Conclusion::FirstRange { .. } => {
-            "Knob: warm up before serving."
+            return program::warm_up(kind).map(str::to_owned);
         }
         Conclusion::Throttled { .. } => "Knob: power limit or cooling.",
         Conclusion::Extra { .. }
@@ -472,7 +472,12 @@ mod tests {
         };
         let decode = sample(extra, 2.0, true);
         let of = |finding: &Finding, is_compiled: bool| {
-            let knob = by_runtime(finding, Runtime::Gpu(Framework::Pytorch)).unwrap();
+            let knob = by_runtime(
+                finding,
+                Runtime::Gpu(Framework::Pytorch),
+                ProgramKind::LlmInference,
+            )
+            .unwrap();
             turned_on(finding, knob, is_compiled, false)
         };
         assert_eq!(
@@ -509,9 +514,14 @@ mod tests {
             let conclusion = Conclusion::Communication {
                 exposed_share: 0.4,
                 waiting_share,
+                rank: None,
             };
             let found = sample(conclusion, 2.0, true);
-            let knob = by_runtime(&found, Runtime::Gpu(Framework::Pytorch));
+            let knob = by_runtime(
+                &found,
+                Runtime::Gpu(Framework::Pytorch),
+                ProgramKind::LlmInference,
+            );
             (finding(&found), knob.unwrap_or_default())
         };
         let (skewed, balance) = told(Some(0.8));
@@ -554,7 +564,13 @@ mod tests {
 
     #[test]
     fn knobs_follow_conclusions() {
-        let of = |conclusion, runtime| by_runtime(&sample(conclusion, 2.0, true), runtime);
+        let of = |conclusion, runtime| {
+            by_runtime(
+                &sample(conclusion, 2.0, true),
+                runtime,
+                ProgramKind::LlmInference,
+            )
+        };
         let gpu = |conclusion| of(conclusion, Runtime::Gpu(Framework::Pytorch));
         let graphs = gpu(idle(None));
         assert_eq!(
@@ -573,7 +589,12 @@ mod tests {
             ..sample(inefficiency("experts"), 2.0, true)
         };
         assert_eq!(
-            by_runtime(&prefill, Runtime::Gpu(Framework::Pytorch)).as_deref(),
+            by_runtime(
+                &prefill,
+                Runtime::Gpu(Framework::Pytorch),
+                ProgramKind::LlmInference
+            )
+            .as_deref(),
             Some("Knob: grouped-GEMM kernels.")
         );
         assert_eq!(
@@ -613,8 +634,13 @@ mod tests {
             phase: Some(RunPhase::Prefill),
             ..sample(conclusion, 2.0, true)
         };
-        let [shapes, model] = [by_shapes, by_model]
-            .map(|one| by_runtime(&prefill(one), Runtime::Hip(Framework::Pytorch)));
+        let [shapes, model] = [by_shapes, by_model].map(|one| {
+            by_runtime(
+                &prefill(one),
+                Runtime::Hip(Framework::Pytorch),
+                ProgramKind::LlmInference,
+            )
+        });
         assert_eq!(shapes, model);
         assert!(shapes.is_some_and(|knob| knob.contains("Triton")));
         let native = of(inefficiency("attention"), Runtime::Native);

@@ -1,0 +1,132 @@
+//! The causes of a trace: its phases handed to the replay.
+
+use llmprof_record::run::{RunPhase, RunRecord};
+use llmprof_record::trace::Trace;
+use llmprof_theory::Pass;
+use llmprof_theory::device::Device;
+use llmprof_units::DType;
+
+use crate::analyze::phase_intervals::{Interval, TracePhase};
+use crate::causes::{Diagnosis, PhaseInput, Subject, diagnose};
+use crate::phase_analysis::PhaseAnalysis;
+use crate::phases::PhaseSource;
+use crate::replay::{PhaseWindows, Window};
+use crate::trace::Structure;
+
+/// Causes of all phases of a device. A recording without phases includes the program's start, where everything is done once:
+/// nothing there need be a cause.
+pub(super) fn diagnosed(
+    record: &RunRecord,
+    trace: &Trace,
+    structure: &Structure,
+    found: &[TracePhase],
+    judged: &[(PhaseAnalysis, Vec<Pass>)],
+    device: Option<&Device>,
+) -> Option<Diagnosis> {
+    if structure.phases.source == PhaseSource::Whole || structure.clocks_disagree() {
+        return None;
+    }
+    let inputs: Vec<PhaseInput> = found
+        .iter()
+        .filter_map(|phase| input(trace, structure, phase, judged))
+        .collect();
+    let subject = Subject {
+        weights: stated_format(record),
+    };
+    diagnose(trace, &inputs, device, Some(&subject)).filter(|_| !inputs.is_empty())
+}
+
+fn input(
+    trace: &Trace,
+    structure: &Structure,
+    phase: &TracePhase,
+    judged: &[(PhaseAnalysis, Vec<Pass>)],
+) -> Option<PhaseInput> {
+    let of_phase = judged
+        .iter()
+        .map(|(phase, _)| phase)
+        .find(|found| found.phase == phase.phase && is_labelled(found, phase))?;
+    let traced = of_phase.traced.as_ref()?;
+    let instances = phase.intervals.iter().zip(&traced.instances);
+    let included: Vec<&Interval> = instances
+        .filter(|(_, instance)| !instance.left_out)
+        .map(|(interval, _)| interval)
+        .collect();
+    let windows = included
+        .iter()
+        .filter_map(|interval| host_window(trace, structure, interval.window))
+        .collect();
+    Some(PhaseInput {
+        phase: phase.phase,
+        label: phase.label.clone(),
+        windows: PhaseWindows {
+            windows,
+            steps: steps(phase.phase, &included),
+        },
+        plain_ns: of_phase.unrecorded_wall().map(|wall| wall.0),
+    })
+}
+
+/// Labels of phases on one of several devices end in its name.
+fn is_labelled(found: &PhaseAnalysis, phase: &TracePhase) -> bool {
+    match (&found.label, &phase.label) {
+        (None, None) => true,
+        (Some(found), Some(label)) => found.starts_with(label.as_str()),
+        (Some(found), None) => found.starts_with(phase.phase.name()),
+        (None, Some(_)) => false,
+    }
+}
+
+/// Steps where ranges or an engine show each; 0 where nothing does.
+fn steps(phase: RunPhase, included: &[&Interval]) -> u64 {
+    let shown: u64 = included
+        .iter()
+        .map(|interval| interval.steps.len() as u64)
+        .sum();
+    let labelled = included.iter().filter(|one| one.step.is_some()).count();
+    let is_pass = phase == RunPhase::Prefill;
+    match (shown, labelled) {
+        (0, 0) if is_pass => included.len() as u64,
+        (0, labelled) => labelled as u64,
+        (shown, _) => shown,
+    }
+}
+
+/// When the host launched the work of a window. Windows that patterns of kernels show are times of the device: their host time
+/// goes from the first launch of their own work to that of the next window.
+fn host_window(trace: &Trace, structure: &Structure, window: usize) -> Option<Window> {
+    let phases = &structure.phases;
+    if phases.by_launch() {
+        let (start, end) = phases.host_window(window);
+        return Some(Window { start, end });
+    }
+    let first = |window: usize| {
+        let events = structure.events.all().iter().enumerate();
+        let own = events.filter(|(index, _)| structure.windows.get(*index) == Some(window));
+        let calls = own.filter_map(|(index, _)| structure.calls.call(index));
+        calls.map(|call| trace.hosts.start[call as usize]).min()
+    };
+    let start = first(window)?;
+    let next = phases.windows.get(window + 1).and_then(|_| first(window + 1));
+    let end = match next {
+        Some(next) => next,
+        None => {
+            let ends = trace.hosts.start.iter().zip(trace.hosts.duration.iter());
+            ends.map(|(start, duration)| start + duration).max()?
+        }
+    };
+    (end > start).then_some(Window { start, end })
+}
+
+/// The format of weights that the model's config states.
+fn stated_format(record: &RunRecord) -> Option<DType> {
+    let design = &record.model.as_ref()?.design;
+    let stated = ["dtype", "torch_dtype"].iter();
+    let name = stated.filter_map(|key| design.get(*key)?.as_str()).next()?;
+    Some(match name.trim_start_matches("torch.") {
+        "bfloat16" => DType::Bf16,
+        "float16" | "half" => DType::F16,
+        "float32" | "float" => DType::F32,
+        _ => return None,
+    })
+}

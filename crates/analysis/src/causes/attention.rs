@@ -1,0 +1,154 @@
+//! Attention as separate GEMMs, softmax and copies.
+
+use llmprof_units::Nanos;
+
+use super::cause::CauseKind;
+use super::estimate::{attention_ns, efficiency};
+use super::scene::shape_text;
+use super::{Candidate, Scene};
+use crate::replay::Edit;
+
+/// Operators between a score GEMM and its softmax, and between that and the second GEMM: scaling, masks, casts, dropout.
+const OPERATORS_BETWEEN_MAX: usize = 14;
+
+/// One attention in parts: its outermost operators, and its shape.
+struct Unfused {
+    first: usize,
+    last: usize,
+    /// `[batch, heads, queries, keys]`.
+    scores: Vec<i64>,
+    is_fallback: bool,
+}
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let Some(device) = scene.device else {
+        return Vec::new();
+    };
+    let found = unfused(scene);
+    let Some(first) = found.first() else {
+        return Vec::new();
+    };
+    let seen = efficiency(scene, device, |gemm| gemm.groups == 1 && gemm.m >= 256);
+    let (mut edit, mut slower) = (Edit::default(), Edit::default());
+    let mut total = 0;
+    for one in &found {
+        let head_dim = head_dim(scene, one);
+        let [.., queries, keys] = one.scores[..] else {
+            continue;
+        };
+        let heads = one.scores[..one.scores.len() - 2].iter().product();
+        let Some(fused) = attention_ns(device, heads, queries, keys, head_dim, seen) else {
+            continue;
+        };
+        total += replace(scene, &mut edit, one, fused);
+        replace(scene, &mut slower, one, 2 * fused);
+    }
+    vec![Candidate {
+        kind: CauseKind::UnfusedAttention {
+            shape: shape_text(&first.scores),
+            is_fallback: first.is_fallback,
+            kernels_ns: Nanos(scene.a_step(total)),
+        },
+        place: scene.place(scene.tops[first.first]),
+        count: found.len() as u64,
+        edit,
+        partial: Some(slower),
+    }]
+}
+
+fn is_product(scene: &Scene<'_>, row: usize) -> bool {
+    let products = ["aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum"];
+    products.contains(&scene.name(row))
+}
+
+fn softmax_scores(scene: &Scene<'_>, row: usize) -> Option<Vec<i64>> {
+    if !["aten::softmax", "aten::_softmax"].contains(&scene.name(row)) {
+        return None;
+    }
+    let scores = scene.tensors(row).first()?.0.to_vec();
+    (scores.len() >= 3).then_some(scores)
+}
+
+fn unfused(scene: &Scene<'_>) -> Vec<Unfused> {
+    let mut found = Vec::new();
+    for (place, &top) in scene.tops.iter().enumerate() {
+        if scene.name(top) == "aten::scaled_dot_product_attention" {
+            let mut rows = scene.rows_in(top);
+            if let Some(scores) = rows.find_map(|row| softmax_scores(scene, row)) {
+                found.push(Unfused {
+                    first: place,
+                    last: place,
+                    scores,
+                    is_fallback: true,
+                });
+            }
+            continue;
+        }
+        let Some(scores) = softmax_scores(scene, top) else {
+            continue;
+        };
+        let before = place.saturating_sub(OPERATORS_BETWEEN_MAX)..place;
+        let after = place + 1..scene.tops.len().min(place + OPERATORS_BETWEEN_MAX);
+        let product = |at: &usize| is_product(scene, scene.tops[*at]);
+        let (Some(first), Some(last)) = (before.rev().find(product), after.into_iter().find(product))
+        else {
+            continue;
+        };
+        found.push(Unfused {
+            first: with_repeated_heads(scene, first),
+            last,
+            scores,
+            is_fallback: false,
+        });
+    }
+    found
+}
+
+/// Keys and values that are repeated for each group of heads, right before the first product.
+fn with_repeated_heads(scene: &Scene<'_>, first: usize) -> usize {
+    let is_repeat = |top: usize| {
+        let has_five = scene.tensors(top).iter().any(|(dims, _)| dims.len() == 5);
+        let names = ["aten::reshape", "aten::expand", "aten::clone", "aten::slice"];
+        let names = [names.as_slice(), &["aten::unsqueeze", "aten::contiguous"]].concat();
+        has_five || names.contains(&scene.name(top)) || scene.name(top) == "aten::transpose"
+    };
+    let before = scene.tops[..first].iter().rev().take(OPERATORS_BETWEEN_MAX);
+    first - before.take_while(|&&top| is_repeat(top)).count()
+}
+
+fn head_dim(scene: &Scene<'_>, one: &Unfused) -> i64 {
+    let rows = scene.tops[one.first..=one.last].iter();
+    let mut rows = rows.flat_map(|&top| scene.rows_in(top));
+    let keys = one.scores.last().copied().unwrap_or(0);
+    let queries = one.scores.iter().rev().nth(1).copied().unwrap_or(0);
+    // The first factor of the score GEMM is [heads, queries, head_dim].
+    let found = rows.find_map(|row| {
+        let tensors = scene.tensors(row);
+        let is_bmm = ["aten::bmm", "aten::baddbmm"].contains(&scene.name(row));
+        let (a, b) = (tensors.first()?.0, tensors.get(1)?.0);
+        match (a, b) {
+            (&[_, m, k], &[_, _, n]) if is_bmm && m == queries && n == keys => Some(k),
+            _ => None,
+        }
+    });
+    found.unwrap_or(128)
+}
+
+/// Removes all of its parts but one kernel, which takes `fused` ns. The answer is the device time of the parts.
+fn replace(scene: &Scene<'_>, edit: &mut Edit, one: &Unfused, fused: i64) -> i64 {
+    let tops = &scene.tops[one.first..=one.last];
+    let total = tops.iter().map(|&top| scene.device_ns(top)).sum();
+    let last = scene.tops[one.last];
+    for &top in &tops[..tops.len() - 1] {
+        scene.remove(edit, top);
+    }
+    let work = scene.work_of(last);
+    for index in work.clone() {
+        if index + 1 == work.end {
+            edit.set_duration(index, fused);
+        } else {
+            edit.drop_work(index);
+        }
+    }
+    total
+}

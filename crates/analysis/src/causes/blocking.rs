@@ -1,0 +1,28 @@
+//! Launches that return when their kernels have ended: `CUDA_LAUNCH_BLOCKING=1`.
+
+use super::cause::{CauseKind, Place};
+use super::{Candidate, Scene};
+use crate::replay::{Api, Edit, Wait};
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let mut edit = Edit::default();
+    let mut count = 0;
+    for segment in scene.segments() {
+        let row = scene.graph.row_of_segment(segment);
+        let is_launch = row.is_some_and(|row| scene.api(row) == Some(Api::Launch));
+        if is_launch && scene.graph.wait_of(segment) == Wait::Own {
+            edit.drop_wait(segment);
+            count += 1;
+        }
+    }
+    if count == 0 {
+        return Vec::new();
+    }
+    vec![Candidate {
+        kind: CauseKind::BlockingLaunches,
+        place: Place::default(),
+        count,
+        edit,
+        partial: None,
+    }]
+}

@@ -1,0 +1,181 @@
+//! A cause with its evidence and gain, as values; `report::text` has the sentences.
+
+use llmprof_record::run::RunPhase;
+use llmprof_units::{Bytes, DType, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// What was done. Counts and times are of one step where steps are known, else of the phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum CauseKind {
+    /// The host waits for the device.
+    Synchronization {
+        /// The call: `cudaDeviceSynchronize`.
+        call: String,
+        waited_ns: Nanos,
+    },
+    /// Copies between host and device.
+    HostCopies {
+        to_device: bool,
+        bytes: Bytes,
+        is_pageable: bool,
+        /// Time of the copies on the device.
+        copied_ns: Nanos,
+        /// Operators that compute on the host what was copied there, and their time.
+        computed_on_host: Option<(String, Nanos)>,
+    },
+    /// Host time in which no recorded event runs.
+    HostCode {
+        time_ns: Nanos,
+        longest_ns: Nanos,
+        /// The operators before and after the longest pause.
+        after: Option<String>,
+        before: Option<String>,
+        /// The part of the sampled time in which the garbage collector ran, or another thread held the GIL.
+        collecting_share: Option<f64>,
+        gil_holder: Option<String>,
+        /// Whether pauses have the length of Python's switch interval, so that another thread holds the GIL.
+        has_switch_interval: bool,
+    },
+    /// Operators that compute on the CPU, or take far longer on the host than others of their kind.
+    HostOperators { time_ns: Nanos, on_cpu: bool },
+    /// Memory taken from the driver and given back.
+    Allocation { time_ns: Nanos },
+    /// Every launch returns when its kernel has ended.
+    BlockingLaunches,
+    /// GEMMs in a wider format than the model's, or in FP32 without TF32.
+    GemmFormat {
+        dtype: DType,
+        faster: DType,
+        /// Whether the model's own format is the faster one; else tensor cores would take the same data.
+        is_of_model: bool,
+        kernels_ns: Nanos,
+    },
+    /// Weights converted to another format in every pass.
+    WeightCasts {
+        from: String,
+        to: String,
+        shape: String,
+        kernels_ns: Nanos,
+    },
+    /// Attention as separate GEMMs and softmax.
+    UnfusedAttention {
+        shape: String,
+        /// Whether fused attention was asked for, and a fallback ran.
+        is_fallback: bool,
+        kernels_ns: Nanos,
+    },
+    /// Tokens computed again that an earlier pass has computed.
+    Recomputed { tokens: u64, new_tokens: u64 },
+    /// Logits of tokens that nothing is sampled from.
+    UnusedLogits { rows: u64, needed: u64 },
+    /// The KV cache copied: cloned, or concatenated with the new token.
+    KvCopies {
+        operator: String,
+        shape: String,
+        kernels_ns: Nanos,
+    },
+    /// Sorting of a whole vocabulary.
+    VocabularySort { shape: String, kernels_ns: Nanos },
+    /// Kernels of a thread that has nothing to do with the program, or of nobody in the trace.
+    OtherWork {
+        streams: u64,
+        kernels_ns: Nanos,
+        longest: Option<String>,
+    },
+    /// Exchange between devices with nothing else running.
+    Communication { kernels_ns: Nanos, longest: String },
+    /// Elementwise kernels that follow each other.
+    UnfusedElementwise { kernels: u64, kernels_ns: Nanos },
+    /// The device waits for launches.
+    LaunchBound { launches: u64, busy_ns: Nanos },
+}
+
+impl CauseKind {
+    /// The code of the finding.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Synchronization { .. } => "synchronization",
+            Self::HostCopies { .. } => "host_copies",
+            Self::HostCode { .. } => "host_code",
+            Self::HostOperators { .. } => "host_operators",
+            Self::Allocation { .. } => "allocation",
+            Self::BlockingLaunches => "blocking_launches",
+            Self::GemmFormat { .. } => "gemm_format",
+            Self::WeightCasts { .. } => "weight_casts",
+            Self::UnfusedAttention { .. } => "unfused_attention",
+            Self::Recomputed { .. } => "recomputed_tokens",
+            Self::UnusedLogits { .. } => "unused_logits",
+            Self::KvCopies { .. } => "kv_copies",
+            Self::VocabularySort { .. } => "vocabulary_sort",
+            Self::OtherWork { .. } => "other_work",
+            Self::Communication { .. } => "communication",
+            Self::UnfusedElementwise { .. } => "unfused_elementwise",
+            Self::LaunchBound { .. } => "launch_bound",
+        }
+    }
+}
+
+/// Where in the program it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The operator of the framework.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
+    /// The `nn.Module`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Function, file and line of the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+}
+
+/// What removing a cause gives in one phase: times without the profiler's cost, of one step where steps are known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseGain {
+    pub phase: RunPhase,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Steps that the phase's times are divided by; 1 where the phase is one pass.
+    pub steps: u64,
+    /// What the phase takes now.
+    pub now_ns: Nanos,
+    pub saved_ns: Nanos,
+    /// The least and most over the range of the profiler's cost and of the new durations.
+    pub low_ns: Nanos,
+    pub high_ns: Nanos,
+    /// Whether the host limits the phase only while it is profiled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub host_bound_by_profiler: bool,
+}
+
+impl PhaseGain {
+    /// What is saved as a part of the phase.
+    pub fn share(&self) -> f64 {
+        self.saved_ns.0 as f64 / self.now_ns.0.max(1) as f64
+    }
+
+    /// Over all steps.
+    pub fn total_saved(&self) -> i64 {
+        self.saved_ns.0.saturating_mul(self.steps as i64)
+    }
+
+    pub fn phase_name(&self) -> &str {
+        self.label.as_deref().unwrap_or(self.phase.name())
+    }
+}
+
+/// A cause in all phases in which it occurs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    #[serde(flatten)]
+    pub kind: CauseKind,
+    /// How often in one step of the phase where it saves most.
+    pub count: f64,
+    pub place: Place,
+    /// The phase where it saves most comes first.
+    pub gains: Vec<PhaseGain>,
+    /// Codes of causes before it that are about the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_time_as: Vec<String>,
+}

@@ -1,0 +1,316 @@
+//! All causes of a trace, with the gains that replays give.
+
+use llmprof_record::run::RunPhase;
+use llmprof_record::trace::Trace;
+use llmprof_theory::device::Device;
+use llmprof_units::{DType, Nanos};
+use serde::{Deserialize, Serialize};
+
+use super::cause::{Cause, PhaseGain};
+use super::scene::Scene;
+use super::{Candidate, SEARCHES};
+use crate::replay::{Edit, FIDELITY_ERROR_MAX, Graph, Model, PhaseWindows, Window};
+
+/// Gains below this part of a phase are not reported: host-bound phases vary by more from run to run.
+const GAIN_MIN_SHARE: f64 = 0.05;
+/// What torch's profiler costs per host event, ns: median over 20 traces of an H200 with plain times (fixtures/faults).
+const EVENT_COST_NS: f64 = 2_200.0;
+/// Its quartiles.
+const EVENT_COST_RANGE_NS: [f64; 2] = [1_500.0, 4_000.0];
+/// Costs that plain times of the same program may give.
+const EVENT_COST_SOLVED_NS: [f64; 2] = [0.0, 8_000.0];
+/// A cause that adds less than this part of its own gain to another's is about the same time.
+const SAME_TIME_SHARE: f64 = 0.5;
+/// Causes that are compared with each other for that.
+const COMPARED_MAX: usize = 8;
+
+/// What is known of the model beside the trace.
+#[derive(Clone, Debug, Default)]
+pub struct Subject {
+    /// The format of its weights as its config states it.
+    pub weights: Option<DType>,
+}
+
+/// A phase to look for causes in.
+#[derive(Clone, Debug)]
+pub struct PhaseInput {
+    pub phase: RunPhase,
+    pub label: Option<String>,
+    pub windows: PhaseWindows,
+    /// What the same windows take without the profiler, ns.
+    pub plain_ns: Option<i64>,
+}
+
+/// How a phase was replayed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseReplay {
+    pub phase: RunPhase,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Steps that the times below are divided by.
+    pub steps: u64,
+    pub recorded_ns: Nanos,
+    /// The replay with one launch latency and one gap ÷ the recording, less 1.
+    pub error: f64,
+    /// Without the profiler's cost.
+    pub plain_ns: Nanos,
+    /// With all causes removed together.
+    pub without_causes_ns: Nanos,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// The cause that saves most comes first.
+    pub causes: Vec<Cause>,
+    pub phases: Vec<PhaseReplay>,
+}
+
+/// A phase during the search.
+struct Searched<'a> {
+    input: &'a PhaseInput,
+    /// Its windows among those of the graph.
+    windows: Vec<usize>,
+    steps: u64,
+    error: f64,
+    recorded: i64,
+    costs: [f64; 3],
+}
+
+/// A candidate with its gain.
+struct Judged {
+    phase: usize,
+    candidate: Candidate,
+    gain: PhaseGain,
+}
+
+/// Finds the causes of a trace. `None` where its launches are not known.
+pub fn diagnose(
+    trace: &Trace,
+    phases: &[PhaseInput],
+    device: Option<&Device>,
+    subject: Option<&Subject>,
+) -> Option<Diagnosis> {
+    let mut windows: Vec<(Window, usize)> = Vec::new();
+    for (index, phase) in phases.iter().enumerate() {
+        windows.extend(phase.windows.windows.iter().map(|window| (*window, index)));
+    }
+    windows.sort_by_key(|(window, _)| window.start);
+    let graph = Graph::of(trace, windows.iter().map(|(window, _)| *window).collect())?;
+    let fidelity = graph.fidelity();
+    let mut judged = Vec::new();
+    let mut searched = Vec::new();
+    for (index, input) in phases.iter().enumerate() {
+        let own: Vec<usize> = (0..windows.len())
+            .filter(|&at| windows[at].1 == index)
+            .collect();
+        let recorded: i64 = own.iter().map(|&at| fidelity[at].0).sum();
+        let replayed: i64 = own.iter().map(|&at| fidelity[at].1).sum();
+        let mut scene = Scene::of(
+            trace,
+            &graph,
+            input.phase,
+            &input.windows.windows,
+            device,
+            subject,
+        );
+        scene.steps = steps(input, &scene);
+        let mut phase = Searched {
+            input,
+            windows: own,
+            steps: scene.steps,
+            error: replayed as f64 / recorded.max(1) as f64 - 1.0,
+            recorded,
+            costs: [0.0; 3],
+        };
+        phase.costs = costs(&graph, &phase);
+        if recorded > 0 {
+            for search in SEARCHES {
+                for candidate in search(&scene) {
+                    let gain = gain(&graph, &phase, &candidate);
+                    if gain.share() >= GAIN_MIN_SHARE {
+                        judged.push(Judged {
+                            phase: index,
+                            candidate,
+                            gain,
+                        });
+                    }
+                }
+            }
+        }
+        searched.push(phase);
+    }
+    let phases = searched
+        .iter()
+        .enumerate()
+        .map(|(index, phase)| replayed(&graph, phase, index, &judged))
+        .collect();
+    let causes = merged(&graph, &searched, judged);
+    Some(Diagnosis { causes, phases })
+}
+
+/// Steps of a phase: as stated, else one for each forward pass of decode, else one for each window.
+fn steps(input: &PhaseInput, scene: &Scene<'_>) -> u64 {
+    if input.windows.steps > 0 {
+        return input.windows.steps;
+    }
+    let passes = scene.forwards.len() as u64;
+    if passes > 0 && input.phase == RunPhase::Decode {
+        return passes;
+    }
+    (input.windows.windows.len() as u64).max(1)
+}
+
+impl Searched<'_> {
+    /// The time of the phase with a change, ns.
+    fn time(&self, graph: &Graph, event_cost_ns: f64, edit: &Edit) -> i64 {
+        let model = Model {
+            event_cost_ns,
+            with_constants: false,
+        };
+        let times = graph.window_times(&graph.replay(model, edit), edit);
+        self.windows.iter().map(|&at| times[at]).sum()
+    }
+}
+
+/// The profiler's cost per host event: the value to state, the least and the most. Where plain times are known, the cost that
+/// gives them.
+fn costs(graph: &Graph, phase: &Searched<'_>) -> [f64; 3] {
+    let nothing = Edit::default();
+    if let Some(plain) = phase.input.plain_ns {
+        let [mut low, mut high] = EVENT_COST_SOLVED_NS;
+        for _ in 0..12 {
+            let middle = f64::midpoint(low, high);
+            if phase.time(graph, middle, &nothing) > plain {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let solved = f64::midpoint(low, high);
+        return [solved, 0.8 * solved, 1.2 * solved];
+    }
+    [EVENT_COST_NS, EVENT_COST_RANGE_NS[0], EVENT_COST_RANGE_NS[1]]
+}
+
+fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate) -> PhaseGain {
+    let nothing = Edit::default();
+    let saved = |cost: f64, edit: &Edit| {
+        let now = phase.time(graph, cost, &nothing);
+        (now, now - phase.time(graph, cost, edit))
+    };
+    let (now, saved_ns) = saved(phase.costs[0], &candidate.edit);
+    let mut all = vec![saved_ns];
+    for cost in &phase.costs[1..] {
+        all.push(saved(*cost, &candidate.edit).1);
+    }
+    if let Some(partial) = &candidate.partial {
+        all.push(saved(phase.costs[0], partial).1);
+    }
+    let (_, profiled) = saved(0.0, &candidate.edit);
+    let a_step = |time: i64| Nanos(time / phase.steps as i64);
+    let at_least = |share: f64, time: i64| time as f64 >= share * now as f64;
+    PhaseGain {
+        phase: phase.input.phase,
+        label: phase.input.label.clone(),
+        steps: phase.steps,
+        now_ns: a_step(now),
+        saved_ns: a_step(saved_ns),
+        low_ns: a_step(all.iter().copied().min().unwrap_or(saved_ns).max(0)),
+        high_ns: a_step(all.iter().copied().max().unwrap_or(saved_ns)),
+        host_bound_by_profiler: !at_least(GAIN_MIN_SHARE, profiled),
+    }
+}
+
+fn replayed(graph: &Graph, phase: &Searched<'_>, index: usize, judged: &[Judged]) -> PhaseReplay {
+    let mut all = Edit::default();
+    for judged in judged.iter().filter(|judged| judged.phase == index) {
+        all.extend(&judged.candidate.edit);
+    }
+    let steps = phase.steps as i64;
+    let cost = phase.costs[0];
+    PhaseReplay {
+        phase: phase.input.phase,
+        label: phase.input.label.clone(),
+        steps: phase.steps,
+        recorded_ns: Nanos(phase.recorded / steps),
+        error: phase.error,
+        plain_ns: Nanos(phase.time(graph, cost, &Edit::default()) / steps),
+        without_causes_ns: Nanos(phase.time(graph, cost, &all) / steps),
+    }
+}
+
+/// Whether two findings are one cause: of one kind, at one place.
+fn is_same(a: &Candidate, b: &Candidate) -> bool {
+    a.kind.code() == b.kind.code()
+        && a.place.operator == b.place.operator
+        && match (&a.kind, &b.kind) {
+            (
+                super::CauseKind::HostCopies { to_device: a, .. },
+                super::CauseKind::HostCopies { to_device: b, .. },
+            ) => a == b,
+            _ => true,
+        }
+}
+
+/// One cause for all phases in which it occurs, those that save most first.
+fn merged(graph: &Graph, phases: &[Searched<'_>], mut judged: Vec<Judged>) -> Vec<Cause> {
+    judged.sort_by_key(|judged| std::cmp::Reverse(judged.gain.total_saved()));
+    let mut groups: Vec<Vec<Judged>> = Vec::new();
+    for one in judged {
+        let group = groups
+            .iter_mut()
+            .find(|group| is_same(&group[0].candidate, &one.candidate));
+        match group {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    let total = |group: &Vec<Judged>| -> i64 {
+        group.iter().map(|judged| judged.gain.total_saved()).sum()
+    };
+    groups.sort_by_key(|group| std::cmp::Reverse(total(group)));
+    let same = same_time(graph, phases, &groups);
+    let causes = groups.into_iter().zip(same).map(|(group, same_time_as)| {
+        let mut gains = Vec::new();
+        let mut first = None;
+        for judged in group {
+            // A replay that does not explain the recording gives no gain.
+            if phases[judged.phase].error.abs() <= FIDELITY_ERROR_MAX {
+                gains.push(judged.gain);
+            }
+            first.get_or_insert((judged.candidate, phases[judged.phase].steps));
+        }
+        let (candidate, steps) = first?;
+        Some(Cause {
+            kind: candidate.kind,
+            count: candidate.count as f64 / steps as f64,
+            place: candidate.place,
+            gains,
+            same_time_as,
+        })
+    });
+    causes.flatten().collect()
+}
+
+/// For each group the codes of those before it whose removal leaves little for it to save.
+fn same_time(graph: &Graph, phases: &[Searched<'_>], groups: &[Vec<Judged>]) -> Vec<Vec<String>> {
+    let mut found = vec![Vec::new(); groups.len()];
+    for later in 1..groups.len().min(COMPARED_MAX) {
+        let one = &groups[later][0];
+        for earlier in &groups[..later] {
+            let Some(other) = earlier.iter().find(|other| other.phase == one.phase) else {
+                continue;
+            };
+            let phase = &phases[one.phase];
+            let cost = phase.costs[0];
+            let mut both = other.candidate.edit.clone();
+            let alone = phase.time(graph, cost, &both);
+            both.extend(&one.candidate.edit);
+            let added = alone - phase.time(graph, cost, &both);
+            if (added as f64) < SAME_TIME_SHARE * one.gain.total_saved() as f64 {
+                found[later].push(other.candidate.kind.code().to_owned());
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,149 @@
+//! GEMMs in a wider format than the model's, or in FP32 without tensor cores.
+
+use llmprof_record::kernel_name::Category;
+use llmprof_theory::device::Engine;
+use llmprof_units::{DType, Nanos};
+
+use super::cause::{CauseKind, Place};
+use super::estimate::{efficiency, engine_of, gemm_ns};
+use super::gemms::{Gemm, dtype_of, roofline_ns};
+use super::{Candidate, Scene};
+use crate::replay::Edit;
+
+/// GEMMs in the wide format hold at least this part of all GEMM operations for the whole model to be in that format.
+const WHOLE_MODEL_SHARE: f64 = 0.9;
+/// Kernels that take longer than this are limited by memory: fewer bytes make them shorter.
+const MEMORY_BOUND_MIN_NS: i64 = 10_000;
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let is_wide = |gemm: &&Gemm| matches!(gemm.dtype, DType::F32 | DType::F64);
+    let wide: Vec<&Gemm> = scene.gemms.iter().filter(is_wide).collect();
+    let (Some(device), Some(first)) = (scene.device, wide.first()) else {
+        return Vec::new();
+    };
+    let of_model = model_format(scene);
+    let is_of_model = of_model.is_some();
+    let faster = of_model.unwrap_or(DType::Tf32);
+    let mut edit = Edit::default();
+    let mut total = 0;
+    let seen = efficiency(scene, device, |gemm| gemm.m >= 256);
+    for gemm in &wide {
+        let (dtype, engine) = engine_of(scene, gemm);
+        if !is_of_model && dtype == DType::Tf32 {
+            continue;
+        }
+        let Some(now) = roofline_ns(device, gemm, dtype, engine) else {
+            continue;
+        };
+        // Its own distance from the roofline, or that of the large GEMMs of the trace.
+        let own = (now / gemm.device_ns as f64).clamp(0.05, seen.max(0.3));
+        let Some(after) = gemm_ns(device, gemm, faster, own) else {
+            continue;
+        };
+        total += gemm.device_ns;
+        shorten(scene, &mut edit, gemm, after);
+    }
+    if edit.is_empty() {
+        return Vec::new();
+    }
+    let flops = |gemms: &mut dyn Iterator<Item = &Gemm>| gemms.map(Gemm::flops).sum::<f64>();
+    let of_wide = flops(&mut wide.iter().copied());
+    if is_of_model && of_wide > WHOLE_MODEL_SHARE * flops(&mut scene.gemms.iter()) {
+        halve_rest(scene, &mut edit, device, seen);
+    } else if is_of_model {
+        remove_casts(scene, &mut edit, &wide);
+    }
+    vec![Candidate {
+        kind: CauseKind::GemmFormat {
+            dtype: first.dtype,
+            faster,
+            is_of_model,
+            kernels_ns: Nanos(scene.a_step(total)),
+        },
+        place: if is_of_model && of_wide > WHOLE_MODEL_SHARE * flops(&mut scene.gemms.iter()) {
+            Place::default()
+        } else {
+            scene.place(first.row)
+        },
+        count: wide.len() as u64,
+        edit,
+        partial: None,
+    }]
+}
+
+/// Gives the longest kernel of a GEMM its new duration and drops the rest (split-K reductions).
+fn shorten(scene: &Scene<'_>, edit: &mut Edit, gemm: &Gemm, after: i64) {
+    let work = scene.graph.work();
+    let longest = gemm.work.clone().max_by_key(|&index| work[index].duration);
+    for index in gemm.work.clone() {
+        if Some(index) == longest {
+            edit.set_duration(index, after);
+        }
+    }
+}
+
+/// The narrower format that the model is known to have: as its config states, or as most of its other GEMMs show.
+fn model_format(scene: &Scene<'_>) -> Option<DType> {
+    let is_narrow = |dtype: &DType| matches!(dtype, DType::Bf16 | DType::F16);
+    if let Some(stated) = scene.subject.and_then(|subject| subject.weights) {
+        return Some(stated).filter(is_narrow);
+    }
+    let table = scene.forwards.first().and_then(|forward| {
+        let tensors = scene.tensors(forward.row);
+        dtype_of(tensors.first()?.1)
+    });
+    if let Some(table) = table.filter(is_narrow) {
+        return Some(table);
+    }
+    let narrow: f64 = scene
+        .gemms
+        .iter()
+        .filter(|gemm| is_narrow(&gemm.dtype))
+        .map(Gemm::flops)
+        .sum();
+    let all: f64 = scene.gemms.iter().map(Gemm::flops).sum();
+    (2.0 * narrow > all).then_some(DType::Bf16)
+}
+
+/// Casts right before and after a wide GEMM exist for its sake.
+fn remove_casts(scene: &Scene<'_>, edit: &mut Edit, wide: &[&Gemm]) {
+    for gemm in wide {
+        let place = scene.tops.partition_point(|&top| top <= gemm.row);
+        let before = scene.tops[..place.saturating_sub(1)].iter().rev().take(3);
+        for &top in before.chain(scene.tops[place..].iter().take(1)) {
+            let has_work = !scene.work_of(top).is_empty();
+            let is_cast = ["aten::to", "aten::_to_copy", "aten::float", "aten::type_as"];
+            if has_work && is_cast.contains(&scene.name(top)) {
+                scene.remove(edit, top);
+            }
+        }
+    }
+}
+
+/// In a model that is wide as a whole the other kernels move half the bytes in the narrow format, and attention runs on
+/// tensor cores.
+fn halve_rest(
+    scene: &Scene<'_>,
+    edit: &mut Edit,
+    device: &llmprof_theory::device::Device,
+    seen: f64,
+) {
+    let wide = device.peak(DType::F32, Engine::Vector).ok();
+    let narrow = device.peak(DType::Bf16, Engine::Tensor).ok();
+    let faster = wide.zip(narrow).map_or(1.0, |(wide, narrow)| {
+        wide.dense_flops_per_s.0 / (narrow.dense_flops_per_s.0 * seen.min(1.0))
+    });
+    for (index, work) in scene.own_work() {
+        match scene.category(work) {
+            Category::Gemm | Category::Gemv => {}
+            Category::Attention => {
+                let after = (work.duration as f64 * faster.min(1.0)) as i64;
+                edit.set_duration(index, after.max(super::estimate::KERNEL_MIN_NS));
+            }
+            _ if work.duration >= MEMORY_BOUND_MIN_NS => {
+                edit.set_duration(index, work.duration / 2);
+            }
+            _ => {}
+        }
+    }
+}

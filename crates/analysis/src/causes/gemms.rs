@@ -1,0 +1,94 @@
+//! GEMMs of a phase by the recorded shapes of their operators.
+
+use std::ops::Range;
+
+use llmprof_theory::device::{Device, Engine};
+use llmprof_units::DType;
+
+use super::scene::Scene;
+
+/// One GEMM operator.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Gemm {
+    pub(crate) row: usize,
+    pub(crate) groups: i64,
+    pub(crate) m: i64,
+    pub(crate) n: i64,
+    pub(crate) k: i64,
+    pub(crate) dtype: DType,
+    pub(crate) work: Range<usize>,
+    pub(crate) device_ns: i64,
+}
+
+impl Gemm {
+    pub(crate) fn flops(&self) -> f64 {
+        2.0 * self.groups as f64 * self.m as f64 * self.n as f64 * self.k as f64
+    }
+
+    /// Elements of both factors and the result.
+    pub(crate) fn elements(&self) -> f64 {
+        let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
+        self.groups as f64 * (m * k + k * n + m * n)
+    }
+}
+
+pub(crate) fn gemms(scene: &Scene<'_>) -> Vec<Gemm> {
+    let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
+    rows.filter_map(|row| gemm(scene, row)).collect()
+}
+
+fn gemm(scene: &Scene<'_>, row: usize) -> Option<Gemm> {
+    let name = scene.name(row);
+    // The operators that call a library; `aten::linear` and `aten::matmul` end in one of them.
+    let skip = match name {
+        "aten::mm" | "aten::bmm" | "aten::_scaled_mm" | "aten::_int_mm" => 0,
+        "aten::addmm" | "aten::baddbmm" => 1,
+        _ => return None,
+    };
+    let tensors = scene.tensors(row);
+    let (&(a, dtype), &(b, _)) = (tensors.get(skip)?, tensors.get(skip + 1)?);
+    let (groups, m, k, n) = match (a, b) {
+        (&[m, k], &[_, n]) => (1, m, k, n),
+        (&[groups, m, k], &[_, _, n]) => (groups, m, k, n),
+        _ => return None,
+    };
+    let work = scene.work_of(row);
+    let device_ns = scene.device_ns(row);
+    (device_ns > 0).then(|| Gemm {
+        row,
+        groups,
+        m,
+        n,
+        k,
+        dtype: dtype_of(dtype).unwrap_or(DType::Bf16),
+        work,
+        device_ns,
+    })
+}
+
+/// A dtype as torch's profiler writes it.
+pub(crate) fn dtype_of(name: &str) -> Option<DType> {
+    Some(match name {
+        "c10::BFloat16" => DType::Bf16,
+        "c10::Half" => DType::F16,
+        "float" => DType::F32,
+        "double" => DType::F64,
+        "signed char" | "unsigned char" => DType::I8,
+        name if name.contains("Float8_e4m3") => DType::F8E4m3,
+        name if name.contains("Float8_e5m2") => DType::F8E5m2,
+        _ => return None,
+    })
+}
+
+/// The roofline time of a GEMM in a format, ns. FP32 without TF32 runs on the vector units.
+pub(crate) fn roofline_ns(
+    device: &Device,
+    gemm: &Gemm,
+    dtype: DType,
+    engine: Engine,
+) -> Option<f64> {
+    let peak = device.peak(dtype, engine).ok()?.dense_flops_per_s.0;
+    let bytes = gemm.elements() * dtype.bits() as f64 / 8.0;
+    let seconds = (gemm.flops() / peak).max(bytes / device.bandwidth().0);
+    Some(seconds * 1e9)
+}

@@ -1,0 +1,129 @@
+//! Operators that compute on the CPU, and calls that take far longer on the host than usual.
+
+use std::collections::BTreeMap;
+
+use llmprof_units::Nanos;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::cause::CauseKind;
+use super::copies::host_operators_after;
+use super::{Candidate, Scene};
+use crate::replay::{Api, Edit, Wait};
+
+/// An operator without device work that takes this long computes; views and allocations take a few µs.
+const COMPUTES_MIN_NS: i64 = 50_000;
+/// Self time of an operator or call that is out of the ordinary: loading modules, compiling, searching algorithms.
+const SLOW_MIN_NS: i64 = 500_000;
+/// And this many times its own median.
+const SLOW_MIN_RATIO: i64 = 10;
+
+#[derive(Default)]
+struct Group {
+    edit: Edit,
+    count: u64,
+    time: i64,
+    row: usize,
+}
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let mut found = on_cpu(scene);
+    found.extend(slow(scene));
+    found
+}
+
+/// What the host computes after a copy belongs to that copy.
+fn after_copies(scene: &Scene<'_>) -> FxHashSet<usize> {
+    let copies = scene.tops.iter().filter(|&&top| {
+        let work = &scene.graph.work()[scene.work_of(top)];
+        work.iter().any(|work| matches!(work.row, crate::replay::WorkRow::Copy(_)))
+    });
+    copies.flat_map(|&top| host_operators_after(scene, top)).collect()
+}
+
+fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
+    let copied = after_copies(scene);
+    let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+    for &top in &scene.tops {
+        let time = scene.trace.hosts.duration[top];
+        if scene.api(top).is_some()
+            || time < COMPUTES_MIN_NS
+            || !scene.work_of(top).is_empty()
+            || copied.contains(&top)
+        {
+            continue;
+        }
+        let group = groups.entry(scene.name(top)).or_default();
+        scene.remove(&mut group.edit, top);
+        group.count += 1;
+        group.time += time;
+        group.row = top;
+    }
+    groups
+        .into_values()
+        .map(|group| candidate(scene, group, true))
+        .collect()
+}
+
+/// Segments of operators and calls that are far longer than others of the same name.
+fn slow(scene: &Scene<'_>) -> Vec<Candidate> {
+    let mut by_name: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
+    for segment in scene.segments() {
+        let Some(row) = scene.graph.row_of_segment(segment) else {
+            continue;
+        };
+        let is_other = match scene.api(row) {
+            Some(Api::Memory | Api::Transfer) => true,
+            Some(api) => api.waits_by_itself(),
+            None => scene.is_code(segment),
+        };
+        let computes_on_cpu = scene.top_of(segment).is_some_and(|top| {
+            scene.api(top).is_none() && scene.work_of(top).is_empty()
+        });
+        if !is_other && !computes_on_cpu && scene.graph.wait_of(segment) == Wait::No {
+            by_name.entry(scene.name(row)).or_default().push(segment);
+        }
+    }
+    let mut found = Vec::new();
+    let mut names: Vec<_> = by_name.into_iter().collect();
+    names.sort_by_key(|(name, _)| *name);
+    for (_, segments) in names {
+        let mut times: Vec<i64> = segments
+            .iter()
+            .map(|&segment| scene.graph.segment_duration(segment))
+            .collect();
+        times.sort_unstable();
+        let usual = times[times.len() / 2];
+        let least = SLOW_MIN_NS.max(SLOW_MIN_RATIO * usual);
+        let mut group = Group::default();
+        for segment in segments {
+            let time = scene.graph.segment_duration(segment);
+            if time < least && !(time >= SLOW_MIN_NS && usual >= SLOW_MIN_NS) {
+                continue;
+            }
+            let most = if usual >= SLOW_MIN_NS { 0 } else { usual };
+            group.edit.limit_segment(segment, most);
+            group.count += 1;
+            group.time += time;
+            group.row = scene.graph.row_of_segment(segment).unwrap_or_default();
+        }
+        if group.count > 0 {
+            found.push(candidate(scene, group, false));
+        }
+    }
+    found
+}
+
+fn candidate(scene: &Scene<'_>, group: Group, on_cpu: bool) -> Candidate {
+    let mut place = scene.place(group.row);
+    place.operator = Some(scene.name(group.row).to_owned());
+    Candidate {
+        kind: CauseKind::HostOperators {
+            time_ns: Nanos(scene.a_step(group.time)),
+            on_cpu,
+        },
+        place,
+        count: group.count,
+        edit: group.edit,
+        partial: None,
+    }
+}

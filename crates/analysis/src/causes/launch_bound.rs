@@ -1,0 +1,54 @@
+//! A device that waits for launches: what capturing them in a graph would give.
+
+use llmprof_units::Nanos;
+
+use super::cause::{CauseKind, Place};
+use super::host_code::is_pause;
+use super::{Candidate, Scene};
+use crate::replay::{Api, Edit, Wait};
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let mut edit = Edit::default();
+    let mut launches = 0_u64;
+    let a_step = (scene.own_work().count() as u64 / scene.steps.max(1)).max(1);
+    for segment in scene.segments() {
+        let row = scene.graph.row_of_segment(segment);
+        let api = row.and_then(|row| scene.api(row));
+        if scene.graph.wait_of(segment) != Wait::No || is_pause(scene, segment) {
+            continue;
+        }
+        match api {
+            // One launch a step stays: that of the graph.
+            Some(Api::Launch) if launches.is_multiple_of(a_step) => {
+                launches += 1;
+            }
+            Some(Api::Launch) => {
+                launches += 1;
+                edit.limit_segment(segment, 0);
+            }
+            Some(Api::Memory | Api::Transfer) => {}
+            _ if is_slow(scene, segment) => {}
+            _ => edit.limit_segment(segment, 0),
+        }
+    }
+    let busy: i64 = scene.own_work().map(|(_, work)| work.duration).sum();
+    if launches == 0 {
+        return Vec::new();
+    }
+    vec![Candidate {
+        kind: CauseKind::LaunchBound {
+            launches: launches / scene.steps.max(1),
+            busy_ns: Nanos(scene.a_step(busy)),
+        },
+        place: Place::default(),
+        count: launches,
+        edit,
+        partial: None,
+    }]
+}
+
+/// Work of the host that no graph captures: operators on the CPU and calls far longer than launching.
+fn is_slow(scene: &Scene<'_>, segment: usize) -> bool {
+    const LAUNCHING_MAX_NS: i64 = 200_000;
+    scene.graph.segment_duration(segment) > LAUNCHING_MAX_NS
+}

@@ -1,0 +1,64 @@
+//! Logits of tokens that nothing is sampled from.
+
+use super::cause::CauseKind;
+use super::estimate::{KERNEL_MIN_NS, efficiency, gemm_ns};
+use super::gemms::Gemm;
+use super::{Candidate, Scene};
+use crate::replay::Edit;
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let (Some(device), Some(forward)) = (scene.device, scene.forwards.first()) else {
+        return Vec::new();
+    };
+    let vocabulary = forward.vocabulary;
+    // One row for each sequence is sampled from.
+    let needed = forward.sequences;
+    let wide: Vec<&Gemm> = scene
+        .gemms
+        .iter()
+        .filter(|gemm| gemm.groups == 1 && gemm.n == vocabulary && gemm.m > needed)
+        .collect();
+    let Some(&first) = wide.first() else {
+        return Vec::new();
+    };
+    let mut edit = Edit::default();
+    let seen = efficiency(scene, device, |gemm| gemm.groups == 1);
+    for gemm in &wide {
+        let fewer = Gemm {
+            m: needed,
+            ..(*gemm).clone()
+        };
+        let after = gemm_ns(device, &fewer, gemm.dtype, seen);
+        for index in gemm.work.clone() {
+            edit.set_duration(index, after.unwrap_or(KERNEL_MIN_NS));
+        }
+    }
+    // What is done with all of them is done for those rows too.
+    for &top in &scene.tops {
+        let rows = scene.tensors(top).iter().find_map(|(dims, _)| {
+            let (last, rows) = dims.split_last()?;
+            let rows: i64 = rows.iter().product();
+            (*last == vocabulary && rows > needed && dims.len() >= 2).then_some(rows)
+        });
+        let is_gemm = wide.iter().any(|gemm| scene.rows_in(top).contains(&gemm.row));
+        let is_table = scene.name(top) == "aten::embedding";
+        let Some(rows) = rows.filter(|_| !is_gemm && !is_table) else {
+            continue;
+        };
+        for index in scene.work_of(top) {
+            let duration = scene.graph.work()[index].duration;
+            let after = duration * needed / rows.max(1);
+            edit.set_duration(index, after.max(KERNEL_MIN_NS));
+        }
+    }
+    vec![Candidate {
+        kind: CauseKind::UnusedLogits {
+            rows: first.m as u64,
+            needed: needed as u64,
+        },
+        place: scene.place(first.row),
+        count: wide.len() as u64,
+        edit,
+        partial: None,
+    }]
+}

@@ -1,0 +1,65 @@
+//! Causes: what was done and need not be. Each file looks for one kind and gives its evidence and the [`Edit`] of the timeline
+//! that removes it; the gain is the replay with that edit.
+
+mod allocator;
+mod attention;
+mod blocking;
+mod cause;
+mod communication;
+mod copies;
+mod diagnose;
+mod estimate;
+mod forwards;
+mod gemm_format;
+mod gemms;
+mod host_code;
+mod host_ops;
+mod kv_copies;
+mod launch_bound;
+mod logits;
+mod other_work;
+mod recomputed;
+mod scene;
+mod sorting;
+mod sync;
+mod unfused;
+mod weight_casts;
+
+pub use self::cause::{Cause, CauseKind, PhaseGain, Place};
+pub use self::diagnose::{Diagnosis, PhaseInput, PhaseReplay, Subject, diagnose};
+use self::scene::Scene;
+use crate::replay::Edit;
+
+/// A cause in one phase before its gain is known.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) kind: CauseKind,
+    pub(crate) place: Place,
+    /// How often in the phase.
+    pub(crate) count: u64,
+    /// Removes it.
+    pub(crate) edit: Edit,
+    /// Removes less of it, where the full edit is the best case: copies made asynchronous instead of dropped.
+    pub(crate) partial: Option<Edit>,
+}
+
+/// The searches, one per kind of cause.
+const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
+    sync::find,
+    copies::find,
+    host_code::find,
+    host_ops::find,
+    allocator::find,
+    blocking::find,
+    gemm_format::find,
+    weight_casts::find,
+    attention::find,
+    recomputed::find,
+    logits::find,
+    kv_copies::find,
+    sorting::find,
+    other_work::find,
+    communication::find,
+    unfused::find,
+    launch_bound::find,
+];

@@ -1,0 +1,91 @@
+//! Kernels that run beside the program: those of other threads on streams of their own.
+
+use llmprof_record::trace::StrId;
+use llmprof_units::Nanos;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::cause::{CauseKind, Place};
+use super::{Candidate, Scene};
+use crate::replay::{Edit, Work, WorkRow};
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let work = scene.graph.work();
+    let foreign: Vec<usize> = (0..work.len())
+        .filter(|&index| !scene.graph.is_own_work(&work[index]))
+        .collect();
+    let in_phase: Vec<&Work> = foreign
+        .iter()
+        .map(|&index| &work[index])
+        .filter(|work| {
+            let mut windows = scene.windows.iter();
+            windows.any(|window| work.start < window.end && window.start < work.end())
+        })
+        .collect();
+    let Some(longest) = in_phase.iter().max_by_key(|work| work.duration) else {
+        return Vec::new();
+    };
+    let mut edit = Edit::default();
+    edit.run_alone();
+    for &index in &foreign {
+        edit.drop_work(index);
+    }
+    let mut intervals: Vec<(i64, i64)> = foreign
+        .iter()
+        .map(|&index| (work[index].start, work[index].end()))
+        .collect();
+    intervals.sort_unstable();
+    restore_durations(scene, &mut edit, &intervals);
+    let streams: FxHashSet<u32> = in_phase.iter().map(|work| work.stream).collect();
+    let time: i64 = in_phase.iter().map(|work| work.duration).sum();
+    vec![Candidate {
+        kind: CauseKind::OtherWork {
+            streams: streams.len() as u64,
+            kernels_ns: Nanos(scene.a_step(time)),
+            longest: Some(scene.work_name(longest).to_owned()),
+        },
+        place: Place::default(),
+        count: in_phase.len() as u64,
+        edit,
+        partial: None,
+    }]
+}
+
+/// Gives work that ran beside other work the duration of the same kernel alone.
+fn restore_durations(scene: &Scene<'_>, edit: &mut Edit, others: &[(i64, i64)]) {
+    let beside = |work: &Work| {
+        let after = others.partition_point(|other| other.0 < work.end());
+        others[..after].iter().rev().take(8).any(|other| other.1 > work.start)
+    };
+    let mut alone: FxHashMap<(StrId, [u32; 3]), Vec<i64>> = FxHashMap::default();
+    let mut all: FxHashMap<(StrId, [u32; 3]), i64> = FxHashMap::default();
+    for (_, work) in scene.own_work() {
+        let Some(key) = key(scene, work) else {
+            continue;
+        };
+        let least = all.entry(key).or_insert(work.duration);
+        *least = (*least).min(work.duration);
+        if !beside(work) {
+            alone.entry(key).or_default().push(work.duration);
+        }
+    }
+    for times in alone.values_mut() {
+        times.sort_unstable();
+    }
+    for (index, work) in scene.own_work() {
+        let Some(key) = key(scene, work).filter(|_| beside(work)) else {
+            continue;
+        };
+        let median = alone.get(&key).map(|times| times[times.len() / 2]);
+        edit.set_duration(index, median.unwrap_or(all[&key]));
+    }
+}
+
+fn key(scene: &Scene<'_>, work: &Work) -> Option<(StrId, [u32; 3])> {
+    match work.row {
+        WorkRow::Kernel(row) => {
+            let kernels = &scene.trace.kernels;
+            Some((kernels.name[row as usize], kernels.grid[row as usize]))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,62 @@
+//! Sorting of a whole vocabulary for each token.
+
+use llmprof_units::Nanos;
+
+use super::cause::CauseKind;
+use super::scene::shape_text;
+use super::{Candidate, Scene};
+use crate::replay::Edit;
+
+/// Operators after a sort that work on its result: sums, masks, putting values back.
+const FOLLOWING_MAX: usize = 24;
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let Some(vocabulary) = scene.forwards.first().map(|forward| forward.vocabulary) else {
+        return Vec::new();
+    };
+    let is_wide = |top: usize| {
+        let tensors = scene.tensors(top);
+        tensors.iter().any(|(dims, _)| dims.last() == Some(&vocabulary))
+    };
+    let mut edit = Edit::default();
+    let (mut count, mut total, mut last) = (0, 0, None);
+    let mut place = 0;
+    while place < scene.tops.len() {
+        let top = scene.tops[place];
+        let is_sort = ["aten::sort", "aten::argsort", "aten::msort"].contains(&scene.name(top));
+        place += 1;
+        if !is_sort || !is_wide(top) || scene.work_of(top).is_empty() {
+            continue;
+        }
+        count += 1;
+        last = Some(top);
+        total += scene.device_ns(top);
+        scene.remove(&mut edit, top);
+        let following = scene.tops[place..].iter().take(FOLLOWING_MAX);
+        for &next in following {
+            let samples = ["aten::multinomial", "aten::argmax", "aten::exponential_"];
+            if samples.contains(&scene.name(next)) {
+                break;
+            }
+            if is_wide(next) {
+                total += scene.device_ns(next);
+                scene.remove(&mut edit, next);
+            }
+            place += 1;
+        }
+    }
+    let Some(last) = last else {
+        return Vec::new();
+    };
+    let shape = scene.tensors(last).first().map(|(dims, _)| shape_text(dims));
+    vec![Candidate {
+        kind: CauseKind::VocabularySort {
+            shape: shape.unwrap_or_default(),
+            kernels_ns: Nanos(scene.a_step(total)),
+        },
+        place: scene.place(last),
+        count,
+        edit,
+        partial: None,
+    }]
+}

@@ -1,0 +1,129 @@
+//! Calls in which the host waits for the device.
+
+use std::collections::BTreeMap;
+
+use llmprof_record::trace::CopyKind;
+use llmprof_units::Nanos;
+
+use super::cause::CauseKind;
+use super::{Candidate, Scene};
+use crate::replay::{Api, Edit, WorkRow};
+
+/// Copies of more bytes are a cause by themselves (`host_copies`).
+pub(super) const SMALL_COPY_MAX_BYTES: u64 = 64 * 1024;
+
+/// Operators that read one value: without a reader nothing needs them.
+const READS: &[&str] = &[
+    "aten::item",
+    "aten::is_nonzero",
+    "aten::_local_scalar_dense",
+    "aten::equal",
+    "aten::allclose",
+];
+
+/// Operators that compute what is read: checks and reductions.
+const CHECKS: &[&str] = &[
+    "isnan", "isinf", "isfinite", "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "abs", "max",
+    "min", "sum", "mean", "norm", "linalg_vector_norm", "logical_not", "logical_or",
+    "logical_and", "bitwise_not", "bitwise_and", "bitwise_or", "std", "var",
+];
+
+#[derive(Default)]
+struct Group {
+    edit: Edit,
+    count: u64,
+    waited: i64,
+    call: String,
+    row: usize,
+    removed: usize,
+}
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+    for window in scene.windows {
+        let segments = scene.graph.segments_in(*window);
+        let launches = |segment: &usize| !scene.graph.launched_by(*segment..segment + 1).is_empty();
+        let Some(last_launch) = segments.clone().rev().find(launches) else {
+            continue;
+        };
+        // What waits after the last launch ends the phase: the next one would only begin before it is over.
+        for segment in segments.start..last_launch {
+            let Some(row) = scene.graph.row_of_segment(segment) else {
+                continue;
+            };
+            let is_wait = scene.api(row).is_some_and(Api::waits_by_itself);
+            if is_wait && scene.graph.segments_of_row(row).start == segment {
+                add(scene, &mut groups, segment, row);
+            }
+        }
+    }
+    groups.into_values().map(|group| candidate(scene, group)).collect()
+}
+
+fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: usize, row: usize) {
+    let Some(top) = scene.top_of(segment) else {
+        return;
+    };
+    if moves_data(scene, top) {
+        return;
+    }
+    let group = groups.entry(scene.name(top)).or_default();
+    if group.count > 0 && group.removed == top {
+        group.waited += scene.graph.waited(segment);
+        return;
+    }
+    group.count += 1;
+    group.waited += scene.graph.waited(segment);
+    group.removed = top;
+    group.call = scene.name(row).to_owned();
+    group.row = top;
+    let name = scene.name(top);
+    if top == row || READS.contains(&name) {
+        scene.remove(&mut group.edit, top);
+        if READS.contains(&name) {
+            remove_checks(scene, &mut group.edit, top);
+        }
+    } else {
+        group.edit.drop_wait(segment);
+    }
+}
+
+/// Whether a copy of some size is what the operator is for.
+fn moves_data(scene: &Scene<'_>, top: usize) -> bool {
+    let work = &scene.graph.work()[scene.work_of(top)];
+    work.iter().any(|work| match work.row {
+        WorkRow::Copy(copy) => {
+            let copies = &scene.trace.copies;
+            let kind = copies.kind[copy as usize];
+            kind == CopyKind::HOST_TO_DEVICE || copies.bytes[copy as usize] > SMALL_COPY_MAX_BYTES
+        }
+        _ => false,
+    })
+}
+
+/// Removes the operators right before a read that compute what it reads.
+fn remove_checks(scene: &Scene<'_>, edit: &mut Edit, top: usize) {
+    let Ok(place) = scene.tops.binary_search(&top) else {
+        return;
+    };
+    for &before in scene.tops[..place].iter().rev().take(6) {
+        let name = scene.name(before).trim_start_matches("aten::");
+        if !CHECKS.contains(&name) {
+            break;
+        }
+        scene.remove(edit, before);
+    }
+}
+
+fn candidate(scene: &Scene<'_>, group: Group) -> Candidate {
+    Candidate {
+        kind: CauseKind::Synchronization {
+            call: group.call,
+            waited_ns: Nanos(scene.a_step(group.waited)),
+        },
+        place: scene.place(group.row),
+        count: group.count,
+        edit: group.edit,
+        partial: None,
+    }
+}

@@ -1,0 +1,71 @@
+//! Elementwise kernels that follow each other and could be one.
+
+use llmprof_record::kernel_name::Category;
+use llmprof_units::Nanos;
+
+use super::cause::{CauseKind, Place};
+use super::{Candidate, Scene};
+use crate::replay::Edit;
+
+/// A run of fewer kernels has nothing to fuse.
+const RUN_MIN_KERNELS: usize = 2;
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let mut work: Vec<usize> = scene.own_work().map(|(index, _)| index).collect();
+    let all = scene.graph.work();
+    work.sort_by_key(|&index| (all[index].stream, all[index].start));
+    let mut edit = Edit::default();
+    let (mut kernels, mut time) = (0, 0);
+    let mut run: Vec<usize> = Vec::new();
+    let mut close = |run: &mut Vec<usize>| {
+        if run.len() >= RUN_MIN_KERNELS {
+            // One kernel reads the inputs and writes the results of all: about as much as the longest does now.
+            let longest = run.iter().copied().max_by_key(|&index| all[index].duration);
+            for &index in run.iter() {
+                kernels += 1;
+                time += all[index].duration;
+                if Some(index) != longest {
+                    edit.drop_work(index);
+                }
+            }
+        }
+        run.clear();
+    };
+    let mut stream = None;
+    for index in work {
+        if stream != Some(all[index].stream) || !is_fusable(scene.category(&all[index])) {
+            close(&mut run);
+            stream = Some(all[index].stream);
+        }
+        if is_fusable(scene.category(&all[index])) {
+            run.push(index);
+        }
+    }
+    close(&mut run);
+    if kernels == 0 {
+        return Vec::new();
+    }
+    vec![Candidate {
+        kind: CauseKind::UnfusedElementwise {
+            kernels: kernels / scene.steps.max(1),
+            kernels_ns: Nanos(scene.a_step(time)),
+        },
+        place: Place::default(),
+        count: kernels,
+        edit,
+        partial: None,
+    }]
+}
+
+fn is_fusable(category: Category) -> bool {
+    matches!(
+        category,
+        Category::Elementwise
+            | Category::Norm
+            | Category::Copy
+            | Category::Cat
+            | Category::Rope
+            | Category::Reduce
+            | Category::Softmax
+    )
+}

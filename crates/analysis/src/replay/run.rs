@@ -1,0 +1,195 @@
+//! The walk over a graph.
+
+use super::edit::Edit;
+use super::graph::{Graph, NO_WORK, Wait};
+
+/// However much recording costs, a part of a segment is the program's own.
+const OWN_SHARE_MIN: f64 = 0.15;
+
+/// How recorded durations are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Model {
+    /// What recording costs per host event, ns; 0 replays the recording as it was.
+    pub event_cost_ns: f64,
+    /// One launch latency and one gap for all work instead of those that were recorded: what the rules explain by themselves.
+    pub with_constants: bool,
+}
+
+/// When everything happened in a replay.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    /// End of each segment.
+    pub(super) host: Vec<i64>,
+    /// End of each piece of device work.
+    pub(super) work: Vec<i64>,
+}
+
+/// Edits as arrays beside the segments and the work.
+struct Masks {
+    most: Vec<i64>,
+    unwaited: Vec<bool>,
+    duration: Vec<i64>,
+    dropped: Vec<bool>,
+}
+
+impl Masks {
+    fn of(graph: &Graph, edit: &Edit) -> Self {
+        let mut masks = Self {
+            most: vec![i64::MAX; graph.segment_count()],
+            unwaited: vec![false; graph.segment_count()],
+            duration: graph.work.iter().map(|work| work.duration).collect(),
+            dropped: vec![false; graph.work.len()],
+        };
+        for &(segment, most) in &edit.host {
+            let known = &mut masks.most[segment as usize];
+            *known = (*known).min(most);
+        }
+        for &segment in &edit.unwaited {
+            masks.unwaited[segment as usize] = true;
+        }
+        for &(work, duration) in &edit.device {
+            let known = &mut masks.duration[work as usize];
+            *known = (*known).min(duration);
+        }
+        for &work in &edit.dropped {
+            masks.dropped[work as usize] = true;
+        }
+        masks
+    }
+}
+
+impl Graph {
+    /// Replays the trace with a change.
+    pub fn replay(&self, model: Model, edit: &Edit) -> Times {
+        let masks = Masks::of(self, edit);
+        let cost = model.event_cost_ns / 2.0;
+        let without_cost = |duration: i64| -> i64 {
+            let own = duration as f64 * OWN_SHARE_MIN;
+            (duration as f64 - cost).max(own).round() as i64
+        };
+        let mut times = Times {
+            host: vec![0; self.segment_count()],
+            work: vec![0; self.work.len()],
+        };
+        let mut threads = vec![i64::MIN; self.threads];
+        let mut streams = vec![i64::MIN / 2; self.streams];
+        for &segment in &self.order {
+            let segment = segment as usize;
+            let now = &mut threads[self.segments.thread[segment].0 as usize];
+            if *now == i64::MIN {
+                *now = self.segments.start[segment];
+            }
+            let begin = *now;
+            let mut own_end = begin;
+            for work in self.launched_by(segment..segment + 1) {
+                let one = &self.work[work];
+                let tail = &mut streams[one.stream as usize];
+                if masks.dropped[work] {
+                    times.work[work] = (*tail).max(begin);
+                    continue;
+                }
+                let (latency, gap) = if model.with_constants {
+                    (self.typical.latency, self.typical.gap)
+                } else {
+                    (one.latency, one.gap)
+                };
+                let mut start = (begin + without_cost(latency)).max(*tail + gap);
+                if one.after != NO_WORK {
+                    start = start.max(times.work[one.after as usize]);
+                }
+                if !edit.is_alone {
+                    start += one.delay;
+                }
+                let end = start + masks.duration[work];
+                times.work[work] = end;
+                *tail = (*tail).max(end);
+                own_end = own_end.max(end);
+            }
+            let (wait, tail) = self.waits[segment];
+            let duration = self.segments.duration[segment];
+            let duration = if self.segments.is_marked[segment] {
+                without_cost(duration)
+            } else {
+                duration
+            };
+            let most = masks.most[segment];
+            let end = if most != i64::MAX {
+                begin + duration.min(most)
+            } else if wait == Wait::No {
+                begin + duration
+            } else {
+                let until = match wait {
+                    _ if masks.unwaited[segment] => begin,
+                    Wait::No => begin,
+                    Wait::Device => streams.iter().copied().max().unwrap_or(begin),
+                    Wait::Stream(stream) => streams[stream as usize],
+                    Wait::Work(work) => times.work[work as usize],
+                    Wait::Own => own_end,
+                };
+                until.max(begin) + without_cost(tail)
+            };
+            threads[self.segments.thread[segment].0 as usize] = end;
+            times.host[segment] = end;
+        }
+        times
+    }
+
+    /// The recording itself.
+    pub fn recorded(&self) -> Times {
+        let segments = &self.segments;
+        let host = segments.start.iter().zip(&segments.duration);
+        Times {
+            host: host.map(|(start, duration)| start + duration).collect(),
+            work: self.work.iter().map(super::graph::Work::end).collect(),
+        }
+    }
+
+    /// How long each window takes, in the order of time: from when the host begins it, or the device has done what was launched
+    /// before, until the host has left it and the device has done what it launched. Work in `edit` that is not done counts nowhere.
+    pub fn window_times(&self, times: &Times, edit: &Edit) -> Vec<i64> {
+        let mut is_dropped = vec![false; self.work.len()];
+        for &work in &edit.dropped {
+            is_dropped[work as usize] = true;
+        }
+        let mut before = i64::MIN;
+        let mut found = Vec::with_capacity(self.windows.len());
+        let ends = self.device_ends(times, &is_dropped);
+        for (window, device_end) in self.windows.iter().zip(ends) {
+            let segments = self.segments_in(*window);
+            if segments.is_empty() {
+                found.push(0);
+                continue;
+            }
+            let first = segments.start;
+            let is_first = first == 0 || self.segments.thread[first - 1] != self.main;
+            let begin = if is_first {
+                self.segments.start[first]
+            } else {
+                times.host[first - 1]
+            };
+            let end = times.host[segments.end - 1].max(device_end);
+            found.push((end - begin.max(before)).max(0));
+            before = before.max(end);
+        }
+        found
+    }
+
+    /// When the work of each window ended.
+    fn device_ends(&self, times: &Times, is_dropped: &[bool]) -> Vec<i64> {
+        let mut ends = vec![i64::MIN; self.windows.len()];
+        for (index, work) in self.work.iter().enumerate() {
+            if is_dropped[index] || !self.is_own_work(work) {
+                continue;
+            }
+            let launched = self.segments.start[work.segment as usize];
+            let after = self.windows.partition_point(|w| w.start <= launched);
+            let Some(window) = after.checked_sub(1) else {
+                continue;
+            };
+            if launched < self.windows[window].end {
+                ends[window] = ends[window].max(times.work[index]);
+            }
+        }
+        ends
+    }
+}

@@ -1,0 +1,78 @@
+//! What to change.
+
+use crate::analyzed::{Cause, CauseKind};
+
+pub(crate) fn change(cause: &Cause) -> String {
+    let change = match &cause.kind {
+        CauseKind::Synchronization { .. } => match cause.place.operator.as_deref() {
+            Some("aten::nonzero" | "aten::masked_select" | "aten::unique" | "aten::index") => {
+                "use fixed shapes (torch.where, masks) instead of selecting by condition"
+            }
+            Some("aten::item" | "aten::is_nonzero" | "aten::_local_scalar_dense") => {
+                "keep the value on the GPU, or read it once after the step"
+            }
+            _ => "delete the call, or synchronize once per step",
+        },
+        CauseKind::HostCopies {
+            computed_on_host: Some(_),
+            ..
+        } => "compute it on the GPU and copy the result only",
+        CauseKind::HostCopies { to_device: true, .. } => {
+            "keep the tensor on the GPU, or copy from pinned memory with non_blocking=True"
+        }
+        CauseKind::HostCopies { .. } => {
+            "copy less (the sampled token instead of the logits), into pinned memory with non_blocking=True"
+        }
+        CauseKind::HostCode {
+            collecting_share: Some(_),
+            ..
+        } => "call gc.freeze() after start-up and collect between requests",
+        CauseKind::HostCode { gil_holder, has_switch_interval, .. }
+            if gil_holder.is_some() || *has_switch_interval =>
+        {
+            "move that thread's work to another process"
+        }
+        CauseKind::HostCode { .. } if cause.place.line.is_some() => {
+            "move this code out of the step, or run it while the GPU works"
+        }
+        CauseKind::HostCode { .. } => {
+            "move this code out of the step; `llmprof record` samples host stacks and names the line"
+        }
+        CauseKind::HostOperators { on_cpu: true, .. } => "run the operator on the GPU, or outside of the step",
+        CauseKind::HostOperators { .. } => {
+            "warm up before measuring; avoid shapes that make libraries compile or search again"
+        }
+        CauseKind::Allocation { .. } => {
+            "let the caching allocator keep memory: no torch.cuda.empty_cache() in the loop, expandable segments"
+        }
+        CauseKind::BlockingLaunches => "unset CUDA_LAUNCH_BLOCKING",
+        CauseKind::GemmFormat { faster, is_of_model, .. } => {
+            return if *is_of_model {
+                format!("Change: load the weights in {faster} (`dtype=`), without upcasts around GEMMs.")
+            } else {
+                "Change: torch.set_float32_matmul_precision('high'), or 16-bit weights.".to_owned()
+            };
+        }
+        CauseKind::WeightCasts { .. } => {
+            "convert the weights once at load, or use a GEMM that takes the stored format"
+        }
+        CauseKind::UnfusedAttention { is_fallback: true, .. } => {
+            "use inputs that a fused kernel takes (16-bit, no dense mask): flash or cuDNN attention"
+        }
+        CauseKind::UnfusedAttention { .. } => {
+            "attn_implementation=\"sdpa\" or flash attention"
+        }
+        CauseKind::Recomputed { .. } => "use the KV cache (use_cache=True, past_key_values)",
+        CauseKind::UnusedLogits { .. } => "compute logits of the last token only (logits_to_keep=1)",
+        CauseKind::KvCopies { operator, .. } if operator == "aten::cat" => {
+            "write into a cache of fixed size (StaticCache, paged KV cache)"
+        }
+        CauseKind::KvCopies { .. } => "do not copy the cache; use attention that takes grouped heads (enable_gqa)",
+        CauseKind::VocabularySort { .. } => "take the top k first (topk), or sample without sorting (Gumbel maximum)",
+        CauseKind::OtherWork { .. } => "stop that work, move it to another GPU, or run it between steps",
+        CauseKind::Communication { .. } => "overlap communication with compute; fewer, larger collectives",
+        CauseKind::UnfusedElementwise { .. } => "torch.compile, or fused kernels",
+        CauseKind::LaunchBound { .. } => "CUDA Graphs, or torch.compile with mode=\"reduce-overhead\"",
+    };
+    format!("Change: {change}.")
+}

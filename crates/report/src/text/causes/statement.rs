@@ -1,0 +1,233 @@
+//! What was done, with its place.
+
+use llmprof_units::DType;
+
+use crate::analyzed::{Cause, CauseKind, Place};
+
+pub(crate) fn statement(cause: &Cause) -> String {
+    let mut phases: Vec<&str> = cause.gains.iter().map(|gain| gain.phase_name()).collect();
+    phases.dedup();
+    let what = what(cause);
+    match phases.as_slice() {
+        [] => what,
+        phases => format!("{}: {what}", phases.join(", ")),
+    }
+}
+
+/// `10 times`, of one step or of the phase.
+fn often(cause: &Cause) -> String {
+    let unit = match cause.gains.first() {
+        Some(gain) if gain.steps > 1 => "a step",
+        Some(_) => "in the pass",
+        None => "in the phase",
+    };
+    let count = if cause.count >= 10.0 || cause.count.fract().abs() < 0.05 {
+        format!("{:.0}", cause.count)
+    } else {
+        format!("{:.1}", cause.count)
+    };
+    format!("{count}× {unit}")
+}
+
+/// ` in aten::item, module Layer_3, model.py(12): forward`.
+fn at(place: &Place) -> String {
+    let mut parts = Vec::new();
+    parts.extend(place.operator.as_ref().map(|operator| format!("`{operator}`")));
+    parts.extend(place.module.as_ref().map(|module| format!("module {module}")));
+    parts.extend(place.line.clone());
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!(" in {}", parts.join(", "))
+}
+
+fn what(cause: &Cause) -> String {
+    let (often, at) = (often(cause), at(&cause.place));
+    match &cause.kind {
+        CauseKind::Synchronization { call, waited_ns } => {
+            format!("the host waits for the GPU: {call} {often}{at}, {waited_ns} of waiting")
+        }
+        CauseKind::HostCopies { .. } => copies(cause, &often, &at),
+        CauseKind::HostCode { .. } => host_code(cause, &often, &at),
+        CauseKind::HostOperators { time_ns, on_cpu } => {
+            let how = if *on_cpu {
+                "computes on the CPU"
+            } else {
+                "takes far longer on the host than its usual calls"
+            };
+            let operator = cause.place.operator.as_deref().unwrap_or("an operator");
+            format!("`{operator}` {how}, {often}, {time_ns}")
+        }
+        CauseKind::Allocation { time_ns } => format!(
+            "memory is taken from the driver and given back (cudaMalloc, cudaFree) {often}, {time_ns}"
+        ),
+        CauseKind::BlockingLaunches => {
+            format!("every kernel launch waits for its kernel (CUDA_LAUNCH_BLOCKING), {often}")
+        }
+        CauseKind::GemmFormat {
+            dtype,
+            faster,
+            is_of_model,
+            kernels_ns,
+        } => gemm_format(*dtype, *faster, *is_of_model, &format!("{kernels_ns}"), &at),
+        CauseKind::WeightCasts {
+            from,
+            to,
+            shape,
+            kernels_ns,
+        } => {
+            let how = if from == to {
+                format!("processed again ({})", dtype_name(from))
+            } else {
+                format!("converted from {} to {}", dtype_name(from), dtype_name(to))
+            };
+            format!("weights are {how} in every pass: {shape}, {often}{at}, {kernels_ns} of kernels")
+        }
+        CauseKind::UnfusedAttention {
+            shape,
+            is_fallback,
+            kernels_ns,
+        } => {
+            let how = if *is_fallback {
+                "scaled_dot_product_attention falls back to unfused math"
+            } else {
+                "attention is unfused (eager)"
+            };
+            format!("{how}: scores and softmax as tensors of {shape}, {often}, {kernels_ns} of kernels")
+        }
+        CauseKind::Recomputed { tokens, new_tokens } => format!(
+            "no KV cache: each step computes {} tokens again for {} new ones",
+            *tokens,
+            *new_tokens
+        ),
+        CauseKind::UnusedLogits { rows, needed } => format!(
+            "logits of all {} tokens are computed; {} are sampled from{at}",
+            *rows,
+            *needed
+        ),
+        CauseKind::KvCopies {
+            operator,
+            shape,
+            kernels_ns,
+        } => format!(
+            "the KV cache is copied by `{operator}` {often}: {shape}, {kernels_ns} of kernels"
+        ),
+        CauseKind::VocabularySort { shape, kernels_ns } => format!(
+            "sampling sorts the whole vocabulary: {shape}, {often}{at}, {kernels_ns} of kernels"
+        ),
+        CauseKind::OtherWork {
+            streams,
+            kernels_ns,
+            longest,
+        } => {
+            let streams = if *streams == 1 { "another stream".to_owned() } else { format!("{streams} other streams") };
+            let longest = longest.as_ref().map(|name| format!(" (`{}`)", short(name)));
+            format!(
+                "another thread runs kernels on {streams} at the same time: {often}, {kernels_ns}{}",
+                longest.unwrap_or_default()
+            )
+        }
+        CauseKind::Communication {
+            kernels_ns,
+            longest,
+        } => format!(
+            "communication is exposed: {often}, {kernels_ns} of kernels (`{}`)",
+            short(longest)
+        ),
+        CauseKind::UnfusedElementwise {
+            kernels,
+            kernels_ns,
+        } => format!(
+            "{} elementwise kernels run one after another, {kernels_ns}; each run could be one kernel",
+            *kernels
+        ),
+        CauseKind::LaunchBound { launches, busy_ns } => format!(
+            "launch-bound: the GPU works {busy_ns} and waits for {} launches",
+            *launches
+        ),
+    }
+}
+
+fn copies(cause: &Cause, often: &str, at: &str) -> String {
+    let CauseKind::HostCopies {
+        to_device,
+        bytes,
+        is_pageable,
+        copied_ns,
+        computed_on_host,
+    } = &cause.kind
+    else {
+        return String::new();
+    };
+    let direction = if *to_device { "to the GPU" } else { "to the host" };
+    let memory = if *is_pageable { " (pageable memory)" } else { "" };
+    let computed = computed_on_host.as_ref().map(|(operator, time)| {
+        format!("; `{operator}` then computes on the CPU for {time}")
+    });
+    format!(
+        "{bytes} are copied {direction} {often}{memory}{at}, {copied_ns} of copying{}",
+        computed.unwrap_or_default()
+    )
+}
+
+fn host_code(cause: &Cause, often: &str, at: &str) -> String {
+    let CauseKind::HostCode {
+        time_ns,
+        longest_ns,
+        after,
+        before,
+        collecting_share,
+        gil_holder,
+        has_switch_interval,
+    } = &cause.kind
+    else {
+        return String::new();
+    };
+    let between = match (after, before) {
+        (Some(after), Some(before)) => format!(" (longest {longest_ns}, between `{after}` and `{before}`)"),
+        (Some(after), None) => format!(" (longest {longest_ns}, after `{after}`)"),
+        (None, Some(before)) => format!(" (longest {longest_ns}, before `{before}`)"),
+        (None, None) => String::new(),
+    };
+    let what = if let Some(share) = collecting_share.filter(|share| *share > 0.5) {
+        format!("Python's garbage collector runs ({:.0} % of the sampled pauses)", 100.0 * share)
+    } else if let Some(holder) = gil_holder {
+        format!("the program waits for the GIL, held by {holder}")
+    } else if *has_switch_interval {
+        "pauses of 5 ms, Python's switch interval: another Python thread holds the GIL".to_owned()
+    } else if at.is_empty() {
+        "host code without recorded ops (Python, garbage collection, input or output, sleeping)".to_owned()
+    } else {
+        "host code without recorded ops".to_owned()
+    };
+    format!("{what}{at}: {time_ns} {often}{between}")
+}
+
+fn gemm_format(dtype: DType, faster: DType, is_of_model: bool, time: &str, at: &str) -> String {
+    let reason = if is_of_model {
+        format!("the model is in {faster}")
+    } else {
+        "tensor cores are not used (TF32 is off)".to_owned()
+    };
+    format!("GEMMs run in {dtype}, {reason}: {time} of kernels{at}")
+}
+
+/// Kernel names without their template arguments.
+fn short(name: &str) -> &str {
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    let end = name.find(['<', '(']).filter(|end| *end > 0);
+    &name[..end.unwrap_or(name.len())]
+}
+
+/// A dtype as torch's profiler writes it, in the words of torch.
+fn dtype_name(name: &str) -> &str {
+    match name {
+        "c10::BFloat16" => "bf16",
+        "c10::Half" => "fp16",
+        "float" => "fp32",
+        "double" => "fp64",
+        "signed char" => "int8",
+        "unsigned char" => "uint8",
+        other => other,
+    }
+}

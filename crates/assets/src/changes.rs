@@ -108,14 +108,17 @@ impl Changes {
             return;
         }
         let (path, contents) = (path.to_owned(), contents.to_owned());
-        self.push(Change::new(format!("create {}", path.display()), move || {
-            if let Some(folder) = path.parent() {
-                make_folder(folder)?;
-            }
-            replace(&path, contents.as_bytes())?;
-            let mode = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(&path, mode).map_err(AssetError::io("write", &path))
-        }));
+        self.push(Change::new(
+            format!("create {}", path.display()),
+            move || {
+                if let Some(folder) = path.parent() {
+                    make_folder(folder)?;
+                }
+                replace(&path, contents.as_bytes())?;
+                let mode = fs::Permissions::from_mode(0o755);
+                fs::set_permissions(&path, mode).map_err(AssetError::io("write", &path))
+            },
+        ));
     }
 
     /// A file that llmprof owns: it is replaced where it differs.

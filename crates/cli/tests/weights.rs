@@ -30,8 +30,17 @@ fn write_model(folder: &Path) -> String {
         let count = shape.iter().product();
         tensors.push((name, shape.to_vec(), vec![value; count]));
     };
-    add("model.embed_tokens.weight".to_owned(), &[VOCABULARY, HIDDEN], 1.0);
-    for name in ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"] {
+    add(
+        "model.embed_tokens.weight".to_owned(),
+        &[VOCABULARY, HIDDEN],
+        1.0,
+    );
+    for name in [
+        "self_attn.q_proj",
+        "self_attn.k_proj",
+        "self_attn.v_proj",
+        "self_attn.o_proj",
+    ] {
         add(layer(name), &[HIDDEN, HIDDEN], 0.0);
     }
     for name in ["mlp.gate_proj", "mlp.up_proj"] {
@@ -84,23 +93,42 @@ fn weights_that_are_there_are_loaded_and_named() {
     let root = folder.path();
     let hash = write_model(&root.join("model"));
     let said = works(root, &[&RUN[..], &["hydra.run.dir=stored"]].concat());
-    assert!(said.lines().next().unwrap().ends_with("weights of model"), "{said}");
+    assert!(
+        said.lines().next().unwrap().ends_with("weights of model"),
+        "{said}"
+    );
     assert_eq!(predicted(&root.join("stored")), [ANSWER as u64; 3]);
     let weights = &json(&root.join("stored/record.json"))["weights"];
     assert_eq!(weights["path"], "model");
     assert_eq!(weights["index_sha256"], hash.as_str());
     let report = fs::read_to_string(root.join("stored/report.md")).unwrap();
-    assert!(report.contains(&format!("index sha256 {}", &hash[..12])), "{report}");
+    assert!(
+        report.contains(&format!("index sha256 {}", &hash[..12])),
+        "{report}"
+    );
 
-    let random = [&RUN[..], &["model.load_format=dummy", "hydra.run.dir=random"]].concat();
+    let random = [
+        &RUN[..],
+        &["model.load_format=dummy", "hydra.run.dir=random"],
+    ]
+    .concat();
     let said = works(root, &random);
-    assert!(said.lines().next().unwrap().ends_with("random weights"), "{said}");
-    assert_eq!(json(&root.join("random/record.json"))["weights"], value!({}));
+    assert!(
+        said.lines().next().unwrap().ends_with("random weights"),
+        "{said}"
+    );
+    assert_eq!(
+        json(&root.join("random/record.json"))["weights"],
+        value!({})
+    );
 
     // Without files there is nothing to load, and that is said.
     fs::remove_file(root.join("model/model.safetensors")).unwrap();
     let said = works(root, &[&RUN[..], &["hydra.run.dir=none"]].concat());
-    assert!(said.lines().next().unwrap().ends_with("random weights"), "{said}");
+    assert!(
+        said.lines().next().unwrap().ends_with("random weights"),
+        "{said}"
+    );
     let inputs = fs::read_to_string(root.join("none/inputs.yaml")).unwrap();
     assert!(inputs.contains("    prompt_sha256: "), "{inputs}");
 
@@ -108,7 +136,11 @@ fn weights_that_are_there_are_loaded_and_named() {
     fs::write(root.join("model/pytorch_model.bin"), "").unwrap();
     let said = refused(root, &RUN);
     assert!(said.contains("runtime=pytorch reads them"), "{said}");
-    fs::rename(root.join("model/pytorch_model.bin"), root.join("model/model.gguf")).unwrap();
+    fs::rename(
+        root.join("model/pytorch_model.bin"),
+        root.join("model/model.gguf"),
+    )
+    .unwrap();
     let said = refused(root, &RUN);
     assert!(said.contains("model.gguf"), "{said}");
 }
@@ -117,11 +149,26 @@ fn weights_that_are_there_are_loaded_and_named() {
 fn servers_get_the_weights_that_are_there() {
     let folder = tempfile::tempdir().unwrap();
     write_model(&folder.path().join("model"));
-    for (runtime, is_dummy) in [("runtime=vllm", "--load-format dummy"), ("runtime=sglang", "--load-format dummy")] {
-        let words = ["run", runtime, "model=local", "model.path=model", "--dry-run"];
+    for (runtime, is_dummy) in [
+        ("runtime=vllm", "--load-format dummy"),
+        ("runtime=sglang", "--load-format dummy"),
+    ] {
+        let words = [
+            "run",
+            runtime,
+            "model=local",
+            "model.path=model",
+            "--dry-run",
+        ];
         let printed = works(folder.path(), &words);
-        assert!(printed.contains(" model") && !printed.contains(is_dummy), "{printed}");
-        let printed = works(folder.path(), &[&words[..], &["model.load_format=dummy"]].concat());
+        assert!(
+            printed.contains(" model") && !printed.contains(is_dummy),
+            "{printed}"
+        );
+        let printed = works(
+            folder.path(),
+            &[&words[..], &["model.load_format=dummy"]].concat(),
+        );
         assert!(printed.contains(is_dummy), "{printed}");
     }
 }
@@ -134,7 +181,10 @@ fn a_dry_run_shows_what_every_runtime_starts() {
         (&["runtime=native"][..], "llmprof worker"),
         (&["runtime=pytorch"], "pytorch/worker"),
         (&["runtime=command", "runtime.argv=[sleep,1]"], "sleep 1"),
-        (&["runtime=worker", "runtime.worker=[python3,mine.py]"], "python3 mine.py"),
+        (
+            &["runtime=worker", "runtime.worker=[python3,mine.py]"],
+            "python3 mine.py",
+        ),
     ] {
         let printed = works(folder.path(), &[&["run", "--dry-run"][..], words].concat());
         assert!(printed.contains(shown), "{words:?}: {printed}");
@@ -145,8 +195,15 @@ fn a_dry_run_shows_what_every_runtime_starts() {
     ] {
         let output = llmprof(folder.path(), &[&["run", "--dry-run"][..], words].concat());
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.contains("nothing would be started"), "{said}");
+        assert!(
+            output.status.success() && said.contains("nothing would be started"),
+            "{said}"
+        );
         assert!(output.stdout.is_empty());
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        0,
+        "nothing is written"
+    );
 }

@@ -113,7 +113,10 @@ pub fn plan(
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         return Err(AssetError::refused(
-            format!("no model or dataset `{unknown}` is declared in {}", project.display()),
+            format!(
+                "no model or dataset `{unknown}` is declared in {}",
+                project.display()
+            ),
             &format!("declared: {}", known.join(", ")),
         ));
     }

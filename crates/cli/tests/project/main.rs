@@ -217,10 +217,7 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
                 "mkdocs",
                 "#!/bin/sh\ntest -f mkdocs.yml && test -f docs/index.md || exit 1\ncase \"$*\" in build|'serve --dev-addr 127.0.0.1:8000') ;; *) exit 1;; esac\n",
             ),
-            (
-                "ruff",
-                "#!/bin/sh\ntest \"$*\" = 'check .'\n",
-            ),
+            ("ruff", "#!/bin/sh\ntest \"$*\" = 'check .'\n"),
             (
                 "nsys",
                 "#!/bin/sh\necho 'NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0'\n",

@@ -1,6 +1,5 @@
 //! What servers call the same things. Names that are not here are kept as they are.
 
-
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -268,7 +268,9 @@ fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str);
     [
         (
             "workload.weights",
-            workload.weights.is_some_and(|format| !is_multiplied_by_torch(format)),
+            workload
+                .weights
+                .is_some_and(|format| !is_multiplied_by_torch(format)),
             "predict only: the PyTorch worker multiplies weights in int8, fp8 and int4_gN (N of 32, 64, 128, 256)",
         ),
         (

@@ -44,13 +44,18 @@ fn kind(path: &Path) -> Option<Kind> {
     let packing = PACKED.iter().find(|(end, _)| *end == extension);
     if let Some((_, packing)) = packing {
         let inner = Path::new(path.file_stem()?).extension();
-        let inner = inner.and_then(|end| end.to_str()).unwrap_or_default().to_ascii_lowercase();
-        let is_lines = *packing == Packing::Parquet || inner == JSON || LINES.contains(&inner.as_str());
+        let inner = inner
+            .and_then(|end| end.to_str())
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let is_lines =
+            *packing == Packing::Parquet || inner == JSON || LINES.contains(&inner.as_str());
         return is_lines.then_some(Kind::Lines(Some(*packing)));
     }
     if TEXTS.contains(&extension.as_str()) {
         Some(Kind::Text)
-    } else if LINES.contains(&extension.as_str()) || (extension == JSON && begins_with_sample(path)) {
+    } else if LINES.contains(&extension.as_str()) || (extension == JSON && begins_with_sample(path))
+    {
         Some(Kind::Lines(None))
     } else if IMAGES.contains(&extension.as_str()) {
         Some(Kind::Image)

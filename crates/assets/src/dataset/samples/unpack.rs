@@ -70,7 +70,9 @@ fn rows(path: &Path, out: File) -> Result<Unpacked, SampleError> {
     let failed = |why: String| SampleError::Unpack {
         path: path.to_owned(),
         why,
-        hint: format!("Parquet is read by pyarrow: {shown} -m pip install pyarrow, or LLMPROF_PYTHON=PATH of a Python that has it"),
+        hint: format!(
+            "Parquet is read by pyarrow: {shown} -m pip install pyarrow, or LLMPROF_PYTHON=PATH of a Python that has it"
+        ),
     };
     let copy = out.try_clone().map_err(SampleError::read(path))?;
     let done = Command::new(&python)

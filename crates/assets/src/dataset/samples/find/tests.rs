@@ -193,7 +193,8 @@ fn packed_lines_are_samples() {
         fs::File::create(root.join("a.json.gz")).unwrap(),
         flate2::Compression::default(),
     );
-    gzip.write_all((line("one") + "\n" + &line("two")).as_bytes()).unwrap();
+    gzip.write_all((line("one") + "\n" + &line("two")).as_bytes())
+        .unwrap();
     gzip.finish().unwrap();
     let zstd = zstd::encode_all(line("three").as_bytes(), 0).unwrap();
     fs::write(root.join("b.jsonl.zst"), zstd).unwrap();
@@ -214,7 +215,10 @@ fn packed_lines_are_samples() {
         ("b.jsonl.zst:1", "three"),
         ("c.json:1", "four"),
     ];
-    assert_eq!(found, expected.map(|(id, content)| (id.to_owned(), text(content))));
+    assert_eq!(
+        found,
+        expected.map(|(id, content)| (id.to_owned(), text(content)))
+    );
     fs::write(root.join("d.jsonl.gz"), "not gzip").unwrap();
     let error = crate::dataset::samples::Samples::found(root).unwrap_err();
     assert!(error.to_string().contains("d.jsonl.gz"), "{error}");

@@ -203,7 +203,9 @@ fn known_nsys_options(found: &Node) -> (Node, bool) {
             .collect(),
         _ => return (found.clone(), false),
     };
-    let has_name = words.iter().any(|word| word.starts_with("--nvtx-capture") || word == "-p");
+    let has_name = words
+        .iter()
+        .any(|word| word.starts_with("--nvtx-capture") || word == "-p");
     let is_refused = |word: &str| {
         word == "--capture-range-end=nvtx" || (word == "--capture-range=nvtx" && !has_name)
     };
@@ -224,11 +226,9 @@ fn renamed(line: &str) -> Option<(String, String)> {
         Move::Same => value.to_owned(),
         Move::Rate => (1.0 / value.parse::<f64>().ok().filter(|s| *s > 0.0)?).to_string(),
         Move::CudaDevice => format!("cuda:{}", value.parse::<u32>().ok()?),
-        Move::Listed
-        | Move::NsysOptions
-        | Move::Range
-        | Move::Chosen(_)
-        | Move::Always(_) => return None,
+        Move::Listed | Move::NsysOptions | Move::Range | Move::Chosen(_) | Move::Always(_) => {
+            return None;
+        }
     };
     let plus = &key[..key.len() - old.len()];
     Some((format!("{plus}{new}={value}"), note(old, new)))
@@ -388,8 +388,7 @@ fn fill(config: &mut Node) -> Result<(), Failure> {
         .map(|name| format!("runtime={name}"))
         .into_iter()
         .collect();
-    let mut defaults =
-        shipped_config(&overrides, &host).or_else(|_| shipped_config(&[], &host))?;
+    let mut defaults = shipped_config(&overrides, &host).or_else(|_| shipped_config(&[], &host))?;
     if config.get("model").is_some() {
         let base = shipped_config(&["model=local".to_owned()], &host)?;
         if let Some(model) = base.get("model") {
@@ -404,7 +403,9 @@ fn fill(config: &mut Node) -> Result<(), Failure> {
 fn shipped_config(overrides: &[String], host: &Host) -> Result<Node, Error> {
     let mut host = host.clone();
     host.cwd = PathBuf::from("/");
-    let mut config = app::shipped().compose(overrides, RunMode::Run, &host)?.config;
+    let mut config = app::shipped()
+        .compose(overrides, RunMode::Run, &host)?
+        .config;
     take(&mut config, "hydra");
     Ok(config)
 }

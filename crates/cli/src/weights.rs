@@ -140,7 +140,9 @@ fn safetensors_header(file: &Path) -> Option<Vec<u8>> {
     file.read_exact(&mut length).ok()?;
     let length = u64::from_le_bytes(length);
     let mut header = Vec::new();
-    (length <= HEADER_MAX_BYTES).then(|| file.take(length).read_to_end(&mut header))?.ok()?;
+    (length <= HEADER_MAX_BYTES)
+        .then(|| file.take(length).read_to_end(&mut header))?
+        .ok()?;
     (header.len() as u64 == length).then_some(header)
 }
 
@@ -213,7 +215,10 @@ mod tests {
         assert_eq!(index(folder.path(), &files).unwrap(), b"{}");
         let cut = directory(&[("model.safetensors", &one[..9])]);
         assert_eq!(index(cut.path(), &listed(cut.path())), None);
-        let several = directory(&[("a.safetensors", one), ("model.safetensors.index.json", b"i")]);
+        let several = directory(&[
+            ("a.safetensors", one),
+            ("model.safetensors.index.json", b"i"),
+        ]);
         assert_eq!(
             index(several.path(), &listed(several.path())).unwrap(),
             b"i"

@@ -409,10 +409,26 @@ fn gates_decide_the_exit_code() {
     let output = llmprof(folder.path(), &unknown);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("decode_step<+1% not evaluated: a side does not have"), "{said}");
+    assert!(
+        said.contains("decode_step<+1% not evaluated: a side does not have"),
+        "{said}"
+    );
     // Another batch is other work for TPOT, and what tokens/s may be compared over.
-    run(folder.path(), "b", &["runtime.repeats=8", "runtime.batch_size=2"]);
-    let other = ["compare", "--json", "a", "b", "--gate", "tpot<+3%", "--gate", "tokens_per_s>-99%"];
+    run(
+        folder.path(),
+        "b",
+        &["runtime.repeats=8", "runtime.batch_size=2"],
+    );
+    let other = [
+        "compare",
+        "--json",
+        "a",
+        "b",
+        "--gate",
+        "tpot<+3%",
+        "--gate",
+        "tokens_per_s>-99%",
+    ];
     let output = llmprof(folder.path(), &other);
     assert_eq!(output.status.code(), Some(1));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();

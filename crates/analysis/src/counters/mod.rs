@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::against_model::AgainstModel;
 pub use self::class::{ClassRule, KernelClass, Use};
-pub use self::device::infer_device;
 pub use self::derived::{DerivedKernels, DerivedRow};
+pub use self::device::infer_device;
 use self::quantities::Launch;
 pub use self::quantities::{Access, Fill, Stall, percentages};
 pub use self::readings::KernelFinding;

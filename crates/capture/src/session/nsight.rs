@@ -35,8 +35,8 @@ use crate::{
     process::{Launch, environment},
     profiler::nsight::{
         Available, CounterPlan, Tool, ToolError, Wanted,
-        ncu::{self, Selection},
         importer::{check_importer, find_importer},
+        ncu::{self, Selection},
         nsys,
         verdict::verdict,
     },
@@ -571,8 +571,14 @@ fn described(tool: &Tool, plan: &Plan, chosen: &CounterPlan) -> String {
 pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> (Vec<String>, Vec<ToolError>) {
     let mut lines = vec![worker.to_string()];
     let stages = &plan.pipeline;
-    let nsys = stages.nsys.is_enabled().then(|| nsys_lines(plan, worker, run));
-    let ncu = stages.ncu.is_enabled().then(|| ncu_lines(plan, worker, run));
+    let nsys = stages
+        .nsys
+        .is_enabled()
+        .then(|| nsys_lines(plan, worker, run));
+    let ncu = stages
+        .ncu
+        .is_enabled()
+        .then(|| ncu_lines(plan, worker, run));
     let mut missing = Vec::new();
     for (found, error) in [nsys, ncu].into_iter().flatten() {
         lines.extend(found);

@@ -363,7 +363,8 @@ pub(super) fn load(session: &Session<'_>, record: &RunRecord) -> Load {
         config: design(record),
         path: absolute(&plan.model.path),
         // The model's own directory may have none, where prompts are token ids.
-        tokenizer: absolute(&plan.model.tokenizer).filter(|_| plan.model.tokenizer != plan.model.path),
+        tokenizer: absolute(&plan.model.tokenizer)
+            .filter(|_| plan.model.tokenizer != plan.model.path),
         load_format: plan.model.load_format.unwrap_or(LoadFormat::Dummy),
         dtype: workload.dtype,
         weights: workload.weights,

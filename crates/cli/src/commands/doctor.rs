@@ -131,21 +131,14 @@ fn driver() -> Check {
     const NAME: &str = "NVIDIA driver";
     let fields = "--query-gpu=name,driver_version,memory.total";
     match said("nvidia-smi", &[fields, "--format=csv,noheader"]) {
-        Ok(found) if !found.is_empty() => {
-            Check::works(NAME, found.replace('\n', "; "))
-        }
+        Ok(found) if !found.is_empty() => Check::works(NAME, found.replace('\n', "; ")),
         Ok(_) => Check::not(
             NAME,
             State::Broken,
             "nvidia-smi lists no GPU",
             "check `lspci | grep -i nvidia` and `dmesg | grep -i nvrm`",
         ),
-        Err(why) => Check::not(
-            NAME,
-            State::Missing,
-            why,
-            NO_DRIVER,
-        ),
+        Err(why) => Check::not(NAME, State::Missing, why, NO_DRIVER),
     }
 }
 
@@ -157,10 +150,17 @@ fn nvml_library() -> Check {
     const NAME: &str = "NVML";
     match nvml::gpu_facts(None) {
         Ok(facts) if !facts.gpus.is_empty() => {
-            let version = facts.nvml_version.unwrap_or_else(|| "unknown version".to_owned());
+            let version = facts
+                .nvml_version
+                .unwrap_or_else(|| "unknown version".to_owned());
             Check::works(NAME, format!("{version}, {} GPU", facts.gpus.len()))
         }
-        Ok(_) => Check::not(NAME, State::Broken, "NVML lists no GPU", "check `nvidia-smi -L`"),
+        Ok(_) => Check::not(
+            NAME,
+            State::Broken,
+            "NVML lists no GPU",
+            "check `nvidia-smi -L`",
+        ),
         Err(why) => Check::not(NAME, State::Missing, why.to_string(), NO_DRIVER),
     }
 }
@@ -173,7 +173,9 @@ fn nvcc() -> Check {
     let found = said("nvcc", &["--version"]).or_else(|_| said(&installed, &["--version"]));
     match found {
         Ok(text) => {
-            let release = text.lines().find_map(|line| line.split_once("release ")?.1.split(',').next());
+            let release = text
+                .lines()
+                .find_map(|line| line.split_once("release ")?.1.split(',').next());
             Check::works(NAME, release.unwrap_or("unknown release").to_owned())
         }
         Err(_) => Check::not(
@@ -189,11 +191,18 @@ fn nvcc() -> Check {
 fn lock_folder() -> Check {
     const NAME: &str = "/var/lock";
     let folder = Path::new("/var/lock");
-    let can_write = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
+    let can_write = rustix::fs::access(
+        folder,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    );
     match can_write {
         Ok(()) => Check::works(NAME, "can be written"),
         Err(error) => {
-            let state = if folder.exists() { State::Broken } else { State::Missing };
+            let state = if folder.exists() {
+                State::Broken
+            } else {
+                State::Missing
+            };
             let fix = "sudo mkdir -p /var/lock && sudo chmod 1777 /var/lock; nsys needs it";
             Check::not(NAME, state, error.to_string(), fix)
         }
@@ -448,9 +457,18 @@ for name in ('torch', 'transformers', 'vllm'):
     };
     vec![
         line("python", "--python PATH"),
-        line("torch", &format!("{program} -m pip install torch; only runtime=pytorch needs it")),
-        line("transformers", &format!("{program} -m pip install transformers; only runtime=pytorch needs it")),
-        line("vllm", &format!("{program} -m pip install vllm; only runtime=vllm needs it")),
+        line(
+            "torch",
+            &format!("{program} -m pip install torch; only runtime=pytorch needs it"),
+        ),
+        line(
+            "transformers",
+            &format!("{program} -m pip install transformers; only runtime=pytorch needs it"),
+        ),
+        line(
+            "vllm",
+            &format!("{program} -m pip install vllm; only runtime=vllm needs it"),
+        ),
     ]
 }
 

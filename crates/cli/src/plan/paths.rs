@@ -75,7 +75,10 @@ fn unreadable_weights(plan: &Plan, path: &Path) -> Option<(String, &'static str)
     let files = WeightFiles::find(path);
     match (plan.model.load_format, files) {
         (None, WeightFiles::Unsupported(file)) => Some((
-            format!("weights are in {}, which no runtime here reads", file.display()),
+            format!(
+                "weights are in {}, which no runtime here reads",
+                file.display()
+            ),
             "convert them to .safetensors; model.load_format=dummy runs with random weights",
         )),
         (Some(LoadFormat::Safetensors), files) if files != WeightFiles::Safetensors => {

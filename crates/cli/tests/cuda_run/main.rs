@@ -396,7 +396,9 @@ fn ctrl_c_while_cuda_is_recorded_keeps_the_plain_measurements() {
 fn listed_launches(ended: &Ended) -> usize {
     let table = ended.read("nsys/summary_cuda_gpu_kern_sum.csv");
     let mut reader = csv::Reader::from_reader(table.as_bytes());
-    let rows = reader.records().map(|row| row.unwrap()[2].parse::<usize>().unwrap());
+    let rows = reader
+        .records()
+        .map(|row| row.unwrap()[2].parse::<usize>().unwrap());
     rows.sum()
 }
 
@@ -410,8 +412,14 @@ fn without_nsys_the_timeline_of_stage_two_is_our_own() {
         "pipeline.ncu.path=/nowhere/ncu",
     ];
     for (more, is_gated) in [
-        (&["pipeline.nsys.enable=true", "pipeline.ncu.enable=true"][..], false),
-        (&["pipeline.nsys.enable=false", "pipeline.ncu.enable=true"], false),
+        (
+            &["pipeline.nsys.enable=true", "pipeline.ncu.enable=true"][..],
+            false,
+        ),
+        (
+            &["pipeline.nsys.enable=false", "pipeline.ncu.enable=true"],
+            false,
+        ),
         (
             &[
                 "pipeline.nsys.enable=true",
@@ -421,14 +429,19 @@ fn without_nsys_the_timeline_of_stage_two_is_our_own() {
             true,
         ),
     ] {
-        let Some(machine) = Machine::new() else { return };
+        let Some(machine) = Machine::new() else {
+            return;
+        };
         let ended = machine.run(&[&stage[..], more].concat());
         assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
         let workers = ended.workers();
         let given = *workers.last().unwrap().batches.last().unwrap();
         let listed = listed_launches(&ended);
         if is_gated {
-            assert!(listed >= given.step_kernels && listed < given.kernels, "{listed} of {given:?}");
+            assert!(
+                listed >= given.step_kernels && listed < given.kernels,
+                "{listed} of {given:?}"
+            );
         } else {
             assert_eq!(listed, given.kernels, "{given:?}");
         }

@@ -474,7 +474,8 @@ fn an_importer_that_does_not_start_is_known_beforehand() {
     let host = machine.path("host-linux-x64");
     fs::create_dir(&host).unwrap();
     let importer = host.join("QdstrmImporter");
-    let script = "#!/bin/sh\necho 'error while loading shared libraries: libdw.so.1' >&2\nexit 127\n";
+    let script =
+        "#!/bin/sh\necho 'error while loading shared libraries: libdw.so.1' >&2\nexit 127\n";
     fs::write(&importer, script).unwrap();
     fs::set_permissions(&importer, fs::Permissions::from_mode(0o755)).unwrap();
     let no_library = [("LLMPROF_INJECT", "/nowhere/libllmprof_inject.so")];

@@ -275,11 +275,13 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
         wrong("pipeline.cublas_log.enable", message, hint);
     }
     if ncu.is_enabled() && plan.pipeline.cupti.overhead.is_some() {
-        let message = "launches are chosen from a whole timeline, and slices are parts of one".to_owned();
+        let message =
+            "launches are chosen from a whole timeline, and slices are parts of one".to_owned();
         let hint = Some("pipeline.cupti.overhead=null");
         wrong("pipeline.cupti.overhead", message, hint);
     }
-    if ncu.is_enabled() && nsys.is_enabled() && nsys.capture_range != CaptureRange::CudaProfilerApi {
+    if ncu.is_enabled() && nsys.is_enabled() && nsys.capture_range != CaptureRange::CudaProfilerApi
+    {
         let message =
             "launches are counted from cudaProfilerStart, so the timeline must begin there"
                 .to_owned();

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use llmprof_theory::{Workload, device::Device};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{HostFacts, MeasuredPass, RecordedModel, RecordedTrace, RecordedWeights, Request, RunRecord, Summary};
+use super::{
+    HostFacts, MeasuredPass, RecordedModel, RecordedTrace, RecordedWeights, Request, RunRecord,
+    Summary,
+};
 use crate::issue::Issue;
 use crate::plan::Plan;
 use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun};

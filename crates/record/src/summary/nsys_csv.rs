@@ -13,7 +13,8 @@ pub fn kernel_summary_csv(rows: &[TimeRow]) -> String {
     let mut text = HEADER.to_owned();
     for row in rows {
         let times = &row.times;
-        let optional = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
+        let optional =
+            |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.1}"));
         text += &format!(
             "{:.1},{},{},{:.1},{},{:.0},{:.0},{},{}\n",
             100.0 * row.total_ns.0 as f64 / total.0.max(1) as f64,

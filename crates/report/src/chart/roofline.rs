@@ -589,7 +589,10 @@ mod tests {
         // At 1 FLOP/B the memory feeds 4.8 TFLOP/s: 3 of them are 62.5 %.
         let view = sample();
         let roofs: Vec<&Roof> = view.roofs.iter().collect();
-        assert!(description(&view.points[1], &roofs, Unit::FlopsPerSecond).contains("62.5 % of bf16 (datasheet)"));
+        assert!(
+            description(&view.points[1], &roofs, Unit::FlopsPerSecond)
+                .contains("62.5 % of bf16 (datasheet)")
+        );
     }
 
     #[test]

@@ -89,7 +89,9 @@ impl Report<'_> {
             }
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
-            document.no_conclusion.extend(text::causes::replay_notes(analysis));
+            document
+                .no_conclusion
+                .extend(text::causes::replay_notes(analysis));
         } else {
             document.title = self.title();
         }

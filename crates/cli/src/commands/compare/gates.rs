@@ -42,7 +42,9 @@ pub(super) fn exit_code(judged: &[Judged], inconclusive: Inconclusive) -> ExitCo
 pub(super) fn warn(judged: &[Judged], inconclusive: Inconclusive) {
     for outcome in judged.iter().flat_map(|one| &one.outcomes) {
         if let Some(reason) = &outcome.reason {
-            Failure::new(words::gate(outcome)).hint(remedy(reason)).warn();
+            Failure::new(words::gate(outcome))
+                .hint(remedy(reason))
+                .warn();
         } else if outcome.state == GateState::Inconclusive && inconclusive == Inconclusive::Pass {
             let hint = "the interval holds the threshold; more rounds narrow it, --inconclusive fail makes this exit code 1";
             Failure::new(words::gate(outcome))
@@ -55,7 +57,9 @@ pub(super) fn warn(judged: &[Judged], inconclusive: Inconclusive) {
 /// What lets a gate be evaluated.
 fn remedy(reason: &Unevaluated) -> String {
     let text = match reason {
-        Unevaluated::NotMeasured => "gate a metric of the table; --json lists those that both sides have",
+        Unevaluated::NotMeasured => {
+            "gate a metric of the table; --json lists those that both sides have"
+        }
         Unevaluated::OtherWork(_) => {
             "compare runs of the same lengths and batch, or gate tokens_per_s, which holds for any batch"
         }

@@ -33,11 +33,7 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
         None => kept(&args.sources)?,
     };
     let counters = read(&args.sources)?;
-    let device = args
-        .device
-        .as_deref()
-        .map(subject::device)
-        .transpose()?;
+    let device = args.device.as_deref().map(subject::device).transpose()?;
     let found = CountersAnalysis::of(&counters, None, device.as_ref(), rule);
     if args.json {
         return output.json(&noted(&found, &notes)?);

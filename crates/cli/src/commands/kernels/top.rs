@@ -51,7 +51,12 @@ pub(super) fn top(args: &TopArgs, output: &mut Output) -> Result<(), Failure> {
     let mut merged = by_name(rows.into_iter().map(|one| one.row).collect());
     merged.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     let all = merged.len();
-    let count = how_many(merged.iter().map(|row| row.total_ns), total, args.topk, args.coverage);
+    let count = how_many(
+        merged.iter().map(|row| row.total_ns),
+        total,
+        args.topk,
+        args.coverage,
+    );
     merged.truncate(count);
     tell(merged.iter().map(|row| row.total_ns), all, total)?;
     let kernels = kernel_list::listed(&merged, total);
@@ -101,7 +106,8 @@ fn table(rows: &[PhaseRow], total: Nanos) -> Table {
 fn phase_rows(args: &TopArgs) -> Result<Vec<PhaseRow>, Failure> {
     let whole = |rows: Vec<TimeRow>| {
         let rows = rows.into_iter();
-        rows.map(|row| PhaseRow { phase: None, row }).collect::<Vec<_>>()
+        rows.map(|row| PhaseRow { phase: None, row })
+            .collect::<Vec<_>>()
     };
     let found = match source(&args.source)? {
         Source::Table(rows) => whole(rows),

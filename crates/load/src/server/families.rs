@@ -1,7 +1,5 @@
 //! What servers call the same things. Names that are not here are kept as they are.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -260,23 +258,6 @@ pub struct ServerWindow {
     pub energy_j: Option<f64>,
 }
 
-/// Gauges of the DCGM exporter by device: power and activity over a window are for plots.
-pub fn dcgm(page: &Page) -> BTreeMap<String, BTreeMap<String, f64>> {
-    let mut devices: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-    for sample in page
-        .samples
-        .iter()
-        .filter(|s| s.name.starts_with("DCGM_FI_"))
-    {
-        let device = sample.labels.get("gpu").cloned().unwrap_or_default();
-        devices
-            .entry(device)
-            .or_default()
-            .insert(sample.name.clone(), sample.value);
-    }
-    devices
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,13 +340,11 @@ mod tests {
     }
 
     #[test]
-    fn dcgm_by_device_and_what_is_unknown_stays_raw() {
+    fn dcgm_is_known_and_what_is_unknown_stays_raw() {
         let page = Page::read(
             "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} 250.5\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu=\"0\"} 0.4\nDCGM_FI_DEV_POWER_USAGE{gpu=\"1\"} 70\n",
         );
         assert_eq!(Family::of(&page), Family::Dcgm);
-        let devices = dcgm(&page);
-        assert_eq!(devices["0"]["DCGM_FI_DEV_POWER_USAGE"], 250.5);
         let (family, found) = window("", "# TYPE mine counter\nmine_total 3\n");
         assert_eq!(family, Family::Unknown);
         assert_eq!(found, ServerWindow::default());

@@ -12,6 +12,7 @@ use std::{
 use llmprof_units::Nanos;
 
 use super::{
+    dcgm::DcgmGpus,
     families::{Family, Gauges},
     text::Page,
 };
@@ -43,6 +44,8 @@ pub struct Scrapes {
     pub last: Scraped,
     /// Gauges by time since 1970.
     pub gauges: Vec<(Nanos, Gauges)>,
+    /// GPUs over all pages, where they are those of a DCGM exporter.
+    pub dcgm: DcgmGpus,
     /// Scrapes that failed.
     pub failed: u64,
     /// The last page as it was sent.
@@ -149,10 +152,12 @@ fn run(
                     first: scraped.clone(),
                     last: scraped.clone(),
                     gauges: Vec::new(),
+                    dcgm: DcgmGpus::default(),
                     failed: 0,
                     raw: String::new(),
                 });
                 scrapes.gauges.push((unix_ns, gauges));
+                scrapes.dcgm.add_page(&scraped.page);
                 scrapes.last = scraped;
                 scrapes.raw = raw;
             }

@@ -1,5 +1,6 @@
 //! The report of a load.
 
+mod dcgm;
 mod latency;
 mod parts;
 mod server;
@@ -43,6 +44,9 @@ pub(super) fn document(outcome: &Outcome, measured: &Measured, sweep: Option<&Sw
     server::over_time(document.section("over_time", "Over time"), measured);
     if let Some(found) = &outcome.server {
         server::add(document.section("server", "Server"), found, outcome);
+    }
+    for (url, scrapes) in &measured.others {
+        dcgm::add(&mut document, url, &scrapes.dcgm);
     }
     if let Some(steps) = &outcome.steps {
         server::steps(document.section("engine_steps", "Engine steps"), steps);

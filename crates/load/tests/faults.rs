@@ -191,7 +191,7 @@ fn several_tokens_an_event_and_late_blank_lines() {
     let summary = Summary::of(&record, &[]);
     assert!(
         summary
-            .issues(&record)
+            .issues(&record, None)
             .iter()
             .any(|i| i.code.as_str() == "bench.tokens_together")
     );
@@ -212,7 +212,7 @@ fn a_server_without_usage_counts_by_tokenizer_or_not_at_all() {
     assert_eq!(summary.completed, 3);
     assert!(
         summary
-            .issues(&record)
+            .issues(&record, None)
             .iter()
             .any(|i| i.code.as_str() == "bench.tokens_unknown")
     );

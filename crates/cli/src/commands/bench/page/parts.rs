@@ -12,7 +12,9 @@ pub(super) fn add(section: &mut Section, mean: &MeanParts) {
     let nanos = |ms: f64| Nanos((ms * 1e6).round() as i64);
     let kind = |part| match part {
         LatencyPart::Decode | LatencyPart::Prefill => PartKind::Roofline,
-        LatencyPart::Queueing | LatencyPart::OthersPrefill => PartKind::Idle,
+        LatencyPart::RunningStep | LatencyPart::Queueing | LatencyPart::OthersPrefill => {
+            PartKind::Idle
+        }
         LatencyPart::Client | LatencyPart::Connection | LatencyPart::Network => PartKind::Copies,
         LatencyPart::UntilFirstToken => PartKind::Unattributed,
         LatencyPart::Stalls => PartKind::Overhead,

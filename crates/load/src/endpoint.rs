@@ -50,7 +50,7 @@ impl ApiKey {
 
     /// A server's text without the key: some repeat it when they refuse it.
     fn hidden_in(&self, text: &str) -> String {
-        text.replace(&self.0, "…")
+        llmprof_record::secrets::without_known(&text.replace(&self.0, "…")).into_owned()
     }
 }
 

@@ -348,10 +348,7 @@ pub fn in_flight(requests: &[RequestRecord]) -> Vec<(Nanos, u64)> {
         .collect()
 }
 
-fn steady_state(
-    requests: &[RequestRecord],
-    server_stopped: Option<Nanos>,
-) -> Option<SteadyState> {
+fn steady_state(requests: &[RequestRecord], server_stopped: Option<Nanos>) -> Option<SteadyState> {
     let done = || requests.iter().filter(|r| r.is_complete());
     let start = done().map(|r| r.end_ns).min()?;
     let last_due = requests.iter().map(|r| r.scheduled_ns).max()?;
@@ -507,7 +504,10 @@ mod tests {
         assert_eq!(summary.steady_state.as_ref().unwrap().end_s, 2.99);
         let issue = &summary.issues(&load, None)[0];
         assert_eq!(issue.code, IssueCode::BenchServerStopped);
-        assert_eq!((issue.count, issue.values["at_ns"].clone()), (30, 2_990_000_000_i64.into()));
+        assert_eq!(
+            (issue.count, issue.values["at_ns"].clone()),
+            (30, 2_990_000_000_i64.into())
+        );
     }
 
     #[test]
@@ -550,7 +550,11 @@ mod tests {
         let summary = Summary::of(&load, &[]);
         assert_eq!(summary.total_output_tokens, Some(5));
         assert_eq!(summary.tpot_ms.unwrap().count, 1);
-        let codes: Vec<IssueCode> = summary.issues(&load, None).into_iter().map(|i| i.code).collect();
+        let codes: Vec<IssueCode> = summary
+            .issues(&load, None)
+            .into_iter()
+            .map(|i| i.code)
+            .collect();
         assert_eq!(
             codes,
             [IssueCode::BenchTokensUnknown, IssueCode::BenchUsageWrong]

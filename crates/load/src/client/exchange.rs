@@ -259,7 +259,9 @@ pub(crate) async fn collect(mut body: Incoming, most: usize) -> Result<Vec<u8>, 
 
 /// Why a server refused, in its own words.
 async fn reason(response: Response<Incoming>) -> String {
-    let bytes = collect(response.into_body(), 1 << 20).await.unwrap_or_default();
+    let bytes = collect(response.into_body(), 1 << 20)
+        .await
+        .unwrap_or_default();
     let told = Answer::read(&bytes, false)
         .ok()
         .and_then(|answer| answer.error);

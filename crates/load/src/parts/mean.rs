@@ -15,11 +15,7 @@ use crate::{
 /// The mean of the requests that latencies are of. Where they could not be split, the server's window splits the mean: its
 /// queueing and prefill are means over the requests that ended in the window; the rest of its TTFT is waiting for the running engine
 /// step, and what its TTFT leaves is network and API server.
-pub fn mean(
-    each: &[Parts],
-    load: &LoadRecord,
-    window: Option<&ServerWindow>,
-) -> Option<MeanParts> {
+pub fn mean(each: &[Parts], load: &LoadRecord, window: Option<&ServerWindow>) -> Option<MeanParts> {
     let timed: BTreeSet<u64> = load.timed().map(|request| request.index).collect();
     let is_timed = |parts: &&Parts| timed.contains(&parts.index);
     let parts: Vec<Parts> = each.iter().filter(is_timed).copied().collect();
@@ -181,8 +177,7 @@ impl ServerMeans {
     fn of(window: &ServerWindow, requests: usize) -> Option<Self> {
         let queue = window.queue_ms.as_ref()?;
         let prefill = window.prefill_ms.as_ref()?;
-        let is_same =
-            |h: &&WindowHistogram| (h.count - requests as f64).abs() <= 0.02 * h.count;
+        let is_same = |h: &&WindowHistogram| (h.count - requests as f64).abs() <= 0.02 * h.count;
         Some(Self {
             ttft_ms: window.ttft_ms.as_ref().filter(is_same).and_then(|h| h.mean),
             queue_ms: Some(queue).filter(is_same)?.mean?,
@@ -272,10 +267,19 @@ mod tests {
             ];
             parts.map(|part| mean.ms(part))
         };
-        assert_eq!(parts(&window(histogram(40.0, 96.0))), [75.0, 1.0, 20.0, 4.0]);
+        assert_eq!(
+            parts(&window(histogram(40.0, 96.0))),
+            [75.0, 1.0, 20.0, 4.0]
+        );
         // A server that claims more than the client saw, one without TTFT, one with TTFT of other requests.
-        assert_eq!(parts(&window(histogram(40.0, 500.0))), [79.0, 1.0, 20.0, 0.0]);
+        assert_eq!(
+            parts(&window(histogram(40.0, 500.0))),
+            [79.0, 1.0, 20.0, 0.0]
+        );
         assert_eq!(parts(&window(None)), [0.0, 1.0, 20.0, 79.0]);
-        assert_eq!(parts(&window(histogram(99.0, 96.0))), [0.0, 1.0, 20.0, 79.0]);
+        assert_eq!(
+            parts(&window(histogram(99.0, 96.0))),
+            [0.0, 1.0, 20.0, 79.0]
+        );
     }
 }

@@ -255,7 +255,10 @@ mod tests {
         let t = &window.histograms["t"];
         assert_eq!((t.p50, t.p90, t.p99), (Some(1.25), Some(2.0), Some(2.0)));
         assert_eq!(t.bounds.get("p50"), None);
-        assert_eq!((t.bounds["p90"], t.bounds["p99"]), (Bound::AtLeast, Bound::AtLeast));
+        assert_eq!(
+            (t.bounds["p90"], t.bounds["p99"]),
+            (Bound::AtLeast, Bound::AtLeast)
+        );
     }
 
     #[test]

@@ -370,7 +370,10 @@ mod tests {
                 share_of_latency: 0.15,
             };
             let unknown = knob(&finding, None);
-            assert!(!unknown.contains(['_', '(']) && !unknown.contains("--"), "{unknown}");
+            assert!(
+                !unknown.contains(['_', '(']) && !unknown.contains("--"),
+                "{unknown}"
+            );
             let vllm = knob(&finding, Some(Engine::Vllm));
             assert!(vllm.contains("--") || vllm.contains('_'), "{vllm}");
             for other in ["SGLang", "TensorRT", "vLLM"] {

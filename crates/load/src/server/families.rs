@@ -1,5 +1,8 @@
 //! What servers call the same things. Names that are not here are kept as they are.
 
+use std::collections::BTreeMap;
+
+use llmprof_traffic::served::Engine;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -63,6 +66,16 @@ impl Family {
         }
     }
 
+    /// The engine whose options findings may name.
+    pub fn engine(self) -> Option<Engine> {
+        match self {
+            Self::Vllm => Some(Engine::Vllm),
+            Self::Sglang => Some(Engine::Sglang),
+            Self::TensorRtLlm => Some(Engine::TensorRtLlm),
+            Self::Triton | Self::Dcgm | Self::LlamaCpp | Self::Unknown => None,
+        }
+    }
+
     /// Where its metrics are.
     pub fn paths() -> &'static [&'static str] {
         &["/metrics", "/prometheus/metrics"]
@@ -98,12 +111,16 @@ impl Family {
     /// Gauges of a page in our words.
     pub fn read_gauges(self, page: &Page) -> Gauges {
         let [running, waiting, kv] = self.gauges();
-        let value = |name: &str| page.total(name).filter(|value| value.is_finite());
+        // What cannot be is not believed: fewer than no requests, more than all of a cache.
+        let value = |name: &str| {
+            let total = page.total(name);
+            total.filter(|value| *value >= 0.0 && value.is_finite())
+        };
         // Several engines each have a share of their own cache.
         let shares: Vec<f64> = page
             .samples
             .iter()
-            .filter(|s| !kv.is_empty() && s.name == kv && s.value.is_finite())
+            .filter(|s| !kv.is_empty() && s.name == kv && (0.0..=1.0).contains(&s.value))
             .map(|s| s.value)
             .collect();
         Gauges {
@@ -158,7 +175,7 @@ impl Family {
                 counter(&["prefix_cache_hits"]),
                 counter(&["prefix_cache_queries"]),
             ) {
-                (Some(hits), Some(asked)) if asked > 0.0 => Some(hits / asked),
+                (Some(hits), Some(asked)) if asked > 0.0 && hits <= asked => Some(hits / asked),
                 _ => None,
             },
             output_tokens: counter(&["generation_tokens", "tokens_predicted"]),
@@ -206,6 +223,7 @@ fn in_ms(histogram: &WindowHistogram) -> WindowHistogram {
         p50: ms(histogram.p50),
         p90: ms(histogram.p90),
         p99: ms(histogram.p99),
+        bounds: histogram.bounds.clone(),
     }
 }
 
@@ -304,6 +322,23 @@ mod tests {
         assert_eq!(gauges.running, Some(3.0));
         assert_eq!(gauges.waiting, Some(2.0));
         assert!((gauges.kv_usage.unwrap() - 0.6).abs() < 1e-12);
+    }
+
+    /// A KV cache was reported 10¹¹ % full.
+    #[test]
+    fn gauges_that_cannot_be_are_not_believed() {
+        let page = Page::read(
+            "vllm:num_requests_running -3\nvllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc 1e9\n",
+        );
+        let gauges = Family::of(&page).read_gauges(&page);
+        assert_eq!(gauges, Gauges::default());
+        let page = |hits: u64| {
+            format!(
+                "# TYPE vllm:prefix_cache_hits counter\nvllm:prefix_cache_hits_total {hits}\n# TYPE vllm:prefix_cache_queries counter\nvllm:prefix_cache_queries_total 10\n"
+            )
+        };
+        assert_eq!(window("", &page(5)).1.prefix_cache_hit_rate, Some(0.5));
+        assert_eq!(window("", &page(500)).1.prefix_cache_hit_rate, None);
     }
 
     /// Names by the documentation of `trtllm-serve` (`/prometheus/metrics`).

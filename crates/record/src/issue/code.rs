@@ -67,6 +67,7 @@ issue_codes! {
     BenchScrapesFailed = "bench.scrapes_failed",
     BenchServerLeft = "bench.server_left",
     BenchServerRestarted = "bench.server_restarted",
+    BenchServerStopped = "bench.server_stopped",
     BenchSteps = "bench.steps",
     BenchSweepClientLate = "bench.sweep_client_late",
     BenchTokensTogether = "bench.tokens_together",

@@ -455,6 +455,8 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("give the profile and the layer information of one engine")] },
         IssueCode::TrtexecAboveRoofline => const { &[Row::new("layers of type {kind} took less than their roofline time: another device, or bytes from caches")] },
         IssueCode::BenchClientLate => const { &[
+            Row::new("the client was late (p99 {late_p99_ns:ns}) though its busiest worker used {cpu_share:percent} of a core: the hypervisor took {steal_share:percent} of this machine's CPU time (steal), latencies are partly the client's, and nothing is concluded about the server").when("waits_for_cpu", "true")
+        .hint("run the client on a machine whose CPUs are not shared"),
             Row::new("the client was late (p99 {late_p99_ns:ns}) though its busiest worker used {cpu_share:percent} of a core: this machine is contended, latencies are partly the client's, and nothing is concluded about the server").when("waits_for_cpu", "true")
         .hint("run again when nothing else runs, or on a machine or cores apart from the server"),
             Row::new("the client was late (p99 {late_p99_ns:ns}, busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
@@ -486,6 +488,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("queueing and prefill stay one part; start the server with metrics, or use --no-metrics")] },
         IssueCode::BenchPageUnread => const { &[Row::new("{url} cannot be scraped: {why}")] },
         IssueCode::BenchScrapesFailed => const { &[Row::new("{count:scrape} of the server's metrics failed")] },
+        IssueCode::BenchServerStopped => const { &[Row::new("the server stopped answering at {at_ns:ns}: {count} of {requests:request} failed then or later; steady state ends there")] },
         IssueCode::BenchServerRestarted => const { &[Row::new("counters of the server fell: it was started again during the load")] },
         IssueCode::BenchNotProfiled => const { &[
             Row::new("the server was not profiled: {least} requests never ran at once").when("reason", "never_full")

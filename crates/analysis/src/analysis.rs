@@ -20,7 +20,7 @@ use crate::latency::Latency;
 use crate::matching::places::KernelPlaces;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::program::Program;
-use crate::ranks::RanksAnalysis;
+use crate::ranks::{OwnCollectives, RanksAnalysis};
 use crate::telemetry::HostTelemetry;
 use crate::trace::TraceAnalysis;
 
@@ -71,6 +71,9 @@ pub struct Analysis {
     /// What several ranks did together, where the run has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RanksAnalysis>,
+    /// Collectives of a rank that was recorded alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<OwnCollectives>,
     /// Hardware counters of single launches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<CountersAnalysis>,

@@ -340,7 +340,7 @@ pub(crate) fn classify(
     for (share, least_share, class, what) in rules {
         let Some(share) = share else { continue };
         if class == PhaseClass::HostBound && signals.is_host_alone {
-            return abstain(ClassReason::HostAlone, evidence);
+            continue;
         }
         if class != PhaseClass::HostBound {
             evidence.push(Evidence::share(what, share, Basis::Measured));
@@ -385,7 +385,12 @@ pub(crate) fn classify(
     let small = signals.small_kernel_share.filter(|share| *share >= LATENCY);
     // Kernels of a few blocks may stream weights at the memory's speed: without limits they give no class.
     let Some(roofline) = roofline else {
-        return abstain(ClassReason::NoLimits, evidence);
+        let why = if signals.is_host_alone {
+            ClassReason::HostAlone
+        } else {
+            ClassReason::NoLimits
+        };
+        return abstain(why, evidence);
     };
     let is_upper_bound = signals.experts_at_most.is_some();
     by_roofline(waterfall, roofline, is_upper_bound, small, evidence)

@@ -43,7 +43,7 @@ pub(crate) enum Command {
 Examples:
   llmprof run                                        the default job
   llmprof run model=qwen2_5_7b hardware.spec=h200    another model and device
-  llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR model.load_format=safetensors
+  llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR
   llmprof run --cfg job                              print the composed config and stop
   llmprof run runtime=command 'runtime.argv=[python3,serve.py]'
   llmprof run -m runtime.batch_size=1,4,16           one job per value

@@ -108,6 +108,8 @@ pub(crate) struct Stage {
     total: u64,
     /// When the last line about it was written.
     told: Mutex<Instant>,
+    /// What is known so far, after the count.
+    so_far: Mutex<String>,
 }
 
 /// When steps were first reported, and how many: what comes before is a prefill, which says nothing about later steps.
@@ -140,7 +142,16 @@ impl Stage {
             lines: show == Show::Lines,
             total,
             told: Mutex::new(started),
+            so_far: Mutex::default(),
         }
+    }
+
+    /// Shows `text` after the count of steps.
+    pub(crate) fn show(&self, text: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(text.clone());
+        }
+        *self.so_far.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
     /// Says how many steps are done.
@@ -165,8 +176,9 @@ impl Stage {
         *told = Instant::now();
         let left = left(&self.first, done, self.total)
             .map(|left| format!(", {:#} left", HumanDuration(left)));
+        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         Some(format!(
-            "{:<WIDTH$} {done}/{}{}",
+            "{:<WIDTH$} {done}/{}{}{so_far}",
             self.name,
             self.total,
             left.unwrap_or_default()
@@ -197,7 +209,7 @@ fn style(total: u64, first: First) -> ProgressStyle {
     let template = if total == 0 {
         format!("{{msg:<{WIDTH}}} {{spinner}} {{elapsed}}")
     } else {
-        format!("{{msg:<{WIDTH}}} {{bar:30}} {{pos}}/{{len}}{{left}}")
+        format!("{{msg:<{WIDTH}}} {{bar:30}} {{pos}}/{{len}}{{left}}{{prefix}}")
     };
     let left = move |state: &ProgressState, text: &mut dyn std::fmt::Write| {
         let left = state
@@ -297,6 +309,9 @@ mod tests {
                 && line.ends_with(" left"),
             "{line}"
         );
+        stage.show(", TTFT p50 31 ms".to_owned());
+        let line = stage.line(9, Duration::ZERO).unwrap();
+        assert!(line.ends_with(" left, TTFT p50 31 ms"), "{line}");
         assert_eq!(
             stage.line(8, Duration::from_hours(1)),
             None,

@@ -189,17 +189,24 @@ fn the_doctor_checks_what_is_there() {
     assert_eq!(
         names,
         [
-            "NVIDIA driver, NVML",
+            "NVIDIA driver",
+            "NVML",
             "CUDA",
+            "nvcc",
             "counter permission",
             "llmprof's CUPTI library",
             "CUPTI",
             "nsys",
             "nsys importer",
             "ncu",
+            "/var/lock",
             "perf_event_paranoid",
             "disk",
-            "python"
+            "python",
+            "torch",
+            "transformers",
+            "vllm",
+            "pixi"
         ]
     );
     let broken = checks
@@ -209,6 +216,12 @@ fn the_doctor_checks_what_is_there() {
         .filter(|check| check["state"] != "works");
     assert!(broken.clone().count() >= 1);
     assert!(broken.into_iter().all(|check| check["fix"].is_string()));
+    // Root may read counters of a GPU; without one there are none.
+    let driver = std::path::Path::new("/proc/driver/nvidia/params");
+    let mut permissions = checks.as_array().unwrap().iter();
+    let permission = permissions.find(|check| check["name"] == "counter permission");
+    let is_missing = permission.unwrap()["state"] == "missing";
+    assert_eq!(is_missing, !driver.exists());
     // With an interpreter, its packages are named too; the table has the same.
     let python = folder.path().join("python");
     let probe = "#!/bin/sh\necho python 3.12.1\necho torch - ModuleNotFoundError: x\necho transformers 5.0\necho vllm 0.11\n";

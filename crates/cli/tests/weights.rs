@@ -82,18 +82,9 @@ const RUN: [&str; 6] = [
 
 /// Token ids of the only sample.
 fn predicted(run: &Path) -> Vec<u64> {
-    let mut files = fs::read_dir(run.join("predictions")).unwrap();
-    let file = files
-        .find_map(|file| {
-            let path = file.unwrap().path();
-            let is_sample = path.extension().is_some_and(|end| end == "json");
-            is_sample.then_some(path)
-        })
-        .unwrap();
-    let found = json(&file).to_string();
-    let ids = found.split("\"output_tokens\":[").nth(1).unwrap();
-    let ids = ids.split(']').next().unwrap().split(',');
-    ids.map(|id| id.parse().unwrap()).collect()
+    let found = json(&run.join("predictions/synthetic-0.json"));
+    let tokens = found["tokens"].as_array().unwrap().iter();
+    tokens.map(|token| token.as_u64().unwrap()).collect()
 }
 
 #[test]

@@ -25,8 +25,8 @@ pub(crate) use llmprof_analysis::phase_facts::{
 pub(crate) use llmprof_analysis::phases::PhaseSource;
 pub(crate) use llmprof_analysis::program::{Program, ProgramKind, Proof};
 pub(crate) use llmprof_analysis::ranks::{
-    CollectiveRow, Difference, LanePiece, MatchedBy, Part, RankRow, RanksAnalysis, SlowestRank,
-    lanes,
+    CollectiveRow, Difference, LanePiece, MatchedBy, OwnCollectives, Part, RankRow, RanksAnalysis,
+    SlowestRank, lanes,
 };
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 pub(crate) use llmprof_analysis::stats::{Distribution, Summary};

@@ -76,7 +76,9 @@ impl Tracing<'_> {
             small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
             ..self.traced(&included, number, &breakdowns)
         };
-        add_waits(&mut traced, phase, lane);
+        if phase.phase != RunPhase::Other {
+            add_waits(&mut traced, phase, lane);
+        }
 
         let passes: Vec<Pass> = included
             .iter()

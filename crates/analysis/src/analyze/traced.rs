@@ -83,7 +83,8 @@ pub(super) fn of_trace(
     issues.extend(named.into_iter().chain(contradicted));
     let (telemetry, latency, told) = of_passes(record);
     issues.extend(told);
-    absent(named_model, device, &lanes, &mut issues);
+    let program = structure.program.kind;
+    absent(named_model, program, device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
     let roof = roof.as_ref().filter(|_| lanes.len() <= 1);

@@ -17,7 +17,7 @@ use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::CopyTime;
 use crate::timeline::idle::LONG_GAP_NS;
 use crate::waterfall::idle_parts::{
-    HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
+    DATA_LOADING, HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
 };
 use llmprof_record::run::RunPhase;
 
@@ -373,6 +373,17 @@ fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
 /// The operator of the host that covers more than half of the idle time, in gaps too long for launching.
 fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
+    let idle = phase.judged_share(phase.judged_idle());
+    let loading = idle * phase.idle_part(&[DATA_LOADING]);
+    let loader = traced.host_operators.iter();
+    let mut loader = loader.filter(|one| one.name.to_ascii_lowercase().contains("dataloader"));
+    if let Some(loader) = loader.next().filter(|_| loading >= WORTH_SAYING) {
+        return Some(HostWork {
+            operator: loader.name.clone(),
+            gaps: loader.count,
+            share: loading,
+        });
+    }
     let longest = traced.host_operators.first()?;
     let of_idle = longest.time_ns.0 as f64 / phase.waterfall.idle_ns.0.max(1) as f64;
     let is_long = longest.time_ns.0 > LONG_GAP_NS.saturating_mul(longest.count.max(1) as i64);

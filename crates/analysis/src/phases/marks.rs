@@ -1,5 +1,6 @@
 //! Steps that are not ranges themselves: intervals that end with an optimizer's step, and calls of the outermost modules.
 
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
@@ -23,14 +24,23 @@ pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
     let own = hosts.thread.partition_point(|&on| on < thread);
     let first = (hosts.thread.get(own) == Some(&thread)).then(|| hosts.start[own]);
     let mut phases = Phases::empty(PhaseSource::OptimizerSteps);
-    let mut lengths: Vec<i64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let mut lengths: Vec<i64> = ends
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]))
+        .collect();
     lengths.sort_unstable();
     let usual = lengths[lengths.len() / 2];
     if let Some(start) = first.filter(|&start| start < ends[0]) {
-        phases.push(TRAINING_STEP, start, ends[0]);
-        let is_long = (ends[0] - start) as f64 > MAX_FIRST_STEP_RATIO * usual as f64;
-        if let Some(window) = phases.windows.last_mut().filter(|_| is_long) {
-            window.is_whole = false;
+        let is_long = ends[0].saturating_sub(start) as f64 > MAX_FIRST_STEP_RATIO * usual as f64;
+        if is_long {
+            let left_out = Issue::info(IssueCode::AnalysisFirstStepLong);
+            phases.issues.push(
+                left_out
+                    .with("first_ns", ends[0].saturating_sub(start))
+                    .with("usual_ns", usual),
+            );
+        } else {
+            phases.push(TRAINING_STEP, start, ends[0]);
         }
     }
     for pair in ends.windows(2) {

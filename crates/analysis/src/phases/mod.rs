@@ -156,6 +156,7 @@ impl Phases {
         let named =
             |name_of: fn(&str) -> Option<String>| annotated(trace, events, launched, name_of);
         let generates = program.generates_text();
+        let is_sliced = slices::of(trace).is_some();
         let generation = || {
             let named = || named(phase_of_name).filter(Phases::says_more_than_warmup);
             let phases = named().or_else(|| shown.map(ForwardPasses::phases))?;
@@ -174,7 +175,7 @@ impl Phases {
             .or_else(|| {
                 marks::outermost_modules(trace).filter(|found| found.covers(events, launched))
             })
-            .or_else(|| inferred(steps).filter(|found| found.covers(events, launched)))
+            .or_else(|| inferred(steps).filter(|found| is_sliced || found.covers(events, launched)))
             .unwrap_or_else(|| whole(trace, events));
         phases.issues.extend(dropped);
         if phases.by_launch() && !phases.on_device && !launched.are_known {
@@ -182,7 +183,6 @@ impl Phases {
                 .issues
                 .push(Issue::warning(IssueCode::AnalysisNoLaunches));
         }
-        let is_sliced = slices::of(trace).is_some();
         if phases.by_launch() && !phases.on_device && !is_sliced {
             phases.follow_device(events, launched);
         }
@@ -345,12 +345,12 @@ impl Phases {
         let is_ordered = with_work.is_sorted_by_key(|(_, span)| span.0);
         let is_later = launched.clocks_disagree || later > all - later;
         // A device that works for a small part of the ranges does not set their pace: they are as long as they were recorded.
-        let host: i64 = with_work
+        let length = |(start, end): (i64, i64)| end.saturating_sub(start) as f64;
+        let ranges = with_work
             .iter()
-            .map(|(range, _)| range.end - range.start)
-            .sum();
-        let device: i64 = with_work.iter().map(|(_, span)| span.1 - span.0).sum();
-        let sets_pace = device as f64 >= MIN_PACE_SHARE * host as f64;
+            .map(|(range, _)| length((range.start, range.end)));
+        let device = with_work.iter().map(|(_, span)| length(*span));
+        let sets_pace = device.sum::<f64>() >= MIN_PACE_SHARE * ranges.sum::<f64>();
         if with_work.is_empty() || !is_later || !is_ordered || !sets_pace {
             return;
         }

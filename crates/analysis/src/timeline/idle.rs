@@ -268,7 +268,9 @@ impl<'a> HostActivity<'a> {
                 let is_told = |(time, _): &(i64, StrId)| all <= LONG_GAP_NS || *time >= all / 2;
                 let longest = longest.filter(is_told).map(|(_, name)| name);
                 let sum = sums.operators.entry(longest).or_default();
-                sum.0 += 1;
+                // The DataLoader may be an operator too: its gap was counted above.
+                let is_counted = loaded > 0 && longest == self.loading.name();
+                sum.0 += u64::from(!is_counted);
                 add(&mut sum.1, busy);
             }
         }

@@ -7,10 +7,11 @@ mod phase_rows;
 pub mod scaled;
 pub(crate) mod sums;
 
-use llmprof_record::issue::Issue;
-use llmprof_record::trace::Trace;
+use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::trace::{AcceleratorKind, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::{Bytes, Nanos};
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::kernels::KernelRow;
@@ -50,6 +51,9 @@ pub struct TraceAnalysis {
     /// What launched the kernels.
     #[serde(default)]
     pub framework: Framework,
+    /// What its devices are.
+    #[serde(default)]
+    pub accelerator: AcceleratorKind,
     /// The device that rooflines are of, where one was given.
     pub roofline_device: Option<String>,
     /// Sums over the whole trace.
@@ -215,6 +219,9 @@ pub(crate) struct Structure {
     clocks_disagree: bool,
     /// What ran.
     pub(crate) program: Program,
+    /// The devices whose phases are analyzed, and how many are left.
+    pub(crate) judged_devices: FxHashSet<u32>,
+    other_devices: usize,
     /// Forward passes that shapes show.
     pub(crate) shown: Option<ForwardPasses>,
 }
@@ -251,6 +258,23 @@ impl Repetitions {
     fn unnamed(&self) -> &[Repetition] {
         if self.are_named { &[] } else { &self.found }
     }
+}
+
+/// Devices times intervals that are analyzed one by one. No program has so many; a file may say so, and would become a page of a
+/// gigabyte.
+const MAX_DEVICE_INTERVALS: usize = 20_000;
+/// Devices that are analyzed one by one.
+const MAX_DEVICES: usize = 64;
+
+/// The devices with most events, as many as can be analyzed in all intervals.
+fn judged_devices(events: &DeviceEvents, intervals: usize) -> FxHashSet<u32> {
+    let mut devices: Vec<(usize, u32)> = events
+        .devices()
+        .filter_map(|events| Some((events.len(), events.first()?.device)))
+        .collect();
+    devices.sort_by_key(|&(count, device)| (std::cmp::Reverse(count), device));
+    devices.truncate((MAX_DEVICE_INTERVALS / intervals.max(1)).clamp(1, MAX_DEVICES));
+    devices.into_iter().map(|(_, device)| device).collect()
 }
 
 /// What is known of a run beside its trace.
@@ -293,7 +317,11 @@ impl Structure {
         let attribution = Attribution::of(trace, &events, &calls, &nesting);
         let windows = EventWindows::of(&events, &launched, &phases);
         let early = before_launch(trace, &events, &launches);
+        let judged_devices = judged_devices(&events, phases.windows.len());
+        let other_devices = events.devices().count() - judged_devices.len();
         Self {
+            judged_devices,
+            other_devices,
             events,
             nesting,
             phases,
@@ -349,6 +377,7 @@ pub(crate) fn analyze_structure(
         schema: SCHEMA,
         tool: trace.metadata.get("tool").cloned(),
         framework: Framework::of(trace),
+        accelerator: trace.accelerator(),
         roofline_device: device.map(|device| device.name.clone()),
         totals,
         phase_source: phases.source,
@@ -364,6 +393,12 @@ pub(crate) fn analyze_structure(
             .iter()
             .cloned()
             .chain(phases.issues.iter().cloned())
+            .chain((structure.other_devices > 0).then(|| {
+                let folded = Issue::warning(IssueCode::AnalysisDevicesFolded);
+                folded
+                    .with("devices", structure.judged_devices.len())
+                    .counting(structure.other_devices as u64)
+            }))
             .chain(issues(trace, events, &kernels, &operators))
             .chain((is_sample && scaled.is_none()).then(few_slices))
             .collect(),
@@ -428,8 +463,14 @@ impl Parts {
             })
             .collect();
         let api = api_calls(trace, nesting, phases);
+        let is_judged = |timeline: &DeviceTimeline<'_>| {
+            let device = timeline.events.first().map(|event| event.device);
+            device.is_some_and(|device| structure.judged_devices.contains(&device))
+        };
+        let judged: Vec<&DeviceTimeline<'_>> =
+            timelines.iter().filter(|one| is_judged(one)).collect();
         let mut phase_rows: Vec<PhaseRow> = (0..phases.names.len())
-            .map(|name| phase_row(name, phases, &timelines, api.get(name + 1)))
+            .map(|name| phase_row(name, phases, &judged, api.get(name + 1)))
             .collect();
         count_events(&mut phase_rows, events, windows, phases);
         Self {

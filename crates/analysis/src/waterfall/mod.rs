@@ -377,7 +377,8 @@ impl Waterfall {
                     .counting(self.below_roofline.operators),
             );
         }
-        let share = self.share(self.unattributed_ns);
+        // Kernels may run at once: of their summed time, which they are a part of.
+        let share = self.unattributed_ns.0 as f64 / self.sum_ns.0.max(1) as f64;
         if share > 0.02 {
             issues.push(
                 Issue::warning(IssueCode::WaterfallUnattributed)

@@ -2,7 +2,7 @@
 
 use llmprof_units::{Nanos, Percent};
 
-use crate::analyzed::{Analysis, TraceAnalysis};
+use crate::analyzed::{Analysis, OperatorRow, OwnCollectives, TraceAnalysis};
 use crate::kernel_label::kernel_label;
 
 /// Kernels that are named.
@@ -18,15 +18,15 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
         return Vec::new();
     };
     let all = timeline.totals.device_time_ns;
-    if timeline.kernels.is_empty() || all <= Nanos(0) {
-        return Vec::new();
+    if all <= Nanos(0) {
+        return host_operators(timeline);
     }
     let share = |time: Nanos| time.0 as f64 / all.0 as f64;
     let mut categories = by_category(timeline);
     let rest: i64 = categories
         .drain(CATEGORIES_NAMED.min(categories.len())..)
         .map(|(_, time)| time)
-        .sum();
+        .fold(0, i64::saturating_add);
     let mut parts: Vec<String> = categories
         .iter()
         .filter(|(_, time)| share(Nanos(*time)) >= MIN_NAMED_SHARE)
@@ -52,6 +52,60 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
         lines.push(format!("Top kernels: {}.", kernels.join(", ")));
     }
     lines
+}
+
+/// Operators of the host by their own time, where no device was recorded.
+fn host_operators(timeline: &TraceAnalysis) -> Vec<String> {
+    let own = |row: &OperatorRow| row.times.host_self_ns;
+    let all = timeline.operators.iter().map(|row| own(row).0);
+    let all = all.fold(0, i64::saturating_add);
+    if all <= 0 {
+        return Vec::new();
+    }
+    let share = |time: Nanos| time.0 as f64 / all as f64;
+    let mut rows: Vec<&OperatorRow> = timeline.operators.iter().collect();
+    rows.sort_by(|a, b| own(b).cmp(&own(a)).then_with(|| a.name.cmp(&b.name)));
+    let rows = rows.into_iter().take(KERNELS_NAMED);
+    let rows: Vec<String> = rows
+        .filter(|row| share(own(row)) >= MIN_NAMED_SHARE)
+        .map(|row| {
+            let percent = Percent(share(own(row)));
+            format!(
+                "`{}` {percent} ({} ×)",
+                kernel_label(&row.name),
+                row.times.calls
+            )
+        })
+        .collect();
+    vec![format!(
+        "Host time in ops, all threads, {}: {}.",
+        Nanos(all),
+        rows.join(", ")
+    )]
+}
+
+/// Collectives of one rank: calls, time, bytes and bus bandwidth.
+pub fn collectives(analysis: &Analysis) -> Option<String> {
+    let rows = analysis.collectives.iter().take(KERNELS_NAMED);
+    let rows: Vec<String> = rows.map(collective).collect();
+    (!rows.is_empty()).then(|| {
+        format!(
+            "Collectives of this rank, waiting for other ranks included: {}.",
+            rows.join("; ")
+        )
+    })
+}
+
+fn collective(row: &OwnCollectives) -> String {
+    let group = match row.group_size {
+        0 => String::new(),
+        size => format!(" among {size} ranks"),
+    };
+    let mut text = format!("{} {} ×{group} {}", row.kind.name(), row.calls, row.time_ns);
+    if let (Some(bytes), Some(rate)) = (row.bytes, row.bus_bytes_per_s) {
+        text += &format!(", {bytes}, bus bandwidth at least {rate}");
+    }
+    text
 }
 
 /// The time of each category of kernels, of copies and of memsets, the longest first.

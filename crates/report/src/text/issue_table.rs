@@ -71,7 +71,8 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::AnalysisLabelsDropped => const { &[Row::new("labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges")] },
         IssueCode::AnalysisNoLaunches => const { &[Row::new("the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")
         .hint("record launches: torch.profiler with ProfilerActivity.CPU and CUDA, nsys with -t cuda")] },
-        IssueCode::AnalysisTraining => const { &[Row::new("backward or optimizer ops were recorded: this is training, and terms of inference (TTFT, TPOT, prefill, decode) do not apply")] },
+        IssueCode::AnalysisFirstStepLong => const { &[Row::new("the recording up to the end of the first `Optimizer.step` took {first_ns:ns}, a usual step {usual_ns:ns}: it may hold the start of the program, and is in no step")] },
+        IssueCode::AnalysisDevicesFolded => const { &[Row::new("{count:device} with fewer events have no phases of their own; the {devices} with most have")] },
         IssueCode::InvariantOtherModel => const { &[Row::new("the embedding table of the trace is {trace}, that of the model {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json")] },
         IssueCode::InvariantOtherLayers => const { &[Row::new("the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")
@@ -321,7 +322,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("measure the device, or name one whose file has the bandwidths of its caches")] },
         IssueCode::WaterfallOperatorsBelowRoofline => const { &[Row::new("{phase}: {count} of {of:operator call} were faster than their roofline time, the worst {worst_ratio:times}")
         .hint("less ran than the workload states, bytes came from a cache, or the device was measured on a busy machine: `llmprof hardware measure` measures it again")] },
-        IssueCode::WaterfallUnattributed => const { &[Row::new("{phase}: {share:percent} of the time is unattributed")] },
+        IssueCode::WaterfallUnattributed => const { &[Row::new("{phase}: {share:percent} of the device time is unattributed")] },
         IssueCode::RunSlowedByCapture => const { &[Row::new("{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
         .hint("run again on a quiet machine")] },
         IssueCode::RunPlainPassSlower => const { &[Row::new("{phase} took {ratio:times} as long in the profiled pass as in the plain passes: something else slowed the plain passes, and latencies are too long")
@@ -454,6 +455,8 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("give the profile and the layer information of one engine")] },
         IssueCode::TrtexecAboveRoofline => const { &[Row::new("layers of type {kind} took less than their roofline time: another device, or bytes from caches")] },
         IssueCode::BenchClientLate => const { &[
+            Row::new("the client was late (p99 {late_p99_ns:ns}) though its busiest worker used {cpu_share:percent} of a core: the hypervisor took {steal_share:percent} of this machine's CPU time (steal), latencies are partly the client's, and nothing is concluded about the server").when("waits_for_cpu", "true")
+        .hint("run the client on a machine whose CPUs are not shared"),
             Row::new("the client was late (p99 {late_p99_ns:ns}) though its busiest worker used {cpu_share:percent} of a core: this machine is contended, latencies are partly the client's, and nothing is concluded about the server").when("waits_for_cpu", "true")
         .hint("run again when nothing else runs, or on a machine or cores apart from the server"),
             Row::new("the client was late (p99 {late_p99_ns:ns}, busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
@@ -485,6 +488,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("queueing and prefill stay one part; start the server with metrics, or use --no-metrics")] },
         IssueCode::BenchPageUnread => const { &[Row::new("{url} cannot be scraped: {why}")] },
         IssueCode::BenchScrapesFailed => const { &[Row::new("{count:scrape} of the server's metrics failed")] },
+        IssueCode::BenchServerStopped => const { &[Row::new("the server stopped answering at {at_ns:ns}: {count} of {requests:request} failed then or later; steady state ends there")] },
         IssueCode::BenchServerRestarted => const { &[Row::new("counters of the server fell: it was started again during the load")] },
         IssueCode::BenchNotProfiled => const { &[
             Row::new("the server was not profiled: {least} requests never ran at once").when("reason", "never_full")

@@ -2,8 +2,9 @@
 
 use llmprof_units::{Nanos, Percent};
 
+use super::program::shortened;
 use super::{bottleneck, findings, slices};
-use crate::analyzed::{Analysis, PhaseAnalysis};
+use crate::analyzed::{Analysis, ClassReason, PhaseAnalysis};
 
 /// `decode 1.41 s: host-bound · GPU idle 73.0 % · at 14.8 % of roofline · MFU 0.4 % · MBU 9.1 %`.
 pub fn line(phase: &PhaseAnalysis) -> String {
@@ -11,13 +12,15 @@ pub fn line(phase: &PhaseAnalysis) -> String {
     let judged = phase.judged_wall();
     let share = |part: Nanos| Percent(part.0 as f64 / judged.0.max(1) as f64);
     let wall = phase.whole_wall();
-    let mut parts = vec![class(phase)];
+    let mut parts = Vec::from_iter(class_part(phase));
     if phase.judged_idle().0 > 0 {
         let idle = share(phase.judged_idle());
-        parts.push(match &phase.traced {
-            Some(traced) if traced.device.is_some() => format!("GPU idle {idle}"),
-            _ => format!("idle between ops {idle}"),
-        });
+        match &phase.traced {
+            Some(traced) if traced.device.is_some() => parts.push(format!("GPU idle {idle}")),
+            // Of a host that a profiler recorded, time between ops says nothing.
+            Some(traced) if !traced.by_identity => {}
+            _ => parts.push(format!("idle between ops {idle}")),
+        }
     }
     // Of a phase of an unknown kind nothing is known to be needed.
     if let Some(roofline) = waterfall.roofline_ns.filter(|roofline| roofline.0 > 0) {
@@ -56,7 +59,17 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         .filter(|_| sampled.is_none())
         .map_or(wall, |recorded| recorded.min(wall));
     let time = times(phase).unwrap_or_else(|| of_which(wall, recorded));
-    format!("{} {time}: {}", phase.name(), parts.join(" · "))
+    let name = shortened(phase.name());
+    if parts.is_empty() {
+        return format!("{name} {time}");
+    }
+    format!("{name} {time}: {}", parts.join(" · "))
+}
+
+/// The class; nothing of a host that was recorded alone, which has none.
+fn class_part(phase: &PhaseAnalysis) -> Option<String> {
+    let is_known = phase.class.class.is_some() || phase.class.why != ClassReason::HostAlone;
+    is_known.then(|| class(phase))
 }
 
 /// `training step: GPU time forward 30.1 %, backward 59.9 %, optimizer 4.0 %, communication 6.0 %.`
@@ -69,14 +82,14 @@ pub fn training(phase: &PhaseAnalysis) -> Option<String> {
         ("communication", parts.communication_ns),
         ("launch not recorded", parts.unattributed_ns),
     ];
-    let sum: i64 = all.iter().map(|(_, time)| time.0).sum();
+    let sum = all.iter().map(|(_, time)| time.0 as f64).sum::<f64>();
     // Without a backward pass the parts say nothing.
-    if sum == 0 || parts.backward_ns.0 == 0 {
+    if parts.backward_ns.0 == 0 {
         return None;
     }
     let shown = all.iter().filter(|(_, time)| time.0 > 0);
     let shown: Vec<String> = shown
-        .map(|(name, time)| format!("{name} {}", Percent(time.0 as f64 / sum as f64)))
+        .map(|(name, time)| format!("{name} {}", Percent(time.0 as f64 / sum)))
         .collect();
     Some(format!(
         "{}: GPU time by launch: {}.",
@@ -105,7 +118,9 @@ fn times(phase: &PhaseAnalysis) -> Option<String> {
     match walls.len() {
         1 => None,
         2 => Some(format!("2 × ({first}, {last})")),
-        count if (last.0 - first.0) * 10 <= middle.0 => Some(format!("{count} × {middle}")),
+        count if last.0.saturating_sub(first.0) <= middle.0 / 10 => {
+            Some(format!("{count} × {middle}"))
+        }
         count => Some(format!("{count} × {middle} ({first} to {last})")),
     }
 }

@@ -12,6 +12,8 @@ use crate::kernel_label::kernel_label;
 
 /// Patterns of steps in the summary.
 const MOST_PATTERNS: usize = 2;
+/// Phases that have a line of their own.
+const PHASES_NAMED: usize = 12;
 /// An interval wider than this share of its mean is part of the result.
 const NOTICED_SPREAD: f64 = 0.05;
 /// Phases below one part in so many of all phases share a line.
@@ -100,6 +102,7 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
     lines.extend(phase_lines(analysis));
     lines.extend(analysis.phases.iter().filter_map(phases::training));
     lines.extend(consumers::lines(analysis));
+    lines.extend(consumers::collectives(analysis));
     lines.extend(between_phases(analysis));
     lines.extend(ranks::line(analysis));
     lines.extend(slices::lines(analysis));
@@ -119,10 +122,23 @@ fn phase_lines(analysis: &Analysis) -> Vec<String> {
     let is_small = |phase: &PhaseAnalysis| wall(phase).saturating_mul(NEGLIGIBLE_PART) < all;
     let (small, large): (Vec<_>, Vec<_>) =
         analysis.phases.iter().partition(|phase| is_small(phase));
-    if small.len() < 3 {
-        return analysis.phases.iter().map(phases::line).collect();
+    let (small, large) = if small.len() < 3 {
+        (Vec::new(), analysis.phases.iter().collect())
+    } else {
+        (small, large)
+    };
+    let mut lines: Vec<String> = large
+        .iter()
+        .copied()
+        .take(PHASES_NAMED)
+        .map(phases::line)
+        .collect();
+    if let more @ 1.. = large.len().saturating_sub(PHASES_NAMED) {
+        lines.push(format!("{more} more phases are in the report"));
     }
-    let mut lines: Vec<String> = large.into_iter().map(phases::line).collect();
+    if small.is_empty() {
+        return lines;
+    }
     let together = Nanos(small.iter().map(|phase| wall(phase)).sum());
     lines.push(format!(
         "{} phases of less than 1 %: {together} together",
@@ -222,7 +238,14 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
         (busy, walls, "in phases")
     };
     let busy = Percent(busy.0 as f64 / whole.0.max(1) as f64);
-    let devices = timeline.devices.len();
+    let mut judged: Vec<u32> = phases.iter().filter_map(PhaseAnalysis::device).collect();
+    judged.sort_unstable();
+    judged.dedup();
+    let devices = if note == "in phases" {
+        judged.len()
+    } else {
+        timeline.devices.len()
+    };
     let of_each = if devices > 1 {
         format!("{whole} on {devices} GPUs")
     } else {

@@ -322,6 +322,9 @@ fn watched(
         if done.was_interrupted() {
             return Err(Halt::Interrupted);
         }
+        if let Some(failure) = done.failure() {
+            return Err(halt(&failure));
+        }
     }
     Ok(())
 }

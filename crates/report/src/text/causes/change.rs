@@ -20,13 +20,11 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::HostCopies {
             to_device: true, ..
         } => "keep the tensor on the GPU, or copy from pinned memory with non_blocking=True",
-        CauseKind::HostCopies { .. } => {
-            "copy less (the sampled token instead of the logits), into pinned memory with non_blocking=True"
-        }
+        CauseKind::HostCopies { .. } => "copy less, or into pinned memory with non_blocking=True",
         CauseKind::HostCode {
             collecting_share: Some(_),
             ..
-        } => "call gc.freeze() after start-up and collect between requests",
+        } => "call gc.freeze() after start-up and collect between steps",
         CauseKind::HostCode {
             gil_holder,
             has_switch_interval,

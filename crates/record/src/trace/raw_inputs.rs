@@ -65,7 +65,11 @@ impl RawInputLists {
     pub(super) fn finish(&self, strings: &mut Interner) -> (Inputs, Vec<InputsId>, u64) {
         let text = |id: StrId| self.texts.get_bytes(id);
         let mut order: Vec<usize> = (0..self.lists.len()).collect();
-        order.sort_by_key(|&list| self.lists[list].map(text));
+        // Without space, so that the layout of a file does not matter.
+        order.sort_by_cached_key(|&list| {
+            let texts = self.lists[list].map(text);
+            (texts.map(without_space), texts)
+        });
         let mut inputs = Inputs::default();
         let mut map = vec![InputsId::NONE; self.lists.len() + 1];
         let mut unreadable = 0;
@@ -87,6 +91,11 @@ impl RawInputLists {
 enum Dims {
     One(Vec<i64>),
     Many(Vec<Vec<i64>>),
+}
+
+fn without_space(text: &[u8]) -> Vec<u8> {
+    let kept = text.iter().filter(|byte| !byte.is_ascii_whitespace());
+    kept.copied().collect()
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Option<Vec<T>> {

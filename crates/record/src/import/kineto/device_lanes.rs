@@ -37,7 +37,9 @@ pub(super) fn resolve(builder: &mut TraceBuilder) -> AscendThreads {
     for mut event in std::mem::take(&mut builder.hosts).rows() {
         let row = rows.get(event.thread.0 as usize).copied().flatten();
         match row.filter(|_| event.kind == HostKind::OTHER) {
-            Some(Row::Xla(device, Lane::Stream(stream))) => {
+            Some(
+                Row::Xla(device, Lane::Stream(stream)) | Row::AscendCollectives(device, stream),
+            ) => {
                 add_work(builder, &work(&event, device, stream));
             }
             Some(Row::Xla(device, Lane::Ops)) => {
@@ -49,9 +51,6 @@ pub(super) fn resolve(builder: &mut TraceBuilder) -> AscendThreads {
                 let thread = builder.thread_numbers(event.thread);
                 ascend_threads.insert(thread, (device, stream));
                 add_task(builder, &event, device, stream);
-            }
-            Some(Row::AscendCollectives(device, stream)) => {
-                add_work(builder, &work(&event, device, stream));
             }
             Some(Row::AscendCalls) => {
                 event.kind = HostKind::RUNTIME;

@@ -162,13 +162,17 @@ fn gemms_of_a_decode_step_read_the_weights_once() {
 
 /// Where blocks end. The format counts neither blocks nor bytes of the whole: a report cut at such a place is a shorter one.
 fn block_ends(bytes: &[u8]) -> Vec<usize> {
-    let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let length =
+        |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
     let mut at = 8 + length(4);
     let mut ends = vec![at];
     while at < bytes.len() {
         let header = &bytes[at + 4..at + 4 + length(at)];
         // The size of the payload is the last field of a block's header here, of up to four bytes.
-        let tag = header.iter().rposition(|byte| *byte == 5 << 3).unwrap();
+        let tag = header
+            .iter()
+            .rposition(|byte| *byte == 5 << 3)
+            .expect("a size");
         let payload = header[tag + 1..]
             .iter()
             .enumerate()

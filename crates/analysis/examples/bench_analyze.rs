@@ -58,10 +58,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         replicate(&path, bytes)?;
         path
     };
-    if has("--one-line") {
-        let text = fs::read_to_string(&path)?;
-        fs::write(&path, on_one_line(&text))?;
-    }
+    let path = if has("--one-line") {
+        let one_line = folder.path().join("one_line.json");
+        fs::write(&one_line, on_one_line(&fs::read_to_string(&path)?))?;
+        one_line
+    } else {
+        path
+    };
     let bytes = fs::metadata(&path)?.len() as f64;
     println!(
         "{:.1} MB, {} threads",

@@ -125,6 +125,22 @@ impl ThreadList {
     }
 }
 
+/// The ids that strings and threads of a builder got in the one that took it in.
+pub struct Renumbering {
+    strings: Vec<StrId>,
+    threads: Vec<ThreadId>,
+}
+
+impl Renumbering {
+    pub(crate) fn string(&self, old: StrId) -> StrId {
+        self.strings[old.0 as usize]
+    }
+
+    pub(crate) fn thread(&self, old: ThreadId) -> ThreadId {
+        self.threads[old.0 as usize]
+    }
+}
+
 /// Keeps the name that sorts last, so that the choice does not depend on the order of events.
 fn keep_name<K: std::hash::Hash + Eq, S: BuildHasher>(
     names: &mut HashMap<K, StrId, S>,
@@ -289,7 +305,7 @@ impl TraceBuilder {
 
     /// Adds all that another builder collected, renumbering its ids. Parts of one file that were read at the same
     /// time come together here.
-    pub fn absorb(&mut self, mut other: Self) {
+    pub fn absorb(&mut self, mut other: Self) -> Renumbering {
         let strings = self.strings.absorb(&other.strings);
         let string = |id: StrId| strings[id.0 as usize];
         let inputs = self.inputs.absorb(&other.inputs);
@@ -342,6 +358,7 @@ impl TraceBuilder {
         self.events_read += other.events_read;
         self.metadata.append(&mut other.metadata);
         self.issues.append(&mut other.issues);
+        Renumbering { strings, threads }
     }
 
     fn renumber(
@@ -478,20 +495,21 @@ impl TraceBuilder {
         for column in inputs.string_columns() {
             renumber_strings(column, &string_map);
         }
-        let (stack_frames, frame_map) = self.sorted_frames(&string_map);
-        self.renumber(&string_map, &input_map, &thread_map, &frame_map);
-        order::sort_hosts(&mut self.hosts);
-        order::sort_kernels(&mut self.kernels);
-        order::sort_copies(&mut self.copies);
-        order::sort_memsets(&mut self.memsets);
-        order::sort_ranges(&mut self.ranges);
-        order::sort_memory(&mut self.memory);
-        order::sort_syncs(&mut self.syncs);
-        order::sort_graph_nodes(&mut self.graph_nodes);
-        order::sort_operator_calls(&mut self.operator_calls);
-        order::sort_collectives(&mut self.collectives);
-        order::sort_launched_kernels(&mut self.launched_kernels);
-        order::sort_host_samples(&mut self.host_samples);
+        self.renumber(&string_map, &input_map, &thread_map);
+        rayon::scope(|scope| {
+            scope.spawn(|_| order::sort_hosts(&mut self.hosts));
+            scope.spawn(|_| order::sort_kernels(&mut self.kernels));
+            scope.spawn(|_| order::sort_copies(&mut self.copies));
+            scope.spawn(|_| order::sort_memsets(&mut self.memsets));
+            scope.spawn(|_| order::sort_ranges(&mut self.ranges));
+            scope.spawn(|_| order::sort_memory(&mut self.memory));
+            scope.spawn(|_| order::sort_syncs(&mut self.syncs));
+            scope.spawn(|_| order::sort_graph_nodes(&mut self.graph_nodes));
+            scope.spawn(|_| order::sort_operator_calls(&mut self.operator_calls));
+            scope.spawn(|_| order::sort_collectives(&mut self.collectives));
+            scope.spawn(|_| order::sort_launched_kernels(&mut self.launched_kernels));
+            scope.spawn(|_| order::sort_host_samples(&mut self.host_samples));
+        });
         self.devices
             .sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         self.devices.dedup();

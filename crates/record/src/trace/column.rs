@@ -3,6 +3,7 @@
 use std::{fmt, mem, ops::Deref, sync::Arc};
 
 use bytemuck::Pod;
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
 use super::ids::{InputsId, StrId, ThreadId};
 use crate::mapped::Mapped;
@@ -15,6 +16,9 @@ pub struct Bounds {
     pub(crate) threads: usize,
     pub(crate) frames: usize,
 }
+
+/// Rows that one task puts in order: some microseconds of work, far more than starting a task takes.
+const MIN_ROWS_PER_TASK: usize = 1 << 13;
 
 /// A type that a column can hold: plain bytes of a fixed layout, so that a file can be used where it lies.
 pub trait Element: Pod + PartialEq + fmt::Debug + Send + Sync {
@@ -126,8 +130,9 @@ impl<T: Element> Column<T> {
     /// Puts the values in the order in which `order` lists their rows.
     pub(crate) fn permute(&mut self, order: &[u32]) {
         let values = &self[..];
+        let order = order.par_iter().with_min_len(MIN_ROWS_PER_TASK);
         *self = Self(Storage::Owned(
-            order.iter().map(|&row| values[row as usize]).collect(),
+            order.map(|&row| values[row as usize]).collect(),
         ));
     }
 

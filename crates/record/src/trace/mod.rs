@@ -27,7 +27,7 @@ mod threads;
 use llmprof_units::Nanos;
 use std::collections::BTreeMap;
 
-pub use builder::TraceBuilder;
+pub use builder::{Renumbering, TraceBuilder};
 pub use column::{Column, Element};
 pub use device::{AcceleratorKind, DeviceProperties};
 pub use events::{

@@ -5,6 +5,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
 use super::{
@@ -14,7 +15,12 @@ use super::{
 
 /// The rows in sorted order, or nothing where they already are.
 fn sorted_rows(rows: usize, compare: impl Fn(usize, usize) -> Ordering + Sync) -> Option<Vec<u32>> {
-    if (1..rows).all(|row| compare(row - 1, row) != Ordering::Greater) {
+    let in_order = |row: usize| compare(row - 1, row) != Ordering::Greater;
+    if (1..rows)
+        .into_par_iter()
+        .with_min_len(1 << 13)
+        .all(in_order)
+    {
         return None;
     }
     let mut order: Vec<u32> = (0..rows as u32).collect();

@@ -2,91 +2,59 @@
 //!
 //! Kineto does not write these; other programs that emit Chrome's format do.
 
-use super::cursor::Text;
-use super::event::{Event, Id};
 use super::losses::Losses;
-use crate::trace::{Host, HostKind, TraceBuilder};
+use crate::trace::{Host, HostKind, Renumbering, StrId, ThreadId, TraceBuilder};
 
 /// Begins and ends, until the whole file was seen.
 #[derive(Default)]
 pub(super) struct Halves(Vec<Half>);
 
-struct Half {
-    process: Result<i64, String>,
-    thread: Result<i64, String>,
-    time: i64,
-    begins: bool,
-    name: String,
-    at: u64,
+#[derive(Clone, Copy)]
+pub(super) struct Half {
+    pub(super) thread: ThreadId,
+    pub(super) time: i64,
+    pub(super) begins: bool,
+    pub(super) name: StrId,
+    /// Its byte in the content.
+    pub(super) at: u64,
 }
 
 impl Halves {
-    pub(super) fn add(&mut self, event: &Event<'_>, at: u64, losses: &mut Losses) {
-        let Some(time) = event.time else {
-            losses.no_time.add(at);
-            return;
-        };
-        let text = |text: Text<'_>| text.decode().0.into_owned();
-        let id = |id: Id<'_>| match id {
-            Id::Number(number) => Ok(number),
-            Id::Label(label) => Err(text(label)),
-            Id::Missing => Err(String::new()),
-        };
-        self.0.push(Half {
-            process: id(event.process),
-            thread: id(event.thread),
-            time,
-            begins: event.phase == b'B',
-            name: event.name.map(text).unwrap_or_default(),
-            at,
-        });
+    pub(super) fn push(&mut self, half: Half) {
+        self.0.push(half);
     }
 
-    pub(super) fn absorb(&mut self, mut other: Self) {
-        self.0.append(&mut other.0);
+    /// Adds those of another part, whose ids the builder of this one took in as `numbers`.
+    pub(super) fn absorb(&mut self, other: Self, numbers: &Renumbering) {
+        self.0.extend(other.0.into_iter().map(|half| Half {
+            thread: numbers.thread(half.thread),
+            name: numbers.string(half.name),
+            ..half
+        }));
     }
 
     /// Joins each end with the last open begin of its thread.
     pub(super) fn join(mut self, builder: &mut TraceBuilder, losses: &mut Losses) {
         // As in Chrome: by time, and at one moment in the order of the file.
-        self.0.sort_by(|a, b| {
-            (&a.process, &a.thread, a.time, a.at).cmp(&(&b.process, &b.thread, b.time, b.at))
-        });
-        for thread in self
-            .0
-            .chunk_by(|a, b| (&a.process, &a.thread) == (&b.process, &b.thread))
-        {
+        self.0.sort_by_key(|half| (half.thread, half.time, half.at));
+        for thread in self.0.chunk_by(|a, b| a.thread == b.thread) {
             let mut open: Vec<&Half> = Vec::new();
             for half in thread {
                 if half.begins {
                     open.push(half);
                     continue;
                 }
-                let Some(begin) = open.pop() else {
+                let begin = open.pop();
+                let length = begin.and_then(|begin| half.time.checked_sub(begin.time));
+                let (Some(begin), Some(duration)) = (begin, length) else {
                     losses.unpaired.add(half.at);
                     continue;
                 };
-                let Some(duration) = half.time.checked_sub(begin.time) else {
-                    losses.unpaired.add(half.at);
-                    continue;
-                };
-                let name = builder.intern(&begin.name);
-                let process = begin
-                    .process
-                    .as_ref()
-                    .map(|&number| number)
-                    .map_err(String::as_str);
-                let of = begin
-                    .thread
-                    .as_ref()
-                    .map(|&number| number)
-                    .map_err(String::as_str);
-                let thread = builder.labelled_thread(process, of);
                 builder.hosts.push(Host {
                     start: begin.time,
                     duration,
-                    name,
-                    thread,
+                    name: begin.name,
+                    thread: begin.thread,
                     kind: HostKind::OTHER,
                     ..Host::default()
                 });

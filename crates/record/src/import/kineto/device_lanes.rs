@@ -193,8 +193,8 @@ fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
     rows
 }
 
-/// Says of each device with events that it is an MTIA.
-pub(super) fn describe_mtia(builder: &mut TraceBuilder) {
+/// Says of each device with events what kind it is.
+pub(super) fn set_kind(builder: &mut TraceBuilder, kind: AcceleratorKind) {
     let kernels = builder.kernels.device.iter();
     let mut devices: Vec<u32> = kernels
         .chain(builder.copies.device.iter())
@@ -202,15 +202,18 @@ pub(super) fn describe_mtia(builder: &mut TraceBuilder) {
         .collect();
     devices.sort_unstable();
     devices.dedup();
-    // What the file says of devices was written for GPUs, and has no figures of these.
-    builder.devices = devices
-        .into_iter()
-        .map(|id| DeviceProperties {
-            id,
-            kind: AcceleratorKind::Mtia,
-            ..DeviceProperties::default()
-        })
-        .collect();
+    for device in &mut builder.devices {
+        device.kind = kind;
+    }
+    for id in devices {
+        if builder.devices.iter().all(|known| known.id != id) {
+            builder.devices.push(DeviceProperties {
+                id,
+                kind,
+                ..DeviceProperties::default()
+            });
+        }
+    }
 }
 
 /// Collectives of an Ascend device have no stream of their own in the trace; no stream has this number.

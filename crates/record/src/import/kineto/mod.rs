@@ -143,7 +143,7 @@ fn finish<S: std::borrow::Borrow<Source>>(
         halves,
         flows,
         ranks,
-        has_mtia,
+        accelerator,
     } = part;
     if outcome.ending != Ending::Closed {
         losses.truncated.add(outcome.at as u64);
@@ -161,8 +161,8 @@ fn finish<S: std::borrow::Borrow<Source>>(
     halves.join(&mut builder, &mut losses);
     let ascend_threads = device_lanes::resolve(&mut builder);
     let is_ascend = !ascend_threads.is_empty();
-    if has_mtia {
-        device_lanes::describe_mtia(&mut builder);
+    if let Some(kind) = accelerator {
+        device_lanes::set_kind(&mut builder, kind);
     }
     let wants_flows = flows.wanted || is_ascend;
     let source = unpacked(wants_flows)?;

@@ -210,6 +210,7 @@ fn read_piece(bytes: &[u8], base: u64, is_last: bool, only_flows: bool) -> (Part
                 let begin = cursor.at;
                 let repaired = cursor.repaired;
                 let at = base + begin as u64;
+                let bad_before = part.losses.bad_field;
                 let mut event = Event::default();
                 let read = event.read(&mut cursor, &mut part.losses.bad_field, base);
                 if read.is_some() {
@@ -225,7 +226,8 @@ fn read_piece(bytes: &[u8], base: u64, is_last: bool, only_flows: bool) -> (Part
                 }
                 let failed = cursor.at.min(cursor.bytes.len());
                 if !is_last && cursor.at_end() {
-                    // It goes on in the next piece.
+                    // It goes on in the next piece, with which it is read again.
+                    part.losses.bad_field = bad_before;
                     cursor.at = begin;
                     break Ending::MidEvent;
                 }

@@ -1,6 +1,6 @@
 //! Events of the file become rows of tables.
 
-use super::begin_end::Halves;
+use super::begin_end::{Half, Halves};
 use super::cursor::Text;
 use super::event::{Event, Id};
 use super::flows::Flows;
@@ -8,8 +8,9 @@ use super::losses::Losses;
 use super::merged_ranks::MergedRanks;
 use crate::import::torch_names::is_annotation;
 use crate::trace::{
-    Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel, MemoryEvent, MemoryKind, MemoryPlace,
-    Memset, Range, RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId, TraceBuilder,
+    AcceleratorKind, Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel, MemoryEvent,
+    MemoryKind, MemoryPlace, Memset, Range, RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId,
+    TraceBuilder,
 };
 
 /// What reading a part of the file gives.
@@ -20,8 +21,8 @@ pub(super) struct Part {
     pub(super) halves: Halves,
     pub(super) flows: Flows,
     pub(super) ranks: MergedRanks,
-    /// Whether its device is an MTIA.
-    pub(super) has_mtia: bool,
+    /// What its device is, where categories say that it is no GPU.
+    pub(super) accelerator: Option<AcceleratorKind>,
 }
 
 /// An event that has a time, at its place in the file.
@@ -41,13 +42,12 @@ impl Part {
             halves,
             flows,
             ranks,
-            has_mtia,
+            accelerator,
         } = other;
         self.ranks.absorb(ranks);
-        self.has_mtia |= has_mtia;
-        // Begins and ends hold ids of the other builder, which come along as their texts.
-        self.halves.absorb(halves);
-        self.builder.absorb(builder);
+        self.accelerator = self.accelerator.or(accelerator);
+        let numbers = self.builder.absorb(builder);
+        self.halves.absorb(halves, &numbers);
         self.losses.merge(&losses);
         self.flows.absorb(flows);
     }
@@ -60,7 +60,7 @@ impl Part {
             b'i' | b'I' | b'R' => self.instant(event, at),
             b'M' => self.metadata(event),
             b's' | b't' | b'f' => self.flows.add(event),
-            b'B' | b'E' => self.halves.add(event, at, &mut self.losses),
+            b'B' | b'E' => self.half(event, at),
             _ => self.losses.unread_phase.add(at),
         }
     }
@@ -104,14 +104,19 @@ impl Part {
             }
             b"cpu_op" | b"Operator" => self.host(&placed, HostKind::OPERATOR, at),
             b"python_function" => self.host(&placed, HostKind::PYTHON, at),
-            b"cuda_runtime"
-            | b"privateuse1_runtime"
-            | b"xpu_runtime"
-            | b"mtia_runtime"
-            | b"Runtime" => {
+            b"cuda_runtime" | b"xpu_runtime" | b"mtia_runtime" | b"Runtime" => {
                 self.host(&placed, HostKind::RUNTIME, at);
             }
-            b"cuda_driver" | b"privateuse1_driver" => self.host(&placed, HostKind::DRIVER, at),
+            b"cuda_driver" => self.host(&placed, HostKind::DRIVER, at),
+            // The backend of a vendor outside of PyTorch, whatever its device.
+            b"privateuse1_runtime" | b"privateuse1_driver" => {
+                self.accelerator.get_or_insert(AcceleratorKind::Other);
+                let kind = match event.category {
+                    b"privateuse1_driver" => HostKind::DRIVER,
+                    _ => HostKind::RUNTIME,
+                };
+                self.host(&placed, kind, at);
+            }
             b"overhead" => self.host(&placed, HostKind::OVERHEAD, at),
             b"kernel" | b"Kernel" => self.kernel(&placed, at),
             b"mtia_ccp_events" => self.mtia_event(&placed, at),
@@ -200,7 +205,7 @@ impl Part {
 
     /// What an MTIA's command processor did: waits and transfers beside the work of its cores.
     fn mtia_event(&mut self, placed: &Placed<'_, '_>, at: u64) {
-        self.has_mtia = true;
+        self.accelerator = Some(AcceleratorKind::Mtia);
         match self.builder.strings.get(placed.name) {
             "event_wait" | "event_record" => self.sync(placed),
             "dma_request" => self.copy(placed),
@@ -351,6 +356,22 @@ impl Part {
         );
     }
 
+    fn half(&mut self, event: &Event<'_>, at: u64) {
+        let Some(time) = event.time else {
+            self.losses.no_time.add(at);
+            return;
+        };
+        let thread = self.labelled_thread(event);
+        let name = self.text(event.name, at);
+        self.halves.push(Half {
+            thread,
+            time,
+            begins: event.phase == b'B',
+            name,
+            at,
+        });
+    }
+
     /// `M` events give names to processes and threads; their other facts are for viewers.
     fn metadata(&mut self, event: &Event<'_>) {
         let (Some(kind), Some(name)) = (event.name, event.args.name) else {
@@ -381,6 +402,10 @@ impl Part {
             self.losses.bad_field.add(at);
             return ThreadId::NONE;
         }
+        self.labelled_thread(event)
+    }
+
+    fn labelled_thread(&mut self, event: &Event<'_>) -> ThreadId {
         let (process, thread) = (label(event.process), label(event.thread));
         self.builder.labelled_thread(
             process

@@ -175,6 +175,8 @@ fn ranks_of_a_merged_file_stay_apart() {
     assert_eq!(shared.text(shared.kernels.name[1]), "k[TP01]");
     assert_eq!(shared.issues[0].code.as_str(), "kineto.devices_renumbered");
     assert_ne!(shared.kernels.correlation[0], shared.kernels.correlation[1]);
+    let absurd = merge(&rank("[TP00]", u32::MAX, 1), &rank("[TP01]", 2, 1));
+    assert_eq!(absurd.kernels.device[..], [2, u32::MAX]);
     let own = merge(&rank("[TP00]", 4, 1), &rank("[TP01]", 2, 1));
     assert_eq!(own.kernels.device[..], [2, 4]);
     assert_eq!(own.issues, []);

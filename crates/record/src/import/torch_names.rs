@@ -32,8 +32,15 @@ struct EmittedRange<'a> {
     sizes: &'a str,
 }
 
+/// Longer names of ranges are taken as they are: many ranges may share one text, which would be searched for each of them. Those of most
+/// operators, shapes included, have less than a few hundred bytes.
+const EMITTED_MAX_BYTES: usize = 8 << 10;
+
 /// Splits the name of such a range; `None` of any other.
 fn parse_emitted(text: &str) -> Option<EmittedRange<'_>> {
+    if text.len() > EMITTED_MAX_BYTES {
+        return None;
+    }
     let end = [", seq = ", ", op_id = "]
         .iter()
         .filter_map(|key| {
@@ -43,14 +50,15 @@ fn parse_emitted(text: &str) -> Option<EmittedRange<'_>> {
                 .starts_with(|c: char| c.is_ascii_digit())
                 .then_some(at)
         })
-        .min()?;
+        .min()
+        .filter(|end| *end > 0)?;
     let sizes = text[end..]
         .split_once(", sizes = ")
         .map_or("", |(_, rest)| {
             rest.split_once("]], ")
                 .map_or(rest, |(sizes, _)| &rest[..sizes.len() + 2])
         });
-    (end > 0).then(|| EmittedRange {
+    Some(EmittedRange {
         name: &text[..end],
         sizes,
     })

@@ -495,7 +495,8 @@ impl TraceBuilder {
         for column in inputs.string_columns() {
             renumber_strings(column, &string_map);
         }
-        self.renumber(&string_map, &input_map, &thread_map);
+        let (stack_frames, frame_map) = self.sorted_frames(&string_map);
+        self.renumber(&string_map, &input_map, &thread_map, &frame_map);
         rayon::scope(|scope| {
             scope.spawn(|_| order::sort_hosts(&mut self.hosts));
             scope.spawn(|_| order::sort_kernels(&mut self.kernels));

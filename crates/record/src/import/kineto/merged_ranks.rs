@@ -40,7 +40,7 @@ pub(super) fn rank_mark(label: &[u8]) -> u64 {
 /// The labels of ranks by the marks in provisional numbers of their devices.
 #[derive(Default)]
 pub(super) struct MergedRanks {
-    labels: BTreeMap<u32, String>,
+    labels: BTreeMap<u32, Box<[u8]>>,
     /// Two ranks have the same mark: their devices cannot be told apart.
     collided: bool,
 }
@@ -52,13 +52,13 @@ impl MergedRanks {
             return device;
         }
         let mark = (rank_mark(label) >> 44) as u32;
-        self.add_label(mark, &String::from_utf8_lossy(label));
+        self.add_label(mark, label);
         PROVISIONAL | (mark << DEVICE_BITS) | device
     }
 
-    fn add_label(&mut self, mark: u32, label: &str) {
-        let kept = self.labels.entry(mark).or_insert_with(|| label.to_owned());
-        self.collided |= kept != label;
+    fn add_label(&mut self, mark: u32, label: &[u8]) {
+        let kept = self.labels.entry(mark).or_insert_with(|| label.into());
+        self.collided |= **kept != *label;
     }
 
     pub(super) fn absorb(&mut self, other: Self) {
@@ -66,6 +66,14 @@ impl MergedRanks {
             self.add_label(mark, &label);
         }
         self.collided |= other.collided;
+    }
+
+    /// What a provisional number stands for; `None` of others, however large.
+    fn rank_and_device(&self, number: u32) -> Option<(&[u8], u32)> {
+        let marked = number & !PROVISIONAL;
+        let label = self.labels.get(&(marked >> DEVICE_BITS));
+        let label = label.filter(|_| number & PROVISIONAL != 0)?;
+        Some((label, number & DEVICE_MASK))
     }
 
     /// Gives devices their own numbers again where no two ranks share one, else numbers in the order of ranks.
@@ -80,24 +88,21 @@ impl MergedRanks {
             &mut builder.syncs.device,
             &mut builder.ranges.device,
         ];
-        let devices: BTreeSet<(&str, u32)> = columns
+        let devices: BTreeSet<(&[u8], u32)> = columns
             .iter()
             .flat_map(|column| column.iter())
-            .filter(|number| **number & PROVISIONAL != 0)
-            .map(|number| (number & !PROVISIONAL, number & DEVICE_MASK))
-            .map(|(marked, device)| (self.labels[&(marked >> DEVICE_BITS)].as_str(), device))
+            .filter_map(|number| self.rank_and_device(*number))
             .collect();
         let distinct: BTreeSet<u32> = devices.iter().map(|(_, device)| *device).collect();
         let is_shared = distinct.len() < devices.len() && !self.collided;
-        let numbers: HashMap<(&str, u32), u32> = (0..)
+        let numbers: HashMap<(&[u8], u32), u32> = (0..)
             .zip(&devices)
             .map(|(order, &key)| (key, if is_shared { order } else { key.1 }))
             .collect();
         for column in &mut columns {
             for number in column.make_mut() {
-                if *number & PROVISIONAL != 0 {
-                    let label = &self.labels[&((*number & !PROVISIONAL) >> DEVICE_BITS)];
-                    *number = numbers[&(label.as_str(), *number & DEVICE_MASK)];
+                if let Some(key) = self.rank_and_device(*number) {
+                    *number = numbers[&key];
                 }
             }
         }

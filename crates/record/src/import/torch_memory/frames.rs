@@ -28,11 +28,13 @@ enum Kind {
     Torch,
     /// A function in a library.
     Native,
+    /// What took the stack, or has no name: every stack begins with it.
+    Unwinder,
 }
 
 impl Sites {
     /// The place that a stack, its innermost frame first, says most about: the first frame of Python code outside of
-    /// torch, else the first of Python code, else the first.
+    /// torch, else the first of Python code, else the first that did not take the stack itself.
     pub(super) fn of(&mut self, heap: &Heap<'_>, stack: Value) -> Option<u32> {
         let mut best: Option<Frame> = None;
         for &frame in heap.items(stack)? {
@@ -73,6 +75,8 @@ impl Sites {
                 Kind::Program
             };
             (kind, format!("{file}:{line} {function}"))
+        } else if is_unwinder(function) {
+            (Kind::Unwinder, function.to_owned())
         } else {
             (Kind::Native, function.to_owned())
         };
@@ -91,6 +95,14 @@ impl Sites {
 fn is_python(file: &str) -> bool {
     file.rsplit_once('.')
         .is_some_and(|(_, extension)| extension == "py")
+}
+
+/// Functions of torch by which its allocator takes a stack of C++ frames.
+fn is_unwinder(function: &str) -> bool {
+    let plumbing = ["torch::unwind", "torch::CapturedTraceback"];
+    plumbing.iter().any(|begin| function.starts_with(begin))
+        || function.contains("gather_with_cpp")
+        || matches!(function, "" | "??")
 }
 
 /// A path from the package on, or its last part: where a package is installed says nothing, and a home directory is
@@ -144,6 +156,10 @@ mod tests {
             "torch/nn/functional.py:7 embedding"
         );
         assert_eq!(site(&[native, ("x.cpp", "f")]).unwrap(), "c10::alloc()");
+        let unwinder = ("??", "torch::unwind::unwind()");
+        let gather = ("??", "torch::CapturedTraceback::gather(bool, bool, bool)");
+        assert_eq!(site(&[unwinder, gather, native]).unwrap(), "c10::alloc()");
+        assert_eq!(site(&[unwinder, gather]).unwrap(), unwinder.1);
         assert_eq!(site(&[]), None);
     }
 }

@@ -108,6 +108,8 @@ struct Reading {
     unusable_events: u64,
     /// Planes that each device has had so far: a TPU has one for each kind of core.
     device_planes: HashMap<u32, u32>,
+    /// Interned names of events of the plane that is read, by the ids of their names.
+    names: HashMap<u64, StrId>,
     /// When the profiler was started, ns since 1970.
     started_ns: Option<i64>,
 }
@@ -117,6 +119,7 @@ impl Reading {
         let (plane, is_whole) = Plane::read(message);
         self.damaged_messages += u64::from(!is_whole);
         self.planes += 1;
+        self.names.clear();
         if plane.name == "Task Environment" {
             let mut facts = plane.facts();
             let started = facts.find(|(name, _)| *name == "profile_start_time");
@@ -184,7 +187,7 @@ impl Reading {
                 let mut work = Work {
                     start,
                     duration,
-                    name: self.intern(without_descriptor(event.name)),
+                    name: self.name(&event),
                     device,
                     stream,
                     ..Work::default()
@@ -211,13 +214,15 @@ impl Reading {
 
     fn read_host(&mut self, plane: &Plane<'_>) {
         let process = self.planes;
+        if !plane.lines.is_empty() {
+            self.builder.name_process(Ok(process), &plane.name);
+        }
         for line in self.read_lines(plane) {
             if line.events.is_empty() {
                 continue;
             }
             let thread = self.builder.thread(process, line.id);
             let name = String::from_utf8_lossy(line.name);
-            self.builder.name_process(Ok(process), &plane.name);
             self.builder.name_thread(Ok(process), Ok(line.id), &name);
             for &message in &line.events {
                 if let Some((event, start, duration)) = self.place(plane, &line, message) {
@@ -235,7 +240,7 @@ impl Reading {
         start: i64,
         duration: i64,
     ) {
-        let name = self.intern(event.name);
+        let name = self.name(event);
         let (mut correlation, mut is_step) = (0, false);
         for (key, value) in plane.stats_of(event) {
             match key {
@@ -275,9 +280,12 @@ impl Reading {
         });
     }
 
-    fn intern(&mut self, name: &[u8]) -> StrId {
-        let known = self.builder.strings.find(name);
-        known.unwrap_or_else(|| self.builder.intern(&String::from_utf8_lossy(name)))
+    fn name(&mut self, event: &Event<'_>) -> StrId {
+        let builder = &mut self.builder;
+        *self.names.entry(event.name_id).or_insert_with(|| {
+            let name = String::from_utf8_lossy(without_descriptor(event.name));
+            builder.intern(&name)
+        })
     }
 }
 
@@ -303,11 +311,16 @@ fn span_ns(line_ns: i64, offset_ps: i64, duration_ps: i64) -> Option<(i64, i64)>
     Some((start, end - start))
 }
 
+/// Details have some hundred bytes. Longer texts, which many events may share, are not read again for each of them.
+const DETAILS_MAX_BYTES: usize = 1 << 10;
+
 /// Takes what a statistic says of work on a device.
 fn describe(work: &mut Work, key: &str, value: Stat<'_>) {
     match (key, value) {
         ("correlation_id", _) => work.correlation = small(value).unwrap_or(0),
-        ("kernel_details" | "memcpy_details" | "memset_details", Stat::Text(text)) => {
+        ("kernel_details" | "memcpy_details" | "memset_details", Stat::Text(text))
+            if text.len() <= DETAILS_MAX_BYTES =>
+        {
             let text = String::from_utf8_lossy(text);
             for (key, value) in text
                 .split_whitespace()

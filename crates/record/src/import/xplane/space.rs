@@ -26,6 +26,8 @@ pub(super) struct Line<'a> {
 }
 
 pub(super) struct Event<'a> {
+    /// What its name goes by: one of millions of events has no name of its own.
+    pub(super) name_id: u64,
     pub(super) name: &'a [u8],
     pub(super) offset_ps: i64,
     pub(super) duration_ps: i64,
@@ -100,6 +102,7 @@ impl<'a> Plane<'a> {
             }
         }
         Some(Event {
+            name_id: id,
             name: self.event_names.get(&id)?,
             offset_ps: offset_ps?,
             duration_ps,

@@ -43,6 +43,9 @@ def kineto() -> None:
            "baseTimeNanoseconds": 1700000000000000000, "traceEvents": events}
     put("kineto", "small.json", json.dumps(top, indent=1).encode())
     put("kineto", "compact.json", json.dumps(events).encode())
+    put("kineto", "ascend.json", (FIXTURES / "ascend/trace_view.json").read_bytes())
+    ranks = [{**event, "pid": f"[TP0{rank}] {event['pid']}"} for rank in range(2) for event in events]
+    put("kineto", "ranks.json", json.dumps({"traceEvents": ranks}).encode())
 
 
 def nsys_sqlite() -> None:
@@ -327,11 +330,41 @@ def load() -> None:
     put("vllm_offline", "too_many.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
+def xplane() -> None:
+    """A GPU with a stream, a TPU with a loop, the host, and when it all began."""
+
+    def named(number: int, id: int, name: bytes, more: bytes = b"") -> bytes:
+        return field(number, field(1, id) + field(2, field(1, id) + field(2, name) + more))
+
+    def stat(id: int, number: int, value) -> bytes:
+        return field(4, field(1, id) + field(number, value))
+
+    def event(id: int, offset: int, duration: int, stats: bytes = b"") -> bytes:
+        return field(4, field(1, id) + field(2, offset) + field(3, duration) + stats)
+
+    def line(id: int, name: bytes, events: bytes) -> bytes:
+        return field(3, field(1, id) + field(2, name) + field(3, 1000) + events)
+
+    stats = named(5, 1, b"correlation_id") + named(5, 2, b"kernel_details") + named(5, 3, b"core_count") + named(5, 4, b"step_num")
+    details = stat(1, 3, 7) + stat(2, 5, b"grid:4,1,1 block:128,1,1 regs:32 occ_pct:50")
+    copy = stat(1, 3, 8) + stat(2, 5, b"size:4096")
+    gpu = field(2, b"/device:GPU:0") + line(7, b"Stream #7", event(1, 2500, 9000, details) + event(2, 20000, 4000, copy))
+    gpu += named(4, 1, b"loop_add_fusion") + named(4, 2, b"MemcpyH2D") + stats + field(6, field(1, 3) + field(4, 132))
+    ops = event(1, 0, 90000) + event(2, 1000, 40000) + event(3, 50000, 30000)
+    tpu = field(2, b"/device:TPU:1") + line(1, b"XLA Ops", ops) + line(2, b"XLA Modules", event(4, 0, 95000))
+    tpu += named(4, 1, b"while") + named(4, 2, b"%fusion.1 = f32[] fusion()", field(4, b"fusion.1")) + named(4, 3, b"all-reduce.2") + named(4, 4, b"jit_f(1)")
+    calls = event(1, 1000, 800, stat(1, 3, 7)) + event(2, 0, 99000, stat(4, 4, 3)) + event(3, 0, 5)
+    host = field(2, b"/host:CPU") + line(4711, b"python3", calls)
+    host += named(4, 1, b"cuLaunchKernel") + named(4, 2, b"train") + named(4, 3, b"$a.py:1 f") + stats
+    began = field(2, b"Task Environment") + named(5, 1, b"profile_start_time") + field(6, field(1, 1) + field(3, 1700000000000000000))
+    put("xplane", "small.xplane.pb", b"".join(field(1, plane) for plane in (gpu, tpu, host, began)))
+
+
 def config() -> None:
     put("config", "small.yaml", b"a: 1\nb: ${a}\nc: [x, '${b}', {d: '${oc.env:HOME,none}'}]\ne: &anchor {f: 1_000, g: 0x1F, h: 1:30}\ni: *anchor\nj: ${.b}-${a}\nk: |\n  text\n  more\n")
     put("config", "double.yaml", b"a: xxxxxxxxxx\nb: ${a}${a}\nc: ${b}${b}\nd: ${c}${c}\n")
 
 
 for make in (kineto, nsys_sqlite, ncu_csv, ncu_report, nsys_stats, wire, engine, torch_memory, flight_recorder, nccl_inspector, nccl_log,
-             torch_memory_stats, telemetry, cublas_log, rocprof, trtexec, load, config):
+             torch_memory_stats, telemetry, cublas_log, rocprof, trtexec, xplane, load, config):
     make()

@@ -51,7 +51,7 @@ const MOST_TOKENS: u64 = 16;
 /// The numbers of a load, and the parts of its requests.
 fn conclude(load: &LoadRecord) {
     let summary = Summary::of(load, &[]);
-    summary.issues(load);
+    summary.issues(load, None);
     parts::split(&load.requests, load.started_unix_ns, &[]);
 }
 

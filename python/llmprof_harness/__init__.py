@@ -6,7 +6,7 @@ Nothing here needs a GPU: without one, NVTX and NVML do nothing and torch.profil
 """
 
 from .allocator import allocator_history, allocator_stats, reset_allocator_peaks
-from .binary import LlmprofError
+from .binary import BinaryNotFound, LlmprofError, find_binary
 from .capture import profile
 from .commands import advise_ncu_cmd, advise_nsys_cmd
 from .cublas import enable_cublas_logging, parse_cublas_log_for_gemm_flops
@@ -18,6 +18,7 @@ from .table import Table
 from .torch_profiler import prof_to_csv, run_torch_profiler
 
 __all__ = [
+    "BinaryNotFound",
     "Group",
     "LlmprofError",
     "NVMLSampler",
@@ -30,6 +31,7 @@ __all__ = [
     "allocator_history",
     "allocator_stats",
     "enable_cublas_logging",
+    "find_binary",
     "load",
     "nvtx_range",
     "parse_cublas_log_for_gemm_flops",

@@ -1,4 +1,4 @@
-"""The harness from the source tree. Where llmprof is installed, pytest loads the plugin by itself."""
+"""The harness from the source tree. Where llmprof-harness is installed, pytest loads the plugin by itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def data() -> Path:
 @pytest.fixture(scope="session")
 def binary() -> Path:
     """The binary that was built: of LLMPROF_BINARY, or of cargo's target folder."""
-    from llmprof import BinaryNotFound, find_binary
+    from llmprof_harness import BinaryNotFound, find_binary
 
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     for built in (target / "debug/llmprof", target / "release/llmprof"):

@@ -215,14 +215,14 @@ def test_requests_are_those_of_a_load(binary: Path, tmp_path: Path) -> None:
 
 
 def test_python_dash_m_is_the_binary(binary: Path) -> None:
-    command = [sys.executable, "-m", "llmprof", "--version"]
+    command = [sys.executable, "-m", "llmprof_harness", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(llmprof_harness.__file__).parent.parent)
     own = subprocess.run([binary, "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, own.stdout) and done.stdout.startswith("llmprof ")
 
 
 def test_a_binary_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from llmprof import BinaryNotFound, find_binary
+    from llmprof_harness import BinaryNotFound, find_binary
 
     monkeypatch.setenv("LLMPROF_BINARY", str(tmp_path))
     with pytest.raises(BinaryNotFound, match="not an executable file"):

@@ -32,13 +32,13 @@ def wheels() -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(wheels: Path) -> Path:
-    (file,) = wheels.glob("llmprof-*.whl")
+    (file,) = wheels.glob("llmprof_harness-*.whl")
     return file
 
 
 @pytest.fixture(scope="module")
 def sdist(wheels: Path) -> Path:
-    (file,) = wheels.glob("llmprof-*.tar.gz")
+    (file,) = wheels.glob("llmprof_harness-*.tar.gz")
     return file
 
 
@@ -61,15 +61,15 @@ def run_clean(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[st
 
 
 def test_the_wheel_is_for_every_python_and_an_old_glibc(wheel: Path) -> None:
-    name = re.fullmatch(r"llmprof-[\d.]+-py3-none-(\S+)\.whl", wheel.name)
+    name = re.fullmatch(r"llmprof_harness-[\d.]+-py3-none-(\S+)\.whl", wheel.name)
     assert name and {tag.rsplit("_", 2)[0] for tag in name[1].split(".")} == {"manylinux2014", "manylinux_2_17"}
     names = zipfile.ZipFile(wheel).namelist()
     assert sum(name.endswith(f".data/data/lib/llmprof/{LIBRARY}") for name in names) == 1
     assert sum(name.endswith(".data/scripts/llmprof") for name in names) == 1
     assert not any("__pycache__" in name for name in names)
     packages = {name.split("/")[0] for name in names if ".d" not in name.split("/")[0]}
-    assert packages == {"llmprof", "llmprof_harness"}
-    assert {"llmprof/py.typed", "llmprof_harness/py.typed", "llmprof_harness/pytest_plugin.py"} <= set(names)
+    assert packages == {"llmprof_harness"}
+    assert {"llmprof_harness/py.typed", "llmprof_harness/pytest_plugin.py"} <= set(names)
 
 
 def test_no_symbol_needs_a_newer_glibc(prefix: Path) -> None:
@@ -84,7 +84,7 @@ def test_no_symbol_needs_a_newer_glibc(prefix: Path) -> None:
 def test_the_binary_runs_without_anything_else(prefix: Path, tmp_path: Path) -> None:
     version = run_clean(prefix / "bin/llmprof", "--version", cwd=tmp_path)
     assert (version.returncode, version.stderr) == (0, "") and version.stdout.startswith("llmprof ")
-    module = run_clean(prefix / "bin/python", "-m", "llmprof", "--version", cwd=tmp_path)
+    module = run_clean(prefix / "bin/python", "-m", "llmprof_harness", "--version", cwd=tmp_path)
     assert (module.returncode, module.stdout) == (0, version.stdout)
     model = run_clean(prefix / "bin/llmprof", "model", "model=qwen2_5_7b", "hardware.spec=h200", cwd=tmp_path)
     assert model.returncode == 0 and "7.6" in model.stdout, model.stderr
@@ -107,7 +107,7 @@ def test_the_library_can_be_loaded(prefix: Path, tmp_path: Path) -> None:
 
 
 def test_the_harness_is_there_and_uses_that_binary(prefix: Path, tmp_path: Path) -> None:
-    code = "import llmprof, llmprof_harness as h; print(llmprof.find_binary(), h.step_label(2, 1, 7), sep='\\n')"
+    code = "import llmprof_harness as h; print(h.find_binary(), h.step_label(2, 1, 7), sep='\\n')"
     done = run_clean(prefix / "bin/python", "-c", code, cwd=tmp_path)
     assert done.stdout.splitlines() == [str(prefix / "bin/llmprof"), "llmprof.step decode batch=2 new=1 cached=7"]
 

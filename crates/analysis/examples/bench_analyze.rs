@@ -2,10 +2,14 @@
 //!
 //! Replicates `fixtures/h200/torch_shapes.json.gz` with shifted times and ids to 275 MB (or takes the file given), reads and
 //! analyzes it in a process of its own three times, and prints MB/s, the peak of anonymous memory and the ratio to Python's
-//! `json.load` on the same file in the same run; with `--packed` also the ratio to the same trace as gzip, and how long
-//! unpacking alone takes. Seconds of processors are those of all threads, and depend less on what else the machine does.
+//! `json.load` and, where it is installed, orjson on the same file in the same run; with `--packed` also the ratio to the same trace as
+//! gzip, and how long unpacking alone takes; with `--one-line` the same events on one line. Of an export of nsys (SQLite) or a recording of
+//! llmprof it prints rows a second, of SQLite beside a plain `SELECT` of its kernels, calls and ranges. Seconds of processors are those of
+//! all threads, and depend less on what else the machine does.
 //!
-//!     cargo run --release -p llmprof-analysis --example bench_analyze -- [--large] [--packed] [--no-python] [FILE]
+//!     cargo run --release -p llmprof-analysis --example bench_analyze -- [--large] [--packed] [--one-line] [--no-python] [FILE]
+//!
+//! `LLMPROF_PYTHON` is the Python to compare with, else `python3`.
 
 #![allow(
     clippy::print_stdout,
@@ -54,6 +58,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         replicate(&path, bytes)?;
         path
     };
+    if has("--one-line") {
+        let text = fs::read_to_string(&path)?;
+        fs::write(&path, on_one_line(&text))?;
+    }
     let bytes = fs::metadata(&path)?.len() as f64;
     println!(
         "{:.1} MB, {} threads",
@@ -82,12 +90,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     if !has("--no-python") {
-        match python_seconds(&path) {
-            Some(seconds) => println!(
-                "  python json.load {seconds:.2} s; import and analysis are {:.1} × as fast",
-                seconds / best.wall
-            ),
-            None => println!("  python3 was not found"),
+        for (what, script) in readers(&path) {
+            match python_seconds(script, &path) {
+                Some(seconds) => println!(
+                    "  {what} {seconds:.2} s; import and analysis are {:.1} × as fast",
+                    seconds / best.wall
+                ),
+                None => println!("  {what}: not installed, or it cannot read the file"),
+            }
         }
     }
     Ok(())
@@ -121,12 +131,22 @@ fn best_of_three(path: &Path, bytes: f64) -> Result<Seconds, Box<dyn Error>> {
     };
     for _ in 0..3 {
         let numbers = of_child("--child", path)?;
-        let &[import, analysis, anonymous, kernels, steps, processors] = &numbers[..] else {
+        let &[
+            import,
+            analysis,
+            anonymous,
+            kernels,
+            steps,
+            processors,
+            rows,
+        ] = &numbers[..]
+        else {
             return Err("a child printed something else".into());
         };
         let seconds = import + analysis;
         println!(
-            "  import {import:.3} s + analyze {analysis:.3} s = {seconds:.3} s ({processors:.2} s of processors)  {:.0} MB/s  peak RssAnon {:.0} MB ({:.3} × file)  {kernels} kernels, {steps} steps",
+            "  import {import:.3} s ({:.2} M rows/s) + analyze {analysis:.3} s = {seconds:.3} s ({processors:.2} s of processors)  {:.0} MB/s  peak RssAnon {:.0} MB ({:.3} × file)  {kernels} kernels, {steps} steps",
+            rows / 1e6 / import,
             bytes / 1e6 / seconds,
             anonymous / 1e6,
             anonymous / bytes
@@ -187,6 +207,7 @@ fn child(path: &Path) -> Result<(), Box<dyn Error>> {
         ..RunRecord::default()
     };
     let imported = began.elapsed().as_secs_f64();
+    let rows = record.trace().map_or(0, llmprof_record::trace::Trace::rows);
     let analysis = analyze(&record, None)?.timeline;
     let analysis = analysis.ok_or("a trace has a timeline")?;
     let analyzed = began.elapsed().as_secs_f64() - imported;
@@ -195,7 +216,7 @@ fn child(path: &Path) -> Result<(), Box<dyn Error>> {
     watcher.join().map_err(|_| "the watcher failed")?;
     let steps: u64 = analysis.phases.iter().map(|phase| phase.instances).sum();
     println!(
-        "{imported} {analyzed} {} {} {steps} {}",
+        "{imported} {analyzed} {} {} {steps} {} {rows}",
         PEAK.load(Ordering::Relaxed),
         analysis.totals.kernels,
         processor_seconds()
@@ -212,9 +233,36 @@ fn anonymous_bytes() -> u64 {
         .map_or(0, |kibibytes| kibibytes * 1024)
 }
 
-fn python_seconds(path: &Path) -> Option<f64> {
-    let script = "import json,sys,time\nt=time.perf_counter()\njson.load(open(sys.argv[1],'rb'))\nprint(time.perf_counter()-t)";
-    let output = Command::new("python3")
+const JSON_LOAD: &str = "import json,sys,time\nt=time.perf_counter()\njson.load(open(sys.argv[1],'rb'))\nprint(time.perf_counter()-t)";
+const ORJSON: &str = "import orjson,sys,time\nt=time.perf_counter()\norjson.loads(open(sys.argv[1],'rb').read())\nprint(time.perf_counter()-t)";
+const SELECT: &str = "import sqlite3,sys,time\nc=sqlite3.connect(sys.argv[1])\nhas={r[0] for r in c.execute('select name from sqlite_master')}\nt=time.perf_counter()\nfor n in ('CUPTI_ACTIVITY_KIND_KERNEL','CUPTI_ACTIVITY_KIND_RUNTIME','NVTX_EVENTS'):\n  if n in has: list(c.execute('select * from '+n))\nprint(time.perf_counter()-t)";
+
+/// What else reads such a file, by its beginning.
+fn readers(path: &Path) -> Vec<(&'static str, &'static str)> {
+    let mut head = [0; 16];
+    let is_read = File::open(path)
+        .and_then(|mut file| file.read_exact(&mut head))
+        .is_ok();
+    match &head {
+        b"SQLite format 3\0" => vec![("python sqlite3 SELECT", SELECT)],
+        [b'{' | b'[' | b' ' | b'\n', ..] if is_read => {
+            vec![
+                ("python json.load", JSON_LOAD),
+                ("python orjson.loads", ORJSON),
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The same JSON without line breaks and indentation. Strings of these traces have neither.
+fn on_one_line(text: &str) -> String {
+    text.lines().map(str::trim_start).collect()
+}
+
+fn python_seconds(script: &str, path: &Path) -> Option<f64> {
+    let python = env::var_os("LLMPROF_PYTHON").unwrap_or_else(|| "python3".into());
+    let output = Command::new(python)
         .arg("-c")
         .arg(script)
         .arg(path)

@@ -19,7 +19,8 @@ use crate::graphs::GraphAnalysis;
 use crate::latency::Latency;
 use crate::matching::places::KernelPlaces;
 use crate::phase_analysis::PhaseAnalysis;
-use crate::ranks::RanksAnalysis;
+use crate::program::Program;
+use crate::ranks::{OwnCollectives, RanksAnalysis};
 use crate::telemetry::HostTelemetry;
 use crate::trace::TraceAnalysis;
 
@@ -43,6 +44,9 @@ pub struct Analysis {
     pub device: Option<String>,
     /// What was asked for; absent where the model is not known. Routing is what was measured, where the run reports it.
     pub workload: Option<Workload>,
+    /// What ran, with its proof.
+    #[serde(default)]
+    pub program: Program,
     pub latency: Latency,
     /// Time that loading took, where the run has such a phase.
     pub load_ns: Option<Nanos>,
@@ -67,6 +71,9 @@ pub struct Analysis {
     /// What several ranks did together, where the run has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RanksAnalysis>,
+    /// Collectives of a rank that was recorded alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<OwnCollectives>,
     /// Hardware counters of single launches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<CountersAnalysis>,

@@ -4,10 +4,12 @@
 //!
 //! 1. **throttled**: the device ran below its clock for at least [`THROTTLED`] of the time.
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
-//! 3. **host-bound**: the device waits for at least [`HOST`] of W; of the wall time without capture where that is known, since
-//!    capture slows the host down and not the device. Idle time with work queued that the device did not start does not count:
-//!    where only both together reach it, there is no class. Nor does idle time in which another device of the trace works, which
-//!    it may wait for.
+//! 3. **input-bound**: the device waits for at least [`HOST`] of W while the program waits for its DataLoader.
+//!    **host-bound**: the device waits for at least [`HOST`] of W, and launch calls show that the host was late; of the wall time
+//!    without capture where that is known, since capture slows the host down and not the device. Idle time with work queued that
+//!    the device did not start does not count, nor that between queued kernels, nor that of which the trace shows no cause: where
+//!    only all together reach it, there is no class. Nor does idle time in which another device of the trace works, which it may
+//!    wait for. What the host alone did has no class.
 //! 4. **copy-bound**: copies and memsets that no kernel hides take at least [`COPIES`] of B.
 //! 5. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
 //!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: **latency-bound** where kernels that are
@@ -23,7 +25,7 @@ use llmprof_units::Basis;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Evidence, Measure};
-use crate::waterfall::{NOT_STARTED, Waterfall};
+use crate::waterfall::{DATA_LOADING, NOT_STARTED, QUEUED_GAP, UNKNOWN, Waterfall};
 
 // A part that takes half of the time outweighs all others together, whatever they are: no other class could explain more.
 
@@ -48,6 +50,8 @@ pub(crate) const BALANCED: f64 = 1.25;
 pub enum PhaseClass {
     /// The device waits for the host; on a CPU run, for the engine's own work.
     HostBound,
+    /// The device waits for data that the program loads.
+    InputBound,
     /// Main memory's bandwidth.
     MemoryBound,
     /// Arithmetic.
@@ -70,6 +74,7 @@ impl std::fmt::Display for PhaseClass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::HostBound => "host-bound",
+            Self::InputBound => "input-bound",
             Self::MemoryBound => "memory-bound",
             Self::ComputeBound => "compute-bound",
             Self::L2Bound => "L2-bound",
@@ -95,6 +100,10 @@ pub(crate) struct PhaseSignals {
     pub(crate) exposed_copy_share: Option<f64>,
     /// Part of B in kernels with fewer blocks than the device has multiprocessors.
     pub(crate) small_kernel_share: Option<f64>,
+    /// Whether nothing but the host was recorded, by a tool that does not know every operator.
+    pub(crate) is_host_alone: bool,
+    /// Whether the trace ends before the program does what it shows.
+    pub(crate) is_cut: bool,
     /// Whether the clocks of host and device disagree, so that nothing says what the device waited for.
     pub(crate) clocks_disagree: bool,
     /// Part of W in which the device did nothing and another one of the trace worked.
@@ -137,6 +146,12 @@ pub enum ClassReason {
         /// At most.
         memory_share: f64,
     },
+    /// The device idles for longer than would make the phase host-bound, but launch calls do not show that the host was late.
+    IdleUnexplained { idle_share: f64 },
+    /// Only the host was recorded.
+    HostAlone,
+    /// The file is cut, or launches have no kernels.
+    Cut,
     /// The device idles for longer than would make the phase host-bound, but for too much of it work was queued.
     QueuedIdle {
         idle_share: f64,
@@ -283,9 +298,14 @@ pub(crate) fn classify(
         let plain = Evidence::share(Measure::PlainIdleShare, plain, Basis::Derived);
         evidence.push(plain);
     }
+    if signals.is_cut {
+        return abstain(ClassReason::Cut, evidence);
+    }
     let idle = signals.plain_idle_share.unwrap_or(captured);
     let queued = idle * waterfall.idle_part(&[NOT_STARTED]);
-    let rules: [(Option<f64>, f64, PhaseClass, Measure); 4] = [
+    let unexplained = idle * waterfall.idle_part(&[UNKNOWN, QUEUED_GAP]);
+    let loading = idle * waterfall.idle_part(&[DATA_LOADING]);
+    let rules: [(Option<f64>, f64, PhaseClass, Measure); 5] = [
         (
             signals.throttled_share,
             THROTTLED,
@@ -299,7 +319,13 @@ pub(crate) fn classify(
             Measure::ExposedCommunicationShare,
         ),
         (
-            Some(idle - queued),
+            Some(loading).filter(|loading| *loading > 0.0),
+            HOST,
+            PhaseClass::InputBound,
+            Measure::DataLoadingShare,
+        ),
+        (
+            Some(idle - queued - unexplained - loading),
             HOST,
             PhaseClass::HostBound,
             Measure::IdleShare,
@@ -313,6 +339,9 @@ pub(crate) fn classify(
     ];
     for (share, least_share, class, what) in rules {
         let Some(share) = share else { continue };
+        if class == PhaseClass::HostBound && signals.is_host_alone {
+            continue;
+        }
         if class != PhaseClass::HostBound {
             evidence.push(Evidence::share(what, share, Basis::Measured));
         }
@@ -338,9 +367,13 @@ pub(crate) fn classify(
             return given(class, why, evidence);
         }
         if class == PhaseClass::HostBound && idle >= least_share {
-            let why = ClassReason::QueuedIdle {
-                idle_share: idle,
-                queued_share: queued,
+            let why = if queued > unexplained + loading {
+                ClassReason::QueuedIdle {
+                    idle_share: idle,
+                    queued_share: queued,
+                }
+            } else {
+                ClassReason::IdleUnexplained { idle_share: idle }
             };
             return abstain(why, evidence);
         }
@@ -352,7 +385,12 @@ pub(crate) fn classify(
     let small = signals.small_kernel_share.filter(|share| *share >= LATENCY);
     // Kernels of a few blocks may stream weights at the memory's speed: without limits they give no class.
     let Some(roofline) = roofline else {
-        return abstain(ClassReason::NoLimits, evidence);
+        let why = if signals.is_host_alone {
+            ClassReason::HostAlone
+        } else {
+            ClassReason::NoLimits
+        };
+        return abstain(why, evidence);
     };
     let is_upper_bound = signals.experts_at_most.is_some();
     by_roofline(waterfall, roofline, is_upper_bound, small, evidence)

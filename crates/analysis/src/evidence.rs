@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Measure {
     /// Of wall time.
     IdleShare,
+    /// Part of the wall time in which the device waited for data.
+    DataLoadingShare,
     /// Of the wall time of passes without capture.
     PlainIdleShare,
     IdleTime,

@@ -73,8 +73,18 @@ pub(crate) fn is_annotation(kind: RangeKind) -> bool {
 ///
 /// Ranges that libraries put around their own work are no phases of the program.
 pub(crate) fn own_name(text: &str) -> Option<String> {
-    const LIBRARIES: [&str; 9] = [
+    const LIBRARIES: [&str; 19] = [
         "aten::",
+        "autograd::",
+        "torch::",
+        "Optimizer.",
+        "enumerate(DataLoader)",
+        "DistributedDataParallel.",
+        "FullyShardedDataParallel.",
+        "FSDP::",
+        "Torch-Compiled Region",
+        "TorchDynamo",
+        "PyTorch Profiler",
         "c10",
         "cub::",
         "nccl",

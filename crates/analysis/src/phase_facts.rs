@@ -76,9 +76,24 @@ pub struct TracedPhase {
     /// The kernels with most time in the phase.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub longest_kernels: Vec<PhaseKernel>,
+    /// Of a step of training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<TrainingParts>,
     /// Copies and memsets by direction, the longest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<CopyTime>,
+}
+
+/// The GPU time of training steps by what launched it, summed, each event in one part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrainingParts {
+    /// Launched outside of backward ops and optimizer steps: the forward pass, the loss, copies of the input.
+    pub forward_ns: Nanos,
+    pub backward_ns: Nanos,
+    pub optimizer_ns: Nanos,
+    pub communication_ns: Nanos,
+    /// Kernels whose launch was not recorded.
+    pub unattributed_ns: Nanos,
 }
 
 /// One kernel in one phase.
@@ -231,7 +246,7 @@ impl NewLengths {
 pub struct FirstInstance {
     /// How long it took.
     pub wall_ns: Nanos,
-    /// The mean of the later ones, ns.
+    /// The median of the later ones, ns.
     pub later_ns: f64,
     /// What new lengths cost in it.
     pub new_lengths: Option<NewLengths>,

@@ -78,8 +78,8 @@ fn has(analysis: &Analysis, code: &str) -> bool {
         .any(|issue| issue.code.as_str() == code)
 }
 
-/// NCCL's kernels have 8 or 12 blocks by design. Those that compute in few blocks take 13 % of the busy time; GPU idle 49 %,
-/// exposed communication 43 %.
+/// NCCL's kernels have 8 or 12 blocks by design. Those that compute in few blocks take 13 % of the busy time; GPU idle 54 %,
+/// exposed communication 38 % of the step as it was recorded on the host.
 #[test]
 fn kernels_that_exchange_data_are_not_too_small() {
     let analysis = analyzed(&read(RANK));
@@ -89,7 +89,7 @@ fn kernels_that_exchange_data_are_not_too_small() {
     assert!((0.10..0.20).contains(&share), "{share}");
     assert_eq!(phase.class.class, None, "{:?}", phase.class);
     let exposed = traced.exposed_communication_share.unwrap();
-    assert!((0.42..0.44).contains(&exposed), "{exposed}");
+    assert!((0.37..0.39).contains(&exposed), "{exposed}");
 }
 
 /// As a profiler leaves it that stops 200 ms after the first kernel.
@@ -221,8 +221,8 @@ fn loading_of_data_is_no_launch_overhead() {
     assert!(work.operator.contains("DataLoader"), "{work:?}");
     assert_eq!(work.gaps, 5);
     assert!((0.27..0.30).contains(&work.share), "{work:?}");
-    let factor = idle.gain.as_ref().unwrap().phase_factor.unwrap();
-    assert!((1.38..1.42).contains(&factor), "{factor}");
+    // What a loader that keeps up would give is not in the trace.
+    assert_eq!(idle.gain, None);
 }
 
 /// Copies of 18 indices run beside the graph: without them the step is no shorter.
@@ -483,17 +483,8 @@ fn ops_of_a_host_that_touch_no_data_move_none() {
         let touches = row.reason != UnmatchedReason::TouchesNoData;
         assert!(!(is_view && touches), "{row:?}");
     }
-    let extra = analysis
-        .findings
-        .iter()
-        .find_map(|one| match one.conclusion {
-            Some(Conclusion::Extra {
-                share, views_share, ..
-            }) => Some((share, views_share)),
-            _ => None,
-        });
-    let (share, views) = extra.unwrap();
-    assert!(views.unwrap() > share / 2.0, "{views:?} of {share}");
+    // Without a model nothing says what is needed.
+    assert_eq!(finding(&analysis, "extra"), None);
 }
 
 /// The second half of the kernels runs on another device, as in a pipeline: each waits for the other, and not for the host.

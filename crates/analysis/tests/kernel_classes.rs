@@ -29,6 +29,28 @@ fn row<'a>(rows: &'a [LaunchRow], number: &str) -> &'a LaunchRow {
     found.unwrap_or_else(|| panic!("kernel {number}"))
 }
 
+/// Compute capability 12.0 and 170 SMs are those of one device, so that nobody needs to name it.
+#[test]
+fn the_device_is_inferred() {
+    let mut counters = ncu_csv::read_directory(&fixture("ancestor/ncu")).expect("directory");
+    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    assert_eq!(found.device.as_deref(), Some("rtx_5090"));
+    assert_eq!(found.launches, published());
+    // Another chip of that generation is in no list: kernels with tensor work have no FLOP rate, and are not called idle.
+    for launch in &mut counters.launches {
+        launch.compute_capability = "12.9".to_owned();
+    }
+    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    assert_eq!(found.device, None);
+    let gemm = row(&found.launches, "0005");
+    assert_eq!((gemm.used.lacks_peak, gemm.used.flops_pct), (true, None));
+    let wrong = found
+        .launches
+        .iter()
+        .filter(|row| row.used.lacks_peak && row.class == KernelClass::LatencyBound);
+    assert_eq!(wrong.count(), 0);
+}
+
 /// 43,520 FFMA operations a cycle are 170 SMs of 128 lanes.
 #[test]
 fn classes_follow_the_busiest_unit_and_the_grid() {

@@ -175,7 +175,7 @@ fn slices_that_are_shorter_than_steps_count_their_parts() {
     }
     let analysis = analyze(&record(&trace, None), None).unwrap();
     let names: Vec<&str> = analysis.phases.iter().map(PhaseAnalysis::name).collect();
-    assert_eq!(names, ["step"]);
+    assert_eq!(names, ["repetition"]);
     for pattern in analysis.timeline.unwrap().steps.unwrap().patterns {
         // None reaches from one slice into the next.
         assert!(pattern.wall_ns.max < 600e6, "{pattern:?}");

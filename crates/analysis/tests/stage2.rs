@@ -214,6 +214,6 @@ fn without_counters_the_page_is_derived() {
         .find(|row| row.operator.ends_with("k_proj") && row.phase == "decode");
     assert_eq!(narrow.expect("k_proj").class, KernelClass::LatencyBound);
     let plan = record.plan.as_mut().expect("plan");
-    plan.pipeline.ncu.enable = false;
+    plan.pipeline.ncu.enable = Some(false);
     assert_eq!(analyzed(&record).derived_kernels, None);
 }

@@ -131,7 +131,9 @@ fn operators_of_the_host_are_matched_by_module() {
     assert_eq!(steps.count, 4);
     let prefill = analysis.phase(RunPhase::Prefill).unwrap();
     assert_eq!(prefill.matched_calls as usize, per_step(&model));
-    assert!(analysis.findings.iter().any(|found| found.code == "idle"));
+    // Time without an operator of a host that a profiler recorded has no cause.
+    assert!(!analysis.findings.iter().any(|found| found.code == "idle"));
+    assert_ne!(decode.class.class, Some(PhaseClass::HostBound));
 }
 
 fn per_step(model: &Model) -> usize {
@@ -226,20 +228,7 @@ fn without_a_model_nothing_is_said_of_what_it_needs() {
         let most = of_trace.times.calls;
         assert!(calls <= most, "{name}: {calls} calls of {most}");
     }
-    let extra = analysis
-        .findings
-        .iter()
-        .find(|found| found.code == "extra")
-        .unwrap();
-    let by_name = matches!(
-        extra.conclusion,
-        Some(Conclusion::Extra { by_name: true, .. })
-    );
-    assert!(by_name, "{extra:?}");
-    assert_eq!(
-        extra.confidence,
-        llmprof_analysis::findings::Confidence::Low
-    );
+    assert!(analysis.findings.iter().all(|found| found.code != "extra"));
     let tool = Some("kineto".to_owned());
     let expected = [Assumption::MultiplyAdd, Assumption::ProfiledTimes { tool }];
     assert_eq!(analysis.assumptions, expected);
@@ -657,7 +646,7 @@ fn busy_decode(kernels: &[&str]) -> Trace {
             ..Kernel::default()
         });
     }
-    let name = builder.intern("decode");
+    let name = builder.intern("decode_step");
     builder.ranges.push(Range {
         start: 0,
         duration: kernels.len() as i64 * 100,
@@ -776,7 +765,7 @@ fn gains_of_a_run_are_those_of_all_its_steps() {
 #[test]
 fn what_was_not_recorded_is_not_idle() {
     let mut eager = Eager::new();
-    eager.range("decode", |eager| {
+    eager.range("prefill", |eager| {
         eager.kernel(KERNELS[0]);
         eager.now += 1_000_000;
         eager.kernel(KERNELS[0]);
@@ -797,10 +786,10 @@ fn what_was_not_recorded_is_not_idle() {
         .insert("slices".to_owned(), "true".to_owned());
     let trace = eager.builder.finish();
     let analysis = unasked(&trace);
-    let decode = analysis.phase(RunPhase::Decode).unwrap();
-    sums_up(decode);
-    assert_eq!(decode.waterfall.wall_ns.0, 210);
-    assert_eq!(decode.waterfall.sum_ns.0, 100);
+    let prefill = analysis.phase(RunPhase::Prefill).unwrap();
+    sums_up(prefill);
+    assert_eq!(prefill.waterfall.wall_ns.0, 210);
+    assert_eq!(prefill.waterfall.sum_ns.0, 100);
     let device = &analysis.timeline.as_ref().unwrap().devices[0];
     assert!(
         device.total.idle_ns < Nanos(1000),

@@ -1,6 +1,7 @@
 use std::{
     fs::{self, File},
     io::Write,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -99,6 +100,25 @@ impl Changes {
             return;
         }
         self.write("create", path.to_owned(), contents);
+    }
+
+    /// A program, where there is none.
+    pub(crate) fn new_script(&mut self, path: &Path, contents: &str) {
+        if path.symlink_metadata().is_ok() {
+            return;
+        }
+        let (path, contents) = (path.to_owned(), contents.to_owned());
+        self.push(Change::new(
+            format!("create {}", path.display()),
+            move || {
+                if let Some(folder) = path.parent() {
+                    make_folder(folder)?;
+                }
+                replace(&path, contents.as_bytes())?;
+                let mode = fs::Permissions::from_mode(0o755);
+                fs::set_permissions(&path, mode).map_err(AssetError::io("write", &path))
+            },
+        ));
     }
 
     /// A file that llmprof owns: it is replaced where it differs.

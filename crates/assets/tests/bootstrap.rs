@@ -58,13 +58,13 @@ fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
     let environment = surroundings(&[("HF_SNAPSHOTS_ROOT", &hub)]);
     for way in &ways {
         write(&project, &[("models/bootstrap.yaml", way)]);
-        let found = plan(&project, Part::Models, &environment).unwrap();
+        let found = plan(&project, Part::Models, &[], &environment).unwrap();
         assert_eq!(found.assets.len(), 1, "{way}: {:?}", found.problems);
         assert_eq!(found.assets[0].target, snapshot, "{way}");
         assert_eq!(found.assets[0].revision.as_deref(), Some(COMMIT), "{way}");
         assert_eq!(made(found.changes().unwrap()), 1);
         assert_eq!(fs::read_link(project.join("models/ocr")).unwrap(), snapshot);
-        let again = plan(&project, Part::Models, &environment).unwrap();
+        let again = plan(&project, Part::Models, &[], &environment).unwrap();
         assert!(again.changes.is_empty(), "{way}");
         fs::remove_file(project.join("models/ocr")).unwrap();
     }
@@ -76,7 +76,7 @@ fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
         [("HF_HOME", hub.parent().unwrap().to_owned())],
     ] {
         let [(name, value)] = &variables;
-        let found = plan(&project, Part::All, &surroundings(&[(name, value)])).unwrap();
+        let found = plan(&project, Part::All, &[], &surroundings(&[(name, value)])).unwrap();
         assert_eq!(found.assets.len(), 1, "{name}: {:?}", found.problems);
     }
 }
@@ -88,7 +88,7 @@ fn what_is_missing_is_an_error_and_no_link() {
     let entry = |keys: &str| format!("models:\n  - {{repo_link_name: m, {keys}}}\n");
     let problem = |text: &str| {
         write(&project, &[("models/bootstrap.yaml", text)]);
-        let found = plan(&project, Part::Models, &environment).unwrap();
+        let found = plan(&project, Part::Models, &[], &environment).unwrap();
         let error = found.changes().err().unwrap_or_else(|| panic!("{text}"));
         assert!(project.join("models/m").symlink_metadata().is_err());
         error.to_string()
@@ -134,7 +134,7 @@ fn what_is_missing_is_an_error_and_no_link() {
             "models:\n  - {repo_link_name: a, source_subdir: absent_a}\n  - {repo_link_name: b, source_subdir: absent_b}\n",
         )],
     );
-    let text = plan(&project, Part::Models, &environment)
+    let text = plan(&project, Part::Models, &[], &environment)
         .unwrap()
         .changes()
         .err()
@@ -145,7 +145,7 @@ fn what_is_missing_is_an_error_and_no_link() {
         "{text}"
     );
     let nothing = tempfile::tempdir().unwrap();
-    assert!(plan(nothing.path(), Part::All, &environment).is_err());
+    assert!(plan(nothing.path(), Part::All, &[], &environment).is_err());
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
         &[("datasets/omnidocbench/bootstrap.yaml", declared)],
     );
     let environment = surroundings(&[("DATASETS_ROOT", &data)]);
-    let found = plan(&project, Part::All, &environment).unwrap();
+    let found = plan(&project, Part::All, &[], &environment).unwrap();
     assert_eq!(made(found.changes().unwrap()), 2, "a link and one archive");
     assert_eq!(
         fs::read(project.join("datasets/omnidocbench/source-data/images/a.png")).unwrap(),
@@ -182,18 +182,18 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
         "a folder with files is left"
     );
     assert!(
-        plan(&project, Part::Datasets, &environment)
+        plan(&project, Part::Datasets, &[], &environment)
             .unwrap()
             .changes
             .is_empty()
     );
     assert!(
-        plan(&project, Part::Models, &environment).is_err(),
+        plan(&project, Part::Models, &[], &environment).is_err(),
         "there is no models/bootstrap.yaml"
     );
 
     let without = surroundings(&[]);
-    let error = plan(&project, Part::Datasets, &without)
+    let error = plan(&project, Part::Datasets, &[], &without)
         .unwrap()
         .changes()
         .err()
@@ -201,7 +201,7 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
     assert!(error.hint().unwrap().contains("$DATASETS_ROOT"), "{error}");
     fs::remove_dir_all(source.join("images")).unwrap();
     fs::remove_file(source.join("images.zip")).unwrap();
-    let error = plan(&project, Part::Datasets, &environment)
+    let error = plan(&project, Part::Datasets, &[], &environment)
         .unwrap()
         .changes()
         .err()
@@ -215,11 +215,33 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
             &declared.replace("unzip_targets: {images.zip", "unzip_targets: {other.zip"),
         )],
     );
-    let error = plan(&project, Part::Datasets, &environment)
+    let error = plan(&project, Part::Datasets, &[], &environment)
         .unwrap()
         .changes()
         .err()
         .unwrap()
         .to_string();
     assert!(error.contains("other.zip"), "{error}");
+}
+
+/// One link that cannot be made keeps no other from being made, and names choose among all.
+#[test]
+fn what_is_missing_blocks_nothing_else() {
+    let (_folder, hub, project) = with_cached("models--org--name");
+    let environment = surroundings(&[("HF_SNAPSHOTS_ROOT", &hub)]);
+    let declared = "models:\n  - {repo_link_name: absent, source_subdir: absent}\n  - {repo_link_name: bad, repo_id: org/name, required_files: [x]}\n  - {repo_link_name: good, repo_id: org/name}\n";
+    write(&project, &[("models/bootstrap.yaml", declared)]);
+    let found = plan(&project, Part::All, &[], &environment).unwrap();
+    assert_eq!(found.problems.len(), 2);
+    assert_eq!(made(found.changes), 1);
+    assert!(project.join("models/good").exists());
+    assert!(project.join("models/bad").symlink_metadata().is_err());
+    let chosen = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        plan(&project, Part::All, &names, &environment)
+    };
+    assert_eq!(chosen(&["good"]).unwrap().problems.len(), 0);
+    assert_eq!(chosen(&["bad", "good"]).unwrap().problems.len(), 1);
+    let error = chosen(&["other"]).err().unwrap();
+    assert!(error.to_string().contains("`other`"), "{error}");
 }

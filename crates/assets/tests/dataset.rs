@@ -84,6 +84,7 @@ fn a_dataset_is_added_with_what_others_need_to_find_it() {
     let found = llmprof_assets::bootstrap::plan(
         &root.join("project"),
         llmprof_assets::bootstrap::Part::Datasets,
+        &[],
         &common::surroundings(&[]),
     )
     .unwrap();
@@ -198,6 +199,7 @@ fn variants_stand_beside_the_data_and_can_be_made_again() {
     };
     made(variants(&dataset, &list).unwrap());
     assert_eq!(dataset.subsets(), ["dev-2"]);
+    assert_eq!(verify(&dataset).unwrap(), [], "the README names the list");
     let listed = request(Selection::Listed(dataset.folder.join("subsets/dev-2.txt")));
     made(variants(&dataset, &listed).unwrap());
     assert_eq!(ids("dev-2").len(), 2);

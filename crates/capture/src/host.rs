@@ -59,6 +59,7 @@ pub fn collect(version: &str, project: &Path) -> HostFacts {
             .filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?)))
             .collect(),
         worker: std::collections::BTreeMap::new(),
+        packages: std::collections::BTreeMap::new(),
     }
 }
 

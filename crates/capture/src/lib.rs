@@ -6,6 +6,7 @@ pub mod counters;
 pub mod dataset;
 mod git;
 pub mod host;
+pub mod host_stacks;
 pub mod native;
 pub mod process;
 pub mod profiler;

@@ -3,13 +3,19 @@
 use std::path::PathBuf;
 
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
+use llmprof_units::significant;
 
 use crate::failure::Failure;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LoadArgs {
-    /// Requests per second, as a Poisson process. Without it: a closed loop of --concurrency.
-    #[arg(long, value_name = "R", conflicts_with = "concurrency")]
+    /// Requests per second, as a Poisson process; `inf` sends all at once. Without it: a closed loop of --concurrency.
+    #[arg(
+        long,
+        visible_alias = "request-rate",
+        value_name = "R",
+        conflicts_with = "concurrency"
+    )]
     pub(crate) rate: Option<f64>,
     /// With --rate: constant inter-arrival time instead.
     #[arg(long, requires = "rate", conflicts_with = "burstiness")]
@@ -21,10 +27,20 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "C")]
     pub(crate) concurrency: Option<usize>,
     /// Prompt tokens per request: 128, uniform:64:256, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA.
-    #[arg(long, value_name = "LENGTHS", default_value = "128")]
+    #[arg(
+        long,
+        visible_alias = "random-input-len",
+        value_name = "LENGTHS",
+        default_value = "128"
+    )]
     pub(crate) prompt_tokens: Lengths,
     /// Output tokens per request, in the same syntax.
-    #[arg(long, value_name = "LENGTHS", default_value = "128")]
+    #[arg(
+        long,
+        visible_alias = "random-output-len",
+        value_name = "LENGTHS",
+        default_value = "128"
+    )]
     pub(crate) output_tokens: Lengths,
     /// Length of a prefix that all prompts share, in tokens.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -70,12 +86,13 @@ impl LoadArgs {
 
 /// When requests arrive, in words; `speedup` of a trace.
 pub(crate) fn arrivals_line(arrivals: &Arrivals, speedup: f64) -> String {
+    let per_s = |rate: &f64| format!("{} requests/s", significant(*rate));
     match arrivals {
         Arrivals::Closed { concurrency } => format!("{concurrency} in flight"),
-        Arrivals::Constant { rate } => format!("{rate} requests/s, evenly spaced"),
-        Arrivals::Poisson { rate } => format!("{rate} requests/s, Poisson"),
+        Arrivals::Constant { rate } => format!("{}, evenly spaced", per_s(rate)),
+        Arrivals::Poisson { rate } => format!("{}, Poisson", per_s(rate)),
         Arrivals::Gamma { rate, burstiness } => {
-            format!("{rate} requests/s, burstiness {burstiness}")
+            format!("{}, burstiness {burstiness}", per_s(rate))
         }
         Arrivals::Recorded if speedup == 1.0 => "at the times of the trace".to_owned(),
         Arrivals::Recorded => format!("at the times of the trace, {speedup}×"),

@@ -43,7 +43,7 @@ pub(crate) enum Command {
 Examples:
   llmprof run                                        the default job
   llmprof run model=qwen2_5_7b hardware.spec=h200    another model and device
-  llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR model.load_format=safetensors
+  llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR
   llmprof run --cfg job                              print the composed config and stop
   llmprof run runtime=command 'runtime.argv=[python3,serve.py]'
   llmprof run -m runtime.batch_size=1,4,16           one job per value
@@ -375,6 +375,9 @@ pub(crate) struct RecordArgs {
     /// Record every CUDA API call, not only launches, synchronizations, allocations and module loads. About ten times the records.
     #[arg(long)]
     pub(crate) all_calls: bool,
+    /// Do not sample what host threads do (Python stacks, waits, the GIL).
+    #[arg(long)]
+    pub(crate) no_host_stacks: bool,
     /// Stop recording when its files have this size (500M, 2G); the command continues [default: a quarter of the free disk].
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<Bytes>,
@@ -453,6 +456,10 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// A SQLite file with documented tables.
     Sqlite,
+    /// Host stacks while no GPU was busy, one line each, for flamegraph.pl and inferno.
+    Folded,
+    /// Host stacks while no GPU was busy, and all of them, for speedscope.
+    Speedscope,
 }
 
 /// What is predicted, and how.

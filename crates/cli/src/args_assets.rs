@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
 /// How changes are made.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -30,9 +30,9 @@ pub(crate) struct InitArgs {
 /// Which links are made.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BootstrapArgs {
-    /// Which links.
-    #[arg(value_enum, default_value = "all")]
-    pub(crate) part: BootstrapPart,
+    /// Which links: models, datasets, all, or names of models and datasets [default: all].
+    #[arg(value_name = "PART|NAME")]
+    pub(crate) parts: Vec<String>,
     /// Only check that everything is as declared; exit code 1 if not.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) check: bool,
@@ -41,17 +41,6 @@ pub(crate) struct BootstrapArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) consent: Consent,
-}
-
-/// The parts of a project that have links.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum BootstrapPart {
-    /// models/bootstrap.yaml.
-    Models,
-    /// datasets/*/bootstrap.yaml.
-    Datasets,
-    /// Both.
-    All,
 }
 
 /// What to do with datasets.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use llmprof_load::slo::Slo;
+use llmprof_load::{arrivals::RATE_MIN, slo::Slo};
 use llmprof_units::Share;
 
 use crate::{arg_duration::duration, arg_load::LoadArgs};
@@ -14,17 +14,24 @@ use crate::{arg_duration::duration, arg_load::LoadArgs};
     reason = "each is a flag of the command line"
 )]
 pub(crate) struct BenchArgs {
-    /// The endpoint: http://HOST:PORT, with or without /v1 or the path of an interface.
+    /// The endpoint: HOST:PORT or http(s)://HOST:PORT, with or without /v1 or the path of an interface.
     #[arg(required_unless_present_any = ["serve", "import"], value_name = "URL")]
     pub(crate) url: Option<String>,
     #[command(flatten)]
     pub(crate) served: ServedArgs,
     /// Requests to send.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    #[arg(
+        short = 'n',
+        long,
+        visible_alias = "num-prompts",
+        value_name = "N",
+        default_value_t = 100
+    )]
     pub(crate) requests: usize,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
-    /// With --rate or --trace: maximum requests in flight. Others wait in the client; that wait counts as latency.
+    /// With --rate or --trace: maximum requests in flight. Others wait in the client; that wait counts as latency. Alone: the same
+    /// as --concurrency.
     #[arg(long, value_name = "C")]
     pub(crate) max_concurrency: Option<usize>,
     /// Turns per conversation; each sends the turns before it as context.
@@ -66,9 +73,9 @@ pub(crate) struct BenchArgs {
     /// Warm-up requests, completed before the measurement.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) warmup: usize,
-    /// Timeout of a request.
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10min")]
-    pub(crate) timeout: Duration,
+    /// Timeout of a request [default: 10min, and 2min for the first one, which asks what the server understands].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
     /// Client threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) workers: usize,
@@ -181,10 +188,10 @@ fn object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, Stri
 fn bounds(text: &str) -> Result<(f64, f64), String> {
     let rate = |text: &str| {
         let rate = text.trim().parse::<f64>().ok();
-        rate.filter(|rate| *rate > 0.0 && rate.is_finite())
+        rate.filter(|rate| *rate >= RATE_MIN && rate.is_finite())
     };
     match text.split_once(':').map(|(a, b)| (rate(a), rate(b))) {
         Some((Some(least), Some(most))) if least <= most => Ok((least, most)),
-        _ => Err("two rates, such as 1:64".to_owned()),
+        _ => Err(format!("two rates of at least {RATE_MIN}, such as 1:64")),
     }
 }

@@ -7,9 +7,10 @@ use llmprof_units::Share;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KernelsCommand {
-    /// List the kernels with the most GPU time as YAML, for `kernels profile`.
+    /// List the kernels with the most GPU time, by phase; with -o as YAML for `kernels profile`.
     #[command(after_help = "\
 Examples:
+  llmprof kernels top runs/mine --phase decode
   llmprof kernels top runs/mine --coverage 95% -o top-kernels.yaml
   llmprof kernels top summary_cuda_gpu_kern_sum.csv --topk 30")]
     Top(TopArgs),
@@ -39,9 +40,12 @@ pub(crate) struct TopArgs {
     /// A run, an `nsys stats` kernel summary (.csv), or any timeline that `llmprof import` reads.
     #[arg(value_name = "RUN|FILE")]
     pub(crate) source: PathBuf,
-    /// The YAML file; standard output by default.
+    /// Write the list for `kernels profile` to this YAML file (`-` is standard output), instead of a table.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Only kernels that this phase launched: prefill, decode.
+    #[arg(long, value_name = "PHASE")]
+    pub(crate) phase: Option<String>,
     /// At most this many kernels.
     #[arg(long, value_name = "N")]
     pub(crate) topk: Option<usize>,

@@ -23,7 +23,7 @@ pub(crate) fn this_cpu() -> Result<Option<Device>, Failure> {
     Ok(device.transpose()?.flatten())
 }
 
-/// Calibrates the processor where that was never done, or gave peaks that are too low. A cache directory that cannot be written
+/// Calibrates the processor where that was never done. A cache directory that cannot be written
 /// is no obstacle: the run goes on without a device, and says so.
 pub(crate) fn ensure() -> Result<(), Failure> {
     let Some(file) = CalibrationFile::of_this_machine().filter(|file| !file.is_current()) else {
@@ -45,7 +45,7 @@ pub(crate) fn keep(file: &CalibrationFile, new: &DeviceFile) -> Result<(), Failu
     let kept = file.keep(new)?;
     if let Some(taken) = new.calibration.as_ref().and_then(Calibration::disturbance) {
         Failure::new(text::disturbed(taken, matches!(kept, Kept::New)))
-            .hint(text::NEXT_RUN.to_owned())
+            .hint(text::AGAIN_QUIETLY.to_owned())
             .warn();
     }
     Ok(())
@@ -56,7 +56,7 @@ pub(crate) fn outdone() -> Result<(), Failure> {
     let news = CalibrationFile::of_this_machine().map(|file| file.mark_outdone());
     if news.transpose()? == Some(true) {
         Failure::new(text::OUTDONE)
-            .hint(text::NEXT_RUN.to_owned())
+            .hint(text::AGAIN_QUIETLY.to_owned())
             .warn();
     }
     Ok(())

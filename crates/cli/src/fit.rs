@@ -3,7 +3,7 @@
 use llmprof_capture::{host, telemetry::nvml};
 use llmprof_record::{
     issue::{Issue, IssueCode},
-    plan::{LoadFormat, Place, Plan, RuntimeType},
+    plan::{Place, Plan, RuntimeType},
 };
 use llmprof_theory::{Memory, Model, Workload};
 use llmprof_units::{Bytes, DType};
@@ -60,7 +60,7 @@ fn least(plan: &Plan, model: &Model, workload: &Workload) -> Result<Memory, Fail
     }
     let mut needed = memory(model, &workload, plan)?;
     needed.activations_peak = 0;
-    if is_native && plan.model.load_format == LoadFormat::Safetensors {
+    if is_native && plan.model.reads_weights() {
         needed.weights = 0;
     }
     Ok(needed)

@@ -26,6 +26,7 @@ mod plan;
 mod progress;
 mod subject;
 mod threads;
+mod weights;
 
 use std::{ffi::OsString, process::ExitCode};
 

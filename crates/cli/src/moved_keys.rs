@@ -22,6 +22,8 @@ enum Move {
     CudaDevice,
     /// A list, where nothing is an empty one.
     Listed,
+    /// Options of nsys, without those that it does not have.
+    NsysOptions,
     /// The name of one NVTX range: `decode*` is `decode`, and nothing is the whole.
     Range,
     /// `true` becomes this value, `false` nothing.
@@ -61,7 +63,11 @@ const MOVED: &[(&str, &str, Move)] = &[
         Move::Rate,
     ),
     ("profiling.nsys.enable", "pipeline.nsys.enable", Move::Same),
-    ("profiling.nsys.args", "pipeline.nsys.args", Move::Same),
+    (
+        "profiling.nsys.args",
+        "pipeline.nsys.args",
+        Move::NsysOptions,
+    ),
     ("profiling.ncu.enable", "pipeline.ncu.enable", Move::Same),
     ("profiling.ncu.metrics", "pipeline.ncu.metrics", Move::Same),
     (
@@ -120,12 +126,20 @@ const MOVED: &[(&str, &str, Move)] = &[
 /// Stages of older projects that are dropped where they are off, so that a version without them can run the rest.
 const STAGES: [&str; 2] = ["pipeline.nsys", "pipeline.ncu"];
 
-/// Performs a Hydra command. Where an override names a key that moved, it is performed with the new name.
+/// Performs a Hydra command. Where an override names a key that moved, it is performed with the new name; where it names a key or a group that
+/// llmprof has and the project's own primary config lacks, it is added.
 pub(crate) fn perform(mut command: Command, app: &App, host: &Host) -> Result<Outcome, Error> {
     let error = match command.perform(app, host) {
         Ok(outcome) => return Ok(outcome),
         Err(error) => error,
     };
+    // What is printed stays what hydra-core prints.
+    if let Some(added) = with_shipped_keys(&command, app, host) {
+        command = added;
+        if let Ok(outcome) = command.perform(app, host) {
+            return Ok(outcome);
+        }
+    }
     let mut notes = Vec::new();
     let renamed: Vec<String> = command
         .overrides
@@ -148,6 +162,61 @@ pub(crate) fn perform(mut command: Command, app: &App, host: &Host) -> Result<Ou
     Ok(outcome)
 }
 
+/// The same command with a `+` before groups and `++` before keys of the shipped config; `None` for one that only prints, or names none.
+fn with_shipped_keys(command: &Command, app: &App, host: &Host) -> Option<Command> {
+    if command.cfg.is_some() || command.info.is_some() {
+        return None;
+    }
+    let shipped = shipped_config(&[], host).ok()?;
+    let own = app.compose(&[], RunMode::Run, host).ok()?.config;
+    let choices = at(&own, "hydra.runtime.choices");
+    let plus = |line: &String| {
+        let (key, _) = line.split_once('=')?;
+        if key.starts_with(['+', '~']) || key.starts_with("hydra.") {
+            return None;
+        }
+        let is_dict = shipped.get(key).and_then(Node::as_dict).is_some();
+        let is_chosen = choices.is_some_and(|choices| choices.get(key).is_some());
+        let is_group = is_dict && !is_chosen;
+        let is_key = !is_dict && at(&own, key).is_none() && at(&shipped, key).is_some();
+        let prefix = if is_group { "+" } else { "++" };
+        (is_group || is_key).then(|| format!("{prefix}{line}"))
+    };
+    let mut added = command.clone();
+    let mut is_other = false;
+    for line in &mut added.overrides {
+        if let Some(longer) = plus(line) {
+            *line = longer;
+            is_other = true;
+        }
+    }
+    is_other.then_some(added)
+}
+
+/// The options as they are, without the two of older guides that nsys refuses; and whether there were any.
+fn known_nsys_options(found: &Node) -> (Node, bool) {
+    let words: Vec<String> = match (found.as_str(), found.as_list()) {
+        (Some(text), _) => text.split_whitespace().map(str::to_owned).collect(),
+        (_, Some(list)) => list
+            .iter()
+            .filter_map(|word| word.as_str().map(str::to_owned))
+            .collect(),
+        _ => return (found.clone(), false),
+    };
+    let has_name = words
+        .iter()
+        .any(|word| word.starts_with("--nvtx-capture") || word == "-p");
+    let is_refused = |word: &str| {
+        word == "--capture-range-end=nvtx" || (word == "--capture-range=nvtx" && !has_name)
+    };
+    let kept: Vec<&String> = words.iter().filter(|word| !is_refused(word)).collect();
+    if kept.len() == words.len() {
+        return (found.clone(), false);
+    }
+    let kept = kept.into_iter().map(|word| Node::new(word.as_str()));
+    (Node::new(Value::List(kept.collect())), true)
+}
+
 /// An override of a moved key, by its new name.
 fn renamed(line: &str) -> Option<(String, String)> {
     let (key, value) = line.split_once('=')?;
@@ -157,7 +226,9 @@ fn renamed(line: &str) -> Option<(String, String)> {
         Move::Same => value.to_owned(),
         Move::Rate => (1.0 / value.parse::<f64>().ok().filter(|s| *s > 0.0)?).to_string(),
         Move::CudaDevice => format!("cuda:{}", value.parse::<u32>().ok()?),
-        Move::Listed | Move::Range | Move::Chosen(_) | Move::Always(_) => return None,
+        Move::Listed | Move::NsysOptions | Move::Range | Move::Chosen(_) | Move::Always(_) => {
+            return None;
+        }
     };
     let plus = &key[..key.len() - old.len()];
     Some((format!("{plus}{new}={value}"), note(old, new)))
@@ -221,6 +292,13 @@ fn relocate(
     let value = match how {
         Move::Listed if found.is_null() => Node::new(Value::List(Vec::new())),
         Move::Same | Move::Listed => found.clone(),
+        Move::NsysOptions => {
+            let (options, dropped) = known_nsys_options(found);
+            notes.extend(dropped.then(|| {
+                format!("`{old}`: nsys has no `--capture-range-end=nvtx`, and `--capture-range=nvtx` needs the name of a range: the batch is recorded; `pipeline.nsys.gating_nvtx=true pipeline.nsys.nvtx_capture=decode` records one range")
+            }));
+            options
+        }
         Move::Range if found.is_null() => found.clone(),
         Move::Range => match found.as_str().map(one_range) {
             Some(Some(name)) => Node::new(name),
@@ -304,49 +382,32 @@ fn tell(notes: &[String]) {
 
 /// Adds what the shipped config has and this one lacks. A design is one model's and never filled in.
 fn fill(config: &mut Node) -> Result<(), Failure> {
-    let mut host = app::host()?;
-    // The shipped tree alone, whatever lies in the working directory.
-    host.cwd = PathBuf::from("/");
+    let host = app::host()?;
     let runtime = at(config, "runtime.type").and_then(Node::as_str);
     let overrides: Vec<String> = runtime
         .map(|name| format!("runtime={name}"))
         .into_iter()
         .collect();
-    let shipped = app::shipped();
-    let defaults = shipped
-        .compose(&overrides, RunMode::Run, &host)
-        .or_else(|_| shipped.compose(&[], RunMode::Run, &host))?;
-    let mut defaults = defaults.config;
-    take(&mut defaults, "hydra");
+    let mut defaults = shipped_config(&overrides, &host).or_else(|_| shipped_config(&[], &host))?;
     if config.get("model").is_some() {
-        let base = shipped.compose(&["model=local".to_owned()], RunMode::Run, &host)?;
-        if let Some(model) = base.config.get("model") {
+        let base = shipped_config(&["model=local".to_owned()], &host)?;
+        if let Some(model) = base.get("model") {
             defaults.insert("model", model.clone());
-        }
-        if has_weights(config) && at(config, "model.load_format").is_none() {
-            put(config, "model.load_format", Node::new("safetensors"));
         }
     }
     add_missing(config, &defaults);
     Ok(())
 }
 
-/// Whether the model's folder, as far as it is known without interpolation, has weights to load.
-fn has_weights(config: &Node) -> bool {
-    let path = at(config, "model.path")
-        .and_then(Node::as_str)
-        .unwrap_or_default();
-    // `${hydra:runtime.cwd}/models/x` and `${oc.env:PROJECT_ROOT,…}/models/x` both mean the project.
-    let path = path
-        .rsplit_once('}')
-        .map_or(path, |(_, rest)| rest.trim_start_matches('/'));
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| {
-        entry
-            .path()
-            .extension()
-            .is_some_and(|end| end == "safetensors")
-    })
+/// The config of the shipped tree alone, whatever lies in the working directory.
+fn shipped_config(overrides: &[String], host: &Host) -> Result<Node, Error> {
+    let mut host = host.clone();
+    host.cwd = PathBuf::from("/");
+    let mut config = app::shipped()
+        .compose(overrides, RunMode::Run, &host)?
+        .config;
+    take(&mut config, "hydra");
+    Ok(config)
 }
 
 fn add_missing(config: &mut Node, defaults: &Node) {
@@ -460,6 +521,22 @@ mod tests {
         let (config, notes) = moved(&keys, "hardware.device_index");
         assert_eq!(at(&config, "device").and_then(Node::as_str), Some("cpu"));
         assert!(notes.is_empty());
+    }
+
+    #[test]
+    fn options_that_nsys_refuses_are_dropped() {
+        let args = "--trace=cuda,nvtx,osrt --capture-range=nvtx --capture-range-end=nvtx";
+        let old = "profiling.nsys.args";
+        let (config, notes) = moved(&[(old, Value::from(args))], old);
+        let kept = at(&config, "pipeline.nsys.args").and_then(Node::as_list);
+        let kept: Vec<&str> = kept.unwrap().iter().filter_map(Node::as_str).collect();
+        assert_eq!(kept, ["--trace=cuda,nvtx,osrt"]);
+        assert!(notes[0].contains("--capture-range-end=nvtx"), "{notes:?}");
+        // With the name of a range the first one is an option.
+        let named = "--capture-range=nvtx --nvtx-capture=decode";
+        let (config, notes) = moved(&[(old, Value::from(named))], old);
+        let kept = at(&config, "pipeline.nsys.args").and_then(Node::as_str);
+        assert_eq!((kept, notes.len()), (Some(named), 1));
     }
 
     #[test]

@@ -2,15 +2,18 @@
 
 mod paths;
 
+use std::path::Path;
+
+use llmprof_capture::profiler::nsight::Tool;
 use llmprof_config::{
     hydra::Composed,
     node::Node,
     source::Origin,
     typed::{self, TypeError},
 };
-use llmprof_record::plan::{ModelPlan, Plan};
+use llmprof_record::plan::{ModelPlan, Plan, has_cuda_program};
 
-use crate::{app, failure::Failure, moved_keys};
+use crate::{app, failure::Failure, moved_keys, weights};
 
 /// What a plan is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +36,9 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
         .iter()
         .map(ToString::to_string)
         .collect();
-    let plan: Plan = typed::read(&config).map_err(|error| misfit(&error, &overrides))?;
+    let mut plan: Plan = typed::read(&config).map_err(|error| misfit(&error, &overrides))?;
+    weights::decide(&mut plan);
+    decide_tools(&mut plan);
     let mut mistakes = plan.mistakes();
     if purpose == Purpose::Run {
         mistakes.extend(plan.execution_mistakes());
@@ -54,6 +59,20 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
         origin(&config, first.key),
         &overrides,
     ))
+}
+
+/// Decides which tools of Nsight run where the request leaves it to what is there.
+fn decide_tools(plan: &mut Plan) {
+    let has_program = has_cuda_program(plan) && !plan.pipeline.direct_inference.enable;
+    let pipeline = &mut plan.pipeline;
+    let is_there = |name, path: Option<&Path>| has_program && Tool::find(name, path).is_ok();
+    let (nsys, ncu) = (&mut pipeline.nsys, &mut pipeline.ncu);
+    if nsys.enable.is_none() {
+        nsys.enable = Some(is_there("nsys", nsys.path.as_deref()));
+    }
+    if ncu.enable.is_none() {
+        ncu.enable = Some(is_there("ncu", ncu.path.as_deref()));
+    }
 }
 
 /// Moves the keys of a model's design (those of a Hugging Face config) under `model.design`, which is how the plan

@@ -3,7 +3,11 @@
 
 use std::{
     io::IsTerminal,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -65,6 +69,29 @@ impl StageObserver for Stage {
     }
 }
 
+/// Work that is done sooner needs no word on a terminal.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Does some work of one stage; on a terminal a spinner says what is done once it takes long.
+pub(crate) fn with_spinner<T>(name: &str, work: impl FnOnce() -> T) -> T {
+    if Show::detect() == Show::Lines {
+        return work();
+    }
+    let (ended, end) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if end.recv_timeout(QUIET) == Err(RecvTimeoutError::Timeout) {
+                let _stage = Stage::start(Show::Bars, name, 0);
+                // Until the other end is dropped.
+                let _ = end.recv();
+            }
+        });
+        let result = work();
+        drop(ended);
+        result
+    })
+}
+
 /// Room for the name of a stage, such as `profiled, torch_profiler`.
 const WIDTH: usize = 24;
 
@@ -81,6 +108,8 @@ pub(crate) struct Stage {
     total: u64,
     /// When the last line about it was written.
     told: Mutex<Instant>,
+    /// What is known so far, after the count.
+    so_far: Mutex<String>,
 }
 
 /// When steps were first reported, and how many: what comes before is a prefill, which says nothing about later steps.
@@ -113,7 +142,16 @@ impl Stage {
             lines: show == Show::Lines,
             total,
             told: Mutex::new(started),
+            so_far: Mutex::default(),
         }
+    }
+
+    /// Shows `text` after the count of steps.
+    pub(crate) fn show(&self, text: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(text.clone());
+        }
+        *self.so_far.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
     /// Says how many steps are done.
@@ -138,8 +176,9 @@ impl Stage {
         *told = Instant::now();
         let left = left(&self.first, done, self.total)
             .map(|left| format!(", {:#} left", HumanDuration(left)));
+        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         Some(format!(
-            "{:<WIDTH$} {done}/{}{}",
+            "{:<WIDTH$} {done}/{}{}{so_far}",
             self.name,
             self.total,
             left.unwrap_or_default()
@@ -170,7 +209,7 @@ fn style(total: u64, first: First) -> ProgressStyle {
     let template = if total == 0 {
         format!("{{msg:<{WIDTH}}} {{spinner}} {{elapsed}}")
     } else {
-        format!("{{msg:<{WIDTH}}} {{bar:30}} {{pos}}/{{len}}{{left}}")
+        format!("{{msg:<{WIDTH}}} {{bar:30}} {{pos}}/{{len}}{{left}}{{prefix}}")
     };
     let left = move |state: &ProgressState, text: &mut dyn std::fmt::Write| {
         let left = state
@@ -270,6 +309,9 @@ mod tests {
                 && line.ends_with(" left"),
             "{line}"
         );
+        stage.show(", TTFT p50 31 ms".to_owned());
+        let line = stage.line(9, Duration::ZERO).unwrap();
+        assert!(line.ends_with(" left, TTFT p50 31 ms"), "{line}");
         assert_eq!(
             stage.line(8, Duration::from_hours(1)),
             None,

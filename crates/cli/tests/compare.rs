@@ -404,13 +404,39 @@ fn gates_decide_the_exit_code() {
         xml.contains("failures=\"1\"") && xml.contains("ttft:p50&lt;1ns"),
         "{xml}"
     );
-    // Steps of a profiled pass are not compared where plain passes are: that decides nothing.
+    // Steps of a profiled pass are not compared where plain passes are: nothing can be judged by them.
     let unknown = ["compare", "a", "a", "--gate", "decode_step<+1%"];
     let output = llmprof(folder.path(), &unknown);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("inconclusive"));
-    let strict = [&unknown[..], &["--inconclusive", "fail"]].concat();
-    assert_eq!(llmprof(folder.path(), &strict).status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("decode_step<+1% not evaluated: a side does not have"),
+        "{said}"
+    );
+    // Another batch is other work for TPOT, and what tokens/s may be compared over.
+    run(
+        folder.path(),
+        "b",
+        &["runtime.repeats=8", "runtime.batch_size=2"],
+    );
+    let other = [
+        "compare",
+        "--json",
+        "a",
+        "b",
+        "--gate",
+        "tpot<+3%",
+        "--gate",
+        "tokens_per_s>-99%",
+    ];
+    let output = llmprof(folder.path(), &other);
+    assert_eq!(output.status.code(), Some(1));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["gates"][0]["state"], "not_evaluated");
+    assert_eq!(found["gates"][0]["reason"]["other_work"], "batch");
+    assert_ne!(found["gates"][1]["state"], "not_evaluated");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("more rounds narrow it"), "{said}");
     let said = refused(folder.path(), &["compare", "a", "a", "--gate", "tpot<3%"]);
     assert!(said.contains("tpot<+3%"), "{said}");
 }

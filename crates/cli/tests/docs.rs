@@ -32,6 +32,24 @@ fn is_default(group: &str, option: &str, primary: &str) -> bool {
         .any(|line| line.trim() == format!("- {group}: {option}"))
 }
 
+/// Group, option and text of every file of a group and of the groups below it.
+fn options_of(conf: &Path, group: &str) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    let mut below = Vec::new();
+    for name in names(&conf.join(group)) {
+        let path = conf.join(group).join(&name);
+        match name.strip_suffix(".yaml") {
+            Some(option) => {
+                let content = fs::read_to_string(&path).unwrap();
+                found.push((group.to_owned(), option.to_owned(), content));
+            }
+            None => below.extend(options_of(conf, &format!("{group}/{name}"))),
+        }
+    }
+    found.extend(below);
+    found
+}
+
 /// One row for every option of every group: its name, and the first comment of its file.
 fn options() -> String {
     let conf = root().join("conf");
@@ -41,9 +59,7 @@ fn options() -> String {
         if !conf.join(&group).is_dir() {
             continue;
         }
-        for file in names(&conf.join(&group)) {
-            let option = file.strip_suffix(".yaml").unwrap();
-            let content = fs::read_to_string(conf.join(&group).join(&file)).unwrap();
+        for (group, option, content) in options_of(&conf, &group) {
             let what: Vec<&str> = content
                 .lines()
                 .skip_while(|line| line.starts_with("# @package"))
@@ -52,8 +68,8 @@ fn options() -> String {
             // The first sentence; what follows explains keys.
             let what = what.join(" ");
             let what = what.split_inclusive(". ").next().unwrap_or_default().trim();
-            assert!(!what.is_empty(), "{group}/{file} says nothing of itself");
-            let default = if is_default(&group, option, &primary) {
+            assert!(!what.is_empty(), "{group}/{option} says nothing of itself");
+            let default = if is_default(&group, &option, &primary) {
                 " (default)"
             } else {
                 ""

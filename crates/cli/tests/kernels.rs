@@ -42,10 +42,13 @@ fn coverage_takes_as_many_kernels_as_hold_it() {
     let csv = fixture("ancestor/nsys/decode.csv");
     let text = works(
         folder.path(),
-        &["kernels", "top", &csv, "--coverage", "45%"],
+        &["kernels", "top", &csv, "--coverage", "45%", "-o", "-"],
     );
     // 34.4 and 14.8 % by the file.
     assert_eq!(text.matches("name:").count(), 2, "{text}");
+    let text = works(folder.path(), &["kernels", "top", &csv, "--topk", "3"]);
+    assert!(text.starts_with("#  Phase  Share"), "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
     let said = refused(folder.path(), &["kernels", "top", &csv, "--topk", "0"]);
     assert!(said.contains("leaves no kernel"), "{said}");
 }
@@ -103,6 +106,22 @@ fn counters_become_tables_and_a_report() {
             .join("out/plots/histogram_achieved_occupancy_pct.svg")
             .is_file()
     );
+}
+
+/// The pages do not name their device, but show which one it is.
+#[test]
+fn the_device_of_counters_is_inferred() {
+    let folder = tempfile::tempdir().unwrap();
+    let ncu = fixture("ancestor/ncu");
+    let said = works(folder.path(), &["kernels", "analyze", &ncu, "-o", "out"]);
+    assert!(said.contains("datasheet peaks of rtx_5090"), "{said}");
+    let page = fs::read_to_string(folder.path().join("out/report.html")).unwrap();
+    let table = page.find("id=\"all_kernels\"").unwrap();
+    assert!(table < page.find("id=\"kernel_classes\"").unwrap());
+    assert!(page.contains("<a href=\"#chart-kernel_roofline_1\">"));
+    assert!(page.contains("id=\"chart-kernel_roofline_1\""));
+    let plots = folder.path().join("out/plots");
+    assert!(plots.join("kernel_roofline_normalized.svg").is_file());
 }
 
 /// With lower margins a unit that is hardly used limits a kernel, and fewer wait for nothing or fill no device.
@@ -170,17 +189,24 @@ fn the_doctor_checks_what_is_there() {
     assert_eq!(
         names,
         [
-            "NVIDIA driver, NVML",
+            "NVIDIA driver",
+            "NVML",
             "CUDA",
+            "nvcc",
             "counter permission",
             "llmprof's CUPTI library",
             "CUPTI",
             "nsys",
             "nsys importer",
             "ncu",
+            "/var/lock",
             "perf_event_paranoid",
             "disk",
-            "python"
+            "python",
+            "torch",
+            "transformers",
+            "vllm",
+            "pixi"
         ]
     );
     let broken = checks
@@ -190,6 +216,12 @@ fn the_doctor_checks_what_is_there() {
         .filter(|check| check["state"] != "works");
     assert!(broken.clone().count() >= 1);
     assert!(broken.into_iter().all(|check| check["fix"].is_string()));
+    // Root may read counters of a GPU; without one there are none.
+    let driver = std::path::Path::new("/proc/driver/nvidia/params");
+    let mut permissions = checks.as_array().unwrap().iter();
+    let permission = permissions.find(|check| check["name"] == "counter permission");
+    let is_missing = permission.unwrap()["state"] == "missing";
+    assert_eq!(is_missing, !driver.exists());
     // With an interpreter, its packages are named too; the table has the same.
     let python = folder.path().join("python");
     let probe = "#!/bin/sh\necho python 3.12.1\necho torch - ModuleNotFoundError: x\necho transformers 5.0\necho vllm 0.11\n";

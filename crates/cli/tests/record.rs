@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
+use llmprof_record::import::{Limits, wire};
 use llmprof_record::trace::Trace;
 use tempfile::TempDir;
 
@@ -137,12 +138,16 @@ fn a_program_without_cuda_gets_a_clear_message() {
     let output = place.record("", "echo plain");
     assert_eq!(
         (output.status.code(), stdout(&output).as_str()),
-        (Some(0), "plain\n")
+        (Some(125), "plain\n"),
+        "the command succeeded and nothing was recorded"
     );
     let said = stderr(&output);
     let reported = "error: nothing recorded: no process of the command initialized CUDA [record.no_cuda] (a set-user-ID";
     assert!(said.contains(reported), "{said}");
     assert_eq!(place.manifest()["issues"][0]["code"], "record.no_cuda");
+    // A command that failed keeps its own code.
+    let output = Place::new().record("", "false");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
@@ -384,6 +389,104 @@ fn ctrl_c_ends_the_command_and_prints_the_summary() {
     assert_eq!(place.manifest()["status"], "interrupted");
 }
 
+/// A command that launched 12 kernels, which are in its file, and sleeps.
+fn start_sleeper(place: &Place) -> (std::process::Child, PathBuf) {
+    let child = place
+        .command("", "HOST nvtx cuda kernels:12 sleep:600000")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let written = || -> Option<PathBuf> {
+        let files = wire::files(&place.run().join("cupti")).ok()?;
+        let trace = wire::read_files(&files, &Limits::default()).ok()?;
+        (trace.kernels.len() == 12).then(|| files[0].clone())
+    };
+    (child, wait_for(written))
+}
+
+/// What `look` finds, once it does.
+fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "it never happens");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whatever ends the recorder ends the command.
+#[test]
+fn the_command_ends_with_its_recorder() {
+    for signal in ["INT", "TERM", "HUP", "KILL"] {
+        let place = Place::new();
+        let (mut recorder, file) = start_sleeper(&place);
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let command = name.split('-').next().unwrap().to_owned();
+        let status = Command::new("kill")
+            .args([&format!("-{signal}"), &recorder.id().to_string()])
+            .status();
+        assert!(status.unwrap().success());
+        recorder.wait().unwrap();
+        let is_gone = || {
+            let status = std::fs::read_to_string(format!("/proc/{command}/status"));
+            status
+                .map_or(true, |status| status.contains("State:\tZ"))
+                .then_some(())
+        };
+        wait_for(is_gone);
+        if signal != "KILL" {
+            assert_eq!(place.manifest()["status"], "interrupted", "{signal}");
+            assert_eq!(place.trace().kernels.len(), 12, "{signal}");
+        }
+    }
+}
+
+#[test]
+fn a_recording_whose_recorder_was_killed_is_read() {
+    let place = Place::new();
+    let (mut recorder, _) = start_sleeper(&place);
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let run = |words: &[&str]| {
+        let output = Command::new(cargo_bin!("llmprof"))
+            .current_dir(place.0.path())
+            .args(words)
+            .env("NO_COLOR", "1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    let shown = run(&["runs", "show", "run"]);
+    assert!(
+        shown.contains("llmprof was killed and the command was ended with it; 1 file of"),
+        "{shown}"
+    );
+    assert!(shown.contains("`llmprof analyze run`"), "{shown}");
+    let analyzed = run(&["analyze", "run"]);
+    assert!(analyzed.contains("12 kernels"), "{analyzed}");
+    assert_eq!(place.trace().kernels.len(), 12);
+    let manifest = place.manifest();
+    assert_eq!(manifest["status"], "interrupted");
+    assert!(
+        manifest["issues"]
+            .to_string()
+            .contains("record.recorder_killed")
+    );
+    let shown = run(&["runs", "show", "run"]);
+    assert!(
+        shown.contains("[record.recorder_killed]") && !shown.contains("llmprof analyze"),
+        "{shown}"
+    );
+    // It is read once.
+    let again = run(&["analyze", "run"]);
+    assert!(again.contains("12 kernels"), "{again}");
+    assert_eq!(place.manifest()["issues"], manifest["issues"]);
+}
+
 #[test]
 fn wire_files_import_again() {
     let place = Place::new();
@@ -607,4 +710,83 @@ fn a_server_is_recorded_within_a_budget() {
     assert!(!record.join("slices.json").exists());
     let trace = Trace::load(&record.join("trace.llmprof")).unwrap();
     assert_eq!(trace.kernels.len(), 3 * 50 * 20);
+}
+
+/// A Python 3.11 or newer, where there is one.
+fn python() -> Option<String> {
+    let named = std::env::var("LLMPROF_PYTHON").ok();
+    let candidates = named.into_iter().chain(["python3".to_owned()]);
+    candidates.into_iter().find(|program| {
+        let check = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))";
+        let status = Command::new(program).args(["-c", check]).status();
+        status.is_ok_and(|status| status.success())
+    })
+}
+
+/// Launches a kernel, waits until its threads were sampled, and launches another one.
+const SAMPLED: &str = "\
+import ctypes, glob, os, time
+ctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()
+cupti = ctypes.CDLL(os.environ['LLMPROF_CUPTI'])
+cupti.standin_kernel.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32]
+def sampled_bytes():
+    files = glob.glob(f\"{os.environ['LLMPROF_WIRE_DIR']}/host-{os.getpid()}-*.wire\")
+    return sum(os.path.getsize(file) for file in files)
+def wait_for_samples():
+    enough = sampled_bytes() + 4000
+    while sampled_bytes() < enough:
+        time.sleep(0.05)
+cupti.standin_kernel(b'gemm_kernel', 0, 0)
+wait_for_samples()
+cupti.standin_kernel(b'gemm_kernel', 0, 0)
+";
+
+#[test]
+fn the_report_says_what_the_host_did_while_the_gpu_was_idle() {
+    let Some(python) = python() else {
+        eprintln!("skipped: no Python 3.11, 3.12 or 3.13 here");
+        return;
+    };
+    let place = Place::new();
+    std::fs::write(place.0.path().join("serve.py"), SAMPLED).unwrap();
+    let output = place.record("", &format!("{python} serve.py"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let trace = place.trace();
+    assert_eq!(trace.kernels.len(), 2);
+    assert!(!trace.host_samples.is_empty());
+    let report = std::fs::read_to_string(place.run().join("report.md")).unwrap();
+    let section = report.split("Host during GPU idle").nth(1).unwrap();
+    assert!(
+        section.contains("sleeping") && section.contains("wait_for_samples"),
+        "{section}"
+    );
+    for (format, file) in [
+        ("folded", "host_idle.folded"),
+        ("speedscope", "host.speedscope.json"),
+        ("chrome", "trace.json"),
+    ] {
+        let output = Command::new(cargo_bin!("llmprof"))
+            .current_dir(place.0.path())
+            .args(["export", "run", "--to", format])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = std::fs::read_to_string(place.run().join(file)).unwrap();
+        assert!(text.contains("wait_for_samples ("), "{format}: {text}");
+    }
+    let without = Place::new();
+    std::fs::write(without.0.path().join("serve.py"), "import ctypes, os\nctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()\nctypes.CDLL(os.environ['LLMPROF_CUPTI']).standin_kernel(b'k', 0, 0)").unwrap();
+    let output = without.record("--no-host-stacks", &format!("{python} serve.py"));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(without.trace().host_samples.is_empty());
+    let output = Command::new(cargo_bin!("llmprof"))
+        .current_dir(without.0.path())
+        .args(["export", "run", "--to", "folded"])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("has no host stacks to export"),
+        "{}",
+        stderr(&output)
+    );
 }

@@ -130,10 +130,11 @@ fn json(path: &Path) -> Value {
 
 /// The parts of every request add up to its latency; how many requests there are, and how many are split by `split`.
 fn parts_add_up(run: &Path, split: &str) -> (usize, usize) {
-    const PARTS: [&str; 9] = [
+    const PARTS: [&str; 10] = [
         "client_ms",
         "connect_ms",
         "queue_prefill_network_ms",
+        "running_step_ms",
         "queue_ms",
         "prefill_ms",
         "network_ms",

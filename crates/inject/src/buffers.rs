@@ -11,7 +11,7 @@ use crate::sys::Bell;
 const ALIGNMENT: usize = 4096;
 
 /// How many empty buffers are kept ready, touched, so that no thread of the target waits for the system.
-const READY: usize = 4;
+const READY: usize = 16;
 
 /// A buffer that CUPTI is done with.
 pub(crate) struct Full {

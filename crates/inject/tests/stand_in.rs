@@ -289,6 +289,16 @@ fn leaving_without_goodbye_keeps_what_was_flushed() {
     assert_eq!(kernels(&recorded), 50);
 }
 
+/// With the options that `record` uses, by a null pointer.
+#[test]
+fn a_crash_keeps_what_was_launched_long_before() {
+    let recorded = Scene::new().run("cuda kernels:50 sleep:500 crash").one();
+    assert_eq!(kernels(&recorded), 50);
+    assert_eq!(recorded.kinds().get("ended"), None);
+    // What a killed process may lose: the interval, and as much again for what its device had not done.
+    assert!(llmprof_wire::Options::default().interval_ms * 2 < 100);
+}
+
 #[test]
 fn a_full_disk_costs_records_and_nothing_else() {
     // A limit on the size of files is an error for our thread and a deadly signal for others.

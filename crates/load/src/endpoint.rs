@@ -50,7 +50,7 @@ impl ApiKey {
 
     /// A server's text without the key: some repeat it when they refuse it.
     fn hidden_in(&self, text: &str) -> String {
-        text.replace(&self.0, "…")
+        llmprof_record::secrets::without_known(&text.replace(&self.0, "…")).into_owned()
     }
 }
 
@@ -88,15 +88,17 @@ impl Endpoint {
         }
     }
 
-    /// Reads `http://host:8000`, with or without `/v1` or the whole path of an interface, which then is the one used.
+    /// Reads `http://host:8000`, with or without `http://`, `/v1` or the whole path of an interface, which then is the one used.
     pub fn parse(url: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("`{url}` is no endpoint: {what}");
         let (is_tls, rest) = if let Some(rest) = url.strip_prefix("http://") {
             (false, rest)
         } else if let Some(rest) = url.strip_prefix("https://") {
             (true, rest)
+        } else if url.contains("://") {
+            return Err(wrong("its scheme must be http or https"));
         } else {
-            return Err(wrong("it must begin with http:// or https://"));
+            (false, url)
         };
         let (authority, path) = match rest.find('/') {
             Some(slash) => rest.split_at(slash),
@@ -190,6 +192,8 @@ mod tests {
         let endpoint = Endpoint::parse("http://localhost:8000").unwrap();
         assert_eq!(endpoint.path(), "/v1/completions");
         assert_eq!((endpoint.port, endpoint.is_tls), (8000, false));
+        let endpoint = Endpoint::parse("localhost:8000/v1").unwrap();
+        assert_eq!(endpoint.to_string(), "http://localhost:8000");
         let endpoint = Endpoint::parse("https://api.example.com/v1/").unwrap();
         assert_eq!((endpoint.port, endpoint.is_tls), (443, true));
         assert_eq!(endpoint.to_string(), "https://api.example.com:443");
@@ -204,7 +208,8 @@ mod tests {
     #[test]
     fn what_is_no_url_is_refused() {
         for url in [
-            "localhost:8000",
+            "",
+            ":8000",
             "http://",
             "http://a:0",
             "http://a:x",

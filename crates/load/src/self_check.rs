@@ -15,6 +15,8 @@ const MOST_LAG_SHARE: f64 = 0.05;
 const MOST_CPU: f64 = 0.9;
 /// A worker that uses less of a core than this is not what is slow.
 const IDLE_CPU: f64 = 0.5;
+/// Share of stolen CPU time that is named beside a late client; a quiet virtual machine has a few tenths of a percent.
+const STEAL_SHARE_MIN: f64 = 0.01;
 /// Latest that a hundredth of the ticks of an event loop may come.
 const MOST_DELAY_MS: f64 = 10.0;
 
@@ -90,8 +92,9 @@ impl SelfCheck {
             && self.worker_cpu_share <= MOST_CPU
     }
 
-    /// An issue where the client did not keep up, with all that was checked.
-    pub fn issue(&self) -> Option<Issue> {
+    /// An issue where the client did not keep up, with all that was checked. `steal_share`: CPU time of this machine that its hypervisor
+    /// gave to others during the load, where that was sampled.
+    pub fn issue(&self, steal_share: Option<f64>) -> Option<Issue> {
         if self.kept_up {
             return None;
         }
@@ -106,6 +109,9 @@ impl SelfCheck {
         }
         if let Some(late) = lag.into_iter().chain(delay).reduce(f64::max) {
             issue = issue.with("late_p99_ns", late);
+        }
+        if let Some(steal) = steal_share.filter(|steal| *steal >= STEAL_SHARE_MIN) {
+            issue = issue.with("steal_share", steal);
         }
         // A worker that is late and idle waits for a CPU: more workers would wait too.
         Some(issue.with("waits_for_cpu", self.worker_cpu_share < IDLE_CPU))
@@ -151,15 +157,17 @@ mod tests {
         );
         let late = check(20, 50, 300);
         assert!(!late.kept_up);
-        let issue = late.issue().unwrap();
+        let issue = late.issue(Some(0.25)).unwrap();
         assert_eq!(issue.code, IssueCode::BenchClientLate);
         assert_eq!(issue.values["lag_p99_ns"], 20e6);
         assert_eq!(issue.values["cpu_share"], 0.3);
         assert_eq!(issue.values["late_p99_ns"], 20e6);
         assert_eq!(issue.values["waits_for_cpu"], true);
-        let busy = check(20, 50, 950).issue().unwrap();
+        assert_eq!(issue.values["steal_share"], 0.25);
+        let busy = check(20, 50, 950).issue(Some(0.001)).unwrap();
+        assert!(!busy.values.contains_key("steal_share"));
         assert_eq!(busy.values["waits_for_cpu"], false);
         assert!(!check(0, 50, 950).kept_up);
-        assert_eq!(check(0, 50, 300).issue(), None);
+        assert_eq!(check(0, 50, 300).issue(Some(0.25)), None);
     }
 }

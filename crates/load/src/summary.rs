@@ -16,8 +16,7 @@ use crate::{
 /// Fewest requests that a steady state is told of.
 const FEWEST_STEADY: usize = 10;
 
-/// The numbers of a load. Times are milliseconds, rates per second; failed requests are in no latency, nor are requests that the
-/// server's profiler may have slowed, unless there are no others.
+/// The numbers of a load. Times are milliseconds, rates per second; latencies are of the requests that [`LoadRecord::timed`] has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// First token − scheduled.
@@ -48,6 +47,12 @@ pub struct Summary {
     pub failures: BTreeMap<String, u64>,
     /// Turns never asked, since one before them failed.
     pub abandoned: u64,
+    /// Requests that latencies are of: completed, and not slowed by the server's profiler unless all were.
+    #[serde(default)]
+    pub timed: u64,
+    /// When the server stopped answering, seconds from the start of the load; absent where it answered to the end.
+    #[serde(default)]
+    pub server_stopped_s: Option<f64>,
     /// Prompt tokens of completed requests, by usage.
     pub total_input_tokens: Option<u64>,
     /// Output tokens of completed requests.
@@ -100,7 +105,7 @@ pub struct Concurrency {
     pub mean: f64,
 }
 
-/// From the first completion to the last request that was due.
+/// From the first completion to the last request that was due, or to where the server stopped answering.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyState {
     /// Its start, seconds.
@@ -109,7 +114,8 @@ pub struct SteadyState {
     pub end_s: f64,
     /// Requests that were due in it.
     pub requests: u64,
-    /// Completions per second in it.
+    /// Requests per second, each counted by the share of its latency that lies in it: completions at the edges of a closed loop
+    /// come in waves, and counting them whole adds a wave.
     pub request_throughput: f64,
     /// Tokens that arrived in it per second; absent where arrivals of tokens are not known.
     pub output_throughput: Option<f64>,
@@ -151,8 +157,8 @@ impl Summary {
         let completed: Vec<&RequestRecord> =
             load.requests.iter().filter(|r| r.is_complete()).collect();
         let all = || completed.iter().copied();
-        let has_quiet = all().any(|r| !r.was_profiled);
-        let timed = || all().filter(move |r| !(has_quiet && r.was_profiled));
+        let timed = || load.timed();
+        let server_stopped = load.server_stopped_ns();
         let start = load.requests.iter().map(|r| r.scheduled_ns).min();
         let end = load.requests.iter().map(|r| r.end_ns).max();
         let duration_s = match (start, end) {
@@ -214,21 +220,31 @@ impl Summary {
             failed: (load.requests.len() - completed.len()) as u64,
             failures,
             abandoned: load.abandoned,
+            timed: timed().count() as u64,
+            server_stopped_s: server_stopped.map(|at| at.seconds()),
             total_input_tokens: inputs,
             total_output_tokens: outputs,
             token_basis,
             concurrency: concurrency(&load.requests),
             duration_s,
             // A server that was paused by its profiler was in no steady state.
-            steady_state: steady_state(&load.requests)
+            steady_state: steady_state(&load.requests, server_stopped)
                 .filter(|_| !load.requests.iter().any(|r| r.was_profiled)),
         }
     }
 
-    /// What should be known before the numbers are believed.
-    pub fn issues(&self, load: &LoadRecord) -> Vec<Issue> {
+    /// What should be known before the numbers are believed. `steal_share` is that of [`crate::self_check::SelfCheck::issue`].
+    pub fn issues(&self, load: &LoadRecord, steal_share: Option<f64>) -> Vec<Issue> {
         let mut issues = Vec::new();
-        issues.extend(load.self_check.issue());
+        issues.extend(load.self_check.issue(steal_share));
+        if let Some(at) = load.server_stopped_ns() {
+            let after = |r: &&RequestRecord| !r.is_complete() && r.end_ns >= at;
+            let lost = load.requests.iter().filter(after).count() as u64;
+            let issue = Issue::error(IssueCode::BenchServerStopped)
+                .with("at_ns", at.0)
+                .with("requests", load.requests.len());
+            issues.push(issue.counting(lost));
+        }
         for (kind, count) in &self.failures {
             let failures = load.requests.iter().filter_map(|r| r.failure.as_ref());
             let first = failures
@@ -254,15 +270,18 @@ impl Summary {
             let issue = Issue::warning(IssueCode::BenchUsageWrong).with("first", first.as_str());
             issues.push(issue.counting(mistaken.count() as u64));
         }
-        let (together, tokens) = load.requests.iter().filter(|r| r.is_complete()).fold(
-            (0, 0),
-            |(together, tokens), r| {
-                (
-                    together + r.tokens_in_company(),
-                    r.output_tokens.unwrap_or(0).saturating_add(tokens),
-                )
-            },
-        );
+        // A server whose usage is not believed says nothing about arrivals either.
+        let believed = load.requests.iter().filter(|r| {
+            r.is_complete()
+                && r.token_basis == TokenBasis::ContinuousUsage
+                && r.usage_mistake.is_none()
+        });
+        let (together, tokens) = believed.fold((0, 0), |(together, tokens), r| {
+            (
+                together + r.tokens_in_company(),
+                r.output_tokens.unwrap_or(0).saturating_add(tokens),
+            )
+        });
         if tokens > 0 && together * 10 > tokens {
             let share = together as f64 / tokens as f64;
             issues.push(Issue::info(IssueCode::BenchTokensTogether).with("share", share));
@@ -329,17 +348,19 @@ pub fn in_flight(requests: &[RequestRecord]) -> Vec<(Nanos, u64)> {
         .collect()
 }
 
-fn steady_state(requests: &[RequestRecord]) -> Option<SteadyState> {
+fn steady_state(requests: &[RequestRecord], server_stopped: Option<Nanos>) -> Option<SteadyState> {
     let done = || requests.iter().filter(|r| r.is_complete());
     let start = done().map(|r| r.end_ns).min()?;
-    let end = requests.iter().map(|r| r.scheduled_ns).max()?;
-    let inside = |at: Nanos| at >= start && at <= end;
-    let due: Vec<&RequestRecord> = done().filter(|r| inside(r.scheduled_ns)).collect();
+    let last_due = requests.iter().map(|r| r.scheduled_ns).max()?;
+    let end = server_stopped.map_or(last_due, |stopped| stopped.min(last_due));
+    let due: Vec<&RequestRecord> = done()
+        .filter(|r| r.scheduled_ns >= start && r.scheduled_ns <= end)
+        .collect();
     if due.len() < FEWEST_STEADY || end <= start {
         return None;
     }
-    let span = (end - start).0 as f64 / 1e9;
-    let completions = done().filter(|r| inside(r.end_ns)).count();
+    let span = (end - start).seconds();
+    let served: f64 = done().map(|r| share_inside(r, start, end)).sum();
     let knows =
         done().all(|r| r.token_basis == TokenBasis::ContinuousUsage && r.usage_mistake.is_none());
     let tokens: u64 = done()
@@ -347,20 +368,31 @@ fn steady_state(requests: &[RequestRecord]) -> Option<SteadyState> {
             let before = std::iter::once(0).chain(r.arrivals.iter().filter_map(|a| a.tokens));
             r.arrivals.iter().zip(before)
         })
-        .filter(|(arrival, _)| inside(arrival.at_ns))
+        // The token that ends the first request was generated before the window.
+        .filter(|(arrival, _)| arrival.at_ns > start && arrival.at_ns <= end)
         .map(|(arrival, before)| u64::from(arrival.tokens.unwrap_or(before).saturating_sub(before)))
         .sum();
     let all = || due.iter().copied();
     Some(SteadyState {
-        start_s: start.0 as f64 / 1e9,
-        end_s: end.0 as f64 / 1e9,
+        start_s: start.seconds(),
+        end_s: end.seconds(),
         requests: due.len() as u64,
-        request_throughput: completions as f64 / span,
+        request_throughput: served / span,
         output_throughput: knows.then_some(tokens as f64 / span),
         ttft_ms: distribution(all(), ttft),
         tpot_ms: distribution(all(), tpot),
         e2e_ms: distribution(all(), e2e),
     })
+}
+
+/// The part of a request's time from due to end that lies in a window.
+fn share_inside(request: &RequestRecord, start: Nanos, end: Nanos) -> f64 {
+    let (from, to) = (request.scheduled_ns, request.end_ns);
+    if to <= from {
+        return f64::from(u8::from(to > start && to <= end));
+    }
+    let inside = (to.min(end) - from.max(start)).max(Nanos(0));
+    inside.0 as f64 / (to - from).0 as f64
 }
 
 #[cfg(test)]
@@ -414,12 +446,68 @@ mod tests {
         assert_eq!(summary.total_input_tokens, Some(140));
         assert_eq!(summary.concurrency.max, 1);
         assert!((summary.concurrency.mean - 20.0 * 0.09 / 1.99).abs() < 1e-9);
-        // From 90 ms to 1900 ms: requests 1 to 19 are due in it, 0 to 18 end in it.
+        // From 90 ms to 1900 ms: requests 1 to 19 are due in it, 1 to 18 run in it.
         let steady = summary.steady_state.unwrap();
         assert_eq!(steady.requests, 19);
-        assert!((steady.request_throughput - 19.0 / 1.81).abs() < 1e-9);
-        // Tokens: the last of request 0, all of 1 to 18, none of 19.
-        assert!((steady.output_throughput.unwrap() - 91.0 / 1.81).abs() < 1e-9);
+        assert!((steady.request_throughput - 18.0 / 1.81).abs() < 1e-9);
+        // Tokens: all of 1 to 18, none of 0 and 19.
+        assert!((steady.output_throughput.unwrap() - 90.0 / 1.81).abs() < 1e-9);
+    }
+
+    /// `waves` waves of 8 requests in a closed loop, each of 100 ms, with 5 tokens a request. Requests of a wave end 1 µs apart.
+    fn waves(waves: u64) -> LoadRecord {
+        let mut load = load(8 * waves);
+        for request in &mut load.requests {
+            let (wave, place) = (request.index / 8, request.index % 8);
+            let edge = |wave: u64| {
+                let is_start = wave == 0;
+                Nanos(wave as i64 * 100_000_000 + i64::from(!is_start) * place as i64 * 1000)
+            };
+            let shift = edge(wave) - request.scheduled_ns;
+            request.scheduled_ns = edge(wave);
+            request.end_ns = edge(wave + 1);
+            for arrival in &mut request.arrivals {
+                arrival.at_ns += shift;
+            }
+            request.arrivals[4].at_ns = request.end_ns;
+        }
+        load
+    }
+
+    /// A wave too many was counted: 8 of 80 requests/s.
+    #[test]
+    fn a_closed_loop_in_waves_has_its_true_rate_and_tokens_agree() {
+        for count in [4, 8, 30] {
+            let steady = Summary::of(&waves(count), &[]).steady_state.unwrap();
+            let rate = steady.request_throughput;
+            assert!((rate / 80.0 - 1.0).abs() < 1e-3, "{count} waves: {rate}");
+            // The last tokens of 7 requests of the first wave come after the window began.
+            let tokens = steady.output_throughput.unwrap();
+            let excess = 7.0 / (steady.end_s - steady.start_s);
+            assert!(
+                ((tokens - excess) / (5.0 * rate) - 1.0).abs() < 1e-3,
+                "{count} waves: {tokens} tokens/s, {rate} requests/s"
+            );
+        }
+    }
+
+    #[test]
+    fn steady_state_ends_where_the_server_stopped_answering() {
+        let mut load = load(60);
+        for request in load.requests.iter_mut().skip(30) {
+            request.arrivals.clear();
+            request.end_ns = request.scheduled_ns + Nanos(1_000_000);
+            request.failure = Some(RequestFailure::new(FailureKind::Connect, "refused"));
+        }
+        let summary = Summary::of(&load, &[]);
+        assert_eq!(summary.server_stopped_s, Some(2.99));
+        assert_eq!(summary.steady_state.as_ref().unwrap().end_s, 2.99);
+        let issue = &summary.issues(&load, None)[0];
+        assert_eq!(issue.code, IssueCode::BenchServerStopped);
+        assert_eq!(
+            (issue.count, issue.values["at_ns"].clone()),
+            (30, 2_990_000_000_i64.into())
+        );
     }
 
     #[test]
@@ -431,7 +519,7 @@ mod tests {
         assert_eq!((summary.completed, summary.failed), (3, 1));
         assert_eq!(summary.failures["too_many_requests"], 1);
         assert_eq!(summary.ttft_ms.unwrap().max, 50.0);
-        let issues = summary.issues(&load);
+        let issues = summary.issues(&load, None);
         assert_eq!(issues[0].code, IssueCode::BenchFailed);
     }
 
@@ -462,7 +550,11 @@ mod tests {
         let summary = Summary::of(&load, &[]);
         assert_eq!(summary.total_output_tokens, Some(5));
         assert_eq!(summary.tpot_ms.unwrap().count, 1);
-        let codes: Vec<IssueCode> = summary.issues(&load).into_iter().map(|i| i.code).collect();
+        let codes: Vec<IssueCode> = summary
+            .issues(&load, None)
+            .into_iter()
+            .map(|i| i.code)
+            .collect();
         assert_eq!(
             codes,
             [IssueCode::BenchTokensUnknown, IssueCode::BenchUsageWrong]

@@ -11,6 +11,7 @@ use llmprof_load::{
     stub::{Behaviour, Fault, Stub},
     summary::Summary,
 };
+use llmprof_record::issue::IssueCode;
 use support::{chat, load, run};
 
 const CLOSED: Arrivals = Arrivals::Closed { concurrency: 1 };
@@ -79,6 +80,70 @@ fn what_is_not_of_the_protocol() {
     assert_failure(Fault::Html, FailureKind::Malformed, "event stream");
     assert_failure(Fault::NotHttp, FailureKind::Malformed, "");
     assert_failure(Fault::ErrorEvent, FailureKind::ServerError, "engine died");
+}
+
+#[test]
+fn an_answer_is_done_though_its_connection_stays_open() {
+    let (request, _) = second(Fault::OpenAfterDone);
+    assert_eq!(request.failure, None);
+    assert_eq!(request.output_tokens, Some(6));
+    assert_eq!(request.arrivals.len(), 6);
+    let last = request.arrivals.last().unwrap().at_ns;
+    assert!(request.end_ns >= last, "{request:?}");
+    // Its connection is given up: the next request needs a new one.
+    let stub = Stub::start(Behaviour {
+        faults: vec![(0, Fault::OpenAfterDone)],
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let record = run(&load(&stub.url(), &CLOSED, 3, 6));
+    assert!(record.requests.iter().all(|r| r.failure.is_none()));
+    let connected: Vec<bool> = record
+        .requests
+        .iter()
+        .map(|r| r.connect_ns.is_some())
+        .collect();
+    assert_eq!(connected, [true, true, false]);
+}
+
+#[test]
+fn a_head_that_comes_in_pieces_is_waited_for() {
+    let (request, _) = second(Fault::SlowHead(Duration::from_millis(3)));
+    assert_eq!(request.failure, None);
+    assert_eq!(request.output_tokens, Some(6));
+    // 16 bytes at a time of more than 80.
+    let waited = request.headers_ns.unwrap() - request.sent_ns.unwrap();
+    assert!(waited.millis() >= 15.0, "{waited}");
+    assert_failure(
+        Fault::SlowHead(Duration::from_secs(5)),
+        FailureKind::Timeout,
+        "600ms",
+    );
+}
+
+#[test]
+fn a_server_that_stops_answering_is_told_with_the_time() {
+    let stub = Stub::start(Behaviour {
+        faults: vec![(20, Fault::Stop)],
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let record = run(&load(&stub.url(), &CLOSED, 60, 4));
+    let stopped = record
+        .server_stopped_ns()
+        .expect("nothing was answered after it");
+    let summary = Summary::of(&record, &[]);
+    assert_eq!((summary.completed, summary.failed), (20, 40));
+    assert_eq!(summary.server_stopped_s, Some(stopped.seconds()));
+    for request in record.requests.iter().filter(|r| r.is_complete()) {
+        assert!(request.end_ns <= stopped, "{request:?}");
+    }
+    let codes: Vec<IssueCode> = summary
+        .issues(&record, None)
+        .into_iter()
+        .map(|issue| issue.code)
+        .collect();
+    assert!(codes.contains(&IssueCode::BenchServerStopped), "{codes:?}");
 }
 
 #[test]
@@ -191,7 +256,7 @@ fn several_tokens_an_event_and_late_blank_lines() {
     let summary = Summary::of(&record, &[]);
     assert!(
         summary
-            .issues(&record)
+            .issues(&record, None)
             .iter()
             .any(|i| i.code.as_str() == "bench.tokens_together")
     );
@@ -212,7 +277,7 @@ fn a_server_without_usage_counts_by_tokenizer_or_not_at_all() {
     assert_eq!(summary.completed, 3);
     assert!(
         summary
-            .issues(&record)
+            .issues(&record, None)
             .iter()
             .any(|i| i.code.as_str() == "bench.tokens_unknown")
     );

@@ -293,13 +293,13 @@ fn the_servers_histograms_split_the_mean_request() {
     for (parts, request) in each.iter().zip(&record.requests) {
         assert_eq!(parts.sum_ns(), request.e2e_ns().unwrap());
     }
-    let mean = parts::mean(&each, Some(&said), &summary).unwrap();
+    let mean = parts::mean(&each, &record, Some(&said)).unwrap();
     let sum: f64 = mean.parts.iter().map(|part| part.mean_ms).sum();
     assert!((sum - summary.e2e_ms.unwrap().mean).abs() < 1e-6);
     assert!((mean.ms(LatencyPart::Queueing) - truth).abs() < 1e-3);
     assert!(mean.ms(LatencyPart::Prefill) >= 20.0);
     // Without the server nothing is split, and that is said.
-    let alone = parts::mean(&each, None, &summary).unwrap();
+    let alone = parts::mean(&each, &record, None).unwrap();
     assert!(
         alone
             .parts

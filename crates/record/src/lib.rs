@@ -6,6 +6,7 @@
 pub mod command_line;
 pub mod communication;
 pub mod counters;
+pub mod flame;
 pub mod import;
 pub mod issue;
 pub mod kernel_list;

@@ -27,7 +27,9 @@ pub use self::cupti::CuptiPlan;
 pub use self::direct::{DirectInferencePlan, DirectOutputPlan};
 pub use self::hardware::HardwarePlan;
 pub use self::mistakes::Mistake;
-pub use self::nsight::{CaptureRange, ClassifyPlan, CublasLogPlan, NcuPlan, NsysPlan, Tier};
+pub use self::nsight::{
+    CaptureRange, ClassifyPlan, CublasLogPlan, NcuPlan, NsysPlan, Tier, has_cuda_program,
+};
 pub use self::runtime::{RuntimePlan, RuntimeType, Word};
 pub use self::serving::ServingPlan;
 pub use self::source::CodeSource;
@@ -149,8 +151,8 @@ pub struct ModelPlan {
     pub impl_src: Option<CodeSource>,
     /// Its home on a model hub.
     pub hf_src: Option<CodeSource>,
-    /// Where weights come from.
-    pub load_format: LoadFormat,
+    /// Where weights come from; absent for a runtime that loads none. `null` in a config is decided by what `path` has.
+    pub load_format: Option<LoadFormat>,
     /// Its design, with the keys of a Hugging Face `config.json`; empty where `path` has that file.
     #[serde(default)]
     pub design: serde_json::Map<String, serde_json::Value>,
@@ -170,6 +172,14 @@ impl ModelPlan {
         "hf_src",
         "load_format",
     ];
+
+    /// Whether weights are read from files of `path`.
+    pub fn reads_weights(&self) -> bool {
+        matches!(
+            self.load_format,
+            Some(LoadFormat::Safetensors | LoadFormat::Pt)
+        )
+    }
 }
 
 /// Where weights come from.
@@ -180,6 +190,8 @@ pub enum LoadFormat {
     Dummy,
     /// The safetensors files of `model.path`.
     Safetensors,
+    /// The `.bin` files of `model.path`, as `torch.save` writes them.
+    Pt,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

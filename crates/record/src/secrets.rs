@@ -120,6 +120,47 @@ fn forms(value: &str) -> Vec<String> {
     forms
 }
 
+/// A key as a server may repeat it in another encoding: reversed, in hexadecimal digits, in base64 at any offset of a longer text, or
+/// with every character as `\u00xx`, with one backslash or with two.
+fn encoded_forms(value: &str) -> Vec<String> {
+    let each = |encode: &dyn Fn(u8) -> String| value.bytes().map(encode).collect::<String>();
+    let mut forms = vec![
+        value.chars().rev().collect(),
+        each(&|byte| format!("{byte:02x}")),
+        each(&|byte| format!("{byte:02X}")),
+        each(&|byte| format!("\\u{byte:04x}")),
+        each(&|byte| format!("\\u{byte:04X}")),
+        each(&|byte| format!("\\\\u{byte:04x}")),
+        each(&|byte| format!("\\\\u{byte:04X}")),
+    ];
+    for offset in 0..3 {
+        let standard = base64_of_inner(value.as_bytes(), offset);
+        forms.push(standard.replace('+', "-").replace('/', "_"));
+        forms.push(standard);
+    }
+    forms.sort_unstable();
+    forms.dedup();
+    forms
+}
+
+/// The base64 characters that depend on `bytes` alone, whatever stands before and after them, where `offset` bytes of another text
+/// share their first group of three.
+fn base64_of_inner(bytes: &[u8], offset: usize) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bit = |at: usize| usize::from(bytes[at / 8] >> (7 - at % 8) & 1);
+    let bits = 8 * bytes.len();
+    // The first whole character begins at the next multiple of six bits of the longer text.
+    let first = (6 - 8 * offset % 6) % 6;
+    (first..)
+        .step_by(6)
+        .take_while(|start| start + 6 <= bits)
+        .map(|start| {
+            let value = (start..start + 6).fold(0, |value, at| 2 * value + bit(at));
+            char::from(ALPHABET[value])
+        })
+        .collect()
+}
+
 /// Keeps the values of variables in mind whose names say that they are secret, such as those that a worker is given.
 pub fn remember<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
     for (name, value) in variables {
@@ -129,10 +170,14 @@ pub fn remember<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
     }
 }
 
-/// Keeps a value in mind that the user said is a secret, such as the key of an endpoint. One of a few characters is none.
+/// Keeps a value in mind that the user said is a secret, such as the key of an endpoint, in every encoding of [`encoded_forms`].
+/// Values shorter than [`SHORTEST`] are not treated as secrets.
 pub fn remember_value(value: &str) {
     if value.len() >= SHORTEST {
         add_known(value);
+        if let Ok(mut known) = known().lock() {
+            known.extend(encoded_forms(value));
+        }
     }
 }
 
@@ -631,6 +676,31 @@ mod tests {
         remember_value("first line\nsecond \"line\"");
         let json = serde_json::to_string("x first line\nsecond \"line\" y").unwrap();
         assert_eq!(redacted(&json), "\"x (redacted) y\"");
+    }
+
+    /// RFC 4648 has `Zm9vYmFy` for `foobar`.
+    #[test]
+    fn a_key_goes_in_other_encodings() {
+        assert_eq!(base64_of_inner(b"foobar", 0), "Zm9vYmFy");
+        // base64("xfoobar") = "eGZvb2Jhcg==", base64("xyfoobar") = "eHlmb29iYXI=": from the first character that is the key's alone.
+        assert_eq!(base64_of_inner(b"foobar", 1), "Zvb2Jhc");
+        assert_eq!(base64_of_inner(b"foobar", 2), "mb29iYX");
+        remember_value("q9_Lk-Wz.77Tn");
+        for text in [
+            "nT77.zW-kL_9q",
+            "71395f4c6b2d577a2e3737546e",
+            "71395F4C6B2D577A2E3737546E",
+            r"\u0071\u0039\u005f\u004c\u006b\u002d\u0057\u007a\u002e\u0037\u0037\u0054\u006e",
+            r"\\u0071\\u0039\\u005F\\u004C\\u006B\\u002D\\u0057\\u007A\\u002E\\u0037\\u0037\\u0054\\u006E",
+            // base64 of the key, and of "Bearer " before it and " x" after it.
+            "cTlfTGstV3ouNzdUbg==",
+            "QmVhcmVyIHE5X0xrLVd6Ljc3VG4geA==",
+        ] {
+            let clean = without_known(text).into_owned();
+            assert!(clean.contains(REDACTED), "{text} became {clean}");
+            assert!(clean.len() < REDACTED.len() + 20, "{text} became {clean}");
+            assert_eq!(redacted(text), clean);
+        }
     }
 
     /// Keys have underscores, which tables of Markdown escape, and may have any character that a header can hold.

@@ -89,6 +89,40 @@ fn layout_does_not_matter() {
     assert_eq!(unclosed.issues, [], "Chrome's format lets the bracket off");
 }
 
+/// One event a line, without a list around them; several pieces of each layout, plain and packed.
+#[test]
+fn long_files_of_every_layout_are_the_same_trace() {
+    let content = String::from_utf8(support::unpacked("h200/torch_full.json.gz")).unwrap();
+    let whole: serde_json::Value = serde_json::from_str(&content).unwrap();
+    let events = whole["traceEvents"].as_array().unwrap();
+    let lines: Vec<String> = events.iter().map(ToString::to_string).collect();
+    let expected = read(&format!("[{}]", lines.join(",")));
+    assert_eq!(expected.kernels, read(&content).kernels);
+    let indented = serde_json::to_string_pretty(events).unwrap();
+    for (name, layout) in [
+        ("lines", lines.join("\n")),
+        ("lines with commas", lines.join(",\n")),
+        ("indented", indented),
+        ("not closed", format!("[\n{}", lines.join(",\n"))),
+    ] {
+        assert!(layout.len() > 4 << 20, "{name} is several pieces");
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("plain");
+        std::fs::write(&plain, &layout).unwrap();
+        let packed = folder.path().join("packed");
+        std::fs::write(&packed, zstd::encode_all(layout.as_bytes(), 1).unwrap()).unwrap();
+        for path in [plain, packed] {
+            let (format, profile) = import::import(&path, &Limits::default()).unwrap();
+            assert_eq!(format, "kineto");
+            let Profile::Trace(trace) = profile else {
+                panic!("a timeline")
+            };
+            assert_eq!(trace.issues, [], "{name}");
+            assert_same(&trace, &expected);
+        }
+    }
+}
+
 #[test]
 fn order_of_events_does_not_matter() {
     let mut events = events();

@@ -23,13 +23,14 @@ pub(crate) use llmprof_analysis::phase_facts::{
     BetweenSlices, CopyDirection, CopyTime, RecordedPart, TracedPhase,
 };
 pub(crate) use llmprof_analysis::phases::PhaseSource;
+pub(crate) use llmprof_analysis::program::{Program, ProgramKind, Proof};
 pub(crate) use llmprof_analysis::ranks::{
-    CollectiveRow, Difference, LanePiece, MatchedBy, Part, RankRow, RanksAnalysis, SlowestRank,
-    lanes,
+    CollectiveRow, Difference, LanePiece, MatchedBy, OwnCollectives, Part, RankRow, RanksAnalysis,
+    SlowestRank, lanes,
 };
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 pub(crate) use llmprof_analysis::stats::{Distribution, Summary};
-pub(crate) use llmprof_analysis::steps::{LayerPattern, StepPattern, StepPatterns};
+pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };

@@ -35,6 +35,11 @@ pub enum Arrivals {
     Recorded,
 }
 
+/// Lowest rate, requests per second: one in three hours is no load.
+pub const RATE_MIN: f64 = 1e-4;
+/// Most requests in flight of a closed loop: each has a task and a connection, and a machine has 65,535 ports per address.
+pub const CONCURRENCY_MAX: usize = 1 << 20;
+
 impl Arrivals {
     /// What is wrong with it.
     pub fn mistake(&self) -> Option<String> {
@@ -42,12 +47,20 @@ impl Arrivals {
             (!(value > 0.0 && value.is_finite()))
                 .then(|| format!("{name} must be a positive number, not {value}"))
         };
+        let is_rate = |rate: f64| {
+            positive("rate", rate).or_else(|| {
+                (rate < RATE_MIN).then(|| format!("rate must be at least {RATE_MIN} requests/s"))
+            })
+        };
         match *self {
             Self::Closed { concurrency: 0 } => Some("concurrency must be at least 1".to_owned()),
+            Self::Closed { concurrency } if concurrency > CONCURRENCY_MAX => {
+                Some(format!("concurrency must be at most {CONCURRENCY_MAX}"))
+            }
             Self::Closed { .. } | Self::Recorded => None,
-            Self::Constant { rate } | Self::Poisson { rate } => positive("rate", rate),
+            Self::Constant { rate } | Self::Poisson { rate } => is_rate(rate),
             Self::Gamma { rate, burstiness } => {
-                positive("rate", rate).or_else(|| positive("burstiness", burstiness))
+                is_rate(rate).or_else(|| positive("burstiness", burstiness))
             }
         }
     }
@@ -141,6 +154,9 @@ mod tests {
         assert!(Arrivals::Constant { rate: 0.0 }.mistake().is_some());
         assert!(Arrivals::Poisson { rate: f64::NAN }.mistake().is_some());
         assert!(Arrivals::Closed { concurrency: 0 }.mistake().is_some());
-        assert!(poisson.mistake().is_none());
+        assert!(Arrivals::Poisson { rate: 1e-8 }.mistake().is_some());
+        let closed = |concurrency| Arrivals::Closed { concurrency };
+        assert!(closed(1_000_000_000_000).mistake().is_some());
+        assert!(poisson.mistake().is_none() && closed(10_000).mistake().is_none());
     }
 }

@@ -37,9 +37,11 @@ pub enum LatencyPart {
     /// Between the time a request was due and the time it was sent.
     Client,
     Connection,
+    /// The engine step that ran when the request came: it is scheduled after its end at the earliest.
+    RunningStep,
     Queueing,
     Prefill,
-    /// Network and API server: before the first token, neither queueing nor prefill.
+    /// Network and API server: before the first token, and none of the above.
     Network,
     /// Queueing, prefill and network in one, where nothing splits them.
     UntilFirstToken,
@@ -58,6 +60,8 @@ pub enum PartSource {
     ServerTimingsAndTraceSteps,
     /// The server's histograms: means of the window.
     ServerHistograms,
+    /// The server's TTFT less its queueing and prefill.
+    ServerTtftRemainder,
     /// What the histograms leave.
     Remainder,
     /// Gaps between tokens in which another request's first token came.
@@ -135,6 +139,15 @@ pub enum FindingKind {
     OutsideOfTheEngine {
         outside_ms: f64,
     },
+}
+
+/// A serving engine whose options are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    Vllm,
+    Sglang,
+    TensorRtLlm,
 }
 
 /// What keeps requests in the queue.

@@ -66,9 +66,20 @@ impl Slo {
         load.distribution(self.metric)?.named(&self.statistic)
     }
 
-    /// Whether a load meets it. What is not known is not met.
+    /// Whether a load meets it. What is not known is not met, and a load of which more than [`MOST_FAILURES`] failed meets nothing:
+    /// latencies of the requests that a server answered say nothing about those that it did not.
     pub fn is_met(&self, load: &impl Latencies) -> bool {
-        self.value(load).is_some_and(|value| value < self.limit_ms)
+        !fails_too_often(load) && self.value(load).is_some_and(|value| value < self.limit_ms)
+    }
+
+    /// Fewest values whose statistic is one of them and not only their maximum: the 99th percentile of 20 values is the longest.
+    pub fn values_min(&self) -> u64 {
+        match self.statistic.as_str() {
+            "p99" => 100,
+            "p95" => 20,
+            "p90" => 10,
+            _ => 1,
+        }
     }
 
     /// Whether one request is below the limit, for goodput. Requests of one token have no TPOT and meet it.
@@ -139,16 +150,50 @@ impl fmt::Display for Slo {
     }
 }
 
-/// Whether a load meets all objectives, and hardly any request failed.
-pub fn all_met(slos: &[Slo], load: &impl Latencies) -> bool {
+/// Whether more requests failed than objectives allow, or all.
+pub fn fails_too_often(load: &impl Latencies) -> bool {
     let (completed, failed) = load.outcomes();
     let share = failed as f64 / (completed + failed).max(1) as f64;
-    completed > 0 && share <= MOST_FAILURES && slos.iter().all(|slo| slo.is_met(load))
+    completed == 0 || share > MOST_FAILURES
+}
+
+/// Whether a load meets all objectives, and hardly any request failed.
+pub fn all_met(slos: &[Slo], load: &impl Latencies) -> bool {
+    !fails_too_often(load) && slos.iter().all(|slo| slo.is_met(load))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Load(u64, u64);
+
+    impl Latencies for Load {
+        fn distribution(&self, _: Metric) -> Option<Distribution> {
+            Distribution::of(&[10.0, 20.0])
+        }
+
+        fn outcomes(&self) -> (u64, u64) {
+            (self.0, self.1)
+        }
+    }
+
+    /// `is_met` was true with 43 of 60 failed.
+    #[test]
+    fn a_load_that_fails_more_than_one_request_of_a_hundred_meets_nothing() {
+        let slo: Slo = "ttft:p99<500ms".parse().unwrap();
+        for (load, is_met) in [
+            (Load(100, 0), true),
+            (Load(99, 1), true),
+            (Load(98, 2), false),
+            (Load(17, 43), false),
+            (Load(0, 0), false),
+        ] {
+            assert_eq!(slo.is_met(&load), is_met, "{} of {}", load.1, load.0);
+            assert_eq!(all_met(std::slice::from_ref(&slo), &load), is_met);
+        }
+        assert_eq!(slo.value(&Load(17, 43)), Some(19.9));
+    }
 
     #[test]
     fn objectives_are_read_and_printed() {

@@ -7,6 +7,7 @@
 mod basis;
 mod dtype;
 mod format;
+pub mod path_text;
 mod printable;
 mod quantity;
 mod share;

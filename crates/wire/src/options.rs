@@ -13,20 +13,22 @@ pub const RANGE: &str = "LLMPROF_NVTX_RANGE";
 /// A `libcupti` to use before all others.
 pub const CUPTI: &str = "LLMPROF_CUPTI";
 
-/// How to record. As text: `calls=launch begin=on interval_ms=200 overhead_ppm=0 detach=on buffer_kib=512 …`.
+/// How to record. As text: `calls=launch begin=on interval_ms=40 overhead_ppm=0 detach=on buffer_kib=128 …`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Record every call of the CUDA API, not only those that launch or wait.
     pub all_calls: bool,
     /// Record from the first moment; otherwise from when the control channel says so.
     pub begin: bool,
-    /// How often what was recorded is written, ms.
+    /// How often what was recorded is written, ms. A process that is killed loses what came since, and what its device had not
+    /// done yet: less than 100 ms.
     pub interval_ms: u32,
     /// The share of time that recording may cost, in millionths; 0: record all the time.
     pub overhead_ppm: u32,
     /// Take CUPTI out of the process while nothing is recorded: between slices, and once recording was ended.
     pub detach: bool,
-    /// How large a buffer for CUPTI is, KiB.
+    /// How large a buffer for CUPTI is, KiB. Before it is full CUPTI may keep it back while the device is busy, so that a large one
+    /// is lost with a process that dies.
     pub buffer_kib: u32,
     /// How many bytes of buffers there may be, MiB; records are dropped when they are all in use.
     pub memory_mib: u32,
@@ -41,10 +43,10 @@ impl Default for Options {
         Self {
             all_calls: false,
             begin: true,
-            interval_ms: 200,
+            interval_ms: 40,
             overhead_ppm: 0,
             detach: true,
-            buffer_kib: 512,
+            buffer_kib: 128,
             memory_mib: 64,
             exit_ms: 10_000,
             most_bytes: 0,

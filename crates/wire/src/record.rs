@@ -307,6 +307,45 @@ records! {
             /// 1: it is back; 0: it has left.
             on: u8,
         }
+        /// The first record of a file that llmprof itself writes: samples of the host threads of a process, taken from outside.
+        Sampler = 28 {
+            /// When sampling began, ns.
+            time: i64,
+        }
+        /// A frame of a sampled stack, before its first use.
+        StackFrame = 29 {
+            /// Its number, from 1; 0 is no frame.
+            id: u32,
+            /// The number of the frame that called it; 0 for the outermost.
+            parent: u32,
+            /// The function, by the number of a [`Text`].
+            function: u32,
+            /// The source file, by the number of a [`Text`].
+            file: u32,
+            /// The line; 0 where unknown.
+            line: u32,
+        }
+        /// What a thread did at a moment. Samples of one moment have the same time.
+        HostSample = 30 {
+            /// When, ns.
+            time: i64,
+            /// Time since the sample before it, ns.
+            period: u64,
+            /// The thread, as the system numbers it.
+            thread: u32,
+            /// The thread that held the GIL; 0 where none did or it is unknown.
+            gil_holder: u32,
+            /// The number of the innermost [`StackFrame`]; 0 where none was read.
+            stack: u32,
+            /// The system call that it waits in, by the number of a [`Text`]; 0 on a CPU or where unknown.
+            call: u32,
+            /// 0 unknown, 1 on a CPU, 2 off.
+            cpu: u8,
+            /// 0 not waiting, 1 unknown, 2 the GIL, 3 another lock, 4 sleep, 5 another call.
+            wait: u8,
+            /// Whether the interpreter collects garbage: 0 unknown, 1 no, 2 yes.
+            collecting: u8,
+        }
         /// The process ended in order and this is the last record.
         Ended = 24 {
             /// When, ns.

@@ -57,7 +57,7 @@ pub(crate) fn count(
         counts[match gate.judge(&comparison, &b).state {
             GateState::Failed => 4,
             GateState::Passed => 5,
-            GateState::Inconclusive => 6,
+            GateState::Inconclusive | GateState::NotEvaluated => 6,
         }] += 1;
     }
     Counted { trials, counts }

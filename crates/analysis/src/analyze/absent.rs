@@ -1,11 +1,11 @@
 //! What cannot be worked out from a record, and why.
 
 use llmprof_record::issue::{Issue, IssueCode};
-use llmprof_record::kernel_name::Category;
 use llmprof_theory::ModelError;
 use llmprof_theory::device::Device;
 
 use crate::matching::lanes::Lane;
+use crate::program::ProgramKind;
 use crate::trace::TraceAnalysis;
 
 /// That theory cannot count a model which ran all the same.
@@ -49,19 +49,16 @@ pub(super) fn no_device() -> Issue {
 
 pub(super) fn absent(
     is_counted: bool,
+    program: ProgramKind,
     device: Option<&Device>,
     lanes: &[Lane],
     issues: &mut Vec<Issue>,
 ) {
     if !is_counted {
-        // A program without attention may have no model to name.
-        let mut items = lanes.iter().flat_map(|lane| &lane.items);
-        let code = IssueCode::RunNoModel;
-        issues.push(if items.any(|item| item.category == Category::Attention) {
-            Issue::warning(code)
-        } else {
-            Issue::info(code)
-        });
+        // Theory counts language models: of another program none can be named.
+        if program.generates_text() {
+            issues.push(Issue::warning(IssueCode::RunNoModel));
+        }
     } else if device.is_none() {
         issues.push(no_device());
     } else if lanes.len() > 1 {

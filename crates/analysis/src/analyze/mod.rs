@@ -30,6 +30,7 @@ mod tables;
 pub(crate) mod tests;
 mod traced;
 mod tracing;
+mod training;
 mod waterfall;
 mod weight_format;
 
@@ -107,6 +108,8 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         say_waiting(&mut analysis.findings, found.waiting_share());
         analysis.ranks = Some(found);
         analysis.issues.extend(issues);
+    } else if let Some(trace) = record.trace().filter(|one| !one.collectives.is_empty()) {
+        analysis.collectives = ranks::own_collectives(trace);
     }
     // Of another model than the one that ran nothing is known.
     let is_other = analysis.issues.iter().any(shapes::is_other_model);

@@ -26,6 +26,7 @@ use crate::stats::Distribution;
 use crate::telemetry::throttled_share;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::Class;
+use crate::timeline::slices;
 use crate::waterfall::Waterfall;
 use crate::waterfall::idle_parts::NamedTime;
 
@@ -75,7 +76,9 @@ impl Tracing<'_> {
             small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
             ..self.traced(&included, number, &breakdowns)
         };
-        add_waits(&mut traced, phase, lane);
+        if phase.phase != RunPhase::Other {
+            add_waits(&mut traced, phase, lane);
+        }
 
         let passes: Vec<Pass> = included
             .iter()
@@ -106,9 +109,12 @@ impl Tracing<'_> {
             let ratio = traced.between_slices?.ratio();
             Some(Nanos((waterfall.wall_ns.0 as f64 / ratio).round() as i64))
         });
+        let signals = self.signals(phase.phase, lane, &waterfall, &traced, plain_total);
+        let is_partial = included.iter().any(|interval| !interval.is_whole);
         let signals = PhaseSignals {
             busy_elsewhere_share: busy_elsewhere(self.lanes, number, &included),
-            ..self.signals(phase.phase, lane, &waterfall, &traced, plain_total)
+            is_cut: signals.is_cut || is_partial && slices::of(self.trace).is_none(),
+            ..signals
         };
         let mut analysis = PhaseAnalysis {
             phase: phase.phase,
@@ -164,6 +170,12 @@ impl Tracing<'_> {
             exposed_communication_share: traced.exposed_communication_share,
             exposed_copy_share: traced.exposed_copy_share,
             small_kernel_share: traced.small_kernel_share,
+            is_host_alone: lane.device.is_none() && !lane.is_exact,
+            is_cut: self
+                .trace
+                .issues
+                .iter()
+                .any(|issue| issue.code.is_cut_file()),
             clocks_disagree: self.timeline.clocks_disagree,
             experts_at_most: theory.and_then(|(theory, _)| theory.experts_at_most(phase)),
             ..PhaseSignals::default()
@@ -244,6 +256,9 @@ impl Tracing<'_> {
             exposed_copy_share: exposed_copies(included, breakdowns),
             longest_kernels: self.longest_kernels(included, lane),
             copies: self.copies(included, lane),
+            training: self
+                .training
+                .and_then(|places| places.parts(included, lane)),
             ..TracedPhase::default()
         }
     }

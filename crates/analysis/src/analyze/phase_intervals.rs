@@ -59,8 +59,13 @@ pub(crate) struct TracePhase {
     pub(crate) intervals: Vec<Interval>,
 }
 
-/// The phase that a name in a trace stands for; nothing for warm-up, which belongs to none.
-pub(crate) fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
+/// The phase that a name stands for; nothing for warm-up, which belongs to none. Names of a program that is not proven to generate
+/// text are its own.
+pub(crate) fn run_phase(phases: &Phases, name: &str) -> Option<(RunPhase, Option<String>)> {
+    let own = || (RunPhase::Other, Some(name.to_owned()));
+    if !phases.are_generation {
+        return Some(own());
+    }
     Some(match name {
         "prefill" => (RunPhase::Prefill, None),
         "decode" | STEP => (RunPhase::Decode, None),
@@ -69,19 +74,19 @@ pub(crate) fn run_phase(name: &str) -> Option<(RunPhase, Option<String>)> {
         "load" => (RunPhase::Load, None),
         "mixed" => (RunPhase::Mixed, None),
         "warmup" => return None,
-        other => (RunPhase::Other, Some(other.to_owned())),
+        _ => own(),
     })
 }
 
-/// The workload says what steps are that nothing names.
-pub(crate) fn name_steps(phases: &mut Phases, workload: &Workload) -> Option<Issue> {
+/// The workload says what repetitions are, where the model agrees with the trace.
+pub(crate) fn name_repetitions(phases: &mut Phases, workload: &Workload) -> Option<Issue> {
     let (name, phase) = if workload.new_tokens > 1 {
         (STEP, RunPhase::Decode)
     } else {
         ("prefill", RunPhase::Prefill)
     };
     phases
-        .name_steps(name)
+        .name_repetitions(name)
         .then(|| Issue::info(IssueCode::RunUnnamedSteps).with("taken_for", phase.name()))
 }
 
@@ -93,7 +98,7 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
     for (window, interval) in phases.windows.iter().enumerate() {
         let order = orders[interval.name];
         orders[interval.name] += 1;
-        let Some((phase, label)) = run_phase(&phases.names[interval.name]) else {
+        let Some((phase, label)) = run_phase(phases, &phases.names[interval.name]) else {
             continue;
         };
         if phase == RunPhase::Load {
@@ -131,7 +136,9 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
             is_whole: interval.is_whole,
         });
     }
-    add_steps(&ranges_of(trace, STEP), phases, &mut found);
+    if phases.are_generation {
+        add_steps(&ranges_of(trace, STEP), phases, &mut found);
+    }
     found
 }
 

@@ -23,7 +23,7 @@ pub(super) fn part(
 ) -> Option<RecordedPart> {
     let own = Some((phase.phase, phase.label.clone()));
     let of = spans(phases)
-        .filter(|(name, _)| run_phase(name) == own)
+        .filter(|(name, _)| run_phase(phases, name) == own)
         .map(|(_, span)| span)
         .fold(0, i64::saturating_add);
     let recorded = length(phase.intervals.iter());
@@ -67,7 +67,8 @@ fn spans(phases: &Phases) -> impl Iterator<Item = (&str, i64)> {
 /// Names the phases that slices show nothing of, or not enough to compare it with anything.
 pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
     let issue = |(number, (name, span)): (usize, (&str, i64))| {
-        let (phase, label) = run_phase(name).filter(|(phase, _)| *phase != RunPhase::Load)?;
+        let (phase, label) =
+            run_phase(phases, name).filter(|(phase, _)| *phase != RunPhase::Load)?;
         let is_found = |known: &TracePhase| known.phase == phase && known.label == label;
         if span == 0 || found.iter().any(is_found) {
             return None;
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::analyze::phase_intervals::{intervals, leave_out_parts};
-    use crate::trace::Structure;
+    use crate::trace::{Said, Structure};
 
     /// Prefill and six steps of decode, of which some time was recorded.
     fn trace(slices: &[(i64, i64)]) -> Trace {
@@ -149,7 +150,7 @@ mod tests {
         Vec<Issue>,
     ) {
         let trace = trace(slices);
-        let structure = Structure::of(&trace, None);
+        let structure = Structure::of(&trace, &Said::default());
         let mut found = intervals(&trace, &structure);
         leave_out_parts(&mut found, true, true, &mut Vec::new());
         let mut issues = unrecorded(&structure.phases, &found);

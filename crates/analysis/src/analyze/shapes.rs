@@ -6,7 +6,7 @@ use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::{StrId, Trace};
-use llmprof_theory::{Model, Pass, Step, Workload};
+use llmprof_theory::{Kind, Model, Pass, Step, Workload};
 use rustc_hash::FxHashSet;
 
 use crate::analyze::phase_intervals::TracePhase;
@@ -41,6 +41,7 @@ pub(super) fn believed<'s, 'm>(
     let other = shown
         .and_then(|shown| other_model(shown, said.model))
         .or_else(|| other_kernels(structure, trace, said))
+        .or_else(|| other_attention(structure, said.model))
         .or_else(|| {
             let kernel = other_format(structure, trace, said)?;
             Some(Issue::warning(IssueCode::InvariantOtherFormat).with("kernel", shortened(kernel)))
@@ -103,7 +104,7 @@ fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
 fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Option<Issue> {
     let model = said.model;
     // Towers have GEMMs of their own, and backward passes other shapes.
-    if model.encoder.is_some() || model.vision.is_some() || structure.is_training {
+    if model.encoder.is_some() || model.vision.is_some() || structure.program.is_training() {
         return None;
     }
     let operators = ModelOperators::of(model, &said.workload, None);
@@ -126,6 +127,42 @@ fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Op
         Issue::warning(IssueCode::InvariantOtherGemm)
             .with("n", n)
             .with("k", k)
+    })
+}
+
+/// Another number of layers than the attention kernels of a labelled step show. A layer may launch several, and layers may differ in
+/// theirs: the most frequent one, or all together, must be a multiple of the model's.
+fn other_attention(structure: &Structure, model: &Model) -> Option<Issue> {
+    let mut layers = 0_u64;
+    let one_step = Pass::decode(1, 1, 1);
+    model.lower_in_order(&Workload::default(), &one_step, &mut |operator| {
+        layers += u64::from(operator.kind == Kind::Attention);
+    });
+    let windows = &structure.phases.windows;
+    let mut by_window: Vec<BTreeMap<StrId, u64>> = vec![BTreeMap::new(); windows.len()];
+    for (index, event) in structure.events.all().iter().enumerate() {
+        let is_attention = structure.events.class_of(event.name).category == Category::Attention;
+        if let Some(window) = structure.windows.get(index).filter(|_| is_attention) {
+            *by_window[window].entry(event.name).or_default() += 1;
+        }
+    }
+    let steps = windows.iter().zip(by_window);
+    let mut counts: Vec<(u64, u64)> = steps
+        .filter(|(window, kernels)| {
+            window.step().is_some() && window.is_whole && !kernels.is_empty()
+        })
+        .map(|(_, kernels)| {
+            let most = kernels.values().max().copied().unwrap_or_default();
+            (most, kernels.values().sum())
+        })
+        .collect();
+    counts.sort_unstable();
+    let &(most, all) = counts.get(counts.len() / 2)?;
+    let fits = |count: u64| layers > 0 && count.is_multiple_of(layers);
+    (layers > 0 && !fits(most) && !fits(all)).then(|| {
+        Issue::warning(IssueCode::InvariantOtherLayers)
+            .with("trace", most)
+            .with("model", layers)
     })
 }
 

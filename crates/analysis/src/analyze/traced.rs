@@ -9,12 +9,12 @@ use llmprof_theory::{Pass, Workload};
 
 use crate::analysis::Analysis;
 use crate::analyze::absent::{absent, trace_issues};
-use crate::analyze::diagnosis::diagnosed;
 use crate::analyze::assumptions::{arithmetic, assumptions, uniform_routing};
 use crate::analyze::count::count;
+use crate::analyze::diagnosis::diagnosed;
 use crate::analyze::gemm_count::leave_fewer_gemms;
 use crate::analyze::phase_intervals::{
-    TracePhase, count_passes, intervals, leave_out_parts, name_steps,
+    TracePhase, count_passes, intervals, leave_out_parts, name_repetitions,
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::{fewer_experts, measured_routing};
@@ -23,6 +23,7 @@ use crate::analyze::stated::{NEW_TOKENS, Stated};
 use crate::analyze::step_count;
 use crate::analyze::subject::Subject;
 use crate::analyze::tracing::Tracing;
+use crate::analyze::training::TrainingPlaces;
 use crate::assumption::Assumption;
 use crate::attribution::operators::OperatorRow;
 use crate::capture_cost;
@@ -38,7 +39,7 @@ use crate::phases::Phases;
 use crate::roofline::{ExpertsRead, Theory};
 use crate::steps::StepPatterns;
 use crate::telemetry::{self, HostTelemetry};
-use crate::trace::{Structure, TraceAnalysis, analyze_structure};
+use crate::trace::{Said, Structure, TraceAnalysis, analyze_structure};
 
 /// What a trace says together with the passes around it.
 ///
@@ -56,22 +57,34 @@ pub(super) fn of_trace(
     device: Option<&Device>,
 ) -> Analysis {
     let trace = &recorded.trace;
-    let mut structure = Structure::of(trace, subject.and_then(Subject::table));
     // A run that was measured says itself what it did.
     let is_measured = !record.passes.is_empty();
+    let mut structure = Structure::of(
+        trace,
+        &Said {
+            is_measured,
+            model: &record.name,
+            table: subject.and_then(Subject::table),
+        },
+    );
     let named_model = subject.is_some();
     let (subject, contradicted) = believed(&mut structure, trace, subject, record);
     let said = Stated::of(record);
     // A default does not say what steps are.
     let named = subject.filter(|_| said.has(NEW_TOKENS));
-    let named = named.and_then(|subject| name_steps(&mut structure.phases, &subject.workload));
+    let named =
+        named.and_then(|subject| name_repetitions(&mut structure.phases, &subject.workload));
+    if named.is_some() {
+        structure.program.add_model(&record.name);
+    }
     let timeline = analyze_structure(trace, &structure, device);
     let lanes = lanes(trace, &structure);
     let mut issues = trace_issues(&timeline, &lanes, is_measured);
     issues.extend(named.into_iter().chain(contradicted));
     let (telemetry, latency, told) = of_passes(record);
     issues.extend(told);
-    absent(named_model, device, &lanes, &mut issues);
+    let program = structure.program.kind;
+    absent(named_model, program, device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
     let roof = roof.as_ref().filter(|_| lanes.len() <= 1);
@@ -98,8 +111,11 @@ pub(super) fn of_trace(
     let is_counted = counted.as_ref().is_some_and(Counted::has_calls);
     let matching = matched(trace, &structure, &lanes, counted.as_ref());
     let places = KernelPlaces::of(trace, &lanes, &matching, counted.as_ref());
+    let training = structure.program.is_training();
+    let training = training.then(|| TrainingPlaces::of(trace));
     let tracing = Tracing {
         trace,
+        training: training.as_ref(),
         timeline: &timeline,
         names: &structure.phases.names,
         plain: &structure.phases.plain,
@@ -121,6 +137,9 @@ pub(super) fn of_trace(
     let facts = Facts {
         subject: counted_theory.map(|theory| (theory.model, theory.workload)),
         is_named: named_model,
+        program: structure.program.kind,
+        rank: lone_rank(record, trace),
+        is_cut: trace.issues.iter().any(|issue| issue.code.is_cut_file()),
         roof,
         latency: &latency,
         unrecorded_seconds: unrecorded_seconds(&found, record),
@@ -145,6 +164,7 @@ pub(super) fn of_trace(
         findings,
         replays: diagnosis.map(|found| found.phases).unwrap_or_default(),
         telemetry,
+        program: structure.program,
         timeline: Some(Box::new(timeline)),
         places,
         issues,
@@ -247,6 +267,14 @@ fn qualified(
     }
     findings.extend(throttling::findings(telemetry));
     findings
+}
+
+/// The rank of a trace and how many there are, where no other rank was recorded.
+fn lone_rank(record: &RunRecord, trace: &Trace) -> Option<(u64, u64)> {
+    let number = |key: &str| trace.metadata.get(key)?.parse::<u64>().ok();
+    let ranks = number("distributed_world_size").filter(|&ranks| ranks > 1)?;
+    let rank = number("distributed_rank")?;
+    record.ranks().is_empty().then_some((rank, ranks))
 }
 
 /// The workload with the experts that the trace shows to be reached.

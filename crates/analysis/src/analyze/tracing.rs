@@ -6,6 +6,7 @@ use llmprof_theory::device::Device;
 use llmprof_theory::roofline::Roof;
 use rustc_hash::FxHashMap;
 
+use crate::analyze::training::TrainingPlaces;
 use crate::matching::lanes::Lane;
 use crate::matching::units::{Counted, Matching};
 use crate::roofline::Theory;
@@ -25,6 +26,8 @@ pub(crate) struct Tracing<'a> {
     pub(crate) first_events: &'a [i64],
     /// Absent without a model.
     pub(crate) theory: Option<(Theory<'a>, &'a Counted<'a>)>,
+    /// Absent where the program does not train.
+    pub(crate) training: Option<&'a TrainingPlaces>,
     pub(crate) record: &'a RunRecord,
     /// The pass that the trace was recorded in.
     pub(crate) captured: Option<usize>,

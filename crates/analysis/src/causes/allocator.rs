@@ -18,7 +18,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     for &row in &rows {
         scene.remove_host(&mut edit, row);
     }
-    let time: i64 = rows.iter().map(|&row| scene.trace.hosts.duration[row]).sum();
+    let time: i64 = rows
+        .iter()
+        .map(|&row| scene.trace.hosts.duration[row])
+        .sum();
     vec![Candidate {
         kind: CauseKind::Allocation {
             time_ns: Nanos(scene.a_step(time)),

@@ -90,7 +90,8 @@ fn unfused(scene: &Scene<'_>) -> Vec<Unfused> {
         let before = place.saturating_sub(OPERATORS_BETWEEN_MAX)..place;
         let after = place + 1..scene.tops.len().min(place + OPERATORS_BETWEEN_MAX);
         let product = |at: &usize| is_product(scene, scene.tops[*at]);
-        let (Some(first), Some(last)) = (before.rev().find(product), after.into_iter().find(product))
+        let (Some(first), Some(last)) =
+            (before.rev().find(product), after.into_iter().find(product))
         else {
             continue;
         };
@@ -108,7 +109,12 @@ fn unfused(scene: &Scene<'_>) -> Vec<Unfused> {
 fn with_repeated_heads(scene: &Scene<'_>, first: usize) -> usize {
     let is_repeat = |top: usize| {
         let has_five = scene.tensors(top).iter().any(|(dims, _)| dims.len() == 5);
-        let names = ["aten::reshape", "aten::expand", "aten::clone", "aten::slice"];
+        let names = [
+            "aten::reshape",
+            "aten::expand",
+            "aten::clone",
+            "aten::slice",
+        ];
         let names = [names.as_slice(), &["aten::unsqueeze", "aten::contiguous"]].concat();
         has_five || names.contains(&scene.name(top)) || scene.name(top) == "aten::transpose"
     };

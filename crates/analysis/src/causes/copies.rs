@@ -43,8 +43,8 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         group.copies += 1;
         group.bytes += copies.bytes[row];
         group.copied += work.duration;
-        let is_pageable =
-            copies.source[row] == MemoryKind::PAGEABLE || copies.target[row] == MemoryKind::PAGEABLE;
+        let is_pageable = copies.source[row] == MemoryKind::PAGEABLE
+            || copies.target[row] == MemoryKind::PAGEABLE;
         if is_pageable {
             group.pageable += work.duration;
             let pinned = copies.bytes[row] as f64 / PINNED_BYTES_PER_NS;

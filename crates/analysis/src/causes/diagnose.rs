@@ -211,7 +211,11 @@ fn costs(graph: &Graph, phase: &Searched<'_>) -> [f64; 3] {
         let solved = f64::midpoint(low, high);
         return [solved, 0.8 * solved, 1.2 * solved];
     }
-    [EVENT_COST_NS, EVENT_COST_RANGE_NS[0], EVENT_COST_RANGE_NS[1]]
+    [
+        EVENT_COST_NS,
+        EVENT_COST_RANGE_NS[0],
+        EVENT_COST_RANGE_NS[1],
+    ]
 }
 
 /// What a cause saves of a phase from which `removed` is gone already.
@@ -300,9 +304,8 @@ fn merged(graph: &Graph, phases: &[Searched<'_>], mut judged: Vec<Judged>) -> Ve
             None => groups.push(vec![one]),
         }
     }
-    let total = |group: &Vec<Judged>| -> i64 {
-        group.iter().map(|judged| judged.gain.total_saved()).sum()
-    };
+    let total =
+        |group: &Vec<Judged>| -> i64 { group.iter().map(|judged| judged.gain.total_saved()).sum() };
     groups.sort_by_key(|group| std::cmp::Reverse(total(group)));
     let same = same_time(graph, phases, &groups);
     let causes = groups.into_iter().zip(same).map(|(group, same_time_as)| {

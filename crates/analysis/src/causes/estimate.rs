@@ -53,12 +53,7 @@ pub(super) fn efficiency(
 }
 
 /// A GEMM with other rows or in another format, ns.
-pub(super) fn gemm_ns(
-    device: &Device,
-    gemm: &Gemm,
-    dtype: DType,
-    efficiency: f64,
-) -> Option<i64> {
+pub(super) fn gemm_ns(device: &Device, gemm: &Gemm, dtype: DType, efficiency: f64) -> Option<i64> {
     let time = roofline_ns(device, gemm, dtype, Engine::Tensor)? / efficiency;
     Some((time as i64).max(KERNEL_MIN_NS))
 }
@@ -73,8 +68,7 @@ pub(super) fn attention_ns(
     gemm_efficiency: f64,
 ) -> Option<i64> {
     let peak = device.peak(DType::Bf16, Engine::Tensor).ok()?;
-    let (heads, queries, keys, dim) =
-        (heads as f64, queries as f64, keys as f64, head_dim as f64);
+    let (heads, queries, keys, dim) = (heads as f64, queries as f64, keys as f64, head_dim as f64);
     // A causal mask halves the work where queries and keys are the same tokens.
     let masked = if queries == keys { 0.5 } else { 1.0 };
     let flops = 4.0 * heads * queries * keys * dim * masked;

@@ -39,7 +39,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         edit.limit_segment(segment, scene.usual_gap);
     }
     let total: i64 = pauses.iter().map(duration).sum();
-    let switched = pauses.iter().filter(|s| SWITCH_INTERVAL_NS.contains(&duration(s)));
+    let switched = pauses
+        .iter()
+        .filter(|s| SWITCH_INTERVAL_NS.contains(&duration(s)));
     let place = scene
         .graph
         .row_of_segment(longest)
@@ -61,7 +63,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         ..place
     };
     let start = scene.graph.segment_start(longest);
-    let next = scene.tops.partition_point(|&top| scene.trace.hosts.start[top] < start);
+    let next = scene
+        .tops
+        .partition_point(|&top| scene.trace.hosts.start[top] < start);
     let name = |row: Option<&usize>| row.map(|&row| scene.name(row).to_owned());
     vec![Candidate {
         kind: CauseKind::HostCode {

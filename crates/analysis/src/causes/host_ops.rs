@@ -38,9 +38,12 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
 fn after_copies(scene: &Scene<'_>) -> FxHashSet<usize> {
     let copies = scene.tops.iter().filter(|&&top| {
         let work = &scene.graph.work()[scene.work_of(top)];
-        work.iter().any(|work| matches!(work.row, crate::replay::WorkRow::Copy(_)))
+        work.iter()
+            .any(|work| matches!(work.row, crate::replay::WorkRow::Copy(_)))
     });
-    copies.flat_map(|&top| host_operators_after(scene, top)).collect()
+    copies
+        .flat_map(|&top| host_operators_after(scene, top))
+        .collect()
 }
 
 fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
@@ -79,9 +82,9 @@ fn slow(scene: &Scene<'_>) -> Vec<Candidate> {
             Some(api) => api.waits_by_itself(),
             None => scene.is_code(segment),
         };
-        let computes_on_cpu = scene.top_of(segment).is_some_and(|top| {
-            scene.api(top).is_none() && scene.work_of(top).is_empty()
-        });
+        let computes_on_cpu = scene
+            .top_of(segment)
+            .is_some_and(|top| scene.api(top).is_none() && scene.work_of(top).is_empty());
         if !is_other && !computes_on_cpu && scene.graph.wait_of(segment) == Wait::No {
             by_name.entry(scene.name(row)).or_default().push(segment);
         }

@@ -40,7 +40,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             let rows: i64 = rows.iter().product();
             (*last == vocabulary && rows > needed && dims.len() >= 2).then_some(rows)
         });
-        let is_gemm = wide.iter().any(|gemm| scene.rows_in(top).contains(&gemm.row));
+        let is_gemm = wide
+            .iter()
+            .any(|gemm| scene.rows_in(top).contains(&gemm.row));
         let is_table = scene.name(top) == "aten::embedding";
         let Some(rows) = rows.filter(|_| !is_gemm && !is_table) else {
             continue;

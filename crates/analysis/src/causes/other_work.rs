@@ -54,7 +54,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
 fn restore_durations(scene: &Scene<'_>, edit: &mut Edit, others: &[(i64, i64)]) {
     let beside = |work: &Work| {
         let after = others.partition_point(|other| other.0 < work.end());
-        others[..after].iter().rev().take(8).any(|other| other.1 > work.start)
+        others[..after]
+            .iter()
+            .rev()
+            .take(8)
+            .any(|other| other.1 > work.start)
     };
     let mut alone: FxHashMap<(StrId, [u32; 3]), Vec<i64>> = FxHashMap::default();
     let mut all: FxHashMap<(StrId, [u32; 3]), i64> = FxHashMap::default();

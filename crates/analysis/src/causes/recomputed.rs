@@ -21,7 +21,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     if scene.phase == RunPhase::Prefill || grows == 0 || 2 * grows < forwards.len() - 1 {
         return Vec::new();
     }
-    let tokens: i64 = forwards.iter().map(|forward| forward.tokens * forward.sequences).sum();
+    let tokens: i64 = forwards
+        .iter()
+        .map(|forward| forward.tokens * forward.sequences)
+        .sum();
     let needed: i64 = forwards.iter().map(|forward| forward.sequences).sum();
     let mut edit = Edit::default();
     let seen = efficiency(scene, device, |gemm| gemm.groups == 1);

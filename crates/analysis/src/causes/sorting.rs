@@ -16,7 +16,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     };
     let is_wide = |top: usize| {
         let tensors = scene.tensors(top);
-        tensors.iter().any(|(dims, _)| dims.last() == Some(&vocabulary))
+        tensors
+            .iter()
+            .any(|(dims, _)| dims.last() == Some(&vocabulary))
     };
     let mut edit = Edit::default();
     let (mut count, mut total, mut last) = (0, 0, None);
@@ -48,7 +50,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some(last) = last else {
         return Vec::new();
     };
-    let shape = scene.tensors(last).first().map(|(dims, _)| shape_text(dims));
+    let shape = scene
+        .tensors(last)
+        .first()
+        .map(|(dims, _)| shape_text(dims));
     vec![Candidate {
         kind: CauseKind::VocabularySort {
             shape: shape.unwrap_or_default(),

@@ -37,9 +37,32 @@ const READ_BURST_MAX_OPERATORS: usize = 12;
 
 /// Operators that compute what is read: checks and reductions.
 const CHECKS: &[&str] = &[
-    "isnan", "isinf", "isfinite", "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "abs", "max",
-    "min", "sum", "mean", "norm", "linalg_vector_norm", "logical_not", "logical_or",
-    "logical_and", "bitwise_not", "bitwise_and", "bitwise_or", "std", "var",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "any",
+    "all",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "abs",
+    "max",
+    "min",
+    "sum",
+    "mean",
+    "norm",
+    "linalg_vector_norm",
+    "logical_not",
+    "logical_or",
+    "logical_and",
+    "bitwise_not",
+    "bitwise_and",
+    "bitwise_or",
+    "std",
+    "var",
 ];
 
 #[derive(Default)]

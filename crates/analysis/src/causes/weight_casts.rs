@@ -116,7 +116,9 @@ fn is_converting(scene: &Scene<'_>, top: usize) -> bool {
 
 /// Source and target of the copy inside of an operator.
 fn formats(scene: &Scene<'_>, top: usize, dtype: &str) -> (String, String) {
-    let copy = scene.rows_in(top).find(|&row| scene.name(row) == "aten::copy_");
+    let copy = scene
+        .rows_in(top)
+        .find(|&row| scene.name(row) == "aten::copy_");
     let tensors = copy.map(|row| scene.tensors(row)).unwrap_or_default();
     match tensors.as_slice() {
         [(_, to), (_, from), ..] => ((*from).to_owned(), (*to).to_owned()),

@@ -184,6 +184,9 @@ mod tests {
         for (key, metric, is_left_out) in [
             ("batch", "tpot", true),
             ("batch", "peak_memory", true),
+            // Jobs of a sweep over batch sizes have throughputs to compare.
+            ("batch", "tokens_per_s", false),
+            ("new_tokens", "tokens_per_s", true),
             ("prompt_tokens", "ttft", true),
             ("new_tokens", "ttft", false),
             ("new_tokens", "tpot", true),

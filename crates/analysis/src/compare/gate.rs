@@ -36,8 +36,22 @@ pub enum GateState {
     Passed,
     /// The whole interval lies beyond the bound.
     Failed,
-    /// The interval holds the bound, or there is none.
+    /// The interval holds the bound.
     Inconclusive,
+    /// There is nothing to judge by.
+    NotEvaluated,
+}
+
+/// Why a gate could not be evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unevaluated {
+    /// A side does not have the metric.
+    NotMeasured,
+    /// This trait makes the metric one of other work.
+    OtherWork(String),
+    /// Too few values for an interval.
+    TooFewValues,
 }
 
 /// What a gate says of a comparison.
@@ -45,6 +59,9 @@ pub enum GateState {
 pub struct GateOutcome {
     pub gate: String,
     pub state: GateState,
+    /// Only of a gate that was not evaluated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Unevaluated>,
     /// Ratio for a relative bound, else the value in the metric's unit.
     pub value: Option<f64>,
     pub ci_low: Option<f64>,
@@ -160,7 +177,8 @@ impl Gate {
     pub fn judge(&self, comparison: &Comparison, runs: &[RunFacts]) -> GateOutcome {
         let mut outcome = GateOutcome {
             gate: self.text.clone(),
-            state: GateState::Inconclusive,
+            state: GateState::NotEvaluated,
+            reason: None,
             value: None,
             ci_low: None,
             ci_high: None,
@@ -169,8 +187,11 @@ impl Gate {
         };
         let limit = match self.bound {
             Bound::Relative(change) => {
-                let found = comparison.metric(self.metric.key);
-                let found = found.filter(|found| found.excluded_for.is_none());
+                let metric = comparison.metric(self.metric.key);
+                outcome.reason = metric
+                    .and_then(|metric| metric.excluded_for.clone())
+                    .map(Unevaluated::OtherWork);
+                let found = metric.filter(|found| found.excluded_for.is_none());
                 outcome.value = found.and_then(|found| found.ratio);
                 outcome.ci_low = found.and_then(|found| found.ci_low);
                 outcome.ci_high = found.and_then(|found| found.ci_high);
@@ -187,18 +208,24 @@ impl Gate {
                 limit
             }
         };
-        if let (Some(low), Some(high)) = (outcome.ci_low, outcome.ci_high) {
-            let (inside, outside) = if self.below {
-                (high <= limit, low > limit)
-            } else {
-                (low >= limit, high < limit)
+        let (Some(low), Some(high)) = (outcome.ci_low, outcome.ci_high) else {
+            let reason = match outcome.value {
+                Some(_) => Unevaluated::TooFewValues,
+                None => Unevaluated::NotMeasured,
             };
-            outcome.state = match (inside, outside) {
-                (true, _) => GateState::Passed,
-                (_, true) => GateState::Failed,
-                _ => GateState::Inconclusive,
-            };
-        }
+            outcome.reason.get_or_insert(reason);
+            return outcome;
+        };
+        let (inside, outside) = if self.below {
+            (high <= limit, low > limit)
+        } else {
+            (low >= limit, high < limit)
+        };
+        outcome.state = match (inside, outside) {
+            (true, _) => GateState::Passed,
+            (_, true) => GateState::Failed,
+            _ => GateState::Inconclusive,
+        };
         outcome
     }
 

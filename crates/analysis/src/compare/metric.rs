@@ -56,7 +56,8 @@ impl Metric {
             unit: Unit::PerSecond,
             higher_is_better: true,
             is_speed: true,
-            same_work: LENGTHS,
+            // Throughput at other batch sizes is what a sweep of them asks about.
+            same_work: &["prompt_tokens", "new_tokens", "load"],
             is_of_profiled_pass: false,
         },
         profiled("decode_step", &[]),

@@ -26,7 +26,7 @@ pub use comparison::{
 };
 pub use explanation::{ExplainedPart, Explanation, Source};
 pub use facts::{Disturbance, DisturbanceCause, OperatorTime, PhaseFacts, RunFacts, WorkRow};
-pub use gate::{Bound, Gate, GateOutcome, GateState};
+pub use gate::{Bound, Gate, GateOutcome, GateState, Unevaluated};
 pub use metric::{Metric, Unit};
 pub use replaced::{Change, ChangeKind, NamedWork};
 pub use rounds::{DISTURBED_SHARE, DisturbedRound, Rounds};

@@ -8,7 +8,7 @@ use super::facts::WorkRow;
 use crate::matching::lanes::{Item, Lane, lanes};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::timeline::device_events::Class;
-use crate::trace::Structure;
+use crate::trace::{Said, Structure};
 
 /// Events of one range that are kept in order: a decode step of a large model has about a thousand.
 const LONGEST_SEQUENCE: usize = 2000;
@@ -40,7 +40,7 @@ struct Sum {
 
 impl<'t> Worked<'t> {
     pub(super) fn of(trace: &'t Trace) -> Self {
-        let structure = Structure::of(trace, None);
+        let structure = Structure::of(trace, &Said::default());
         let lanes = lanes(trace, &structure);
         let nodes = &trace.graph_nodes;
         Self {

@@ -87,6 +87,9 @@ pub struct Use {
     /// Floating-point rate of the peak of its pipe and format: by the chip's own counters, or by the device's datasheet
     /// where that is higher.
     pub flops_pct: Option<f64>,
+    /// Whether a pipe worked whose peak is not known: how busy it was cannot be said.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_peak: bool,
     pub dram_pct: Option<f64>,
     pub l2_pct: Option<f64>,
     pub l1_pct: Option<f64>,
@@ -107,6 +110,9 @@ impl ClassRule {
             .is_some_and(|(blocks, sms)| blocks < sms);
         if is_underfilled && lead < self.high_pct {
             return KernelClass::UnderfilledGrid;
+        }
+        if used.lacks_peak && lead < self.high_pct {
+            return KernelClass::Unknown;
         }
         if lead < self.low_pct {
             return KernelClass::LatencyBound;
@@ -152,6 +158,7 @@ mod tests {
         let used = Use {
             sm_pct: Some(sm),
             flops_pct: Some(flops),
+            lacks_peak: false,
             dram_pct: Some(dram),
             l2_pct: Some(l2),
             l1_pct: Some(l1),
@@ -230,6 +237,7 @@ mod tests {
             dram_pct: Some(30.0),
             l2_pct: Some(28.0),
             l1_pct: Some(10.0),
+            lacks_peak: false,
         };
         let fill = Fill {
             blocks: Some(100),
@@ -252,6 +260,21 @@ mod tests {
             ClassRule::from(ClassifyPlan::default()),
             ClassRule::default()
         );
+    }
+
+    /// A GEMM of 113 TFLOP/s whose pipe has no known peak is not called idle.
+    #[test]
+    fn a_pipe_without_a_peak_is_not_called_idle() {
+        let used = |sm: f64, dram: f64| Use {
+            sm_pct: Some(sm),
+            lacks_peak: true,
+            dram_pct: Some(dram),
+            ..Use::default()
+        };
+        let class = |used: &Use| ClassRule::default().class(used, &Fill::default());
+        assert_eq!(class(&used(32.0, 20.0)), KernelClass::Unknown);
+        assert_eq!(class(&used(32.0, 85.0)), KernelClass::MemoryBound);
+        assert_eq!(class(&used(85.0, 20.0)), KernelClass::ComputeBound);
     }
 
     #[test]

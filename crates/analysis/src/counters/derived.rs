@@ -63,7 +63,7 @@ pub(crate) fn derive(
     device: Option<&Device>,
 ) -> Option<DerivedKernels> {
     let ncu = &record.plan.as_ref()?.pipeline.ncu;
-    if !ncu.enable || record.counters.is_some() {
+    if !ncu.is_enabled() || record.counters.is_some() {
         return None;
     }
     let device = device?;
@@ -101,6 +101,7 @@ fn row(phase: &str, group: &OperatorGroup, device: &Device, rule: ClassRule) -> 
         // Busy SMs that compute nothing are not known.
         sm_pct: flops_pct,
         flops_pct,
+        lacks_peak: false,
         dram_pct: Some(dram_pct),
         l2_pct: None,
         l1_pct: None,

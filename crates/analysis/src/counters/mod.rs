@@ -6,6 +6,7 @@
 pub(crate) mod against_model;
 mod class;
 pub(crate) mod derived;
+mod device;
 mod quantities;
 mod readings;
 
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use self::against_model::AgainstModel;
 pub use self::class::{ClassRule, KernelClass, Use};
 pub use self::derived::{DerivedKernels, DerivedRow};
+pub use self::device::infer_device;
 use self::quantities::Launch;
 pub use self::quantities::{Access, Fill, Stall, percentages};
 pub use self::readings::KernelFinding;
@@ -35,7 +37,7 @@ pub struct CountersAnalysis {
     /// The margins that classes were decided by.
     #[serde(default)]
     pub rule: ClassRule,
-    /// The device whose peaks rates are compared with; absent where the counters' own are.
+    /// The device whose peaks rates are compared with, named or inferred; absent where the counters' own are.
     #[serde(default)]
     pub device: Option<String>,
     /// Beside what the model needs, where profiled launches stand for decode steps of a model that theory counts.
@@ -149,13 +151,18 @@ impl From<RooflinePoint> for Point {
 }
 
 impl CountersAnalysis {
-    /// Rows of all launches; with a timeline, beside their kernels there.
+    /// Rows of all launches; with a timeline, beside their kernels there. Without a device, it is the one that the counters show.
     pub fn of(
         counters: &Counters,
         timeline: Option<&TraceAnalysis>,
         device: Option<&Device>,
         rule: ClassRule,
     ) -> Self {
+        let inferred = match device {
+            Some(_) => None,
+            None => infer_device(counters),
+        };
+        let device = device.or(inferred.as_ref());
         let launches: Vec<LaunchRow> = counters
             .launches
             .iter()
@@ -191,10 +198,14 @@ impl LaunchRow {
         let Launch { counters, launch } = read;
         let stands_for = launch.stands_for;
         let mut pipes = counters.pipes(launch);
+        let lacks_peak = pipes
+            .iter()
+            .any(|rate| rate.flops_per_s.0 > 0.0 && pipe_use(rate, device).is_none());
         let flops_pct = pipes
             .iter()
             .filter_map(|rate| pipe_use(rate, device))
-            .fold(None, |most, value| Some(larger(most, value)));
+            .fold(None, |most, value| Some(larger(most, value)))
+            .filter(|_| !lacks_peak);
         let tensor_use_pct = pipes
             .iter()
             .filter(|rate| rate.pipe == Pipe::Tensor)
@@ -238,6 +249,7 @@ impl LaunchRow {
         row.used = Use {
             sm_pct: row.percentage("sm_throughput_pct"),
             flops_pct,
+            lacks_peak,
             dram_pct: row.percentage("dram_throughput_pct"),
             l2_pct: row.percentage("l2_throughput_pct"),
             // The percentage of active cycles, which is all that the details page has, says nothing of a launch that uses few SMs.

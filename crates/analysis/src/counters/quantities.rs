@@ -236,7 +236,7 @@ impl Launch<'_> {
     }
 
     /// SMs as a page states them, or as the FP32 lanes of its roofline chart give them.
-    fn sms(&self) -> Option<u64> {
+    pub(super) fn sms(&self) -> Option<u64> {
         let stated = self
             .number("launch__sm_count")
             .or_else(|| self.number("device__attribute_multiprocessor_count"))

@@ -4,7 +4,7 @@
 //!
 //! | engine | format |
 //! |---|---|
-//! | vLLM | `execute_context_N(tok)_generation_M(tok)`; detailed `execute_T_context_N(sq…sk…sqsq…sqsk…)_generation_M(…)`; until 0.12 `execute_new_N_cached_M` |
+//! | vLLM | `execute_context_N(tok)_generation_M(tok)`, also with squares: `N(tok_sq)`; detailed `execute_T_context_N(sq…sk…sqsq…sqsk…)_generation_M(…)`; until 0.12 `execute_new_N_cached_M` |
 //! | SGLang | `step[MODE bs=… toks=…]`, with `c_sq= c_sk= c_sqsq= c_sqsk=` (prefill) and `g_…` (decode) where detailed |
 //! | TensorRT-LLM | `[Executor] _forward_step N: C ctx reqs, G gen reqs`, older ones without `N`, newer ones with `, K ctx tokens` |
 //! | llmprof | `llmprof.step PHASE batch=… new=… cached=…`, a list each |
@@ -177,11 +177,19 @@ fn new_and_cached(mut scanner: Scanner<'_>) -> Option<EngineLabel> {
     })
 }
 
-/// `N(tok)`.
+/// `N(tok)`, or `N(tok_sq)` with the sum of the squares of the sequences' new tokens.
 fn counts(scanner: &mut Scanner<'_>) -> Option<Part> {
     let sequences = scanner.number()?;
     scanner.expect("(")?;
     let new = scanner.number()?;
+    if scanner.take("_") {
+        let squares = u128::from(scanner.number()?);
+        let all = u128::from(new) * u128::from(new);
+        // Between N equal sequences and one that has nearly all tokens.
+        if squares > all || squares * u128::from(sequences) < all {
+            return None;
+        }
+    }
     scanner.expect(")")?;
     Some(Part::Counts { sequences, new })
 }

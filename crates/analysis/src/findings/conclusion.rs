@@ -80,6 +80,9 @@ pub enum Conclusion {
         /// The part of it that is waiting for slower ranks; absent where only one rank is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiting_share: Option<f64>,
+        /// The rank that was recorded, and of how many, where only one was: its communication contains waiting for the others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rank: Option<(u64, u64)>,
     },
     /// Kernels that are neither GEMM nor attention.
     Fusion {
@@ -233,7 +236,7 @@ pub enum Derivation {
     },
     /// First pass ÷ mean of the later ones.
     FirstOverLaterPasses,
-    /// First range ÷ mean of the later ones.
+    /// First range ÷ median of the later ones.
     FirstOverLaterRanges,
 }
 

@@ -17,7 +17,7 @@ use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::CopyTime;
 use crate::timeline::idle::LONG_GAP_NS;
 use crate::waterfall::idle_parts::{
-    HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
+    DATA_LOADING, HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
 };
 use llmprof_record::run::RunPhase;
 
@@ -30,11 +30,21 @@ impl Facts<'_> {
         let waterfall = &phase.waterfall;
         let (wall, idle) = (phase.judged_wall(), phase.judged_idle());
         let share = idle.0 as f64 / wall.0.max(1) as f64;
-        if share < WORTH_SAYING {
+        let traced = phase.traced.as_ref();
+        // Of a host that something else recorded, time without an operator says nothing.
+        let is_host_alone = traced.is_some_and(|one| one.device.is_none() && !one.by_identity);
+        if share < WORTH_SAYING || is_host_alone {
             return None;
         }
-        if phase.traced.as_ref().is_some_and(|t| t.is_whole_trace) {
+        if traced.is_some_and(|traced| traced.is_whole_trace) {
             return Some(Finding::abstain("idle", phase, Abstention::NoPhases));
+        }
+        let waits_for_host = matches!(
+            phase.class.class,
+            Some(PhaseClass::HostBound | PhaseClass::InputBound)
+        );
+        if !self.program.generates_text() && !waits_for_host && host_work(phase).is_none() {
+            return None;
         }
         // What new lengths cost has a finding of its own: another change removes it.
         // Passes without capture have met their lengths before.
@@ -46,7 +56,6 @@ impl Facts<'_> {
         if phase.device().is_some() && busy_share < NEARLY_UNUSED {
             return Some(Finding::abstain("idle", phase, Abstention::HardlyUsed));
         }
-        let traced = phase.traced.as_ref();
         if traced.is_some_and(|traced| traced.clocks_disagree) {
             let why = Abstention::ClocksDisagree { share };
             return Some(Finding::abstain("idle", phase, why));
@@ -116,7 +125,9 @@ impl Facts<'_> {
         };
         if let Some(why) = why {
             let by_shape = self.gemm_shapes(phase);
-            return vec![by_shape.unwrap_or_else(|| Finding::abstain("inefficiency", phase, why))];
+            let is_asked = self.is_named || self.program.generates_text();
+            let abstained = || is_asked.then(|| Finding::abstain("inefficiency", phase, why));
+            return by_shape.or_else(abstained).into_iter().collect();
         }
         if hidden_by_the_host(phase) {
             return Vec::new();
@@ -174,24 +185,24 @@ impl Facts<'_> {
 
     pub(crate) fn extra(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let waterfall = &phase.waterfall;
+        // Without a model nothing says what is needed.
+        self.subject?;
         if let Some(why) = waterfall.extra_abstains {
             let why = Abstention::Unmatched { why };
             return Some(Finding::abstain("extra", phase, why));
         }
-        if self.subject.is_some() && phase.phase == RunPhase::Other {
+        if phase.phase == RunPhase::Other {
             return Some(Finding::abstain("extra", phase, Abstention::UnknownPhase));
         }
         // What runs behind other kernels takes no time of its own.
         let alone = waterfall.exposed_extra_ns;
         let conclusion = Conclusion::Extra {
             share: phase.judged_share(alone),
-            // Without a model some of it may be the model's own: a name alone does not tell.
-            by_name: self.subject.is_none(),
+            by_name: false,
             on_device: phase.device().is_some(),
             views_share: Some(views(phase)).filter(|share| *share >= WORTH_SAYING),
         };
-        let is_known = self.subject.is_some();
-        self.part(phase, alone, Measure::OverheadOpsTime, conclusion, is_known)
+        self.part(phase, alone, Measure::OverheadOpsTime, conclusion, true)
     }
 
     /// Exchange between devices that nothing hides: overlapped with other work it would take no time of its own.
@@ -201,11 +212,15 @@ impl Facts<'_> {
         if share < WORTH_SAYING {
             return None;
         }
+        // Overlapped with all other work, the phase still takes as long as the longer of the two.
+        let wall = phase.judged_wall();
+        let all = phase.waterfall.communication_ns.min(wall);
+        let saved = Nanos(wall.0.saturating_sub(all.0)).min(exposed);
         let derivation = Derivation::WithoutPart {
-            wall_ns: phase.judged_wall(),
-            part_ns: exposed,
+            wall_ns: wall,
+            part_ns: saved,
         };
-        let gain = self.saving(phase, exposed.seconds(), derivation)?.at_most();
+        let gain = self.saving(phase, saved.seconds(), derivation);
         let evidence = vec![Evidence::share(
             Measure::ExposedCommunicationShare,
             share,
@@ -214,9 +229,13 @@ impl Facts<'_> {
         let conclusion = Conclusion::Communication {
             exposed_share: share,
             waiting_share: None,
+            rank: self.rank,
         };
         let finding = Finding::of(phase, conclusion).with_evidence(evidence);
-        Some(finding.with_gain(gain, Confidence::Low))
+        Some(match gain {
+            Some(gain) => finding.with_gain(gain.at_most(), Confidence::Low),
+            None => finding,
+        })
     }
 
     pub(crate) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -354,6 +373,17 @@ fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
 /// The operator of the host that covers more than half of the idle time, in gaps too long for launching.
 fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
+    let idle = phase.judged_share(phase.judged_idle());
+    let loading = idle * phase.idle_part(&[DATA_LOADING]);
+    let loader = traced.host_operators.iter();
+    let mut loader = loader.filter(|one| one.name.to_ascii_lowercase().contains("dataloader"));
+    if let Some(loader) = loader.next().filter(|_| loading >= WORTH_SAYING) {
+        return Some(HostWork {
+            operator: loader.name.clone(),
+            gaps: loader.count,
+            share: loading,
+        });
+    }
     let longest = traced.host_operators.first()?;
     let of_idle = longest.time_ns.0 as f64 / phase.waterfall.idle_ns.0.max(1) as f64;
     let is_long = longest.time_ns.0 > LONG_GAP_NS.saturating_mul(longest.count.max(1) as i64);

@@ -25,6 +25,7 @@ use crate::bottleneck::PhaseClass;
 use crate::causes::Diagnosis;
 use crate::latency::Latency;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::program::ProgramKind;
 
 /// Parts of a phase below this share are no finding.
 const WORTH_SAYING: f64 = 0.05;
@@ -32,6 +33,12 @@ const WORTH_SAYING: f64 = 0.05;
 pub(crate) struct Facts<'a> {
     /// What was asked of which model; absent for a trace of an unknown one.
     pub(crate) subject: Option<(&'a Model, &'a Workload)>,
+    /// What ran: of a program that does not generate text, statements have no gain but what is measured.
+    pub(crate) program: ProgramKind,
+    /// The rank that was recorded, and of how many, where only one was.
+    pub(crate) rank: Option<(u64, u64)>,
+    /// Whether the end of the trace is missing: it shows too little to promise anything.
+    pub(crate) is_cut: bool,
     /// Whether a model was named, though nothing of it may be counted.
     pub(crate) is_named: bool,
     pub(crate) roof: Option<&'a Roof<'a>>,
@@ -58,7 +65,9 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
             found.extend(facts.extra(phase));
             found.extend(facts.copies(phase));
             found.extend(facts.communication(phase));
-            found.extend(facts.fusion(phase));
+            if facts.program.generates_text() {
+                found.extend(facts.fusion(phase));
+            }
             // What a change would do to steps that an engine states is not worked out.
             if !passes.is_empty() {
                 found.extend(facts.faster_format(phase, passes));
@@ -66,14 +75,25 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
             }
         }
         found.extend(facts.on_chip(phase));
-        found.extend(facts.new_lengths(phase));
+        if facts.program.generates_text() {
+            found.extend(facts.new_lengths(phase));
+        }
         found.extend(first_use::first_instance(phase));
         let device = phase.device();
         of_devices.extend(found.into_iter().map(|finding| (device, finding)));
     }
     let mut found = devices::across(of_devices, &facts.devices());
     found.extend(facts.first_use());
-    found.extend(facts.diagnosis.map(causes::findings).unwrap_or_default());
+    let is_measured = |gain: &Gain| gain.of == GainOf::FirstRequest;
+    for finding in &mut found {
+        if facts.is_cut || !facts.program.generates_text() {
+            finding.gain = finding.gain.take().filter(is_measured);
+        }
+    }
+    // A replayed gain is of the recorded timeline, whatever ran; a cut recording has none.
+    if !facts.is_cut {
+        found.extend(facts.diagnosis.map(causes::findings).unwrap_or_default());
+    }
     sort(&mut found);
     found
 }

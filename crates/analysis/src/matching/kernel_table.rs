@@ -121,7 +121,7 @@ pub(crate) fn purpose(category: Category, name: &str) -> Purpose {
         | Category::Autotune
         | Category::Memset
         | Category::View => Purpose::Extra,
-        Category::Other => Purpose::Unknown,
+        Category::Graph | Category::Other => Purpose::Unknown,
     }
 }
 

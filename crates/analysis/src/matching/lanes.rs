@@ -89,7 +89,7 @@ impl Lane {
 }
 
 /// The name under which importers write a graph without its kernels.
-const WHOLE_GRAPH: &str = "[CUDA graph]";
+pub(crate) const WHOLE_GRAPH: &str = "[CUDA graph]";
 
 /// The lanes of a trace: its devices, or the host where there are none.
 pub(crate) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {
@@ -131,6 +131,10 @@ pub(crate) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {
                 })
                 .collect();
             Lane::new(events.first().map(|event| event.device), items)
+        })
+        .filter(|lane| {
+            let is_judged = |device| structure.judged_devices.contains(&device);
+            lane.device.is_some_and(is_judged)
         })
         .collect()
 }

@@ -2,13 +2,21 @@
 
 use llmprof_record::trace::{RangeKind, Trace};
 
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::processes::{Process, process_of};
 use crate::labels::{is_annotation, is_phase};
 use crate::phases::{EventWindows, PhaseSource, Phases};
 use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::intervals::union_length;
 use crate::timeline::launch_times::LaunchTimes;
 
-/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time, or none of it
-/// where their names say what they are.
+/// Ranges that run at once for a larger part of their time are not steps: requests of a server, or work of several threads.
+const MAX_OVERLAP_SHARE: f64 = 0.1;
+
+/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
 pub(crate) fn annotated(
     trace: &Trace,
     events: &DeviceEvents,
@@ -21,13 +29,16 @@ pub(crate) fn annotated(
     let mut found: Vec<(i64, i64, usize)> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let mut outermost: Option<(u32, i64)> = None;
+    let own = (!on_device)
+        .then(|| main_process(trace, &name_of))
+        .flatten();
     for row in 0..ranges.len() {
         let is_used = if on_device {
             ranges.kind[row] == RangeKind::DEVICE_ANNOTATION
         } else {
             is_annotation(ranges.kind[row])
         };
-        if !is_used {
+        if !is_used || own.is_some_and(|own| process_of(trace, ranges.thread[row]) != own) {
             continue;
         }
         let name = cache.entry(ranges.name[row]).or_insert_with(|| {
@@ -67,6 +78,11 @@ pub(crate) fn annotated(
     if found.is_empty() {
         return None;
     }
+    // Ranges of a program that runs several at once are no intervals of its time.
+    let is_generation = names.iter().any(|name| is_phase(name));
+    if !on_device && !is_generation && overlap_share(&found) > MAX_OVERLAP_SHARE {
+        return None;
+    }
     let mut phases = partition(&found, &names);
     phases.on_device = on_device;
     // By their launches: a device may run behind its host.
@@ -78,13 +94,41 @@ pub(crate) fn annotated(
             .map(|(_, event)| i128::from(event.duration()))
             .sum()
     };
-    // A lone warm-up or load says nothing about the rest.
-    let says_little = |name: &str| matches!(name, "warmup" | "load");
-    let recognized = names
-        .iter()
-        .any(|name| is_phase(name) && !says_little(name));
     let (inside, all) = (time(true), time(false));
-    ((recognized && (inside > 0 || all == 0)) || 2 * inside >= all).then_some(phases)
+    (2 * inside >= all).then_some(phases)
+}
+
+/// The part of the time of ranges in which another one runs.
+fn overlap_share(found: &[(i64, i64, usize)]) -> f64 {
+    let mut ranges: Vec<(i64, i64)> = found.iter().map(|&(start, end, _)| (start, end)).collect();
+    ranges.sort_unstable();
+    let sum: i128 = ranges
+        .iter()
+        .map(|&(start, end)| i128::from(end) - i128::from(start))
+        .sum();
+    let union = i128::from(union_length(ranges));
+    (sum - union) as f64 / sum.max(1) as f64
+}
+
+/// The process with most ranges of a name, where several have some: those of ranks that were merged into one file overlap, and each
+/// has all of the steps.
+fn main_process(trace: &Trace, name_of: impl Fn(&str) -> Option<String>) -> Option<Process> {
+    let ranges = &trace.ranges;
+    let mut is_named = FxHashMap::default();
+    let mut counts: BTreeMap<Process, usize> = BTreeMap::new();
+    for row in (0..ranges.len()).filter(|&row| is_annotation(ranges.kind[row])) {
+        let name = ranges.name[row];
+        if *is_named
+            .entry(name)
+            .or_insert_with(|| name_of(trace.text(name)).is_some())
+        {
+            let process = process_of(trace, ranges.thread[row]);
+            *counts.entry(process).or_default() += 1;
+        }
+    }
+    let several = counts.len() > 1;
+    let most = counts.into_iter().rev().max_by_key(|(_, count)| *count);
+    most.filter(|_| several).map(|(process, _)| process)
 }
 
 /// Whether ranges of the device tell more than those of the host: the trace does not say when events were launched, and the host may
@@ -157,6 +201,7 @@ pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::Program;
     use crate::timeline::launches::{EventCalls, Launches};
 
     fn windows(phases: &Phases) -> Vec<(i64, i64, &str)> {
@@ -202,7 +247,8 @@ mod tests {
         let events = DeviceEvents::of(&trace);
         let calls = EventCalls::of(&events, &Launches::of(&trace));
         let launched = LaunchTimes::of(&trace, &events, &calls);
-        let phases = Phases::with_steps(&trace, &events, &launched, &[], None);
+        let program = Program::of(&trace, false, None);
+        let phases = Phases::resolve(&trace, &events, &launched, &[], None, &program);
         assert_eq!(
             windows(&phases),
             [

@@ -1,6 +1,6 @@
 //! Steps of serving engines: ranges whose labels state the batch.
 
-use llmprof_record::trace::{RangeKind, ThreadId, Trace};
+use llmprof_record::trace::{RangeKind, StrId, ThreadId, Trace};
 
 use super::annotations::lie_on_device;
 use super::{PhaseSource, Phases, Window};
@@ -16,6 +16,7 @@ const MOST_STREAMS: usize = 64;
 pub(crate) struct Labelled {
     pub(crate) start: i64,
     pub(crate) end: i64,
+    pub(crate) name: StrId,
     pub(crate) label: EngineLabel,
 }
 
@@ -39,6 +40,7 @@ pub(super) fn labelled(
     }
     let mut phases = Phases::empty(PhaseSource::Annotation);
     phases.on_device = on_device;
+    phases.are_generation = true;
     for step in steps {
         let name = match step.label.kind {
             StepKind::Prefill => "prefill",
@@ -89,6 +91,7 @@ fn read(trace: &Trace, row: usize) -> Option<Labelled> {
     is_step.then(|| Labelled {
         start: ranges.start[row],
         end: ranges.start[row].saturating_add(ranges.duration[row]),
+        name: ranges.name[row],
         label,
     })
 }

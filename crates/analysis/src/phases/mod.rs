@@ -4,8 +4,8 @@ mod annotations;
 mod cut;
 pub(crate) mod engine;
 pub(crate) mod forward;
+mod marks;
 pub(crate) mod processes;
-pub(crate) mod training;
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::Trace;
@@ -19,16 +19,26 @@ use self::processes::Processes;
 use crate::labels::{
     PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
 };
+use crate::program::Program;
 use crate::steps;
-use crate::steps::{Repetition, StepLabel};
+use crate::steps::Repetition;
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
 use crate::timeline::intervals::add;
 use crate::timeline::launch_times::LaunchTimes;
 use crate::timeline::slices;
 
-/// The name of steps of training that only a profiler or a pattern shows.
+/// The name of steps of training that a profiler or an optimizer marks.
 pub(crate) const TRAINING_STEP: &str = "training step";
+/// The name of a sequence of launches that repeats, of which nothing says what it is.
+pub(crate) const REPETITION: &str = "repetition";
+/// Phases explain at least this part of the device time from the first of them on: what explains less is not what the trace is about.
+const MIN_COVERED_SHARE: f64 = 0.5;
+/// Part of the time of its ranges that a device must work for to set their pace. Devices that lag behind their host in public traces
+/// (`fixtures/public`, MI300X and H100) work for more than 0.9 of it.
+const MIN_PACE_SHARE: f64 = 0.5;
+/// Ranges of more names than this are parts of something, not its phases.
+const MAX_RANGE_NAMES: usize = 32;
 
 /// How the phases of a trace are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +48,11 @@ pub enum PhaseSource {
     Annotation,
     /// Shapes of operators, which show each forward pass.
     Shapes,
-    /// Sequences of kernels that repeat.
+    /// The ends of an optimizer's steps.
+    OptimizerSteps,
+    /// Calls of the outermost `nn.Module`s.
+    Modules,
+    /// Sequences of launches that repeat.
     Inferred,
     /// Not at all: the whole trace is one phase.
     Whole,
@@ -64,6 +78,8 @@ pub(crate) struct Window {
 pub(crate) struct Phases {
     /// How they are known.
     pub(crate) source: PhaseSource,
+    /// Whether names are those of text generation, which the program is proven to do.
+    pub(crate) are_generation: bool,
     /// For inferred phases, how alike the repetitions are: 1 where all steps launch the same kernels.
     pub(crate) confidence: Option<f64>,
     /// The names, in order of first use.
@@ -109,13 +125,16 @@ impl EventWindows {
 }
 
 impl Phases {
-    /// Finds the phases of a trace whose steps by the pattern of launches are known.
-    pub(crate) fn with_steps(
+    /// The phases of a trace, by the first of these that it has: labels of engines; ranges by the names of text generation, and
+    /// forward passes by shapes, where the program is proven to generate text; steps that a profiler or an optimizer marks;
+    /// ranges of the program; modules; sequences of launches that repeat.
+    pub(crate) fn resolve(
         trace: &Trace,
         events: &DeviceEvents,
         launched: &LaunchTimes,
         steps: &[Repetition],
         shown: Option<&ForwardPasses>,
+        program: &Program,
     ) -> Self {
         let processes = Processes::of(trace);
         // Where processes run different steps at once, no range is one of all of them.
@@ -126,21 +145,37 @@ impl Phases {
             return phases;
         }
         let common = processes.map(|found| found.steps);
-        let labelled = engine::labelled(trace, events, launched, common);
-        let (labelled, dropped) = match labelled.map(|phases| phases.covering(events, launched)) {
-            Some(Ok(phases)) => (Some(phases), None),
-            Some(Err(dropped)) => (None, Some(dropped)),
-            None => (None, None),
+        let mut dropped = Vec::new();
+        let mut covering = |phases: Phases| match phases.covering(events, launched) {
+            Ok(phases) => Some(phases),
+            Err(issue) => {
+                dropped.push(issue);
+                None
+            }
         };
         let named =
             |name_of: fn(&str) -> Option<String>| annotated(trace, events, launched, name_of);
-        let mut phases = labelled
-            .or_else(|| named(phase_of_name))
-            .or_else(|| shown.map(ForwardPasses::phases))
+        let generates = program.generates_text();
+        let is_sliced = slices::of(trace).is_some();
+        let generation = || {
+            let named = || named(phase_of_name).filter(Phases::says_more_than_warmup);
+            let phases = named().or_else(|| shown.map(ForwardPasses::phases))?;
+            Some(Self {
+                are_generation: true,
+                ..phases
+            })
+        };
+        let mut phases = engine::labelled(trace, events, launched, common)
+            .and_then(&mut covering)
+            .or_else(|| generates.then(generation).flatten())
             .or_else(|| named(profiler_step))
+            .or_else(|| marks::optimizer_steps(trace))
             .or_else(|| named(xla_module))
-            .or_else(|| named(own_name).filter(|phases| phases.names.len() <= 32))
-            .or_else(|| inferred(steps))
+            .or_else(|| named(own_name).filter(|phases| phases.names.len() <= MAX_RANGE_NAMES))
+            .or_else(|| {
+                marks::outermost_modules(trace).filter(|found| found.covers(events, launched))
+            })
+            .or_else(|| inferred(steps).filter(|found| is_sliced || found.covers(events, launched)))
             .unwrap_or_else(|| whole(trace, events));
         phases.issues.extend(dropped);
         if phases.by_launch() && !phases.on_device && !launched.are_known {
@@ -148,19 +183,14 @@ impl Phases {
                 .issues
                 .push(Issue::warning(IssueCode::AnalysisNoLaunches));
         }
-        if phases.by_launch() && !phases.on_device && slices::of(trace).is_none() {
+        if phases.by_launch() && !phases.on_device && !is_sliced {
             phases.follow_device(events, launched);
         }
-        // Ranges of a program begin and end where it says so; these begin and end with the recording.
-        let is_profilers = phases.names.iter().all(|name| name == PROFILER_STEP);
-        if (phases.source == PhaseSource::Shapes || is_profilers)
-            && phases.by_launch()
-            && phases.launched.is_none()
-            && slices::of(trace).is_none()
-        {
+        // Ranges begin and end where the program says so; forward passes by shapes end with the recording.
+        if phases.source == PhaseSource::Shapes && phases.launched.is_none() && !is_sliced {
             phases.clip(events, launched);
         }
-        if phases.by_launch() && !phases.on_device && slices::of(trace).is_none() {
+        if phases.by_launch() && !phases.on_device && !is_sliced {
             let cut = cut::mark(&mut phases, trace, events);
             phases.issues.extend(cut);
         }
@@ -172,7 +202,16 @@ impl Phases {
                 phases.keep_recorded(&slices, &named, |_| Some(STEP));
             }
         }
+        if program.is_training() {
+            phases.name_training();
+        }
         phases
+    }
+
+    /// Whether a range names more than loading and warming up.
+    fn says_more_than_warmup(&self) -> bool {
+        let says_little = |name: &String| matches!(name.as_str(), "warmup" | "load");
+        !self.names.iter().all(says_little)
     }
 
     /// Leaves out what was not recorded: it belongs to no phase. Of a phase that was recorded in part its whole steps are
@@ -240,14 +279,15 @@ impl Phases {
         }
     }
 
-    /// Says what steps are that only the pattern of launches shows, all of one kind; false where there are none.
-    pub(crate) fn name_steps(&mut self, name: &str) -> bool {
-        let unnamed = StepLabel::Step.name();
-        let found = self.names.iter_mut().find(|known| *known == unnamed);
-        let Some(known) = found.filter(|_| self.source == PhaseSource::Inferred) else {
+    /// Says what a sequence of launches that repeats is; false where there is none. A model that agrees with the trace says so.
+    pub(crate) fn name_repetitions(&mut self, name: &str) -> bool {
+        let is_inferred = self.source == PhaseSource::Inferred && !self.are_generation;
+        let found = self.names.iter_mut().find(|known| *known == REPETITION);
+        let Some(known) = found.filter(|_| is_inferred) else {
             return false;
         };
         name.clone_into(known);
+        self.are_generation = true;
         true
     }
 
@@ -304,7 +344,14 @@ impl Phases {
         }
         let is_ordered = with_work.is_sorted_by_key(|(_, span)| span.0);
         let is_later = launched.clocks_disagree || later > all - later;
-        if with_work.is_empty() || !is_later || !is_ordered {
+        // A device that works for a small part of the ranges does not set their pace: they are as long as they were recorded.
+        let length = |(start, end): (i64, i64)| end.saturating_sub(start) as f64;
+        let ranges = with_work
+            .iter()
+            .map(|(range, _)| length((range.start, range.end)));
+        let device = with_work.iter().map(|(_, span)| length(*span));
+        let sets_pace = device.sum::<f64>() >= MIN_PACE_SHARE * ranges.sum::<f64>();
+        if with_work.is_empty() || !is_later || !is_ordered || !sets_pace {
             return;
         }
         let mut windows: Vec<Window> = Vec::new();
@@ -373,7 +420,7 @@ impl Phases {
 
     /// Whether a device event belongs to the phase in which it was launched; otherwise to the one in which it began.
     pub(crate) fn by_launch(&self) -> bool {
-        matches!(self.source, PhaseSource::Annotation | PhaseSource::Shapes)
+        !matches!(self.source, PhaseSource::Inferred | PhaseSource::Whole)
     }
 
     /// The host's time in which the work of a window was launched.
@@ -382,13 +429,10 @@ impl Phases {
         (windows[window].start, windows[window].end)
     }
 
-    /// Steps that only a profiler or a pattern names are steps of training.
-    pub(crate) fn name_training(&mut self) {
-        let unnamed = [PROFILER_STEP, StepLabel::Step.name()];
-        for name in &mut self.names {
-            if unnamed.contains(&name.as_str()) {
-                TRAINING_STEP.clone_into(name);
-            }
+    /// Steps that a profiler marks are steps of training.
+    fn name_training(&mut self) {
+        for name in self.names.iter_mut().filter(|name| *name == PROFILER_STEP) {
+            TRAINING_STEP.clone_into(name);
         }
     }
 
@@ -403,6 +447,7 @@ impl Phases {
     fn empty(source: PhaseSource) -> Self {
         Self {
             source,
+            are_generation: false,
             confidence: None,
             names: Vec::new(),
             windows: Vec::new(),
@@ -415,11 +460,23 @@ impl Phases {
         }
     }
 
-    /// Keeps phases that explain the time they are about: from the first of their ranges on, at least half of the device time was
-    /// launched in them.
+    /// Keeps phases that explain the time they are about.
     fn covering(self, events: &DeviceEvents, launched: &LaunchTimes) -> Result<Self, Issue> {
+        let share = self.covered_share(events, launched);
+        if share >= MIN_COVERED_SHARE {
+            return Ok(self);
+        }
+        Err(Issue::warning(IssueCode::AnalysisLabelsDropped).with("share", share))
+    }
+
+    fn covers(&self, events: &DeviceEvents, launched: &LaunchTimes) -> bool {
+        self.covered_share(events, launched) >= MIN_COVERED_SHARE
+    }
+
+    /// The part of the device time, from the first window on, that belongs to the windows; 1 where no device works.
+    fn covered_share(&self, events: &DeviceEvents, launched: &LaunchTimes) -> f64 {
         let from = self.windows.first().map_or(0, |window| window.start);
-        let windows = EventWindows::of(events, launched, &self);
+        let windows = EventWindows::of(events, launched, self);
         let (mut inside, mut all) = (0_i128, 0_i128);
         for (index, event) in events.all().iter().enumerate() {
             let time = launched.or_start(index, event.start);
@@ -429,11 +486,11 @@ impl Phases {
                 inside += windows.get(index).map_or(0, |_| duration);
             }
         }
-        if 2 * inside >= all {
-            return Ok(self);
+        if all == 0 {
+            1.0
+        } else {
+            inside as f64 / all as f64
         }
-        let share = inside as f64 / all as f64;
-        Err(Issue::warning(IssueCode::AnalysisLabelsDropped).with("share", share))
     }
 
     fn push(&mut self, name: &str, start: i64, end: i64) {
@@ -465,8 +522,8 @@ fn inferred(steps: &[Repetition]) -> Option<Phases> {
     let steps = steps::phases(steps)?;
     let mut phases = Phases::empty(PhaseSource::Inferred);
     phases.confidence = Some(steps.likeness);
-    for (start, end, label) in steps.windows {
-        phases.push(label.name(), start, end);
+    for (start, end) in steps.windows {
+        phases.push(REPETITION, start, end);
     }
     Some(phases)
 }

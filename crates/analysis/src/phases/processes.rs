@@ -8,7 +8,7 @@ use crate::timeline::launch_times::LaunchTimes;
 use crate::timeline::launches::EventCalls;
 
 /// What tells processes apart: the id, and the text that a tool wrote in its place.
-type Process = (i64, u32);
+pub(super) type Process = (i64, u32);
 
 /// The steps of the process with the most of them, and which of them those of the others are.
 pub(crate) struct Processes {
@@ -91,7 +91,7 @@ impl Processes {
     }
 }
 
-fn process_of(trace: &Trace, thread: ThreadId) -> Process {
+pub(super) fn process_of(trace: &Trace, thread: ThreadId) -> Process {
     let row = thread.0 as usize;
     let threads = &trace.threads;
     if row < threads.len() {

@@ -3,6 +3,7 @@
 //! [`work`] is what one rank did, [`matched`] which collectives are one, [`clocks`] what aligns them, [`skew`] the collectives
 //! on one clock, [`parts`] the time of each rank, [`slowest`] the rank that the others waited for.
 
+mod alone;
 mod clocks;
 pub mod kind;
 mod matched;
@@ -18,6 +19,8 @@ use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+pub use self::alone::OwnCollectives;
+pub(crate) use self::alone::own_collectives;
 pub use self::clocks::Clock;
 pub use self::matched::MatchedBy;
 pub use self::parts::{Part, RankRow};

@@ -265,7 +265,11 @@ fn device_work(trace: &Trace, nesting: &Nesting, segments: usize) -> Option<(Vec
     };
     let kernels = &trace.kernels;
     for row in 0..kernels.len() {
-        let stream = (kernels.device[row], kernels.context[row], kernels.stream[row]);
+        let stream = (
+            kernels.device[row],
+            kernels.context[row],
+            kernels.stream[row],
+        );
         let (start, duration) = (kernels.start[row], kernels.duration[row]);
         let row_id = WorkRow::Kernel(row as u32);
         add(row_id, start, duration, stream, kernels.correlation[row]);
@@ -279,7 +283,11 @@ fn device_work(trace: &Trace, nesting: &Nesting, segments: usize) -> Option<(Vec
     }
     let memsets = &trace.memsets;
     for row in 0..memsets.len() {
-        let stream = (memsets.device[row], memsets.context[row], memsets.stream[row]);
+        let stream = (
+            memsets.device[row],
+            memsets.context[row],
+            memsets.stream[row],
+        );
         let (start, duration) = (memsets.start[row], memsets.duration[row]);
         let row_id = WorkRow::Memset(row as u32);
         add(row_id, start, duration, stream, memsets.correlation[row]);

@@ -22,9 +22,9 @@ mod segments;
 mod windows;
 
 pub(crate) use self::api::Api;
-pub(crate) use self::fidelity::ERROR_MAX as FIDELITY_ERROR_MAX;
-pub(crate) use self::graph::{Wait, Work, WorkRow};
 pub use self::edit::Edit;
+pub(crate) use self::fidelity::ERROR_MAX as FIDELITY_ERROR_MAX;
 pub use self::graph::Graph;
+pub(crate) use self::graph::{Wait, Work, WorkRow};
 pub use self::run::{Model, Times};
 pub use self::windows::{PhaseWindows, Window};

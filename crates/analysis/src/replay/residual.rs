@@ -116,7 +116,11 @@ fn leave(
     let (mut own_latency, mut own_gap, mut delay) = if !is_first && before > begin + latency {
         (latency, one.start - before, 0)
     } else {
-        let since = if is_first { gap } else { (one.start - before).max(0) };
+        let since = if is_first {
+            gap
+        } else {
+            (one.start - before).max(0)
+        };
         (one.start - begin, gap.min(since), 0)
     };
     if late > DELAY_MIN_NS {

@@ -1,4 +1,4 @@
-//! Figures of steps and layers that the pattern of launches shows.
+//! Figures of sequences of launches that repeat.
 
 use llmprof_record::trace::Trace;
 use llmprof_units::{Count, Nanos};
@@ -11,31 +11,13 @@ use crate::steps::levels::FEWEST;
 use crate::steps::sequence::Source;
 use crate::timeline::device_events::DeviceEvents;
 
-/// Steps and layers by the pattern of launches, where no range shows them.
+/// Sequences of launches that repeat, where no range shows steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepPatterns {
     /// The patterns, those with the most steps of each thread first.
     pub patterns: Vec<StepPattern>,
     /// Whole intervals between two steps that are like no other: a single prefill, a warm-up.
     pub unlike: u64,
-    /// Layers inside of these steps, or of a single forward pass.
-    #[serde(default)]
-    pub layers: Vec<LayerPattern>,
-}
-
-/// Layers that launch the same kernels, or nearly so.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LayerPattern {
-    /// `layer pattern 1 (42 kernels)`.
-    pub name: String,
-    /// The thread that launches them, or the stream where calls are not known.
-    pub launched_by: String,
-    /// How many layers, of all steps together.
-    pub layers: u64,
-    /// Kernels of the usual layer.
-    pub kernels: u64,
-    /// From a kernel of a layer to the same of the next, the median over layers inside one pass, ns.
-    pub layer_ns: Nanos,
 }
 
 /// Steps that launch the same kernels, or nearly so.
@@ -84,22 +66,7 @@ pub(crate) fn patterns(
     }
     let busy = Busy::of(events);
     let mut all = StepPatterns::default();
-    let is_launched = |one: &Repetition| matches!(one.source, Source::Thread(_));
-    let has_launches = found
-        .iter()
-        .any(|one| is_launched(one) && one.layers.is_some());
     for repetition in found {
-        // Beside launches that were recorded, kernels without one come from before the recording.
-        let layers = repetition
-            .layers
-            .filter(|_| !has_launches || is_launched(repetition));
-        all.layers.extend(layers.map(|layers| LayerPattern {
-            name: String::new(),
-            launched_by: source(trace, repetition.source),
-            layers: layers.count,
-            kernels: layers.kernels,
-            layer_ns: Nanos(layers.wall),
-        }));
         let found: Vec<StepPattern> = repetition_patterns(trace, repetition, &busy);
         if found
             .first()
@@ -115,11 +82,7 @@ pub(crate) fn patterns(
         let kernels = Count(pattern.kernels, "kernel");
         pattern.name = format!("pattern {} ({kernels})", index + 1);
     }
-    for (index, pattern) in all.layers.iter_mut().enumerate() {
-        let kernels = Count(pattern.kernels, "kernel");
-        pattern.name = format!("layer pattern {} ({kernels})", index + 1);
-    }
-    (!all.patterns.is_empty() || !all.layers.is_empty()).then_some(all)
+    (!all.patterns.is_empty()).then_some(all)
 }
 
 fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> Vec<StepPattern> {

@@ -40,8 +40,6 @@ pub(crate) struct Level {
     /// Launches in the usual piece.
     pub(crate) period: usize,
     pub(crate) pieces: Vec<Piece>,
-    /// By piece, whether it is one of several that are alike.
-    pub(crate) repeats: Vec<bool>,
     /// The usual piece: that of the kind with the most kernel time.
     pub(crate) usual: Piece,
     /// Pieces that repeat.
@@ -172,7 +170,6 @@ impl Level {
             covered,
             usual_covered,
             pieces,
-            repeats,
         })
     }
 
@@ -211,14 +208,13 @@ fn shortest<'a>(levels: &[&'a Level], fits: impl Fn(&Level) -> bool) -> Option<&
 /// What the levels of a sequence are.
 pub(crate) struct Choice<'a> {
     pub(crate) steps: Option<&'a Level>,
-    pub(crate) layers: Option<&'a Level>,
     /// Whether names of kernels, or layers inside, say that these are steps of a model.
     pub(crate) certain: bool,
     /// Whether kernels are known that come once a step.
     pub(crate) marked: bool,
 }
 
-/// Says which level is that of steps and which that of layers.
+/// Says which level is that of steps.
 pub(crate) fn choose<'a>(
     sequence: &Sequence,
     intervals: &[(usize, usize)],
@@ -234,7 +230,7 @@ pub(crate) fn choose<'a>(
     let chooses = before(sequence, |symbol| {
         u32::from(sequence.signs[symbol as usize].chooses)
     });
-    let mut layers = shortest(&levels, |level| {
+    let layers = shortest(&levels, |level| {
         let held = attention[level.usual.end] - attention[level.usual.start];
         level.is_uniform()
             && level.holds(&attention)
@@ -263,20 +259,8 @@ pub(crate) fn choose<'a>(
             let often = shortest(&levels, |level| fits(level) && level.repeated >= FEWEST);
             often.or_else(|| shortest(&levels, fits))
         });
-        if layers.is_none() {
-            let gemms = before(sequence, |symbol| {
-                u32::from(sequence.signs[symbol as usize].gemm)
-            });
-            layers = shortest(&levels, |level| {
-                level.is_uniform()
-                    && steps.is_none_or(|steps| level.class < steps.class)
-                    && level.holds(&gemms)
-                    && !marks.iter().any(|marks| level.holds(marks))
-            });
-        }
         return Choice {
             steps,
-            layers,
             certain: true,
             marked: true,
         };
@@ -293,7 +277,6 @@ pub(crate) fn choose<'a>(
     };
     Choice {
         steps,
-        layers,
         certain,
         marked: false,
     }

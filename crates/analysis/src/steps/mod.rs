@@ -20,14 +20,14 @@ use llmprof_record::trace::{RangeKind, Trace};
 
 use crate::labels::phase_of_name;
 use crate::steps::cut::{Cut, Unit, parts};
-use crate::steps::levels::{Level, WORTH, choose, levels};
+use crate::steps::levels::{WORTH, choose, levels};
 use crate::steps::runs::Runs;
 use crate::steps::sequence::{Launch, Sequence, sequences};
 use crate::timeline::device_events::DeviceEvents;
 
 pub(crate) use crate::steps::figures::patterns;
-pub use crate::steps::figures::{LayerPattern, StepPattern, StepPatterns};
-pub(crate) use crate::steps::phases::{StepLabel, launched, phases};
+pub use crate::steps::figures::{StepPattern, StepPatterns};
+pub(crate) use crate::steps::phases::{launched, phases};
 pub(crate) use crate::steps::sequence::Source;
 
 /// How often the rest of a sequence is looked at. Bounds the time.
@@ -37,7 +37,7 @@ const MUCH: f64 = 0.25;
 /// Launches at the edge of a slice that show how far the host is ahead.
 const AT_AN_EDGE: usize = 9;
 
-/// What repeats in one sequence: steps, layers, or both.
+/// What repeats in one sequence.
 #[derive(Debug)]
 pub(crate) struct Repetition {
     /// What launches them.
@@ -46,8 +46,6 @@ pub(crate) struct Repetition {
     pub(crate) units: Vec<Unit>,
     /// How many patterns steps have.
     pub(crate) patterns: usize,
-    /// Layers inside of steps, or of a single forward pass.
-    pub(crate) layers: Option<Layers>,
     /// By slice, the parts of steps of the first pattern that its edges cut.
     pub(crate) parts: Vec<(u32, f64)>,
     /// By slice, how much longer the device took for what was launched in it than the slice is, ns: the host may run ahead of
@@ -61,16 +59,6 @@ pub(crate) struct Repetition {
     pub(crate) likeness: f64,
 }
 
-/// Layers of one pattern.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Layers {
-    pub(crate) count: u64,
-    /// Kernels of the usual one.
-    pub(crate) kernels: u64,
-    /// From the first kernel of a layer to that of the next, the median, ns.
-    pub(crate) wall: i64,
-}
-
 impl Repetition {
     /// Its steps: units with a pattern.
     pub(crate) fn steps(&self) -> impl Iterator<Item = &Unit> {
@@ -78,7 +66,7 @@ impl Repetition {
     }
 }
 
-/// The steps and layers of a trace by the pattern of its launches, whatever ranges say of them; nothing where nothing repeats.
+/// Sequences of launches that repeat, whatever ranges say of them; nothing where nothing repeats.
 pub fn step_patterns(trace: &Trace) -> Option<StepPatterns> {
     patterns(trace, &DeviceEvents::of(trace), &find(trace))
 }
@@ -98,9 +86,6 @@ pub(crate) fn has_step_ranges(trace: &Trace) -> bool {
 }
 
 /// Finds what repeats in a trace, that of the thread or stream with the most kernel time first.
-///
-/// Kernels without a call, in a trace where most have one, were launched before the recording began: they are the end of
-/// something, in which layers may repeat, and no steps.
 pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
     let sequences = sequences(trace);
     let time = |sequence: &Sequence| sequence.time(0, sequence.len()) as f64;
@@ -115,11 +100,9 @@ pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
     worth
         .flat_map(|sequence| {
             let mut found = repetitions(sequence);
+            // Launched before the recording began: the end of something.
             if mostly_called && !called(&sequence) {
-                found.retain(|repetition| repetition.layers.is_some());
-                for repetition in &mut found {
-                    repetition.units.clear();
-                }
+                found.clear();
             }
             found
         })
@@ -144,15 +127,6 @@ pub(crate) fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
             break;
         };
         if !found.is_empty() && !stands_alone(&repetition, &intervals, time) {
-            repetition.units.clear();
-            // Those of the first level are all that its anchor has, wherever they are.
-            if repetition.layers.is_some() && found.iter().all(|known| known.layers.is_none()) {
-                found.push(repetition);
-            }
-            break;
-        }
-        if repetition.units.is_empty() {
-            found.push(repetition);
             break;
         }
         intervals = outside(&intervals, repetition.steps());
@@ -262,45 +236,14 @@ fn repetition(sequence: &Sequence, intervals: &[(usize, usize)], time: i64) -> O
             .count()
             > 1
     });
-    let layers = choice
-        .layers
-        .and_then(|level| layers(sequence, &runs, level));
-    (cut.is_some() || layers.is_some()).then(|| Repetition {
+    cut.map(|cut| Repetition {
         source: sequence.source,
-        parts: cut
-            .as_ref()
-            .map_or(Vec::new(), |cut| parts(sequence, intervals, cut)),
+        parts: parts(sequence, intervals, &cut),
         delays: delays(&sequence.launches),
-        patterns: cut.as_ref().map_or(0, |cut| cut.usual.len()),
-        layers,
+        patterns: cut.usual.len(),
         certain: choice.certain,
         beside: choice.marked,
-        likeness: cut.as_ref().map_or(0.0, |cut| cut.likeness),
-        units: cut.map_or(Vec::new(), |cut| cut.units),
-    })
-}
-
-/// The layers of a level: each return of its anchor is one, that of the last layer too, which something else follows.
-fn layers(sequence: &Sequence, runs: &Runs<'_>, level: &Level) -> Option<Layers> {
-    let behind = |index: usize| {
-        let before = index.checked_sub(1);
-        before.is_some_and(|before| level.repeats[before] && !level.pieces[before].last)
-    };
-    let count = (0..level.pieces.len())
-        .filter(|&index| level.repeats[index] || behind(index))
-        .count();
-    let start = |place: usize| sequence.launches[place].start;
-    let pieces = level
-        .pieces
-        .iter()
-        .filter(|piece| !piece.last && runs.equal(**piece, level.usual));
-    let mut walls: Vec<i64> = pieces
-        .map(|piece| start(piece.end).saturating_sub(start(piece.start)))
-        .collect();
-    walls.sort_unstable();
-    Some(Layers {
-        count: count as u64,
-        kernels: sequence.kernels(level.usual.start, level.usual.end),
-        wall: *walls.get(walls.len() / 2)?,
+        likeness: cut.likeness,
+        units: cut.units,
     })
 }

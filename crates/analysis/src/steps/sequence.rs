@@ -46,7 +46,6 @@ pub(crate) struct Signs {
     pub(crate) embeds: bool,
     /// Attention kernels: a graph may hold those of all layers.
     pub(crate) attention: u32,
-    pub(crate) gemm: bool,
 }
 
 impl Signs {
@@ -59,7 +58,6 @@ impl Signs {
             embeds: (category == Category::Embedding || has(&["indexselect", "vectorized_gather"]))
                 && !has(&["backward", "bwd", "grad"]),
             attention: u32::from(category == Category::Attention),
-            gemm: matches!(category, Category::Gemm | Category::Gemv),
         }
     }
 }
@@ -315,7 +313,6 @@ impl Reader<'_> {
                     .or_insert_with(|| Signs::of(trace.text(name)));
                 signs.chooses |= found.chooses;
                 signs.embeds |= found.embeds;
-                signs.gemm |= found.gemm;
                 signs.attention += found.attention;
             }
             open.signs.push(signs);

@@ -5,6 +5,7 @@ use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::timeline::data_loading::DataLoading;
 use crate::timeline::intervals::{Union, add};
 use crate::timeline::launches::{ApiKind, EventCalls, is_api};
 use crate::timeline::nesting::Nesting;
@@ -28,6 +29,9 @@ pub struct IdleCauses {
     /// streams, processes and devices that it waited for, work from before the recording, or clocks that disagree.
     #[serde(default)]
     pub not_started_ns: Nanos,
+    /// The program waited for its DataLoader.
+    #[serde(default)]
+    pub data_loading_ns: Nanos,
     /// No launch is recorded for what came next, or nothing came.
     pub unknown_ns: Nanos,
 }
@@ -42,6 +46,7 @@ impl IdleCauses {
             self.launch_call_ns,
             self.queued_gap_ns,
             self.not_started_ns,
+            self.data_loading_ns,
             self.unknown_ns,
         ];
         Nanos(
@@ -58,6 +63,7 @@ impl IdleCauses {
         add(&mut self.launch_call_ns.0, other.launch_call_ns.0);
         add(&mut self.queued_gap_ns.0, other.queued_gap_ns.0);
         add(&mut self.not_started_ns.0, other.not_started_ns.0);
+        add(&mut self.data_loading_ns.0, other.data_loading_ns.0);
         add(&mut self.unknown_ns.0, other.unknown_ns.0);
     }
 }
@@ -102,6 +108,7 @@ pub(crate) struct HostActivity<'a> {
     threads: Vec<std::ops::Range<usize>>,
     /// Disjoint times in which each thread waited for a device.
     waits: Vec<Vec<(i64, i64)>>,
+    loading: DataLoading,
     /// Whether host and device have one clock: else no gap has a cause.
     has_one_clock: bool,
 }
@@ -180,6 +187,7 @@ impl<'a> HostActivity<'a> {
             calls,
             threads,
             waits,
+            loading: DataLoading::of(trace),
             has_one_clock,
         }
     }
@@ -205,10 +213,10 @@ impl<'a> HostActivity<'a> {
                 _ => 0,
             };
             add(&mut causes.host_sync_ns.0, waited);
-            add(
-                &mut causes.unknown_ns.0,
-                gap.end.saturating_sub(gap.start).saturating_sub(waited),
-            );
+            let rest = gap.end.saturating_sub(gap.start).saturating_sub(waited);
+            let loaded = self.loading.between(gap.start, gap.end).min(rest);
+            add(&mut causes.unknown_ns.0, rest.saturating_sub(loaded));
+            self.add_loading(loaded, sums);
             return;
         };
         let (thread, begin) = (hosts.thread[call as usize].0, hosts.start[call as usize]);
@@ -235,10 +243,15 @@ impl<'a> HostActivity<'a> {
             let waited = self.waited(thread, gap.start, launched);
             let busy = launched.saturating_sub(gap.start).saturating_sub(waited);
             add(&mut causes.host_sync_ns.0, waited);
+            let loaded = self.loading.between(gap.start, launched).min(busy);
+            let busy = busy.saturating_sub(loaded);
+            self.add_loading(loaded, sums);
+            let causes = &mut sums.causes;
             // A host that shows nothing for so long need not be busy: servers wait for requests.
             let shown = if busy > LONG_GAP_NS {
                 let recorded = self.recorded(thread, gap.start, launched);
-                busy.min(recorded.saturating_sub(waited).max(0))
+                let told = recorded.saturating_sub(waited).saturating_sub(loaded);
+                busy.min(told.max(0))
             } else {
                 busy
             };
@@ -255,9 +268,20 @@ impl<'a> HostActivity<'a> {
                 let is_told = |(time, _): &(i64, StrId)| all <= LONG_GAP_NS || *time >= all / 2;
                 let longest = longest.filter(is_told).map(|(_, name)| name);
                 let sum = sums.operators.entry(longest).or_default();
-                sum.0 += 1;
+                // The DataLoader may be an operator too: its gap was counted above.
+                let is_counted = loaded > 0 && longest == self.loading.name();
+                sum.0 += u64::from(!is_counted);
                 add(&mut sum.1, busy);
             }
+        }
+    }
+
+    fn add_loading(&self, loaded: i64, sums: &mut IdleSums) {
+        if loaded > 0 {
+            add(&mut sums.causes.data_loading_ns.0, loaded);
+            let sum = sums.operators.entry(self.loading.name()).or_default();
+            sum.0 += 1;
+            add(&mut sum.1, loaded);
         }
     }
 

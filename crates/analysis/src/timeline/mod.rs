@@ -2,6 +2,7 @@
 
 pub(crate) mod autotune;
 pub mod breakdown;
+mod data_loading;
 pub mod device_events;
 pub(crate) mod extent;
 pub mod idle;

@@ -8,9 +8,10 @@ pub mod scaled;
 pub(crate) mod sums;
 
 use llmprof_record::issue::{Issue, IssueCode};
-use llmprof_record::trace::Trace;
+use llmprof_record::trace::{AcceleratorKind, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::{Bytes, Nanos};
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::kernels::KernelRow;
@@ -20,8 +21,8 @@ use crate::attribution::{Attribution, Reason, kernels, operators};
 use crate::framework::Framework;
 use crate::phases::forward::ForwardPasses;
 use crate::phases::processes::Processes;
-use crate::phases::training::is_training;
 use crate::phases::{EventWindows, PhaseSource, Phases};
+use crate::program::Program;
 use crate::steps;
 use crate::steps::{Repetition, StepPatterns};
 use crate::timeline::breakdown::{DeviceBreakdown, DeviceTimeline, queue_depths};
@@ -50,6 +51,9 @@ pub struct TraceAnalysis {
     /// What launched the kernels.
     #[serde(default)]
     pub framework: Framework,
+    /// What its devices are.
+    #[serde(default)]
+    pub accelerator: AcceleratorKind,
     /// The device that rooflines are of, where one was given.
     pub roofline_device: Option<String>,
     /// Sums over the whole trace.
@@ -213,8 +217,11 @@ pub(crate) struct Structure {
     early: Option<Issue>,
     /// See [`LaunchTimes::clocks_disagree`].
     clocks_disagree: bool,
-    /// Whether there is a backward pass or an optimizer.
-    pub(crate) is_training: bool,
+    /// What ran.
+    pub(crate) program: Program,
+    /// The devices whose phases are analyzed, and how many are left.
+    pub(crate) judged_devices: FxHashSet<u32>,
+    other_devices: usize,
     /// Forward passes that shapes show.
     pub(crate) shown: Option<ForwardPasses>,
 }
@@ -253,34 +260,68 @@ impl Repetitions {
     }
 }
 
+/// Devices times intervals that are analyzed one by one. No program has so many; a file may say so, and would become a page of a
+/// gigabyte.
+const MAX_DEVICE_INTERVALS: usize = 20_000;
+/// Devices that are analyzed one by one.
+const MAX_DEVICES: usize = 64;
+
+/// The devices with most events, as many as can be analyzed in all intervals.
+fn judged_devices(events: &DeviceEvents, intervals: usize) -> FxHashSet<u32> {
+    let mut devices: Vec<(usize, u32)> = events
+        .devices()
+        .filter_map(|events| Some((events.len(), events.first()?.device)))
+        .collect();
+    devices.sort_by_key(|&(count, device)| (std::cmp::Reverse(count), device));
+    devices.truncate((MAX_DEVICE_INTERVALS / intervals.max(1)).clamp(1, MAX_DEVICES));
+    devices.into_iter().map(|(_, device)| device).collect()
+}
+
+/// What is known of a run beside its trace.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Said<'a> {
+    /// Whether llmprof itself ran the model.
+    pub(crate) is_measured: bool,
+    /// The name of the model that the user named.
+    pub(crate) model: &'a str,
+    /// Rows and width of its table of tokens.
+    pub(crate) table: Option<(u64, u64)>,
+}
+
 impl Structure {
-    /// `table` is rows and width of the table of tokens of the model that is named.
-    pub(crate) fn of(trace: &Trace, table: Option<(u64, u64)>) -> Self {
+    pub(crate) fn of(trace: &Trace, said: &Said<'_>) -> Self {
         let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
         let (launches, repetitions) =
             rayon::join(|| Launches::of(trace), || Repetitions::of(trace));
         let calls = EventCalls::of(&events, &launches);
-        let is_training = is_training(trace);
-        let shown = ForwardPasses::of(trace)
-            .filter(|shown| !is_training && (shown.generate() || table == Some(shown.table)));
+        let shown = ForwardPasses::of(trace);
+        let mut program = Program::of(trace, said.is_measured, shown.as_ref());
+        let is_named = |shown: &ForwardPasses| said.table == Some(shown.table);
+        if shown.as_ref().is_some_and(is_named) {
+            program.add_model(said.model);
+        }
+        let shown = shown.filter(|_| program.generates_text());
+        let shown = shown.filter(|shown| shown.generate() || is_named(shown));
         let mut launched = LaunchTimes::of(trace, &events, &calls);
         if let Some(processes) = Processes::of(trace) {
             processes.align(trace, &calls, &mut launched);
         }
-        let mut phases = Phases::with_steps(
+        let phases = Phases::resolve(
             trace,
             &events,
             &launched,
             repetitions.unnamed(),
             shown.as_ref(),
+            &program,
         );
-        if is_training {
-            phases.name_training();
-        }
         let attribution = Attribution::of(trace, &events, &calls, &nesting);
         let windows = EventWindows::of(&events, &launched, &phases);
         let early = before_launch(trace, &events, &launches);
+        let judged_devices = judged_devices(&events, phases.windows.len());
+        let other_devices = events.devices().count() - judged_devices.len();
         Self {
+            judged_devices,
+            other_devices,
             events,
             nesting,
             phases,
@@ -290,7 +331,7 @@ impl Structure {
             repetitions,
             early,
             clocks_disagree: launched.clocks_disagree,
-            is_training,
+            program,
             shown,
         }
     }
@@ -310,7 +351,6 @@ pub(crate) fn analyze_structure(
         windows,
         repetitions,
         early,
-        is_training,
         ..
     } = structure;
     let (operators, parts) = rayon::join(
@@ -337,6 +377,7 @@ pub(crate) fn analyze_structure(
         schema: SCHEMA,
         tool: trace.metadata.get("tool").cloned(),
         framework: Framework::of(trace),
+        accelerator: trace.accelerator(),
         roofline_device: device.map(|device| device.name.clone()),
         totals,
         phase_source: phases.source,
@@ -351,8 +392,13 @@ pub(crate) fn analyze_structure(
         issues: early
             .iter()
             .cloned()
-            .chain(is_training.then(|| Issue::info(IssueCode::AnalysisTraining)))
             .chain(phases.issues.iter().cloned())
+            .chain((structure.other_devices > 0).then(|| {
+                let folded = Issue::warning(IssueCode::AnalysisDevicesFolded);
+                folded
+                    .with("devices", structure.judged_devices.len())
+                    .counting(structure.other_devices as u64)
+            }))
             .chain(issues(trace, events, &kernels, &operators))
             .chain((is_sample && scaled.is_none()).then(few_slices))
             .collect(),
@@ -417,8 +463,14 @@ impl Parts {
             })
             .collect();
         let api = api_calls(trace, nesting, phases);
+        let is_judged = |timeline: &DeviceTimeline<'_>| {
+            let device = timeline.events.first().map(|event| event.device);
+            device.is_some_and(|device| structure.judged_devices.contains(&device))
+        };
+        let judged: Vec<&DeviceTimeline<'_>> =
+            timelines.iter().filter(|one| is_judged(one)).collect();
         let mut phase_rows: Vec<PhaseRow> = (0..phases.names.len())
-            .map(|name| phase_row(name, phases, &timelines, api.get(name + 1)))
+            .map(|name| phase_row(name, phases, &judged, api.get(name + 1)))
             .collect();
         count_events(&mut phase_rows, events, windows, phases);
         Self {

@@ -15,7 +15,7 @@ use crate::trace::{ApiRow, PhaseRow, PhaseWindow};
 pub(crate) fn phase_row(
     name: usize,
     phases: &Phases,
-    timelines: &[DeviceTimeline<'_>],
+    timelines: &[&DeviceTimeline<'_>],
     api: Option<&Vec<ApiRow>>,
 ) -> PhaseRow {
     let windows: Vec<(i64, i64)> = phases

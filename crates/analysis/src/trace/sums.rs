@@ -5,6 +5,7 @@ use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::Attribution;
+use crate::matching::lanes::WHOLE_GRAPH;
 use crate::phases::EventWindows;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::DeviceEvents;
@@ -65,6 +66,15 @@ pub(crate) fn unattributed(
     rows
 }
 
+/// Executions of graphs that were recorded as one event each: they hold kernels, and are none.
+fn whole_graphs(trace: &Trace) -> usize {
+    let Some(name) = trace.strings.find(WHOLE_GRAPH) else {
+        return 0;
+    };
+    let names = trace.kernels.name.iter();
+    names.filter(|&&kernel| kernel == name).count()
+}
+
 pub(crate) fn totals(
     trace: &Trace,
     events: &DeviceEvents,
@@ -75,7 +85,7 @@ pub(crate) fn totals(
     let mut totals = Totals {
         events: trace.events_read,
         host_slices: trace.hosts.len() as u64,
-        kernels: trace.kernels.len() as u64,
+        kernels: (trace.kernels.len() - whole_graphs(trace)) as u64,
         copies: trace.copies.len() as u64,
         memsets: trace.memsets.len() as u64,
         span_ns: span(trace).map_or(Nanos(0), |(start, end)| Nanos(end.saturating_sub(start))),

@@ -42,6 +42,9 @@ pub const LAUNCH_CALL: &str = "launch_call";
 /// Idle time with work queued that the device did not start, longer than launching takes.
 pub const NOT_STARTED: &str = "queued_not_started";
 
+/// Idle time in which the program waited for its DataLoader.
+pub const DATA_LOADING: &str = "data_loading";
+
 /// Idle time between kernels of which the later one was launched before the earlier one had ended.
 pub const QUEUED_GAP: &str = "inter_kernel_gap";
 
@@ -135,6 +138,7 @@ pub(crate) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
         (LAUNCH_CALL, causes.launch_call_ns),
         (QUEUED_GAP, causes.queued_gap_ns),
         (NOT_STARTED, causes.not_started_ns),
+        (DATA_LOADING, causes.data_loading_ns),
         (UNKNOWN, causes.unknown_ns),
         (UNRECORDED, Nanos(i64::MAX)),
     ] {

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::idle_parts::HostInterval;
 pub use self::idle_parts::{
-    HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime, QUEUED_GAP, UNKNOWN,
-    UNRECORDED,
+    DATA_LOADING, HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime,
+    QUEUED_GAP, UNKNOWN, UNRECORDED,
 };
 use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
 pub use self::unmatched_reason::UnmatchedReason;
@@ -377,7 +377,8 @@ impl Waterfall {
                     .counting(self.below_roofline.operators),
             );
         }
-        let share = self.share(self.unattributed_ns);
+        // Kernels may run at once: of their summed time, which they are a part of.
+        let share = self.unattributed_ns.0 as f64 / self.sum_ns.0.max(1) as f64;
         if share > 0.02 {
             issues.push(
                 Issue::warning(IssueCode::WaterfallUnattributed)

@@ -83,8 +83,6 @@ pub(crate) struct Program {
     pub(crate) calls: Vec<Call>,
     /// When each forward pass, or training step, began; of one kind of pass each.
     pub(crate) steps: Vec<Vec<i64>>,
-    /// Layers, of all passes that are not graphs.
-    pub(crate) layers: usize,
 }
 
 /// A model: what a layer launches, and what comes before and after.
@@ -207,18 +205,15 @@ pub(crate) fn program(shape: Shape, seed: u64) -> Program {
     let model = maker.model("m", 80, named);
     let (mut prefills, mut decodes) = (Vec::new(), Vec::new());
     let requests = maker.numbers.within(1, 4);
-    let mut layers = 0;
     let experts = match shape {
         Shape::Experts => maker.numbers.within(2, 9),
         _ => 0,
     };
     match shape {
         Shape::OnePass => {
-            layers = model.layers;
             maker.pass(&model, "", 0, Some(ARGMAX));
         }
         Shape::Blocks => {
-            layers = model.layers;
             for _ in 0..model.layers {
                 for name in &model.layer {
                     maker.launch(name);
@@ -234,7 +229,6 @@ pub(crate) fn program(shape: Shape, seed: u64) -> Program {
                 .collect();
             for _ in 0..maker.numbers.within(5, 12) {
                 decodes.push(maker.pass(&model, "", 0, None));
-                layers += model.layers;
                 for _ in 0..model.layers {
                     for name in &backward {
                         maker.launch(name);
@@ -261,7 +255,6 @@ pub(crate) fn program(shape: Shape, seed: u64) -> Program {
                 for chunk in 1..=chunks {
                     let choice = choice.filter(|_| chunk == chunks);
                     prefills.push(maker.pass(&model, "_long", experts, choice));
-                    layers += model.layers;
                 }
                 for _ in 0..steps {
                     match shape {
@@ -274,7 +267,6 @@ pub(crate) fn program(shape: Shape, seed: u64) -> Program {
                         }
                         _ => {
                             decodes.push(maker.pass(&model, "", experts, choice));
-                            layers += model.layers;
                         }
                     }
                 }
@@ -299,7 +291,6 @@ pub(crate) fn program(shape: Shape, seed: u64) -> Program {
         shape,
         calls: maker.calls,
         steps: vec![decodes, prefills],
-        layers,
     }
 }
 
@@ -312,8 +303,8 @@ pub(crate) enum Verdict {
     Wrong,
 }
 
-/// Judges patterns of steps, each with when its steps began, and numbers of layers.
-pub(crate) fn judge(program: &Program, patterns: &[Vec<i64>], layers: &[u64]) -> Verdict {
+/// Judges patterns of steps, each with when its steps began.
+pub(crate) fn judge(program: &Program, patterns: &[Vec<i64>]) -> Verdict {
     let mut all: Vec<i64> = program.steps.iter().flatten().copied().collect();
     all.sort_unstable();
     let known = |start: &i64| all.binary_search(start).is_ok();
@@ -322,18 +313,11 @@ pub(crate) fn judge(program: &Program, patterns: &[Vec<i64>], layers: &[u64]) ->
         .filter(|pattern| pattern.len() > 1)
         .collect();
     if program.steps[0].is_empty() {
-        // One pass: its layers, and no steps.
-        let few = program.layers < 5;
-        return match (steps.is_empty(), layers) {
-            (true, []) => {
-                if few {
-                    Verdict::Right
-                } else {
-                    Verdict::Abstained
-                }
-            }
-            (true, [found]) if found.abs_diff(program.layers as u64) <= 1 => Verdict::Right,
-            _ => Verdict::Wrong,
+        // One pass has no steps.
+        return if steps.is_empty() {
+            Verdict::Right
+        } else {
+            Verdict::Wrong
         };
     }
     let of_model = steps.iter().filter(|pattern| pattern.iter().any(known));

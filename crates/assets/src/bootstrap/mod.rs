@@ -6,6 +6,7 @@ mod roots;
 
 use std::path::{Path, PathBuf};
 
+use llmprof_units::path_text;
 use serde::Serialize;
 
 use crate::{AssetError, Changes, Result, Surroundings};
@@ -30,8 +31,10 @@ pub struct Asset {
     /// `model` or `dataset`.
     pub kind: &'static str,
     /// The link, relative to the project.
+    #[serde(serialize_with = "path_text::serialize")]
     pub link: PathBuf,
     /// What it should point at.
+    #[serde(serialize_with = "path_text::serialize")]
     pub target: PathBuf,
     /// The commit, where the target is a snapshot of the hub's cache.
     pub revision: Option<String>,
@@ -44,11 +47,24 @@ pub struct Bootstrap {
     pub assets: Vec<Asset>,
     /// What makes them so.
     pub changes: Changes,
-    /// What cannot be made.
+    /// What cannot be made; nothing else waits for it.
     pub problems: Vec<AssetError>,
 }
 
 impl Bootstrap {
+    /// Takes over what one link needs, all of it or, where something is wrong with it, none.
+    fn add(&mut self, plan_one: impl FnOnce(&mut Self) -> Result<()>) {
+        let mut one = Self::default();
+        match plan_one(&mut one) {
+            Ok(()) => {
+                self.assets.append(&mut one.assets);
+                self.changes.extend(one.changes);
+                self.problems.append(&mut one.problems);
+            }
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
     /// The changes, unless something cannot be made: then all of that.
     pub fn changes(self) -> Result<Changes> {
         let mut problems = self.problems;
@@ -60,22 +76,49 @@ impl Bootstrap {
     }
 }
 
-/// Reads the files of a project and works out what is to be done.
-pub fn plan(project: &Path, part: Part, surroundings: &Surroundings) -> Result<Bootstrap> {
+/// Reads the files of a project and works out what is to be done. `names` are models and datasets; all where it is empty.
+pub fn plan(
+    project: &Path,
+    part: Part,
+    names: &[String],
+    surroundings: &Surroundings,
+) -> Result<Bootstrap> {
     let mut plan = Bootstrap::default();
     let mut found = false;
+    let mut known: Vec<String> = Vec::new();
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
     if part != Part::Models {
         for file in datasets::files(project)? {
             found = true;
-            let done = datasets::plan(project, &file, surroundings, &mut plan);
-            plan.problems.extend(done.err());
+            let folder = file.parent().and_then(Path::file_name).unwrap_or_default();
+            let name = folder.to_string_lossy().into_owned();
+            if is_wanted(&name) {
+                plan.add(|one| datasets::plan(project, &file, surroundings, one));
+            }
+            known.push(name);
         }
     }
     let file = project.join("models").join(FILE);
     if part != Part::Datasets && file.is_file() {
         found = true;
-        let done = models::plan(project, &file, surroundings, &mut plan);
-        plan.problems.extend(done.err());
+        let mut own = Bootstrap::default();
+        match models::plan(project, &file, &is_wanted, surroundings, &mut own) {
+            Ok(names) => known.extend(names),
+            Err(problem) => own.problems.push(problem),
+        }
+        plan.add(|one| {
+            *one = own;
+            Ok(())
+        });
+    }
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        return Err(AssetError::refused(
+            format!(
+                "no model or dataset `{unknown}` is declared in {}",
+                project.display()
+            ),
+            &format!("declared: {}", known.join(", ")),
+        ));
     }
     if !found {
         let looked = match part {

@@ -43,12 +43,14 @@ struct Entry {
     required_files: Vec<String>,
 }
 
+/// Plans the wanted models; the answer is the names of all that are declared.
 pub(super) fn plan(
     project: &Path,
     path: &Path,
+    is_wanted: &dyn Fn(&str) -> bool,
     surroundings: &Surroundings,
     plan: &mut Bootstrap,
-) -> Result<()> {
+) -> Result<Vec<String>> {
     let file: File = document::read(path)?;
     let lookup = Lookup::new(
         file.env.model_root_env.as_deref(),
@@ -57,8 +59,12 @@ pub(super) fn plan(
         hub_cache(surroundings),
     );
     let root = lookup.root(surroundings, path)?;
-    for entry in file.model.iter().chain(&file.models) {
-        let mut one = || -> Result<()> {
+    let entries: Vec<&Entry> = file.model.iter().chain(&file.models).collect();
+    for entry in &entries {
+        if !is_wanted(&entry.repo_link_name) {
+            continue;
+        }
+        plan.add(|plan| {
             let name = plain_name(&entry.repo_link_name, "repo_link_name", path)?;
             let place = Place {
                 kind: RepoKind::Model,
@@ -82,9 +88,10 @@ pub(super) fn plan(
                 revision,
             });
             Ok(())
-        };
-        let done = one();
-        plan.problems.extend(done.err());
+        });
     }
-    Ok(())
+    Ok(entries
+        .into_iter()
+        .map(|entry| entry.repo_link_name.clone())
+        .collect())
 }

@@ -64,6 +64,11 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
         json!(folder.map(|name| name.to_string_lossy()))
     );
     changes.new_file(&dataset.folder.join(crate::bootstrap::FILE), bootstrap);
+    let script = format!(
+        "#!/bin/sh\n# The link of this dataset: datasets/{name}/bootstrap.sh --yes\n\
+         cd \"$(dirname \"$0\")/../..\" && exec llmprof bootstrap {name} \"$@\"\n"
+    );
+    changes.new_script(&dataset.folder.join("bootstrap.sh"), &script);
     let mut facts = json!({"name": name});
     let url = new.url.as_deref().unwrap_or("unknown");
     for (key, value) in [

@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+use llmprof_units::path_text;
 use serde::{Deserialize, Serialize};
 
 use crate::{AssetError, Result, document};
@@ -30,6 +31,7 @@ pub struct VariantMetadata {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenizerFile {
     /// As it was named.
+    #[serde(serialize_with = "path_text::serialize")]
     pub file: PathBuf,
     /// Hash of the file.
     pub sha256: String,

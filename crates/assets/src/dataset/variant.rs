@@ -93,11 +93,30 @@ pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> 
                 .join(SUBSETS)
                 .join(format!("{}.txt", made.name));
             changes.own_file(&path, lines);
+            name_in_readme(dataset, &made.name, &mut changes);
             continue;
         }
         folder(dataset, request, &samples, made, &mut changes)?;
     }
     Ok(changes)
+}
+
+/// The README lists file lists: it is brought up to date once the list is there.
+fn name_in_readme(dataset: &Dataset, list: &str, changes: &mut Changes) {
+    let is_named = dataset.subsets().iter().any(|known| known == list);
+    if is_named || !dataset.folder.join("README.md").is_file() {
+        return;
+    }
+    let dataset = dataset.clone();
+    let what = format!(
+        "name {list} in {}",
+        dataset.folder.join("README.md").display()
+    );
+    changes.push(Change::new(what, move || {
+        let mut changes = Changes::default();
+        readme::refresh(&dataset, &mut changes)?;
+        changes.apply(|_| {})
+    }));
 }
 
 /// Names the variants and chooses their samples.

@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+use llmprof_units::path_text;
 use serde::Serialize;
 
 use super::{
@@ -13,6 +14,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceRevision {
     /// The folder.
+    #[serde(serialize_with = "path_text::serialize")]
     pub path: PathBuf,
     /// The commit it is at; absent where nothing tells.
     pub revision: Option<String>,

@@ -69,6 +69,15 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Programs of a project: each is one command of llmprof.
+const SCRIPTS: &[(&str, &str)] = &[
+    ("bootstrap.sh", include_str!("../../templates/bootstrap.sh")),
+    (
+        "models/bootstrap.sh",
+        include_str!("../../templates/models/bootstrap.sh"),
+    ),
+];
+
 /// Folders that start empty.
 const FOLDERS: [&str; 3] = ["runs", "conf/dataset", "third_party"];
 
@@ -109,6 +118,9 @@ pub fn init(folder: &Path, anyway: bool) -> Result<Changes> {
     changes.new_file(&folder.join("conf/config.yaml"), config);
     for (path, text) in FILES {
         changes.new_file(&folder.join(path), text.replace("@NAME@", &name));
+    }
+    for (path, text) in SCRIPTS {
+        changes.new_script(&folder.join(path), text);
     }
     let manifest = externals::Manifest {
         externals: Vec::new(),

@@ -26,7 +26,7 @@ def device_of(name: str) -> torch.device:
         raise Failure("unsupported", f"the PyTorch worker runs on cpu, cuda, {', '.join(OTHERS)}, not on `{name}`")
     if not torch.cuda.is_available():
         raise Failure("missing", f"torch {torch.__version__} finds no CUDA device",
-                      "a torch built for CUDA and a driver that fits it, or device=cpu")
+                      "device=cpu runs without a GPU; `llmprof doctor` says what is missing: a driver, or a torch built for CUDA")
     count = torch.cuda.device_count()
     device = torch.device("cuda", device.index or 0)
     if device.index >= count:

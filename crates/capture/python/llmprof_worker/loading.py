@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from . import configs, devices, dtypes, dummy, packages, pages, ranks
+from . import configs, devices, dtypes, dummy, packages, pages, quantized, ranks
 from .failure import Failure, first_line, is_out_of_memory
 from .issues import Issues
 from .ready import Ready
@@ -26,7 +26,7 @@ def load(request: Load) -> tuple[Ready, dict[str, Any]]:
     """The model and the answer to the request."""
     start = time.monotonic_ns()
     if request.weights:
-        raise Failure("unsupported", f"the PyTorch worker does not quantize weights ({request.weights}) while it loads")
+        quantized.maker(request.weights)
     device = devices.device_of(ranks.own_device(request.device))
     if request.threads:
         torch.set_num_threads(request.threads)
@@ -37,12 +37,14 @@ def load(request: Load) -> tuple[Ready, dict[str, Any]]:
     else:
         module = stored_model(request, config, dtype, device)
     module.eval().requires_grad_(False)
+    computed = module_dtype(module, dtype)
+    multiplied_by = quantized.quantize(module, request.weights) if request.weights else None
     ranks.split(module, request, device)
     tokenizer = tokenizer_of(request)
     processor = pages.processor_of(request, config) if getattr(config, "vision_config", None) is not None else None
-    ready = Ready(module, device, module_dtype(module, dtype), request, tokenizer, processor)
+    ready = Ready(module, device, computed, request, tokenizer, processor)
     devices.synchronize(device)
-    return ready, answer(ready, start)
+    return ready, answer(ready, start, multiplied_by)
 
 
 def arguments(request: Load, dtype: torch.dtype) -> dict[str, Any]:
@@ -71,7 +73,7 @@ def stored_model(request: Load, config: Any, dtype: torch.dtype, device: torch.d
         raise Failure("model", f"there is no directory {request.path}")
     kind = configs.class_of(config, request)
     try:
-        module, told = kind.from_pretrained(request.path, config=config, local_files_only=True, use_safetensors=True,
+        module, told = kind.from_pretrained(request.path, config=config, local_files_only=True, use_safetensors=request.load_format == "safetensors",
                                             output_loading_info=True, **arguments(request, dtype))
         missing = sorted(told["missing_keys"])
         if missing:
@@ -116,18 +118,20 @@ def tokenizer_of(request: Load) -> Any:
         raise Failure("model", f"cannot read the tokenizer {place}: {first_line(error)}") from error
 
 
-def answer(ready: Ready, start: int) -> dict[str, Any]:
+def answer(ready: Ready, start: int, multiplied_by: str | None) -> dict[str, Any]:
     parameters = list(ready.module.parameters())
+    elements, stored_bytes = quantized.sums(ready.module)
     return {
         "start_ns": start,
         "end_ns": time.monotonic_ns(),
         "dtype": dtypes.name_of(ready.dtype),
-        "parameters": sum(one.numel() for one in parameters),
-        "weight_bytes": sum(one.numel() * one.element_size() for one in parameters),
+        "parameters": sum(one.numel() for one in parameters) + elements,
+        "weight_bytes": sum(one.numel() * one.element_size() for one in parameters) + stored_bytes,
         "vocab_size": ready.vocabulary,
         "threads": torch.get_num_threads(),
         "tokenizer": ready.tokenizer is not None,
-        "facts": facts(ready),
+        "facts": facts(ready) | ({"quantized_by": multiplied_by, "precision.weights": ready.request.weights} if multiplied_by else {}),
+        "packages": packages.installed(),
         **issues(ready),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import sys
 
 from .failure import Failure
@@ -17,7 +18,8 @@ def require() -> dict[str, str]:
 
 
 def version_of(name: str, least: tuple[int, int]) -> str:
-    hint = f"{sys.executable} -m pip install torch transformers, or runtime.python=PATH of another interpreter"
+    hint = (f"{sys.executable} -m pip install torch transformers, or runtime.python=PATH of another interpreter; "
+            "`llmprof doctor` checks both; runtime=native device=cpu needs neither")
     try:
         module = importlib.import_module(name)
     except Exception as error:
@@ -37,3 +39,9 @@ def numbers(version: str) -> tuple[int, int]:
     parts = version.split("+")[0].split(".")
     digits = ["".join(c for c in part if c.isdigit()) for part in parts[:2]]
     return tuple(int(part or 0) for part in (digits + ["0", "0"])[:2])  # type: ignore[return-value]
+
+
+def installed() -> dict[str, str]:
+    """Every distribution of this environment, with its version."""
+    found = ((one.metadata["Name"], one.version) for one in importlib.metadata.distributions())
+    return {str(name): str(version) for name, version in found if name}

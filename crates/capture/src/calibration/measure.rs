@@ -101,7 +101,6 @@ pub fn calibrate(time: &str) -> Result<DeviceFile, EngineError> {
         power_w: None,
         launch_latency_us: None,
         notes,
-        curves: None,
     })
 }
 

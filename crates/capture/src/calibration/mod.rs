@@ -103,11 +103,10 @@ impl CalibrationFile {
         }
     }
 
-    /// Whether it is of this processor as it would be measured now. What was disturbed or outdone is too low, so it is measured
-    /// again.
+    /// Whether it is of this processor as it would be measured now. One that was disturbed or outdone stays, with what every
+    /// report says of it: a busy machine would calibrate before each run.
     pub fn is_current(&self) -> bool {
-        let found = self.comparable(&host::cpu());
-        found.is_some_and(|(_, found)| found.disturbance().is_none() && !found.outdone)
+        self.comparable(&host::cpu()).is_some()
     }
 
     /// What is there, where it can be compared with what would be measured now.
@@ -150,7 +149,7 @@ impl CalibrationFile {
         Ok(())
     }
 
-    /// Notes that a run was faster than these peaks, so that the next one measures again: what disturbs a virtual machine from
+    /// Notes that a run was faster than these peaks, so that reports doubt them: what disturbs a virtual machine from
     /// outside cannot be seen from inside. Says whether that is news.
     pub fn mark_outdone(&self) -> Result<bool, CalibrationError> {
         let Some(mut file) = self.read()? else {

@@ -57,7 +57,6 @@ fn found(tflops: f64, other_programs: f64) -> DeviceFile {
         power_w: None,
         launch_latency_us: None,
         notes: vec!["Main memory, read: 10.0 GB/s.".to_owned()],
-        curves: None,
     }
 }
 
@@ -94,17 +93,15 @@ fn a_disturbed_calibration_replaces_no_better_one() {
     assert_eq!(file.keep(&found(1.0, 0.5)).unwrap(), Kept::New);
     assert_eq!(file.keep(&found(0.8, 0.6)).unwrap(), Kept::Old);
     assert_eq!(file.keep(&found(1.1, 0.3)).unwrap(), Kept::New);
-    assert!(!file.is_current());
-    assert_eq!(file.keep(&found(2.0, 0.05)).unwrap(), Kept::New);
+    // A busy machine does not calibrate before every run.
     assert!(file.is_current());
+    assert_eq!(file.keep(&found(2.0, 0.05)).unwrap(), Kept::New);
     assert_eq!(file.keep(&found(1.5, 0.2)).unwrap(), Kept::Old);
     // Also where a run was faster since: the old peaks are low, and those of a busy machine lower.
     assert!(file.mark_outdone().unwrap());
     assert_eq!(file.keep(&found(1.5, 0.2)).unwrap(), Kept::Old);
     assert_eq!(tflops(&file), 2.0);
-    assert!(!file.is_current());
     assert_eq!(file.keep(&found(2.2, 0.0)).unwrap(), Kept::New);
-    assert!(file.is_current());
     assert_eq!(tflops(&file), 2.2);
 }
 

@@ -60,6 +60,12 @@ impl Backend for NativeBackend {
         let tokenizer = TextTokenizer::find(load.tokenizer.as_deref(), load.path.as_deref())?;
         let end_tokens = end_tokens(&load.config);
         let source = match (load.load_format, load.path) {
+            (LoadFormat::Pt, _) => {
+                return Err(Failure::new(
+                    FailureKind::Unsupported,
+                    "the native runtime reads .safetensors files",
+                ));
+            }
             (LoadFormat::Dummy, _) => Source::Dummy { seed: load.seed },
             (LoadFormat::Safetensors, Some(path)) => Source::Directory(path),
             (LoadFormat::Safetensors, None) => {
@@ -88,6 +94,7 @@ impl Backend for NativeBackend {
             threads: u32::try_from(engine.threads()).ok(),
             tokenizer: tokenizer.is_some(),
             facts: facts(&engine),
+            packages: std::collections::BTreeMap::new(),
             issues: Vec::new(),
         };
         self.ready = Some(Ready {

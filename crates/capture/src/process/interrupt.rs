@@ -4,7 +4,10 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -20,6 +23,8 @@ use super::ProcessError;
 pub struct Interrupt {
     signals: UnixStream,
     count: u32,
+    /// Whether SIGTERM or SIGHUP was among them.
+    is_termination: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -28,6 +33,12 @@ impl Interrupt {
         let system = |action| move |source| ProcessError::System { action, source };
         let (signals, write_end) = UnixStream::pair().map_err(system("make a signal channel"))?;
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        let is_termination = Arc::new(AtomicBool::new(false));
+        // Before the pipe: whoever reads that a signal came knows which.
+        for signal in [SIGTERM].into_iter().chain(hangup) {
+            signal_hook::flag::register(signal, Arc::clone(&is_termination))
+                .map_err(system("handle SIGTERM"))?;
+        }
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             let end = write_end
                 .try_clone()
@@ -37,7 +48,16 @@ impl Interrupt {
         signals
             .set_nonblocking(true)
             .map_err(system("make a signal channel"))?;
-        Ok(Self { signals, count: 0 })
+        Ok(Self {
+            signals,
+            count: 0,
+            is_termination,
+        })
+    }
+
+    /// Whether somebody sent us SIGTERM or SIGHUP, of which a command does not know as it knows of a Ctrl-C.
+    pub(crate) fn is_termination(&self) -> bool {
+        self.is_termination.load(Ordering::Relaxed)
     }
 
     /// How many times the user asked to stop so far.

@@ -15,8 +15,8 @@ use llmprof_record::{
 
 use super::{
     Child, ProcessError,
-    orphan::{Guard, end_with_us, stop_with_us},
-    tree::Left,
+    descendants::Descendants,
+    orphan::{Guard, end_with_us},
 };
 
 /// A command about to start.
@@ -98,17 +98,12 @@ impl Launch {
     /// with it and with us. Their orphans become its children (`PR_SET_CHILD_SUBREAPER`), then ours. We must start nothing
     /// meanwhile that is to outlive it.
     pub fn spawn_with_descendants(&self, logs: &Path, name: &str) -> Result<Child, ProcessError> {
-        let mut left = Left::begin();
-        // Without a shell there is no guard, and the kernel kills the program alone.
-        let guard = Guard::of_tree();
-        let (process, logs) = self.start(logs, name, |command| match &guard {
-            Some(guard) => {
-                left.except(guard.id());
-                stop_with_us(command, guard);
-            }
-            None => end_with_us(command),
+        let mut bound = None;
+        let (process, logs) = self.start(logs, name, |command| {
+            bound = Some(Descendants::bind(command));
         })?;
-        Ok(Child::new(process, logs, guard, Some(left)))
+        let (guard, left) = bound.map_or((None, None), |bound| (bound.guard, Some(bound.left)));
+        Ok(Child::new(process, logs, guard, left))
     }
 
     /// The process, and where its output goes.

@@ -6,12 +6,14 @@
 //! killed.
 
 mod child;
+mod descendants;
 mod interrupt;
 mod launch;
 mod orphan;
 mod tree;
 
 pub use child::{Child, Ended, Stop};
+pub(crate) use descendants::Descendants;
 pub use interrupt::{Interrupt, survive_file_size_limit};
 pub use launch::{Launch, environment};
 

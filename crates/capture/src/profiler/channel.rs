@@ -43,6 +43,8 @@ struct Connection {
     stream: UnixStream,
     received: Vec<u8>,
     is_open: bool,
+    /// Whether [`Channel::take_new`] gave it out.
+    is_known: bool,
     watched: Watched,
 }
 
@@ -75,6 +77,16 @@ impl Channel {
         Path::join(self.folder.path(), "control")
     }
 
+    /// The processes that have said who they are since this was last asked.
+    pub(super) fn take_new(&mut self) -> Vec<u32> {
+        let new = self.connections.iter_mut().filter_map(|connection| {
+            let process = connection.watched.process;
+            let is_new = process != 0 && !std::mem::replace(&mut connection.is_known, process != 0);
+            is_new.then_some(process)
+        });
+        new.collect()
+    }
+
     /// All processes that have reported.
     pub fn processes(&self) -> impl Iterator<Item = &Watched> {
         self.connections
@@ -100,6 +112,7 @@ impl Channel {
                 stream,
                 received: Vec::new(),
                 is_open: true,
+                is_known: false,
                 watched: Watched::default(),
             };
             if let Some(order) = self.first_order {
@@ -204,6 +217,7 @@ mod tests {
         process.write_all(b"flushed 1\n").unwrap();
         channel.serve();
         assert!(channel.is_flushed());
+        assert_eq!((channel.take_new(), channel.take_new()), (vec![42], vec![]));
         let watched: Vec<_> = channel.processes().cloned().collect();
         assert_eq!(
             watched,

@@ -21,7 +21,7 @@ impl LibraryMissing {
     /// How to get it.
     pub fn hint(&self) -> String {
         format!(
-            "`cargo build --release` builds it beside the binary, `pip install llmprof` installs it; or set {LIBRARY_VARIABLE} to its path"
+            "`cargo build --release` builds it beside the binary, the wheel of llmprof-harness installs it; or set {LIBRARY_VARIABLE} to its path"
         )
     }
 }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(
             launch.to_string(),
             "CUDA_INJECTION64_PATH=/opt/llmprof/libllmprof_inject.so \
-             LLMPROF_CAPTURE='calls=launch begin=off interval_ms=200 overhead_ppm=20000 detach=on buffer_kib=512 memory_mib=64 exit_ms=10000 most_bytes=0' \
+             LLMPROF_CAPTURE='calls=launch begin=off interval_ms=40 overhead_ppm=20000 detach=on buffer_kib=128 memory_mib=64 exit_ms=10000 most_bytes=0' \
              LLMPROF_CONTROL=/tmp/x/control LLMPROF_NVTX_RANGE='decode step' LLMPROF_WIRE_DIR=/runs/a/cupti \
              NVTX_INJECTION64_PATH=/opt/llmprof/libllmprof_inject.so python3 serve.py"
         );

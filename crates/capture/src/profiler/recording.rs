@@ -74,6 +74,12 @@ impl Recording {
         }
     }
 
+    /// The processes that record.
+    pub fn processes(&self) -> impl Iterator<Item = u32> {
+        let watched = self.channel.processes().map(|watched| watched.process);
+        watched.filter(|process| *process != 0)
+    }
+
     /// Records no more, and has everything written.
     pub fn stop(&mut self) {
         self.channel.order(Order::Stop);

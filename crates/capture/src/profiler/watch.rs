@@ -13,7 +13,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, kill_process, pidfd_open
 use rustix::termios::tcgetpgrp;
 
 use super::Channel;
-use crate::process::{Interrupt, Launch, ProcessError};
+use crate::host_stacks::HostSampler;
+use crate::process::{Descendants, Interrupt, Launch, ProcessError};
 
 /// How long a command may take to end by itself after Ctrl-C before it gets the signal from us: a terminal sends it to
 /// the command too.
@@ -64,12 +65,14 @@ pub struct WatchedEnd {
 }
 
 /// Starts the command with our own input, output and terminal, and waits until it ends. Ctrl-C goes to the command,
-/// from the terminal or from us; a second one ends it.
+/// from the terminal or from us; a second one ends it. SIGTERM and SIGHUP end it too, and so does our own death, with all
+/// that it started.
 pub fn watch(
     launch: &Launch,
     channel: &mut Channel,
     schedule: &Schedule,
     output: CommandOutput,
+    sampler: Option<&HostSampler>,
     interrupt: &mut Interrupt,
 ) -> Result<WatchedEnd, ProcessError> {
     let system = |action| move |source: std::io::Error| ProcessError::System { action, source };
@@ -78,6 +81,7 @@ pub fn watch(
     if output == CommandOutput::Stderr {
         command.stdout(std::io::stderr());
     }
+    let descendants = Descendants::bind(&mut command);
     // The command stays in our process group: the terminal's Ctrl-C reaches it, and it may read from the terminal.
     let mut child = command
         .spawn()
@@ -91,8 +95,12 @@ pub fn watch(
         .map(|length| begin.unwrap_or(started) + length);
     let mut size_check = schedule.most.is_some().then(|| started + SIZE_EVERY);
     let mut was_full = false;
+    let set_sampling = |is_on| {
+        sampler.inspect(|sampler| sampler.set_recording(is_on));
+    };
+    set_sampling(schedule.begins_at_once());
     let interrupts_before = interrupt.count();
-    let mut ending = Ending::new(terminal_signals_command());
+    let mut ending = Ending::default();
     loop {
         let deadlines = [begin, end, ending.next, size_check];
         let deadline = deadlines.into_iter().flatten().min();
@@ -107,6 +115,9 @@ pub fn watch(
             .wait_for_any(&watched, deadline)
             .map_err(system("wait for the command"))?;
         channel.serve();
+        for process in channel.take_new() {
+            sampler.inspect(|sampler| sampler.add_process(process));
+        }
         if ready.first() == Some(&true) {
             break;
         }
@@ -114,11 +125,13 @@ pub fn watch(
         if begin.is_some_and(|begin| now >= begin) {
             begin = None;
             channel.order(Order::Start);
+            set_sampling(true);
         }
         if end.is_some_and(|end| now >= end) {
             end = None;
             channel.order(Order::Stop);
             channel.flush();
+            set_sampling(false);
         }
         // Once is enough: nothing is recorded from then on.
         if !was_full && is_full(channel, schedule, &mut size_check, now) {
@@ -126,12 +139,18 @@ pub fn watch(
             (begin, end, size_check) = (None, None, None);
             channel.order(Order::Stop);
             channel.flush();
+            set_sampling(false);
         }
         let asked = interrupt.count() - interrupts_before;
         if asked > 0 && ending.asked == 0 {
             channel.flush();
         }
-        if let Some(signal) = ending.step(asked, now) {
+        let wish = Wish {
+            asked,
+            is_termination: interrupt.is_termination(),
+            has_reached_command: asked > 0 && terminal_signals_command(),
+        };
+        if let Some(signal) = ending.step(wish, now) {
             // One that is gone already is what was wanted.
             let _ = kill_process(pid, signal);
         }
@@ -139,9 +158,13 @@ pub fn watch(
     let status = child.wait().map_err(system("collect the command"))?;
     let duration = Nanos(started.elapsed().as_nanos() as i64);
     flush_the_rest(channel, interrupt).map_err(system("wait for the last records"))?;
+    let was_interrupted = interrupt.count() > interrupts_before;
+    if was_interrupted {
+        descendants.end();
+    }
     Ok(WatchedEnd {
         status,
-        was_interrupted: interrupt.count() > interrupts_before,
+        was_interrupted,
         duration,
         was_full: was_full || channel.processes().any(|process| process.is_full),
     })
@@ -182,32 +205,37 @@ fn terminal_signals_command() -> bool {
     tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp())
 }
 
+/// What the user asked for so far.
+#[derive(Clone, Copy)]
+struct Wish {
+    /// How many signals came.
+    asked: u32,
+    /// Whether one of them was SIGTERM or SIGHUP.
+    is_termination: bool,
+    /// Whether the terminal sent a Ctrl-C to the command too.
+    has_reached_command: bool,
+}
+
 /// How far the user's wish to stop has gone.
+#[derive(Default)]
 struct Ending {
-    /// The command has the first Ctrl-C already and takes the time it needs: a server that gets another one would take it
-    /// for impatience.
-    has_first: bool,
     asked: u32,
     next: Option<Instant>,
     sent: u32,
 }
 
 impl Ending {
-    fn new(has_first: bool) -> Self {
-        Self {
-            has_first,
-            asked: 0,
-            next: None,
-            sent: 0,
-        }
-    }
-
-    /// What the command is to be sent now, where the user has asked that many times.
-    fn step(&mut self, asked: u32, now: Instant) -> Option<Signal> {
+    /// What the command is to be sent now.
+    fn step(&mut self, wish: Wish, now: Instant) -> Option<Signal> {
+        let asked = wish.asked;
         if asked == 0 {
             return None;
         }
-        if self.asked == 0 && !self.has_first {
+        // A command that has the first Ctrl-C already takes the time it needs: a server that gets another one would take it
+        // for impatience. Of SIGTERM it knows nothing.
+        if self.asked == 0 && wish.is_termination {
+            self.next = Some(now);
+        } else if self.asked == 0 && !wish.has_reached_command {
             self.next = Some(now + PATIENCE);
         }
         let again = asked > self.asked && self.asked > 0;
@@ -250,14 +278,27 @@ mod tests {
     use super::*;
 
     /// What is sent when the user asks at these seconds and never again.
-    fn sent(has_first: bool, asked_at: &[u64], until: u64) -> Vec<(u64, Signal)> {
+    fn sent(has_reached_command: bool, asked_at: &[u64], until: u64) -> Vec<(u64, Signal)> {
+        signals(has_reached_command, false, asked_at, until)
+    }
+
+    fn signals(
+        has_reached_command: bool,
+        is_termination: bool,
+        asked_at: &[u64],
+        until: u64,
+    ) -> Vec<(u64, Signal)> {
         let start = Instant::now();
-        let mut ending = Ending::new(has_first);
+        let mut ending = Ending::default();
         (0..=until)
             .filter_map(|second| {
-                let asked = asked_at.iter().filter(|at| **at <= second).count();
+                let wish = Wish {
+                    asked: asked_at.iter().filter(|at| **at <= second).count() as u32,
+                    is_termination,
+                    has_reached_command,
+                };
                 let now = start + Duration::from_secs(second);
-                Some((second, ending.step(asked as u32, now)?))
+                Some((second, ending.step(wish, now)?))
             })
             .collect()
     }
@@ -269,6 +310,15 @@ mod tests {
         assert_eq!(insisted[..2], [(60, Signal::TERM), (64, Signal::TERM)]);
         assert_eq!(insisted[2], (68, Signal::KILL));
         assert_eq!(sent(true, &[1, 2, 3, 4], 4)[2], (4, Signal::KILL));
+    }
+
+    /// The terminal's foreground says nothing of a SIGTERM that somebody sent to us alone.
+    #[test]
+    fn a_termination_is_passed_on_at_once() {
+        for has_reached_command in [true, false] {
+            let expected = [(1, Signal::INT), (5, Signal::TERM), (9, Signal::KILL)];
+            assert_eq!(signals(has_reached_command, true, &[1], 10), expected);
+        }
     }
 
     #[test]

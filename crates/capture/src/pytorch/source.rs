@@ -35,6 +35,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     python!("llmprof_worker/pages.py"),
     python!("llmprof_worker/pairs.py"),
     python!("llmprof_worker/pending.py"),
+    python!("llmprof_worker/quantized.py"),
     python!("llmprof_worker/ranges.py"),
     python!("llmprof_worker/ranks.py"),
     python!("llmprof_worker/ready.py"),

@@ -202,6 +202,9 @@ pub struct Loaded {
     /// Other facts for `env.json`: versions, kernels in use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
+    /// Packages that are installed where it runs, with their versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub packages: BTreeMap<String, String>,
     /// What was dropped or should not be trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub issues: Vec<Issue>,

@@ -21,6 +21,7 @@ use super::{
     worker_files::not_started,
 };
 use crate::{
+    host_stacks::HostSampler,
     process::Launch,
     profiler::{Recording, find_library, quarter_of_free},
     runner::protocol::{Generate, Instruments, Load},
@@ -118,10 +119,16 @@ pub(super) fn capture(
         record.issues.push(unavailable(why));
         return Ok(());
     }
+    let sampler = HostSampler::start(&directory, settings.overhead).map_err(failed)?;
+    for process in recording.processes() {
+        sampler.add_process(process);
+    }
     let (pass, answer) = passes.captured_batch(FOLDER, &asked, true)?;
     recording.stop();
+    let host_issues = sampler.stop();
     passes.end(Ok(()))?;
     record.issues.extend(recording.issues());
+    record.issues.extend(host_issues);
     if batches.len() > 1 {
         record
             .issues

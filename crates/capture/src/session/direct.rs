@@ -71,6 +71,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         }
         if let Some(host) = &mut passes.record.host {
             host.worker.clone_from(&loaded.facts);
+            host.packages.clone_from(&loaded.packages);
         }
         pytorch::write_environment(passes.record, passes.session.store)?;
         watch.follow(passes.pid());

@@ -7,6 +7,7 @@ use llmprof_record::{
     predictions::{Skipped, file_names},
 };
 use llmprof_units::Bytes;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     dataset::{DatasetSample, Epochs, Prompts, SampleError, Unreadable},
@@ -77,6 +78,8 @@ struct Input {
     tokens: Option<usize>,
     /// Width and height of its image.
     image: Option<(u64, u64)>,
+    /// SHA-256 of its text, or of its token ids as 4 bytes each, the lowest first.
+    sha256: String,
 }
 
 impl Feed {
@@ -113,6 +116,17 @@ impl Feed {
                         continue;
                     }
                 };
+                let image = sample.image.as_ref().map(|image| &image.path);
+                let mut paths = sample.file.iter().chain(image);
+                if let Some(path) = paths.find(|path| path.to_str().is_none()) {
+                    // Workers and records are told of files in JSON.
+                    feed.skipped.push(Skipped {
+                        file: Some(path.clone()),
+                        id: sample.id,
+                        why: "its path is not UTF-8".to_owned(),
+                    });
+                    continue;
+                }
                 requests.push(feed.request(plan, epoch, sample));
             }
             for requests in requests.chunks(batch_size.max(1)) {
@@ -154,6 +168,7 @@ impl Feed {
             file: sample.file.map(|file| (file, bytes)),
             tokens,
             image: sample.image.as_ref().map(size),
+            sha256: hash(&sample.prompt),
         });
         let shown = sample.image.map(|image| Image {
             height: image.height,
@@ -244,6 +259,7 @@ impl Feed {
             if let Some(tokens) = input.tokens {
                 text += &format!("    tokens: {tokens}\n");
             }
+            text += &format!("    prompt_sha256: {}\n", input.sha256);
         }
         text
     }
@@ -301,6 +317,20 @@ impl std::io::Write for Length {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+fn hash(prompt: &Prompt) -> String {
+    let mut hash = Sha256::new();
+    match prompt {
+        Prompt::Text(text) => hash.update(text),
+        Prompt::Tokens(tokens) => {
+            for token in tokens {
+                hash.update(token.to_le_bytes());
+            }
+        }
+    }
+    let digest = hash.finalize();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn generate(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {

@@ -10,6 +10,7 @@ mod halt;
 mod images;
 mod native;
 mod nsight;
+mod own_timeline;
 mod passes;
 mod predictions;
 mod pytorch;

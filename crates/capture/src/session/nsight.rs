@@ -1,4 +1,5 @@
-//! The stages of Nsight: a timeline by `nsys`, then counters by `ncu` for the launches that hold most of its time.
+//! Stage 2: a timeline by `nsys`, or by our own library where that is off, missing or fails, then counters by `ncu` for the
+//! launches that hold most of its time.
 //!
 //! Each tool runs a worker of its own through the same warm-ups and the same batch, so that the launches of one are those of
 //! the other. What was measured before stays where a tool fails.
@@ -19,13 +20,14 @@ use llmprof_record::{
     run::{RecordedTrace, RunRecord},
     secrets,
     store::{Pass, RunStatus},
-    summary::kernel_times,
+    summary::{kernel_summary_csv, kernel_times},
     trace::Trace,
 };
 use llmprof_units::{Nanos, Percent};
 
 use super::{
     Halt, Session, cublas_log,
+    own_timeline::record_timeline,
     passes::{Passes, Start},
     worker_files::not_started,
 };
@@ -33,6 +35,7 @@ use crate::{
     process::{Launch, environment},
     profiler::nsight::{
         Available, CounterPlan, Tool, ToolError, Wanted,
+        importer::{check_importer, find_importer},
         ncu::{self, Selection},
         nsys,
         verdict::verdict,
@@ -42,6 +45,8 @@ use crate::{
 
 const NSYS: &str = "nsys";
 const NCU: &str = "ncu";
+/// As `nsys stats` names it.
+const KERNEL_SUMMARY: &str = "summary_cuda_gpu_kern_sum.csv";
 /// Kernels in `top-kernels.yaml`.
 const MOST_LISTED: usize = 30;
 
@@ -52,10 +57,22 @@ pub(super) fn capture(
     request: &Load,
     record: &mut RunRecord,
 ) -> Result<(), Halt> {
-    let Some(trace) = timeline(session, launch, request, record)? else {
+    let pipeline = &session.plan.pipeline;
+    let (wants_timeline, wants_counters) = (pipeline.nsys.is_enabled(), pipeline.ncu.is_enabled());
+    let by_nsys = if wants_timeline {
+        timeline(session, launch, request, record)?
+    } else {
+        None
+    };
+    let trace = match by_nsys {
+        Some(trace) => Some(trace),
+        None => record_timeline(session, launch, request, record)?,
+    };
+    let Some(trace) = trace else {
         return Ok(());
     };
-    if session.plan.pipeline.ncu.enable {
+    write_tables(session, &trace)?;
+    if wants_counters {
         counters(session, launch, request, record, &trace)?;
     }
     Ok(())
@@ -130,6 +147,26 @@ fn not_found(error: &ToolError) -> Issue {
         .with_hint(error.hint())
 }
 
+/// `top-kernels.yaml`, and the table of kernels that `nsys stats` writes where it did not. The latter is of the range that
+/// `pipeline.nsys` is gated to, as the tool's own is.
+fn write_tables(session: &mut Session<'_>, trace: &Trace) -> Result<(), Halt> {
+    let nsys = &session.plan.pipeline.nsys;
+    let gate = nsys.nvtx_capture.as_deref().filter(|_| nsys.gating_nvtx);
+    let gated = gate.map(|range| trace.launched_inside(|name| name == range));
+    let rows = kernel_times(gated.as_ref().unwrap_or(trace));
+    let name = format!("{NSYS}/{KERNEL_SUMMARY}");
+    if !session.store.path().join(&name).is_file() {
+        session.store.write(&name, kernel_summary_csv(&rows))?;
+    }
+    let total: Nanos = rows.iter().map(|row| row.total_ns).sum();
+    let longest = &rows[..rows.len().min(MOST_LISTED)];
+    let list = kernel_list::yaml(&kernel_list::listed(longest, total), "the timeline");
+    session
+        .store
+        .write(&format!("{NSYS}/top-kernels.yaml"), list)?;
+    Ok(())
+}
+
 /// The timeline, which becomes the trace that explains the time; `None` where there is none, and an issue says why.
 fn timeline(
     session: &mut Session<'_>,
@@ -142,6 +179,19 @@ fn timeline(
     let output = folder.join("run");
     let made = Tool::find(NSYS, plan.path.as_deref())
         .and_then(|tool| Ok((nsys::profile(&tool, &plan, &output, launch)?, tool)));
+    if let Ok((_, tool)) = &made
+        && let Some(importer) = find_importer(&tool.program)
+        && let Err(why) = check_importer(&importer)
+    {
+        // A recording that nothing can read costs minutes.
+        record.issues.push(
+            Issue::warning(IssueCode::NsightFailed)
+                .with("tool", "nsys (its importer)")
+                .with("what", why)
+                .with_hint("install the packages libdw1 and libelf1, or what the message names; the timeline is llmprof's own"),
+        );
+        return Ok(None);
+    }
     let (watched, tool) = match made {
         Ok(made) => made,
         Err(error) => {
@@ -166,7 +216,7 @@ fn timeline(
         (nsys::export(&tool, &report, &sqlite), &sqlite, "export"),
         (
             nsys::kernel_summary(&tool, &report, &folder.join("summary")),
-            &folder.join("summary_cuda_gpu_kern_sum.csv"),
+            &folder.join(KERNEL_SUMMARY),
             "stats",
         ),
     ];
@@ -195,14 +245,6 @@ fn timeline(
         }
     };
     cublas_log::read(session, record);
-    let mut rows = kernel_times(&trace);
-    rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
-    let total: Nanos = rows.iter().map(|row| row.total_ns).sum();
-    rows.truncate(MOST_LISTED);
-    let list = kernel_list::yaml(&kernel_list::listed(&rows, total), "run.sqlite");
-    session
-        .store
-        .write(&format!("{NSYS}/top-kernels.yaml"), list)?;
     let kept = (*trace).clone();
     let recorded = RecordedTrace {
         pass,
@@ -529,34 +571,51 @@ fn described(tool: &Tool, plan: &Plan, chosen: &CounterPlan) -> String {
 pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> (Vec<String>, Vec<ToolError>) {
     let mut lines = vec![worker.to_string()];
     let stages = &plan.pipeline;
-    let nsys = stages.nsys.enable.then(|| nsys_lines(plan, worker, run));
-    let ncu = stages.ncu.enable.then(|| ncu_lines(plan, worker, run));
+    let nsys = stages
+        .nsys
+        .is_enabled()
+        .then(|| nsys_lines(plan, worker, run));
+    let ncu = stages
+        .ncu
+        .is_enabled()
+        .then(|| ncu_lines(plan, worker, run));
     let mut missing = Vec::new();
-    for found in [nsys, ncu].into_iter().flatten() {
-        match found {
-            Ok(found) => lines.extend(found),
-            Err(error) => missing.push(error),
-        }
+    for (found, error) in [nsys, ncu].into_iter().flatten() {
+        lines.extend(found);
+        missing.extend(error);
     }
     (lines, missing)
 }
 
-fn nsys_lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<String>, ToolError> {
+/// Commands of a stage, and why its tool cannot run them here.
+type StageLines = (Vec<String>, Option<ToolError>);
+
+fn nsys_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     let stage = &plan.pipeline.nsys;
-    let tool = Tool::find(NSYS, stage.path.as_deref())?;
+    let (tool, missing) = match Tool::find_or_assume(NSYS, stage.path.as_deref()) {
+        Ok(found) => found,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
     let folder = run.join(NSYS);
     let report = folder.join("run.nsys-rep");
-    let profile = nsys::profile(&tool, stage, &folder.join("run"), worker)?;
-    Ok(vec![
+    let profile = match nsys::profile(&tool, stage, &folder.join("run"), worker) {
+        Ok(profile) => profile,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
+    let lines = vec![
         cublas_log::logged(plan, profile, run).to_string(),
         nsys::export(&tool, &report, &folder.join("run.sqlite")).to_string(),
         nsys::kernel_summary(&tool, &report, &folder.join("summary")).to_string(),
-    ])
+    ];
+    (lines, missing)
 }
 
-fn ncu_lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<String>, ToolError> {
+fn ncu_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     let stage = &plan.pipeline.ncu;
-    let tool = Tool::find(NCU, stage.path.as_deref())?;
+    let (tool, missing) = match Tool::find_or_assume(NCU, stage.path.as_deref()) {
+        Ok(found) => found,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
     let selection = Selection {
         pattern: None,
         range: stage.range.clone().filter(|_| stage.gating_nvtx),
@@ -566,8 +625,12 @@ fn ncu_lines(plan: &Plan, worker: &Launch, run: &Path) -> Result<Vec<String>, To
     let name = stage.range.as_deref().unwrap_or("run");
     let output = run.join(NCU).join(name);
     let found = Available::asked(&tool);
-    let made = ncu::profile(&tool, stage, &found, &selection, false, &output, worker)?;
+    let made = match ncu::profile(&tool, stage, &found, &selection, false, &output, worker) {
+        Ok(made) => made,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
     let report = output.with_extension("ncu-rep");
     let pages = ["raw", "details"].map(|page| ncu::page(&tool, &report, page).to_string());
-    Ok([made.0.to_string()].into_iter().chain(pages).collect())
+    let lines = [made.0.to_string()].into_iter().chain(pages).collect();
+    (lines, missing)
 }

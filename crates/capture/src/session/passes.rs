@@ -8,7 +8,7 @@ use std::{
 
 use llmprof_record::{
     issue::{Issue, IssueCode},
-    plan::Plan,
+    plan::{LoadFormat, Plan},
     run::{MeasuredPass, PassKind, PhaseSpan, Request, RunPhase, RunRecord},
     store::{Pass, RunStatus},
 };
@@ -362,8 +362,10 @@ pub(super) fn load(session: &Session<'_>, record: &RunRecord) -> Load {
     Load {
         config: design(record),
         path: absolute(&plan.model.path),
-        tokenizer: absolute(&plan.model.tokenizer),
-        load_format: plan.model.load_format,
+        // The model's own directory may have none, where prompts are token ids.
+        tokenizer: absolute(&plan.model.tokenizer)
+            .filter(|_| plan.model.tokenizer != plan.model.path),
+        load_format: plan.model.load_format.unwrap_or(LoadFormat::Dummy),
         dtype: workload.dtype,
         weights: workload.weights,
         device: plan.device.to_string(),

@@ -50,7 +50,8 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
             }
         };
     }
-    if ended.is_ok() && session.plan.pipeline.nsys.enable {
+    let pipeline = &session.plan.pipeline;
+    if ended.is_ok() && (pipeline.nsys.is_enabled() || pipeline.ncu.is_enabled()) {
         ended = nsight::capture(session, &launch, &request, record);
     }
     let (prompt, new_tokens) = longest(record);
@@ -146,6 +147,7 @@ fn measure(
     }
     if let Some(host) = &mut passes.record.host {
         host.worker.clone_from(&loaded.facts);
+        host.packages.clone_from(&loaded.packages);
     }
     write_environment(passes.record, passes.session.store)?;
     watch.follow(passes.pid());

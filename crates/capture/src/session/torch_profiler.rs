@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use llmprof_record::{
-    import::{self, Limits, Profile as Imported},
+    import::{self, Limits, Profile as Imported, wire},
     issue::{Issue, IssueCode},
     plan::{Plan, TorchProfilerSettings},
     run::RecordedTrace,
@@ -11,8 +11,9 @@ use llmprof_record::{
 };
 use serde_json::json;
 
-use super::{Halt, passes::Passes, worker_files::read_snapshot};
+use super::{Halt, cupti::scrub_wire_files, passes::Passes, worker_files::read_snapshot};
 use crate::{
+    host_stacks::HostSampler,
     pytorch::{profile, rank_trace_name, trace_name},
     runner::protocol::{Generate, Instruments},
 };
@@ -56,7 +57,18 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
             0 => "torch_profiler".to_owned(),
             _ => format!("torch_profiler {}", number + 1),
         };
-        let (pass, answer) = passes.captured_batch(&name, &asked, number == 0)?;
+        // One capture is looked at: its host stacks too.
+        let sampler = (number == 0)
+            .then(|| HostSampler::start(&folder, None))
+            .transpose()
+            .map_err(|error| Halt::failed(format!("cannot sample host threads: {error}")))?;
+        sampler
+            .iter()
+            .for_each(|sampler| sampler.add_process(passes.pid()));
+        let captured = passes.captured_batch(&name, &asked, number == 0);
+        let host_issues = sampler.map(HostSampler::stop).unwrap_or_default();
+        let (pass, answer) = captured?;
+        passes.record.issues.extend(host_issues);
         if let Some(path) = answer.memory.and_then(|memory| memory.snapshot) {
             read_snapshot(&path, passes.record)?;
         }
@@ -69,8 +81,15 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let others = 1..plan.hardware.ranks;
     files.extend(others.map(|rank| file.with_file_name(rank_trace_name(&name, rank))));
-    for file in files {
-        let trace = read(&file)?;
+    let samples = wire::files(&folder).unwrap_or_default();
+    passes.record.issues.extend(scrub_wire_files(&samples));
+    for (rank, file) in files.into_iter().enumerate() {
+        let mut trace = read(&file)?;
+        // The process that was asked is rank 0.
+        if rank == 0 {
+            trace = wire::add_host_samples(trace, &samples, &Limits::default())
+                .map_err(|error| Halt::failed(error.to_string()))?;
+        }
         passes.record.traces.push(RecordedTrace { pass, trace });
     }
     Ok(passes.record.save(passes.session.store.path())?)

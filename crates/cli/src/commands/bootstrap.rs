@@ -1,26 +1,48 @@
 use std::process::ExitCode;
 
 use llmprof_assets::{
-    Surroundings,
+    AssetError, Surroundings,
     bootstrap::{self, Part},
 };
 
 use super::changes::{DIFFERS, here, lock, make};
 use crate::{
-    args_assets::{BootstrapArgs, BootstrapPart},
-    failure::Failure,
+    args_assets::BootstrapArgs,
+    failure::{self, Failure},
     output::Output,
 };
 
+/// The parts and names of the command line: a part alone, or names alone.
+fn wanted(words: &[String]) -> Result<(Part, &[String]), Failure> {
+    let part = |word: &String| match word.as_str() {
+        "models" => Some(Part::Models),
+        "datasets" => Some(Part::Datasets),
+        "all" => Some(Part::All),
+        _ => None,
+    };
+    match words {
+        [] => Ok((Part::All, &[])),
+        [one] if part(one).is_some() => Ok((part(one).unwrap_or(Part::All), &[])),
+        names if names.iter().any(|name| part(name).is_some()) => Err(Failure::new(
+            "`models`, `datasets` and `all` stand alone; names stand beside names",
+        )),
+        names => Ok((Part::All, names)),
+    }
+}
+
+fn report(problems: &[AssetError]) {
+    for problem in problems {
+        Failure::new(problem.to_string())
+            .hint(problem.hint())
+            .report();
+    }
+}
+
 pub(crate) fn bootstrap(args: &BootstrapArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let project = here()?;
-    let part = match args.part {
-        BootstrapPart::Models => Part::Models,
-        BootstrapPart::Datasets => Part::Datasets,
-        BootstrapPart::All => Part::All,
-    };
+    let (part, names) = wanted(&args.parts)?;
     let _lock = lock(&project)?;
-    let plan = bootstrap::plan(&project, part, &Surroundings::of_process())?;
+    let plan = bootstrap::plan(&project, part, names, &Surroundings::of_process())?;
     if args.json {
         output.json(&plan.assets)?;
     }
@@ -30,13 +52,15 @@ pub(crate) fn bootstrap(args: &BootstrapArgs, output: &mut Output) -> Result<Exi
         } else {
             Output::stdout()
         };
-        return make(plan.changes()?, args.consent, &mut told);
+        let made = make(plan.changes, args.consent, &mut told)?;
+        report(&plan.problems);
+        return Ok(if plan.problems.is_empty() {
+            made
+        } else {
+            ExitCode::from(failure::EXIT_CODE)
+        });
     }
-    for problem in &plan.problems {
-        Failure::new(problem.to_string())
-            .hint(problem.hint())
-            .report();
-    }
+    report(&plan.problems);
     let pending: Vec<&str> = plan.changes.lines().collect();
     for line in &pending {
         crate::output::note(&format!("not as declared: {line}"));

@@ -5,9 +5,16 @@ use std::{
     process::Command,
 };
 
-use llmprof_capture::profiler::{
-    find_library,
-    nsight::{Tool, ToolError, Version, ncu, nsys},
+use llmprof_capture::{
+    profiler::{
+        find_library,
+        nsight::{
+            Tool, ToolError, Version,
+            importer::{check_importer, find_importer},
+            ncu, nsys,
+        },
+    },
+    telemetry::nvml,
 };
 use llmprof_report::{Cell, Table};
 use serde::Serialize;
@@ -67,7 +74,9 @@ impl Check {
 pub(crate) fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<(), Failure> {
     let mut checks = vec![
         driver(),
+        nvml_library(),
         cuda(),
+        nvcc(),
         counters(),
         cupti(),
         system_cupti(&args.python),
@@ -76,10 +85,12 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<(), Failu
         tool("nsys", nsys::NEEDED),
         importer(),
         tool("ncu", ncu::NEEDED),
+        lock_folder(),
         perf_events(),
         disk(),
     ]);
     checks.extend(python(&args.python));
+    checks.push(pixi());
     if args.json {
         return output.json(&checks);
     }
@@ -116,24 +127,97 @@ fn said(program: &str, words: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Driver and NVML in one: nvidia-smi asks NVML.
 fn driver() -> Check {
+    const NAME: &str = "NVIDIA driver";
     let fields = "--query-gpu=name,driver_version,memory.total";
     match said("nvidia-smi", &[fields, "--format=csv,noheader"]) {
-        Ok(found) if !found.is_empty() => {
-            Check::works("NVIDIA driver, NVML", found.replace('\n', "; "))
-        }
+        Ok(found) if !found.is_empty() => Check::works(NAME, found.replace('\n', "; ")),
         Ok(_) => Check::not(
-            "NVIDIA driver, NVML",
+            NAME,
             State::Broken,
             "nvidia-smi lists no GPU",
             "check `lspci | grep -i nvidia` and `dmesg | grep -i nvrm`",
         ),
+        Err(why) => Check::not(NAME, State::Missing, why, NO_DRIVER),
+    }
+}
+
+/// What to do without a driver.
+const NO_DRIVER: &str = "sudo apt-get install nvidia-driver (or nvidia.com/drivers); without it models run with device=cpu";
+
+/// The library that telemetry asks, without nvidia-smi.
+fn nvml_library() -> Check {
+    const NAME: &str = "NVML";
+    match nvml::gpu_facts(None) {
+        Ok(facts) if !facts.gpus.is_empty() => {
+            let version = facts
+                .nvml_version
+                .unwrap_or_else(|| "unknown version".to_owned());
+            Check::works(NAME, format!("{version}, {} GPU", facts.gpus.len()))
+        }
+        Ok(_) => Check::not(
+            NAME,
+            State::Broken,
+            "NVML lists no GPU",
+            "check `nvidia-smi -L`",
+        ),
+        Err(why) => Check::not(NAME, State::Missing, why.to_string(), NO_DRIVER),
+    }
+}
+
+/// The compiler, which only packages that are built here need (flash-attn).
+fn nvcc() -> Check {
+    const NAME: &str = "nvcc";
+    let toolkit = std::env::var("CUDA_HOME").unwrap_or_else(|_| "/usr/local/cuda".to_owned());
+    let installed = format!("{toolkit}/bin/nvcc");
+    let found = said("nvcc", &["--version"]).or_else(|_| said(&installed, &["--version"]));
+    match found {
+        Ok(text) => {
+            let release = text
+                .lines()
+                .find_map(|line| line.split_once("release ")?.1.split(',').next());
+            Check::works(NAME, release.unwrap_or("unknown release").to_owned())
+        }
+        Err(_) => Check::not(
+            NAME,
+            State::Missing,
+            format!("neither on the PATH nor at {installed}"),
+            "sudo apt-get install cuda-toolkit; only packages that compile CUDA code need it",
+        ),
+    }
+}
+
+/// Nsight Systems keeps its lock there.
+fn lock_folder() -> Check {
+    const NAME: &str = "/var/lock";
+    let folder = Path::new("/var/lock");
+    let can_write = rustix::fs::access(
+        folder,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    );
+    match can_write {
+        Ok(()) => Check::works(NAME, "can be written"),
+        Err(error) => {
+            let state = if folder.exists() {
+                State::Broken
+            } else {
+                State::Missing
+            };
+            let fix = "sudo mkdir -p /var/lock && sudo chmod 1777 /var/lock; nsys needs it";
+            Check::not(NAME, state, error.to_string(), fix)
+        }
+    }
+}
+
+fn pixi() -> Check {
+    const NAME: &str = "pixi";
+    match said(NAME, &["--version"]) {
+        Ok(found) => Check::works(NAME, found),
         Err(why) => Check::not(
-            "NVIDIA driver, NVML",
+            NAME,
             State::Missing,
             why,
-            "install the NVIDIA driver; without it models run on the CPU",
+            "curl -fsSL https://pixi.sh/install.sh | bash; only tasks of a project need it",
         ),
     }
 }
@@ -141,7 +225,7 @@ fn driver() -> Check {
 /// The newest CUDA that the driver runs, as nvidia-smi heads its table.
 fn cuda() -> Check {
     const NAME: &str = "CUDA";
-    let fix = "install the NVIDIA driver; without it models run on the CPU";
+    let fix = NO_DRIVER;
     let said = match said("nvidia-smi", &[]) {
         Ok(said) => said,
         Err(why) => return Check::not(NAME, State::Missing, why, fix),
@@ -211,8 +295,16 @@ fn importer() -> Check {
         let fix = "install Nsight Systems with its host part";
         return Check::not(NAME, State::Missing, "nsys not found", fix);
     };
-    match importer_of(&tool.program) {
-        Some(program) => importer_state(NAME, &program),
+    match find_importer(&tool.program) {
+        Some(program) => match check_importer(&program) {
+            Ok(()) => Check::works(NAME, program.display().to_string()),
+            Err(why) => Check::not(
+                NAME,
+                State::Broken,
+                why,
+                "sudo apt-get install libdw1 libelf1, or what the message names; until then stage 2 uses llmprof's own timeline",
+            ),
+        },
         None => Check::not(
             NAME,
             State::Missing,
@@ -220,46 +312,6 @@ fn importer() -> Check {
             "install Nsight Systems with its host part",
         ),
     }
-}
-
-/// Whether an importer runs: it exits with success, or says how it is used.
-fn importer_state(name: &'static str, program: &Path) -> Check {
-    let broken = |why: String| {
-        let fix = "install the packages libdw1 and libelf1, or what the message names";
-        Check::not(name, State::Broken, why, fix)
-    };
-    let output = match Command::new(program).arg("--help").output() {
-        Ok(output) => output,
-        Err(error) => return broken(format!("{}: {error}", program.display())),
-    };
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let shows_usage = said.to_ascii_lowercase().contains("usage") || said.contains("--help");
-    if output.status.success() || (output.status.code().is_some() && shows_usage) {
-        return Check::works(name, program.display().to_string());
-    }
-    let last = said.trim().lines().last().unwrap_or_default();
-    broken(
-        format!("{}: {} {last}", program.display(), output.status)
-            .trim_end()
-            .to_owned(),
-    )
-}
-
-/// The importer of an installation: `host-linux-x64/QdstrmImporter` beside the folder of the program.
-fn importer_of(nsys: &Path) -> Option<PathBuf> {
-    let program = std::fs::canonicalize(nsys).ok()?;
-    program.ancestors().skip(1).take(3).find_map(|folder| {
-        let entries = std::fs::read_dir(folder).ok()?.flatten();
-        let mut folders = entries.map(|entry| entry.path()).filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("host-linux")
-        });
-        folders.find_map(|host| {
-            let program = host.join("QdstrmImporter");
-            program.is_file().then_some(program)
-        })
-    })
 }
 
 /// Whether anybody but root may read counters.
@@ -272,19 +324,14 @@ fn counters() -> Check {
         .map(|value| value.trim() == "1");
     let is_root = said("id", &["-u"]).is_ok_and(|id| id == "0");
     match (restricted, is_root) {
-        (_, true) => Check::works(NAME, "running as root"),
-        (Some(false), _) => Check::works(NAME, "open to all users"),
+        (None, _) => Check::not(NAME, State::Missing, "no NVIDIA driver", NO_DRIVER),
+        (Some(_), true) => Check::works(NAME, "running as root"),
+        (Some(false), false) => Check::works(NAME, "open to all users"),
         (Some(true), false) => Check::not(
             NAME,
             State::Broken,
             "only root may read counters (ERR_NVGPUCTRPERM)",
             "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf, then reboot",
-        ),
-        (None, false) => Check::not(
-            NAME,
-            State::Missing,
-            "no NVIDIA driver",
-            "install the NVIDIA driver",
         ),
     }
 }
@@ -386,8 +433,14 @@ for name in ('torch', 'transformers', 'vllm'):
     let found = match said(program, &["-c", PROBE]) {
         Ok(found) => found,
         Err(why) => {
-            let fix = "install Python 3.10 or newer, or --python PATH";
-            return vec![Check::not("python", State::Missing, why, fix)];
+            let fix = "sudo apt-get install python3, or --python PATH";
+            let missing = |name| Check::not(name, State::Missing, "no Python to ask", fix);
+            return vec![
+                Check::not("python", State::Missing, why, fix),
+                missing("torch"),
+                missing("transformers"),
+                missing("vllm"),
+            ];
         }
     };
     let line = |name: &'static str, fix: &str| {
@@ -404,9 +457,18 @@ for name in ('torch', 'transformers', 'vllm'):
     };
     vec![
         line("python", "--python PATH"),
-        line("torch", "pip install torch"),
-        line("transformers", "pip install transformers"),
-        line("vllm", "pip install vllm; only runtime=vllm needs it"),
+        line(
+            "torch",
+            &format!("{program} -m pip install torch; only runtime=pytorch needs it"),
+        ),
+        line(
+            "transformers",
+            &format!("{program} -m pip install transformers; only runtime=pytorch needs it"),
+        ),
+        line(
+            "vllm",
+            &format!("{program} -m pip install vllm; only runtime=vllm needs it"),
+        ),
     ]
 }
 
@@ -421,51 +483,5 @@ mod tests {
         assert_eq!(cuda_version(header), Some("12.8"));
         assert_eq!(cuda_version("CUDA Version: N/A"), None);
         assert_eq!(cuda_version("no devices"), None);
-    }
-
-    #[test]
-    fn an_importer_works_where_it_says_how_it_is_used() {
-        use std::os::unix::fs::PermissionsExt as _;
-
-        let folder = tempfile::tempdir().unwrap();
-        let state = |script: &str, mode: u32| {
-            let program = folder.path().join("QdstrmImporter");
-            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
-            importer_state("nsys importer", &program)
-        };
-        for works in ["echo fine", "echo 'Usage: QdstrmImporter' >&2; exit 1"] {
-            assert_eq!(state(works, 0o755).state, State::Works, "{works}");
-        }
-        for (broken, mode, why) in [
-            ("exit 0", 0o644, "ermission denied"),
-            ("kill -SEGV $$", 0o755, "signal: 11"),
-            ("exit 3", 0o755, "exit status: 3"),
-            (
-                "echo 'error while loading shared libraries: libdw.so.1' >&2; exit 127",
-                0o755,
-                "libdw.so.1",
-            ),
-        ] {
-            let found = state(broken, mode);
-            assert_eq!(found.state, State::Broken, "{broken}");
-            assert!(found.found.contains(why), "{}", found.found);
-        }
-    }
-
-    #[test]
-    fn the_importer_is_found_beside_the_tool() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("2025.3.1");
-        for name in ["bin", "target-linux-x64", "host-linux-x64"] {
-            std::fs::create_dir_all(root.join(name)).unwrap();
-        }
-        std::fs::write(root.join("target-linux-x64/nsys"), "").unwrap();
-        std::os::unix::fs::symlink("../target-linux-x64/nsys", root.join("bin/nsys")).unwrap();
-        assert_eq!(importer_of(&root.join("bin/nsys")), None);
-        let importer = root.join("host-linux-x64/QdstrmImporter");
-        std::fs::write(&importer, "").unwrap();
-        let found = importer_of(&root.join("bin/nsys")).unwrap();
-        assert_eq!(found, std::fs::canonicalize(importer).unwrap());
     }
 }

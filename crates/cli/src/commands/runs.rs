@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     args::{RunChoice, RunsCommand},
+    commands::profile::interrupted::find_unread,
     failure::Failure,
     output::Output,
 };
@@ -164,6 +165,19 @@ fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure>
     }
     if let Some(error) = &manifest.error {
         lines.push(format!("error       {error}"));
+    }
+    if let Some(unread) = find_unread(run) {
+        let (files, bytes) = (unread.files, unread.bytes);
+        lines.push(format!(
+            "recording   llmprof was killed and the command was ended with it; {files} {} of {bytes} left",
+            if files == 1 { "file" } else { "files" }
+        ));
+        if files > 0 {
+            let path = run.path.display();
+            lines.push(format!(
+                "            `llmprof analyze {path}` reads what was recorded"
+            ));
+        }
     }
     for (name, result) in results::results(run) {
         lines.push(format!("{name:<11} {result}"));

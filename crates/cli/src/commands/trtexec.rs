@@ -6,7 +6,10 @@ use std::{
 };
 
 use llmprof_record::{
-    import::trtexec::{self, Iteration, Layer, LayerTime, Trtexec},
+    import::{
+        Source,
+        trtexec::{self, Iteration, Layer, LayerTime, Trtexec},
+    },
     issue::{Issue, IssueCode},
     store::{RunDir, RunStatus},
 };
@@ -60,8 +63,23 @@ pub(crate) fn import(
     output: &mut Output,
 ) -> Option<Result<(), Failure>> {
     let read = |path: &PathBuf| trtexec::read(&small_text(path)?);
+    // Reading all of a file to find that it is another's takes far more than importing it.
+    if !files.iter().all(|file| may_be_trtexec(file)) {
+        return None;
+    }
     let found: Vec<Trtexec> = files.iter().map(read).collect::<Option<_>>()?;
     (!found.is_empty()).then(|| keep(found, files, args, output))
+}
+
+/// Whether a file begins as one of trtexec's may.
+fn may_be_trtexec(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut head = Vec::new();
+    let is_read = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+        && std::fs::File::open(path)
+            .and_then(|file| file.take(Source::HEAD_BYTES as u64).read_to_end(&mut head))
+            .is_ok();
+    is_read && trtexec::sniff(&head)
 }
 
 /// The text of a regular file that is no longer than any of trtexec's.

@@ -101,7 +101,6 @@ fn steps(found: &StepPatterns) -> Value {
     json!({
         "patterns": found.patterns.iter().map(pattern).collect::<Vec<_>>(),
         "unlike": found.unlike,
-        "layers": found.layers,
     })
 }
 

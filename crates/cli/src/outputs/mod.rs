@@ -104,10 +104,10 @@ pub(crate) fn write(
     }
     let issues: Vec<Issue> = store.manifest().issues.clone();
     if wanted.json {
-        store.write("analysis.json", text(results.analysis)?)?;
+        store.write_derived("analysis.json", text(results.analysis)?)?;
     }
     for (name, contents) in files(results, &issues, wanted)? {
-        store.write(&name, contents)?;
+        store.write_derived(&name, contents)?;
     }
     Ok(())
 }

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use llmprof_record::plan::{LoadFormat, Mistake, Plan, RuntimeType};
 
-use crate::kernel_notes;
+use crate::{
+    kernel_notes,
+    weights::{self, WeightFiles},
+};
 
 /// What is wrong with the paths of a request that is to be executed.
 pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
@@ -28,12 +31,10 @@ pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
                 not_there(path, "directory"),
                 Some("the directory of a model has its config.json, weights and tokenizer"),
             );
-        } else if loads && model.load_format == LoadFormat::Safetensors && !has_weights(path) {
-            wrong(
-                "model.path",
-                format!("{} has no .safetensors file", path.display()),
-                Some("model.load_format=dummy runs with random weights"),
-            );
+        } else if weights::are_loaded(plan)
+            && let Some((message, hint)) = unreadable_weights(plan, path)
+        {
+            wrong("model.path", message, Some(hint));
         }
     }
     if let Some(path) = &model.config
@@ -42,7 +43,7 @@ pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
         wrong("model.config", not_there(path, "file"), None);
     }
     let ncu = &plan.pipeline.ncu;
-    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.enable)
+    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.is_enabled())
         && let Err(failure) = kernel_notes::read(path)
     {
         let hint = "a YAML list: - {raw_name: NAME, friendly_name: TEXT, source_lib: TEXT, description: TEXT}";
@@ -66,14 +67,30 @@ fn not_there(path: &Path, what: &str) -> String {
     }
 }
 
-/// Whether a model's directory has weights. One that cannot be listed is for whoever loads it to judge.
-fn has_weights(path: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(path) else {
-        return true;
-    };
-    entries.flatten().any(|entry| {
-        let name = entry.path();
-        name.extension()
-            .is_some_and(|extension| extension == "safetensors")
-    })
+/// Why the weights that a run would load cannot be, and what can be done.
+fn unreadable_weights(plan: &Plan, path: &Path) -> Option<(String, &'static str)> {
+    const RANDOM: &str = "model.load_format=dummy runs with random weights";
+    let place = path.display();
+    let lacks = |end: &str| Some((format!("{place} has no {end} file"), RANDOM));
+    let files = WeightFiles::find(path);
+    match (plan.model.load_format, files) {
+        (None, WeightFiles::Unsupported(file)) => Some((
+            format!(
+                "weights are in {}, which no runtime here reads",
+                file.display()
+            ),
+            "convert them to .safetensors; model.load_format=dummy runs with random weights",
+        )),
+        (Some(LoadFormat::Safetensors), files) if files != WeightFiles::Safetensors => {
+            lacks(".safetensors")
+        }
+        (Some(LoadFormat::Pt), _) if plan.runtime.kind == RuntimeType::Native => Some((
+            format!("the native runtime reads .safetensors files; {place} has .bin files"),
+            "runtime=pytorch reads them; model.load_format=dummy runs with random weights",
+        )),
+        (Some(LoadFormat::Pt), WeightFiles::Absent | WeightFiles::Unsupported(_)) => {
+            lacks("pytorch_model*.bin")
+        }
+        _ => None,
+    }
 }

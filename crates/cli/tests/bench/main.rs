@@ -116,6 +116,7 @@ fn json_has_the_keys_that_programs_read() {
             "client_ms",
             "connect_ms",
             "queue_prefill_network_ms",
+            "running_step_ms",
             "queue_ms",
             "prefill_ms",
             "network_ms",
@@ -175,6 +176,138 @@ fn objectives_decide_the_exit_code() {
 }
 
 #[test]
+fn a_server_that_stops_meets_no_objective_and_the_time_is_told() {
+    // The probe is the first request.
+    let stub = Stub::start(Behaviour {
+        faults: vec![(18, Fault::Stop)],
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let url = stub.url();
+    let args = "--requests 60 --output-tokens 3 --slo ttft:p99<30s -o run";
+    let words: Vec<&str> = std::iter::once(url.as_str())
+        .chain(args.split(' '))
+        .collect();
+    let (code, out, err) = bench(dir.path(), &words);
+    assert_eq!(code, 1, "{err}");
+    assert!(out.contains("The server stopped answering at "), "{out}");
+    let reason = "ttft:p99<30000ms: not met (43 of 60 requests failed; ";
+    assert!(out.contains(reason), "{out}");
+    let found = json(&dir.path().join("run/bench.json"));
+    assert_eq!(
+        (&found["completed"], &found["failed"]),
+        (&17.into(), &43.into())
+    );
+    assert_eq!(found["slos"][0]["is_met"], false);
+    assert!(found["server_stopped_s"].as_f64().unwrap() > 0.0);
+    assert!(err.contains("bench.server_stopped"), "{err}");
+}
+
+#[test]
+fn a_load_without_one_result_fails_with_the_reason() {
+    let stub = Stub::start(Behaviour {
+        faults: (1..6).map(|number| (number, Fault::Status(503))).collect(),
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let args = [&stub.url(), "--requests", "5", "--json", "-o", "run"];
+    let (code, out, err) = bench(dir.path(), &args);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("all of 5 requests failed"), "{err}");
+    assert!(err.contains("refused by the stub"), "{err}");
+    let printed: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&printed["completed"], &printed["failed"]),
+        (&0.into(), &5.into())
+    );
+    assert_eq!(json(&dir.path().join("run/run.json"))["status"], "failed");
+}
+
+/// Flags as `vllm bench serve` has them, an address without a scheme, and a folder named by the model.
+#[test]
+fn hands_that_know_vllm_bench_serve_find_their_way() {
+    let stub = stub();
+    let dir = tempfile::tempdir().unwrap();
+    let url = stub.url();
+    let address = url.strip_prefix("http://").unwrap();
+    let args = "--num-prompts 12 --request-rate inf --max-concurrency 3 --random-input-len 9 --random-output-len 4";
+    let words: Vec<&str> = std::iter::once(address).chain(args.split(' ')).collect();
+    let (code, out, err) = bench(dir.path(), &words);
+    assert_eq!(code, 0, "{err}");
+    for line in [
+        "Successful requests",
+        "Total generated tokens",
+        "Output token throughput, tok/s",
+        "TTFT",
+        "E2EL",
+    ] {
+        assert!(
+            out.lines().any(|found| found.starts_with(line)),
+            "{line}: {out}"
+        );
+    }
+    let folder = dir.path().join("runs/bench/stub");
+    let run = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+    let found = json(&run.path().join("bench.json"));
+    assert_eq!(
+        (&found["total_input_tokens"], &found["total_output_tokens"]),
+        (&108.into(), &48.into())
+    );
+    assert_eq!(
+        found["arrivals"],
+        serde_json::json!({"kind": "closed", "concurrency": 3})
+    );
+    assert_eq!(
+        found["load"],
+        "12 requests, 3 in flight, 9 prompt and 4 output tokens"
+    );
+    // A bound of requests in flight alone is a closed loop too.
+    let (code, out, err) = bench(
+        dir.path(),
+        &[&url, "--max-concurrency", "2", "-n", "4", "--json"],
+    );
+    assert_eq!(code, 0, "{err}");
+    let found: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(found["arrivals"]["concurrency"], 2);
+}
+
+#[test]
+fn a_trace_is_headed_by_its_own_number_of_requests() {
+    let stub = stub();
+    let dir = tempfile::tempdir().unwrap();
+    let line = |at: u64| {
+        format!("{{\"timestamp\":{at},\"input_length\":4,\"output_length\":2,\"hash_ids\":[]}}\n")
+    };
+    let trace: String = (0..6).map(line).collect();
+    std::fs::write(dir.path().join("trace.jsonl"), trace).unwrap();
+    let (code, out, err) = bench(
+        dir.path(),
+        &[&stub.url(), "--trace", "trace.jsonl", "--json"],
+    );
+    assert_eq!(code, 0, "{err}");
+    let found: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(found["completed"], 6);
+    let load = found["load"].as_str().unwrap();
+    assert!(load.starts_with("6 requests, "), "{load}");
+}
+
+/// The probe waited two minutes, whatever `--timeout` said.
+#[test]
+fn the_probe_keeps_the_timeout() {
+    let stub = Stub::start(Behaviour {
+        faults: vec![(0, Fault::HalfOpen)],
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (code, _, err) = bench(dir.path(), &[&stub.url(), "--timeout", "300ms"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("no answer within 300ms"), "{err}");
+}
+
+#[test]
 fn failures_are_told_and_the_rest_is_measured() {
     let stub = Stub::start(Behaviour {
         fault_every: Some((4, Fault::Status(500))),
@@ -209,9 +342,38 @@ fn failures_are_told_and_the_rest_is_measured() {
 fn mistakes_are_found_before_anything_is_sent() {
     let dir = tempfile::tempdir().unwrap();
     for (args, words) in [
-        (vec!["localhost:8000"], "http://"),
+        (vec!["ftp://localhost:8000"], "http or https"),
         (vec!["http://127.0.0.1:9", "--requests", "0"], "--requests"),
         (vec!["http://127.0.0.1:9", "--rate", "0"], "rate"),
+        (
+            vec!["http://127.0.0.1:9", "--rate", "1e-8"],
+            "rate must be at least",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "-n", "1000000000000"],
+            "--requests must lie",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "--concurrency", "1000000000000"],
+            "concurrency must be at most",
+        ),
+        (
+            vec!["http://127.0.0.1:9", "--max-concurrency", "1000000000000"],
+            "--max-concurrency must lie",
+        ),
+        (
+            // 20 requests have no 99th percentile but the longest.
+            vec![
+                "http://127.0.0.1:9",
+                "--sweep",
+                "1:8",
+                "--slo",
+                "ttft:p99<1s",
+                "-n",
+                "20",
+            ],
+            "needs at least 100 requests",
+        ),
         (vec!["http://127.0.0.1:9", "--slo", "ttft<5"], "bad SLO"),
         (
             vec!["http://127.0.0.1:9", "--trace", "absent.jsonl"],

@@ -97,6 +97,52 @@ fn a_server_that_repeats_its_key_everywhere_puts_it_into_no_file() {
     );
 }
 
+/// The key in other encodings stands in no file either.
+#[test]
+fn a_server_that_repeats_its_key_in_other_encodings_puts_it_into_no_file() {
+    let hex = |key: &str| {
+        key.bytes()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let reversed = |key: &str| key.chars().rev().collect::<String>();
+    // Of `Zq81xWv0_TtYd7m_LpQ2`, by Python's base64.b64encode.
+    let base64 = |_: &str| "WnE4MXhXdjBfVHRZZDdtX0xwUTI=".to_owned();
+    let escaped = |key: &str| {
+        let characters = key.bytes().map(|byte| format!("\\u{byte:04x}"));
+        characters.collect::<String>()
+    };
+    let forms: [fn(&str) -> String; 4] = [hex, reversed, base64, escaped];
+    for form in forms {
+        let dir = tempfile::tempdir().unwrap();
+        let stub = Stub::start(Behaviour {
+            faults: vec![(2, Fault::Status(401)), (3, Fault::BadEvent)],
+            repeats_key: true,
+            key_form: form,
+            ..Behaviour::default()
+        })
+        .unwrap();
+        let output = bench(dir.path(), &stub, "--requests 8 --concurrency 1 -o run");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let encoded = form(KEY);
+        let is_clean = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            // Also where a backslash is doubled.
+            !text.contains(&encoded) && !text.replace("\\\\", "\\").contains(&encoded)
+        };
+        assert!(
+            is_clean(&output.stdout) && is_clean(&output.stderr),
+            "{output:?}"
+        );
+        let mut all = Vec::new();
+        files(&dir.path().join("run"), &mut all);
+        for file in &all {
+            let bytes = std::fs::read(file).unwrap();
+            assert!(is_clean(&bytes), "{encoded} in {}", file.display());
+        }
+    }
+}
+
 #[test]
 fn messages_of_failed_requests_stay() {
     let dir = tempfile::tempdir().unwrap();

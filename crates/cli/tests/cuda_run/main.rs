@@ -391,3 +391,61 @@ fn ctrl_c_while_cuda_is_recorded_keeps_the_plain_measurements() {
     assert!(metrics["aggregates"]["ttft_ms"]["mean"].as_f64().unwrap() > 0.0);
     assert!(ended.path("report.html").is_file());
 }
+
+/// Sums of `nsys/summary_cuda_gpu_kern_sum.csv`: launches of all kernels.
+fn listed_launches(ended: &Ended) -> usize {
+    let table = ended.read("nsys/summary_cuda_gpu_kern_sum.csv");
+    let mut reader = csv::Reader::from_reader(table.as_bytes());
+    let rows = reader
+        .records()
+        .map(|row| row.unwrap()[2].parse::<usize>().unwrap());
+    rows.sum()
+}
+
+/// Stage 2 needs no nsys: the timeline is our own, with the table of kernels and the range that it is gated to.
+#[test]
+fn without_nsys_the_timeline_of_stage_two_is_our_own() {
+    let stage = [
+        NO_PROFILER,
+        "pipeline.cupti.enable=false",
+        "pipeline.nsys.path=/nowhere/nsys",
+        "pipeline.ncu.path=/nowhere/ncu",
+    ];
+    for (more, is_gated) in [
+        (
+            &["pipeline.nsys.enable=true", "pipeline.ncu.enable=true"][..],
+            false,
+        ),
+        (
+            &["pipeline.nsys.enable=false", "pipeline.ncu.enable=true"],
+            false,
+        ),
+        (
+            &[
+                "pipeline.nsys.enable=true",
+                "pipeline.nsys.gating_nvtx=true",
+                "pipeline.nsys.nvtx_capture=decode",
+            ],
+            true,
+        ),
+    ] {
+        let Some(machine) = Machine::new() else {
+            return;
+        };
+        let ended = machine.run(&[&stage[..], more].concat());
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
+        let workers = ended.workers();
+        let given = *workers.last().unwrap().batches.last().unwrap();
+        let listed = listed_launches(&ended);
+        if is_gated {
+            assert!(
+                listed >= given.step_kernels && listed < given.kernels,
+                "{listed} of {given:?}"
+            );
+        } else {
+            assert_eq!(listed, given.kernels, "{given:?}");
+        }
+        assert!(ended.read("nsys/top-kernels.yaml").contains("regex:"));
+        assert_waterfalls_add_up(&ended);
+    }
+}

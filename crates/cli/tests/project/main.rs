@@ -217,6 +217,7 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
                 "mkdocs",
                 "#!/bin/sh\ntest -f mkdocs.yml && test -f docs/index.md || exit 1\ncase \"$*\" in build|'serve --dev-addr 127.0.0.1:8000') ;; *) exit 1;; esac\n",
             ),
+            ("ruff", "#!/bin/sh\ntest \"$*\" = 'check .'\n"),
             (
                 "nsys",
                 "#!/bin/sh\necho 'NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0'\n",
@@ -227,7 +228,7 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
             ),
         ],
     );
-    shell(&bin, &[], "chmod +x python mkdocs nsys ncu");
+    shell(&bin, &[], "chmod +x python mkdocs ruff nsys ncu");
     let mut env = scene.env();
     let path = &mut env.iter_mut().find(|(name, _)| name == "PATH").unwrap().1;
     *path = format!("{}:{path}", bin.display());
@@ -236,6 +237,7 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
     let pixi = &manifest["tool"]["pixi"];
     let tables = [
         &pixi["tasks"],
+        &pixi["feature"]["gpu"]["tasks"],
         &pixi["feature"]["rtx5090"]["tasks"],
         &pixi["feature"]["docs"]["tasks"],
     ];
@@ -250,6 +252,14 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
         };
         match name.as_str() {
             // There is no GPU here: what would be started is shown.
+            "nsys" | "ncu" => {
+                let said = shell(&project, &env, &format!("{command} --dry-run"));
+                assert!(said.contains(&format!("{name} ")), "{said}");
+            }
+            _ if command.contains("+preset=stage1") => {
+                let said = shell(&project, &env, &format!("{command} --dry-run"));
+                assert!(said.contains("pytorch/worker"), "{said}");
+            }
             "stage2-profile" => {
                 let said = shell(&project, &env, &format!("{command} --dry-run"));
                 assert!(
@@ -268,7 +278,7 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
         }
         ran += 1;
     }
-    assert!(ran >= 13, "{ran}");
+    assert!(ran >= 20, "{ran}");
     let predicted = fs::read_dir(project.join("runs/direct")).unwrap();
     let predicted = predicted
         .flatten()
@@ -283,4 +293,10 @@ fn every_task_of_the_manifest_is_a_command_that_works() {
         1,
         "direct-infer-dev20 keeps what the model said"
     );
+    let samples = fs::read_to_string(&predicted[0]).unwrap();
+    assert_eq!(samples.lines().count(), 20);
+    // Programs of the project are the same commands.
+    for script in ["./bootstrap.sh", "models/bootstrap.sh"] {
+        shell(&project, &env, &format!("{script} --check"));
+    }
 }

@@ -330,9 +330,12 @@ fn a_tool_that_fails_is_quoted_and_costs_only_its_own_part() {
     assert!(machine.read("report.md").contains("derived"));
 
     let machine = Machine::new();
-    let output = machine.run(&["pipeline.nsys.path=/nowhere/nsys"], &[]);
+    let no_library = [("LLMPROF_INJECT", "/nowhere/libllmprof_inject.so")];
+    let output = machine.run(&["pipeline.nsys.path=/nowhere/nsys"], &no_library);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(machine.issues("nsight.no_tool").len(), 1);
+    // Our own library would have recorded the timeline.
+    assert_eq!(machine.issues("cupti.unavailable").len(), 1);
     assert_eq!(
         machine.asked(None, "generate").len(),
         2,
@@ -462,4 +465,24 @@ fn every_preset_composes() {
         seen += 1;
     }
     assert!(seen >= 4);
+}
+
+/// An importer that does not start makes no report of a recording: that is known before minutes are spent on one.
+#[test]
+fn an_importer_that_does_not_start_is_known_beforehand() {
+    let machine = Machine::new();
+    let host = machine.path("host-linux-x64");
+    fs::create_dir(&host).unwrap();
+    let importer = host.join("QdstrmImporter");
+    let script =
+        "#!/bin/sh\necho 'error while loading shared libraries: libdw.so.1' >&2\nexit 127\n";
+    fs::write(&importer, script).unwrap();
+    fs::set_permissions(&importer, fs::Permissions::from_mode(0o755)).unwrap();
+    let no_library = [("LLMPROF_INJECT", "/nowhere/libllmprof_inject.so")];
+    let output = machine.run(&[], &no_library);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let issue = &machine.issues("nsight.failed")[0];
+    let what = issue["values"]["what"].as_str().unwrap();
+    assert!(what.contains("libdw.so.1"), "{what}");
+    assert!(machine.asked(Some("nsys"), "generate").is_empty());
 }

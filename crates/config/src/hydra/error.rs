@@ -309,6 +309,14 @@ impl Error {
                 "remove the + to change it: {}\nor write a second one to add or change '{key}': +{line}",
                 line.strip_prefix('+').unwrap_or(line)
             )),
+            // A file of a group stands in the package of that name already.
+            Self::Merge { config, error }
+                if config.starts_with("hydra/") && error.to_string().contains("`hydra.hydra`") =>
+            {
+                Some(format!(
+                    "'{config}' is in the package `hydra` already: write its keys without the line `hydra:`, or begin the file with `# @package _global_`"
+                ))
+            }
             Self::InvalidConfig { error, .. }
             | Self::Merge { error, .. }
             | Self::Override { error, .. }

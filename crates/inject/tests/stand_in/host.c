@@ -255,6 +255,7 @@ static void act(const char *word, char **self) {
     }
     else if (!strcmp(word, "kill")) kill(getpid(), SIGKILL);
     else if (!strcmp(word, "quick")) _exit(0);
+    else if (!strcmp(word, "crash")) *(volatile int *)NULL = 1;
     else if (sscanf(word, "filesize:%ld", &a) == 1) { struct rlimit limit = {(rlim_t)a, (rlim_t)a}; setrlimit(RLIMIT_FSIZE, &limit); }
     else if (!strcmp(word, "full")) wait_until_full();
     else if (!strncmp(word, "print:", 6)) { puts(value); fflush(stdout); }

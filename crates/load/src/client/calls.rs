@@ -134,7 +134,7 @@ impl Calls {
         }
         let response = answer.map_err(disconnected)?;
         let status = response.status().as_u16();
-        let bytes = collect(response, MOST_BYTES).await?;
+        let bytes = collect(response.into_body(), MOST_BYTES).await?;
         self.pool.put(sender);
         Ok((status, bytes))
     }

@@ -16,7 +16,11 @@ use super::{
     worker::{self, Feed},
 };
 use crate::{
-    body::Template, clock::Clock, endpoint::Endpoint, plan::Plan, record::RequestRecord,
+    body::Template,
+    clock::Clock,
+    endpoint::Endpoint,
+    plan::Plan,
+    record::{FailureKind, RequestRecord},
     self_check::SelfCheck,
 };
 
@@ -54,7 +58,48 @@ pub struct LoadRecord {
     pub self_check: SelfCheck,
 }
 
+/// Fewest requests that must fail after the last answer before a server is said to have stopped answering: one that fails now and
+/// then also fails its last request now and then.
+const STOPPED_REQUESTS_MIN: usize = 3;
+
 impl LoadRecord {
+    /// The requests that every latency is of: completed ones, without those that the server's profiler may have slowed unless
+    /// there are no others.
+    pub fn timed(&self) -> impl Iterator<Item = &RequestRecord> {
+        let completed = || self.requests.iter().filter(|r| r.is_complete());
+        let has_quiet = completed().any(|r| !r.was_profiled);
+        completed().filter(move |r| !(has_quiet && r.was_profiled))
+    }
+
+    /// The time of the server's last byte, where it had answered and every request that started later failed without an answer.
+    pub fn server_stopped_ns(&self) -> Option<Nanos> {
+        let answered = |r: &RequestRecord| {
+            let last_arrival = r.arrivals.last().map(|arrival| arrival.at_ns);
+            let end = r.is_complete().then_some(r.end_ns);
+            r.headers_ns.max(last_arrival).max(end)
+        };
+        if !self.requests.iter().any(RequestRecord::is_complete) {
+            return None;
+        }
+        let last = self.requests.iter().filter_map(answered).max()?;
+        // What llmprof itself broke off says nothing about the server.
+        let later = || {
+            let failures = self.requests.iter().filter(|r| r.started_ns >= last);
+            let kinds = failures.filter_map(|r| Some(r.failure.as_ref()?.kind));
+            kinds.filter(|kind| *kind != FailureKind::Interrupted)
+        };
+        let is_silence = |kind| {
+            matches!(
+                kind,
+                FailureKind::Connect
+                    | FailureKind::Reset
+                    | FailureKind::Disconnected
+                    | FailureKind::Timeout
+            )
+        };
+        (later().count() >= STOPPED_REQUESTS_MIN && later().all(is_silence)).then_some(last)
+    }
+
     /// Marks requests that a profile from this time on may have slowed; how many there are. A server that paused to write its
     /// trace is behind for long after, so none that ended later is taken for undisturbed.
     pub fn mark_profiled(&mut self, from: Nanos) -> u64 {
@@ -84,13 +129,14 @@ pub fn drive(
     ));
     let places = load
         .max_concurrency
-        .map(|most| Arc::new(Semaphore::new(most)));
+        .map(|most| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
     let workers = load.workers.max(1);
     let (later, turns) = mpsc::channel();
     let mut senders = Vec::new();
     let mut threads = Vec::new();
     for number in 0..workers {
         let feed = if let Some(concurrency) = load.plan.concurrency {
+            let concurrency = concurrency.min(load.plan.requests.len());
             Feed::Closed {
                 slots: concurrency / workers + usize::from(number < concurrency % workers),
             }
@@ -122,7 +168,11 @@ pub fn drive(
         std::thread::sleep(Duration::from_millis(2));
         if asked.elapsed() >= Duration::from_millis(100) {
             asked = std::time::Instant::now();
-            if !watch(&shared.clock, shared.progress()) {
+            let progress = Progress {
+                recent: shared.recent(),
+                ..shared.progress()
+            };
+            if !watch(&shared.clock, progress) {
                 break;
             }
         }

@@ -1,5 +1,7 @@
 //! One request and its answer, every arrival with its time.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response, body::Incoming, header};
@@ -18,6 +20,9 @@ use crate::{
 
 /// Most of what a server said that is kept to tell why a request failed.
 const REASON_CHARACTERS: usize = 400;
+/// How long a server may take from `[DONE]` to the end of its answer before its connection is given up: the last chunk follows at
+/// once, or never.
+const END_AFTER_DONE: Duration = Duration::from_millis(100);
 /// Longest answer that does not stream.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -119,13 +124,20 @@ impl Client {
         let streams = content
             .and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
-        if streams {
-            self.stream(response, record, reading).await?;
-        } else {
-            self.whole(response, record, reading).await?;
+        let mut body = response.into_body();
+        if !streams {
+            self.whole(body, record, reading).await?;
+            record.end_ns = self.clock.now();
+            self.pool.put(sender);
+            return Ok(());
         }
+        self.stream(&mut body, record, reading).await?;
         record.end_ns = self.clock.now();
-        self.pool.put(sender);
+        // A connection takes its next request after the whole answer.
+        let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+        if tokio::time::timeout(END_AFTER_DONE, rest).await.is_ok() {
+            self.pool.put(sender);
+        }
         Ok(())
     }
 
@@ -164,11 +176,10 @@ impl Client {
 
     async fn stream(
         &self,
-        response: Response<Incoming>,
+        body: &mut Incoming,
         record: &mut RequestRecord,
         reading: &mut Reading,
     ) -> Result<(), RequestFailure> {
-        let mut body = response.into_body();
         let mut splitter = Splitter::default();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| http_failure(&error))?;
@@ -182,7 +193,8 @@ impl Client {
                 let message = format!("an event has more than {MOST_EVENT_BYTES} bytes");
                 return Err(RequestFailure::new(FailureKind::Malformed, message));
             }
-            if reading.has_failed() {
+            // Some servers and proxies keep the connection open after the answer is done.
+            if reading.has_failed() || reading.is_done() {
                 break;
             }
         }
@@ -192,11 +204,11 @@ impl Client {
 
     async fn whole(
         &self,
-        response: Response<Incoming>,
+        body: Incoming,
         record: &mut RequestRecord,
         reading: &mut Reading,
     ) -> Result<(), RequestFailure> {
-        let bytes = collect(response, MOST_BYTES).await?;
+        let bytes = collect(body, MOST_BYTES).await?;
         let at = self.clock.now();
         reading.take_whole(&bytes, at, record);
         reading.ended()
@@ -228,11 +240,7 @@ fn http_failure(error: &hyper::Error) -> RequestFailure {
 }
 
 /// The whole body, up to a limit.
-pub(crate) async fn collect(
-    response: Response<Incoming>,
-    most: usize,
-) -> Result<Vec<u8>, RequestFailure> {
-    let mut body = response.into_body();
+pub(crate) async fn collect(mut body: Incoming, most: usize) -> Result<Vec<u8>, RequestFailure> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| http_failure(&error))?;
@@ -251,7 +259,9 @@ pub(crate) async fn collect(
 
 /// Why a server refused, in its own words.
 async fn reason(response: Response<Incoming>) -> String {
-    let bytes = collect(response, 1 << 20).await.unwrap_or_default();
+    let bytes = collect(response.into_body(), 1 << 20)
+        .await
+        .unwrap_or_default();
     let told = Answer::read(&bytes, false)
         .ok()
         .and_then(|answer| answer.error);

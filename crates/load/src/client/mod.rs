@@ -15,6 +15,6 @@ pub use drive::{Load, LoadRecord, drive};
 pub use reading::Reading;
 pub(crate) use worker::until;
 
-pub use shared::{CountTokens, Progress};
+pub use shared::{CountTokens, Progress, Recent};
 
 pub use probe::{ProbeError, Probed, probe};

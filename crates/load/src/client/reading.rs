@@ -48,6 +48,11 @@ impl Reading {
         self.failure.is_some()
     }
 
+    /// Whether the stream has said that it is over.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
     /// One event of a stream.
     pub fn take(&mut self, event: Event<'_>, record: &mut RequestRecord) {
         if self.failure.is_some() {

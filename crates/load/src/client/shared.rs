@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use llmprof_units::Nanos;
 use tokio::sync::Notify;
 
 use crate::{
@@ -16,13 +17,52 @@ use crate::{
     clock::Clock,
     plan::Plan,
     record::RequestRecord,
+    statistics::Distribution,
 };
 
 /// Counts the tokens of a text.
 pub type CountTokens = Arc<dyn Fn(&str) -> u64 + Send + Sync>;
 
+/// Time that [`Recent`] looks back, and its fewest completions: enough of them for a median, soon enough to follow the server.
+const RECENT_NS: Nanos = Nanos(10_000_000_000);
+const RECENT_REQUESTS_MIN: usize = 3;
+
+/// What the last seconds of a load show.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recent {
+    /// Median of the requests that completed; absent where they do not stream.
+    pub ttft_p50_ms: Option<f64>,
+    pub requests_per_s: f64,
+    /// Absent where the server does not count tokens.
+    pub output_tokens_per_s: Option<f64>,
+}
+
+impl Recent {
+    /// `records` by time of their end.
+    fn of(records: &[RequestRecord], now: Nanos) -> Option<Self> {
+        let from = (now - RECENT_NS).max(Nanos(0));
+        let ended = records.iter().rev().take_while(|r| r.end_ns >= from);
+        let completed: Vec<&RequestRecord> = ended.filter(|r| r.is_complete()).collect();
+        if completed.len() < RECENT_REQUESTS_MIN || now <= from {
+            return None;
+        }
+        let seconds = (now - from).seconds();
+        let ttft: Vec<f64> = completed
+            .iter()
+            .filter_map(|r| Some(r.ttft_ns()?.millis()))
+            .collect();
+        let tokens: Option<Vec<u64>> = completed.iter().map(|r| r.output_tokens).collect();
+        let tokens = tokens.map(|tokens| tokens.into_iter().fold(0, u64::saturating_add));
+        Some(Self {
+            ttft_p50_ms: Distribution::of(&ttft).map(|ttft| ttft.p50),
+            requests_per_s: completed.len() as f64 / seconds,
+            output_tokens_per_s: tokens.map(|tokens| tokens as f64 / seconds),
+        })
+    }
+}
+
 /// How far a load is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Requests that ended.
     pub ended: usize,
@@ -30,6 +70,8 @@ pub struct Progress {
     pub planned: usize,
     /// Requests in flight.
     pub in_flight: usize,
+    /// Absent until enough requests completed.
+    pub recent: Option<Recent>,
 }
 
 /// What all threads of a load see.
@@ -83,6 +125,11 @@ impl Shared {
         let mut records = std::mem::take(&mut *records);
         records.sort_by_key(|record| record.index);
         records
+    }
+
+    pub(super) fn recent(&self) -> Option<Recent> {
+        let records = self.records.lock().expect("nothing panics with the lock");
+        Recent::of(&records, self.clock.now())
     }
 
     /// Turns that were not asked.
@@ -143,6 +190,36 @@ impl Shared {
             ended: self.ended.load(Ordering::Acquire),
             planned: self.plan.requests.len(),
             in_flight: self.in_flight.load(Ordering::Relaxed),
+            recent: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Arrival;
+
+    #[test]
+    fn the_last_seconds_are_told_by_hand() {
+        let records: Vec<RequestRecord> = (0..20)
+            .map(|index| {
+                let second = |at: i64| Nanos(at * 1_000_000_000);
+                let mut record = RequestRecord::due(index, second(index as i64), 8);
+                record.arrivals.push(Arrival {
+                    at_ns: record.scheduled_ns + Nanos(500_000_000),
+                    tokens: None,
+                });
+                record.end_ns = second(index as i64 + 1);
+                record.output_tokens = Some(8);
+                record
+            })
+            .collect();
+        // Those that ended from 10.5 s to 20.5 s: 10 requests.
+        let recent = Recent::of(&records, Nanos(20_500_000_000)).unwrap();
+        assert_eq!(recent.ttft_p50_ms, Some(500.0));
+        assert_eq!(recent.requests_per_s, 1.0);
+        assert_eq!(recent.output_tokens_per_s, Some(8.0));
+        assert_eq!(Recent::of(&records[..2], Nanos(2_000_000_000)), None);
     }
 }

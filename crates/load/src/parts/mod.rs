@@ -13,7 +13,7 @@ use crate::{
 
 mod mean;
 
-pub use mean::mean;
+pub use mean::{mean, mean_profiled};
 
 /// A gap this many times the typical one, with nobody else's prefill in it, is a stall.
 const STALL: f64 = 5.0;
@@ -41,7 +41,11 @@ pub struct Parts {
     pub connect_ns: Nanos,
     /// Sent → first token, as far as nothing splits it.
     pub unsplit_ns: Nanos,
-    /// Waiting for a place in a batch while the engine ran others; with timings that have no queueing, network is in it.
+    /// Waiting for the end of the engine step that ran when the request was sent: no scheduler could have taken it up earlier.
+    #[serde(default)]
+    pub running_step_ns: Nanos,
+    /// Waiting for a place in a batch while the engine ran further steps of others; with timings that have no queueing, network
+    /// is in it.
     pub queue_ns: Nanos,
     /// Prefill, from the first chunk of the prompt to the last.
     pub prefill_ns: Nanos,
@@ -63,6 +67,7 @@ impl Parts {
         self.client_ns
             + self.connect_ns
             + self.unsplit_ns
+            + self.running_step_ns
             + self.queue_ns
             + self.prefill_ns
             + self.network_ns
@@ -111,6 +116,7 @@ fn of(request: &RequestRecord, firsts: &[(Nanos, u64)], steps: &[EngineStep]) ->
         client_ns: sent - request.scheduled_ns - connect,
         connect_ns: connect,
         unsplit_ns: first - sent,
+        running_step_ns: Nanos(0),
         queue_ns: Nanos(0),
         prefill_ns: Nanos(0),
         network_ns: Nanos(0),
@@ -149,8 +155,8 @@ fn by_steps(
     };
     let chunk = first_chunk(request.prompt_tokens, sent, made, steps);
     let prefill_start = steps[chunk].start;
-    // Before it: the engine ran steps of others (queueing), or none.
-    let mut busy = Nanos(0);
+    // Before it: the engine ended the step it was in, ran further steps of others (queueing), or ran none.
+    let (mut running_step, mut queue) = (Nanos(0), Nanos(0));
     let mut reached = sent;
     for step in steps
         .iter()
@@ -158,14 +164,19 @@ fn by_steps(
     {
         let (from, to) = (step.start.max(reached), step.end.min(prefill_start));
         if to > from {
-            busy += to - from;
+            if step.start < sent {
+                running_step += to - from;
+            } else {
+                queue += to - from;
+            }
             reached = to;
         }
     }
     let prefill = steps[made].end - prefill_start;
-    parts.queue_ns = busy;
+    parts.running_step_ns = running_step;
+    parts.queue_ns = queue;
     parts.prefill_ns = prefill;
-    parts.network_ns = parts.unsplit_ns - busy - prefill;
+    parts.network_ns = parts.unsplit_ns - running_step - queue - prefill;
     parts.unsplit_ns = Nanos(0);
     parts.split_by = SplitBy::Steps;
 }
@@ -364,6 +375,8 @@ mod tests {
             let parts = super::split(&[record], Nanos(0), &chunks(steps))[0];
             assert_eq!(parts.sum_ns(), Nanos(105));
             assert_eq!(parts.split_by, SplitBy::Steps);
+            // It is sent at 5, in a step that ends at 10.
+            assert_eq!(parts.running_step_ns, Nanos(5));
             (parts.queue_ns.0, parts.prefill_ns.0, parts.network_ns.0)
         };
         let around = |chunks: [(i64, i64, u64, u64, Option<u64>); 3]| {
@@ -378,31 +391,31 @@ mod tests {
             (40, 60, 1, 100, Some(200)),
             (60, 90, 1, 50, Some(250)),
         ]);
-        assert_eq!(split(Some(250), &alone), (5, 80, 5));
+        assert_eq!(split(Some(250), &alone), (0, 80, 5));
         // The context says that the first step was another prompt's: 100 tokens came from the prefix cache.
         let cached = around([
             (10, 38, 1, 90, Some(90)),
             (40, 60, 1, 100, Some(200)),
             (60, 90, 1, 50, Some(250)),
         ]);
-        assert_eq!(split(Some(250), &cached), (33, 50, 7));
+        assert_eq!(split(Some(250), &cached), (28, 50, 7));
         // Without contexts, or with several prompts in a step, tokens decide.
         let counted = around([
             (10, 38, 1, 100, None),
             (40, 60, 2, 100, Some(400)),
             (60, 90, 1, 50, None),
         ]);
-        assert_eq!(split(Some(150), &counted), (33, 50, 7));
-        assert_eq!(split(Some(151), &counted), (5, 80, 5));
+        assert_eq!(split(Some(150), &counted), (28, 50, 7));
+        assert_eq!(split(Some(151), &counted), (0, 80, 5));
         // Nothing is known of the prompt: one chunk.
-        assert_eq!(split(None, &counted), (53, 30, 7));
+        assert_eq!(split(None, &counted), (48, 30, 7));
         // A step without prefill ends a prompt's chunks.
         let apart = around([
             (10, 38, 1, 100, None),
             (40, 60, 0, 0, None),
             (60, 90, 1, 50, None),
         ]);
-        assert_eq!(split(Some(150), &apart), (53, 30, 7));
+        assert_eq!(split(Some(150), &apart), (48, 30, 7));
     }
 
     proptest! {
@@ -432,7 +445,7 @@ mod tests {
             prop_assert_eq!(parts.len(), records.len());
             for (parts, record) in parts.iter().zip(&records) {
                 prop_assert_eq!(parts.sum_ns(), record.e2e_ns().unwrap());
-                for part in [parts.client_ns, parts.unsplit_ns, parts.queue_ns, parts.prefill_ns, parts.network_ns, parts.decode_ns, parts.others_prefill_ns, parts.stall_ns] {
+                for part in [parts.client_ns, parts.unsplit_ns, parts.running_step_ns, parts.queue_ns, parts.prefill_ns, parts.network_ns, parts.decode_ns, parts.others_prefill_ns, parts.stall_ns] {
                     prop_assert!(part >= Nanos(0), "{parts:?}");
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use llmprof_traffic::served::Engine;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -65,6 +66,16 @@ impl Family {
         }
     }
 
+    /// The engine whose options findings may name.
+    pub fn engine(self) -> Option<Engine> {
+        match self {
+            Self::Vllm => Some(Engine::Vllm),
+            Self::Sglang => Some(Engine::Sglang),
+            Self::TensorRtLlm => Some(Engine::TensorRtLlm),
+            Self::Triton | Self::Dcgm | Self::LlamaCpp | Self::Unknown => None,
+        }
+    }
+
     /// Where its metrics are.
     pub fn paths() -> &'static [&'static str] {
         &["/metrics", "/prometheus/metrics"]
@@ -100,12 +111,16 @@ impl Family {
     /// Gauges of a page in our words.
     pub fn read_gauges(self, page: &Page) -> Gauges {
         let [running, waiting, kv] = self.gauges();
-        let value = |name: &str| page.total(name).filter(|value| value.is_finite());
+        // What cannot be is not believed: fewer than no requests, more than all of a cache.
+        let value = |name: &str| {
+            let total = page.total(name);
+            total.filter(|value| *value >= 0.0 && value.is_finite())
+        };
         // Several engines each have a share of their own cache.
         let shares: Vec<f64> = page
             .samples
             .iter()
-            .filter(|s| !kv.is_empty() && s.name == kv && s.value.is_finite())
+            .filter(|s| !kv.is_empty() && s.name == kv && (0.0..=1.0).contains(&s.value))
             .map(|s| s.value)
             .collect();
         Gauges {
@@ -160,7 +175,7 @@ impl Family {
                 counter(&["prefix_cache_hits"]),
                 counter(&["prefix_cache_queries"]),
             ) {
-                (Some(hits), Some(asked)) if asked > 0.0 => Some(hits / asked),
+                (Some(hits), Some(asked)) if asked > 0.0 && hits <= asked => Some(hits / asked),
                 _ => None,
             },
             output_tokens: counter(&["generation_tokens", "tokens_predicted"]),
@@ -208,6 +223,7 @@ fn in_ms(histogram: &WindowHistogram) -> WindowHistogram {
         p50: ms(histogram.p50),
         p90: ms(histogram.p90),
         p99: ms(histogram.p99),
+        bounds: histogram.bounds.clone(),
     }
 }
 
@@ -260,23 +276,6 @@ pub struct ServerWindow {
     pub energy_j: Option<f64>,
 }
 
-/// Gauges of the DCGM exporter by device: power and activity over a window are for plots.
-pub fn dcgm(page: &Page) -> BTreeMap<String, BTreeMap<String, f64>> {
-    let mut devices: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-    for sample in page
-        .samples
-        .iter()
-        .filter(|s| s.name.starts_with("DCGM_FI_"))
-    {
-        let device = sample.labels.get("gpu").cloned().unwrap_or_default();
-        devices
-            .entry(device)
-            .or_default()
-            .insert(sample.name.clone(), sample.value);
-    }
-    devices
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,6 +324,23 @@ mod tests {
         assert!((gauges.kv_usage.unwrap() - 0.6).abs() < 1e-12);
     }
 
+    /// A KV cache was reported 10¹¹ % full.
+    #[test]
+    fn gauges_that_cannot_be_are_not_believed() {
+        let page = Page::read(
+            "vllm:num_requests_running -3\nvllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc 1e9\n",
+        );
+        let gauges = Family::of(&page).read_gauges(&page);
+        assert_eq!(gauges, Gauges::default());
+        let page = |hits: u64| {
+            format!(
+                "# TYPE vllm:prefix_cache_hits counter\nvllm:prefix_cache_hits_total {hits}\n# TYPE vllm:prefix_cache_queries counter\nvllm:prefix_cache_queries_total 10\n"
+            )
+        };
+        assert_eq!(window("", &page(5)).1.prefix_cache_hit_rate, Some(0.5));
+        assert_eq!(window("", &page(500)).1.prefix_cache_hit_rate, None);
+    }
+
     /// Names by the documentation of `trtllm-serve` (`/prometheus/metrics`).
     #[test]
     fn tensorrt_llm_has_its_own_prefix() {
@@ -359,13 +375,11 @@ mod tests {
     }
 
     #[test]
-    fn dcgm_by_device_and_what_is_unknown_stays_raw() {
+    fn dcgm_is_known_and_what_is_unknown_stays_raw() {
         let page = Page::read(
             "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} 250.5\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu=\"0\"} 0.4\nDCGM_FI_DEV_POWER_USAGE{gpu=\"1\"} 70\n",
         );
         assert_eq!(Family::of(&page), Family::Dcgm);
-        let devices = dcgm(&page);
-        assert_eq!(devices["0"]["DCGM_FI_DEV_POWER_USAGE"], 250.5);
         let (family, found) = window("", "# TYPE mine counter\nmine_total 3\n");
         assert_eq!(family, Family::Unknown);
         assert_eq!(found, ServerWindow::default());

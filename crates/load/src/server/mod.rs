@@ -1,5 +1,6 @@
 //! The server's side: its metrics, scraped on the clock of the load, and its profile endpoints.
 
+pub mod dcgm;
 pub mod families;
 pub mod profile;
 pub mod scrape;

@@ -12,6 +12,7 @@ use std::{
 use llmprof_units::Nanos;
 
 use super::{
+    dcgm::DcgmGpus,
     families::{Family, Gauges},
     text::Page,
 };
@@ -43,6 +44,8 @@ pub struct Scrapes {
     pub last: Scraped,
     /// Gauges by time since 1970.
     pub gauges: Vec<(Nanos, Gauges)>,
+    /// GPUs over all pages, where they are those of a DCGM exporter.
+    pub dcgm: DcgmGpus,
     /// Scrapes that failed.
     pub failed: u64,
     /// The last page as it was sent.
@@ -78,8 +81,25 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// Where a page is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    endpoint: Arc<Endpoint>,
+    path: String,
+}
+
+impl Place {
+    /// The page as it is now; `None` where it cannot be read.
+    pub fn read(&self) -> Option<Page> {
+        let calls = Calls::new(Arc::clone(&self.endpoint)).ok()?;
+        let bytes = calls.get(&self.path, LIMIT).ok()?;
+        Some(Page::read(&String::from_utf8_lossy(&bytes)))
+    }
+}
+
 /// A scraper on a thread of its own.
 pub struct Scraper {
+    place: Place,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Option<Scrapes>>,
     latest: Arc<std::sync::Mutex<Gauges>>,
@@ -94,6 +114,10 @@ impl Scraper {
     ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let latest = Arc::new(std::sync::Mutex::new(Gauges::default()));
+        let place = Place {
+            endpoint: Arc::clone(&endpoint),
+            path: path.clone(),
+        };
         let (stopped, shown) = (Arc::clone(&stop), Arc::clone(&latest));
         let (ready, wait) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -102,10 +126,15 @@ impl Scraper {
         // The first page must be older than the first request.
         let _ = wait.recv_timeout(LIMIT);
         Ok(Self {
+            place,
             stop,
             thread,
             latest,
         })
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// The gauges of the latest page.
@@ -149,10 +178,12 @@ fn run(
                     first: scraped.clone(),
                     last: scraped.clone(),
                     gauges: Vec::new(),
+                    dcgm: DcgmGpus::default(),
                     failed: 0,
                     raw: String::new(),
                 });
                 scrapes.gauges.push((unix_ns, gauges));
+                scrapes.dcgm.add_page(&scraped.page);
                 scrapes.last = scraped;
                 scrapes.raw = raw;
             }

@@ -6,6 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{Kind, Page, Sample};
 
+/// What a quantile of a histogram is where it is no estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The quantile is no more than this.
+    AtMost,
+    /// The quantile is no less than this: it lies in the bucket without an upper limit.
+    AtLeast,
+}
+
 /// A histogram over a window, all label sets together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WindowHistogram {
@@ -24,24 +34,43 @@ pub struct WindowHistogram {
     pub p90: Option<f64>,
     /// Likewise.
     pub p99: Option<f64>,
+    /// Which of them are bounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bounds: BTreeMap<String, Bound>,
 }
 
 impl WindowHistogram {
     fn finished(mut self) -> Self {
         self.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-        self.mean = (self.count > 0.0).then(|| self.sum / self.count);
-        self.p50 = self.bounded_quantile(0.5);
-        self.p90 = self.bounded_quantile(0.9);
-        self.p99 = self.bounded_quantile(0.99);
+        // Durations are not negative, whatever a server adds up.
+        self.mean = (self.count > 0.0 && self.sum >= 0.0).then(|| self.sum / self.count);
+        let mut quantile = |name: &str, q: f64| {
+            let (value, bound) = self.bounded_quantile(q)?;
+            if let Some(bound) = bound {
+                self.bounds.insert(name.to_owned(), bound);
+            }
+            Some(value)
+        };
+        (self.p50, self.p90, self.p99) = (
+            quantile("p50", 0.5),
+            quantile("p90", 0.9),
+            quantile("p99", 0.99),
+        );
         self
     }
 
     /// Of values that are not negative, no more than mean ÷ (1 − q) (Markov's inequality): a first bucket of 300 ms says
     /// nothing about queueing of microseconds, its sum does.
-    fn bounded_quantile(&self, q: f64) -> Option<f64> {
+    fn bounded_quantile(&self, q: f64) -> Option<(f64, Option<Bound>)> {
         let found = self.quantile(q)?;
-        let most = self.mean.filter(|mean| *mean >= 0.0);
-        Some(most.map_or(found, |mean| found.min(mean / (1.0 - q))))
+        let most = self.mean.map_or(f64::INFINITY, |mean| mean / (1.0 - q));
+        if most < found {
+            return Some((most, Some(Bound::AtMost)));
+        }
+        let (_, total) = *self.buckets.last()?;
+        let finite = self.buckets.iter().rfind(|(limit, _)| limit.is_finite());
+        let is_beyond = finite.is_none_or(|(_, count)| *count < q * total);
+        Some((found, is_beyond.then_some(Bound::AtLeast)))
     }
 
     /// As Prometheus' `histogram_quantile`; in the last bucket, its lower limit.
@@ -84,6 +113,9 @@ pub struct Window {
     pub resets: Vec<String>,
 }
 
+/// The standard gauge of Prometheus' client libraries.
+const PROCESS_START: &str = "process_start_time_seconds";
+
 type Key<'a> = (&'a str, &'a BTreeMap<String, String>);
 
 impl Window {
@@ -95,10 +127,17 @@ impl Window {
             .map(|s| ((s.name.as_str(), &s.labels), s.value))
             .collect();
         let mut window = Self::default();
+        let start = |page: &Page| page.total(PROCESS_START);
+        // A server that was started again has counted from zero, also where it has counted further by now.
+        let is_new_process = start(before).is_some() && start(before) != start(after);
+        if is_new_process {
+            window.resets.push(PROCESS_START.to_owned());
+        }
         let mut buckets: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
         for sample in &after.samples {
             let was = earlier
                 .get(&(sample.name.as_str(), &sample.labels))
+                .filter(|_| !is_new_process)
                 .copied()
                 .unwrap_or(0.0);
             let is_part = histogram_part(after, &sample.name);
@@ -204,6 +243,39 @@ mod tests {
         assert_eq!(t.quantile(0.5), Some(0.5));
         let close = |found: Option<f64>, by_hand: f64| (found.unwrap() - by_hand).abs() < 1e-12;
         assert!(close(t.p50, 0.002) && close(t.p90, 0.01) && close(t.p99, 0.1));
+        let names: Vec<&str> = t.bounds.keys().map(String::as_str).collect();
+        assert_eq!(names, ["p50", "p90", "p99"]);
+        assert_eq!(t.bounds["p99"], Bound::AtMost);
+    }
+
+    #[test]
+    fn a_quantile_in_the_last_bucket_is_a_lower_bound() {
+        let none = page([0, 0, 0], 0.0, 0.0, 0.0);
+        let window = Window::between(&none, &page([4, 8, 10], 90.0, 0.0, 0.0));
+        let t = &window.histograms["t"];
+        assert_eq!((t.p50, t.p90, t.p99), (Some(1.25), Some(2.0), Some(2.0)));
+        assert_eq!(t.bounds.get("p50"), None);
+        assert_eq!(
+            (t.bounds["p90"], t.bounds["p99"]),
+            (Bound::AtLeast, Bound::AtLeast)
+        );
+    }
+
+    #[test]
+    fn a_server_that_was_started_again_and_counted_further_is_told() {
+        let with_start = |page: &Page, at: f64| {
+            let mut page = page.clone();
+            let start = format!("# TYPE {PROCESS_START} gauge\n{PROCESS_START} {at}\n");
+            page.samples.extend(Page::read(&start).samples);
+            page
+        };
+        let before = with_start(&page([5, 5, 5], 2.0, 10.0, 1.0), 100.0);
+        let after = page([9, 13, 15], 17.0, 14.0, 3.0);
+        let again = Window::between(&before, &with_start(&after, 130.0));
+        assert_eq!(again.resets, [PROCESS_START]);
+        assert_eq!(again.counters["c_total"], 14.0, "all of the new process");
+        let same = Window::between(&before, &with_start(&after, 100.0));
+        assert_eq!((same.resets.len(), same.counters["c_total"]), (0, 4.0));
     }
 
     #[test]

@@ -33,4 +33,10 @@ pub enum Fault {
     UsageFalls,
     /// All tokens in one event at the end.
     HeldBack,
+    /// The answer ends with `[DONE]`, and neither its last chunk nor the end of the connection follows.
+    OpenAfterDone,
+    /// The server ends: neither this request nor any later one is answered.
+    Stop,
+    /// The head of the answer comes a few bytes at a time, with a pause after each piece.
+    SlowHead(Duration),
 }

@@ -51,6 +51,8 @@ pub struct Behaviour {
     /// Whether the key that was sent is repeated wherever a server can say something: the status line, a header, the name of
     /// the model, names and labels of metrics, text, errors in and outside of streams, what is no JSON, labels of its trace.
     pub repeats_key: bool,
+    /// The form in which the key is repeated.
+    pub key_form: fn(&str) -> String,
     /// What names of its metrics begin with, which says what server it is.
     pub metrics_prefix: &'static str,
     /// How long `/stop_profile` takes: servers answer once their trace is written.
@@ -75,6 +77,7 @@ impl Default for Behaviour {
             faults: Vec::new(),
             fault_every: None,
             repeats_key: false,
+            key_form: str::to_owned,
             metrics_prefix: "vllm:",
             trace_pause: Duration::ZERO,
             trace_folder: None,

@@ -273,6 +273,10 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
             sleep(Duration::from_hours(1)).await;
             return Ok(false);
         }
+        Some(Fault::Stop) => {
+            state.stop.notify_one();
+            return Ok(false);
+        }
         Some(Fault::NotHttp) => {
             stream.write_all(b"SSH-2.0-not-http\r\n\r\n").await?;
             return Ok(false);
@@ -400,6 +404,13 @@ impl Reply<'_> {
             "HTTP/1.1 200 OK{repeated}\r\nx-request-id: 1{repeated}\r\ncontent-type: text/event-stream\r\n{encoding}\r\n"
         );
         body.out.extend_from_slice(head.as_bytes());
+        if let Some(Fault::SlowHead(pause)) = self.fault {
+            for piece in std::mem::take(&mut body.out).chunks(16) {
+                body.out.extend_from_slice(piece);
+                body.flush().await?;
+                sleep(pause).await;
+            }
+        }
         match self.fault {
             Some(Fault::Html) => {
                 let page = format!("<html>\n<body>busy{repeated}</body>\n</html>\n");
@@ -420,6 +431,10 @@ impl Reply<'_> {
                     return Ok(false);
                 }
             }
+        }
+        if self.fault == Some(Fault::OpenAfterDone) {
+            body.flush().await?;
+            sleep(Duration::from_hours(1)).await;
         }
         if is_chunked {
             body.out.extend_from_slice(b"0\r\n\r\n");

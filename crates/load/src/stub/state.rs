@@ -79,7 +79,7 @@ impl State {
         if self.behaviour.repeats_key
             && let Some(key) = authorization.as_deref().and_then(|a| a.split(' ').nth(1))
         {
-            *lock(&self.repeated) = format!(" {key}");
+            *lock(&self.repeated) = format!(" {}", (self.behaviour.key_form)(key));
         }
         lock(&self.authorizations).push(authorization);
     }

@@ -19,13 +19,17 @@ pub mod ncu_report;
 pub mod nsys_report;
 pub mod nsys_sqlite;
 pub mod nsys_stats;
+mod protobuf;
 mod refused;
 pub mod rocprof;
 mod source;
 pub mod torch_memory;
+mod torch_names;
 pub mod torch_stats;
 pub mod trtexec;
 pub mod wire;
+mod xla;
+pub mod xplane;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +40,7 @@ pub use source::{Limits, Source};
 
 use crate::communication::Communication;
 use crate::counters::Counters;
+use crate::issue::Severity;
 use crate::memory::MemoryHistory;
 use crate::samples::Samples;
 use crate::summary::SummaryTable;
@@ -84,10 +89,11 @@ pub const IMPORTERS: &[Importer] = &[
     gpu_telemetry::DMON,
     gpu_telemetry::QUERY,
     cublas_log::IMPORTER,
+    xplane::IMPORTER,
 ];
 
 /// The formats of [`IMPORTERS`] by the names that their tools give them.
-const SUPPORTED: &str = "Kineto or Chrome JSON, Nsight Systems (.sqlite, .nsys-rep), nsys stats CSV, Nsight Compute (.ncu-rep, CSV pages), rocprofv3 (JSON, CSV), \
+const SUPPORTED: &str = "Kineto or Chrome JSON, Ascend trace_view.json, XPlane (.xplane.pb), Nsight Systems (.sqlite, .nsys-rep), nsys stats CSV, Nsight Compute (.ncu-rep, CSV pages), rocprofv3 (JSON, CSV), \
                          llmprof recordings, PyTorch memory snapshots and statistics, flight recorder dumps, NCCL Inspector and NCCL debug logs, GPU samples \
                          (nvml.csv, nvidia-smi dmon, nvidia-smi -q), cuBLAS logs";
 
@@ -157,7 +163,9 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
         && let Some(read) = kineto::read_packed(&packed, limits)
     {
         packed.check_whole()?;
-        return read.map(|trace| (kineto::IMPORTER.name, Profile::Trace(Box::new(trace))));
+        let profile = Profile::Trace(Box::new(read?));
+        check_used(path, kineto::IMPORTER.name, &profile)?;
+        return Ok((kineto::IMPORTER.name, profile));
     }
     let source = Source::open(path, limits)?;
     let found = sniff(source.head());
@@ -192,7 +200,32 @@ fn of_source(source: &Source) -> Result<(&'static str, Profile), ImportError> {
     })?;
     let read = (importer.read)(source);
     source.check_whole()?;
-    read.map(|profile| (importer.name, profile))
+    let profile = read?;
+    check_used(source.path(), importer.name, &profile)?;
+    Ok((importer.name, profile))
+}
+
+/// An error where a file has events and all of them were dropped: an empty report would hide that.
+fn check_used(path: &Path, format: &'static str, profile: &Profile) -> Result<(), ImportError> {
+    let Profile::Trace(trace) = profile else {
+        return Ok(());
+    };
+    let dropped = trace
+        .issues
+        .iter()
+        .filter(|issue| issue.severity > Severity::Info);
+    let Some(worst) = dropped.max_by_key(|issue| issue.count) else {
+        return Ok(());
+    };
+    if trace.rows() > 0 || trace.events_read == 0 {
+        return Ok(());
+    }
+    let events = trace.events_read;
+    Err(ImportError::Unusable {
+        path: path.to_owned(),
+        format,
+        what: format!("none of its {events} events can be used: {worst}"),
+    })
 }
 
 /// A directory is the wire files of one run, a set of Nsight Compute pages, or nothing.

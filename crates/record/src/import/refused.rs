@@ -11,11 +11,6 @@ pub(super) struct Refused {
     pub(super) instead: &'static str,
 }
 
-const XPLANE: Refused = Refused {
-    format: "an XPlane protobuf of XLA (`*.xplane.pb`)",
-    instead: "the Chrome trace that the profiler writes beside it (`*.trace.json.gz` in plugins/profile/…), or that TensorBoard's and \
-              XProf's trace viewer exports",
-};
 const CHAKRA: Refused = Refused {
     format: "a Chakra execution trace",
     instead: "the Kineto trace of the same run (`prof.export_chrome_trace`, or the device trace that was recorded with it): an execution \
@@ -35,14 +30,8 @@ pub(super) fn refused(head: &[u8]) -> Option<Refused> {
             || has(b"\"schema\": \"1.") && has(b"\"ctrl_deps\""))
         .then_some(CHAKRA);
     }
-    let body = length_delimited(head)?;
-    // XSpace: field 1 is an XPlane, whose field 2 is its name.
-    if head[0] == 0x0a
-        && [&b"/device:"[..], b"/host:", b"/machine:"]
-            .iter()
-            .any(|name| memmem::find(body, name).is_some())
-    {
-        return Some(XPLANE);
+    if !is_length_delimited(head) {
+        return None;
     }
     // Chakra's protobuf begins with a GlobalMetadata message, whose field 1 is a version.
     if has(b"chakra") || has(b"comm_size") && has(b"num_ops") {
@@ -52,25 +41,16 @@ pub(super) fn refused(head: &[u8]) -> Option<Refused> {
     (head[0] == 0x0a && (has(b"perfetto") || has(b"trace_uuid"))).then_some(PFTRACE)
 }
 
-/// The content of a first field with a length, as far as it is there; `None` where the bytes are no such message.
-fn length_delimited(head: &[u8]) -> Option<&[u8]> {
-    let mut rest = head;
+/// Whether the bytes begin with a field that has a length, other than 0.
+fn is_length_delimited(head: &[u8]) -> bool {
     // Chakra's messages have their own length in front, others begin with the tag of a field.
-    if rest.first()? & 7 == 2 {
-        rest = &rest[1..];
-    }
-    let mut length = 0_u64;
-    for (index, byte) in rest.iter().take(9).enumerate() {
-        length |= u64::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            let body = &rest[index + 1..];
-            let end = usize::try_from(length)
-                .unwrap_or(usize::MAX)
-                .min(body.len());
-            return (length > 0).then(|| &body[..end]);
-        }
-    }
-    None
+    let length = match head {
+        [tag, rest @ ..] if tag & 7 == 2 => rest,
+        _ => head,
+    };
+    let more = length.iter().take_while(|byte| **byte & 0x80 != 0).count();
+    let end = length.get(more).copied();
+    more < 9 && end.is_some_and(|last| more > 0 || last > 0)
 }
 
 #[cfg(test)]
@@ -79,10 +59,6 @@ mod tests {
 
     #[test]
     fn known_formats_say_what_to_export() {
-        let mut xplane = vec![0x0a, 0x20, 0x08, 0x01, 0x12, 0x0d];
-        xplane.extend(b"/device:GPU:0");
-        xplane.extend([0; 24]);
-        assert_eq!(refused(&xplane), Some(XPLANE));
         let json =
             br#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "ctrl_deps": 0}]}"#;
         assert_eq!(refused(json), Some(CHAKRA));

@@ -2,6 +2,7 @@
 //! (`--exportLayerInfo`) and iterations (`--exportTimes`).
 
 use llmprof_units::{Bytes, Flops};
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -56,6 +57,16 @@ pub enum Trtexec {
     Layers(Vec<Layer>),
     /// Iterations.
     Times(Vec<Iteration>),
+}
+
+/// Whether content that begins so may be one of the files. A log says first what the program is and how it was called.
+pub fn sniff(head: &[u8]) -> bool {
+    let has = |text: &[u8]| memmem::find(head, text).is_some();
+    match head.trim_ascii_start().first() {
+        Some(b'{') => has(b"\"Layers\""),
+        Some(b'[') if has(b"\"averageMs\"") || has(b"\"latencyMs\"") => true,
+        _ => has(b"trtexec") || has(b"TensorRT") || has(b"=== Profile ("),
+    }
 }
 
 /// Reads any of the files, by content; `None` of another file.

@@ -48,6 +48,8 @@ pub enum Category {
     Communication,
     /// Run by a compiler to choose among kernels: checks of candidates and of their results.
     Autotune,
+    /// A whole CUDA or HIP graph, recorded without its kernels.
+    Graph,
     /// Setting memory to one value.
     Memset,
     /// An op of the host that makes a tensor and touches no data: views, memory that is not written.
@@ -83,6 +85,7 @@ impl Category {
             Self::Resample => "resample",
             Self::Communication => "communication",
             Self::Autotune => "autotune",
+            Self::Graph => "graph",
             Self::Memset => "memset",
             Self::View => "view",
             Self::Other => "other",
@@ -143,7 +146,9 @@ const FBGEMM: &[Rule<Category>] = &[
 /// First match decides, so a fused kernel takes the row that costs most: attention before rope before norm.
 const RULES: &[Rule<Category>] = &[
     // Exchange between devices.
+    anywhere("[cuda graph]", Category::Graph),
     head("nccl", Category::Communication),
+    head("hcom_", Category::Communication),
     head("nvshmem", Category::Communication),
     head("allreduce", Category::Communication),
     head("all_reduce", Category::Communication),
@@ -278,6 +283,8 @@ const RULES: &[Rule<Category>] = &[
     head("prepare_varlen_num_blocks", Category::Attention),
     head("flex_decoding", Category::Attention),
     head("sage_attn", Category::Attention),
+    head("sage_fwd", Category::Attention),
+    head("sage_bwd", Category::Attention),
     head("clean_logits", Category::Attention),
     head("merge_attn_states", Category::Attention),
     head("attention", Category::Attention),
@@ -309,6 +316,7 @@ const RULES: &[Rule<Category>] = &[
     head("group_norm", Category::Norm),
     head("groupnorm", Category::Norm),
     head("batch_norm", Category::Norm),
+    head("batchnorm", Category::Norm),
     head("rowwisemoments", Category::Norm),
     head("gammabetabackward", Category::Norm),
     head("l2norm", Category::Norm),
@@ -353,6 +361,19 @@ const RULES: &[Rule<Category>] = &[
     anywhere("implicit_gemm", Category::Conv),
     anywhere("convolve", Category::Conv),
     anywhere("winograd", Category::Conv),
+    // MIOpen's assembly and naive convolutions, forward, backward and of weights.
+    head("asmconv", Category::Conv),
+    head("igemm_fwd_", Category::Conv),
+    head("igemm_bwd_", Category::Conv),
+    head("igemm_wrw_", Category::Conv),
+    head("igemm_v4r1", Category::Conv),
+    head("naive_conv_", Category::Conv),
+    head("miopenconv", Category::Conv),
+    // Composable Kernel's are GEMMs by their template arguments.
+    head("grouped_conv", Category::Conv),
+    head("kernel_conv", Category::Conv),
+    head("xdlops_bwd_weight", Category::Conv),
+    anywhere("groupedconvolution", Category::Conv),
     head("conv2d", Category::Conv),
     head("conv_depthwise", Category::Conv),
     head("convolution", Category::Conv),
@@ -408,6 +429,7 @@ const RULES: &[Rule<Category>] = &[
     head("cvt_fp", Category::Quantize),
     head("cast_transpose", Category::Quantize),
     head("cast_fp8", Category::Quantize),
+    head("cast_to_fp8", Category::Quantize),
     head("cast_mxfp8", Category::Quantize),
     head("cast_nvfp4", Category::Quantize),
     head("amax", Category::Quantize),
@@ -477,6 +499,11 @@ const RULES: &[Rule<Category>] = &[
     head("_pool", Category::Reduce),
     head("pooling", Category::Reduce),
     head("histogram", Category::Reduce),
+    // MIOpen's changes of format and fills of tensors.
+    head("subtensoropwithcast", Category::Copy),
+    head("subtensoropwithscalar", Category::Memset),
+    // Ascend's change of layout.
+    head("transdata", Category::Copy),
     head("transpose", Category::Copy),
     head("permute", Category::Copy),
     head("memcpy", Category::Copy),
@@ -588,6 +615,24 @@ mod tests {
         ("void paged_attention_ll4mi_QKV_mfma16_kernel<__hip_bfloat16>(int)", Attention),
         ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", Communication),
         ("void quickreduce::allreduce_prototype_twoshot<int>(int)", Communication),
+        ("miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_edc_f3x2_stride1", Conv),
+        ("igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt32x32x8_ws1x1_wr2x2_ta1x8x2x1_1x4x1x64_tb1x8x2x1_1x4x1x64_gkgs", Conv),
+        ("igemm_wrw_gtcx3_nhwc_bf16_bx0_ex1_bt64x64x64_wt32x32x8_ws1x1_wr1x1_ta1x4x1x4_1x16x1x16_tb1x4x1x4_1x16x1x16_gkgs", Conv),
+        ("naive_conv_ab_nonpacked_fwd_nchw_half_double_half", Conv),
+        ("MIOpenBatchNormFwdTrainSpatial", Norm),
+        ("miopenGcnAsmConv1x1U", Conv),
+        ("_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_47GridwiseGemm_bk0mk1_bk0nk1_mn_xdlops_bwd_weightILi64EttftLNS_25InMemoryDataOperationEnumE1E", Conv),
+        ("void ck::tensor_operation::device::(anonymous namespace)::kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffle<ck::GridwiseGemmMultipleD_xdl_cshuffle<int> >(int)", Conv),
+        ("void ck_tile::kentry<2, ck_tile::GroupedConvolutionForwardKernel<int> >(int)", Conv),
+        ("batched_transpose_16x32_half", Copy),
+        ("SubTensorOpWithCastTensor1d", Copy),
+        ("SubTensorOpWithScalar1d", Memset),
+        // Ascend
+        ("aclnnMm_MatMulCommon_MatMulV2", Gemm),
+        ("aclnnMm_TransData_TransData", Copy),
+        ("aclnnFlashAttentionScore_FlashAttentionScore_FlashAttentionScore", Attention),
+        ("hcom_allReduce__204_0_1", Communication),
+        (crate::kernel_name::GRAPH_EXECUTION, Graph),
         ("void (anonymous namespace)::store_kvcache<2048l, 4, false, long>((anonymous namespace)::StoreKVCacheParams)", Cache),
         // NVIDIA GEMMs
         ("bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x8x512u2_s4_et128x8_m128x8x32_cga1x1x1_16dp256b", Gemm),
@@ -600,6 +645,7 @@ mod tests {
         ("_p_matmul_ogs_NNT_bf16xbf16xmxfp4_128x256x64x1", Gemm),
         ("fused_moe_kernel", Gemm),
         ("volta_sgemm_128x64_nn", Gemm),
+        ("turing_igemm_int8_128x128_ldg4_nt", Gemm),
         // Attention
         ("void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<int> > >(Params)", Attention),
         ("kernel_cutlass_kernel_flash_attncuteflash_fwd_sm100FlashAttentionForwardSm100_object_at", Attention),
@@ -609,6 +655,9 @@ mod tests {
         ("void qk_int_sv_f8_attn_kernel<128u, 64u, 32u, 64u, 128u, (DataType)1>(signed char*)", Attention),
         ("fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP32VarSeqQ128Kv128", Attention),
         ("kernel_unified_attention_2d", Attention),
+        ("void sage_fwd<128, 64, 32, 64, 128>(signed char*)", Attention),
+        ("per_token_cast_to_fp8_kernel", Quantize),
+        ("per_block_cast_to_fp8_kernel", Quantize),
         ("_fwd_kernel", Attention),
         ("_layer_norm_fwd_1pass_kernel", Norm),
         ("_rms_norm_fwd_kernel", Norm),

@@ -34,6 +34,7 @@ pub enum Library {
     /// hipBLASLt and rocBLAS, whose kernels Tensile generates.
     HipBlasLt,
     ComposableKernel,
+    Miopen,
     Aiter,
     RocPrim,
     /// Kernels of recommender models.
@@ -66,6 +67,7 @@ impl Library {
             Self::Cub => "CUB",
             Self::HipBlasLt => "hipBLASLt",
             Self::ComposableKernel => "Composable Kernel",
+            Self::Miopen => "MIOpen",
             Self::Aiter => "AITER",
             Self::RocPrim => "rocPRIM",
             Self::Fbgemm => "FBGEMM",
@@ -112,6 +114,12 @@ const RULES: &[Rule<Library>] = &[
     anywhere("aiter::", Library::Aiter),
     anywhere("_zn5aiter", Library::Aiter),
     head("cijk_", Library::HipBlasLt),
+    head("miopen", Library::Miopen),
+    head("igemm_fwd_gtcx", Library::Miopen),
+    head("igemm_bwd_gtcx", Library::Miopen),
+    head("igemm_wrw_gtcx", Library::Miopen),
+    head("naive_conv_", Library::Miopen),
+    head("subtensorop", Library::Miopen),
     anywhere("ck_tile", Library::ComposableKernel),
     head("ck::", Library::ComposableKernel),
     head("_fused_qk_rope", Library::Aiter),

@@ -17,6 +17,9 @@ pub use library::Library;
 
 use canonical::Parsed;
 
+/// What the execution of a whole CUDA graph is called where its kernels were not recorded. It takes time on the device and is no kernel.
+pub const GRAPH_EXECUTION: &str = "[CUDA graph]";
+
 /// The purpose of a kernel and the library that holds it, as far as its name shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct KernelClass {

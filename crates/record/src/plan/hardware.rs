@@ -95,8 +95,8 @@ impl HardwarePlan {
                 "pipeline.cupti.enable",
                 plan.pipeline.cupti.enable == Some(true),
             ),
-            ("pipeline.nsys.enable", plan.pipeline.nsys.enable),
-            ("pipeline.ncu.enable", plan.pipeline.ncu.enable),
+            ("pipeline.nsys.enable", plan.pipeline.nsys.is_enabled()),
+            ("pipeline.ncu.enable", plan.pipeline.ncu.is_enabled()),
         ];
         for (key, _) in single.into_iter().filter(|(_, is_set)| *is_set) {
             let message =

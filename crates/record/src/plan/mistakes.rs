@@ -1,6 +1,6 @@
 //! What is wrong with a request, found while nothing has been spent on it.
 
-use super::{LoadFormat, Place, Plan, RuntimeType, direct, nsight, serving, torch};
+use super::{Place, Plan, RuntimeType, direct, nsight, serving, torch};
 
 /// Something wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl Plan {
                     let message = format!("must lie between 1 and {MOST_THREADS}");
                     wrong("runtime.threads", message, None);
                 }
-                if self.model.load_format == LoadFormat::Safetensors && self.model.path.is_none() {
+                if self.model.reads_weights() && self.model.path.is_none() {
                     wrong(
                         "model.path",
                         "there is no directory to load weights from".to_owned(),
@@ -267,7 +267,7 @@ impl Plan {
             ),
             (
                 "model.load_format",
-                self.model.load_format == LoadFormat::Safetensors
+                self.model.reads_weights()
                     && !matches!(
                         self.runtime.kind,
                         RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker

@@ -30,7 +30,8 @@ pub enum CaptureRange {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NsysPlan {
-    pub enable: bool,
+    /// Absent is where there is a CUDA program and the tool; decided before the run starts.
+    pub enable: Option<bool>,
     /// The program; looked for where it is absent.
     pub path: Option<PathBuf>,
     /// What is traced, separated by commas: `cuda,nvtx`.
@@ -54,7 +55,7 @@ pub struct NsysPlan {
 impl Default for NsysPlan {
     fn default() -> Self {
         Self {
-            enable: false,
+            enable: Some(false),
             path: None,
             trace: "cuda,nvtx".to_owned(),
             sample: "none".to_owned(),
@@ -116,7 +117,8 @@ impl ClassifyPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NcuPlan {
-    pub enable: bool,
+    /// Absent is where there is a CUDA program and the tool; decided before the run starts.
+    pub enable: Option<bool>,
     /// The program; looked for where it is absent.
     pub path: Option<PathBuf>,
     pub tier: Tier,
@@ -126,7 +128,8 @@ pub struct NcuPlan {
     pub range: Option<String>,
     /// Decode steps of the profiled batch.
     pub steps: u64,
-    /// Metrics beside those of the tier.
+    /// Metrics beside those of the tier: a list, or a text with commas.
+    #[serde(deserialize_with = "names")]
     pub metrics: Vec<String>,
     /// Sections beside those of the tier.
     pub sections: Vec<String>,
@@ -149,7 +152,7 @@ pub struct NcuPlan {
 impl Default for NcuPlan {
     fn default() -> Self {
         Self {
-            enable: false,
+            enable: Some(false),
             path: None,
             tier: Tier::default(),
             coverage: "95%".parse().expect("95% is a share"),
@@ -166,6 +169,38 @@ impl Default for NcuPlan {
             args: Vec::new(),
         }
     }
+}
+
+impl NsysPlan {
+    pub fn is_enabled(&self) -> bool {
+        self.enable == Some(true)
+    }
+}
+
+impl NcuPlan {
+    pub fn is_enabled(&self) -> bool {
+        self.enable == Some(true)
+    }
+}
+
+/// A list of names, or a text with commas between them.
+fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Names(Vec<String>),
+        Text(String),
+        Nothing(()),
+    }
+    Ok(match Given::deserialize(deserializer)? {
+        Given::Names(names) => names,
+        Given::Text(text) => text
+            .split([',', ' ', '\n'])
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        Given::Nothing(()) => Vec::new(),
+    })
 }
 
 /// A list of words, or a text with spaces between them.
@@ -211,13 +246,18 @@ const REFUSED: [(&str, &str); 4] = [
     ("--sqlite", "llmprof exports the SQLite file"),
 ];
 
+/// Whether a run of this plan starts a program on a GPU that the tools can profile.
+pub fn has_cuda_program(plan: &Plan) -> bool {
+    plan.device != Place::Cpu && plan.runtime.kind == RuntimeType::Pytorch
+}
+
 /// What is wrong with the stages.
 pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String, Option<&str>)) {
     let (nsys, ncu) = (&plan.pipeline.nsys, &plan.pipeline.ncu);
-    let has_cuda = plan.device != Place::Cpu && plan.runtime.kind == RuntimeType::Pytorch;
+    let has_cuda = has_cuda_program(plan);
     let stages = [
-        ("pipeline.nsys.enable", nsys.enable),
-        ("pipeline.ncu.enable", ncu.enable),
+        ("pipeline.nsys.enable", nsys.is_enabled()),
+        ("pipeline.ncu.enable", ncu.is_enabled()),
         (
             "pipeline.cublas_log.enable",
             plan.pipeline.cublas_log.enable,
@@ -229,20 +269,19 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
             wrong(key, "there is no CUDA program to profile".to_owned(), hint);
         }
     }
-    if plan.pipeline.cublas_log.enable && !nsys.enable {
+    if plan.pipeline.cublas_log.enable && !nsys.is_enabled() {
         let message = "the logs are written in the pass of Nsight Systems".to_owned();
         let hint = Some("pipeline.nsys.enable=true");
         wrong("pipeline.cublas_log.enable", message, hint);
     }
-    if ncu.enable && !nsys.enable {
-        let message = "launches are chosen from the timeline of Nsight Systems".to_owned();
-        wrong(
-            "pipeline.ncu.enable",
-            message,
-            Some("pipeline.nsys.enable=true"),
-        );
+    if ncu.is_enabled() && plan.pipeline.cupti.overhead.is_some() {
+        let message =
+            "launches are chosen from a whole timeline, and slices are parts of one".to_owned();
+        let hint = Some("pipeline.cupti.overhead=null");
+        wrong("pipeline.cupti.overhead", message, hint);
     }
-    if ncu.enable && nsys.capture_range != CaptureRange::CudaProfilerApi {
+    if ncu.is_enabled() && nsys.is_enabled() && nsys.capture_range != CaptureRange::CudaProfilerApi
+    {
         let message =
             "launches are counted from cudaProfilerStart, so the timeline must begin there"
                 .to_owned();
@@ -254,7 +293,7 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
         let hint = Some("pipeline.nsys.capture_range=cudaProfilerApi");
         wrong("pipeline.nsys.capture_range", message, hint);
     }
-    if ncu.enable && nsys.gating_nvtx && nsys.nvtx_capture.is_some() {
+    if ncu.is_enabled() && nsys.is_enabled() && nsys.gating_nvtx && nsys.nvtx_capture.is_some() {
         let message =
             "launches are counted from cudaProfilerStart, and a timeline of one range leaves out those before it"
                 .to_owned();
@@ -312,7 +351,7 @@ fn of_counters(ncu: &NcuPlan, wrong: &mut impl FnMut(&'static str, String, Optio
         );
     }
     // The program is started again for each pass, and a worker is spoken to once.
-    if ncu.enable && ncu.replay_mode.starts_with("app") {
+    if ncu.is_enabled() && ncu.replay_mode.starts_with("app") {
         let message = format!(
             "`{}` replay starts the worker again for each pass, which a run cannot follow",
             ncu.replay_mode

@@ -170,7 +170,8 @@ fn server_mistakes(
         let what = "a server needs the model's directory".to_owned();
         wrong("model.path", what, Some("model=local model.path=DIR"));
     }
-    if plan.runtime.kind == RuntimeType::Tensorrtllm && plan.model.load_format == LoadFormat::Dummy
+    if plan.runtime.kind == RuntimeType::Tensorrtllm
+        && plan.model.load_format == Some(LoadFormat::Dummy)
     {
         let what = "trtllm-serve has no option for random weights".to_owned();
         wrong(

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use llmprof_theory::Logits;
+use llmprof_theory::{Logits, WeightFormat};
 use llmprof_units::DType;
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -247,6 +247,20 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
     }
 }
 
+/// Whether torch has operators for weights in this format.
+fn is_multiplied_by_torch(format: WeightFormat) -> bool {
+    match format {
+        WeightFormat::Int8 { group } => group == 0,
+        WeightFormat::Fp8 { rows, columns } => rows == 0 && columns == 0,
+        WeightFormat::Int4 {
+            group,
+            zeros: false,
+            index: false,
+        } => matches!(group, 32 | 64 | 128 | 256),
+        _ => false,
+    }
+}
+
 /// What the worker alone cannot do: a key, whether it is asked for, and why not.
 fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 7] {
     let (runtime, workload) = (&plan.runtime, &plan.workload);
@@ -254,8 +268,10 @@ fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str);
     [
         (
             "workload.weights",
-            workload.weights.is_some(),
-            "the PyTorch worker keeps weights in workload.dtype",
+            workload
+                .weights
+                .is_some_and(|format| !is_multiplied_by_torch(format)),
+            "predict only: the PyTorch worker multiplies weights in int8, fp8 and int4_gN (N of 32, 64, 128, 256)",
         ),
         (
             "runtime.cuda_graph",

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use llmprof_units::path_text;
 use serde::{Deserialize, Serialize};
 
 use super::Prediction;
@@ -18,7 +19,11 @@ const LINES: &str = "predictions.jsonl";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     pub id: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "path_text::serialize_some"
+    )]
     pub file: Option<PathBuf>,
     pub why: String,
 }
@@ -97,7 +102,8 @@ impl PredictionLog {
     pub fn append(&mut self, batch: Vec<Prediction>) -> Result<(), StoreError> {
         let mut text = Vec::new();
         for one in &batch {
-            serde_json::to_writer(&mut text, one).expect("a prediction has only string keys");
+            serde_json::to_writer(&mut text, one)
+                .map_err(|error| io_error("write", &self.path)(error.into()))?;
             text.push(b'\n');
         }
         self.file
@@ -190,6 +196,28 @@ mod tests {
             drop(log);
             assert_eq!(std::fs::read(&path).unwrap(), whole, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_file_name_that_is_no_text_is_written_as_far_as_it_is() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let name = std::ffi::OsString::from_vec(b"a\xff.png".to_vec());
+        let skipped = Skipped {
+            id: "a".to_owned(),
+            file: Some(PathBuf::from(&name)),
+            why: "its name is not UTF-8".to_owned(),
+        };
+        let json = serde_json::to_string(&skipped).unwrap();
+        assert!(json.contains("a\u{fffd}.png"), "{json}");
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = PredictionLog::open(folder.path()).unwrap();
+        let refused = Prediction {
+            image: Some(PathBuf::from(name)),
+            ..prediction(0)
+        };
+        assert!(log.append(vec![refused]).is_err());
+        log.append(vec![prediction(1)]).unwrap();
+        assert_eq!(PredictionLog::read(folder.path()).unwrap().len(), 1);
     }
 
     /// A run from somebody else: what is cut off or added to must lie inside of it.

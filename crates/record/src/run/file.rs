@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use llmprof_theory::{Workload, device::Device};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{HostFacts, MeasuredPass, RecordedModel, RecordedTrace, Request, RunRecord, Summary};
+use super::{
+    HostFacts, MeasuredPass, RecordedModel, RecordedTrace, RecordedWeights, Request, RunRecord,
+    Summary,
+};
 use crate::issue::Issue;
 use crate::plan::Plan;
-use crate::store::{Folder, MOST_JSON_BYTES, StoreError, StoredRun};
+use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun};
 use crate::trace::{Trace, TraceFileError};
 
 /// The facts of a run beside its traces, counters and samples.
@@ -69,6 +72,8 @@ struct Stored {
     host: Option<HostFacts>,
     device: Option<Device>,
     model: Option<RecordedModel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weights: Option<RecordedWeights>,
     workload: Option<Workload>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     workload_keys: Vec<String>,
@@ -127,6 +132,7 @@ impl RunRecord {
             host: self.host.clone(),
             device: self.device.clone(),
             model: self.model.clone(),
+            weights: self.weights.clone(),
             workload: self.workload,
             workload_keys: self.workload_keys.clone(),
             passes: self.passes.clone(),
@@ -177,6 +183,7 @@ impl RunRecord {
             host: stored.host,
             device: stored.device,
             model: stored.model,
+            weights: stored.weights,
             workload: stored.workload,
             workload_keys: stored.workload_keys,
             passes: stored.passes,
@@ -222,13 +229,20 @@ fn read_stored(folder: &Folder) -> Result<Option<Stored>, RecordError> {
 fn write<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), RecordError> {
     let mut text = serde_json::to_vec(value).map_err(RecordError::Write)?;
     text.push(b'\n');
-    folder.replace(name, &text).map_err(|source| {
-        RecordError::Store(StoreError::Io {
-            action: "write",
-            path: folder.path().join(name),
-            source,
+    // The record itself is saved last, and syncs the names of the others.
+    let durability = match name {
+        RECORD_FILE => Durability::Whole,
+        _ => Durability::Content,
+    };
+    folder
+        .replace_as(durability, name, &text)
+        .map_err(|source| {
+            RecordError::Store(StoreError::Io {
+                action: "write",
+                path: folder.path().join(name),
+                source,
+            })
         })
-    })
 }
 
 /// The contents of a JSON file; `None` where there is no such file.

@@ -28,6 +28,9 @@ pub struct HostFacts {
     /// What the worker reports of itself: versions, number formats, options.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub worker: BTreeMap<String, String>,
+    /// Packages of the worker's environment, with their versions.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub packages: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

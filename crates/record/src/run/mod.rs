@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::file::{RECORD_FILE, RecordError, TRACE_FILE};
 pub use self::host::{Cpu, Gpu, GpuFacts, HostFacts};
-pub use self::model::RecordedModel;
+pub use self::model::{RecordedModel, RecordedWeights};
 pub use self::pass::{
     AllocatorFacts, MeasuredPass, PassKind, PassShape, PhaseSpan, ProcessorCounters, Request,
     RunPhase,
@@ -43,6 +43,8 @@ pub struct RunRecord {
     /// The device with the peaks that the run is judged by, as they were known when it started.
     pub device: Option<Device>,
     pub model: Option<RecordedModel>,
+    /// Absent where others loaded the model, or nothing was loaded.
+    pub weights: Option<RecordedWeights>,
     /// What was asked of the model, with the number formats and lengths that really ran.
     pub workload: Option<Workload>,
     /// Configuration keys of the workload that the user set; the others are defaults, which a trace may contradict freely.

@@ -1,6 +1,9 @@
 //! The model of a run: its design, and what theory makes of it.
 
+use std::path::PathBuf;
+
 use llmprof_theory::{Model, ModelError};
+use llmprof_units::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -12,6 +15,24 @@ pub struct RecordedModel {
     pub design: Map<String, Value>,
     /// Absent where theory does not know the family: such a model can be run, not counted.
     pub model: Option<Model>,
+}
+
+/// Which weights a run had.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordedWeights {
+    /// The directory they were read from; absent for random ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Commit of that directory: of the Hugging Face cache, or of a git checkout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// SHA-256 of the file that lists the tensors: the index of several files, or the header of the only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index_sha256: Option<String>,
+    /// Size of the weight files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]

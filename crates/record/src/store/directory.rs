@@ -4,7 +4,7 @@ use std::{
 };
 
 use super::{
-    Folder, Manifest, Pass, RunStatus, SCHEMA_VERSION, StoreError, StoredRun, io_error,
+    Durability, Folder, Manifest, Pass, RunStatus, SCHEMA_VERSION, StoreError, StoredRun, io_error,
     locked::{list_artifacts, lock, redact_logs, save},
 };
 use crate::issue::Issue;
@@ -66,7 +66,7 @@ impl RunDir {
             manifest,
             _lock: lock,
         };
-        run.save()?;
+        run.save(Durability::Derived)?;
         Ok(run)
     }
 
@@ -95,7 +95,7 @@ impl RunDir {
             manifest,
             _lock: lock,
         };
-        run.save()?;
+        run.save(Durability::Derived)?;
         Ok(run)
     }
 
@@ -119,13 +119,13 @@ impl RunDir {
         experiment.clone_into(&mut self.manifest.experiment);
         model.clone_into(&mut self.manifest.model);
         self.manifest.overrides = overrides.to_vec();
-        self.save()
+        self.save(Durability::Derived)
     }
 
     /// Adds what was dropped, and saves.
     pub fn add_issue(&mut self, issue: Issue) -> Result<(), StoreError> {
         self.manifest.issues.push(issue);
-        self.save()
+        self.save(Durability::Derived)
     }
 
     /// Adds or replaces the pass of the same name, and saves.
@@ -139,7 +139,7 @@ impl RunDir {
             Some(known) => *known = pass,
             None => self.manifest.passes.push(pass),
         }
-        self.save()
+        self.save(Durability::Derived)
     }
 
     /// Writes a file of the run, creating the folders above it.
@@ -149,6 +149,17 @@ impl RunDir {
             .replace(relative, contents.as_ref())
             .map_err(io_error("write", &path))?;
         Ok(path)
+    }
+
+    /// Writes a file of the run that can be made again from its record.
+    pub fn write_derived(
+        &self,
+        relative: &str,
+        contents: impl AsRef<[u8]>,
+    ) -> Result<(), StoreError> {
+        self.folder
+            .replace_as(Durability::Derived, relative, contents.as_ref())
+            .map_err(io_error("write", self.path.join(relative)))
     }
 
     /// Gives a file of the run a second name.
@@ -178,17 +189,18 @@ impl RunDir {
         match listed {
             Ok(artifacts) => {
                 self.manifest.artifacts = artifacts;
-                self.save()
+                self.save(Durability::Whole)
             }
             Err(error) => {
-                self.save()?;
+                self.save(Durability::Whole)?;
                 Err(error)
             }
         }
     }
 
-    fn save(&self) -> Result<(), StoreError> {
-        save(&self.folder, &self.manifest)
+    /// While a run goes on, a power cut may take the last changes of its manifest: it is found as it was before them, and can be resumed.
+    fn save(&self, durability: Durability) -> Result<(), StoreError> {
+        save(&self.folder, &self.manifest, durability)
     }
 }
 

@@ -15,7 +15,8 @@ use sha2::{Digest, Sha256};
 use crate::secrets::redacted;
 
 use super::{
-    Artifact, Folder, LOCK_FILE, MANIFEST_FILE, Manifest, StoreError, StoredRun, io_error,
+    Artifact, Durability, Folder, LOCK_FILE, MANIFEST_FILE, Manifest, StoreError, StoredRun,
+    io_error,
 };
 
 /// A run that ended, held by this process. No other writes to it until this is dropped.
@@ -44,17 +45,17 @@ impl LockedRun {
         &self.folder
     }
 
-    /// Replaces a file of the run.
+    /// Replaces a file of the run that can be made again.
     pub fn write(&self, relative: &str, contents: impl AsRef<[u8]>) -> Result<(), StoreError> {
         self.folder
-            .replace(relative, contents.as_ref())
+            .replace_as(Durability::Derived, relative, contents.as_ref())
             .map_err(io_error("write", self.run.path.join(relative)))
     }
 
     /// Lists its files anew: a manifest must not vouch for old contents.
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.run.manifest.artifacts = list_artifacts(&self.folder)?;
-        save(&self.folder, &self.run.manifest)
+        save(&self.folder, &self.run.manifest, Durability::Whole)
     }
 }
 
@@ -85,11 +86,15 @@ pub(super) fn lock(
     Ok(lock)
 }
 
-pub(super) fn save(folder: &Folder, manifest: &Manifest) -> Result<(), StoreError> {
+pub(super) fn save(
+    folder: &Folder,
+    manifest: &Manifest,
+    durability: Durability,
+) -> Result<(), StoreError> {
     let mut text = serde_json::to_string_pretty(manifest).expect("a manifest has only string keys");
     text.push('\n');
     folder
-        .replace(MANIFEST_FILE, text.as_bytes())
+        .replace_as(durability, MANIFEST_FILE, text.as_bytes())
         .map_err(io_error("write", folder.path().join(MANIFEST_FILE)))
 }
 

@@ -4,12 +4,14 @@
 //! hold them against the tool's own reports.
 
 mod launches;
+mod nsys_csv;
 mod reduce;
 mod spread;
 
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+pub use nsys_csv::kernel_summary_csv;
 pub use reduce::{
     api_times, kernel_executions, kernel_times, memory_times, range_kernels, range_projections,
     range_times,

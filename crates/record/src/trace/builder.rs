@@ -63,6 +63,8 @@ pub struct TraceBuilder {
     /// See [`Trace::issues`].
     pub issues: Vec<Issue>,
     inputs: RawInputLists,
+    /// Those of a trace that was finished before.
+    finished_inputs: Option<Inputs>,
     threads: ThreadList,
     frames: FrameList,
 }
@@ -137,9 +139,68 @@ fn keep_name<K: std::hash::Hash + Eq, S: BuildHasher>(
 }
 
 impl TraceBuilder {
+    /// A finished trace, to which events without inputs are added.
+    pub(crate) fn reopen(trace: Trace) -> Self {
+        let mut builder = Self {
+            hosts: trace.hosts,
+            kernels: trace.kernels,
+            copies: trace.copies,
+            memsets: trace.memsets,
+            ranges: trace.ranges,
+            memory: trace.memory,
+            syncs: trace.syncs,
+            graph_nodes: trace.graph_nodes,
+            operator_calls: trace.operator_calls,
+            collectives: trace.collectives,
+            launched_kernels: trace.launched_kernels,
+            devices: trace.devices,
+            clock_origin_ns: trace.clock_origin_ns,
+            events_read: trace.events_read,
+            metadata: trace.metadata,
+            issues: trace.issues,
+            finished_inputs: Some(trace.inputs),
+            ..Self::default()
+        };
+        // In their order strings, threads and frames get the numbers that they have.
+        for text in trace.strings.iter() {
+            builder.strings.intern(text);
+        }
+        for thread in trace.threads.rows().skip(1) {
+            let key = ThreadKey {
+                process: thread.process,
+                thread: thread.thread,
+                process_label: thread.process_label,
+                label: thread.label,
+            };
+            builder.threads.id(key);
+            let process = (thread.process, thread.process_label);
+            for (name, is_process) in [(thread.name, false), (thread.process_name, true)] {
+                if name != StrId::EMPTY && is_process {
+                    builder.threads.process_names.insert(process, name);
+                } else if name != StrId::EMPTY {
+                    builder.threads.names.insert(key, name);
+                }
+            }
+        }
+        for frame in trace.stack_frames.rows().skip(1) {
+            builder.frame(frame);
+        }
+        builder.host_samples = trace.host_samples;
+        builder
+    }
+
     /// The threads so far, by id, with their names.
     pub(crate) fn thread_rows(&self) -> Threads {
         self.threads.rows()
+    }
+
+    /// Whether no event table has a row.
+    pub(crate) fn has_no_rows(&self) -> bool {
+        self.hosts.is_empty()
+            && self.kernels.is_empty()
+            && self.copies.is_empty()
+            && self.memsets.is_empty()
+            && self.ranges.is_empty()
     }
 
     /// The id of `text`.
@@ -390,7 +451,13 @@ impl TraceBuilder {
     /// Sorts strings, inputs, threads and events into the order that a [`Trace`] promises.
     #[must_use]
     pub fn finish(mut self) -> Trace {
-        let (mut inputs, input_map, unreadable) = self.inputs.finish(&mut self.strings);
+        let (mut inputs, input_map, unreadable) = match self.finished_inputs.take() {
+            Some(inputs) => {
+                let same = (0..inputs.len() as u32).map(InputsId).collect();
+                (inputs, same, 0)
+            }
+            None => self.inputs.finish(&mut self.strings),
+        };
         if unreadable > 0 {
             self.issues
                 .push(Issue::warning(IssueCode::TraceInputsUnreadable).counting(unreadable));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::ids::InputsId;
-use super::{HostKind, RangeKind, StrId, ThreadId, Trace};
+use super::{FrameId, HostKind, HostWait, RangeKind, StrId, ThreadId, Trace};
 
 impl Trace {
     /// Writes the trace as Chrome JSON. Host calls and device events that share a correlation id are joined by arrows.
@@ -26,7 +26,9 @@ impl Trace {
         writer.syncs()?;
         writer.ranges()?;
         writer.memory()?;
-        writer.out.write_all(b"\n  ]\n}\n")
+        writer.out.write_all(b"\n  ]")?;
+        writer.host_samples()?;
+        writer.out.write_all(b"\n}\n")
     }
 }
 
@@ -177,6 +179,51 @@ impl<W: Write> Writer<'_, W> {
             Micros(slice.start),
             Micros(slice.duration)
         )
+    }
+
+    /// Sampled stacks in the two sections that the trace event format has for them.
+    fn host_samples(&mut self) -> io::Result<()> {
+        let (frames, samples) = (&self.trace.stack_frames, &self.trace.host_samples);
+        if samples.is_empty() {
+            return Ok(());
+        }
+        self.out.write_all(b",\n  \"stackFrames\": {")?;
+        for row in 1..frames.len() {
+            let frame = frames.row(row);
+            let comma = if row > 1 { "," } else { "" };
+            let (function, file) = (self.trace.text(frame.function), self.trace.text(frame.file));
+            let name = match file {
+                "" => function.to_owned(),
+                file => format!("{function} ({file}:{})", frame.line),
+            };
+            write!(
+                self.out,
+                "{comma}\n  \"{row}\": {{\"category\": \"python\", \"name\": "
+            )?;
+            serde_json::to_writer(&mut *self.out, &name)?;
+            if frame.parent != FrameId::NONE {
+                write!(self.out, ", \"parent\": \"{}\"", frame.parent.0)?;
+            }
+            self.out.write_all(b"}")?;
+        }
+        self.out.write_all(b"\n  },\n  \"samples\": [")?;
+        for (row, sample) in samples.rows().enumerate() {
+            let comma = if row > 0 { "," } else { "" };
+            let state = match sample.wait {
+                HostWait::NONE => sample.cpu.name(),
+                wait => wait.name(),
+            };
+            write!(self.out, "{comma}\n  {{\"cpu\": 0, ")?;
+            self.thread(sample.thread)?;
+            write!(
+                self.out,
+                ", \"ts\": {}, \"name\": \"{state}\", \"sf\": \"{}\", \"weight\": {}}}",
+                Micros(sample.time),
+                sample.stack.0,
+                sample.period
+            )?;
+        }
+        self.out.write_all(b"\n  ]")
     }
 
     fn names(&mut self) -> io::Result<()> {

@@ -3,14 +3,43 @@
 use llmprof_units::Bytes;
 use serde::{Deserialize, Serialize};
 
+/// What kind of processor a device is, where the tool says that it is not a GPU.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum AcceleratorKind {
+    #[default]
+    Gpu,
+    Tpu,
+    Npu,
+    Mtia,
+    /// A device that the tool gives no name to that is known here.
+    Other,
+}
+
+impl AcceleratorKind {
+    /// What people call such a device.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Gpu => "GPU",
+            Self::Tpu => "TPU",
+            Self::Npu => "NPU",
+            Self::Mtia => "MTIA",
+            Self::Other => "accelerator",
+        }
+    }
+}
+
 /// What a tool reports of a device. A figure that it does not report is absent, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceProperties {
     /// The number that events of this device carry.
     pub id: u32,
-    /// The driver's name of it: `NVIDIA H200`.
+    /// The driver's name of it: `NVIDIA H200`. Empty where the tool gives none.
     pub name: String,
+    pub kind: AcceleratorKind,
     pub memory_bytes: Option<Bytes>,
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,

@@ -23,7 +23,7 @@ use super::{
 use crate::issue::Issue;
 use crate::mapped::{self, Mapped};
 use crate::secrets::redacted;
-use crate::store::Folder;
+use crate::store::{Durability, Folder};
 
 /// The version of the layout. A reader takes its own version only.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -135,7 +135,7 @@ impl Trace {
     ) -> Result<(), TraceFileError> {
         let name = name.as_ref();
         folder
-            .replace_with(name, |file| self.write(file))
+            .replace_with(Durability::Content, name, |file| self.write(file))
             .map_err(|source| TraceFileError::Io {
                 action: "write",
                 path: folder.path().join(name),

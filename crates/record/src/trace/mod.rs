@@ -13,6 +13,7 @@ mod events;
 mod file;
 mod ids;
 mod inputs;
+mod launched;
 mod order;
 mod raw_inputs;
 mod redact;
@@ -28,7 +29,7 @@ use std::collections::BTreeMap;
 
 pub use builder::TraceBuilder;
 pub use column::{Column, Element};
-pub use device::DeviceProperties;
+pub use device::{AcceleratorKind, DeviceProperties};
 pub use events::{
     Collective, Collectives, Copies, Copy, CopyKind, GraphNode, GraphNodes, Host, HostKind, Hosts,
     Kernel, Kernels, LaunchedKernel, LaunchedKernels, MemoryEvent, MemoryEvents, MemoryKind,
@@ -95,6 +96,19 @@ impl Trace {
     /// The string `id`.
     pub fn text(&self, id: StrId) -> &str {
         self.strings.get(id)
+    }
+
+    /// The kind that all devices of the trace have; [`AcceleratorKind::Other`] where they differ.
+    pub fn accelerator(&self) -> AcceleratorKind {
+        let mut kinds = self.devices.iter().map(|device| device.kind);
+        let Some(first) = kinds.next() else {
+            return AcceleratorKind::default();
+        };
+        if kinds.all(|kind| kind == first) {
+            first
+        } else {
+            AcceleratorKind::Other
+        }
     }
 
     /// How many rows the event tables have together.

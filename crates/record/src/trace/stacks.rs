@@ -316,6 +316,15 @@ mod tests {
         let path = folder.path().join("trace.llmprof");
         trace.save(&path).unwrap();
         assert_eq!(Trace::load(&path).unwrap(), trace);
+        let mut chrome = Vec::new();
+        trace.write_chrome(&mut chrome).unwrap();
+        let chrome: serde_json::Value = serde_json::from_slice(&chrome).unwrap();
+        let first = &chrome["samples"][0];
+        assert_eq!((&first["name"], &first["tid"]), (&"gil".into(), &1.into()));
+        let frame = &chrome["stackFrames"][first["sf"].as_str().unwrap()];
+        assert_eq!(frame["name"], "decode (~/serve.py:4)");
+        let caller = &chrome["stackFrames"][frame["parent"].as_str().unwrap()];
+        assert_eq!(caller["name"], "<module> (~/serve.py:9)");
     }
 
     #[test]

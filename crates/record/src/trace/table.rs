@@ -54,6 +54,7 @@ macro_rules! table {
                 $( self.$field.append(&mut other.$field); )*
             }
 
+            #[allow(dead_code, reason = "frames of stacks are never reordered")]
             pub(crate) fn permute(&mut self, order: &[u32]) {
                 $( self.$field.permute(order); )*
             }

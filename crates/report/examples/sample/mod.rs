@@ -202,6 +202,7 @@ fn roofline() -> Roofline {
                     flops_per_s: FlopsPerSecond(reached * (intensity * 4.2e12).min(780e12)),
                     time_ns: Nanos(noise.within(20_000, 9_000_000) / (kind_index as i64 + 1)),
                     calls: 24,
+                    anchor: None,
                 });
             }
         }

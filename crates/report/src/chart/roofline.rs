@@ -1,4 +1,4 @@
-use llmprof_units::{Basis, Count};
+use llmprof_units::{Basis, Count, significant};
 
 use super::{
     Width,
@@ -24,6 +24,7 @@ struct Plane {
     bottom: f64,
     x: Axis,
     y: Axis,
+    rates: Unit,
 }
 
 /// Operators on logarithmic axes under the device's limits. Area tells time, colour the kind, shape the phase.
@@ -60,6 +61,11 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
         bottom,
         x,
         y,
+        rates: if titles.is_some_and(|titles| titles.is_normalized) {
+            Unit::Fraction
+        } else {
+            Unit::FlopsPerSecond
+        },
     };
     plane.grid(&mut svg, titles.map(|titles| titles.intensity.as_str()));
     let by_basis: Vec<(Basis, Vec<&Roof>)> = [Basis::Datasheet, Basis::Measured]
@@ -187,13 +193,13 @@ impl Plane {
         for tick in self.x.ticks(0, Unit::FlopsPerByte) {
             let at = self.x.at(tick);
             svg.add(Element::line(at, self.top, at, self.bottom).class("grid"));
-            let text = llmprof_units::significant(tick);
+            let text = significant(tick);
             svg.add(Element::text(at, self.bottom + 16.0, &text).class("tick middle"));
         }
-        for tick in self.y.ticks(0, Unit::FlopsPerSecond) {
+        for tick in self.y.ticks(0, self.rates) {
             let at = self.y.at(tick);
             svg.add(Element::line(left, at, right, at).class("grid"));
-            let text = Unit::FlopsPerSecond.tick(tick);
+            let text = self.rates.tick(tick);
             svg.add(Element::text(left - 8.0, at + 4.0, &text).class("tick end"));
         }
         let (middle, label) = self.width.pick(
@@ -226,14 +232,18 @@ impl Plane {
             let phase = position(&legend.phases, &point.phase);
             let radius = 3.5 + 12.0 * (point.time_ns.0.max(0) as f64 / longest).sqrt();
             let (x, y) = (self.x.at(point.intensity), self.y.at(point.flops_per_s.0));
-            svg.add(
-                Element::new("path")
-                    .attribute("d", &shape(phase, x, y, radius))
-                    .class(&format!("point c{}", kind % CATEGORIES))
-                    .attribute("data-kind", &point.kind)
-                    .attribute("data-phase", &point.phase)
-                    .tooltip(&description(point, roofs)),
-            );
+            let mark = Element::new("path")
+                .attribute("d", &shape(phase, x, y, radius))
+                .class(&format!("point c{}", kind % CATEGORIES))
+                .attribute("data-kind", &point.kind)
+                .attribute("data-phase", &point.phase)
+                .tooltip(&description(point, roofs, self.rates));
+            svg.add(match &point.anchor {
+                Some(anchor) => Element::new("a")
+                    .attribute("href", &format!("#{anchor}"))
+                    .child(mark),
+                None => mark,
+            });
         }
     }
 
@@ -249,9 +259,12 @@ impl Plane {
     fn roof_lines(&self, roofs: &[&Roof], basis: Basis) -> Element {
         roofs.iter().fold(basis_group(basis), |group, roof| {
             let [foot, knee] = self.foot_and_knee(roof);
-            let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
+            let peak = self.rates.format(roof.peak_flops_per_s.0);
             let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
-            let tooltip = format!("{} ({}): {peak}, {bandwidth}", roof.label, roof.basis);
+            let tooltip = match self.rates {
+                Unit::Fraction => roof.label.clone(),
+                _ => format!("{} ({}): {peak}, {bandwidth}", roof.label, roof.basis),
+            };
             let line = Element::polyline(&[foot, knee, (self.right, knee.1)]);
             group.child(line.class("roof").tooltip(&tooltip))
         })
@@ -320,8 +333,11 @@ impl<'a> Labels<'a> {
         for roof in roofs {
             let [_, knee] = self.plane.foot_and_knee(roof);
             let (unit, _) = roof.unit_and_memory();
-            let peak = Unit::FlopsPerSecond.format(roof.peak_flops_per_s.0);
-            let label = format!("{unit} {peak}, {}", roof.basis);
+            let peak = self.plane.rates.format(roof.peak_flops_per_s.0);
+            let label = match self.plane.rates {
+                Unit::Fraction => unit.to_owned(),
+                _ => format!("{unit} {peak}, {}", roof.basis),
+            };
             // A unit has one peak, whichever memory feeds it.
             if !labels.iter().any(|(_, known)| *known == label) {
                 labels.push((knee.1, label));
@@ -369,7 +385,10 @@ impl<'a> Labels<'a> {
         let (_, memory) = roof.unit_and_memory();
         let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
         let of = memory.map_or(String::new(), |memory| format!("{memory} "));
-        let label = format!("{of}{bandwidth}, {}", roof.basis);
+        let label = match self.plane.rates {
+            Unit::Fraction => memory.unwrap_or_default().to_owned(),
+            _ => format!("{of}{bandwidth}, {}", roof.basis),
+        };
         let angle = (knee.1 - foot.1).atan2(knee.0 - foot.0);
         let (along, half) = ((angle.cos(), angle.sin()), text_width(&label) / 2.0);
         let on_line = |share: f64| {
@@ -429,9 +448,12 @@ fn basis_group(basis: Basis) -> Element {
         .attribute("data-basis", &name)
 }
 
-fn description(point: &RooflinePoint, roofs: &[&Roof]) -> String {
-    let rate = Unit::FlopsPerSecond.format(point.flops_per_s.0);
-    let intensity = Unit::FlopsPerByte.format(point.intensity);
+fn description(point: &RooflinePoint, roofs: &[&Roof], rates: Unit) -> String {
+    let rate = rates.format(point.flops_per_s.0);
+    let intensity = match rates {
+        Unit::Fraction => format!("{} × ridge point", significant(point.intensity)),
+        _ => Unit::FlopsPerByte.format(point.intensity),
+    };
     let mut text = format!(
         "{}\n{} · {}\n{rate} at {intensity}\n{} in {}",
         point.label,
@@ -496,6 +518,7 @@ mod tests {
             flops_per_s: FlopsPerSecond(rate),
             time_ns: Nanos(1_000_000),
             calls: 24,
+            anchor: None,
         }
     }
 
@@ -566,7 +589,10 @@ mod tests {
         // At 1 FLOP/B the memory feeds 4.8 TFLOP/s: 3 of them are 62.5 %.
         let view = sample();
         let roofs: Vec<&Roof> = view.roofs.iter().collect();
-        assert!(description(&view.points[1], &roofs).contains("62.5 % of bf16 (datasheet)"));
+        assert!(
+            description(&view.points[1], &roofs, Unit::FlopsPerSecond)
+                .contains("62.5 % of bf16 (datasheet)")
+        );
     }
 
     #[test]

@@ -88,6 +88,7 @@ fn point(row: &DerivedRow) -> Option<RooflinePoint> {
         flops_per_s: FlopsPerSecond(row.flops_per_s()),
         time_ns: row.total_ns,
         calls: row.calls,
+        anchor: None,
     })
 }
 
@@ -103,6 +104,7 @@ fn chart(found: &DerivedKernels, device: &Device, points: Vec<RooflinePoint>) ->
             intensity: "arithmetic intensity (FLOPs per byte of minimum DRAM traffic)".to_owned(),
             shapes: "phase",
             colors: "class",
+            is_normalized: false,
         }),
         roofs: peaks
             .map(|peak| Roof {

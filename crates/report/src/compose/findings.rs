@@ -34,7 +34,11 @@ pub(super) fn abstentions(analysis: &Analysis) -> Vec<String> {
 
 fn concluded(analysis: &Analysis) -> impl Iterator<Item = &Finding> {
     let findings = analysis.findings.iter();
-    findings.filter(|finding| finding.abstains.is_none() && text::is_noticed(finding))
+    let kind = analysis.program.kind;
+    findings.filter(move |finding| {
+        let is_told = finding.abstains.is_none() && text::is_noticed(finding);
+        is_told && text::program::has_words_for(kind, finding)
+    })
 }
 
 fn item(number: usize, finding: &Finding, analysis: &Analysis) -> FindingItem {

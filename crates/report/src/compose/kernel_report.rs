@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use llmprof_analysis::counters::percentages;
 use llmprof_record::counters::{Level, Pipe};
-use llmprof_theory::device::{Device, Engine};
+use llmprof_theory::device::{Catalog, Device, Engine};
 use llmprof_units::{Basis, Bytes, Nanos, Percent};
 use serde::Serialize;
 
@@ -41,9 +41,24 @@ pub fn add(
     if found.launches.is_empty() {
         return;
     }
+    let inferred = match device {
+        Some(_) => None,
+        None => found
+            .device
+            .as_deref()
+            .and_then(|name| Catalog::embedded().by_name(name).ok()),
+    };
+    let device = device.or(inferred.as_ref());
+    let rows = ranked(found);
+    all_kernels(document, found, &rows, notes);
     classes(document, found);
-    let points = rooflines(found);
+    let points: Vec<RooflinePoint> = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(rank, row)| points(row, anchor(rank)))
+        .collect();
     if !points.is_empty() {
+        let normalized = normalized(&rows);
         let chart = Roofline {
             titles: Some(titles("Kernels under the roofline, by memory level")),
             roofs: roofs(&found.launches.iter(), device),
@@ -52,10 +67,133 @@ pub fn add(
         let section = document.section("kernel_roofline", "Kernel rooflines");
         section.paragraph(text::ROOFLINE);
         section.chart("kernel_roofline", Drawing::Roofline(chart));
+        if !normalized.points.is_empty() {
+            section.paragraph(text::NORMALIZED);
+            section.chart("kernel_roofline_normalized", Drawing::Roofline(normalized));
+        }
     }
     against_model(document, found);
-    entries(document, found, device, notes);
+    entries(document, &rows, device, notes);
     histograms(document, found);
+}
+
+/// The kernels with the most time first.
+fn ranked(found: &CountersAnalysis) -> Vec<&CountedLaunch> {
+    let mut rows: Vec<&CountedLaunch> = found.launches.iter().collect();
+    rows.sort_by(|a, b| b.weight_ns().total_cmp(&a.weight_ns()));
+    rows
+}
+
+/// The chart of the kernel's entry, where it has one.
+fn anchor(rank: usize) -> Option<String> {
+    (rank < MOST_KERNELS).then(|| format!("chart-kernel_roofline_{}", rank + 1))
+}
+
+fn share_of(row: &CountedLaunch, total: f64) -> f64 {
+    if total > 0.0 {
+        row.weight_ns() / total
+    } else {
+        0.0
+    }
+}
+
+fn title_of(row: &CountedLaunch, notes: &KernelNotes) -> String {
+    let note = notes.get(&row.kernel);
+    note.and_then(|note| note.friendly_name.clone())
+        .unwrap_or_else(|| kernel_label(&row.kernel))
+}
+
+/// One row a kernel: what limits it, its time, and how busy it kept the device.
+fn all_kernels(
+    document: &mut Document,
+    found: &CountersAnalysis,
+    rows: &[&CountedLaunch],
+    notes: &KernelNotes,
+) {
+    let section = document.section("all_kernels", "All profiled kernels");
+    section.paragraph(text::device(found));
+    let columns = Column::all([
+        ("#", Align::Right),
+        ("Kernel", Align::Left),
+        ("Class", Align::Left),
+        ("Time", Align::Right),
+        ("Share", Align::Right),
+        ("SM", Align::Right),
+        ("FLOP rate", Align::Right),
+        ("DRAM", Align::Right),
+        ("Occupancy", Align::Right),
+    ]);
+    let total: f64 = rows.iter().map(|row| row.weight_ns()).sum();
+    let percent = |value: Option<f64>| {
+        value.map_or(Cell::Missing, |value| {
+            Cell::number(value, Percent(value / 100.0))
+        })
+    };
+    let mut table = Table::sortable("all_kernels", columns);
+    for (rank, row) in rows.iter().enumerate() {
+        let time = Nanos(row.weight_ns().round() as i64);
+        let share = share_of(row, total);
+        table.row([
+            Cell::number((rank + 1) as f64, rank + 1),
+            Cell::from(title_of(row, notes).as_str()),
+            Cell::from(text::class(row.class)),
+            Cell::number(time.0 as f64, time),
+            Cell::number(share, Percent(share)),
+            percent(row.used.sm_pct),
+            percent(row.used.flops_pct),
+            percent(row.used.dram_pct),
+            percent(row.percentage("achieved_occupancy_pct")),
+        ]);
+    }
+    section.table(table);
+}
+
+/// Parts of peak over parts of bandwidth: one ridge for all formats and memory levels.
+fn normalized(rows: &[&CountedLaunch]) -> Roofline {
+    let mut drawn = Vec::new();
+    for (rank, row) in rows.iter().enumerate() {
+        let Some(flops) = row.used.flops_pct.filter(|flops| *flops > 0.0) else {
+            continue;
+        };
+        let levels = [
+            (Level::Dram, row.used.dram_pct),
+            (Level::L2, row.used.l2_pct),
+            (Level::L1, row.used.l1_pct),
+        ];
+        for (level, share) in levels {
+            let Some(share) = share.filter(|share| *share > 0.0) else {
+                continue;
+            };
+            drawn.push(RooflinePoint {
+                label: kernel_label(&row.kernel),
+                kind: text::class(row.class).to_owned(),
+                phase: text::level(level).to_owned(),
+                intensity: flops / share,
+                flops_per_s: llmprof_units::FlopsPerSecond(flops / 100.0),
+                time_ns: Nanos(row.weight_ns().round() as i64),
+                calls: row.launches.unwrap_or(1),
+                anchor: anchor(rank),
+            });
+        }
+    }
+    let titles = RooflineTitles {
+        title: "Kernels under the normalized roofline".to_owned(),
+        intensity: "arithmetic intensity ÷ ridge point of format and memory level".to_owned(),
+        shapes: "memory level",
+        colors: "class",
+        is_normalized: true,
+    };
+    Roofline {
+        titles: Some(titles),
+        roofs: vec![Roof {
+            label: "peak, bandwidth".to_owned(),
+            peak_flops_per_s: llmprof_units::FlopsPerSecond(1.0),
+            bandwidth: llmprof_units::BytesPerSecond(1.0),
+            basis: Basis::Derived,
+            is_own: true,
+        }],
+        points: drawn,
+    }
 }
 
 fn titles(title: &str) -> RooflineTitles {
@@ -64,6 +202,7 @@ fn titles(title: &str) -> RooflineTitles {
         intensity: "arithmetic intensity (FLOPs per byte that the level moved)".to_owned(),
         shapes: "memory level",
         colors: "class",
+        is_normalized: false,
     }
 }
 
@@ -125,16 +264,12 @@ fn against_model(document: &mut Document, found: &CountersAnalysis) {
     section.table(table);
 }
 
-/// Each kernel once for every level that it moved bytes of.
-fn rooflines(found: &CountersAnalysis) -> Vec<RooflinePoint> {
-    found.launches.iter().flat_map(points).collect()
-}
-
-fn points(row: &CountedLaunch) -> Vec<RooflinePoint> {
+/// A kernel once for every level that it moved bytes of; none where a pipe that it used has no ceiling to stand under.
+fn points(row: &CountedLaunch, anchor: Option<String>) -> Vec<RooflinePoint> {
     let flops: f64 = row.pipes.iter().map(|rate| rate.flops_per_s.0).sum();
     let levels = row.levels.iter().filter(|level| level.bytes_per_s.0 > 0.0);
     levels
-        .filter(|_| flops > 0.0)
+        .filter(|_| flops > 0.0 && !row.used.lacks_peak)
         .map(|level| RooflinePoint {
             label: kernel_label(&row.kernel),
             kind: text::class(row.class).to_owned(),
@@ -143,6 +278,7 @@ fn points(row: &CountedLaunch) -> Vec<RooflinePoint> {
             flops_per_s: llmprof_units::FlopsPerSecond(flops),
             time_ns: Nanos(row.weight_ns().round() as i64),
             calls: row.launches.unwrap_or(1),
+            anchor: anchor.clone(),
         })
         .collect()
 }
@@ -209,12 +345,10 @@ fn same_format(counter: &str, dtype: &str) -> bool {
 
 fn entries(
     document: &mut Document,
-    found: &CountersAnalysis,
+    rows: &[&CountedLaunch],
     device: Option<&Device>,
     notes: &KernelNotes,
 ) {
-    let mut rows: Vec<&CountedLaunch> = found.launches.iter().collect();
-    rows.sort_by(|a, b| b.weight_ns().total_cmp(&a.weight_ns()));
     let total: f64 = rows.iter().map(|row| row.weight_ns()).sum();
     let section = document.section("kernel_report", "Kernel report");
     section.paragraph(text::REPORT);
@@ -226,14 +360,8 @@ fn entries(
     let mut told = BTreeMap::new();
     for (rank, row) in rows.iter().take(MOST_KERNELS).enumerate() {
         let note = notes.get(&row.kernel);
-        let label = note
-            .and_then(|note| note.friendly_name.clone())
-            .unwrap_or_else(|| kernel_label(&row.kernel));
-        let share = if total > 0.0 {
-            row.weight_ns() / total
-        } else {
-            0.0
-        };
+        let label = title_of(row, notes);
+        let share = share_of(row, total);
         section.heading(format!(
             "{}. {label}: {} ({} of profiled time)",
             rank + 1,
@@ -265,7 +393,7 @@ fn entries(
                 .map(|(first, rules)| text::rules_as_for(*first + 1, rules)),
         );
         section.list(lines);
-        let own = points(row);
+        let own = points(row, None);
         if !own.is_empty() {
             let chart = Roofline {
                 titles: Some(titles(&label)),

@@ -5,6 +5,7 @@
 
 mod communication;
 pub mod compare;
+mod convolutions;
 mod copies;
 mod counters;
 mod curves;
@@ -12,6 +13,7 @@ mod derived_kernels;
 mod findings;
 mod gemms;
 mod graphs;
+mod host_stacks;
 mod kernel_report;
 mod kernels;
 mod latency;
@@ -41,6 +43,7 @@ use llmprof_record::{
     issue::Issue,
     run::RunRecord,
     summary::{Summary, SummaryTable},
+    trace::AcceleratorKind,
 };
 use llmprof_theory::device::Device;
 
@@ -66,6 +69,22 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Title, summary, findings and issues.
     pub fn digest(&self) -> Document {
+        self.named(self.first_page())
+    }
+
+    /// The document in words of the device that ran: sentences speak of a GPU.
+    fn named(&self, mut document: Document) -> Document {
+        let timeline = self.analysis.timeline.as_deref();
+        let kind = timeline
+            .map(|timeline| timeline.accelerator)
+            .unwrap_or_default();
+        if kind != AcceleratorKind::Gpu {
+            document.replace_word("GPU", kind.noun());
+        }
+        document
+    }
+
+    fn first_page(&self) -> Document {
         let (record, analysis) = (self.record, self.analysis);
         let mut document = Document {
             issues: self.issues.to_vec(),
@@ -75,9 +94,22 @@ impl Report<'_> {
             document.title = text::summary::title(analysis);
             document.subtitle = text::summary::subtitle(analysis);
             document.summary = text::summary::summary(analysis);
+            if let Some(weights) = &record.weights {
+                if let Some(result) = document.summary.first_mut() {
+                    *result = format!("{result} · {}", text::run_weights::weights_part(weights));
+                }
+                let line = text::run_weights::weights_line(weights);
+                document.subtitle = [document.subtitle, line]
+                    .into_iter()
+                    .filter(|part| !part.is_empty())
+                    .collect::<Vec<_>>()
+                    .join(" · ");
+            }
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
-            document.no_conclusion.extend(text::causes::replay_notes(analysis));
+            document
+                .no_conclusion
+                .extend(text::causes::replay_notes(analysis));
         } else {
             document.title = self.title();
         }
@@ -114,7 +146,7 @@ impl Report<'_> {
     /// The whole report.
     pub fn document(&self) -> Document {
         let (record, analysis) = (self.record, self.analysis);
-        let mut document = self.digest();
+        let mut document = self.first_page();
         if record.has_times() {
             self.run(&mut document);
         }
@@ -147,7 +179,7 @@ impl Report<'_> {
             );
             findings::link(&mut document, analysis);
         }
-        document
+        self.named(document)
     }
 
     fn run(&self, document: &mut Document) {
@@ -163,8 +195,10 @@ impl Report<'_> {
         kernels::add(document, analysis);
         copies::add(document, analysis);
         gemms::add(document, analysis);
+        convolutions::add(document, analysis);
         graphs::add(document, analysis);
         modules::add(document, analysis);
+        host_stacks::add(document, record.trace());
         operators::add_framework(document, analysis);
         slices::add(document, analysis);
         let samples = record.samples.as_ref();

@@ -273,6 +273,7 @@ pub(super) fn framework_points(analysis: &Analysis) -> Vec<RooflinePoint> {
             flops_per_s: FlopsPerSecond(rate),
             time_ns: work.device_ns,
             calls: work.calls,
+            anchor: None,
         })
     };
     timeline

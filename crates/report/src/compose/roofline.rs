@@ -105,6 +105,7 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
                     flops_per_s: rate,
                     time_ns: group.measured_ns,
                     calls: group.calls,
+                    anchor: None,
                 });
             }
         }

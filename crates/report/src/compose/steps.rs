@@ -1,4 +1,4 @@
-//! Steps and layers by the pattern of launches, and how long steps took: over the run and as a histogram.
+//! Steps, and sequences of launches that repeat: how long steps took: over the run and as a histogram.
 
 use llmprof_units::{Nanos, Percent};
 
@@ -15,7 +15,7 @@ const DRAWN: usize = 3;
 const FEWEST_DRAWN: u64 = 4;
 
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
-    let patterns = text::of(analysis);
+    let patterns = text::of(analysis).filter(|_| text::by_pattern(analysis));
     let of_phases: Vec<&PhaseAnalysis> = analysis
         .phases
         .iter()
@@ -25,7 +25,12 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     if patterns.is_none() && of_phases.is_empty() {
         return;
     }
-    let section = document.section("steps", "Steps");
+    let title = if of_phases.is_empty() {
+        "Repetitions"
+    } else {
+        "Steps"
+    };
+    let section = document.section("steps", title);
     if !of_phases.is_empty() {
         let source = analysis
             .timeline
@@ -37,16 +42,18 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
             draw_phase(section, phase);
         }
     }
-    if let Some(found) = patterns.filter(|found| !found.layers.is_empty()) {
-        section.paragraph(text::basis_of_layers(found));
-        section.table(by_layer(found));
-    }
-    if let Some(found) = patterns.filter(|_| text::by_pattern(analysis)) {
+    if let Some(found) = patterns {
         section.paragraph(text::basis(found));
         section.table(by_pattern(found));
         let often = |pattern: &&StepPattern| pattern.steps >= FEWEST_DRAWN;
         for pattern in found.patterns.iter().filter(often).take(DRAWN) {
-            draw(section, &pattern.name, &pattern.step_ns, &pattern.wall_ns);
+            draw(
+                section,
+                &pattern.name,
+                "repetition",
+                &pattern.step_ns,
+                &pattern.wall_ns,
+            );
         }
     }
 }
@@ -54,19 +61,25 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
 fn draw_phase(section: &mut Section, phase: &PhaseAnalysis) {
     let Some(traced) = &phase.traced else { return };
     if let Some(steps) = traced.steps.as_ref().filter(|s| s.count >= FEWEST_DRAWN) {
-        draw(section, phase.name(), &traced.step_ns, steps);
+        draw(section, phase.name(), "step", &traced.step_ns, steps);
     }
 }
 
-fn draw(section: &mut Section, name: &str, step_ns: &[Nanos], spread: &Distribution) {
+fn draw(
+    section: &mut Section,
+    name: &str,
+    noun: &'static str,
+    step_ns: &[Nanos],
+    spread: &Distribution,
+) {
     let walls: Vec<f64> = step_ns.iter().map(|wall| wall.0 as f64).collect();
     section.chart(
         format!("step_latency_of_{}", key(name)),
         Drawing::StepLatency(StepLatency {
-            title: format!("Latency of each step: {name}"),
-            noun: "step",
+            title: format!("Latency of each {noun}: {name}"),
+            noun,
             lines: vec![StepLine {
-                label: "step".to_owned(),
+                label: noun.to_owned(),
                 values_ns: walls.clone(),
             }],
             marks: percentiles(spread),
@@ -75,7 +88,7 @@ fn draw(section: &mut Section, name: &str, step_ns: &[Nanos], spread: &Distribut
     section.chart(
         format!("steps_of_{}", key(name)),
         Drawing::Histogram(Histogram::of(
-            format!("Distribution of steps: {name}"),
+            format!("Distribution of {noun}s: {name}"),
             Unit::Nanoseconds,
             &walls,
             percentiles(spread),
@@ -84,16 +97,14 @@ fn draw(section: &mut Section, name: &str, step_ns: &[Nanos], spread: &Distribut
 }
 
 pub(super) fn percentiles(values: &Distribution) -> Vec<Mark> {
-    [
-        ("p50", values.p50),
-        ("p90", values.p90),
-        ("p99", values.p99),
-    ]
-    .map(|(label, value)| Mark {
-        label: label.to_owned(),
-        value,
-    })
-    .into()
+    let all = [(50, values.p50), (90, values.p90), (99, values.p99)];
+    let told = all.into_iter();
+    told.filter(|&(percent, _)| text::percentile(values, percent).is_some())
+        .map(|(percent, value)| Mark {
+            label: format!("p{percent}"),
+            value,
+        })
+        .collect()
 }
 
 fn by_phase(phases: &[&PhaseAnalysis]) -> Table {
@@ -102,44 +113,32 @@ fn by_phase(phases: &[&PhaseAnalysis]) -> Table {
         let Some(steps) = phase.traced.as_ref().and_then(|t| t.steps.as_ref()) else {
             continue;
         };
-        // Of two values a percentile is one of them, or lies between.
-        let percentile = |value| if steps.count > 2 { time(value) } else { dash() };
+        let percentile = |percent| text::percentile(steps, percent).unwrap_or_else(dash);
         table.row([
             phase.name().to_owned(),
             steps.count.to_string(),
             time(steps.mean),
-            percentile(steps.p50),
-            percentile(steps.p90),
-            percentile(steps.p99),
+            percentile(50),
+            percentile(90),
+            percentile(99),
             time(steps.max),
         ]);
     }
     table
 }
 
-fn by_layer(steps: &StepPatterns) -> Table {
-    let headers = ["Pattern", "Layers", "Kernels", "Time, p50", "Launched by"];
-    let mut table = Table::new(&headers, 1).with_words(&["Launched by"]);
-    for pattern in &steps.layers {
-        table.row([
-            pattern.name.clone(),
-            pattern.layers.to_string(),
-            pattern.kernels.to_string(),
-            pattern.layer_ns.to_string(),
-            pattern.launched_by.clone(),
-        ]);
-    }
-    table
-}
-
 fn by_pattern(steps: &StepPatterns) -> Table {
-    let patterns = &steps.patterns;
+    let patterns: Vec<&StepPattern> = steps
+        .patterns
+        .iter()
+        .filter(|one| text::is_told(one))
+        .collect();
     let several = patterns
         .iter()
         .any(|pattern| pattern.launched_by != patterns[0].launched_by);
     let mut headers = vec![
         "Pattern",
-        "Steps",
+        "Repetitions",
         "Equal",
         "Launches",
         "Wall time, p50",
@@ -162,7 +161,7 @@ fn by_pattern(steps: &StepPatterns) -> Table {
             pattern.equal.to_string(),
             pattern.launches.to_string(),
             time(pattern.wall_ns.p50),
-            time(pattern.wall_ns.p90),
+            text::percentile(&pattern.wall_ns, 90).unwrap_or_else(dash),
             time(pattern.wall_deviation_ns),
             spread,
             Percent(pattern.idle_share).to_string(),

@@ -86,6 +86,37 @@ impl Document {
         }
     }
 
+    /// Says `other` for `word` in all sentences, headings and heads of tables. Cells have names of kernels, which stay.
+    pub(crate) fn replace_word(&mut self, word: &str, other: &str) {
+        let replace = |text: &mut String| *text = text.replace(word, other);
+        let texts = [&mut self.title, &mut self.subtitle].into_iter();
+        let lists = [
+            &mut self.caveats,
+            &mut self.summary,
+            &mut self.no_conclusion,
+        ];
+        texts.chain(lists.into_iter().flatten()).for_each(replace);
+        for finding in &mut self.findings {
+            replace(&mut finding.title);
+            finding.knob.iter_mut().for_each(replace);
+            finding.evidence.iter_mut().for_each(replace);
+        }
+        for section in &mut self.sections {
+            replace(&mut section.title);
+            for block in &mut section.blocks {
+                match block {
+                    Block::Heading(text) | Block::Paragraph(text) => replace(text),
+                    Block::List(items) => items.iter_mut().for_each(replace),
+                    Block::Table(table) => {
+                        let columns = table.columns.iter_mut();
+                        columns.for_each(|column| replace(&mut column.header));
+                    }
+                    Block::Chart(_) => {}
+                }
+            }
+        }
+    }
+
     /// Begins a section; what is added next belongs to it.
     pub fn section(&mut self, key: &str, title: impl Into<String>) -> &mut Section {
         self.sections.push(Section {

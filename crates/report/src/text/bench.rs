@@ -26,12 +26,45 @@ pub fn met(is_met: bool) -> &'static str {
     if is_met { "met" } else { "not met" }
 }
 
-/// `TTFT p99 200 ms: met (180 ms).`
-pub fn objective(objective: &str, is_met: bool, value_ms: Option<f64>) -> String {
+/// The last seconds of a load, or all of it, in a line of progress.
+pub fn live(
+    ttft_p50_ms: Option<f64>,
+    requests_per_s: f64,
+    output_tokens_per_s: Option<f64>,
+) -> String {
+    let mut shown = Vec::new();
+    if let Some(ms) = ttft_p50_ms {
+        shown.push(format!("TTFT p50 {}", super::time(ms * 1e6)));
+    }
+    shown.push(format!("{} requests/s", significant(requests_per_s)));
+    if let Some(rate) = output_tokens_per_s {
+        shown.push(format!("{} tokens/s", significant(rate)));
+    }
+    shown.join(", ")
+}
+
+/// A server that ended or hung during the load.
+pub fn server_stopped(seconds: f64) -> String {
+    format!("The server stopped answering at {seconds:.1} s.")
+}
+
+/// `TTFT p99 200 ms: met (180 ms).` `failed` of all requests, where they are too many for any objective.
+pub fn objective(
+    objective: &str,
+    is_met: bool,
+    value_ms: Option<f64>,
+    failed: Option<(u64, u64)>,
+) -> String {
     let value = value_ms.map_or_else(
         || "not known".to_owned(),
         |value| format!("{} ms", significant(value)),
     );
+    let value = failed.map_or(value.clone(), |(failed, all)| {
+        format!(
+            "{failed} of {} failed; {value} of the others",
+            Count(all, "request")
+        )
+    });
     format!("{objective}: {} ({value}).", met(is_met))
 }
 
@@ -111,7 +144,7 @@ pub fn steady_state(
 ) -> String {
     let of = |found: Option<Distribution>| found.map_or_else(super::dash, |d| median_and_p99(&d));
     format!(
-        "Steady state, from the first completion to the last request due ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
+        "Steady state, from the first completion to the last request due, or to where the server stopped answering ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
         Count(requests, "request"),
         significant(seconds),
         significant(requests_per_s),
@@ -120,17 +153,48 @@ pub fn steady_state(
     )
 }
 
+/// Which requests the latencies are of.
+pub fn timed(timed: u64, completed: u64) -> String {
+    if timed == completed {
+        return format!(
+            "All tables are of the {} that completed.",
+            Count(completed, "request")
+        );
+    }
+    format!(
+        "All tables are of the {} that completed before the server's profiler started; {} that ran under it are left out.",
+        Count(timed, "request"),
+        Count(completed - timed, "request")
+    )
+}
+
 /// What the parts of the mean request are.
 pub fn parts(requests: u64) -> String {
     format!(
-        "Parts of each of {requests} requests add up to its measured latency (`requests.csv`); these are their means."
+        "Parts of each of {} add up to its measured latency (`requests.csv`); these are their means.",
+        Count(requests, "request")
+    )
+}
+
+/// The same of requests that are in no other table.
+pub fn profiled_parts(requests: u64) -> String {
+    format!(
+        "{} that the server's profiler recorded, split by its engine steps. Their times include the profiler and the pause in which it wrote its \
+         trace; they are in no other table.",
+        Count(requests, "request")
     )
 }
 
 /// Where the server's own figures come from.
-pub fn server_basis(family: &str) -> String {
+pub fn server_basis(family: &str, is_until_profile: bool) -> String {
+    let until = if is_until_profile {
+        ", until its profiler was started"
+    } else {
+        ""
+    };
     format!(
-        "{family}: its own histograms over the time of the load. Quantiles are no more exact than the buckets are wide."
+        "{family}: its own histograms over the time of the load{until}. Quantiles are no more exact than the buckets are wide; ≤ and ≥ \
+         stand before bounds."
     )
 }
 
@@ -200,8 +264,20 @@ mod tests {
         );
         assert_eq!(latencies(None, None, None), "No request has a result.");
         assert_eq!(
-            objective("TTFT p99 200 ms", false, None),
+            objective("TTFT p99 200 ms", false, None, None),
             "TTFT p99 200 ms: not met (not known)."
+        );
+        assert_eq!(
+            objective("TTFT p99 200 ms", false, Some(180.0), Some((43, 60))),
+            "TTFT p99 200 ms: not met (43 of 60 requests failed; 180 ms of the others)."
+        );
+        assert_eq!(
+            server_stopped(8.04),
+            "The server stopped answering at 8.0 s."
+        );
+        assert_eq!(
+            live(Some(31.2), 4.125, Some(512.0)),
+            "TTFT p50 31.200 ms, 4.125 requests/s, 512 tokens/s"
         );
     }
 }

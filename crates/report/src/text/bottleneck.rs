@@ -68,6 +68,14 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             Percent(*idle_share),
             Percent(*queued_share)
         ),
+        ClassReason::IdleUnexplained { idle_share } => format!(
+            "the GPU idles for {} of the time, and launch calls do not show that it waits for the host",
+            Percent(*idle_share)
+        ),
+        ClassReason::HostAlone => "the trace has no GPU events".to_owned(),
+        ClassReason::Cut => {
+            "the trace is cut: kernels of recorded launches may be missing".to_owned()
+        }
         ClassReason::OtherDevices {
             idle_share,
             elsewhere_share,
@@ -90,7 +98,8 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
         ),
         ClassReason::NoTime => "the phase took no time".to_owned(),
         ClassReason::NoPhases => {
-            "no phases were found, so the time includes the program's start and end".to_owned()
+            "no range divides the trace, so the time includes the program's start and end"
+                .to_owned()
         }
     }
 }

@@ -3,7 +3,8 @@
 pub const STARTED: &str =
     "calibrating CPU peaks, once; it takes some seconds: keep the machine quiet";
 pub const AGAIN: &str = "`llmprof hardware measure` calibrates again";
-pub const NEXT_RUN: &str = "the next run calibrates again; keep the machine quiet";
+pub const AGAIN_QUIETLY: &str =
+    "`llmprof hardware measure` calibrates again; keep the machine quiet";
 pub const OUTDONE: &str = "this run was faster than the calibrated CPU peaks";
 
 pub fn failed(why: &str) -> String {

@@ -3,7 +3,7 @@
 use llmprof_analysis::compare::{
     Change, ChangeKind, Comparison, DISTURBED_SHARE, Difference, DisturbanceCause, ExplainedPart,
     Explanation, GateOutcome, GateState, IntervalBasis, MetricComparison, PartComparison,
-    PhaseComparison, Rounds, Source, Unit, Verdict,
+    PhaseComparison, Rounds, Source, Unevaluated, Unit, Verdict,
 };
 use llmprof_units::{Bytes, Count, Joules, Nanos, Percent, significant};
 
@@ -402,12 +402,27 @@ pub fn notes(comparison: &Comparison) -> impl Iterator<Item = &'static str> {
         .flatten()
 }
 
+fn unevaluated(reason: &Unevaluated) -> String {
+    match reason {
+        Unevaluated::NotMeasured => "a side does not have this metric".to_owned(),
+        Unevaluated::OtherWork(what) => format!(
+            "{} differs, so that the metric is not of the same work",
+            trait_name(what)
+        ),
+        Unevaluated::TooFewValues => "too few values for an interval".to_owned(),
+    }
+}
+
 pub fn gate(outcome: &GateOutcome) -> String {
     let state = match outcome.state {
         GateState::Passed => "passed",
         GateState::Failed => "failed",
         GateState::Inconclusive => "inconclusive",
+        GateState::NotEvaluated => "not evaluated",
     };
+    if let Some(reason) = &outcome.reason {
+        return format!("Gate {} {state}: {}", outcome.gate, unevaluated(reason));
+    }
     let relative = matches!(
         outcome.bound,
         Some(llmprof_analysis::compare::Bound::Relative(_))

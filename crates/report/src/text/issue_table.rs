@@ -71,7 +71,8 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::AnalysisLabelsDropped => const { &[Row::new("labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges")] },
         IssueCode::AnalysisNoLaunches => const { &[Row::new("the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")
         .hint("record launches: torch.profiler with ProfilerActivity.CPU and CUDA, nsys with -t cuda")] },
-        IssueCode::AnalysisTraining => const { &[Row::new("backward or optimizer ops were recorded: this is training, and terms of inference (TTFT, TPOT, prefill, decode) do not apply")] },
+        IssueCode::AnalysisFirstStepLong => const { &[Row::new("the recording up to the end of the first `Optimizer.step` took {first_ns:ns}, a usual step {usual_ns:ns}: it may hold the start of the program, and is in no step")] },
+        IssueCode::AnalysisDevicesFolded => const { &[Row::new("{count:device} with fewer events have no phases of their own; the {devices} with most have")] },
         IssueCode::InvariantOtherModel => const { &[Row::new("the embedding table of the trace is {trace}, that of the model {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json")] },
         IssueCode::InvariantOtherLayers => const { &[Row::new("the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")
@@ -112,6 +113,9 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::KinetoMalformed => const { &[Row::new("events that are not valid JSON skipped; the first at byte {byte}")] },
         IssueCode::KinetoRepaired => const { &[Row::new("strings with unescaped quotes read up to the matching quote; the first at byte {byte}")] },
         IssueCode::KinetoNotUtf8 => const { &[Row::new("names that are not UTF-8 contain replacement characters; the first at byte {byte}")] },
+        IssueCode::KinetoDevicesRenumbered => const { &[Row::new("the file has several ranks with devices of the same number; the {devices} devices are numbered in the order of ranks")] },
+        IssueCode::XplaneDamaged => const { &[Row::new("messages of the file are damaged or cut; what comes before the damage is read")] },
+        IssueCode::XplaneUnusableEvent => const { &[Row::new("events without a name or a valid time skipped")] },
         IssueCode::KinetoNoTime => const { &[Row::new("events without a valid time (`ts`) skipped; the first at byte {byte}")] },
         IssueCode::KinetoNoDuration => const { &[Row::new("slices without a valid duration (`dur`) count as 0 ns; the first at byte {byte}")] },
         IssueCode::KinetoNegativeDuration => const { &[Row::new("slices with a negative duration count as 0 ns; the first at byte {byte}")] },
@@ -198,7 +202,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         ] },
         IssueCode::CuptiUnavailable => const { &[
             Row::new("CUDA not recorded: {why}").when("missing", "library")
-        .hint("`cargo build --release` builds it beside the binary, `pip install llmprof` installs it; or set LLMPROF_INJECT to its path"),
+        .hint("`cargo build --release` builds it beside the binary, the wheel of llmprof-harness installs it; or set LLMPROF_INJECT to its path"),
             Row::new("CUDA not recorded: {why}"),
         ] },
         IssueCode::CuptiFirstBatch => const { &[Row::new("CUDA recorded in the first of {batches:batch} only")] },
@@ -226,6 +230,14 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
             Row::new("nothing recorded of process {process}: {why}"),
             Row::new("nothing recorded: {why}"),
         ] },
+        IssueCode::RecordRecorderKilled => const { &[Row::new("llmprof was killed while it recorded, and the command was ended with it: the timeline ends where the processes last wrote")] },
+        IssueCode::HostStacksNotBuilt => const { &[Row::new("Python stacks not sampled: this llmprof was built without them; threads and their system calls were")
+        .hint("build it with the feature `host-stacks`, which is on by default")] },
+        IssueCode::HostStacksNotPermitted => const { &[Row::new("host threads of process {process} not sampled: {why}")
+        .hint("run llmprof as the user of that process; in a container add --cap-add SYS_PTRACE; or set kernel.yama.ptrace_scope to 0 or 1")] },
+        IssueCode::HostStacksUnsupported => const { &[Row::new("Python stacks of process {process} not sampled: {why}; its threads and their system calls were")
+        .hint("CPython 3.11 or newer with a GIL is supported")] },
+        IssueCode::HostStacksNotRead => const { &[Row::new("samples of process {process} without Python stacks: {why}")] },
         IssueCode::RecordNoCuda => const { &[Row::new("nothing recorded: no process of the command initialized CUDA")
         .hint("a set-user-ID program, or one that clears its environment, does not load the library")] },
         IssueCode::RunBrokenOff => const { &[
@@ -274,7 +286,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         ] },
         IssueCode::HardwareUndescribed => const { &[Row::new("GPU {gpu} is a {name}: {error}")] },
         IssueCode::HardwareDisturbed => const { &[Row::new("CPU peaks were measured while other programs took {share:percent} as much CPU time as the calibration, and are too low; roofline times are too long, MFU and MBU too high")
-        .hint("run again on an idle machine: the next run calibrates again")] },
+        .hint("`llmprof hardware measure` on an idle machine calibrates again")] },
         IssueCode::ModelSourceMissing => const { &[Row::new("`{key}` names {path}, which does not exist")
         .hint("`llmprof externals init` brings what third_party/externals.yaml declares")] },
         IssueCode::MemoryDoesNotFit => const { &[Row::new("model {model} does not fit {device}: {needs} of {capacity_bytes:bytes}")
@@ -310,7 +322,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("measure the device, or name one whose file has the bandwidths of its caches")] },
         IssueCode::WaterfallOperatorsBelowRoofline => const { &[Row::new("{phase}: {count} of {of:operator call} were faster than their roofline time, the worst {worst_ratio:times}")
         .hint("less ran than the workload states, bytes came from a cache, or the device was measured on a busy machine: `llmprof hardware measure` measures it again")] },
-        IssueCode::WaterfallUnattributed => const { &[Row::new("{phase}: {share:percent} of the time is unattributed")] },
+        IssueCode::WaterfallUnattributed => const { &[Row::new("{phase}: {share:percent} of the device time is unattributed")] },
         IssueCode::RunSlowedByCapture => const { &[Row::new("{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
         .hint("run again on a quiet machine")] },
         IssueCode::RunPlainPassSlower => const { &[Row::new("{phase} took {ratio:times} as long in the profiled pass as in the plain passes: something else slowed the plain passes, and latencies are too long")
@@ -443,6 +455,8 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("give the profile and the layer information of one engine")] },
         IssueCode::TrtexecAboveRoofline => const { &[Row::new("layers of type {kind} took less than their roofline time: another device, or bytes from caches")] },
         IssueCode::BenchClientLate => const { &[
+            Row::new("the client was late (p99 {late_p99_ns:ns}) though its busiest worker used {cpu_share:percent} of a core: the hypervisor took {steal_share:percent} of this machine's CPU time (steal), latencies are partly the client's, and nothing is concluded about the server").when("waits_for_cpu", "true")
+        .hint("run the client on a machine whose CPUs are not shared"),
             Row::new("the client was late (p99 {late_p99_ns:ns}) though its busiest worker used {cpu_share:percent} of a core: this machine is contended, latencies are partly the client's, and nothing is concluded about the server").when("waits_for_cpu", "true")
         .hint("run again when nothing else runs, or on a machine or cores apart from the server"),
             Row::new("the client was late (p99 {late_p99_ns:ns}, busiest worker {cpu_share:percent} of a core): latencies are partly its own, and nothing is concluded about the server")
@@ -474,6 +488,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("queueing and prefill stay one part; start the server with metrics, or use --no-metrics")] },
         IssueCode::BenchPageUnread => const { &[Row::new("{url} cannot be scraped: {why}")] },
         IssueCode::BenchScrapesFailed => const { &[Row::new("{count:scrape} of the server's metrics failed")] },
+        IssueCode::BenchServerStopped => const { &[Row::new("the server stopped answering at {at_ns:ns}: {count} of {requests:request} failed then or later; steady state ends there")] },
         IssueCode::BenchServerRestarted => const { &[Row::new("counters of the server fell: it was started again during the load")] },
         IssueCode::BenchNotProfiled => const { &[
             Row::new("the server was not profiled: {least} requests never ran at once").when("reason", "never_full")

@@ -497,7 +497,7 @@ pub fn advice(class: KernelClass, work: Work) -> &'static str {
             "Compute and memory are used alike; only doing less of both helps."
         }
         (KernelClass::Unknown, _) => {
-            "Collect SpeedOfLight and MemoryWorkloadAnalysis to classify it."
+            "Collect SpeedOfLight and MemoryWorkloadAnalysis to classify it, and name the device: --device NAME."
         }
     }
 }
@@ -526,7 +526,24 @@ pub fn histogram(name: &str) -> String {
 
 pub const ROOFLINE: &str = "Each kernel stands once for every memory level, at the FLOPs per byte that the level moved. Derived ceilings \
                             are the counters' own at the clock of the launch, here at the highest; the others are the datasheet's. \
-                            Kernels without floating-point work are not drawn.";
+                            Kernels without floating-point work, and those on a pipe whose peak is not known, are not drawn.";
+
+pub const NORMALIZED: &str = "The same as parts of the peak of each kernel's pipe and of the bandwidth of each memory level: left of 1 the memory \
+                              level is used more than the pipe, right of it less.";
+
+/// The device whose peaks FLOP rates are compared with.
+pub fn device(found: &CountersAnalysis) -> String {
+    let lacking = found.launches.iter().filter(|row| row.used.lacks_peak);
+    match (&found.device, lacking.count()) {
+        (Some(name), _) => format!("FLOP rates are of the datasheet peaks of {name}."),
+        (None, 0) => "FLOP rates are of the peaks that the counters state.".to_owned(),
+        (None, lacking) => format!(
+            "The device is not known, and the counters state no peak for a pipe of {}: these have no FLOP rate and, below {} of other units, no class.",
+            Count(lacking as u64, "kernel"),
+            pct(found.rule.high_pct)
+        ),
+    }
+}
 
 pub const REPORT: &str = "The kernels with the most time. Times are the timeline's where there is one; counters are Nsight Compute's, \
                           which flushes caches before each pass.";

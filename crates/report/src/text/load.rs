@@ -1,7 +1,7 @@
 //! What a load showed of a server.
 
 use llmprof_traffic::served::{
-    Finding, FindingKind, LatencyPart, NoFindings, NotSplit, PartSource, QueueLimit,
+    Engine, Finding, FindingKind, LatencyPart, NoFindings, NotSplit, PartSource, QueueLimit,
 };
 use llmprof_units::Percent;
 
@@ -10,6 +10,7 @@ pub fn part(part: LatencyPart) -> &'static str {
     match part {
         LatencyPart::Client => "client",
         LatencyPart::Connection => "connection",
+        LatencyPart::RunningStep => "waiting for the running engine step",
         LatencyPart::Queueing => "queueing",
         LatencyPart::Prefill => "prefill",
         LatencyPart::Network => "network and API server",
@@ -28,6 +29,9 @@ pub fn source(source: PartSource) -> &'static str {
         PartSource::TraceSteps => "steps of the trace",
         PartSource::ServerTimingsAndTraceSteps => "the server's timings, steps of the trace",
         PartSource::ServerHistograms => "the server's histograms (means of the window)",
+        PartSource::ServerTtftRemainder => {
+            "the server's TTFT less queueing and prefill (its tokenizer is in it)"
+        }
         PartSource::Remainder => "what the histograms leave",
         PartSource::OthersFirstTokens => "gaps in which another request's first token came",
         PartSource::LongGaps => "gaps beyond 5 times the typical one",
@@ -129,41 +133,112 @@ pub fn finding(finding: &Finding) -> String {
     }
 }
 
-/// What to change.
-pub fn knob(finding: &Finding) -> &'static str {
+/// What to change; options are named only of an engine that is known to serve.
+pub fn knob(finding: &Finding, engine: Option<Engine>) -> String {
     match finding.kind {
-        FindingKind::ServerQueueing { limit, .. } => match limit {
-            QueueLimit::KvCache => {
-                "the KV cache limits how many requests run: give it more memory (gpu_memory_utilization), store it in fp8 (kv_cache_dtype), or serve shorter contexts"
+        FindingKind::ServerQueueing { limit, .. } => {
+            let run_more = format!(
+                "let more requests run at once{}",
+                options(engine, RUNNING_REQUESTS)
+            );
+            match limit {
+                QueueLimit::KvCache => format!(
+                    "the KV cache limits how many requests run: give it more memory{}, store it in fp8{}, or serve shorter contexts",
+                    options(engine, KV_MEMORY),
+                    options(engine, KV_DTYPE)
+                ),
+                QueueLimit::Scheduler => {
+                    format!("the KV cache has room: {run_more}, else add replicas")
+                }
+                QueueLimit::Unknown => {
+                    format!("{run_more} while the KV cache has room, else add replicas")
+                }
             }
-            QueueLimit::Scheduler => {
-                "the KV cache has room: raise max_num_seqs (max_num_batched_tokens for long prompts), else add replicas"
-            }
-            QueueLimit::Unknown => {
-                "raise max_num_seqs while the KV cache has room, else add replicas"
-            }
-        },
-        FindingKind::PrefillInterruptsDecode { .. } => {
-            "enable chunked prefill, or lower max_num_batched_tokens for shorter chunks; prefill on other GPUs removes the wait"
         }
-        FindingKind::Preemption { .. } => {
-            "give the KV cache more memory, store it in fp8, or lower max_num_seqs"
-        }
-        FindingKind::PrefixCacheMisses { .. } => {
-            "enable prefix caching (enable_prefix_caching), or give the KV cache room to keep prefixes"
-        }
+        FindingKind::PrefillInterruptsDecode { .. } => format!(
+            "prefill in chunks, or in shorter ones{}; prefill on other GPUs removes the wait",
+            options(engine, CHUNKED_PREFILL)
+        ),
+        FindingKind::Preemption { .. } => format!(
+            "give the KV cache more memory{}, store it in fp8{}, or let fewer requests run at once{}",
+            options(engine, KV_MEMORY),
+            options(engine, KV_DTYPE),
+            options(engine, RUNNING_REQUESTS)
+        ),
+        FindingKind::PrefixCacheMisses { .. } => format!(
+            "enable prefix caching{}, or give the KV cache room to keep prefixes",
+            options(engine, PREFIX_CACHING)
+        ),
         FindingKind::WithoutCudaGraphs {
             graph_batch_max: None,
             ..
-        } => {
-            "let the server capture CUDA Graphs: leave out --enforce-eager (vLLM) or --disable-cuda-graph (SGLang)"
-        }
-        FindingKind::WithoutCudaGraphs { .. } => {
-            "capture CUDA Graphs of these batch sizes: cudagraph_capture_sizes (vLLM), --cuda-graph-max-bs (SGLang), cuda_graph_config (TensorRT-LLM)"
-        }
-        FindingKind::OutsideOfTheEngine { .. } => {
-            "look at the API server: tokenizer, its processes (api_server_count), proxies, TLS"
-        }
+        } => format!(
+            "let the server capture CUDA Graphs{}",
+            options(engine, CUDA_GRAPHS)
+        ),
+        FindingKind::WithoutCudaGraphs { .. } => format!(
+            "capture CUDA Graphs of these batch sizes{}",
+            options(engine, GRAPH_SIZES)
+        ),
+        FindingKind::OutsideOfTheEngine { .. } => format!(
+            "look at the API server: tokenizer, its processes{}, proxies, TLS",
+            options(engine, API_PROCESSES)
+        ),
+    }
+}
+
+/// Options of vLLM, SGLang and TensorRT-LLM for one purpose, by the documentation of `vllm serve`, `sglang.launch_server` and
+/// `trtllm-serve`; empty where an engine has none.
+type Options = [&'static str; 3];
+
+const RUNNING_REQUESTS: Options = [
+    "--max-num-seqs; --max-num-batched-tokens for long prompts",
+    "--max-running-requests",
+    "--max_batch_size; --max_num_tokens for long prompts",
+];
+const KV_MEMORY: Options = [
+    "--gpu-memory-utilization",
+    "--mem-fraction-static",
+    "--kv_cache_free_gpu_memory_fraction",
+];
+const KV_DTYPE: Options = [
+    "--kv-cache-dtype fp8",
+    "--kv-cache-dtype fp8_e4m3",
+    "kv_cache_config.dtype",
+];
+const CHUNKED_PREFILL: Options = [
+    "--enable-chunked-prefill, a lower --max-num-batched-tokens",
+    "a lower --chunked-prefill-size",
+    "enable_chunked_prefill, a lower --max_num_tokens",
+];
+const PREFIX_CACHING: Options = [
+    "--enable-prefix-caching",
+    "leave out --disable-radix-cache",
+    "kv_cache_config.enable_block_reuse",
+];
+const CUDA_GRAPHS: Options = [
+    "leave out --enforce-eager",
+    "leave out --disable-cuda-graph",
+    "cuda_graph_config",
+];
+const GRAPH_SIZES: Options = [
+    "cudagraph_capture_sizes",
+    "--cuda-graph-max-bs",
+    "cuda_graph_config",
+];
+const API_PROCESSES: Options = ["--api-server-count", "--tokenizer-worker-num", ""];
+
+fn options(engine: Option<Engine>, [vllm, sglang, tensorrt_llm]: Options) -> String {
+    let option = match engine {
+        None => "",
+        Some(Engine::Vllm) => vllm,
+        Some(Engine::Sglang) => sglang,
+        Some(Engine::TensorRtLlm) => tensorrt_llm,
+    };
+    if option.is_empty() {
+        String::new()
+    } else {
+        format!(" ({option})")
     }
 }
 
@@ -209,8 +284,14 @@ mod tests {
             finding(&full),
             "Requests queue 30.0 of 200.0 ms, at most 4 running, KV cache at most 97 % full"
         );
-        assert!(knob(&full).contains("gpu_memory_utilization"));
-        assert!(knob(&queueing(QueueLimit::Scheduler, Some(0.2))).contains("max_num_seqs"));
+        let scheduler = queueing(QueueLimit::Scheduler, Some(0.2));
+        let vllm = Some(Engine::Vllm);
+        assert!(knob(&full, vllm).contains("(--gpu-memory-utilization)"));
+        assert!(knob(&scheduler, vllm).contains("--max-num-seqs"));
+        assert_eq!(
+            knob(&scheduler, Some(Engine::Sglang)),
+            "the KV cache has room: let more requests run at once (--max-running-requests), else add replicas"
+        );
         assert_eq!(upper_bound(&full), "mean TTFT lower by 30.0 ms");
     }
 
@@ -232,10 +313,72 @@ mod tests {
             finding(&some),
             "2 of 4 decode steps run without a CUDA Graph (batches 9 to 12; the largest batch with a graph is 8): GPU idle 60.0 % of them"
         );
-        assert!(knob(&some).contains("cudagraph_capture_sizes"));
+        assert!(knob(&some, Some(Engine::Vllm)).contains("(cudagraph_capture_sizes)"));
         let none = eager([4, 4], None);
         assert!(finding(&none).contains("(batch 4): GPU idle"));
-        assert!(knob(&none).contains("--enforce-eager"));
+        assert!(knob(&none, Some(Engine::Vllm)).contains("--enforce-eager"));
         assert_eq!(upper_bound(&none), "mean latency lower by 24.0 ms");
+    }
+
+    /// A loop over transformers was told to raise max_num_seqs and to leave out --enforce-eager.
+    #[test]
+    fn options_are_named_of_known_engines_only() {
+        let limits = [
+            QueueLimit::KvCache,
+            QueueLimit::Scheduler,
+            QueueLimit::Unknown,
+        ];
+        let mut kinds: Vec<FindingKind> = limits
+            .map(|limit| FindingKind::ServerQueueing {
+                queue_ms: 30.0,
+                e2e_ms: 200.0,
+                running_max: None,
+                waiting_max: None,
+                kv_usage_max: None,
+                limit,
+            })
+            .into();
+        for graph_batch_max in [None, Some(8)] {
+            kinds.push(FindingKind::WithoutCudaGraphs {
+                eager_steps: 2,
+                decode_steps: 4,
+                eager_batch: [1, 2],
+                graph_batch_max,
+                idle_share: 0.6,
+                gain_ms: 24.0,
+            });
+        }
+        kinds.extend([
+            FindingKind::PrefillInterruptsDecode {
+                wait_ms: 1.0,
+                decode_ms: 2.0,
+            },
+            FindingKind::Preemption {
+                requests: 1.0,
+                stall_ms: 2.0,
+            },
+            FindingKind::PrefixCacheMisses {
+                shared: 0.5,
+                hits: 0.0,
+                gain_ms: 2.0,
+            },
+            FindingKind::OutsideOfTheEngine { outside_ms: 2.0 },
+        ]);
+        for kind in kinds {
+            let finding = Finding {
+                kind,
+                share_of_latency: 0.15,
+            };
+            let unknown = knob(&finding, None);
+            assert!(
+                !unknown.contains(['_', '(']) && !unknown.contains("--"),
+                "{unknown}"
+            );
+            let vllm = knob(&finding, Some(Engine::Vllm));
+            assert!(vllm.contains("--") || vllm.contains('_'), "{vllm}");
+            for other in ["SGLang", "TensorRT", "vLLM"] {
+                assert!(!vllm.contains(other), "{vllm}");
+            }
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! Phases: wall time, bottleneck, utilization.
 
-use llmprof_record::run::RunPhase;
 use llmprof_units::{Nanos, Percent};
 
+use super::program::shortened;
 use super::{bottleneck, findings, slices};
-use crate::analyzed::{Analysis, PhaseAnalysis};
+use crate::analyzed::{Analysis, ClassReason, PhaseAnalysis};
 
 /// `decode 1.41 s: host-bound · GPU idle 73.0 % · at 14.8 % of roofline · MFU 0.4 % · MBU 9.1 %`.
 pub fn line(phase: &PhaseAnalysis) -> String {
@@ -12,13 +12,15 @@ pub fn line(phase: &PhaseAnalysis) -> String {
     let judged = phase.judged_wall();
     let share = |part: Nanos| Percent(part.0 as f64 / judged.0.max(1) as f64);
     let wall = phase.whole_wall();
-    let mut parts = vec![class(phase)];
+    let mut parts = Vec::from_iter(class_part(phase));
     if phase.judged_idle().0 > 0 {
         let idle = share(phase.judged_idle());
-        parts.push(match &phase.traced {
-            Some(traced) if traced.device.is_some() => format!("GPU idle {idle}"),
-            _ => format!("idle between ops {idle}"),
-        });
+        match &phase.traced {
+            Some(traced) if traced.device.is_some() => parts.push(format!("GPU idle {idle}")),
+            // Of a host that a profiler recorded, time between ops says nothing.
+            Some(traced) if !traced.by_identity => {}
+            _ => parts.push(format!("idle between ops {idle}")),
+        }
     }
     // Of a phase of an unknown kind nothing is known to be needed.
     if let Some(roofline) = waterfall.roofline_ns.filter(|roofline| roofline.0 > 0) {
@@ -56,8 +58,44 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         .unrecorded_wall()
         .filter(|_| sampled.is_none())
         .map_or(wall, |recorded| recorded.min(wall));
-    let time = steps(phase, wall).unwrap_or_else(|| of_which(wall, recorded));
-    format!("{} {time}: {}", phase.name(), parts.join(" · "))
+    let time = times(phase).unwrap_or_else(|| of_which(wall, recorded));
+    let name = shortened(phase.name());
+    if parts.is_empty() {
+        return format!("{name} {time}");
+    }
+    format!("{name} {time}: {}", parts.join(" · "))
+}
+
+/// The class; nothing of a host that was recorded alone, which has none.
+fn class_part(phase: &PhaseAnalysis) -> Option<String> {
+    let is_known = phase.class.class.is_some() || phase.class.why != ClassReason::HostAlone;
+    is_known.then(|| class(phase))
+}
+
+/// `training step: GPU time forward 30.1 %, backward 59.9 %, optimizer 4.0 %, communication 6.0 %.`
+pub fn training(phase: &PhaseAnalysis) -> Option<String> {
+    let parts = phase.traced.as_ref()?.training?;
+    let all = [
+        ("forward", parts.forward_ns),
+        ("backward", parts.backward_ns),
+        ("optimizer", parts.optimizer_ns),
+        ("communication", parts.communication_ns),
+        ("launch not recorded", parts.unattributed_ns),
+    ];
+    let sum = all.iter().map(|(_, time)| time.0 as f64).sum::<f64>();
+    // Without a backward pass the parts say nothing.
+    if parts.backward_ns.0 == 0 {
+        return None;
+    }
+    let shown = all.iter().filter(|(_, time)| time.0 > 0);
+    let shown: Vec<String> = shown
+        .map(|(name, time)| format!("{name} {}", Percent(time.0 as f64 / sum)))
+        .collect();
+    Some(format!(
+        "{}: GPU time by launch: {}.",
+        phase.name(),
+        shown.join(", ")
+    ))
 }
 
 /// Prefix of % of roofline and MBU where expert kernels were too fast to have read all expected experts.
@@ -65,14 +103,26 @@ pub fn at_most(phase: &PhaseAnalysis) -> Option<&'static str> {
     phase.experts_at_most.map(|_| "at most ")
 }
 
-/// The median of several steps that the phase is named after, and all of them.
-fn steps(phase: &PhaseAnalysis, wall: Nanos) -> Option<String> {
-    let steps = phase.traced.as_ref()?.steps.as_ref()?;
-    let is_named = phase.phase == RunPhase::Other && steps.count > 1;
-    is_named.then(|| {
-        let p50 = Nanos(steps.p50.round() as i64);
-        format!("{p50} (p50 of {}, {wall} in all)", steps.count)
-    })
+/// `10 × 841 ms` of several intervals: the median and, where they differ, the shortest and the longest. Those that are left out
+/// as warm-up are not counted.
+fn times(phase: &PhaseAnalysis) -> Option<String> {
+    let traced = phase.traced.as_ref()?;
+    if traced.recorded.is_some() || phase.plain_wall_ns.is_some() {
+        return None;
+    }
+    let intervals = traced.instances.iter().filter(|one| !one.left_out);
+    let mut walls: Vec<Nanos> = intervals.map(|one| one.wall_ns).collect();
+    walls.sort_unstable();
+    let (first, last) = (*walls.first()?, *walls.last()?);
+    let middle = walls[walls.len() / 2];
+    match walls.len() {
+        1 => None,
+        2 => Some(format!("2 × ({first}, {last})")),
+        count if last.0.saturating_sub(first.0) <= middle.0 / 10 => {
+            Some(format!("{count} × {middle}"))
+        }
+        count => Some(format!("{count} × {middle} ({first} to {last})")),
+    }
 }
 
 /// The time of all batches, and the part of it that shares are of: a profiler may have recorded the first batch only.

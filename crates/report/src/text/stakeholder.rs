@@ -47,23 +47,29 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
         let traced = phase.traced.as_ref();
         if let Some(plain) = traced.and_then(|traced| traced.between_slices.as_ref()) {
             // Of other phases the whole interval is what slices and the time between them have.
-            let what = match phase.phase {
-                RunPhase::Decode => format!("A step of {}", phase.name()),
-                _ => format!("One {}", phase.name()),
-            };
             lines.push(format!(
-                "{what} took {} while nothing was recorded.",
+                "{} took {} while nothing was recorded.",
+                one_step(phase),
                 plain.plain_ns
             ));
         } else if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {
+            let usual = if steps.count > 1 { " on average" } else { "" };
             lines.push(format!(
-                "A step of {} took {} on average.",
-                phase.name(),
+                "{} took {}{usual}.",
+                one_step(phase),
                 time(steps.mean)
             ));
         }
     }
     lines
+}
+
+/// `A step of decode`; of other phases an interval is one of what they are called.
+fn one_step(phase: &PhaseAnalysis) -> String {
+    match phase.phase {
+        RunPhase::Decode => format!("A step of {}", phase.name()),
+        _ => format!("One {}", phase.name()),
+    }
 }
 
 /// What limits a phase.
@@ -73,7 +79,8 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
             "waits for memory: reading the model's weights takes most of the time"
         }
         Some(PhaseClass::ComputeBound) => "is limited by how fast the machine calculates",
-        Some(PhaseClass::HostBound) => "waits for the software around the model",
+        Some(PhaseClass::HostBound) => "waits for the program that feeds the GPU",
+        Some(PhaseClass::InputBound) => "waits for its input data",
         Some(PhaseClass::LatencyBound) => "does work in pieces that are too small for the machine",
         Some(PhaseClass::CommunicationBound) => "waits for machines to exchange data",
         Some(PhaseClass::CopyBound) => "spends its time copying data from one memory to another",

@@ -1,16 +1,16 @@
-//! Steps found by the pattern of kernel launches.
+//! Steps, and sequences of kernel launches that repeat.
 
-use llmprof_units::{Count, Percent};
+use llmprof_units::Count;
 
 use super::time;
-use crate::analyzed::{Analysis, LayerPattern, PhaseSource, StepPattern, StepPatterns};
+use crate::analyzed::{Analysis, Distribution, PhaseSource, StepPattern, StepPatterns};
 
-/// The steps and layers that launch patterns show.
+/// What launch patterns show.
 pub(crate) fn of(analysis: &Analysis) -> Option<&StepPatterns> {
     analysis.timeline.as_ref()?.steps.as_ref()
 }
 
-/// Whether steps are those of launch patterns: ranges and shapes, where there are any, come first.
+/// Whether launch patterns are all that divides the trace: ranges, shapes and modules, where there are any, come first.
 pub(crate) fn by_pattern(analysis: &Analysis) -> bool {
     let timeline = analysis.timeline.as_deref();
     let found = timeline.is_some_and(|timeline| {
@@ -19,43 +19,38 @@ pub(crate) fn by_pattern(analysis: &Analysis) -> bool {
             PhaseSource::Inferred | PhaseSource::Whole
         )
     });
-    found && of(analysis).is_some_and(|found| !found.patterns.is_empty())
+    found && of(analysis).is_some_and(|found| found.patterns.iter().any(is_told))
 }
 
-/// `160 steps of 15.0 ms (p90 15.9 ms), 1006 kernels each, 2.07 ms kernel time per step, GPU idle 86 %`.
+/// A kernel that is launched often is no sequence of launches.
+pub(crate) fn is_told(pattern: &StepPattern) -> bool {
+    pattern.kernels >= MIN_REPETITION_KERNELS
+}
+
+/// Kernels of a repetition that is worth naming.
+const MIN_REPETITION_KERNELS: u64 = 2;
+
+/// `160 × 1006 kernels, each 15.0 ms (p90 15.9 ms) with 2.07 ms kernel time`.
 pub fn pattern(pattern: &StepPattern) -> String {
+    let p90 = percentile(&pattern.wall_ns, 90).map(|p90| format!(" (p90 {p90})"));
     format!(
-        "{} of {} (p90 {}), {} each, {} kernel time per step, GPU idle {}",
-        Count(pattern.steps, "step"),
+        "{} × {}, each {}{} with {} kernel time",
+        pattern.steps,
+        Count(pattern.kernels, "kernel"),
         time(pattern.wall_ns.p50),
-        time(pattern.wall_ns.p90),
-        Count(pattern.kernels, "kernel"),
+        p90.unwrap_or_default(),
         time(pattern.kernel_time_ns.mean),
-        Percent(pattern.idle_share)
     )
 }
 
-/// `24 layers in the trace, 42 kernels and 1.39 ms each`.
-pub fn layers(pattern: &LayerPattern) -> String {
-    format!(
-        "{} in the trace, {} and {} each",
-        Count(pattern.layers, "layer"),
-        Count(pattern.kernels, "kernel"),
-        pattern.layer_ns
-    )
-}
-
-/// How layers were found and what the columns mean.
-pub fn basis_of_layers(steps: &StepPatterns) -> String {
-    let pass = if steps.patterns.is_empty() {
-        "Too few passes repeat to find steps in the same way."
-    } else {
-        "The layers of all steps are counted together."
+/// A percentile of a distribution; nothing of fewer values than it takes: three for the middle, ten for p90, a hundred for p99.
+pub(crate) fn percentile(values: &Distribution, percent: u8) -> Option<String> {
+    let (value, least) = match percent {
+        50 => (values.p50, 3),
+        90 => (values.p90, 10),
+        _ => (values.p99, 100),
     };
-    format!(
-        "A layer is a sequence of kernel launches that repeats within a forward pass. {pass} Time is the median from a kernel of a \
-         layer to the same kernel of the next layer."
-    )
+    (values.count >= least).then(|| time(value))
 }
 
 /// What showed the steps of phases.
@@ -64,22 +59,39 @@ pub fn source(source: PhaseSource) -> &'static str {
         PhaseSource::Shapes => {
             "Steps of the profiled pass, by the forward passes that operator shapes show:"
         }
-        PhaseSource::Inferred => "Steps of the profiled pass, by launch pattern:",
+        PhaseSource::OptimizerSteps => {
+            "Steps of the profiled pass, each up to the end of an `Optimizer.step`:"
+        }
+        PhaseSource::Modules => "Calls of the outermost `nn.Module`s:",
+        PhaseSource::Inferred => "Sequences of launches that repeat:",
         PhaseSource::Annotation | PhaseSource::Whole => "Steps of the profiled pass, by ranges:",
     }
 }
 
-/// How steps were found and what the columns mean.
+/// How repetitions were found and what the columns mean.
 pub fn basis(steps: &StepPatterns) -> String {
     let unlike = match steps.unlike {
         0 => String::new(),
-        1 => " One interval between steps matches no pattern (a single prefill, a warm-up) and is left out.".to_owned(),
-        count => format!(
-            " {count} intervals between steps match no pattern (a single prefill, a warm-up) and are left out."
-        ),
+        1 => " One interval between them matches no pattern and is left out.".to_owned(),
+        count => format!(" {count} intervals between them match no pattern and are left out."),
     };
     format!(
-        "No range marks the steps; they are found by their repeating sequence of kernel launches. Equal counts steps whose sequence \
-         is identical. Wall time is from the first kernel of a step to that of the next; GPU idle is that of the median step.{unlike}"
+        "Sequences of kernel launches that repeat. Nothing in the trace says what a repetition is. Equal counts repetitions whose \
+         sequence is identical. Wall time is from the first kernel of a repetition to that of the next; GPU idle is that of the median \
+         repetition.{unlike}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_need_enough_values() {
+        let of = |count: usize| Distribution::of(&vec![1e6; count]).unwrap();
+        assert_eq!(percentile(&of(2), 50), None);
+        assert_eq!(percentile(&of(9), 90), None);
+        assert_eq!(percentile(&of(10), 90).as_deref(), Some("1 ms"));
+        assert_eq!(percentile(&of(99), 99), None);
+    }
 }

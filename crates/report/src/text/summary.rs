@@ -4,7 +4,7 @@ use llmprof_analysis::stats::Summary;
 use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_CALL, NOT_STARTED, UNKNOWN};
 use llmprof_units::{Count, Nanos, Percent, significant};
 
-use super::{figure, phases, ranks, slices, steps, time, waterfall};
+use super::{consumers, figure, phases, program, ranks, slices, steps, time, waterfall};
 use llmprof_analysis::timeline::breakdown::DeviceTime;
 
 use crate::analyzed::{Analysis, Evidence, Measure, PhaseAnalysis, PhaseSource, TraceAnalysis};
@@ -12,6 +12,8 @@ use crate::kernel_label::kernel_label;
 
 /// Patterns of steps in the summary.
 const MOST_PATTERNS: usize = 2;
+/// Phases that have a line of their own.
+const PHASES_NAMED: usize = 12;
 /// An interval wider than this share of its mean is part of the result.
 const NOTICED_SPREAD: f64 = 0.05;
 /// Phases below one part in so many of all phases share a line.
@@ -96,25 +98,19 @@ fn origin(analysis: &Analysis) -> String {
 pub fn summary(analysis: &Analysis) -> Vec<String> {
     let mut lines = vec![result(analysis)];
     lines.retain(|line| !line.is_empty());
+    lines.extend(program::line(analysis));
     lines.extend(phase_lines(analysis));
+    lines.extend(analysis.phases.iter().filter_map(phases::training));
+    lines.extend(consumers::lines(analysis));
+    lines.extend(consumers::collectives(analysis));
     lines.extend(between_phases(analysis));
     lines.extend(ranks::line(analysis));
     lines.extend(slices::lines(analysis));
     lines.extend(first_use(analysis));
-    if let Some(found) = steps::of(analysis) {
-        let (what, sentences): (_, Vec<String>) = if steps::by_pattern(analysis) {
-            let patterns = found.patterns.iter().take(MOST_PATTERNS);
-            ("Steps", patterns.map(steps::pattern).collect())
-        } else {
-            let patterns = found.layers.iter().take(MOST_PATTERNS);
-            ("Layers", patterns.map(steps::layers).collect())
-        };
-        if !sentences.is_empty() {
-            lines.push(format!(
-                "{what} by launch pattern: {}.",
-                sentences.join("; ")
-            ));
-        }
+    if let Some(found) = steps::of(analysis).filter(|_| steps::by_pattern(analysis)) {
+        let patterns = found.patterns.iter().filter(|one| steps::is_told(one));
+        let patterns: Vec<String> = patterns.take(MOST_PATTERNS).map(steps::pattern).collect();
+        lines.push(format!("Repeating launches: {}.", patterns.join("; ")));
     }
     lines
 }
@@ -126,10 +122,23 @@ fn phase_lines(analysis: &Analysis) -> Vec<String> {
     let is_small = |phase: &PhaseAnalysis| wall(phase).saturating_mul(NEGLIGIBLE_PART) < all;
     let (small, large): (Vec<_>, Vec<_>) =
         analysis.phases.iter().partition(|phase| is_small(phase));
-    if small.len() < 3 {
-        return analysis.phases.iter().map(phases::line).collect();
+    let (small, large) = if small.len() < 3 {
+        (Vec::new(), analysis.phases.iter().collect())
+    } else {
+        (small, large)
+    };
+    let mut lines: Vec<String> = large
+        .iter()
+        .copied()
+        .take(PHASES_NAMED)
+        .map(phases::line)
+        .collect();
+    if let more @ 1.. = large.len().saturating_sub(PHASES_NAMED) {
+        lines.push(format!("{more} more phases are in the report"));
     }
-    let mut lines: Vec<String> = large.into_iter().map(phases::line).collect();
+    if small.is_empty() {
+        return lines;
+    }
     let together = Nanos(small.iter().map(|phase| wall(phase)).sum());
     lines.push(format!(
         "{} phases of less than 1 %: {together} together",
@@ -171,7 +180,7 @@ pub fn result(analysis: &Analysis) -> String {
         let left_out: i64 = first_uses.map(|first| first.wall_ns.0).sum();
         if left_out > 0 {
             parts.push(format!(
-                "{} of it warm-up, in no phase below",
+                "{} in first intervals left out as warm-up",
                 Nanos(left_out)
             ));
         }
@@ -211,32 +220,36 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
         parts.push("no GPU events".to_owned());
         return parts;
     }
-    // Devices work at once: together they have as much time as there are of them. What lies between slices was not seen: it is
-    // neither busy nor idle.
-    let devices = timeline.devices.len().max(1);
-    let (busy, whole, note) = if timeline.scaled.is_some() {
-        let of = |time: fn(&DeviceTime) -> Nanos| -> Nanos {
-            let devices = timeline.devices.iter();
-            devices.map(|device| time(&device.total)).sum()
-        };
-        let (busy, span) = (of(|time| time.busy_ns), of(|time| time.span_ns));
-        (busy, span.0, "sampled")
-    } else if devices == 1 && walls.clone().max() > Some(totals.device_span_ns) {
-        // Phases that begin and end on the host are longer than the device's work.
-        let busy = phases
-            .iter()
-            .map(|phase| phase.waterfall.wall_ns - phase.waterfall.idle_ns);
-        (busy.sum(), in_phases.0, "in phases")
-    } else {
-        let devices = i64::try_from(devices).unwrap_or(i64::MAX);
-        let whole = totals.device_span_ns.0.saturating_mul(devices);
-        (totals.busy_ns, whole, "GPU span")
+    // What lies between slices was not seen: it is neither busy nor idle. Phases are what all other shares are of; devices
+    // work at once, and together have as much time as there are of them.
+    let of = |time: fn(&DeviceTime) -> Nanos| -> Nanos {
+        let devices = timeline.devices.iter();
+        devices.map(|device| time(&device.total)).sum()
     };
-    let busy = Percent(busy.0 as f64 / whole.max(1) as f64);
-    let of_each = if devices > 1 {
-        format!("{devices} GPUs × {}", Nanos(whole / devices as i64))
+    let is_whole =
+        |phase: &PhaseAnalysis| phase.traced.as_ref().is_some_and(|one| one.is_whole_trace);
+    let (busy, whole, note) = if timeline.scaled.is_some() {
+        (of(|time| time.busy_ns), of(|time| time.span_ns), "sampled")
+    } else if phases.is_empty() || phases.iter().all(is_whole) {
+        (of(|time| time.busy_ns), of(|time| time.span_ns), "GPU span")
     } else {
-        Nanos(whole).to_string()
+        let busy = phases.iter().map(|phase| phase.waterfall.busy_ns).sum();
+        let walls = phases.iter().map(|phase| phase.waterfall.wall_ns).sum();
+        (busy, walls, "in phases")
+    };
+    let busy = Percent(busy.0 as f64 / whole.0.max(1) as f64);
+    let mut judged: Vec<u32> = phases.iter().filter_map(PhaseAnalysis::device).collect();
+    judged.sort_unstable();
+    judged.dedup();
+    let devices = if note == "in phases" {
+        judged.len()
+    } else {
+        timeline.devices.len()
+    };
+    let of_each = if devices > 1 {
+        format!("{whole} on {devices} GPUs")
+    } else {
+        whole.to_string()
     };
     let mut parts = vec![format!("GPU busy {busy} of {of_each} {note}")];
     let outside = timeline.outside.as_ref();
@@ -252,11 +265,16 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
 /// The longest time between phases: what surrounds it, and what the host did in it.
 fn between_phases(analysis: &Analysis) -> Option<String> {
     let gap = &analysis.timeline.as_deref()?.outside.as_ref()?.longest;
-    let place = match (&gap.after_phase, &gap.before_phase) {
-        (Some(after), Some(before)) if after == before => format!("between two `{after}`"),
-        (Some(after), Some(before)) => format!("between `{after}` and `{before}`"),
-        (None, Some(before)) => format!("before the first `{before}`"),
-        (Some(after), None) => format!("after the last `{after}`"),
+    // Not every phase is a range of that name.
+    let spoken = |name: &Option<String>| {
+        name.as_ref()
+            .map(|name| name.replace("decode_step", "decode step"))
+    };
+    let place = match (spoken(&gap.after_phase), spoken(&gap.before_phase)) {
+        (Some(after), Some(before)) if after == before => format!("between two {after}"),
+        (Some(after), Some(before)) => format!("between {after} and {before}"),
+        (None, Some(before)) => format!("before the first {before}"),
+        (Some(after), None) => format!("after the last {after}"),
         (None, None) => "in no phase".to_owned(),
     };
     let busy = Percent(gap.busy_ns.0 as f64 / gap.span_ns.0.max(1) as f64);

@@ -73,10 +73,21 @@ fn phases(timeline: &TraceAnalysis) -> String {
         (PhaseSource::Shapes, _) => {
             "Phases are the forward passes that operator shapes show.".to_owned()
         }
-        (PhaseSource::Inferred, Some(confidence)) => {
-            format!("Phases are inferred from repeating launches (confidence {confidence:.2}).")
+        (PhaseSource::OptimizerSteps, _) => {
+            "Steps are from the end of one `Optimizer.step` to that of the next.".to_owned()
         }
-        (PhaseSource::Inferred, None) => "Phases are inferred from repeating launches.".to_owned(),
-        (PhaseSource::Whole, _) => "No phases were found: the whole trace is one.".to_owned(),
+        (PhaseSource::Modules, _) => {
+            "Phases are the calls of the outermost `nn.Module`s.".to_owned()
+        }
+        (PhaseSource::Inferred, Some(likeness)) => {
+            format!(
+                "No range divides the trace; launches repeat ({} alike).",
+                Percent(likeness)
+            )
+        }
+        (PhaseSource::Inferred, None) => "No range divides the trace; launches repeat.".to_owned(),
+        (PhaseSource::Whole, _) => {
+            "No range divides the trace: it is analyzed as a whole.".to_owned()
+        }
     }
 }

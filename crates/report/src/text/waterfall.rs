@@ -1,7 +1,8 @@
 //! Where the wall time of a phase went.
 
 use llmprof_analysis::waterfall::{
-    HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP, UNRECORDED,
+    DATA_LOADING, HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
+    UNRECORDED,
 };
 use llmprof_units::{Count, Percent};
 
@@ -84,6 +85,7 @@ pub(crate) fn cause(name: &str) -> &str {
         LAUNCH_CALL => "host in the launch call",
         NOT_STARTED => "queued, not started",
         QUEUED_GAP => "inter-kernel gap",
+        DATA_LOADING => "host in the DataLoader",
         UNRECORDED | "between operators" => "between ops",
         "sampling" => "token sampling",
         name => name,

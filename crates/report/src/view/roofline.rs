@@ -21,6 +21,8 @@ pub struct RooflineTitles {
     pub shapes: &'static str,
     /// What colours tell apart, elsewhere kinds of operators.
     pub colors: &'static str,
+    /// Whether rates are parts of the peak and intensities parts of the ridge point.
+    pub is_normalized: bool,
 }
 
 /// A limit: no more than the peak, and no more than the intensity allows the memory to feed.
@@ -55,6 +57,8 @@ pub struct RooflinePoint {
     pub time_ns: Nanos,
     /// How often it ran.
     pub calls: u64,
+    /// The place of the page that says more of it.
+    pub anchor: Option<String>,
 }
 
 impl Roof {

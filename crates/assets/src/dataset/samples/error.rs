@@ -68,6 +68,13 @@ pub enum SampleError {
         /// What the system said.
         source: io::Error,
     },
+    /// A file whose lines cannot be unpacked.
+    #[error("cannot read {}: {why}", .path.display())]
+    Unpack {
+        path: PathBuf,
+        why: String,
+        hint: String,
+    },
     /// A sample was asked for that is not there.
     #[error("there is no sample {index}: the dataset has {count}")]
     NoSuchSample {
@@ -87,9 +94,13 @@ impl SampleError {
 
 impl From<SampleError> for crate::AssetError {
     fn from(error: SampleError) -> Self {
+        let hint = match &error {
+            SampleError::Unpack { hint, .. } => Some(hint.clone()),
+            _ => None,
+        };
         Self::Refused {
             message: error.to_string(),
-            hint: None,
+            hint,
         }
     }
 }

@@ -1,18 +1,31 @@
 use std::{
     collections::HashMap,
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Seek as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use serde::Deserialize;
 
-use super::{Located, Place, SampleError};
+use super::{
+    Located, Place, SampleError, line,
+    unpack::{Packing, Unpacked},
+};
 
 const TEXTS: [&str; 2] = ["txt", "md"];
 const IMAGES: [&str; 6] = ["png", "jpg", "jpeg", "webp", "bmp", "gif"];
-const LINES: &str = "jsonl";
+/// Files of lines, each a JSON value.
+const LINES: [&str; 2] = ["jsonl", "ndjson"];
+/// Lines too, where the first of them is a sample: other files are called so as well.
+const JSON: &str = "json";
+const PACKED: [(&str, Packing); 3] = [
+    ("gz", Packing::Gzip),
+    ("zst", Packing::Zstd),
+    ("parquet", Packing::Parquet),
+];
+/// Longest first line of a `.json` file that is looked at to tell lines from one value.
+const FIRST_LINE_MAX_BYTES: u64 = 16 << 20;
 /// Names of files about the data; they are not the data.
 const ABOUT: [&str; 4] = ["readme", "license", "licence", "changelog"];
 /// The annotations of OmniDocBench, which name its pages.
@@ -22,21 +35,43 @@ const OMNIDOCBENCH: &str = "OmniDocBench.json";
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
-    Lines,
+    Lines(Option<Packing>),
     Image,
 }
 
 fn kind(path: &Path) -> Option<Kind> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    let packing = PACKED.iter().find(|(end, _)| *end == extension);
+    if let Some((_, packing)) = packing {
+        let inner = Path::new(path.file_stem()?).extension();
+        let inner = inner
+            .and_then(|end| end.to_str())
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let is_lines =
+            *packing == Packing::Parquet || inner == JSON || LINES.contains(&inner.as_str());
+        return is_lines.then_some(Kind::Lines(Some(*packing)));
+    }
     if TEXTS.contains(&extension.as_str()) {
         Some(Kind::Text)
-    } else if extension == LINES {
-        Some(Kind::Lines)
+    } else if LINES.contains(&extension.as_str()) || (extension == JSON && begins_with_sample(path))
+    {
+        Some(Kind::Lines(None))
     } else if IMAGES.contains(&extension.as_str()) {
         Some(Kind::Image)
     } else {
         None
     }
+}
+
+/// Whether the first line of a file is a sample by itself.
+fn begins_with_sample(path: &Path) -> bool {
+    let mut line = Vec::new();
+    let Ok(file) = fs::File::open(path) else {
+        return false;
+    };
+    let mut reader = BufReader::new(file).take(FIRST_LINE_MAX_BYTES);
+    reader.read_until(b'\n', &mut line).is_ok() && line::read(&line, path, 1).is_ok()
 }
 
 /// Every sample below a folder, or in a file.
@@ -125,13 +160,21 @@ fn in_file(path: &Path, name: &str, otherwise: Kind) -> Result<Vec<Located>, Sam
     match kind(path).unwrap_or(otherwise) {
         Kind::Text => Ok(one(Place::Text(path.to_owned()))),
         Kind::Image => Ok(one(Place::Image(path.to_owned()))),
-        Kind::Lines => lines(path, name),
+        Kind::Lines(packing) => lines(path, name, packing),
     }
 }
 
 /// Where the lines of a file are; blank ones are skipped.
-fn lines(path: &Path, name: &str) -> Result<Vec<Located>, SampleError> {
-    let file = fs::File::open(path).map_err(SampleError::read(path))?;
+fn lines(path: &Path, name: &str, packing: Option<Packing>) -> Result<Vec<Located>, SampleError> {
+    let unpacked = packing
+        .map(|packing| Unpacked::new(path, packing))
+        .transpose()?;
+    let mut file = match &unpacked {
+        Some(unpacked) => unpacked.file().try_clone(),
+        None => fs::File::open(path),
+    }
+    .map_err(SampleError::read(path))?;
+    file.rewind().map_err(SampleError::read(path))?;
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let shared = Arc::new(path.to_owned());
     let (mut samples, mut line) = (Vec::new(), Vec::new());
@@ -150,6 +193,7 @@ fn lines(path: &Path, name: &str) -> Result<Vec<Located>, SampleError> {
                 id: format!("{name}:{number}"),
                 place: Place::Line {
                     file: shared.clone(),
+                    unpacked: unpacked.clone(),
                     number,
                     start,
                     length,

@@ -1,8 +1,10 @@
-//! What is in a folder of data: texts (`.txt`, `.md`), lines of `.jsonl`, images, or the pages of an OmniDocBench.
+//! What is in a folder of data: texts (`.txt`, `.md`), lines of JSON (`.jsonl`, `.json`, compressed or not), rows of Parquet, images, or
+//! the pages of an OmniDocBench.
 
 mod error;
 mod find;
 mod line;
+mod unpack;
 
 use std::{
     fs::File,
@@ -12,6 +14,7 @@ use std::{
 };
 
 pub use error::SampleError;
+use unpack::Unpacked;
 
 /// Samples to choose from. There is at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +34,10 @@ struct Located {
 enum Place {
     Text(PathBuf),
     Image(PathBuf),
-    /// A line of a `.jsonl` file: its number from 1, and its bytes.
+    /// A line of a file: its number from 1, and its bytes there or where it was unpacked.
     Line {
         file: Arc<PathBuf>,
+        unpacked: Option<Unpacked>,
         number: u64,
         start: u64,
         length: u64,
@@ -69,7 +73,7 @@ impl Samples {
         let list = find::found(root)?;
         Self::new(list, || {
             format!(
-                "there is no .txt, .md, .jsonl or image file in {}",
+                "there is no .txt, .md, .jsonl, .json, .parquet or image file in {} (.gz and .zst of lines are read)",
                 root.display()
             )
         })
@@ -124,11 +128,16 @@ impl Samples {
             Place::Image(path) => (id.clone(), Content::Image(path.clone()), path.clone()),
             Place::Line {
                 file,
+                unpacked,
                 number,
                 start,
                 length,
             } => {
-                let bytes = part(file, *start, *length).map_err(SampleError::read(file))?;
+                let bytes = match unpacked {
+                    Some(unpacked) => unpacked.part(*start, *length),
+                    None => part(file, *start, *length),
+                };
+                let bytes = bytes.map_err(SampleError::read(file))?;
                 let line = line::read(&bytes, file, *number)?;
                 (
                     line.id.unwrap_or_else(|| id.clone()),

@@ -6,6 +6,7 @@
 
 pub mod available;
 pub mod counter_plan;
+pub mod importer;
 pub mod ncu;
 pub mod nsys;
 pub mod progress;

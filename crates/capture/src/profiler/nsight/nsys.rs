@@ -21,11 +21,15 @@ pub fn profile(
     program: &Launch,
 ) -> Result<Launch, ToolError> {
     tool.has("nsys", NEEDED)?;
-    let mut launch = Launch::new(tool.program.to_string_lossy()).args([
-        "profile".to_owned(),
-        format!("--trace={}", plan.trace),
-        format!("--sample={}", plan.sample),
-    ]);
+    // An option that the user gives takes the place of ours.
+    let is_given = |name: &str| plan.args.iter().any(|Word(word)| word.starts_with(name));
+    let mut launch = Launch::new(tool.program.to_string_lossy()).arg("profile");
+    if !is_given("--trace=") {
+        launch = launch.arg(format!("--trace={}", plan.trace));
+    }
+    if !is_given("--sample=") {
+        launch = launch.arg(format!("--sample={}", plan.sample));
+    }
     if plan.sample == "none" {
         launch = launch.arg("--cpuctxsw=none");
     }

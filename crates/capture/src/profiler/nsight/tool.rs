@@ -84,6 +84,12 @@ impl ToolError {
     }
 }
 
+/// The newest release that command lines were checked with.
+const NEWEST: Version = Version {
+    year: 2025,
+    release: 3,
+};
+
 /// Folders below which installers put the tools, newest release last by name.
 const FOLDERS: [(&str, &str); 5] = [
     ("/opt/nvidia/nsight-systems", "bin"),
@@ -105,6 +111,25 @@ impl Tool {
             .or_else(|| installed(name))
             .ok_or(ToolError::NotFound { name })?;
         Self::at(program)
+    }
+
+    /// The tool that [`Self::find`] finds; where none is installed, one of the newest release known by its name alone, with why: for
+    /// showing commands. One that is there and does not work stays an error.
+    pub fn find_or_assume(
+        name: &'static str,
+        named: Option<&Path>,
+    ) -> Result<(Self, Option<ToolError>), ToolError> {
+        match Self::find(name, named) {
+            Ok(tool) => Ok((tool, None)),
+            Err(error @ ToolError::NotFound { .. }) => {
+                let tool = Self {
+                    program: PathBuf::from(name),
+                    version: NEWEST,
+                };
+                Ok((tool, Some(error)))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Refuses a release that is older than what is needed.

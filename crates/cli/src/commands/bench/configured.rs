@@ -143,6 +143,20 @@ fn not_run(kind: RuntimeType) -> Option<Issue> {
     Some(Issue::info(IssueCode::BenchNotRunOnTheRealThing).with("server", name))
 }
 
+/// What a run of this plan starts: the server, or the interpreter that runs vLLM's `LLM` class; `None` where a server is up.
+pub(crate) fn server_command(plan: &Plan) -> Option<Launch> {
+    let serving = plan.runtime.serving.as_ref()?;
+    if serving.offline {
+        let python = plan.runtime.python.as_deref().unwrap_or("python3");
+        let model = plan.model.path.as_ref()?.to_string_lossy().into_owned();
+        let launch = Launch::new(python)
+            .args(["server/vllm_offline.py", "--model", &model])
+            .args(vllm_options(plan, serving));
+        return Some(with_env(launch, serving));
+    }
+    launch(plan, serving)
+}
+
 /// The command line of the server; `None` where one is up.
 fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
     let program = words(&serving.program);
@@ -152,7 +166,7 @@ fn launch(plan: &Plan, serving: &ServingPlan) -> Option<Launch> {
     let parallel = serving.tensor_parallel.unwrap_or(1).to_string();
     let dtype = plan.model.dtype.map(dtype);
     let length = plan.model.max_seq_len.map(|length| length.to_string());
-    let is_dummy = plan.model.load_format == LoadFormat::Dummy;
+    let is_dummy = plan.model.load_format == Some(LoadFormat::Dummy);
     let mut args: Vec<String> = leading.to_vec();
     let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     match plan.runtime.kind {
@@ -209,7 +223,7 @@ fn vllm_options(plan: &Plan, serving: &ServingPlan) -> Vec<String> {
     let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
     let parallel = serving.tensor_parallel.unwrap_or(1).to_string();
     add("--tensor-parallel-size", &parallel);
-    if plan.model.load_format == LoadFormat::Dummy {
+    if plan.model.load_format == Some(LoadFormat::Dummy) {
         add("--load-format", "dummy");
     }
     if let Some(dtype) = plan.model.dtype.map(dtype) {

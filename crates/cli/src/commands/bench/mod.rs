@@ -26,12 +26,16 @@ use llmprof_load::{
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
+    secrets::without_known,
     store::{Pass, RunDir, RunStatus},
 };
-use llmprof_report::{render::terminal::digest, text::warning_lines};
-use llmprof_units::Nanos;
+use llmprof_report::{
+    render::terminal::{self, digest},
+    text::warning_lines,
+};
+use llmprof_units::{Count, Nanos, significant};
 
-pub(crate) use self::configured::serve as serve_configured;
+pub(crate) use self::configured::{serve as serve_configured, server_command};
 use self::{outcome::Outcome, request::Request, serve::Server, session::Measured};
 use super::profile::{self, files::free};
 use crate::args_bench::{BenchArgs, ServedArgs};
@@ -60,11 +64,11 @@ pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, F
         return imported::show(&args.import, args.json, output);
     }
     let (mut request, launch) = requested(args)?;
-    let dir = args.output.clone().unwrap_or_else(|| {
-        let name = args.model.as_deref().unwrap_or("endpoint");
-        default_directory(name)
-    });
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
+    let dir = match &args.output {
+        Some(dir) => dir.clone(),
+        None => default_directory(&model_name(args, &mut request, launch.as_ref())?),
+    };
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
         .map_err(|error| Failure::directory(&error, "-o DIR"))?;
     let done = run(args, &mut request, launch, &mut store, &mut interrupt);
@@ -141,6 +145,8 @@ pub(crate) struct Done {
     lines: Vec<String>,
     is_met: bool,
     was_interrupted: bool,
+    /// The message of the first request that failed.
+    first_failure: Option<String>,
 }
 
 impl Done {
@@ -151,6 +157,17 @@ impl Done {
 
     pub(crate) fn was_interrupted(&self) -> bool {
         self.was_interrupted
+    }
+
+    /// A load without one result measured nothing.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let summary = &self.outcome.summary;
+        if summary.completed > 0 || summary.failed == 0 || self.was_interrupted {
+            return None;
+        }
+        let why = self.first_failure.as_deref().unwrap_or_default();
+        let requests = Count(summary.failed, "request");
+        Some(Failure::new(format!("all of {requests} failed: {why}")))
     }
 }
 
@@ -167,7 +184,12 @@ fn finish(
         RunStatus::Complete
     };
     let issues = store.manifest().issues.clone();
-    store.finish(status, None, clock::now())?;
+    let failure = done.failure();
+    if let Some(failure) = &failure {
+        store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now())?;
+    } else {
+        store.finish(status, None, clock::now())?;
+    }
     if args.json {
         #[derive(serde::Serialize)]
         struct Printed<'a> {
@@ -190,6 +212,9 @@ fn finish(
             warnings.line(&line)?;
         }
         output.line(&format!("report: {}", dir.join("report.html").display()))?;
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     Ok(if done.was_interrupted {
         ExitCode::from(INTERRUPTED)
@@ -361,7 +386,7 @@ fn loaded(
             let load = request.load();
             Loaded {
                 shared: request.shared_share(&load.plan),
-                measured: session::measure(request, &load, args, show, &mut beside)?,
+                measured: session::measure(request, &load, args, "load", show, &mut beside)?,
                 sweep: None,
             }
         }
@@ -410,6 +435,13 @@ fn concluded(
         store.write(&name, contents)?;
     }
     let mut lines = digest(&report);
+    let result = page::result(&outcome.summary);
+    let result = result.iter().flat_map(|table| {
+        let text = terminal::table(table);
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    let after_summary = report.caveats.len() + report.summary.len();
+    lines.splice(after_summary..after_summary, result);
     for (index, trace) in measured.traces.iter().enumerate() {
         let name = match index {
             0 => "trace".to_owned(),
@@ -440,6 +472,11 @@ fn concluded(
         lines,
         is_met,
         was_interrupted: measured.was_interrupted,
+        first_failure: measured
+            .load
+            .requests
+            .iter()
+            .find_map(|request| Some(request.failure.as_ref()?.message.clone())),
     })
 }
 
@@ -465,7 +502,8 @@ fn swept(
     let found = sweep(bounds, |rate| {
         request.arrivals = args.load.arrivals_at(rate);
         let load = request.load();
-        let measured = match session::measure(request, &load, args, show, beside) {
+        let name = format!("{} requests/s", significant(rate));
+        let measured = match session::measure(request, &load, args, &name, show, beside) {
             Ok(measured) => measured,
             Err(error) => {
                 failure = Some(error);
@@ -525,10 +563,32 @@ fn write_sweep(found: &Sweep, store: &RunDir) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `runs/bench/<model>/<time>`.
+/// The model that is served: by the arguments, the command of the server, or the server itself.
+fn model_name(
+    args: &BenchArgs,
+    request: &mut Request,
+    launch: Option<&Launch>,
+) -> Result<String, Failure> {
+    if let Some(name) = &args.model {
+        return Ok(name.clone());
+    }
+    if let Some(launch) = launch {
+        return Ok(serve::model_of(&launch.args).unwrap_or_default());
+    }
+    session::ask(request)?;
+    Ok(request.template().model.clone())
+}
+
+/// Most characters of a folder's name: file systems take 255 bytes.
+const FOLDER_CHARACTERS: usize = 60;
+
+/// `runs/bench/<model>/<time>`. A server may call its model anything: no name leaves the folder, is hidden or has the key.
 fn default_directory(model: &str) -> PathBuf {
-    let name: String = model
+    let model = without_known(model);
+    let model = model.trim_matches(|c: char| c == '.' || c == '/' || c.is_whitespace());
+    let mut name: String = model
         .chars()
+        .take(FOLDER_CHARACTERS)
         .map(|c| {
             if c.is_alphanumeric() || "-_.".contains(c) {
                 c
@@ -537,6 +597,33 @@ fn default_directory(model: &str) -> PathBuf {
             }
         })
         .collect();
+    if name.is_empty() {
+        name.push_str("endpoint");
+    }
     let time = clock::directory_name();
     free(&Path::new("runs").join("bench").join(name).join(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_named_by_its_model_and_stays_in_its_folder() {
+        let folder = |model: &str| {
+            let path = default_directory(model);
+            let mut parts = path.components().map(|part| part.as_os_str().to_owned());
+            assert_eq!(parts.next().unwrap(), "runs");
+            assert_eq!(parts.next().unwrap(), "bench");
+            let name = parts.next().unwrap().into_string().unwrap();
+            assert_eq!(parts.count(), 1, "{}", path.display());
+            name
+        };
+        assert_eq!(folder("Qwen/Qwen3-8B"), "Qwen_Qwen3-8B");
+        for hostile in ["", "..", "../..", "/", " . "] {
+            assert_eq!(folder(hostile), "endpoint", "{hostile}");
+        }
+        assert_eq!(folder("/models/tiny"), "models_tiny");
+        assert_eq!(folder(&"m".repeat(500)).len(), FOLDER_CHARACTERS);
+    }
 }

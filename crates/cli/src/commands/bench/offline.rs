@@ -105,7 +105,7 @@ fn measured(
     was_interrupted: bool,
 ) -> Measured {
     let summary = Summary::of(&found.load, &args.slo);
-    let issues = summary.issues(&found.load);
+    let issues = summary.issues(&found.load, None);
     let mut traces = super::session::traces(&folder.join("profile"));
     // The profiled requests are others than the measured ones: their steps cannot be joined.
     traces.retain(|path| engine_trace::load(path, None).is_ok_and(|steps| !steps.is_empty()));

@@ -7,7 +7,7 @@ use llmprof_load::{
     record::RequestRecord,
     results::write_vllm,
     self_check::SelfCheck,
-    served::{Finding, MeanParts, NoFindings},
+    served::{Engine, Finding, MeanParts, NoFindings},
     server::{families::ServerWindow, steps::Step},
     slo::Slo,
     summary::Summary,
@@ -30,8 +30,10 @@ pub(super) struct Outcome {
     pub(super) summary: Summary,
     pub(super) slos: Vec<SloOutcome>,
     pub(super) self_check: SelfCheck,
-    /// Where the mean request's time went.
+    /// Where the mean request's time went, of the requests that latencies are of.
     pub(super) parts: Option<MeanParts>,
+    /// The same of requests that the server's profiler recorded and slowed, split by its steps.
+    pub(super) profiled_parts: Option<MeanParts>,
     pub(super) server: Option<ServerOutcome>,
     pub(super) steps: Option<StepsOutcome>,
     /// GPUs of this machine.
@@ -54,6 +56,9 @@ pub(super) struct SloOutcome {
 #[derive(Debug, Serialize)]
 pub(super) struct ServerOutcome {
     pub(super) family: &'static str,
+    /// Whose options findings may name.
+    #[serde(skip)]
+    pub(super) engine: Option<Engine>,
     #[serde(flatten)]
     pub(super) window: ServerWindow,
     pub(super) kv_usage_max: Option<f64>,
@@ -99,7 +104,7 @@ impl Outcome {
         shared_prefix: f64,
     ) -> Self {
         let said = measured.said.as_ref().map(|(_, window)| window);
-        let mean = parts::mean(each, said, &measured.summary);
+        let mean = parts::mean(each, &measured.load, said);
         let gauges = measured
             .server
             .as_ref()
@@ -137,11 +142,13 @@ impl Outcome {
                 .collect(),
             self_check: measured.load.self_check.clone(),
             parts: mean,
+            profiled_parts: parts::mean_profiled(each, &measured.load),
             server: measured
                 .said
                 .as_ref()
                 .map(|(family, window)| ServerOutcome {
                     family: family.name(),
+                    engine: family.engine(),
                     window: window.clone(),
                     kv_usage_max: most(|g| g.kv_usage),
                     running_max: most(|g| g.running),
@@ -284,7 +291,7 @@ fn taken(step: &Step) -> Nanos {
 fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
     let mut text = String::from(
         "request,session,turn,scheduled_ms,sent_ms,first_token_ms,last_token_ms,end_ms,prompt_tokens,output_tokens,token_basis,\
-         ttft_ms,tpot_ms,e2e_ms,client_ms,connect_ms,queue_prefill_network_ms,queue_ms,prefill_ms,network_ms,decode_ms,\
+         ttft_ms,tpot_ms,e2e_ms,client_ms,connect_ms,queue_prefill_network_ms,running_step_ms,queue_ms,prefill_ms,network_ms,decode_ms,\
          others_prefill_ms,stall_ms,split_by,profiled,failure,message\n",
     );
     let ms = |ns: Option<f64>| ns.map_or(String::new(), |ns| format!("{:.6}", ns / 1e6));
@@ -315,6 +322,7 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
             part(|p| p.client_ns),
             part(|p| p.connect_ns),
             part(|p| p.unsplit_ns),
+            part(|p| p.running_step_ns),
             part(|p| p.queue_ns),
             part(|p| p.prefill_ns),
             part(|p| p.network_ns),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use llmprof_load::{
-    arrivals::Arrivals,
+    arrivals::{Arrivals, CONCURRENCY_MAX},
     body::{Dialect, Template},
     client::{CountTokens, Load},
     dataset,
@@ -12,9 +12,19 @@ use llmprof_load::{
     plan::{Plan, Source},
     prompt::{Prompt, PromptSource},
     replay,
+    slo::Metric,
 };
 
+use llmprof_units::Count;
+
 use crate::{arg_load::arrivals_line, args_bench::BenchArgs, failure::Failure, subject::Subject};
+
+/// Most requests of a load: their records are kept in memory, about 1 KB each and 16 bytes a token.
+const REQUESTS_MAX: usize = 10_000_000;
+/// How long a request may take by default.
+const TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a request of a few tokens may take by default before a server is taken for one that does not answer.
+const PROBE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A load that is fully described, whose server was not asked yet.
 pub(super) struct Request {
@@ -27,6 +37,10 @@ pub(super) struct Request {
     template: Template,
     pub(super) ignore_eos: bool,
     timeout: Duration,
+    /// How long the request may take that asks what the server understands.
+    pub(super) probe_timeout: Duration,
+    /// Whether the server was asked.
+    pub(super) is_probed: bool,
     max_concurrency: Option<usize>,
     workers: usize,
     count_tokens: Option<CountTokens>,
@@ -50,16 +64,24 @@ impl Request {
             .map(ApiKey::from_env)
             .transpose()
             .map_err(wrong)?;
-        let arrivals = args.load.arrivals()?;
+        let arrivals = arrivals(args)?;
         let source = source(args)?;
-        if args.requests == 0 {
-            return Err(wrong("--requests must be at least 1".to_owned()));
+        if !(1..=REQUESTS_MAX).contains(&args.requests) {
+            return Err(wrong(format!(
+                "--requests must lie between 1 and {REQUESTS_MAX}"
+            )));
         }
+        has_values_to_decide(args)?;
         if args.workers == 0 || args.workers > 1024 {
             return Err(wrong("--workers must lie between 1 and 1024".to_owned()));
         }
-        if args.max_concurrency == Some(0) {
-            return Err(wrong("--max-concurrency must be at least 1".to_owned()));
+        if args
+            .max_concurrency
+            .is_some_and(|most| !(1..=CONCURRENCY_MAX).contains(&most))
+        {
+            return Err(wrong(format!(
+                "--max-concurrency must lie between 1 and {CONCURRENCY_MAX}"
+            )));
         }
         if args.turns == 0 {
             return Err(wrong("--turns must be at least 1".to_owned()));
@@ -96,7 +118,9 @@ impl Request {
             count: args.requests,
             think: args.think_time.unwrap_or_default(),
             ignore_eos: !args.stop_at_eos,
-            timeout: args.timeout,
+            timeout: args.timeout.unwrap_or(TIMEOUT),
+            probe_timeout: args.timeout.unwrap_or(PROBE_TIMEOUT),
+            is_probed: false,
             max_concurrency: args.max_concurrency,
             workers: args.workers,
             count_tokens: args
@@ -126,6 +150,7 @@ impl Request {
     pub(super) fn knows(&mut self, model: String, dialect: Dialect) {
         self.template.model = model;
         self.template.dialect = dialect;
+        self.is_probed = true;
     }
 
     /// A short prompt, for asking what the server understands.
@@ -219,7 +244,10 @@ impl Request {
                 )
             }
             Source::Trace { requests, speedup } => {
-                format!("a trace of {} requests at {speedup}×", requests.len())
+                format!(
+                    "a trace of {} at {speedup}×",
+                    Count(requests.len() as u64, "request")
+                )
             }
             Source::Dataset { conversations, .. } => {
                 format!("a dataset of {} conversations", conversations.len())
@@ -227,7 +255,52 @@ impl Request {
         };
         // The source names the speedup of a trace already.
         let when = arrivals_line(&self.arrivals, 1.0);
-        format!("{} requests, {when}, {what}", self.count)
+        format!("{}, {when}, {what}", Count(self.planned(), "request"))
+    }
+
+    /// Requests of the load; a trace may have fewer than were asked for.
+    fn planned(&self) -> u64 {
+        let count = match &self.source {
+            Source::Trace { requests, .. } => requests.len().min(self.count),
+            Source::Synthetic { .. } | Source::Dataset { .. } => self.count,
+        };
+        count as u64
+    }
+}
+
+/// When requests are due. A rate of `inf` and a bound of requests in flight mean what they mean to `vllm bench serve`: all requests
+/// are there from the start, and so many run at once.
+fn arrivals(args: &BenchArgs) -> Result<Arrivals, Failure> {
+    let load = &args.load;
+    let is_bare = load.rate.is_none() && load.concurrency.is_none() && load.trace.is_none();
+    let concurrency = match args.max_concurrency {
+        most if load.rate == Some(f64::INFINITY) => most.unwrap_or(args.requests),
+        Some(most) if is_bare => most,
+        _ => return load.arrivals(),
+    };
+    let arrivals = Arrivals::Closed { concurrency };
+    match arrivals.mistake() {
+        Some(mistake) => Err(Failure::new(mistake)),
+        None => Ok(arrivals),
+    }
+}
+
+/// A sweep decides by a percentile of the requests of one rate: it must be more than their maximum.
+fn has_values_to_decide(args: &BenchArgs) -> Result<(), Failure> {
+    // A request has many ITL.
+    let mut of_requests = args.slo.iter().filter(|slo| slo.metric != Metric::Itl);
+    let short = of_requests.find(|slo| (args.requests as u64) < slo.values_min());
+    match short.filter(|_| args.sweep.is_some()) {
+        None => Ok(()),
+        Some(slo) => Err(Failure::new(format!(
+            "a sweep over {slo} needs at least {} requests at each rate, not {}",
+            slo.values_min(),
+            args.requests
+        ))
+        .hint(format!(
+            "--requests {}, or a lower percentile",
+            slo.values_min()
+        ))),
     }
 }
 

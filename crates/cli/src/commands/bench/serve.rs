@@ -62,6 +62,22 @@ pub(super) fn url_of(args: &ServeArgs, words: &[String]) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
+/// The model that a server's command line names: `vllm serve MODEL`, `--model MODEL`, `--model-path MODEL`.
+pub(super) fn model_of(words: &[String]) -> Option<String> {
+    const OPTIONS: [&str; 3] = ["--served-model-name", "--model", "--model-path"];
+    let value = |name: &str| {
+        let with_equals = format!("{name}=");
+        words.iter().enumerate().find_map(|(index, word)| {
+            let next = || words.get(index + 1).filter(|_| word == name);
+            word.strip_prefix(&with_equals)
+                .or_else(|| next().map(String::as_str))
+        })
+    };
+    let named = OPTIONS.iter().find_map(|name| value(name));
+    let served = || value("serve").filter(|word| !word.starts_with('-'));
+    named.or_else(served).map(str::to_owned)
+}
+
 /// A command line that was read: leading `NAME=value` words are its environment.
 pub(super) fn launch(words: &[String]) -> Result<Launch, Failure> {
     let is_variable = |word: &&String| {

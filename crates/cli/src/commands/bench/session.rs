@@ -2,13 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{Arc, OnceLock, mpsc},
     time::{Duration, Instant},
 };
 
 use llmprof_capture::session::StageObserver as _;
 use llmprof_load::{
-    client::{Calls, Load, LoadRecord, Probed, Progress, drive, probe},
+    client::{Calls, Load, LoadRecord, Probed, Progress, Recent, drive, probe},
     clock::Clock,
     endpoint::Endpoint,
     server::{
@@ -16,18 +16,23 @@ use llmprof_load::{
         profile::{ProfileRequest, Profiler},
         scrape::{self, Scraper, Scrapes},
         steps::Step,
+        text::Page,
         window::Window,
     },
-    slo::Slo,
+    slo::{Slo, all_met},
     summary::Summary,
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
     samples::Samples,
 };
-use llmprof_units::Nanos;
+use llmprof_report::text::bench;
+use llmprof_units::{Count, Nanos};
 
-use super::{request::Request, telemetry::Telemetry};
+use super::{
+    request::Request,
+    telemetry::{self, Telemetry},
+};
 use crate::args_bench::{BenchArgs, ProfileArgs};
 use crate::{
     engine_trace,
@@ -36,8 +41,6 @@ use crate::{
     subject::Subject,
 };
 
-/// How long a request of a few tokens may take before a server is taken for one that does not answer.
-const PROBE_LIMIT: Duration = Duration::from_mins(2);
 /// How long a server has to write its trace once somebody asked to stop: it must at least hear that profiling is over.
 const TRACE_GRACE: Duration = Duration::from_secs(2);
 
@@ -75,20 +78,24 @@ impl Measured {
 /// The server's metrics over the time of the load.
 pub(super) struct Server {
     pub(super) scrapes: Scrapes,
+    /// Until the server's profiler was started, where the latencies leave out requests that it slowed.
     pub(super) window: Window,
 }
 
 /// What happens beside the requests: called a few times a second, false ends the load.
 pub(super) type Beside<'a> = dyn FnMut() -> bool + 'a;
 
-/// Asks the server what it serves, and tells the request.
+/// Asks the server what it serves, and tells the request; once.
 pub(super) fn ask(request: &mut Request) -> Result<(), Failure> {
+    if request.is_probed {
+        return Ok(());
+    }
     let Probed { model, dialect } = probe(
         &request.endpoint,
         request.template(),
         &request.probe_prompt(),
         request.ignore_eos,
-        PROBE_LIMIT,
+        request.probe_timeout,
     )
     .map_err(|error| {
         let hint = match &error {
@@ -135,11 +142,12 @@ pub(super) fn warm_up(
     Ok(())
 }
 
-/// Runs one load with everything beside it.
+/// Runs one load with everything beside it; `name` is what progress calls it.
 pub(super) fn measure(
     request: &Request,
     load: &Load,
     args: &BenchArgs,
+    name: &str,
     show: Show,
     beside: &mut Beside<'_>,
 ) -> Result<Measured, Failure> {
@@ -172,9 +180,12 @@ pub(super) fn measure(
         .then(|| Profiling::new(&request.endpoint, &args.profile, scraper.as_ref()))
         .transpose()?;
     let telemetry = Telemetry::start(request, args, &mut issues);
-    let stage = Stage::start(show, "load", load.plan.requests.len() as u64);
+    let stage = Stage::start(show, name, load.plan.requests.len() as u64);
     let mut was_interrupted = false;
     let mut record = drive(load, |clock: &Clock, progress: Progress| {
+        if let Some(recent) = &progress.recent {
+            stage.show(format!(", {}", live(recent)));
+        }
         stage.at(progress.ended as u64);
         if let Some(profiling) = &mut profiling {
             profiling.step(clock, progress, scraper.as_ref());
@@ -183,7 +194,7 @@ pub(super) fn measure(
         !was_interrupted
     })
     .map_err(Failure::new)?;
-    stage.finish(&format!("{} requests", record.requests.len()));
+    stage.finish(&ended(&record, &args.slo));
     let samples = telemetry.and_then(|telemetry| telemetry.stop(&mut issues));
     let subject = request.subject.as_ref();
     let profile = profiling.map_or_else(Profile::default, |profiling| {
@@ -191,8 +202,14 @@ pub(super) fn measure(
     });
     was_interrupted |= !beside();
     profile.mark(&mut record, &mut issues);
+    let slos: &[Slo] = &args.slo;
+    let summary = Summary::of(&record, slos);
+    // The server's figures are of the requests that latencies are of.
+    let leaves_out = summary.timed < summary.completed;
+    let until_profile = profile.page_before.as_ref().filter(|_| leaves_out);
     let server = scraper.and_then(Scraper::finish).map(|scrapes| {
-        let window = Window::between(&scrapes.first.page, &scrapes.last.page);
+        let last = until_profile.unwrap_or(&scrapes.last.page);
+        let window = Window::between(&scrapes.first.page, last);
         Server { scrapes, window }
     });
     let said = server.as_ref().map(|server| {
@@ -206,9 +223,10 @@ pub(super) fn measure(
         .into_iter()
         .filter_map(|(url, scraper)| Some((url, scraper.finish()?)))
         .collect();
-    let slos: &[Slo] = &args.slo;
-    let summary = Summary::of(&record, slos);
-    issues.extend(summary.issues(&record));
+    let steal = samples
+        .as_ref()
+        .and_then(|samples| telemetry::steal_share(samples, &record));
+    issues.extend(summary.issues(&record, steal));
     Ok(Measured {
         load: record,
         summary,
@@ -221,6 +239,34 @@ pub(super) fn measure(
         issues,
         was_interrupted,
     })
+}
+
+fn live(recent: &Recent) -> String {
+    bench::live(
+        recent.ttft_p50_ms,
+        recent.requests_per_s,
+        recent.output_tokens_per_s,
+    )
+}
+
+/// What came of a load, in the line of its stage.
+fn ended(record: &LoadRecord, slos: &[Slo]) -> String {
+    let summary = Summary::of(record, slos);
+    let requests = Count(record.requests.len() as u64, "request");
+    let failed = match summary.failed {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
+    };
+    let numbers = bench::live(
+        summary.ttft_ms.map(|ttft| ttft.p50),
+        summary.request_throughput,
+        summary.output_throughput,
+    );
+    let objectives = match slos {
+        [] => String::new(),
+        slos => format!(", objectives {}", bench::met(all_met(slos, &summary))),
+    };
+    format!("{requests}{failed}, {numbers}{objectives}")
 }
 
 fn start_scraper(
@@ -262,6 +308,8 @@ fn server_issues(server: &Server) -> Vec<Issue> {
 struct Profiling {
     /// On a thread of its own: a server answers `/stop_profile` after minutes.
     work: Option<std::thread::JoinHandle<Result<Nanos, String>>>,
+    /// Set before the call that starts it: the time, and the server's metrics then.
+    begun: Arc<OnceLock<(Nanos, Option<Page>)>>,
     /// Says that the load has ended, and the profile with it.
     load_ended: mpsc::Sender<()>,
     is_over: Option<mpsc::Receiver<()>>,
@@ -270,8 +318,6 @@ struct Profiling {
     request: ProfileRequest,
     folder: Option<PathBuf>,
     before: Vec<PathBuf>,
-    /// On the clock of the load.
-    started: Nanos,
     error: Option<String>,
 }
 
@@ -280,6 +326,8 @@ struct Profiling {
 struct Profile {
     /// From the call that starts it to the answer of the one that ends it, on the clock of the load.
     window: Option<(Nanos, Nanos)>,
+    /// The server's metrics at its start.
+    page_before: Option<Page>,
     /// Traces of engines; all traces where none has a step.
     traces: Vec<PathBuf>,
     steps: Vec<Step>,
@@ -316,7 +364,7 @@ impl Profiling {
             request,
             before: args.profile_dir.as_deref().map(traces).unwrap_or_default(),
             folder: args.profile_dir.clone(),
-            started: Nanos(0),
+            begun: Arc::default(),
             error: None,
         })
     }
@@ -339,13 +387,15 @@ impl Profiling {
         let Some(is_over) = self.is_over.take() else {
             return;
         };
-        self.started = clock.now();
+        let (begun, place) = (Arc::clone(&self.begun), scraper.map(|s| s.place().clone()));
         let (profiler, length) = (Arc::clone(&self.profiler), self.request.length);
         let clock = *clock;
         let counts = self.family == Family::Sglang && self.request.steps.is_some();
         let work = std::thread::Builder::new()
             .name("profile".to_owned())
             .spawn(move || {
+                let page = place.and_then(|place| place.read());
+                let _ = begun.set((clock.now(), page));
                 profiler.start().map_err(|error| error.to_string())?;
                 // A server without load has nothing to show.
                 let _ = is_over.recv_timeout(length);
@@ -381,14 +431,20 @@ impl Profiling {
         };
         // A thread that failed has nobody to tell.
         let _ = self.load_ended.send(());
+        let begun = |end: Nanos| {
+            let begun = self.begun.get();
+            let (from, page) = begun.map_or((end, None), |(from, page)| (*from, page.clone()));
+            Profile {
+                window: Some((from, end)),
+                page_before: page,
+                ..Profile::default()
+            }
+        };
         let mut stopped: Option<Instant> = None;
         while !work.is_finished() {
             if !beside() && stopped.get_or_insert_with(Instant::now).elapsed() > TRACE_GRACE {
                 issues.push(not_profiled("interrupted"));
-                return Profile {
-                    window: Some((self.started, load_end)),
-                    ..Profile::default()
-                };
+                return begun(load_end);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -403,10 +459,7 @@ impl Profiling {
                 return Profile::default();
             }
         };
-        let mut profile = Profile {
-            window: Some((self.started, ended)),
-            ..Profile::default()
-        };
+        let mut profile = begun(ended);
         let Some(folder) = &self.folder else {
             return profile;
         };
@@ -472,7 +525,7 @@ fn family_of(endpoint: &Arc<Endpoint>) -> Family {
         .find_map(|path| calls.get(path, Duration::from_secs(5)).ok())
         .map_or(Family::Unknown, |bytes| {
             let text = String::from_utf8_lossy(&bytes);
-            Family::of(&llmprof_load::server::text::Page::read(&text))
+            Family::of(&Page::read(&text))
         })
 }
 

@@ -126,6 +126,19 @@ impl GpuOutcome {
     }
 }
 
+/// Share of CPU time that the hypervisor gave to others while requests ran.
+pub(super) fn steal_share(samples: &Samples, load: &LoadRecord) -> Option<f64> {
+    let zero = load.started_unix_ns - samples.unix_offset_ns;
+    let during = samples
+        .rows
+        .iter()
+        .filter(|sample| sample.time_ns >= zero && sample.time_ns <= zero + load.duration_ns);
+    let shares: Vec<f64> = during
+        .filter_map(|sample| Some(sample.steal_percent? / 100.0))
+        .collect();
+    (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+}
+
 /// The part of an interval between the first sample and the last; nothing where that is less than nine tenths of it. The first sample
 /// may come some milliseconds after the first request.
 fn sampled(gpu: &GpuSeries, start: Nanos, end: Nanos) -> Option<(Nanos, Nanos)> {

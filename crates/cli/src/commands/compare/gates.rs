@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, path::Path, process::ExitCode};
 
-use llmprof_analysis::compare::{GateOutcome, GateState};
+use llmprof_analysis::compare::{GateOutcome, GateState, Unevaluated};
 use llmprof_record::store::write_atomically;
 use llmprof_report::text::compare as words;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
@@ -10,7 +10,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use crate::args_compare::Inconclusive;
 use crate::{failure::Failure, output::Output};
 
-/// Exit code where a threshold was crossed.
+/// Exit code where a threshold was crossed, or could not be judged.
 const CROSSED: u8 = 1;
 
 /// One comparison with its gates.
@@ -24,7 +24,7 @@ pub(super) struct Judged {
 fn counts_as_failure(outcome: &GateOutcome, inconclusive: Inconclusive) -> bool {
     match outcome.state {
         GateState::Passed => false,
-        GateState::Failed => true,
+        GateState::Failed | GateState::NotEvaluated => true,
         GateState::Inconclusive => inconclusive == Inconclusive::Fail,
     }
 }
@@ -38,16 +38,36 @@ pub(super) fn exit_code(judged: &[Judged], inconclusive: Inconclusive) -> ExitCo
     }
 }
 
-/// A warning per gate that could not be decided and passes nevertheless.
+/// A warning per gate that could not be evaluated, and per gate that could not be decided and passes nevertheless.
 pub(super) fn warn(judged: &[Judged], inconclusive: Inconclusive) {
     for outcome in judged.iter().flat_map(|one| &one.outcomes) {
-        if outcome.state == GateState::Inconclusive && inconclusive == Inconclusive::Pass {
+        if let Some(reason) = &outcome.reason {
+            Failure::new(words::gate(outcome))
+                .hint(remedy(reason))
+                .warn();
+        } else if outcome.state == GateState::Inconclusive && inconclusive == Inconclusive::Pass {
             let hint = "the interval holds the threshold; more rounds narrow it, --inconclusive fail makes this exit code 1";
             Failure::new(words::gate(outcome))
                 .hint(hint.to_owned())
                 .warn();
         }
     }
+}
+
+/// What lets a gate be evaluated.
+fn remedy(reason: &Unevaluated) -> String {
+    let text = match reason {
+        Unevaluated::NotMeasured => {
+            "gate a metric of the table; --json lists those that both sides have"
+        }
+        Unevaluated::OtherWork(_) => {
+            "compare runs of the same lengths and batch, or gate tokens_per_s, which holds for any batch"
+        }
+        Unevaluated::TooFewValues => {
+            "raise runtime.repeats, compare folders of several runs, or use --run with more --rounds"
+        }
+    };
+    text.to_owned()
 }
 
 /// A test suite per comparison, a test case per gate.

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use llmprof_analysis::compare::{Comparison, Options, RunFacts, Verdict};
+use llmprof_analysis::compare::{Comparison, Gate, Options, RunFacts, Unevaluated, Verdict};
 use llmprof_record::{
     command_line,
     store::{RunStatus, write_atomically},
@@ -109,6 +109,10 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
         if !args.json {
             tell(&taken, options)?;
         }
+        if round == 0 && is_of_other_work(&taken, &args.gate, options) {
+            // More rounds of other work are no more comparable.
+            break;
+        }
     }
     Ok(taken)
 }
@@ -128,6 +132,23 @@ fn one(overrides: &[String], folder: &Path, measure_only: bool) -> Result<Finish
         .replace('\'', r"\'");
     all.push(format!("hydra.run.dir='{path}'"));
     run::run_once(&all, Show::Lines)
+}
+
+/// Whether a gate, or without gates every metric, is of other work on the two sides.
+fn is_of_other_work(taken: &Taken, gates: &[Gate], options: Options) -> bool {
+    let Some(comparison) = Comparison::of(&taken.a, &taken.b, options) else {
+        return false;
+    };
+    let is_other = |gate: &Gate| {
+        let outcome = gate.judge(&comparison, &taken.b);
+        matches!(outcome.reason, Some(Unevaluated::OtherWork(_)))
+    };
+    if gates.is_empty() {
+        let mut metrics = comparison.metrics.iter();
+        metrics.all(|metric| metric.excluded_for.is_some())
+    } else {
+        gates.iter().any(is_other)
+    }
 }
 
 /// Whether the headline's interval lies within the resolution of its ratio.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use llmprof_analysis::counters::{ClassRule, CountersAnalysis};
 use llmprof_record::{
-    counters::{Counters, Value},
+    counters::Counters,
     import::{self, Limits, Profile},
     plan::ClassifyPlan,
     run::RunRecord,
@@ -15,7 +15,6 @@ use llmprof_report::{
     compose::{KernelNotes, add_kernel_report},
     text,
 };
-use llmprof_theory::device::{Catalog, Device};
 
 use super::tables;
 use crate::{
@@ -34,10 +33,7 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
         None => kept(&args.sources)?,
     };
     let counters = read(&args.sources)?;
-    let device = match &args.device {
-        Some(name) => Some(subject::device(name)?),
-        None => named(&counters),
-    };
+    let device = args.device.as_deref().map(subject::device).transpose()?;
     let found = CountersAnalysis::of(&counters, None, device.as_ref(), rule);
     if args.json {
         return output.json(&noted(&found, &notes)?);
@@ -45,6 +41,7 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     let mut document = Document::new("Kernels by their counters");
     document.issues.clone_from(&counters.issues);
     document.summary = text::counters::summary(&found);
+    document.summary.push(text::kernel_report::device(&found));
     add_kernel_report(&mut document, &found, device.as_ref(), &notes);
     let mut files = tables::files(&counters, &found, Some(&notes));
     files.extend(rendered(&document, Wanted::ALL));
@@ -58,6 +55,11 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
             text::kernel_report::class(class),
             100.0 * share
         ))?;
+    }
+    if found.device.is_none() && found.launches.iter().any(|row| row.used.lacks_peak) {
+        Failure::new("which device the counters are from is not known: kernels on its tensor cores have no class")
+            .hint("--device NAME; `llmprof hardware list` shows the names".to_owned())
+            .warn();
     }
     let mut warnings = Output::stderr();
     for line in text::warning_lines(&counters.issues) {
@@ -205,17 +207,4 @@ fn reports(dir: &Path) -> Vec<PathBuf> {
         .collect();
     found.sort();
     found
-}
-
-/// The device that the counters name.
-fn named(counters: &Counters) -> Option<Device> {
-    let launch = counters.launches.first()?;
-    let name = launch.readings.iter().find_map(|reading| {
-        let metric = counters.describe(reading.metric)?;
-        match &reading.value {
-            Value::Text(text) if metric.name == "device__attribute_display_name" => Some(text),
-            _ => None,
-        }
-    })?;
-    Catalog::embedded().by_driver_name(name).ok()
 }

@@ -11,7 +11,7 @@ use std::{
 use llmprof_capture::{
     process::{Interrupt, Launch, environment},
     profiler::nsight::{
-        Available, CounterPlan, Tool, Wanted,
+        Available, CounterPlan, Tool, ToolError, Wanted,
         ncu::{self, Selection},
         progress::followed,
         verdict::verdict,
@@ -165,8 +165,14 @@ fn patterns(kernels: &[ListedKernel]) -> String {
 }
 
 fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), Failure> {
-    let tool = Tool::find("ncu", args.ncu.as_deref())
-        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let failed = |error: ToolError| Failure::new(error.to_string()).hint(error.hint());
+    let (tool, missing) = Tool::find_or_assume("ncu", args.ncu.as_deref()).map_err(failed)?;
+    if let Some(failure) = missing.map(failed) {
+        if !args.dry_run {
+            return Err(failure);
+        }
+        failure.warn();
+    }
     let (program, rest) = args
         .command
         .split_first()

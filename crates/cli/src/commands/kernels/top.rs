@@ -1,6 +1,6 @@
 //! `kernels top`: the kernels with the most GPU time.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use llmprof_record::{
     import::{self, Limits, Profile},
@@ -10,7 +10,8 @@ use llmprof_record::{
     summary::{Summary, TimeRow, kernel_times},
     trace::Trace,
 };
-use llmprof_units::{Nanos, Share};
+use llmprof_report::{Cell, Table, kernel_label};
+use llmprof_units::{Nanos, Percent, Share};
 
 use crate::{args_kernels::TopArgs, failure::Failure, output::Output};
 
@@ -18,60 +19,163 @@ use crate::{args_kernels::TopArgs, failure::Failure, output::Output};
 const NSYS: &str = "nsys";
 const SUMMARY: &str = "summary_cuda_gpu_kern_sum.csv";
 
+/// Ranges of phases, as workers and step labels name them.
+const PHASES: [&str; 4] = ["vision", "encoder", "prefill", "decode"];
+
+/// A kernel and the phase that launched it; no phase where the source has none.
+struct PhaseRow {
+    phase: Option<&'static str>,
+    row: TimeRow,
+}
+
 pub(super) fn top(args: &TopArgs, output: &mut Output) -> Result<(), Failure> {
     if args.topk == Some(0) {
         return Err(Failure::new("`--topk 0` leaves no kernel"));
     }
-    let mut rows = rows(&args.source)?;
-    rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
-    let total: Nanos = rows.iter().map(|row| row.total_ns).sum();
+    let mut rows = phase_rows(args)?;
+    rows.sort_by_key(|one| std::cmp::Reverse(one.row.total_ns));
+    let total: Nanos = rows.iter().map(|one| one.row.total_ns).sum();
     if total <= Nanos(0) {
         return Err(Failure::new(format!(
             "{} has no GPU time of kernels",
             args.source.display()
         )));
     }
-    let all = rows.len();
-    rows.truncate(how_many(&rows, total, args.topk, args.coverage));
-    let kernels = kernel_list::listed(&rows, total);
+    let Some(path) = &args.output else {
+        let all = rows.len();
+        rows.truncate(how_many(times(&rows), total, args.topk, args.coverage));
+        tell(times(&rows), all, total)?;
+        return output.table(&table(&rows, total));
+    };
+    // One pattern stands for a kernel in all phases.
+    let mut merged = by_name(rows.into_iter().map(|one| one.row).collect());
+    merged.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+    let all = merged.len();
+    let count = how_many(
+        merged.iter().map(|row| row.total_ns),
+        total,
+        args.topk,
+        args.coverage,
+    );
+    merged.truncate(count);
+    tell(merged.iter().map(|row| row.total_ns), all, total)?;
+    let kernels = kernel_list::listed(&merged, total);
     let file = args.source.file_name().unwrap_or_default();
     let text = kernel_list::yaml(&kernels, &file.to_string_lossy());
-    let covered: Nanos = rows.iter().map(|row| row.total_ns).sum();
-    let line = format!(
-        "{} of {all} kernels hold {:.1} % of {} GPU time",
-        kernels.len(),
-        100.0 * covered.0 as f64 / total.0 as f64,
-        total
-    );
-    Output::stderr().line(&line)?;
-    match &args.output {
-        Some(path) => {
-            write_atomically(path, text.as_bytes())?;
-            output.line(&path.display().to_string())
-        }
-        None => output.text(&text),
+    if path.as_os_str() == "-" {
+        return output.text(&text);
     }
+    write_atomically(path, text.as_bytes())?;
+    output.line(&path.display().to_string())
+}
+
+fn times(rows: &[PhaseRow]) -> impl Iterator<Item = Nanos> {
+    rows.iter().map(|one| one.row.total_ns)
+}
+
+fn tell(listed: impl Iterator<Item = Nanos>, all: usize, total: Nanos) -> Result<(), Failure> {
+    let (mut count, mut covered) = (0, Nanos(0));
+    for time in listed {
+        count += 1;
+        covered += time;
+    }
+    Output::stderr().line(&format!(
+        "{count} of {all} kernels hold {:.1} % of {total} GPU time",
+        100.0 * covered.0 as f64 / total.0 as f64
+    ))
+}
+
+/// A table for people; `-o FILE` has whole names.
+fn table(rows: &[PhaseRow], total: Nanos) -> Table {
+    let mut table = Table::new(&["#", "Phase", "Share", "Time", "Calls", "Kernel"], 6);
+    for (rank, PhaseRow { phase, row }) in rows.iter().enumerate() {
+        let share = Percent(row.total_ns.0 as f64 / total.0 as f64);
+        table.row([
+            Cell::from((rank + 1).to_string().as_str()),
+            Cell::from(phase.unwrap_or("-")),
+            Cell::from(share.to_string().as_str()),
+            Cell::from(row.total_ns.to_string().as_str()),
+            Cell::from(row.times.count.to_string().as_str()),
+            Cell::from(kernel_label(&row.name).as_str()),
+        ]);
+    }
+    table
+}
+
+/// Kernels of each phase. Where the timeline has phases, what was launched outside of them (set-up, warm-up) is left out.
+fn phase_rows(args: &TopArgs) -> Result<Vec<PhaseRow>, Failure> {
+    let whole = |rows: Vec<TimeRow>| {
+        let rows = rows.into_iter();
+        rows.map(|row| PhaseRow { phase: None, row })
+            .collect::<Vec<_>>()
+    };
+    let found = match source(&args.source)? {
+        Source::Table(rows) => whole(rows),
+        Source::Trace(trace) => {
+            let mut found = Vec::new();
+            for phase in PHASES {
+                let label = format!("llmprof.step {phase} ");
+                let inside =
+                    trace.launched_inside(|name| name == phase || name.starts_with(&label));
+                let rows = kernel_times(&inside).into_iter();
+                found.extend(rows.map(|row| PhaseRow {
+                    phase: Some(phase),
+                    row,
+                }));
+            }
+            if found.is_empty() {
+                found = whole(kernel_times(&trace));
+            }
+            found
+        }
+    };
+    let Some(wanted) = &args.phase else {
+        return Ok(found);
+    };
+    let known: BTreeSet<&str> = found.iter().filter_map(|one| one.phase).collect();
+    if !known.contains(wanted.as_str()) {
+        let known: Vec<&str> = known.into_iter().collect();
+        let hint = if known.is_empty() {
+            "the source has no ranges named prefill or decode".to_owned()
+        } else {
+            format!("it has {}", known.join(", "))
+        };
+        return Err(Failure::new(format!("no kernel was launched in phase `{wanted}`")).hint(hint));
+    }
+    let of_phase = found.into_iter().filter(|one| one.phase == Some(wanted));
+    Ok(of_phase.collect())
 }
 
 /// How many of the rows are asked for.
-fn how_many(rows: &[TimeRow], total: Nanos, topk: Option<usize>, coverage: Option<Share>) -> usize {
-    let most = topk.unwrap_or(rows.len()).min(rows.len());
+fn how_many(
+    mut times: impl Iterator<Item = Nanos>,
+    total: Nanos,
+    topk: Option<usize>,
+    coverage: Option<Share>,
+) -> usize {
+    let most = topk.unwrap_or(usize::MAX);
     let Some(coverage) = coverage else {
         return most;
     };
     let wanted = coverage.fraction() * total.0 as f64;
     let mut sum = 0.0;
-    let enough = rows.iter().position(|row| {
-        sum += row.total_ns.0 as f64;
+    let enough = times.position(|time| {
+        sum += time.0 as f64;
         sum >= wanted
     });
     enough.map_or(most, |last| most.min(last + 1))
 }
 
-/// Kernels by name, of a run or a profile.
-fn rows(source: &Path) -> Result<Vec<TimeRow>, Failure> {
+/// Where kernels are from.
+enum Source {
+    Trace(Box<Trace>),
+    Table(Vec<TimeRow>),
+}
+
+/// The timeline or the table of a run or a profile.
+fn source(source: &Path) -> Result<Source, Failure> {
     if let Some(trace) = trace_of_run(source)? {
-        return Ok(kernel_times(&trace));
+        return Ok(Source::Trace(Box::new(trace)));
     }
     let absent = || {
         Failure::new(format!("{} has no timeline with kernels", source.display())).hint(
@@ -98,9 +202,11 @@ fn rows(source: &Path) -> Result<Vec<TimeRow>, Failure> {
     };
     let (_, profile) = read.map_err(|error| Failure::new(error.to_string()))?;
     match profile {
-        Profile::Trace(trace) => Ok(kernel_times(&trace)),
+        Profile::Trace(trace) => Ok(Source::Trace(trace)),
         Profile::Summary(table) => match table.summary {
-            Summary::Kernels(rows) | Summary::KernelsBySize(rows) => Ok(by_name(rows)),
+            Summary::Kernels(rows) | Summary::KernelsBySize(rows) => {
+                Ok(Source::Table(by_name(rows)))
+            }
             _ => Err(
                 Failure::new(format!("{} is not a summary of kernels", file.display()))
                     .hint("nsys stats --report cuda_gpu_kern_sum --format csv REPORT".to_owned()),

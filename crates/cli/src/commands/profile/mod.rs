@@ -3,6 +3,7 @@
 mod again;
 pub(crate) mod counters;
 pub(crate) mod files;
+pub(crate) mod interrupted;
 mod lost;
 pub(crate) mod memory;
 pub(crate) mod request;
@@ -13,9 +14,10 @@ use std::{
     time::Instant,
 };
 
-use llmprof_analysis::{Analysis, judged_device};
+use llmprof_analysis::{Analysis, host_stacks::flame_stacks, judged_device};
 use llmprof_capture::session::Sliced;
 use llmprof_record::{
+    flame::{self, FlameStack},
     import::{self, Limits, Profile},
     issue::{Issue, IssueCode},
     mapped::was_cut,
@@ -34,6 +36,7 @@ use crate::{
     kernel_notes,
     output::Output,
     outputs::{self, Results, Wanted},
+    progress::with_spinner,
     subject::{self, Subject},
 };
 
@@ -48,10 +51,10 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         return done;
     }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
-    let mut record = read(&profiles)?;
+    let mut record = with_spinner("reading", || read(&profiles))?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
     request::describe(&mut record, subject.as_ref(), device);
-    let analysis = analyzed(&record, None)?;
+    let analysis = with_spinner("analyzing", || analyzed(&record, None))?;
     let dir = match &args.output {
         Some(dir) => dir.clone(),
         None => files::default_directory(&profiles),
@@ -70,7 +73,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         })?;
         Ok(())
     };
-    let unwritten = match write_all() {
+    let unwritten = match with_spinner("writing reports", &mut write_all) {
         Ok(()) => store
             .finish(RunStatus::Complete, None, clock::now())
             .err()
@@ -91,6 +94,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
 
 pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Failure> {
     let mut locked = StoredRun::open(&args.run)?.lock()?;
+    interrupted::recover(&mut locked)?;
     let run = &mut locked.run;
     let record = load(&run.path)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
@@ -212,6 +216,13 @@ impl Profiled {
         results.digest()
     }
 
+    /// Whether a device did anything in what was recorded.
+    pub(crate) fn has_device_events(&self) -> bool {
+        let traces = self.record.traces.iter().map(|recorded| &recorded.trace);
+        let events = |trace: &Trace| trace.kernels.len() + trace.copies.len() + trace.memsets.len();
+        traces.map(events).sum::<usize>() > 0
+    }
+
     /// Why the run directory does not have all of it, where it does not.
     pub(crate) fn unwritten(&self) -> Option<&Failure> {
         self.unwritten.as_ref()
@@ -312,12 +323,15 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
     let name = match args.to {
         ExportFormat::Chrome => "trace.json",
         ExportFormat::Sqlite => "trace.sqlite",
+        ExportFormat::Folded => "host_idle.folded",
+        ExportFormat::Speedscope => "host.speedscope.json",
     };
     let target = args.output.clone().unwrap_or_else(|| run.path.join(name));
     let within = target.starts_with(&run.path);
+    let run_path = &run.path.clone();
     // A file of the run is written by whoever holds the run.
     let locked = within.then(|| run.lock()).transpose()?;
-    match args.to {
+    let text = match args.to {
         ExportFormat::Chrome => {
             let mut text = Vec::new();
             trace
@@ -326,17 +340,50 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
                 .map_err(|error| {
                     Failure::new(format!("cannot write {}: {error}", target.display()))
                 })?;
-            match (&locked, &args.output) {
-                (Some(locked), None) => locked.write(name, &text)?,
-                _ => write_atomically(&target, &text)?,
-            }
+            Some(text)
         }
-        ExportFormat::Sqlite => trace
-            .write_sqlite(&target)
-            .map_err(|error| Failure::new(error.to_string()))?,
+        ExportFormat::Sqlite => {
+            trace
+                .write_sqlite(&target)
+                .map_err(|error| Failure::new(error.to_string()))?;
+            None
+        }
+        ExportFormat::Folded => {
+            Some(flame::write_folded(&host_stacks(&trace, true, run_path)?).into())
+        }
+        ExportFormat::Speedscope => {
+            let profiles = [
+                (
+                    "while no GPU was busy",
+                    host_stacks(&trace, true, run_path)?,
+                ),
+                ("all the time", host_stacks(&trace, false, run_path)?),
+            ];
+            Some(flame::write_speedscope(&profiles).into())
+        }
+    };
+    if let Some(text) = text {
+        match (&locked, &args.output) {
+            (Some(locked), None) => locked.write(name, &text)?,
+            _ => write_atomically(&target, &text)?,
+        }
     }
     if let Some(locked) = locked {
         locked.finish()?;
     }
     output.line(&target.display().to_string())
+}
+
+/// The stacks of a trace that has some.
+fn host_stacks(trace: &Trace, only_idle: bool, run: &Path) -> Result<Vec<FlameStack>, Failure> {
+    let stacks = flame_stacks(trace, only_idle);
+    if stacks.is_empty() && flame_stacks(trace, false).is_empty() {
+        return Err(
+            Failure::new(format!("{} has no host stacks to export", run.display())).hint(
+                "`llmprof record` samples them; torch.profiler records them with with_stack=True"
+                    .to_owned(),
+            ),
+        );
+    }
+    Ok(stacks)
 }

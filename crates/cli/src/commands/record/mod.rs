@@ -9,6 +9,7 @@ use std::{
 
 use llmprof_capture::session::{Sliced, cupti_stays, scrub_wire_files};
 use llmprof_capture::{
+    host_stacks::HostSampler,
     process::{Interrupt, Launch},
     profiler::{
         Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library,
@@ -28,14 +29,16 @@ use super::profile::{self, Profiled, files::free};
 use crate::{args::RecordArgs, clock, failure::Failure, output::Output, subject};
 
 /// Where wire files are in a run.
-const FOLDER: &str = "cupti";
+pub(crate) const FOLDER: &str = "cupti";
 /// Exit code of our own failures; others are the command's.
 pub(crate) const OWN_FAILURE: u8 = 125;
 
-/// Runs the command, recorded, and says what it did on its GPUs. The exit code is the command's.
+/// Runs the command, recorded, and says what it did on its GPUs. The exit code is the command's, or our own where the command
+/// succeeded and nothing was recorded.
 pub(crate) fn record(args: &RecordArgs, output: &mut Output) -> ExitCode {
     match run(args, output) {
-        Ok(status) => exit_code(status),
+        Ok((status, false)) if status.success() => ExitCode::from(OWN_FAILURE),
+        Ok((status, _)) => exit_code(status),
         Err(failure) => {
             failure.report();
             ExitCode::from(OWN_FAILURE)
@@ -50,7 +53,8 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
+/// How the command ended, and whether anything of a GPU was recorded.
+fn run(args: &RecordArgs, output: &mut Output) -> Result<(ExitStatus, bool), Failure> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(Failure::new("no command to record"));
     };
@@ -88,6 +92,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
         }
         None => store.finish(status(&end), None, clock::now())?,
     }
+    let is_recorded = kept.as_ref().is_ok_and(Profiled::has_device_events);
     // What the command printed comes first.
     let _ = std::io::stdout().flush();
     match kept {
@@ -99,13 +104,15 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<ExitStatus, Failure> {
             words.line(&format!("run: {}", dir.display()))?;
         }
     }
-    Ok(end.status)
+    Ok((end.status, is_recorded))
 }
 
 /// A command that ended.
 struct Recorded {
     end: WatchedEnd,
     processes: Vec<Watched>,
+    /// What of its host threads was not sampled.
+    host_issues: Vec<Issue>,
     /// Where its wire files are.
     directory: PathBuf,
 }
@@ -148,10 +155,23 @@ fn recorded(
     } else {
         CommandOutput::Stdout
     };
-    let end =
-        watch(&launch, &mut channel, &schedule, command_output, interrupt).map_err(failure)?;
+    let sampler = (!args.no_host_stacks)
+        .then(|| HostSampler::start(&cupti.directory, args.overhead))
+        .transpose()
+        .map_err(failure)?;
+    let end = watch(
+        &launch,
+        &mut channel,
+        &schedule,
+        command_output,
+        sampler.as_ref(),
+        interrupt,
+    );
+    let host_issues = sampler.map(HostSampler::stop).unwrap_or_default();
+    let end = end.map_err(failure)?;
     Ok(Recorded {
         end,
+        host_issues,
         processes: channel.processes().cloned().collect(),
         directory: cupti.directory,
     })
@@ -165,6 +185,7 @@ fn keep(
 ) -> Result<Result<Profiled, Issue>, Failure> {
     let processes = &recorded.processes;
     let mut issues = issues(processes);
+    issues.extend(recorded.host_issues.iter().cloned());
     let was_full = recorded.end.was_full;
     issues.extend(was_full.then(|| Issue::error(IssueCode::RecordMaxSize)));
     // Where it was to detach and did not, the files say so.

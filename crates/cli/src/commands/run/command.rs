@@ -15,21 +15,13 @@ use llmprof_record::{
 /// How many of a failed child's last lines are shown.
 const LAST_LINES: usize = 12;
 
-/// Runs the user's command and waits for it; the answer is what to say of it.
-pub(super) fn command(
-    plan: &Plan,
-    job: &Job,
-    cwd: &Path,
-    store: &mut RunDir,
-    interrupt: &mut Interrupt,
-) -> Result<String, Halt> {
+/// The user's command as a run in this directory starts it; `None` where there is none.
+pub(super) fn launch(plan: &Plan, job: &Job, cwd: &Path, run: &Path) -> Option<Launch> {
     let words: Vec<&String> = plan.runtime.argv.iter().map(|Word(text)| text).collect();
-    let [program, args @ ..] = words.as_slice() else {
-        return Err(Halt::failed("runtime.argv is empty"));
-    };
+    let (program, args) = words.split_first()?;
     let directory = match &plan.runtime.cwd {
         Some(directory) => cwd.join(directory),
-        None if job.chdir => store.path().to_path_buf(),
+        None if job.chdir => run.to_path_buf(),
         None => cwd.to_path_buf(),
     };
     let mut launch = Launch::new(*program)
@@ -41,6 +33,20 @@ pub(super) fn command(
     for (name, Word(value)) in &plan.runtime.env {
         launch = launch.env(name, value);
     }
+    Some(launch)
+}
+
+/// Runs the user's command and waits for it; the answer is what to say of it.
+pub(super) fn command(
+    plan: &Plan,
+    job: &Job,
+    cwd: &Path,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+) -> Result<String, Halt> {
+    let launch = launch(plan, job, cwd, store.path())
+        .ok_or_else(|| Halt::failed("runtime.argv is empty"))?;
+    let program = launch.program.clone();
     store.write("command/cmd.txt", format!("{launch}\n"))?;
     let mut pass = Pass {
         name: "plain".to_owned(),

@@ -15,14 +15,14 @@ use llmprof_config::hydra::Job;
 use llmprof_record::{
     issue::{Issue, IssueCode},
     plan::{Place, Plan, RuntimeType},
-    run::{HostFacts, PassKind, RunRecord},
+    run::{HostFacts, PassKind, RecordedWeights, RunRecord},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{
     Document,
     render::markdown,
     statics::{assumptions as assumptions_of, document as statics_document},
-    text::warning_lines,
+    text::{run_weights::weights_line, warning_lines},
 };
 use llmprof_units::{Bytes, Percent};
 
@@ -37,6 +37,7 @@ use crate::{
     plan::{Purpose, plan},
     progress::Show,
     subject::Subject,
+    weights,
 };
 
 /// Exit code of a job that was interrupted: 128 + SIGINT, as shells have it.
@@ -138,11 +139,14 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         if plan.pipeline.static_analysis.enable {
             summary.extend(analyze_statically(&subject, &plan, &mut store)?);
         }
+        let weights = weights::describe(&plan, cwd);
         let Some(feed) = &feed else {
-            return watched(&plan, job, cwd, &mut store, &mut interrupt, &mut summary);
+            watched(&plan, job, cwd, &mut store, &mut interrupt, &mut summary)?;
+            summary.extend(weights.as_ref().map(weights_line));
+            return Ok(());
         };
         store.write("inputs.yaml", feed.inputs(&plan))?;
-        let mut record = described(&plan, host, &subject, &store)?;
+        let mut record = described(&plan, host, weights, &subject, &store)?;
         let mut session = Session {
             plan: &plan,
             feed,
@@ -199,12 +203,14 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
 fn described(
     plan: &Plan,
     host: HostFacts,
+    weights: Option<RecordedWeights>,
     subject: &Subject,
     store: &RunDir,
 ) -> Result<RunRecord, Halt> {
     let mut record = RunRecord {
         plan: Some(plan.clone()),
         host: Some(host),
+        weights,
         ..RunRecord::default()
     };
     subject.describe(&mut record);
@@ -227,7 +233,7 @@ fn write_request(
     store.write("env.json", facts + "\n")?;
     sources::write(plan, cwd, store)?;
     let ncu = &plan.pipeline.ncu;
-    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.enable) {
+    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.is_enabled()) {
         let read = kernel_notes::read(&cwd.join(path));
         let (_, text) = read.map_err(|failure| halt(&failure))?;
         store.write(kernel_notes::KEPT, text)?;
@@ -315,6 +321,9 @@ fn watched(
         summary.extend_from_slice(done.lines());
         if done.was_interrupted() {
             return Err(Halt::Interrupted);
+        }
+        if let Some(failure) = done.failure() {
+            return Err(halt(&failure));
         }
     }
     Ok(())

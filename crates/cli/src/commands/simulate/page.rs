@@ -107,7 +107,7 @@ fn summary(simulated: &Simulated) -> Vec<String> {
         lines.push(text::refused(s.failed));
     }
     let objectives = simulated.slos.iter();
-    lines.extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms)));
+    lines.extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms, None)));
     lines
 }
 

@@ -4,10 +4,8 @@
 use serde_json::Value;
 
 use super::rows::{Part, Placed};
+use crate::import::torch_names::is_collective;
 use crate::trace::{Collective, StrId, ThreadId};
-
-/// Backends of torch.distributed, as they begin the names of annotations.
-const BACKENDS: [&str; 6] = ["nccl:", "gloo:", "ucc:", "mpi:", "xccl:", "hccl:"];
 
 impl Part {
     /// Adds the collective that an operator or a kernel describes, if it does.
@@ -46,7 +44,7 @@ impl Part {
         at: u64,
     ) {
         let name = self.builder.strings.get(placed.name);
-        if !BACKENDS.iter().any(|backend| name.starts_with(backend)) {
+        if !is_collective(name) {
             return;
         }
         if placed.event.args.collective.name.is_some() {

@@ -111,7 +111,10 @@ impl<'a> Cursor<'a> {
         let begin = self.at;
         let mut escaped = false;
         loop {
-            let found = self.at + quote_or_escape(self.bytes.get(self.at..)?)?;
+            let Some(length) = self.bytes.get(self.at..).and_then(quote_or_escape) else {
+                return self.break_off();
+            };
+            let found = self.at + length;
             if self.bytes[found] == b'\\' {
                 escaped = true;
                 self.at = found + 2;
@@ -119,7 +122,10 @@ impl<'a> Cursor<'a> {
             }
             self.at = found + 1;
             if !self.may_follow_string() {
-                self.at = self.true_end(found)? + 1;
+                let Some(end) = self.true_end(found) else {
+                    return self.break_off_within(found + REPAIR_REACH);
+                };
+                self.at = end + 1;
                 self.repaired += 1;
                 escaped |= memchr(b'\\', &self.bytes[begin..self.at - 1]).is_some();
             }
@@ -128,6 +134,22 @@ impl<'a> Cursor<'a> {
                 escaped,
             });
         }
+    }
+
+    /// Goes to the end: what is there is the beginning of something longer.
+    #[cold]
+    fn break_off<T>(&mut self) -> Option<T> {
+        self.at = self.bytes.len();
+        None
+    }
+
+    /// The same where the end is nearer than `reach`.
+    #[cold]
+    fn break_off_within<T>(&mut self, reach: usize) -> Option<T> {
+        if reach >= self.bytes.len() {
+            self.at = self.bytes.len();
+        }
+        None
     }
 
     /// Whether what follows a closing quote can follow a value.
@@ -237,7 +259,10 @@ impl<'a> Cursor<'a> {
     fn inner_text(&mut self) -> Option<()> {
         self.at += 1;
         loop {
-            self.at += quote_or_escape(self.bytes.get(self.at..)?)?;
+            let Some(length) = self.bytes.get(self.at..).and_then(quote_or_escape) else {
+                return self.break_off();
+            };
+            self.at += length;
             if self.bytes[self.at] == b'\\' {
                 self.at += 2;
                 continue;

@@ -1,140 +1,217 @@
-//! Devices of XLA's trace viewer (JAX, TensorFlow): their events have no category, but threads of processes such as `/device:GPU:0`.
-//!
-//! A GPU has a thread for each stream, a TPU one for its ops. Other threads of a device repeat the same time by module, framework op or
-//! source line; of these the modules are kept, as ranges of the device.
+//! Events without a category, on processes and threads whose names say that they are devices: those of XLA's trace viewer (JAX,
+//! TensorFlow) and of Ascend's profiler.
 
+use hashbrown::HashMap;
+
+use super::super::xla::{self, Lane, Work, add_ops, add_range, add_work};
 use crate::trace::{
-    Copy, CopyKind, Host, HostKind, Hosts, Kernel, Memset, Range, RangeKind, TraceBuilder,
+    AcceleratorKind, Copy, DeviceProperties, Host, HostKind, Hosts, Sync, SyncKind, TraceBuilder,
 };
 
-/// What a thread of a device shows.
+/// What is done with the events of a thread.
 #[derive(Clone, Copy)]
-enum Lane {
-    /// Work, with the stream.
-    Work(u32),
-    Modules,
+enum Row {
+    Xla(u32, Lane),
+    /// Tasks of an Ascend device, with device and stream.
+    AscendTasks(u32, u32),
+    /// Collectives of an Ascend device.
+    AscendCollectives(u32, u32),
+    /// Calls of the host into Ascend's runtime.
+    AscendCalls,
+    /// The same time once more.
     Repeated,
 }
 
+/// Device and stream of a process and thread that an Ascend device is drawn as.
+pub(super) type AscendThreads = HashMap<(i64, i64), (u32, u32)>;
+
 /// Moves events of such threads from the host to their devices.
-pub(super) fn resolve(builder: &mut TraceBuilder) {
-    let lanes = lanes(builder);
-    if lanes.iter().all(Option::is_none) {
-        return;
+pub(super) fn resolve(builder: &mut TraceBuilder) -> AscendThreads {
+    let rows = rows(builder);
+    let mut ascend_threads = AscendThreads::new();
+    if rows.iter().all(Option::is_none) {
+        return ascend_threads;
     }
     let mut kept = Hosts::default();
-    for event in std::mem::take(&mut builder.hosts).rows() {
-        let lane = lanes.get(event.thread.0 as usize).copied().flatten();
-        match lane.filter(|_| event.kind == HostKind::OTHER) {
-            Some((device, Lane::Work(stream))) => work(builder, &event, device, stream),
-            Some((device, Lane::Modules)) => builder.ranges.push(Range {
-                start: event.start,
-                duration: event.duration,
-                name: event.name,
-                kind: RangeKind::DEVICE_ANNOTATION,
-                device,
-                ..Range::default()
-            }),
-            Some((_, Lane::Repeated)) => {}
+    let mut ops: HashMap<u32, Vec<Work>> = HashMap::new();
+    for mut event in std::mem::take(&mut builder.hosts).rows() {
+        let row = rows.get(event.thread.0 as usize).copied().flatten();
+        match row.filter(|_| event.kind == HostKind::OTHER) {
+            Some(Row::Xla(device, Lane::Stream(stream))) => {
+                add_work(builder, &work(&event, device, stream));
+            }
+            Some(Row::Xla(device, Lane::Ops)) => {
+                ops.entry(device).or_default().push(work(&event, device, 0));
+            }
+            Some(Row::Xla(device, Lane::Ranges)) => add_range(builder, &work(&event, device, 0)),
+            Some(Row::Xla(_, Lane::Repeated) | Row::Repeated) => {}
+            Some(Row::AscendTasks(device, stream)) => {
+                let thread = builder.thread_numbers(event.thread);
+                ascend_threads.insert(thread, (device, stream));
+                add_task(builder, &event, device, stream);
+            }
+            Some(Row::AscendCollectives(device, stream)) => {
+                add_work(builder, &work(&event, device, stream));
+            }
+            Some(Row::AscendCalls) => {
+                event.kind = HostKind::RUNTIME;
+                kept.push(event);
+            }
             None => kept.push(event),
         }
     }
     builder.hosts = kept;
+    for (_, ops) in ops {
+        add_ops(builder, ops);
+    }
+    ascend_threads
 }
 
-/// The device and what is shown of it, by thread.
-fn lanes(builder: &TraceBuilder) -> Vec<Option<(u32, Lane)>> {
-    let threads = builder.thread_rows();
-    let names = (0..threads.len()).map(|row| {
-        let process = builder.strings.get(threads.process_name[row]);
-        (device(process), builder.strings.get(threads.name[row]))
-    });
-    let has_streams = names
-        .clone()
-        .any(|(device, name)| device.is_some() && stream(name).is_some());
-    names
-        .map(|(device, name)| {
-            let lane = match stream(name) {
-                Some(stream) => Lane::Work(stream),
-                None if name == "XLA Ops" && !has_streams => Lane::Work(0),
-                None if name == "XLA Modules" => Lane::Modules,
-                None => Lane::Repeated,
-            };
-            Some((device?, lane))
-        })
-        .collect()
+fn work(event: &Host, device: u32, stream: u32) -> Work {
+    Work {
+        start: event.start,
+        duration: event.duration,
+        name: event.name,
+        device,
+        stream,
+        correlation: event.correlation,
+        ..Work::default()
+    }
 }
 
-/// The number of `/device:GPU:0`; later versions add the model of the chip after it.
-fn device(process: &str) -> Option<u32> {
-    let device = process.strip_prefix("/device:")?;
-    let (_, number) = device.split_once(':')?;
-    number.split_whitespace().next()?.parse().ok()
-}
-
-/// The number of `Stream #22(Compute,MemcpyD2D)`.
-fn stream(thread: &str) -> Option<u32> {
-    let number = thread.strip_prefix("Stream #")?;
-    number.split('(').next()?.trim().parse().ok()
-}
-
-fn work(builder: &mut TraceBuilder, event: &Host, device: u32, stream: u32) {
+/// Waits and records of events are no work; copies are named by their task type.
+fn add_task(builder: &mut TraceBuilder, event: &Host, device: u32, stream: u32) {
     let Host {
         start,
         duration,
         name,
         ..
     } = *event;
-    let text = builder.strings.get(name);
-    let direction = text.strip_prefix("Memcpy").map(|kind| match kind {
-        "H2D" => CopyKind::HOST_TO_DEVICE,
-        "D2H" => CopyKind::DEVICE_TO_HOST,
-        "D2D" => CopyKind::DEVICE_TO_DEVICE,
-        "P2P" => CopyKind::PEER_TO_PEER,
-        _ => CopyKind::UNKNOWN,
-    });
-    if let Some(kind) = direction {
-        builder.copies.push(Copy {
+    let text = builder.strings.get(name).to_ascii_lowercase();
+    let begins = |words: &[&str]| words.iter().any(|word| text.starts_with(word));
+    if begins(&["event_", "notify_", "capture_wait", "capture_record", "ph_"]) {
+        let kind = if text.contains("wait") {
+            SyncKind::STREAM_WAIT
+        } else {
+            SyncKind::EVENT
+        };
+        builder.syncs.push(Sync {
             start,
             duration,
             name,
             kind,
             device,
             stream,
+            ..Sync::default()
+        });
+    } else if begins(&["memcpy", "sdma"]) {
+        builder.copies.push(Copy {
+            start,
+            duration,
+            name,
+            device,
+            stream,
             ..Copy::default()
         });
-    } else if text.starts_with("Memset") {
-        builder.memsets.push(Memset {
-            start,
-            duration,
-            name,
-            device,
-            stream,
-            ..Memset::default()
-        });
     } else {
-        builder.kernels.push(Kernel {
-            start,
-            duration,
-            name,
-            device,
-            stream,
-            occupancy: f32::NAN,
-            ..Kernel::default()
+        add_work(builder, &work(event, device, stream));
+    }
+}
+
+/// What the events of each thread are, by its id.
+fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
+    let threads = builder.thread_rows();
+    let text = |id| builder.strings.get(id);
+    let names = || {
+        (0..threads.len()).map(|row| {
+            let process = (threads.process[row], threads.process_label[row]);
+            (
+                process,
+                text(threads.process_name[row]),
+                text(threads.name[row]),
+            )
+        })
+    };
+    let mut xla_devices: Vec<(u32, AcceleratorKind)> = names()
+        .filter_map(|(_, process, _)| xla::parse_device(process))
+        .collect();
+    xla_devices.sort_unstable();
+    xla_devices.dedup();
+    let has_streams = names().any(|(_, process, name)| {
+        xla::parse_device(process).is_some() && xla::stream_number(name).is_some()
+    });
+    // Each rank has a process of this name; ranks that were merged into one file are numbered in the order of their processes.
+    let mut ascend_devices: Vec<_> = names()
+        .filter(|(_, name, _)| *name == "Ascend Hardware")
+        .map(|(process, ..)| process)
+        .collect();
+    ascend_devices.sort_unstable();
+    ascend_devices.dedup();
+    let is_ascend = !ascend_devices.is_empty();
+    // Where the tasks of a collective carry its name, or where it is not known which device's it is, it is not counted again.
+    let counts_collectives = ascend_devices.len() == 1
+        && !builder.hosts.rows().any(|event| {
+            let row = event.thread.0 as usize;
+            text(event.name).starts_with("hcom_")
+                && text(threads.process_name[row]) == "Ascend Hardware"
+        });
+    let rows = names()
+        .map(|(process, process_name, name)| {
+            if let Some((device, _)) = xla::parse_device(process_name) {
+                return Some(Row::Xla(device, Lane::from_name(name, has_streams)));
+            }
+            if !is_ascend {
+                return None;
+            }
+            let device = ascend_devices.iter().position(|known| *known == process);
+            match process_name {
+                "Ascend Hardware" => {
+                    let stream = name.strip_prefix("Stream ")?.trim().parse().ok()?;
+                    Some(Row::AscendTasks(device? as u32, stream))
+                }
+                "CANN" => Some(Row::AscendCalls),
+                // Its other threads have the transfers that a collective consists of.
+                "HCCL" | "Communication"
+                    if counts_collectives && name.contains("Communication") =>
+                {
+                    Some(Row::AscendCollectives(0, COLLECTIVE_STREAM))
+                }
+                "HCCL" | "Communication" | "Overlap Analysis" => Some(Row::Repeated),
+                _ => None,
+            }
+        })
+        .collect();
+    let ascend = (0..ascend_devices.len() as u32).map(|number| (number, AcceleratorKind::Npu));
+    let devices: Vec<_> = xla_devices.into_iter().chain(ascend).collect();
+    for (id, kind) in devices {
+        builder.devices.push(DeviceProperties {
+            id,
+            kind,
+            ..DeviceProperties::default()
         });
     }
+    rows
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn devices_and_streams_are_read_from_names() {
-        assert_eq!(device("/device:GPU:3"), Some(3));
-        assert_eq!(device("/device:TPU:0 (pid 3)"), Some(0));
-        assert_eq!(device("/host:CPU"), None);
-        assert_eq!(stream("Stream #22(Compute,MemcpyD2D)"), Some(22));
-        assert_eq!(stream("XLA Modules"), None);
-    }
+/// Says of each device with events that it is an MTIA.
+pub(super) fn describe_mtia(builder: &mut TraceBuilder) {
+    let kernels = builder.kernels.device.iter();
+    let mut devices: Vec<u32> = kernels
+        .chain(builder.copies.device.iter())
+        .copied()
+        .collect();
+    devices.sort_unstable();
+    devices.dedup();
+    // What the file says of devices was written for GPUs, and has no figures of these.
+    builder.devices = devices
+        .into_iter()
+        .map(|id| DeviceProperties {
+            id,
+            kind: AcceleratorKind::Mtia,
+            ..DeviceProperties::default()
+        })
+        .collect();
 }
+
+/// Collectives of an Ascend device have no stream of their own in the trace; no stream has this number.
+const COLLECTIVE_STREAM: u32 = u32::MAX - 1;

@@ -2,7 +2,8 @@
 
 use super::cursor::{Cursor, Text};
 use super::losses::Tally;
-use super::number::{integer, take_nanos, unsigned};
+use super::merged_ranks::{rank_label, rank_mark};
+use super::number::{integer, take_nanos, unquoted, unsigned};
 
 /// A process or thread id: a number, or a text in its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(super) struct Event<'a> {
     pub(super) time: Option<i64>,
     pub(super) duration: Option<i64>,
     pub(super) flow: u64,
+    /// Whose event it is in a file of several ranks.
+    pub(super) rank: Option<&'a [u8]>,
     pub(super) args: Args<'a>,
 }
 
@@ -76,13 +79,6 @@ pub(super) struct CollectiveArgs<'a> {
     pub(super) out_elements: Option<i64>,
 }
 
-/// `[TP01-DP00]` of a process that SGLang's merger of traces calls `[TP01-DP00] 4711`.
-fn rank_label(process: &[u8]) -> Option<&[u8]> {
-    let end = process.iter().position(|&byte| byte == b']')?;
-    (process.first() == Some(&b'[') && process.get(end + 1) == Some(&b' '))
-        .then_some(&process[..=end])
-}
-
 const BEGIN: &[u8] = b"\"ph\": \"X\", ";
 
 impl<'a> Event<'a> {
@@ -95,9 +91,10 @@ impl<'a> Event<'a> {
         base: u64,
     ) -> Option<()> {
         self.read_fields(cursor, bad_fields, base)?;
-        if let Id::Label(label) = self.process
-            && let Some(rank) = rank_label(label.raw)
-        {
+        if let Id::Label(label) = self.process {
+            self.rank = rank_label(label.raw);
+        }
+        if let Some(rank) = self.rank {
             self.keep_ids_apart(rank);
         }
         Some(())
@@ -105,10 +102,7 @@ impl<'a> Event<'a> {
 
     /// Ids of ranks whose traces were merged into one file each begin at one.
     fn keep_ids_apart(&mut self, rank: &[u8]) {
-        use std::hash::Hasher;
-        let mut hasher = rustc_hash::FxHasher::default();
-        hasher.write(rank);
-        let mark = hasher.finish();
+        let mark = rank_mark(rank);
         let args = &mut self.args;
         if args.correlation != 0 {
             args.correlation = (args.correlation ^ (mark >> 32) as u32).max(1);
@@ -336,12 +330,7 @@ impl Numbers<'_> {
     ) -> Option<Option<T>> {
         let at = self.base + cursor.at as u64;
         let text = cursor.value()?;
-        // Some exporters quote their numbers.
-        let bare = text
-            .strip_prefix(b"\"")
-            .and_then(|text| text.strip_suffix(b"\""))
-            .unwrap_or(text);
-        let value = read(bare);
+        let value = read(unquoted(text));
         if value.is_none() && text != b"null" {
             self.bad.add(at);
         }
@@ -363,10 +352,7 @@ fn id<'a>(cursor: &mut Cursor<'a>) -> Option<Id<'a>> {
 /// The id of a flow: a number, or in other programs' traces a text, often hexadecimal.
 fn flow_id(cursor: &mut Cursor<'_>) -> Option<u64> {
     let text = cursor.value()?;
-    let bare = text
-        .strip_prefix(b"\"")
-        .and_then(|text| text.strip_suffix(b"\""))
-        .unwrap_or(text);
+    let bare = unquoted(text);
     let hexadecimal = || {
         let digits = str::from_utf8(bare.strip_prefix(b"0x")?).ok()?;
         u64::from_str_radix(digits, 16).ok()

@@ -1,8 +1,7 @@
 //! Kineto's and Chrome's trace JSON.
 //!
-//! The list of events is cut into pieces where Kineto's layout shows that one event ends and the next begins; the
-//! pieces are read at the same time. A file in any other layout is one piece, read by the same code on one thread.
-//! Which piece an event was in makes no difference to the trace.
+//! The list of events is cut into pieces where one event seems to end and the next to begin; the pieces are read at the same time. Which
+//! piece an event was in makes no difference to the trace, nor does the layout: pretty, one line, a line for each event.
 
 mod begin_end;
 mod collectives;
@@ -13,6 +12,7 @@ mod flows;
 mod grids;
 mod header;
 mod losses;
+mod merged_ranks;
 mod number;
 mod packed;
 mod pieces;
@@ -47,7 +47,9 @@ fn sniff(head: &[u8]) -> bool {
     let has = |text: &[u8]| memmem::find(head, text).is_some();
     match head.first() {
         Some(b'{') => {
-            has(b"\"traceEvents\"") || (has(b"\"schemaVersion\"") && has(b"\"deviceProperties\""))
+            has(b"\"traceEvents\"")
+                || (has(b"\"schemaVersion\"") && has(b"\"deviceProperties\""))
+                || begins_with_event(head)
         }
         Some(b'[') => head[1..].trim_ascii_start().starts_with(b"{") && has(b"\"ph\""),
         _ => false,
@@ -63,10 +65,11 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
     let mut part = new_part();
     let ending = match cursor.peek() {
         // The bare list may lack its closing bracket: Chrome's format says so.
-        b'[' => match read_events(&mut cursor, &mut part) {
-            Ending::MidEvent => Ending::MidEvent,
-            Ending::Open | Ending::Closed => Ending::Closed,
-        },
+        b'[' => {
+            cursor.at += 1;
+            read_bare_events(&mut cursor, &mut part)
+        }
+        _ if begins_with_event(source.head()) => read_bare_events(&mut cursor, &mut part),
         _ => read_object(&mut cursor, &mut part),
     };
     let outcome = Outcome {
@@ -75,6 +78,38 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
         repaired: cursor.repaired,
     };
     finish(part, outcome, source.path(), |_| Ok(Some(source)))
+}
+
+/// Events that no object is around. Chrome's format lets the closing bracket off; lines of events have none.
+fn read_bare_events(cursor: &mut Cursor<'_>, part: &mut rows::Part) -> Ending {
+    match read_events(cursor, part) {
+        Ending::MidEvent => Ending::MidEvent,
+        Ending::Open | Ending::Closed => Ending::Closed,
+    }
+}
+
+/// Whether the first object is an event, one of a line each: it has a phase, and no list of events.
+fn begins_with_event(head: &[u8]) -> bool {
+    let mut cursor = Cursor::new(head.strip_prefix(BYTE_ORDER).unwrap_or(head));
+    if cursor.take(b'{').is_none() {
+        return false;
+    }
+    let mut is_event = false;
+    loop {
+        let Some(key) = cursor.key() else {
+            return false;
+        };
+        is_event |= key == b"ph";
+        if cursor.value().is_none() {
+            return false;
+        }
+        cursor.skip_space();
+        match cursor.peek() {
+            b',' => cursor.at += 1,
+            b'}' => return is_event,
+            _ => return false,
+        }
+    }
 }
 
 const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
@@ -107,6 +142,8 @@ fn finish<S: std::borrow::Borrow<Source>>(
         mut losses,
         halves,
         flows,
+        ranks,
+        has_mtia,
     } = part;
     if outcome.ending != Ending::Closed {
         losses.truncated.add(outcome.at as u64);
@@ -122,10 +159,20 @@ fn finish<S: std::borrow::Borrow<Source>>(
         losses.repaired.add(0);
     }
     halves.join(&mut builder, &mut losses);
-    let source = unpacked(flows.wanted)?;
+    let ascend_threads = device_lanes::resolve(&mut builder);
+    let is_ascend = !ascend_threads.is_empty();
+    if has_mtia {
+        device_lanes::describe_mtia(&mut builder);
+    }
+    let wants_flows = flows.wanted || is_ascend;
+    let source = unpacked(wants_flows)?;
     if let Some(source) = source.as_ref().map(std::borrow::Borrow::borrow) {
-        if flows.wanted {
-            pieces::read_flows(source.bytes()).resolve(&mut builder);
+        if wants_flows {
+            let flows = pieces::read_flows(source.bytes());
+            flows.resolve(&mut builder);
+            if is_ascend {
+                flows.resolve_ascend(&mut builder, &ascend_threads);
+            }
         }
         let known = |issue: &Issue| builder.issues.contains(issue);
         let more: Vec<Issue> = source
@@ -136,20 +183,34 @@ fn finish<S: std::borrow::Borrow<Source>>(
             .collect();
         builder.issues.extend(more);
     }
-    device_lanes::resolve(&mut builder);
+    ranks.resolve(&mut builder);
     grids::count_blocks(&mut builder);
     builder.issues.extend(losses.issues());
     Ok(builder.finish())
 }
 
-/// Reads the keys before the list of events of an object; where the list begins, behind its bracket. `None` where it does not begin
-/// in these bytes.
-fn skip_to_events(start: &[u8], part: &mut rows::Part) -> Option<usize> {
+/// Where the list of events begins, behind its bracket.
+#[derive(Clone, Copy)]
+struct ListStart {
+    at: usize,
+    /// No object is around it.
+    is_bare: bool,
+}
+
+/// Reads the keys before the list of events of an object. `None` where the list does not begin in these bytes.
+fn skip_to_events(start: &[u8], part: &mut rows::Part) -> Option<ListStart> {
     let mut cursor = Cursor::new(start);
     if start.starts_with(BYTE_ORDER) {
         cursor.at = BYTE_ORDER.len();
     }
     cursor.skip_space();
+    let bare = |at| Some(ListStart { at, is_bare: true });
+    if cursor.peek() == b'[' {
+        return bare(cursor.at + 1);
+    }
+    if begins_with_event(start) {
+        return bare(cursor.at);
+    }
     cursor.take(b'{')?;
     loop {
         cursor.skip_space();
@@ -159,7 +220,10 @@ fn skip_to_events(start: &[u8], part: &mut rows::Part) -> Option<usize> {
         }
         let key = cursor.key()?;
         if key == b"traceEvents" && cursor.peek() == b'[' {
-            return Some(cursor.at + 1);
+            return Some(ListStart {
+                at: cursor.at + 1,
+                is_bare: false,
+            });
         }
         header::read_key(key, &mut cursor, &mut part.builder)?;
         // A value that ends with these bytes may go on behind them.
@@ -189,6 +253,7 @@ fn read_keys(cursor: &mut Cursor<'_>, part: &mut rows::Part) -> Ending {
                     return Ending::Open;
                 };
                 if key == b"traceEvents" && cursor.peek() == b'[' {
+                    cursor.at += 1;
                     let ending = read_events(cursor, part);
                     if ending != Ending::Closed {
                         return ending;

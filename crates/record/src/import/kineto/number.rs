@@ -56,7 +56,15 @@ pub(super) fn take_nanos(cursor: &mut Cursor<'_>) -> Option<Option<i64>> {
         cursor.at += length;
         return Some(Some(nanos));
     }
-    Some(nanos(cursor.value()?))
+    Some(nanos(unquoted(cursor.value()?)))
+}
+
+/// Some exporters quote their numbers: Ascend's its times.
+#[inline]
+pub(super) fn unquoted(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\"")
+        .and_then(|text| text.strip_suffix(b"\""))
+        .unwrap_or(text)
 }
 
 /// Up to 16 digits, a point and three more, and how long they are; nothing of any other text.
@@ -191,6 +199,9 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(nanos(text.as_bytes()), expected, "{text}");
+            let quoted = format!("\"{text}\"}}");
+            let taken = take_nanos(&mut Cursor::new(quoted.as_bytes()));
+            assert_eq!(taken, Some(expected), "{quoted}");
             for after in [",", " }", "\n"] {
                 let json = format!("{text}{after}");
                 let mut cursor = Cursor::new(json.as_bytes());

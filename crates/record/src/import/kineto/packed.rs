@@ -2,16 +2,15 @@
 //!
 //! Pieces are cut where [`pieces`](super::pieces) cuts the unpacked content, so that the trace is the same.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use memchr::memmem;
-
 use super::cursor::Cursor;
-use super::pieces::{BETWEEN, CUT_REACH, Ending, PIECE_BYTES, read_piece};
+use super::pieces::{Assembly, CUT_REACH, Ending, PIECE_BYTES, Piece, cut_length, find_boundary};
 use super::rows::Part;
-use super::{Outcome, finish, new_part, read_keys, skip_to_events};
+use super::{ListStart, Outcome, finish, new_part, read_keys, skip_to_events};
 use crate::import::source::Packed;
 use crate::import::{ImportError, Limits, Source};
 use crate::issue::{Issue, IssueCode};
@@ -25,15 +24,13 @@ const READ_BYTES: usize = 1 << 17;
 /// How many unpacked pieces are in memory: as few as keep some threads busy, since what waits leaves the caches.
 const BUFFERS: usize = 12;
 
-/// A piece that was read.
+/// A piece that was read, with its content.
 struct Done {
     index: usize,
-    part: Part,
-    ending: Ending,
-    /// Where reading ended, within the whole content.
-    at: usize,
+    piece: Piece,
+    is_last: bool,
     from: usize,
-    piece: Buffer,
+    buffer: Buffer,
 }
 
 /// Bytes that are written over again for every piece: fresh memory costs as much as unpacking into it.
@@ -108,7 +105,7 @@ fn read_from(
     packed: &Packed,
     limits: &Limits,
     mut unpacking: Unpacking<'_>,
-    events: usize,
+    events: ListStart,
     mut part: Part,
 ) -> Result<Trace, ImportError> {
     // As many buffers as there are pieces in memory: who needs one more waits until one was added to the trace.
@@ -119,10 +116,10 @@ fn read_from(
     let (sender, results) = channel::<Done>();
     let (outcome, ended) = std::thread::scope(|scope| {
         let cutting = scope.spawn(move || {
-            unpacking.discard(events);
+            unpacking.discard(events.at);
             let cutter = Cutter {
                 unpacking,
-                from: events,
+                from: events.at,
                 index: 0,
                 free,
                 sender,
@@ -185,26 +182,19 @@ impl Unpacking<'_> {
     }
 
     /// Where the piece at the beginning of the buffer ends, as [`pieces`](super::pieces) cuts it.
-    fn cut(&mut self, limit: u64) -> usize {
-        self.fill(PIECE_BYTES + READ_BYTES);
+    fn cut(&mut self) -> usize {
         let latest = PIECE_BYTES + CUT_REACH;
-        let mut looked_at = PIECE_BYTES;
-        while looked_at < self.buffer.length {
-            let content = &self.buffer.content()[..self.buffer.length.min(latest)];
-            if let Some(found) = memmem::find(&content[looked_at..], BETWEEN) {
-                return looked_at + found + BETWEEN.len() - 1;
+        let mut length = PIECE_BYTES + READ_BYTES;
+        loop {
+            self.fill(length);
+            let content = self.buffer.content();
+            let is_all = self.ended.is_some() || content.len() >= latest;
+            if is_all || find_boundary(content, PIECE_BYTES).is_some() {
+                return cut_length(content);
             }
-            if self.ended.is_some() || content.len() == latest {
-                break;
-            }
-            looked_at = content.len() + 1 - BETWEEN.len();
-            self.fill(self.buffer.length + READ_BYTES);
+            // The next event begins behind what was unpacked: it is very long, or unpacking ended early.
+            length += READ_BYTES;
         }
-        // Another layout, or the end: the rest is one piece.
-        while self.ended.is_none() && self.total <= limit {
-            self.fill(self.buffer.length + PIECE_BYTES);
-        }
-        self.buffer.length
     }
 }
 
@@ -221,7 +211,7 @@ struct Cutter<'a> {
 impl Cutter<'_> {
     fn run(mut self, limit: u64) -> Unpacked {
         loop {
-            let cut = self.unpacking.cut(limit);
+            let cut = self.unpacking.cut();
             if self.unpacking.total > limit {
                 return Unpacked::TooLarge(limit);
             }
@@ -246,27 +236,27 @@ impl Cutter<'_> {
             return false;
         };
         let rest = &self.unpacking.buffer.content()[length..];
+        let is_last = self.unpacking.ended.is_some() && rest.is_empty();
         if next.bytes.len() < rest.len() {
             next.bytes.resize(rest.len(), 0);
         }
         next.bytes[..rest.len()].copy_from_slice(rest);
         next.length = rest.len();
-        let mut piece = std::mem::replace(&mut self.unpacking.buffer, next);
-        piece.length = length;
+        let mut buffer = std::mem::replace(&mut self.unpacking.buffer, next);
+        buffer.length = length;
         let (index, from) = (self.index, self.from);
         self.index += 1;
         self.from += length;
         let sender = self.sender.clone();
         rayon::spawn(move || {
-            let (part, ending, at) = read_piece(piece.content(), from as u64, false);
+            let piece = Piece::read(buffer.content(), from, is_last);
             // Where the other side is gone, the trace is not wanted any more.
             let _ = sender.send(Done {
                 index,
-                part,
-                ending,
-                at: from + at,
-                from,
                 piece,
+                is_last,
+                from,
+                buffer,
             });
         });
         true
@@ -278,45 +268,66 @@ fn absorb(
     part: &mut Part,
     results: &Receiver<Done>,
     recycled: &Sender<Buffer>,
-    events: usize,
+    events: ListStart,
 ) -> Outcome {
     let mut waiting: BTreeMap<usize, Done> = BTreeMap::new();
-    let (mut next, mut at, mut ending) = (0, events, Ending::Open);
-    let mut tail: Option<(usize, Vec<u8>)> = None;
+    let mut assembly = Assembly::new(part, events.at);
+    let mut next = 0;
+    // What was not read to its end: an event that goes on in the next piece, or all that lies behind the list.
+    let mut rest: Vec<u8> = Vec::new();
     for done in results {
         waiting.insert(done.index, done);
         while let Some(done) = waiting.remove(&next) {
             next += 1;
-            if let Some((_, tail)) = &mut tail {
-                // What lies behind the end of the list was read as events for nothing.
-                tail.extend_from_slice(done.piece.content());
-                let _ = recycled.send(done.piece);
-                continue;
+            let content = done.buffer.content();
+            if assembly.ending == Ending::Closed {
+                rest.extend_from_slice(content);
+            } else {
+                let joined = assembly.ending == Ending::MidEvent;
+                if joined {
+                    rest.extend_from_slice(content);
+                }
+                let before = assembly.at;
+                assembly.add(done.piece, done.is_last, || Cow::Borrowed(&rest));
+                if joined {
+                    rest.drain(..assembly.at - before);
+                } else if assembly.ending != Ending::Open {
+                    rest.extend_from_slice(&content[assembly.at - done.from..]);
+                }
             }
-            // An event that breaks off inside the list is dropped; at its end, the file is.
-            if ending == Ending::MidEvent {
-                part.losses.malformed.add(at as u64);
-            }
-            part.absorb(done.part);
-            (ending, at) = (done.ending, done.at);
-            if ending == Ending::Closed {
-                tail = Some((at, done.piece.content()[at - done.from..].to_vec()));
-            }
-            let _ = recycled.send(done.piece);
+            let _ = recycled.send(done.buffer);
         }
     }
-    let Some((base, tail)) = tail else {
-        return Outcome {
+    let Assembly { ending, at, .. } = assembly;
+    match ending {
+        Ending::Open | Ending::Closed if events.is_bare => Outcome {
+            ending: Ending::Closed,
+            at,
+            repaired: 0,
+        },
+        Ending::Open => Outcome {
             ending,
             at,
             repaired: 0,
-        };
-    };
-    let mut cursor = Cursor::new(&tail);
-    let ending = read_keys(&mut cursor, part);
-    Outcome {
-        ending,
-        at: base + cursor.at,
-        repaired: cursor.repaired,
+        },
+        Ending::MidEvent => {
+            // It was not known that nothing follows.
+            let last = Piece::read(&rest, at, true);
+            part.absorb(last.part);
+            Outcome {
+                ending: last.ending,
+                at: last.at,
+                repaired: 0,
+            }
+        }
+        Ending::Closed => {
+            let mut cursor = Cursor::new(&rest);
+            let ending = read_keys(&mut cursor, part);
+            Outcome {
+                ending,
+                at: at + cursor.at,
+                repaired: cursor.repaired,
+            }
+        }
     }
 }

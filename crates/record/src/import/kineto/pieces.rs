@@ -1,4 +1,9 @@
 //! The list of events, cut into pieces that are read at the same time.
+//!
+//! A piece ends where the next event seems to begin, whatever the layout. A list of objects inside an event, or a string, may look the
+//! same: then the piece ends inside of an event, which is read again together with the next piece.
+
+use std::borrow::Cow;
 
 use memchr::{memchr, memmem};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
@@ -20,48 +25,97 @@ pub(super) enum Ending {
 /// How large a piece is: what was unpacked is still in a cache when it is read. Fixed, so that the result does not depend on
 /// the number of cores.
 pub(super) const PIECE_BYTES: usize = 1 << 20;
-/// How far past its size a piece may reach for a place to cut; in Kineto's layout the next is some hundred bytes away.
+/// How far past its size a piece may reach for a place to cut; the next event is mostly some hundred bytes away.
 pub(super) const CUT_REACH: usize = 1 << 20;
-/// How many pieces are in memory beside the trace that they are added to.
-pub(super) const PIECES_AT_ONCE: usize = 32;
-/// Between two events, as Kineto writes them. Inside an event, lines are indented deeper.
-pub(super) const BETWEEN: &[u8] = b"\n  },\n  {";
+/// An event that does not end within so many bytes is broken; the longest seen, with all shapes of a fused optimizer, have some hundred
+/// thousand.
+const EVENT_MAX_BYTES: usize = 16 << 20;
 
-/// Reads the list whose opening bracket the cursor is at, and leaves the cursor behind it.
+/// Pieces in memory beside the trace that they are added to, by thread: one that is read, one that waits.
+const PIECES_PER_THREAD: usize = 2;
+
+/// The events of a piece.
+pub(super) struct Piece {
+    pub(super) part: Part,
+    pub(super) ending: Ending,
+    /// Where reading ended, within the whole content: behind the list, or where the event begins that breaks off.
+    pub(super) at: usize,
+}
+
+impl Piece {
+    /// Reads content that begins at `from`. Only of the last piece is it known that nothing follows.
+    pub(super) fn read(content: &[u8], from: usize, is_last: bool) -> Self {
+        let (part, ending, at) = read_piece(content, from as u64, is_last, false);
+        Self {
+            part,
+            ending,
+            at: from + at,
+        }
+    }
+}
+
+/// Pieces put together in their order.
+pub(super) struct Assembly<'p> {
+    pub(super) part: &'p mut Part,
+    pub(super) ending: Ending,
+    pub(super) at: usize,
+}
+
+impl<'p> Assembly<'p> {
+    pub(super) fn new(part: &'p mut Part, at: usize) -> Self {
+        Self {
+            part,
+            ending: Ending::Open,
+            at,
+        }
+    }
+
+    /// Adds the next piece. `rejoined` gives the content from [`at`](Self::at) to its end, where the piece before broke off.
+    pub(super) fn add<'c>(
+        &mut self,
+        mut piece: Piece,
+        is_last: bool,
+        rejoined: impl FnOnce() -> Cow<'c, [u8]>,
+    ) {
+        if self.ending == Ending::MidEvent {
+            let content = rejoined();
+            piece = Piece::read(
+                &content,
+                self.at,
+                is_last || content.len() > EVENT_MAX_BYTES,
+            );
+        }
+        self.part.absorb(piece.part);
+        (self.ending, self.at) = (piece.ending, piece.at);
+    }
+}
+
+/// Reads the list whose opening bracket the cursor is behind, and leaves the cursor behind it.
 pub(super) fn read_events(cursor: &mut Cursor<'_>, part: &mut Part) -> Ending {
-    cursor.at += 1;
     let bytes = cursor.bytes;
     let pieces = pieces(bytes, cursor.at);
-    if pieces.is_empty() {
-        return Ending::Open;
-    }
-    let read = |waves: &[(usize, usize)]| -> Vec<(Part, Ending, usize)> {
-        waves
-            .par_iter()
+    let read = |wave: &[(usize, usize)]| -> Vec<(usize, Piece)> {
+        wave.par_iter()
             .with_max_len(1)
             .map(|&(from, to)| {
-                let (part, ending, at) = read_piece(&bytes[from..to], from as u64, false);
-                (part, ending, from + at)
+                let piece = Piece::read(&bytes[from..to], from, to == bytes.len());
+                (to, piece)
             })
             .collect()
     };
     // While one wave of pieces is added to the trace, the next is read.
-    let mut waves = pieces.chunks(PIECES_AT_ONCE);
+    let mut waves = pieces.chunks(PIECES_PER_THREAD * rayon::current_num_threads());
     let mut ready = waves.next().map(&read).unwrap_or_default();
-    let mut ending = Ending::Open;
+    let mut assembly = Assembly::new(part, cursor.at);
     while !ready.is_empty() {
         let next = waves.next();
         let (closed, following) = rayon::join(
             || {
-                for (piece, end, at) in ready {
-                    // An event that breaks off inside the list is dropped; at its end, the file is.
-                    if ending == Ending::MidEvent {
-                        part.losses.malformed.add(cursor.at as u64);
-                    }
-                    part.absorb(piece);
-                    (ending, cursor.at) = (end, at);
+                for (to, piece) in ready {
+                    let from = assembly.at;
+                    assembly.add(piece, to == bytes.len(), || Cow::Borrowed(&bytes[from..to]));
                     // What lies behind the end of the list was read as events for nothing.
-                    if end == Ending::Closed {
+                    if assembly.ending == Ending::Closed {
                         return true;
                     }
                 }
@@ -71,19 +125,22 @@ pub(super) fn read_events(cursor: &mut Cursor<'_>, part: &mut Part) -> Ending {
         );
         ready = if closed { Vec::new() } else { following };
     }
-    ending
+    cursor.at = assembly.at;
+    assembly.ending
 }
 
 /// The arrows of a file, which the first reading passed over.
 pub(super) fn read_flows(bytes: &[u8]) -> Flows {
-    let from = memmem::find(bytes, b"\"traceEvents\"").unwrap_or(0);
-    let from =
-        from + memchr(b'[', &bytes[from..]).map_or(bytes.len() - from, |bracket| bracket + 1);
+    let list = memmem::find(bytes, b"\"traceEvents\"");
+    let bracket = list.and_then(|list| Some(list + memchr(b'[', &bytes[list..])? + 1));
+    // Without an object around it, all is the list; its bracket is no event.
+    let from = bracket.unwrap_or(0);
     let pieces = pieces(bytes, from);
-    let found = pieces
-        .par_iter()
-        .with_max_len(1)
-        .map(|&(from, to)| read_piece(&bytes[from..to], from as u64, true).0.flows);
+    let found = pieces.par_iter().with_max_len(1).map(|&(from, to)| {
+        read_piece(&bytes[from..to], from as u64, true, true)
+            .0
+            .flows
+    });
     found.reduce(Flows::default, |mut all, some| {
         all.absorb(some);
         all
@@ -94,29 +151,49 @@ pub(super) fn read_flows(bytes: &[u8]) -> Flows {
 fn pieces(bytes: &[u8], mut from: usize) -> Vec<(usize, usize)> {
     let mut pieces = Vec::new();
     while from < bytes.len() {
-        let to = cut_after(bytes, from);
+        let to = from + cut_length(&bytes[from..]);
         pieces.push((from, to));
         from = to;
     }
     pieces
 }
 
-/// The end of a piece that begins at `from`: where an event begins, or the end of the content.
-fn cut_after(bytes: &[u8], from: usize) -> usize {
-    let earliest = from + PIECE_BYTES;
-    if earliest >= bytes.len() {
-        return bytes.len();
-    }
-    let latest = bytes.len().min(earliest + CUT_REACH);
-    match memmem::find(&bytes[earliest..latest], BETWEEN) {
-        Some(found) => earliest + found + BETWEEN.len() - 1,
-        // Another layout: the rest is one piece.
-        None => bytes.len(),
+/// The length of a piece at the beginning of this content, of which [`PIECE_BYTES`] + [`CUT_REACH`] bytes count.
+pub(super) fn cut_length(content: &[u8]) -> usize {
+    let latest = content.len().min(PIECE_BYTES + CUT_REACH);
+    let boundary = find_boundary(&content[..latest], PIECE_BYTES);
+    boundary.unwrap_or(latest)
+}
+
+/// Where an event begins after `from`, by all appearance: a brace behind a comma or line break that follows a closing brace, with a key of
+/// events behind it.
+pub(super) fn find_boundary(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut from = from;
+    loop {
+        let found = from + memchr(b'{', bytes.get(from..)?)?;
+        let before = bytes[..found].trim_ascii_end();
+        let before = before
+            .strip_suffix(b",")
+            .map_or(before, <[u8]>::trim_ascii_end);
+        if before.ends_with(b"}") && begins_event(bytes, found) {
+            return Some(found);
+        }
+        from = found + 1;
     }
 }
 
+/// Whether the brace at `at` is followed by a key that events have.
+fn begins_event(bytes: &[u8], at: usize) -> bool {
+    const KEYS: [&[u8]; 10] = [
+        b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"id", b"dur", b"args", b"bp",
+    ];
+    let mut ahead = Cursor::new(bytes);
+    ahead.at = at + 1;
+    ahead.key().is_some_and(|key| KEYS.contains(&key))
+}
+
 /// Reads the events of one piece, which begins at `base` in the content. Says how it ends, and where in the piece.
-pub(super) fn read_piece(bytes: &[u8], base: u64, only_flows: bool) -> (Part, Ending, usize) {
+fn read_piece(bytes: &[u8], base: u64, is_last: bool, only_flows: bool) -> (Part, Ending, usize) {
     let mut cursor = Cursor::new(bytes);
     let mut part = Part::default();
     part.flows.keep = only_flows;
@@ -147,6 +224,11 @@ pub(super) fn read_piece(bytes: &[u8], base: u64, only_flows: bool) -> (Part, En
                     continue;
                 }
                 let failed = cursor.at.min(cursor.bytes.len());
+                if !is_last && cursor.at_end() {
+                    // It goes on in the next piece.
+                    cursor.at = begin;
+                    break Ending::MidEvent;
+                }
                 let Some(next) = next_event(cursor.bytes, patience.resume(begin, failed)) else {
                     // Nothing follows it: the content breaks off here.
                     cursor.at = begin;
@@ -192,21 +274,67 @@ impl Patience {
     }
 }
 
-/// The next place that looks like the beginning of an event: a brace after a comma, bracket or brace, with one of the
-/// keys that events begin with. (The brace of `args` comes after a colon.)
+/// The next place that looks like the beginning of an event: a brace after a comma, bracket or brace, with one of the keys of events. (The
+/// brace of `args` comes after a colon.)
 fn next_event(bytes: &[u8], from: usize) -> Option<usize> {
-    const KEYS: [&[u8]; 7] = [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"id"];
     let mut from = from;
     loop {
         let found = from + memchr(b'{', bytes.get(from..)?)?;
         let before = bytes[..found].trim_ascii_end().last();
-        let mut ahead = Cursor::new(bytes);
-        ahead.at = found + 1;
-        let begins = matches!(before, None | Some(b',' | b'[' | b'}'))
-            && ahead.key().is_some_and(|key| KEYS.contains(&key));
-        if begins {
+        if matches!(before, None | Some(b',' | b'[' | b'}')) && begins_event(bytes, found) {
             return Some(found);
         }
         from = found + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_begin_in_every_layout() {
+        for (text, begins) in [
+            ("  },\n  {\n    \"ph\": \"X\"", Some(7)),
+            ("1}},{\"args\":{}", Some(4)),
+            ("1}}\n{\"name\":\"a\"", Some(4)),
+            ("\"args\": {\"name\": 1}", None),
+            ("[{\"name\": 1}", None),
+            ("}, {\"value\": 1}", None),
+        ] {
+            assert_eq!(find_boundary(text.as_bytes(), 0), begins, "{text}");
+        }
+    }
+
+    /// Cut at any place: what a piece lacks is read with the next.
+    #[test]
+    fn a_wrong_cut_does_not_show() {
+        let event = |number: usize, name: &str| {
+            format!(
+                r#"{{"ph":"X","cat":"cpu_op","name":"{name}","pid":1,"tid":1,"ts":{number},"dur":1,"args":{{"l":[{{"name":"a"}},{{"name":"b"}}],"s":"}},{{\"name\":1"}}}}"#
+            )
+        };
+        let list: Vec<String> = (1..4)
+            .map(|number| event(number, &format!("op{number}")))
+            .collect();
+        let content = list.join(",");
+        let bytes = content.as_bytes();
+        for first in 0..bytes.len() {
+            for second in [first + 1, first + 40, first + 200] {
+                let cuts = [0, first, second.min(bytes.len()), bytes.len()];
+                let mut part = Part::default();
+                let mut assembly = Assembly::new(&mut part, 0);
+                for pair in cuts.windows(2) {
+                    let (from, to) = (pair[0], pair[1]);
+                    let is_last = to == bytes.len();
+                    let piece = Piece::read(&bytes[from..to], from, is_last);
+                    let at = assembly.at;
+                    assembly.add(piece, is_last, || Cow::Borrowed(&bytes[at..to]));
+                }
+                assert_eq!(assembly.ending, Ending::Open);
+                assert_eq!(part.builder.events_read, 3, "cut at {first} and {second}");
+                assert_eq!(part.losses.issues(), []);
+            }
+        }
     }
 }

@@ -5,6 +5,8 @@ use super::cursor::Text;
 use super::event::{Event, Id};
 use super::flows::Flows;
 use super::losses::Losses;
+use super::merged_ranks::MergedRanks;
+use crate::import::torch_names::is_annotation;
 use crate::trace::{
     Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel, MemoryEvent, MemoryKind, MemoryPlace,
     Memset, Range, RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId, TraceBuilder,
@@ -17,6 +19,9 @@ pub(super) struct Part {
     pub(super) losses: Losses,
     pub(super) halves: Halves,
     pub(super) flows: Flows,
+    pub(super) ranks: MergedRanks,
+    /// Whether its device is an MTIA.
+    pub(super) has_mtia: bool,
 }
 
 /// An event that has a time, at its place in the file.
@@ -35,7 +40,11 @@ impl Part {
             losses,
             halves,
             flows,
+            ranks,
+            has_mtia,
         } = other;
+        self.ranks.absorb(ranks);
+        self.has_mtia |= has_mtia;
         // Begins and ends hold ids of the other builder, which come along as their texts.
         self.halves.absorb(halves);
         self.builder.absorb(builder);
@@ -89,8 +98,8 @@ impl Part {
         };
         // Traces of 2020 and 2021 have categories in capitals.
         match event.category {
-            // They had the steps of the profiler among the operators too.
-            b"Operator" if self.builder.strings.get(name).starts_with("ProfilerStep#") => {
+            // They, and other vendors' profilers, have PyTorch's annotations among the operators.
+            b"cpu_op" | b"Operator" if is_annotation(self.builder.strings.get(name)) => {
                 self.range(&placed, RangeKind::ANNOTATION, at);
             }
             b"cpu_op" | b"Operator" => self.host(&placed, HostKind::OPERATOR, at),
@@ -104,7 +113,8 @@ impl Part {
             }
             b"cuda_driver" | b"privateuse1_driver" => self.host(&placed, HostKind::DRIVER, at),
             b"overhead" => self.host(&placed, HostKind::OVERHEAD, at),
-            b"kernel" | b"Kernel" | b"mtia_ccp_events" => self.kernel(&placed, at),
+            b"kernel" | b"Kernel" => self.kernel(&placed, at),
+            b"mtia_ccp_events" => self.mtia_event(&placed, at),
             b"gpu_memcpy" | b"Memcpy" => self.copy(&placed),
             b"gpu_memset" | b"Memset" => self.memset(&placed),
             b"cuda_sync" => self.sync(&placed),
@@ -188,6 +198,16 @@ impl Part {
         });
     }
 
+    /// What an MTIA's command processor did: waits and transfers beside the work of its cores.
+    fn mtia_event(&mut self, placed: &Placed<'_, '_>, at: u64) {
+        self.has_mtia = true;
+        match self.builder.strings.get(placed.name) {
+            "event_wait" | "event_record" => self.sync(placed),
+            "dma_request" => self.copy(placed),
+            _ => self.kernel(placed, at),
+        }
+    }
+
     fn copy(&mut self, placed: &Placed<'_, '_>) {
         let args = &placed.event.args;
         let (device, stream) = self.device_place(placed.event);
@@ -235,7 +255,9 @@ impl Part {
         let args = &placed.event.args;
         let (device, stream) = self.device_place(placed.event);
         let kind = match self.builder.strings.get(placed.name) {
-            name if name.starts_with("Stream Wait") => SyncKind::STREAM_WAIT,
+            name if name.starts_with("Stream Wait") || name == "event_wait" => {
+                SyncKind::STREAM_WAIT
+            }
             name if name.starts_with("Stream") => SyncKind::STREAM,
             name if name.starts_with("Event") => SyncKind::EVENT,
             name if name.starts_with("Context") || name.starts_with("Device") => SyncKind::CONTEXT,
@@ -378,8 +400,12 @@ impl Part {
         if event.args.correlation == 0 {
             self.flows.wanted = true;
         }
+        let device = event.args.device.unwrap_or_else(|| drawn(event.process));
         (
-            event.args.device.unwrap_or_else(|| drawn(event.process)),
+            match event.rank {
+                Some(rank) => self.ranks.number_device(rank, device),
+                None => device,
+            },
             event.args.stream.unwrap_or_else(|| drawn(event.thread)),
         )
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::message::{Field, all, first};
+use super::super::protobuf::{Field, all, first};
 use super::units::unit;
 use crate::counters::{
     CountersBuilder, EstimatedSpeedup, LaunchRange, Metric, MetricId, ProfiledLaunch, Reading,

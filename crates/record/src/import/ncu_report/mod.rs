@@ -6,11 +6,10 @@
 //! carries are passed over.
 
 mod launch;
-mod message;
 mod units;
 
 use self::launch::LaunchReader;
-use self::message::{Field, all, first};
+use super::protobuf::{Field, all, first};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::{Counters, CountersBuilder};
 use crate::issue::{Issue, IssueCode};
@@ -42,7 +41,8 @@ fn read_source(source: &Source) -> Result<Profile, ImportError> {
     Ok(Profile::Counters(Box::new(counters)))
 }
 
-/// Reads a report as far as it goes. `place` names the file in issues.
+/// Reads a report as far as it goes. `place` names the file in issues. A report that was cut exactly between two blocks looks like a
+/// shorter one: the format counts neither blocks nor launches.
 pub fn read(bytes: &[u8], place: &str) -> Counters {
     let mut builder = CountersBuilder::default();
     let mut rest = bytes.strip_prefix(MAGIC).unwrap_or_default();

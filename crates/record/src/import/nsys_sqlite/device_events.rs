@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use super::Reading;
 use super::database::{Cells, Database};
 use crate::issue::{Issue, IssueCode};
+use crate::kernel_name::GRAPH_EXECUTION;
 use crate::trace::{
-    Copy, CopyKind, Kernel, MemoryEvent, MemoryKind, MemoryPlace, Memset, Sync, SyncKind, ThreadId,
+    Copy, CopyKind, Kernel, MemoryEvent, MemoryKind, MemoryPlace, Memset, StrId, Sync, SyncKind,
+    ThreadId,
 };
 
 pub(super) fn read(database: &mut Database, reading: &mut Reading) {
@@ -92,7 +94,13 @@ fn read_kernels(database: &mut Database, reading: &mut Reading) {
         let (registers, static_shared, dynamic_shared) =
             (cells.small(), cells.small(), cells.small());
         let (graph_node, graph) = graph(cells.int(), cells.int());
-        let name = reading.text(demangled.or(mangled).or(short));
+        // 0 is no string of a kernel, whatever the table of strings has under it.
+        let mut names = [demangled, mangled, short]
+            .into_iter()
+            .filter(|id| *id != Some(0));
+        let name = names
+            .find_map(|id| Some(reading.text(id)).filter(|text| *text != StrId::EMPTY))
+            .unwrap_or_default();
         let mangled = reading.text(mangled);
         reading.builder.kernels.push(Kernel {
             start: at.start,
@@ -139,7 +147,7 @@ fn read_graphs(database: &mut Database, reading: &mut Reading) {
         }
         whole += 1;
         let graph = graph.or(executable).unwrap_or(0) as u32;
-        let name = reading.builder.intern("[CUDA graph]");
+        let name = reading.builder.intern(GRAPH_EXECUTION);
         reading.builder.kernels.push(Kernel {
             start: at.start,
             duration: at.duration,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::database::Database;
 use super::{Reading, process_of};
+use crate::import::torch_names::add_pushed_range;
 use crate::issue::{Issue, IssueCode};
 use crate::trace::{Range, RangeKind, StrId, ThreadId};
 
@@ -58,7 +59,7 @@ pub(super) fn read(database: &mut Database, reading: &mut Reading) {
         };
         let process = thread.map_or(-1, process_of);
         let thread = thread.map_or(ThreadId::NONE, |global| reading.thread(global));
-        reading.builder.ranges.push(Range {
+        let range = Range {
             start,
             duration: end.saturating_sub(start).max(0),
             name,
@@ -66,7 +67,8 @@ pub(super) fn read(database: &mut Database, reading: &mut Reading) {
             thread,
             kind,
             ..Range::default()
-        });
+        };
+        add_pushed_range(&mut reading.builder, range);
         Some(())
     });
     reading.builder.events_read += rows_kept;

@@ -2,6 +2,7 @@ use llmprof_units::Nanos;
 
 use super::{CSV_FORMAT, Dispatch, Reading};
 use crate::import::csv_text::{CsvText, Row};
+use crate::import::torch_names::add_pushed_range;
 use crate::import::{ImportError, Profile, Source};
 use crate::summary::{Spread, Summary, SummaryTable, TimeRow};
 use crate::trace::{Host, HostKind, Range, RangeKind};
@@ -72,8 +73,14 @@ pub(super) fn read(source: &Source) -> Result<Profile, ImportError> {
     }
     reading.issues();
     if kind == Table::Stats {
+        let summary = summary_of(stats).ok_or_else(|| {
+            source.unusable(
+                CSV_FORMAT,
+                "it has sums by domain; export the traces or the statistics of kernels",
+            )
+        })?;
         return Ok(Profile::Summary(Box::new(SummaryTable {
-            summary: Summary::Kernels(stats),
+            summary,
             order: Vec::new(),
             issues: reading.builder.issues,
         })));
@@ -82,6 +89,51 @@ pub(super) fn read(source: &Source) -> Result<Profile, ImportError> {
         return Err(source.unusable(CSV_FORMAT, "it has no event"));
     }
     Ok(Profile::Trace(Box::new(reading.builder.finish())))
+}
+
+/// What a table of statistics is of, which its names alone tell; `None` of one by domain (`KERNEL_DISPATCH`, `HIP_API`), where kernels
+/// and calls are rows alike.
+fn summary_of(rows: Vec<TimeRow>) -> Option<Summary> {
+    let all = |is: fn(&str) -> bool| !rows.is_empty() && rows.iter().all(|row| is(&row.name));
+    if all(is_domain) {
+        return None;
+    }
+    Some(if all(is_api_call) {
+        Summary::CudaApi(rows)
+    } else if all(is_copy) {
+        Summary::Memory(rows)
+    } else {
+        Summary::Kernels(rows)
+    })
+}
+
+/// `hipLaunchKernel`, `hsa_queue_create`, `ncclAllReduce`: a function of a library, without the parameters that names of kernels have.
+fn is_api_call(name: &str) -> bool {
+    let camel = ["__hip", "hip", "nccl", "rccl", "rocDec", "rocJpeg", "roctx"];
+    let is_function = camel.iter().any(|library| {
+        let rest = name.strip_prefix(library);
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    });
+    let is_kernel = name.starts_with("ncclDevKernel") || name.starts_with("ncclKernel");
+    (is_function && !is_kernel || name.starts_with("hsa_"))
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn is_copy(name: &str) -> bool {
+    let name = name.strip_prefix("MEMORY_COPY_").unwrap_or(name);
+    matches!(
+        name,
+        "HOST_TO_DEVICE" | "DEVICE_TO_HOST" | "DEVICE_TO_DEVICE" | "HOST_TO_HOST"
+    )
+}
+
+fn is_domain(name: &str) -> bool {
+    name == "KERNEL_DISPATCH"
+        || name == "MEMORY_COPY"
+        || name == "MEMORY_ALLOCATION"
+        || name == "SCRATCH_MEMORY"
+        || name.ends_with("_API")
+        || name.ends_with("_API_EXT")
 }
 
 struct Cells<'a> {
@@ -169,14 +221,17 @@ impl<'a> Cells<'a> {
         let name = builder.intern(self.text("Function")?);
         let domain = self.text("Domain")?;
         if domain.starts_with("MARKER") {
-            builder.ranges.push(Range {
-                start,
-                duration,
-                name,
-                thread,
-                kind: RangeKind::NVTX,
-                ..Range::default()
-            });
+            add_pushed_range(
+                builder,
+                Range {
+                    start,
+                    duration,
+                    name,
+                    thread,
+                    kind: RangeKind::NVTX,
+                    ..Range::default()
+                },
+            );
             return Some(());
         }
         builder.hosts.push(Host {

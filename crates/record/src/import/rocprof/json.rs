@@ -5,6 +5,7 @@ use memchr::memmem;
 use serde::Deserialize;
 
 use super::{Dispatch, JSON_FORMAT, Reading};
+use crate::import::torch_names::add_pushed_range;
 use crate::import::{ImportError, Source};
 use crate::trace::{CopyKind, DeviceProperties, Host, HostKind, Range, RangeKind, StrId, Trace};
 
@@ -282,14 +283,17 @@ impl Process {
             let builder = &mut reading.builder;
             let name = *names.entry(key).or_insert_with(|| builder.intern(text));
             let thread = builder.thread(pid, record.thread_id);
-            builder.ranges.push(Range {
-                start,
-                duration,
-                name,
-                thread,
-                kind: RangeKind::NVTX,
-                ..Range::default()
-            });
+            add_pushed_range(
+                builder,
+                Range {
+                    start,
+                    duration,
+                    name,
+                    thread,
+                    kind: RangeKind::NVTX,
+                    ..Range::default()
+                },
+            );
         }
     }
 

@@ -6,6 +6,7 @@
 mod names;
 mod process;
 mod ranges;
+mod samples;
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,35 @@ pub fn read_files(paths: &[PathBuf], limits: &Limits) -> Result<Trace, ImportErr
     Ok(trace)
 }
 
+/// Adds the samples of host threads in `paths`, taken while `trace` was recorded, to it. Without the Unix time of its clock nothing
+/// says when they were taken, and it stays as it is.
+pub fn add_host_samples(
+    trace: Trace,
+    paths: &[PathBuf],
+    limits: &Limits,
+) -> Result<Trace, ImportError> {
+    let Some(origin) = trace.clock_origin_ns else {
+        return Ok(trace);
+    };
+    let mut samples = TraceBuilder::default();
+    for path in paths {
+        let source = Source::open_found(path, limits)?;
+        samples::read(source.bytes(), &mut samples);
+        source.check_whole()?;
+    }
+    let Some(own_origin) = samples.clock_origin_ns else {
+        return Ok(trace);
+    };
+    let shift = own_origin.0.saturating_sub(origin.0);
+    for time in samples.host_samples.time.make_mut() {
+        *time = time.saturating_add(shift);
+    }
+    let mut builder = TraceBuilder::reopen(trace);
+    builder.absorb(samples);
+    samples::leave_out_idle_threads(&mut builder);
+    Ok(builder.finish())
+}
+
 /// Overwrites what looks like a credential in the texts of a wire file (names of ranges, threads and processes), byte for byte. The
 /// number of texts.
 pub fn scrub(path: &Path) -> std::io::Result<usize> {
@@ -117,6 +147,9 @@ fn read_sources(sources: &[Source]) -> Result<Trace, ImportError> {
     let mut processes = 0_u64;
     for source in sources {
         builder.issues.extend_from_slice(source.issues());
+        if samples::read(source.bytes(), &mut builder) {
+            continue;
+        }
         match process::read(source.bytes(), &mut builder, &mut numbers) {
             Ok(()) => processes += 1,
             Err(error) => {
@@ -130,6 +163,7 @@ fn read_sources(sources: &[Source]) -> Result<Trace, ImportError> {
     if let (Some((source, error)), 0) = (unreadable, processes) {
         return Err(source.unusable(FORMAT, error.to_string()));
     }
+    samples::leave_out_idle_threads(&mut builder);
     let metadata = &mut builder.metadata;
     metadata.insert("tool".to_owned(), "llmprof".to_owned());
     metadata.insert("processes".to_owned(), processes.to_string());

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use llmprof_wire::{Mark, Pop, Push, RangeEnd, RangeStart};
 
+use crate::import::torch_names::add_pushed_range;
 use crate::trace::{Range, RangeKind, StrId, ThreadId, TraceBuilder};
 
 #[derive(Clone, Copy)]
@@ -101,7 +102,7 @@ impl OpenRanges {
 
 fn close(open: Open, end: i64, kind: RangeKind, builder: &mut TraceBuilder) {
     builder.events_read += 1;
-    builder.ranges.push(Range {
+    let range = Range {
         start: open.start,
         duration: end.saturating_sub(open.start).max(0),
         name: open.name,
@@ -109,5 +110,6 @@ fn close(open: Open, end: i64, kind: RangeKind, builder: &mut TraceBuilder) {
         thread: open.thread,
         kind,
         ..Range::default()
-    });
+    };
+    add_pushed_range(builder, range);
 }

@@ -18,19 +18,19 @@ pub(crate) fn change(cause: &Cause) -> String {
             computed_on_host: Some(_),
             ..
         } => "compute it on the GPU and copy the result only",
-        CauseKind::HostCopies { to_device: true, .. } => {
-            "keep the tensor on the GPU, or copy from pinned memory with non_blocking=True"
-        }
-        CauseKind::HostCopies { .. } => {
-            "copy less (the sampled token instead of the logits), into pinned memory with non_blocking=True"
-        }
+        CauseKind::HostCopies {
+            to_device: true, ..
+        } => "keep the tensor on the GPU, or copy from pinned memory with non_blocking=True",
+        CauseKind::HostCopies { .. } => "copy less, or into pinned memory with non_blocking=True",
         CauseKind::HostCode {
             collecting_share: Some(_),
             ..
-        } => "call gc.freeze() after start-up and collect between requests",
-        CauseKind::HostCode { gil_holder, has_switch_interval, .. }
-            if gil_holder.is_some() || *has_switch_interval =>
-        {
+        } => "call gc.freeze() after start-up and collect between steps",
+        CauseKind::HostCode {
+            gil_holder,
+            has_switch_interval,
+            ..
+        } if gil_holder.is_some() || *has_switch_interval => {
             "move that thread's work to another process"
         }
         CauseKind::HostCode { copied: Some(_), .. } => "compute it on the GPU and copy the result only",
@@ -53,9 +53,15 @@ pub(crate) fn change(cause: &Cause) -> String {
             "let the caching allocator keep memory: no torch.cuda.empty_cache() in the loop, expandable segments"
         }
         CauseKind::BlockingLaunches => "unset CUDA_LAUNCH_BLOCKING",
-        CauseKind::GemmFormat { faster, is_of_model, .. } => {
+        CauseKind::GemmFormat {
+            faster,
+            is_of_model,
+            ..
+        } => {
             return if *is_of_model {
-                format!("Change: load the weights in {faster} (`dtype=`), without upcasts around GEMMs.")
+                format!(
+                    "Change: load the weights in {faster} (`dtype=`), without upcasts around GEMMs."
+                )
             } else {
                 "Change: torch.set_float32_matmul_precision('high'), or 16-bit weights.".to_owned()
             };
@@ -63,14 +69,16 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::WeightCasts { .. } => {
             "convert the weights once at load, or use a GEMM that takes the stored format"
         }
-        CauseKind::UnfusedAttention { is_fallback: true, .. } => {
+        CauseKind::UnfusedAttention {
+            is_fallback: true, ..
+        } => {
             "use inputs that a fused kernel takes (16-bit, no dense mask): flash or cuDNN attention"
         }
-        CauseKind::UnfusedAttention { .. } => {
-            "attn_implementation=\"sdpa\" or flash attention"
-        }
+        CauseKind::UnfusedAttention { .. } => "attn_implementation=\"sdpa\" or flash attention",
         CauseKind::Recomputed { .. } => "use the KV cache (use_cache=True, past_key_values)",
-        CauseKind::UnusedLogits { .. } => "compute logits of the last token only (logits_to_keep=1)",
+        CauseKind::UnusedLogits { .. } => {
+            "compute logits of the last token only (logits_to_keep=1)"
+        }
         CauseKind::KvCopies { operator, .. } if operator == "aten::cat" => {
             "write into a cache of fixed size (StaticCache, paged KV cache)"
         }
@@ -86,7 +94,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::CpuContention { .. } => "give the process CPU cores of its own",
         CauseKind::Communication { .. } => "overlap communication with compute; fewer, larger collectives",
         CauseKind::UnfusedElementwise { .. } => "torch.compile, or fused kernels",
-        CauseKind::LaunchBound { .. } => "CUDA Graphs, or torch.compile with mode=\"reduce-overhead\"",
+        CauseKind::LaunchBound { .. } => {
+            "CUDA Graphs, or torch.compile with mode=\"reduce-overhead\""
+        }
     };
     format!("Change: {change}.")
 }

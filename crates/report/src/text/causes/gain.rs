@@ -9,9 +9,14 @@ const REPLAY_ERROR_MAX: f64 = 0.03;
 
 pub(crate) fn gain(cause: &Cause) -> String {
     if cause.gains.is_empty() {
-        return "No gain is stated: the replay does not come within 3 % of the recorded phase.".to_owned();
+        return "No gain is stated: the replay does not come within 3 % of the recorded phase."
+            .to_owned();
     }
-    let phases: Vec<String> = cause.gains.iter().map(|gain| of_phase(gain, cause.gains.len() > 1)).collect();
+    let phases: Vec<String> = cause
+        .gains
+        .iter()
+        .map(|gain| of_phase(gain, cause.gains.len() > 1))
+        .collect();
     let mut text = format!("Removing it saves {}.", phases.join("; "));
     if !cause.same_time_as.is_empty() {
         text += " Part of the same time as ";

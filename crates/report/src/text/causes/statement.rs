@@ -32,8 +32,18 @@ fn often(cause: &Cause) -> String {
 /// ` in aten::item, module Layer_3, model.py(12): forward`.
 fn at(place: &Place) -> String {
     let mut parts = Vec::new();
-    parts.extend(place.operator.as_ref().map(|operator| format!("`{operator}`")));
-    parts.extend(place.module.as_ref().map(|module| format!("module {module}")));
+    parts.extend(
+        place
+            .operator
+            .as_ref()
+            .map(|operator| format!("`{operator}`")),
+    );
+    parts.extend(
+        place
+            .module
+            .as_ref()
+            .map(|module| format!("module {module}")),
+    );
     parts.extend(place.line.clone());
     if parts.is_empty() {
         return String::new();
@@ -83,7 +93,9 @@ fn what(cause: &Cause) -> String {
             } else {
                 format!("converted from {} to {}", dtype_name(from), dtype_name(to))
             };
-            format!("weights are {how} in every pass: {shape}, {often}{at}, {kernels_ns} of kernels")
+            format!(
+                "weights are {how} in every pass: {shape}, {often}{at}, {kernels_ns} of kernels"
+            )
         }
         CauseKind::UnfusedAttention {
             shape,
@@ -95,17 +107,17 @@ fn what(cause: &Cause) -> String {
             } else {
                 "attention is unfused (eager)"
             };
-            format!("{how}: scores and softmax as tensors of {shape}, {often}, {kernels_ns} of kernels")
+            format!(
+                "{how}: scores and softmax as tensors of {shape}, {often}, {kernels_ns} of kernels"
+            )
         }
         CauseKind::Recomputed { tokens, new_tokens } => format!(
             "no KV cache: each step computes {} tokens again for {} new ones",
-            *tokens,
-            *new_tokens
+            *tokens, *new_tokens
         ),
         CauseKind::UnusedLogits { rows, needed } => format!(
             "logits of all {} tokens are computed; {} are sampled from{at}",
-            *rows,
-            *needed
+            *rows, *needed
         ),
         CauseKind::KvCopies {
             operator,
@@ -122,7 +134,11 @@ fn what(cause: &Cause) -> String {
             kernels_ns,
             longest,
         } => {
-            let streams = if *streams == 1 { "another stream".to_owned() } else { format!("{streams} other streams") };
+            let streams = if *streams == 1 {
+                "another stream".to_owned()
+            } else {
+                format!("{streams} other streams")
+            };
             let longest = longest.as_ref().map(|name| format!(" (`{}`)", short(name)));
             format!(
                 "another thread runs kernels on {streams} at the same time: {often}, {kernels_ns}{}",
@@ -180,11 +196,19 @@ fn copies(cause: &Cause, often: &str, at: &str) -> String {
     else {
         return String::new();
     };
-    let direction = if *to_device { "to the GPU" } else { "to the host" };
-    let memory = if *is_pageable { " (pageable memory)" } else { "" };
-    let computed = computed_on_host.as_ref().map(|(operator, time)| {
-        format!("; `{operator}` then computes on the CPU for {time}")
-    });
+    let direction = if *to_device {
+        "to the GPU"
+    } else {
+        "to the host"
+    };
+    let memory = if *is_pageable {
+        " (pageable memory)"
+    } else {
+        ""
+    };
+    let computed = computed_on_host
+        .as_ref()
+        .map(|(operator, time)| format!("; `{operator}` then computes on the CPU for {time}"));
     format!(
         "{bytes} are copied {direction} {often}{memory}{at}, {copied_ns} of copying{}",
         computed.unwrap_or_default()
@@ -206,13 +230,18 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         return String::new();
     };
     let between = match (after, before) {
-        (Some(after), Some(before)) => format!(" (longest {longest_ns}, between `{after}` and `{before}`)"),
+        (Some(after), Some(before)) => {
+            format!(" (longest {longest_ns}, between `{after}` and `{before}`)")
+        }
         (Some(after), None) => format!(" (longest {longest_ns}, after `{after}`)"),
         (None, Some(before)) => format!(" (longest {longest_ns}, before `{before}`)"),
         (None, None) => String::new(),
     };
     let what = if let Some(share) = collecting_share.filter(|share| *share > 0.5) {
-        format!("Python's garbage collector runs ({:.0} % of the sampled pauses)", 100.0 * share)
+        format!(
+            "Python's garbage collector runs ({:.0} % of the sampled pauses)",
+            100.0 * share
+        )
     } else if let Some(holder) = gil_holder {
         format!("the program waits for the GIL, held by {holder}")
     } else if *has_switch_interval {
@@ -220,7 +249,8 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
     } else if let Some(bytes) = copied {
         format!("host code works on {bytes} copied from the GPU")
     } else if at.is_empty() {
-        "host code without recorded ops (Python, garbage collection, input or output, sleeping)".to_owned()
+        "host code without recorded ops (Python, garbage collection, input or output, sleeping)"
+            .to_owned()
     } else {
         "host code without recorded ops".to_owned()
     };

@@ -9,6 +9,13 @@ use crate::text::{bottleneck, causes, copies, unmatched};
 
 pub fn finding(finding: &Finding) -> String {
     match (&finding.conclusion, &finding.abstains) {
+        (Some(conclusion), _) if finding.gain.is_none() => {
+            let text = sentence(finding, conclusion);
+            match text.split_once(&format!("; {}", speedup(finding))) {
+                Some((statement, _)) => statement.to_owned(),
+                None => text,
+            }
+        }
         (Some(conclusion), _) => sentence(finding, conclusion),
         (None, Some(_)) => {
             let (phase, topic) = no_conclusion(finding);
@@ -90,7 +97,8 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
         Conclusion::Communication {
             exposed_share,
             waiting_share,
-        } => communication(phase, *exposed_share, *waiting_share, &speedup),
+            rank,
+        } => communication(phase, *exposed_share, *waiting_share, *rank, &speedup),
         Conclusion::Fusion { .. } => fusion(phase, conclusion, &speedup),
         Conclusion::FasterFormat {
             share,
@@ -248,9 +256,19 @@ fn communication(
     phase: &str,
     exposed_share: f64,
     waiting_share: Option<f64>,
+    rank: Option<(u64, u64)>,
     speedup: &str,
 ) -> String {
     let exposed = Percent(exposed_share);
+    let alone = match rank {
+        Some((rank, ranks)) => format!(
+            " (rank {rank} of {ranks}; it contains waiting for the other ranks, which were not imported)"
+        ),
+        None if waiting_share.is_none() => {
+            " (it contains waiting for other ranks, which this trace does not show)".to_owned()
+        }
+        None => String::new(),
+    };
     match waiting_share {
         Some(waiting) if is_waiting(waiting) => format!(
             "{phase}: exposed communication takes {exposed} of the time, and {} of that is waiting for slower ranks; {speedup} if the \
@@ -258,7 +276,7 @@ fn communication(
             Percent(waiting)
         ),
         _ => format!(
-            "{phase}: exposed communication takes {exposed} of the time; {speedup} if overlapped"
+            "{phase}: exposed communication takes {exposed} of the time{alone}; {speedup} if overlapped"
         ),
     }
 }
@@ -354,7 +372,7 @@ fn topic(code: &str) -> &str {
 pub(crate) fn abstention(why: &Abstention) -> String {
     match why {
         Abstention::NoPhases => {
-            "no phases were found, so the time includes the program's start and end; NVTX ranges name phases".to_owned()
+            "no range divides the trace, so the time includes the program's start and end; NVTX ranges name phases".to_owned()
         }
         Abstention::HardlyUsed => {
             "the GPU is hardly used in this phase, which is work of the host or of another GPU".to_owned()

@@ -46,6 +46,7 @@ fn what(evidence: &Evidence) -> String {
 pub(crate) fn label(measure: Measure) -> &'static str {
     match measure {
         Measure::IdleShare => "idle share of wall time",
+        Measure::DataLoadingShare => "share of wall time in which the GPU waits for the DataLoader",
         Measure::PlainIdleShare => "idle share of wall time without profiler",
         Measure::IdleTime => "idle time",
         Measure::PlainWallTime => "wall time without profiler",
@@ -84,7 +85,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::ExtraAfterTtft => "time after the first token above later passes",
         Measure::ExtraStepTime => "extra time of a step at a new length",
         Measure::FirstRangeTime => "first",
-        Measure::LaterRangeTime => "later, mean",
+        Measure::LaterRangeTime => "later, median",
         Measure::AttentionWaits => "waits before attention kernels far above the usual",
         Measure::AttentionWaitTime => "their time above the usual",
         Measure::UsualAttentionWait => "usual wait before an attention kernel",
@@ -175,6 +176,6 @@ pub(crate) fn derivation(derivation: &Derivation) -> String {
              its % of roofline"
         ),
         Derivation::FirstOverLaterPasses => "first pass ÷ mean of the later passes".to_owned(),
-        Derivation::FirstOverLaterRanges => "first ÷ mean of the later ones".to_owned(),
+        Derivation::FirstOverLaterRanges => "first ÷ median of the later ones".to_owned(),
     }
 }

@@ -10,10 +10,11 @@ use llmprof_units::{DType, Times};
 pub use self::conclusion::finding;
 pub(crate) use self::conclusion::{abstention, cache, no_conclusion, statement};
 pub(crate) use self::evidence::{derivation, evidence, figure, label};
-use super::{causes, copies};
 use super::runtime::Runtime;
+use super::{causes, copies, program};
 use crate::analyzed::{
     Analysis, Assumption, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy,
+    ProgramKind,
 };
 
 /// What must not be done with several gains.
@@ -167,7 +168,7 @@ fn host_work_knob(operator: &str) -> String {
 
 /// What to change; nothing where the finding has no remedy. What the run has turned on already is no knob.
 pub fn knob(finding: &Finding, analysis: &Analysis) -> Option<String> {
-    let knob = by_runtime(finding, Runtime::of(analysis))?;
+    let knob = by_runtime(finding, Runtime::of(analysis), analysis.program.kind)?;
     let (compiled, graphs) = (is_compiled(analysis), has_decode_graphs(analysis));
     Some(turned_on(finding, knob, compiled, graphs))
 }
@@ -241,7 +242,7 @@ fn other_operators_knob(operators: &str, runtime: Runtime, torch: bool) -> Optio
 }
 
 /// What a runtime has to change.
-fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
+fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<String> {
     let gpu = matches!(
         runtime,
         Runtime::Gpu(_) | Runtime::Hip(_) | Runtime::Other(_)
@@ -327,7 +328,7 @@ fn by_runtime(finding: &Finding, runtime: Runtime) -> Option<String> {
             ..
         } => "Knob: warm up the lengths that are served.",
         Conclusion::FirstPass { .. } | Conclusion::FirstRange { .. } => {
-            "Knob: warm up before serving."
+            return program::warm_up(kind).map(str::to_owned);
         }
         Conclusion::Throttled { .. } => "Knob: power limit or cooling.",
         Conclusion::Extra { .. }
@@ -471,7 +472,12 @@ mod tests {
         };
         let decode = sample(extra, 2.0, true);
         let of = |finding: &Finding, is_compiled: bool| {
-            let knob = by_runtime(finding, Runtime::Gpu(Framework::Pytorch)).unwrap();
+            let knob = by_runtime(
+                finding,
+                Runtime::Gpu(Framework::Pytorch),
+                ProgramKind::LlmInference,
+            )
+            .unwrap();
             turned_on(finding, knob, is_compiled, false)
         };
         assert_eq!(
@@ -508,9 +514,14 @@ mod tests {
             let conclusion = Conclusion::Communication {
                 exposed_share: 0.4,
                 waiting_share,
+                rank: None,
             };
             let found = sample(conclusion, 2.0, true);
-            let knob = by_runtime(&found, Runtime::Gpu(Framework::Pytorch));
+            let knob = by_runtime(
+                &found,
+                Runtime::Gpu(Framework::Pytorch),
+                ProgramKind::LlmInference,
+            );
             (finding(&found), knob.unwrap_or_default())
         };
         let (skewed, balance) = told(Some(0.8));
@@ -553,7 +564,13 @@ mod tests {
 
     #[test]
     fn knobs_follow_conclusions() {
-        let of = |conclusion, runtime| by_runtime(&sample(conclusion, 2.0, true), runtime);
+        let of = |conclusion, runtime| {
+            by_runtime(
+                &sample(conclusion, 2.0, true),
+                runtime,
+                ProgramKind::LlmInference,
+            )
+        };
         let gpu = |conclusion| of(conclusion, Runtime::Gpu(Framework::Pytorch));
         let graphs = gpu(idle(None));
         assert_eq!(
@@ -572,7 +589,12 @@ mod tests {
             ..sample(inefficiency("experts"), 2.0, true)
         };
         assert_eq!(
-            by_runtime(&prefill, Runtime::Gpu(Framework::Pytorch)).as_deref(),
+            by_runtime(
+                &prefill,
+                Runtime::Gpu(Framework::Pytorch),
+                ProgramKind::LlmInference
+            )
+            .as_deref(),
             Some("Knob: grouped-GEMM kernels.")
         );
         assert_eq!(
@@ -612,8 +634,13 @@ mod tests {
             phase: Some(RunPhase::Prefill),
             ..sample(conclusion, 2.0, true)
         };
-        let [shapes, model] = [by_shapes, by_model]
-            .map(|one| by_runtime(&prefill(one), Runtime::Hip(Framework::Pytorch)));
+        let [shapes, model] = [by_shapes, by_model].map(|one| {
+            by_runtime(
+                &prefill(one),
+                Runtime::Hip(Framework::Pytorch),
+                ProgramKind::LlmInference,
+            )
+        });
         assert_eq!(shapes, model);
         assert!(shapes.is_some_and(|knob| knob.contains("Triton")));
         let native = of(inefficiency("attention"), Runtime::Native);

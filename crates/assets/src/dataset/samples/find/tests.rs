@@ -180,3 +180,46 @@ fn nothing_to_read_is_an_error() {
         "{binary}"
     );
 }
+
+/// Lines as datasets publish them: C4's `.json.gz`, `.jsonl.zst`, and `.json` that is lines. Other `.json` files are not samples.
+#[test]
+fn packed_lines_are_samples() {
+    use std::io::Write as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let line = |text: &str| format!("{{\"text\": \"{text}\", \"url\": \"u\"}}\n");
+    let mut gzip = flate2::write::GzEncoder::new(
+        fs::File::create(root.join("a.json.gz")).unwrap(),
+        flate2::Compression::default(),
+    );
+    gzip.write_all((line("one") + "\n" + &line("two")).as_bytes())
+        .unwrap();
+    gzip.finish().unwrap();
+    let zstd = zstd::encode_all(line("three").as_bytes(), 0).unwrap();
+    fs::write(root.join("b.jsonl.zst"), zstd).unwrap();
+    fs::write(root.join("c.json"), line("four")).unwrap();
+    fs::write(root.join("config.json"), "{\"model_type\": \"llama\"}").unwrap();
+    fs::write(root.join("other.tar.gz"), "x").unwrap();
+    let samples = crate::dataset::samples::Samples::found(root).unwrap();
+    let found: Vec<(String, crate::dataset::samples::Content)> = (0..samples.len())
+        .map(|index| {
+            let sample = samples.sample(index).unwrap();
+            (sample.id, sample.content)
+        })
+        .collect();
+    let text = |text: &str| crate::dataset::samples::Content::Text(text.to_owned());
+    let expected = [
+        ("a.json.gz:1", "one"),
+        ("a.json.gz:3", "two"),
+        ("b.jsonl.zst:1", "three"),
+        ("c.json:1", "four"),
+    ];
+    assert_eq!(
+        found,
+        expected.map(|(id, content)| (id.to_owned(), text(content)))
+    );
+    fs::write(root.join("d.jsonl.gz"), "not gzip").unwrap();
+    let error = crate::dataset::samples::Samples::found(root).unwrap_err();
+    assert!(error.to_string().contains("d.jsonl.gz"), "{error}");
+}

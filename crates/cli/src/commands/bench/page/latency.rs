@@ -50,6 +50,7 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
         ]);
     }
     section.paragraph(bench::LATENCY_BASIS);
+    section.paragraph(bench::timed(summary.timed, summary.completed));
     section.table(table);
     if let Some(steady) = &summary.steady_state {
         section.paragraph(bench::steady_state(
@@ -60,9 +61,11 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
             steady.tpot_ms,
         ));
     }
-    let done = || measured.load.requests.iter().filter(|r| r.is_complete());
-    let ttft: Vec<f64> = done().filter_map(|r| Some(r.ttft_ns()?.0 as f64)).collect();
-    let itl: Vec<f64> = done()
+    let timed = || measured.load.timed();
+    let ttft: Vec<f64> = timed()
+        .filter_map(|r| Some(r.ttft_ns()?.0 as f64))
+        .collect();
+    let itl: Vec<f64> = timed()
         .filter_map(RequestRecord::inter_token_ns)
         .flatten()
         .collect();
@@ -89,6 +92,65 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
             );
         }
     }
+}
+
+/// The result for a terminal, in the words of `vllm bench serve`.
+pub(in crate::commands::bench) fn result(summary: &Summary) -> Vec<Table> {
+    let mut totals = Table::new(&["Serving benchmark result", ""], 1);
+    let rows = [
+        ("Successful requests", Some(summary.completed as f64)),
+        ("Failed requests", Some(summary.failed as f64)),
+        ("Benchmark duration, s", Some(summary.duration_s)),
+        (
+            "Total input tokens",
+            summary.total_input_tokens.map(|n| n as f64),
+        ),
+        (
+            "Total generated tokens",
+            summary.total_output_tokens.map(|n| n as f64),
+        ),
+        (
+            "Request throughput, req/s",
+            Some(summary.request_throughput),
+        ),
+        ("Output token throughput, tok/s", summary.output_throughput),
+        (
+            "Total token throughput, tok/s",
+            summary.total_token_throughput,
+        ),
+        ("Request goodput, req/s", summary.goodput),
+        (
+            "Peak concurrent requests",
+            Some(summary.concurrency.max as f64),
+        ),
+    ];
+    for (name, value) in rows {
+        if let Some(value) = value {
+            totals.row([name.to_owned(), significant(value)]);
+        }
+    }
+    let mut latencies = Table::new(&["Latency, ms", "Mean", "Median", "P90", "P99"], 1);
+    for (name, found) in [
+        ("TTFT", summary.ttft_ms),
+        ("TPOT", summary.tpot_ms),
+        ("ITL", summary.itl_ms),
+        ("E2EL", summary.e2e_ms),
+    ] {
+        if let Some(found) = found {
+            latencies.row([
+                name.to_owned(),
+                significant(found.mean),
+                significant(found.p50),
+                significant(found.p90),
+                significant(found.p99),
+            ]);
+        }
+    }
+    let tables = [totals, latencies];
+    tables
+        .into_iter()
+        .filter(|table| !table.rows.is_empty())
+        .collect()
 }
 
 /// The rates that a sweep tried.

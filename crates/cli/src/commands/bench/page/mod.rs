@@ -1,24 +1,34 @@
 //! The report of a load.
 
+mod dcgm;
 mod latency;
 mod parts;
 mod server;
 
-use llmprof_load::{served::Finding, sweep::Sweep};
+use llmprof_load::{
+    served::{Engine, Finding},
+    slo::fails_too_often,
+    sweep::Sweep,
+};
 use llmprof_report::{
     Document, FindingItem, Section,
     text::{bench, load},
 };
 
+pub(super) use self::latency::result;
 use super::{outcome::Outcome, session::Measured};
 
 /// The whole report.
 pub(super) fn document(outcome: &Outcome, measured: &Measured, sweep: Option<&Sweep>) -> Document {
+    let engine = outcome.server.as_ref().and_then(|server| server.engine);
     let mut document = Document {
         title: format!("{} at {}", outcome.model, outcome.endpoint),
         subtitle: outcome.load.clone(),
         summary: summary(outcome, sweep),
-        findings: (1..).zip(&outcome.findings).map(item).collect(),
+        findings: (1..)
+            .zip(&outcome.findings)
+            .map(|(number, finding)| item(number, finding, engine))
+            .collect(),
         issues: outcome.issues.clone(),
         ..Document::default()
     };
@@ -38,11 +48,15 @@ pub(super) fn document(outcome: &Outcome, measured: &Measured, sweep: Option<&Sw
         parts::add(
             document.section("request_time", "Where a request's time went"),
             mean,
+            outcome.profiled_parts.as_ref(),
         );
     }
     server::over_time(document.section("over_time", "Over time"), measured);
     if let Some(found) = &outcome.server {
         server::add(document.section("server", "Server"), found, outcome);
+    }
+    for (url, scrapes) in &measured.others {
+        dcgm::add(&mut document, url, &scrapes.dcgm);
     }
     if let Some(steps) = &outcome.steps {
         server::steps(document.section("engine_steps", "Engine steps"), steps);
@@ -76,8 +90,12 @@ fn summary(outcome: &Outcome, sweep: Option<&Sweep>) -> Vec<String> {
         summary.failed,
         summary.duration_s,
     ));
+    lines.extend(summary.server_stopped_s.map(bench::server_stopped));
+    let failed =
+        fails_too_often(summary).then_some((summary.failed, summary.completed + summary.failed));
     let objectives = outcome.slos.iter();
-    lines.extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms)));
+    lines
+        .extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms, failed)));
     lines
 }
 
@@ -90,12 +108,12 @@ fn without_findings(outcome: &Outcome) -> Option<String> {
     is_empty.then(|| bench::NOTHING_REMOVABLE.to_owned())
 }
 
-fn item((number, finding): (usize, &Finding)) -> FindingItem {
+fn item(number: usize, finding: &Finding, engine: Option<Engine>) -> FindingItem {
     FindingItem {
         key: format!("finding-{number}"),
         title: load::finding(finding),
         gain: Some(format!("Upper bound: {}.", load::upper_bound(finding))),
-        knob: Some(format!("Try: {}.", load::knob(finding))),
+        knob: Some(format!("Try: {}.", load::knob(finding, engine))),
         ..FindingItem::default()
     }
 }

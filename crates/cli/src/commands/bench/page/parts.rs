@@ -8,11 +8,17 @@ use llmprof_report::{
 };
 use llmprof_units::{Nanos, Percent};
 
-pub(super) fn add(section: &mut Section, mean: &MeanParts) {
-    let nanos = |ms: f64| Nanos((ms * 1e6).round() as i64);
+fn nanos(ms: f64) -> Nanos {
+    Nanos((ms * 1e6).round() as i64)
+}
+
+/// `mean` is of the requests that latencies are of; `profiled` of those that the server's profiler recorded.
+pub(super) fn add(section: &mut Section, mean: &MeanParts, profiled: Option<&MeanParts>) {
     let kind = |part| match part {
         LatencyPart::Decode | LatencyPart::Prefill => PartKind::Roofline,
-        LatencyPart::Queueing | LatencyPart::OthersPrefill => PartKind::Idle,
+        LatencyPart::RunningStep | LatencyPart::Queueing | LatencyPart::OthersPrefill => {
+            PartKind::Idle
+        }
         LatencyPart::Client | LatencyPart::Connection | LatencyPart::Network => PartKind::Copies,
         LatencyPart::UntilFirstToken => PartKind::Unattributed,
         LatencyPart::Stalls => PartKind::Overhead,
@@ -35,6 +41,25 @@ pub(super) fn add(section: &mut Section, mean: &MeanParts) {
             parts,
         }),
     );
+    section.paragraph(bench::parts(mean.requests));
+    section.table(table(mean));
+    if !mean.not_split.is_empty() {
+        section.heading("Not split");
+        section.list(
+            mean.not_split
+                .iter()
+                .map(|why| load::not_split(*why))
+                .collect(),
+        );
+    }
+    if let Some(profiled) = profiled {
+        section.heading("Profiled requests");
+        section.paragraph(bench::profiled_parts(profiled.requests));
+        section.table(table(profiled));
+    }
+}
+
+fn table(mean: &MeanParts) -> Table {
     let mut table = Table::new(&["Part", "Known by", "Mean", "p99", "Share"], 2);
     for part in &mean.parts {
         table.row([
@@ -46,15 +71,5 @@ pub(super) fn add(section: &mut Section, mean: &MeanParts) {
             Percent(part.mean_ms / mean.e2e_ms).to_string(),
         ]);
     }
-    section.paragraph(bench::parts(mean.requests));
-    section.table(table);
-    if !mean.not_split.is_empty() {
-        section.heading("Not split");
-        section.list(
-            mean.not_split
-                .iter()
-                .map(|why| load::not_split(*why))
-                .collect(),
-        );
-    }
+    table
 }

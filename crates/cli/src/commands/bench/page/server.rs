@@ -1,6 +1,6 @@
 //! The server's side of a load: its metrics, its engine steps, and both sides over time.
 
-use llmprof_load::summary::in_flight;
+use llmprof_load::{server::window::Bound, summary::in_flight};
 use llmprof_record::samples::GpuSample;
 use llmprof_report::{
     Drawing, Section, Table,
@@ -26,7 +26,7 @@ fn thinned(mut samples: Vec<(Nanos, f64)>) -> Vec<(Nanos, f64)> {
 
 /// Latencies, concurrency and KV cache over the time of the load.
 pub(super) fn over_time(section: &mut Section, measured: &Measured) {
-    let done = || measured.load.requests.iter().filter(|r| r.is_complete());
+    let timed = || measured.load.timed();
     let line = |label: &str, samples: Vec<(Nanos, f64)>| Line {
         is_held: false,
         label: label.to_owned(),
@@ -58,13 +58,13 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
         vec![
             line(
                 "TTFT",
-                done()
+                timed()
                     .filter_map(|r| Some((r.scheduled_ns, r.ttft_ns()?.0 as f64)))
                     .collect(),
             ),
             line(
                 "end-to-end latency",
-                done()
+                timed()
                     .filter_map(|r| Some((r.scheduled_ns, r.e2e_ns()?.0 as f64)))
                     .collect(),
             ),
@@ -136,7 +136,8 @@ const GPU_CURVES: &[GpuCurve] = &[
 ];
 
 pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outcome) {
-    section.paragraph(bench::server_basis(server.family));
+    let is_until_profile = outcome.summary.timed < outcome.summary.completed;
+    section.paragraph(bench::server_basis(server.family, is_until_profile));
     let mut table = Table::new(
         &[
             "Server, ms",
@@ -165,12 +166,20 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
         .filter_map(|(name, found, client)| Some((name, found.as_ref()?, client)))
     {
         let cell = bench::number;
+        let quantile = |name: &str, value: Option<f64>| {
+            let sign = match found.bounds.get(name) {
+                None => "",
+                Some(Bound::AtMost) => "≤ ",
+                Some(Bound::AtLeast) => "≥ ",
+            };
+            format!("{sign}{}", cell(value))
+        };
         table.row([
             name.to_owned(),
             cell(found.mean),
-            cell(found.p50),
-            cell(found.p90),
-            cell(found.p99),
+            quantile("p50", found.p50),
+            quantile("p90", found.p90),
+            quantile("p99", found.p99),
             significant(found.count),
             cell(client.map(|client| client.mean)),
         ]);

@@ -21,7 +21,8 @@ use super::names;
 use super::ranges::OpenRanges;
 use crate::issue::{Issue, IssueCode};
 use crate::trace::{
-    DeviceProperties, Host, HostKind, Range, RangeKind, StrId, ThreadId, TraceBuilder,
+    AcceleratorKind, DeviceProperties, Host, HostKind, Range, RangeKind, StrId, ThreadId,
+    TraceBuilder,
 };
 
 /// Reads one file into `builder`.
@@ -195,7 +196,10 @@ impl<'a> Process<'a> {
                 self.see(ended.time);
                 self.is_ended = true;
             }
-            Record::Unknown(_) => self.unknown += 1,
+            Record::Sampler(_)
+            | Record::StackFrame(_)
+            | Record::HostSample(_)
+            | Record::Unknown(_) => self.unknown += 1,
         }
     }
 
@@ -261,6 +265,7 @@ impl<'a> Process<'a> {
         self.builder.devices.push(DeviceProperties {
             id: number,
             name: String::from_utf8_lossy(device.text).into_owned(),
+            kind: AcceleratorKind::Gpu,
             memory_bytes: (device.memory_bytes > 0).then_some(Bytes(device.memory_bytes)),
             compute_capability: some(device.major).map(|major| (major, device.minor)),
             sm_count: some(device.sm_count),

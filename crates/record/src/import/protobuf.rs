@@ -2,11 +2,11 @@
 
 /// Why a message cannot be read further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Damaged;
+pub(in crate::import) struct Damaged;
 
 /// The value of one field.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Field<'a> {
+pub(in crate::import) enum Field<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -14,33 +14,49 @@ pub(super) enum Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    pub(super) fn whole(self) -> Option<u64> {
+    pub(in crate::import) fn whole(self) -> Option<u64> {
         match self {
             Self::Varint(value) => Some(value),
             _ => None,
         }
     }
 
-    pub(super) fn bytes(self) -> Option<&'a [u8]> {
+    pub(in crate::import) fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
             _ => None,
         }
     }
 
-    pub(super) fn text(self) -> Option<String> {
+    pub(in crate::import) fn text(self) -> Option<String> {
         let bytes = self.bytes()?;
         Some(String::from_utf8_lossy(bytes).into_owned())
     }
 }
 
 /// Reads the fields of a message one after the other. A message that ends inside a field gives [`Damaged`] once.
-pub(super) struct Fields<'a> {
+pub(in crate::import) struct Fields<'a> {
     rest: &'a [u8],
 }
 
+/// The last field of a message that ends inside of it: its number and what is there of its bytes. `None` where the message is whole,
+/// or damaged otherwise.
+pub(in crate::import) fn cut_field(message: &[u8]) -> Option<(u64, &[u8])> {
+    let mut fields = Fields::of(message);
+    while !fields.rest.is_empty() {
+        let mut ahead = Fields { rest: fields.rest };
+        if fields.field().is_err() {
+            let key = ahead.varint().ok()?;
+            let length = (key & 7 == 2).then(|| ahead.varint().ok())??;
+            let is_cut = usize::try_from(length).is_ok_and(|length| length > ahead.rest.len());
+            return is_cut.then_some((key >> 3, ahead.rest));
+        }
+    }
+    None
+}
+
 impl<'a> Fields<'a> {
-    pub(super) fn of(message: &'a [u8]) -> Self {
+    pub(in crate::import) fn of(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
@@ -100,7 +116,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// The first field of a number in a message; a damaged message has what comes before the damage.
-pub(super) fn first(message: &[u8], number: u64) -> Option<Field<'_>> {
+pub(in crate::import) fn first(message: &[u8], number: u64) -> Option<Field<'_>> {
     let fields = Fields::of(message).map_while(Result::ok);
     fields
         .into_iter()
@@ -108,7 +124,7 @@ pub(super) fn first(message: &[u8], number: u64) -> Option<Field<'_>> {
 }
 
 /// All messages or texts of a number.
-pub(super) fn all(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
+pub(in crate::import) fn all(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
     let fields = Fields::of(message).map_while(Result::ok);
     fields.filter_map(move |(found, value)| (found == number).then(|| value.bytes())?)
 }
@@ -135,6 +151,15 @@ mod tests {
             first(&message, 2).and_then(Field::text).as_deref(),
             Some("testing")
         );
+    }
+
+    #[test]
+    fn the_beginning_of_a_cut_field_is_there() {
+        let message = [0x08, 0x96, 0x01, 0x12, 7, b't', b'e', b's', b't'];
+        assert_eq!(cut_field(&message), Some((2, &b"test"[..])));
+        assert_eq!(cut_field(&message[..3]), None);
+        assert_eq!(cut_field(&[0x08, 0x96]), None);
+        assert_eq!(cut_field(&[0x0b, 1]), None);
     }
 
     #[test]

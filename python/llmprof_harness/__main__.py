@@ -1,11 +1,11 @@
-"""`python -m llmprof ARGUMENTS`: the binary in place of this process."""
+"""`python -m llmprof_harness ARGUMENTS`: the binary in place of this process."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from . import BinaryNotFound, find_binary
+from .binary import BinaryNotFound, find_binary
 
 
 def main() -> None:

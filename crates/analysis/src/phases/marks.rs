@@ -1,0 +1,124 @@
+//! Steps that are not ranges themselves: intervals that end with an optimizer's step, and calls of the outermost modules.
+
+use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
+use rustc_hash::FxHashMap;
+
+use super::{PhaseSource, Phases, TRAINING_STEP};
+use crate::labels::is_annotation;
+use crate::program::{OPTIMIZER_STEP, module_class};
+use crate::timeline::nesting::module_name;
+
+/// A first step that is longer than this many usual ones holds the start of the program too.
+const MAX_FIRST_STEP_RATIO: f64 = 1.5;
+
+/// Steps of training: each ends where `Optimizer.step` does, and the next begins there. Of several optimizers the one that
+/// steps last ends a step. Nothing where fewer than two steps were recorded.
+pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
+    let (thread, mut ends) = optimizer_ends(trace)?;
+    ends.dedup();
+    if ends.len() < 2 {
+        return None;
+    }
+    let hosts = &trace.hosts;
+    let own = hosts.thread.partition_point(|&on| on < thread);
+    let first = (hosts.thread.get(own) == Some(&thread)).then(|| hosts.start[own]);
+    let mut phases = Phases::empty(PhaseSource::OptimizerSteps);
+    let mut lengths: Vec<i64> = ends
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]))
+        .collect();
+    lengths.sort_unstable();
+    let usual = lengths[lengths.len() / 2];
+    if let Some(start) = first.filter(|&start| start < ends[0]) {
+        let is_long = ends[0].saturating_sub(start) as f64 > MAX_FIRST_STEP_RATIO * usual as f64;
+        if is_long {
+            let left_out = Issue::info(IssueCode::AnalysisFirstStepLong);
+            phases.issues.push(
+                left_out
+                    .with("first_ns", ends[0].saturating_sub(start))
+                    .with("usual_ns", usual),
+            );
+        } else {
+            phases.push(TRAINING_STEP, start, ends[0]);
+        }
+    }
+    for pair in ends.windows(2) {
+        phases.push(TRAINING_STEP, pair[0], pair[1]);
+    }
+    Some(phases)
+}
+
+/// The ends of the steps of one optimizer on the thread with most of them, by time.
+fn optimizer_ends(trace: &Trace) -> Option<(ThreadId, Vec<i64>)> {
+    let (hosts, ranges) = (&trace.hosts, &trace.ranges);
+    let mut is_step: FxHashMap<StrId, bool> = FxHashMap::default();
+    let mut is_step = |name: StrId| {
+        *is_step
+            .entry(name)
+            .or_insert_with(|| trace.text(name).starts_with(OPTIMIZER_STEP))
+    };
+    let mut found: FxHashMap<(ThreadId, StrId), Vec<i64>> = FxHashMap::default();
+    for row in 0..ranges.len() {
+        if is_annotation(ranges.kind[row]) && is_step(ranges.name[row]) {
+            let end = ranges.start[row].saturating_add(ranges.duration[row]);
+            let key = (ranges.thread[row], ranges.name[row]);
+            found.entry(key).or_default().push(end);
+        }
+    }
+    // Older versions of Kineto write ranges as operators.
+    for row in 0..hosts.len() {
+        if hosts.kind[row] == HostKind::OPERATOR && is_step(hosts.name[row]) {
+            let end = hosts.start[row].saturating_add(hosts.duration[row]);
+            let key = (hosts.thread[row], hosts.name[row]);
+            found.entry(key).or_default().push(end);
+        }
+    }
+    let mut found: Vec<_> = found.into_iter().collect();
+    for (_, ends) in &mut found {
+        ends.sort_unstable();
+    }
+    let (key, ends) = found
+        .into_iter()
+        .max_by_key(|(key, ends)| (ends.len(), ends.last().copied(), std::cmp::Reverse(*key)))?;
+    Some((key.0, ends))
+}
+
+/// Calls of the outermost modules, by class. Nothing where none were recorded.
+pub(super) fn outermost_modules(trace: &Trace) -> Option<Phases> {
+    let hosts = &trace.hosts;
+    if !hosts.kind.contains(&HostKind::PYTHON) {
+        return None;
+    }
+    let mut calls: Vec<(i64, i64, StrId)> = Vec::new();
+    let mut around: Option<(ThreadId, i64)> = None;
+    let mut is_module: FxHashMap<StrId, bool> = FxHashMap::default();
+    for row in 0..hosts.len() {
+        let (start, thread) = (hosts.start[row], hosts.thread[row]);
+        if hosts.kind[row] != HostKind::PYTHON
+            || around.is_some_and(|(on, until)| on == thread && start < until)
+        {
+            continue;
+        }
+        let name = hosts.name[row];
+        let is_module = is_module
+            .entry(name)
+            .or_insert_with(|| module_name(trace.text(name)).is_some());
+        if *is_module {
+            let end = start.saturating_add(hosts.duration[row]);
+            around = Some((thread, end));
+            calls.push((start, end, name));
+        }
+    }
+    calls.sort_unstable();
+    let overlap = calls.windows(2).any(|pair| pair[0].1 > pair[1].0);
+    if calls.is_empty() || overlap {
+        return None;
+    }
+    let mut phases = Phases::empty(PhaseSource::Modules);
+    for (start, end, name) in calls {
+        let name = module_name(trace.text(name)).unwrap_or_default();
+        phases.push(module_class(name), start, end);
+    }
+    Some(phases)
+}

@@ -1,0 +1,135 @@
+//! What kind of program a trace shows, by proof.
+//!
+//! Words follow the program: *prefill, decode, TTFT, KV cache, serving* exist only where the program is proven to generate text
+//! ([`Program::generates_text`]). Everything else is named by the ranges, steps and modules that the trace has.
+
+mod proofs;
+
+use llmprof_record::trace::Trace;
+use serde::{Deserialize, Serialize};
+
+use crate::phases::forward::ForwardPasses;
+
+pub(crate) use proofs::{OPTIMIZER_STEP, is_backward_op, module_class};
+
+/// What ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgramKind {
+    /// A language model that generates text for one batch.
+    LlmInference,
+    /// An engine that schedules the steps of many requests.
+    Serving,
+    Training,
+    /// Modules were recorded; they are neither those of a language model nor trained.
+    Other,
+    /// Nothing in the trace says what ran.
+    #[default]
+    Unknown,
+}
+
+impl ProgramKind {
+    pub const ALL: [Self; 5] = [
+        Self::LlmInference,
+        Self::Serving,
+        Self::Training,
+        Self::Other,
+        Self::Unknown,
+    ];
+
+    /// Whether the words of text generation apply: prefill, decode, TTFT, TPOT, KV cache.
+    pub fn generates_text(self) -> bool {
+        matches!(self, Self::LlmInference | Self::Serving)
+    }
+}
+
+/// One fact of the trace or of the run that shows what ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "proof", rename_all = "snake_case")]
+pub enum Proof {
+    /// llmprof itself ran the model.
+    Harness,
+    /// Ranges whose names state the batch of a step.
+    EngineLabels { engine: String, label: String },
+    /// Ranges that are named for the phases of text generation.
+    Ranges { names: Vec<String> },
+    /// Lookups of tokens and attention over a KV cache that grows, in recorded shapes.
+    Shapes { passes: u64 },
+    /// The named model agrees with what was recorded.
+    Model { name: String },
+    /// Calls of `nn.Module`, or ranges named by module path.
+    Modules { names: Vec<String> },
+    /// Operators of autograd, with the threads they ran on.
+    BackwardOps { op: String, threads: Vec<String> },
+    /// A kernel that only a backward pass or an optimizer launches.
+    TrainingKernel { name: String },
+    /// The range of an optimizer's step.
+    Optimizer { name: String },
+}
+
+/// What ran, and what shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    pub kind: ProgramKind,
+    pub proofs: Vec<Proof>,
+}
+
+impl Program {
+    /// What a trace shows; `is_measured` says that llmprof itself ran the model. Engine labels state what each step did, and go before everything else; a backward pass
+    /// goes before names, since a program may call anything `decode`.
+    pub(crate) fn of(trace: &Trace, is_measured: bool, shown: Option<&ForwardPasses>) -> Self {
+        if is_measured {
+            return Self::proven(ProgramKind::LlmInference, vec![Proof::Harness]);
+        }
+        if let Some((kind, labels)) = proofs::engine_labels(trace) {
+            return Self::proven(kind, vec![labels]);
+        }
+        let training = proofs::training(trace);
+        if !training.is_empty() {
+            return Self::proven(ProgramKind::Training, training);
+        }
+        let modules = proofs::Modules::of(trace);
+        let mut generation: Vec<Proof> = proofs::generation_ranges(trace).into_iter().collect();
+        generation.extend(shown.filter(|shown| shown.generate()).map(|shown| {
+            let passes = shown.passes.len() as u64;
+            Proof::Shapes { passes }
+        }));
+        generation.extend(modules.language_model());
+        if !generation.is_empty() {
+            return Self::proven(ProgramKind::LlmInference, generation);
+        }
+        match modules.outermost() {
+            Some(modules) => Self::proven(ProgramKind::Other, vec![modules]),
+            None => Self::default(),
+        }
+    }
+
+    fn proven(kind: ProgramKind, proofs: Vec<Proof>) -> Self {
+        Self { kind, proofs }
+    }
+
+    /// Whether the words of text generation apply.
+    pub fn generates_text(&self) -> bool {
+        self.kind.generates_text()
+    }
+
+    pub fn is_training(&self) -> bool {
+        self.kind == ProgramKind::Training
+    }
+
+    /// Adds that the model which the user named agrees with the trace. Training stays training.
+    pub(crate) fn add_model(&mut self, name: &str) {
+        if self.is_training() {
+            return;
+        }
+        if !self.generates_text() {
+            *self = Self::proven(ProgramKind::LlmInference, Vec::new());
+        }
+        self.proofs.push(Proof::Model {
+            name: name.to_owned(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! The facts of a trace that show what ran.
+
+use llmprof_record::trace::{HostKind, StrId, Trace};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{ProgramKind, Proof};
+use crate::engine_label::{Engine, EngineLabel};
+use crate::labels::{is_annotation, phase_of_name};
+use crate::phases::engine::labelled_steps;
+use crate::timeline::nesting::module_name;
+
+/// What PyTorch's autograd engine calls the evaluation of one backward function.
+pub(crate) const BACKWARD_PREFIX: &str = "autograd::engine::evaluate_function: ";
+/// Sums up the gradients of a parameter.
+const ACCUMULATED_GRADIENTS: &str = "torch::autograd::AccumulateGrad";
+/// `torch.optim` marks each step: `Optimizer.step#Adam.step`.
+pub(crate) const OPTIMIZER_STEP: &str = "Optimizer.step#";
+/// Threads of backward ops that are named.
+const MAX_THREADS_NAMED: usize = 3;
+/// Modules that are named.
+const MAX_MODULES_NAMED: usize = 3;
+
+/// Parts of kernel names that only gradients and optimizers have. `dgrad` is not one of them: transposed convolutions of an
+/// inference run as the data gradient of a convolution.
+const TRAINING_KERNELS: [&str; 7] = [
+    "wgrad",
+    "flash_bwd",
+    "fmha_bwd",
+    "_backward",
+    "layer_norm_grad",
+    "AdamFunctor",
+    "FusedAdam",
+];
+
+/// Whether an operator computes gradients: autograd's own names, and those of its functions (`AddmmBackward0`).
+pub(crate) fn is_backward_op(name: &str) -> bool {
+    if name.starts_with(BACKWARD_PREFIX) || name == ACCUMULATED_GRADIENTS {
+        return true;
+    }
+    let stem = name.split([',', ' ']).next().unwrap_or(name);
+    let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.ends_with("Backward") && !stem.contains("::")
+}
+
+/// Labels of engines, the first of them. llmprof's own labels state a step of a model, not of an engine.
+pub(super) fn engine_labels(trace: &Trace) -> Option<(ProgramKind, Proof)> {
+    let steps = labelled_steps(trace);
+    let step = steps.first()?;
+    // The batch may be that of a label around it, in the format of another engine.
+    let own = EngineLabel::parse(trace.text(step.name))?;
+    let (kind, engine) = match own.engine {
+        Engine::Vllm => (ProgramKind::Serving, "vLLM"),
+        Engine::Sglang => (ProgramKind::Serving, "SGLang"),
+        Engine::TensorRtLlm => (ProgramKind::Serving, "TensorRT-LLM"),
+        Engine::Llmprof => (ProgramKind::LlmInference, "llmprof"),
+        Engine::ProfilerStep => return None,
+    };
+    let label = Proof::EngineLabels {
+        engine: engine.to_owned(),
+        label: trace.text(step.name).to_owned(),
+    };
+    Some((kind, label))
+}
+
+/// Backward ops, optimizer steps and kernels that only training has.
+pub(super) fn training(trace: &Trace) -> Vec<Proof> {
+    let mut proofs: Vec<Proof> = backward_ops(trace).into_iter().collect();
+    proofs.extend(optimizer(trace));
+    if proofs.is_empty() {
+        proofs.extend(training_kernel(trace));
+    }
+    proofs
+}
+
+/// Rows of names that `is_told` accepts; each distinct name is looked at once.
+fn named_rows<'t>(
+    trace: &'t Trace,
+    names: &'t [StrId],
+    is_told: impl Fn(&str) -> bool + 't,
+) -> impl Iterator<Item = usize> + 't {
+    let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
+    (0..names.len()).filter(move |&row| {
+        let name = names[row];
+        *known
+            .entry(name)
+            .or_insert_with(|| is_told(trace.text(name)))
+    })
+}
+
+fn backward_ops(trace: &Trace) -> Option<Proof> {
+    let (hosts, ranges) = (&trace.hosts, &trace.ranges);
+    // `emit_nvtx` writes operators as ranges.
+    let in_hosts = named_rows(trace, &hosts.name, is_backward_op)
+        .filter(|&row| hosts.kind[row] == HostKind::OPERATOR)
+        .map(|row| (hosts.name[row], hosts.thread[row]));
+    let in_ranges = named_rows(trace, &ranges.name, is_backward_op)
+        .filter(|&row| is_annotation(ranges.kind[row]))
+        .map(|row| (ranges.name[row], ranges.thread[row]));
+    let mut first = None;
+    let mut threads: Vec<String> = Vec::new();
+    let mut seen = FxHashSet::default();
+    for (name, thread) in in_hosts.chain(in_ranges) {
+        first.get_or_insert(name);
+        let row = thread.0 as usize;
+        if seen.insert(thread) && threads.len() < MAX_THREADS_NAMED && row < trace.threads.len() {
+            threads.push(trace.threads.thread[row].to_string());
+        }
+    }
+    let op = trace.text(first?);
+    let op = op.strip_prefix(BACKWARD_PREFIX).unwrap_or(op);
+    let op = op.split(", ").next().unwrap_or(op);
+    Some(Proof::BackwardOps {
+        op: op.to_owned(),
+        threads,
+    })
+}
+
+fn optimizer(trace: &Trace) -> Option<Proof> {
+    let is_step = |name: &str| name.starts_with(OPTIMIZER_STEP);
+    let (hosts, ranges) = (&trace.hosts, &trace.ranges);
+    let in_hosts = named_rows(trace, &hosts.name, is_step).map(|row| hosts.name[row]);
+    let in_ranges = named_rows(trace, &ranges.name, is_step).map(|row| ranges.name[row]);
+    let name = in_ranges.chain(in_hosts).next()?;
+    Some(Proof::Optimizer {
+        name: trace.text(name).to_owned(),
+    })
+}
+
+fn training_kernel(trace: &Trace) -> Option<Proof> {
+    let is_told = |name: &str| TRAINING_KERNELS.iter().any(|part| name.contains(part));
+    let row = named_rows(trace, &trace.kernels.name, is_told).next()?;
+    Some(Proof::TrainingKernel {
+        name: trace.text(trace.kernels.name[row]).to_owned(),
+    })
+}
+
+/// Ranges `prefill` and `decode`. A lone `decode` may be that of an image or a video: it counts where attention runs too.
+pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
+    let ranges = &trace.ranges;
+    let mut names: Vec<String> = Vec::new();
+    let mut phases: Vec<String> = Vec::new();
+    let mut seen = FxHashSet::default();
+    for row in 0..ranges.len() {
+        if !is_annotation(ranges.kind[row]) || !seen.insert(ranges.name[row]) {
+            continue;
+        }
+        let text = trace.text(ranges.name[row]);
+        let phase = phase_of_name(text);
+        if let Some(phase) = phase.filter(|phase| phase == "prefill" || phase.starts_with("decode"))
+            && !phases.contains(&phase)
+        {
+            phases.push(phase);
+            names.push(text.to_owned());
+        }
+    }
+    let is_alone = phases.iter().all(|phase| phase == "decode");
+    (!names.is_empty() && (!is_alone || has_attention(trace))).then_some(Proof::Ranges { names })
+}
+
+fn has_attention(trace: &Trace) -> bool {
+    use llmprof_record::kernel_name::{Category, classify};
+    let is_attention = |name: &str| classify(name).category == Category::Attention;
+    let attends = |name: &str| name.contains("scaled_dot_product_attention");
+    named_rows(trace, &trace.kernels.name, is_attention)
+        .next()
+        .is_some()
+        || named_rows(trace, &trace.hosts.name, attends)
+            .next()
+            .is_some()
+}
+
+/// The modules of a trace by class: `LlamaForCausalLM` of `nn.Module: LlamaForCausalLM_0`, and last parts of module paths.
+pub(super) struct Modules {
+    outermost: Vec<String>,
+    language_models: Vec<String>,
+}
+
+impl Modules {
+    pub(super) fn of(trace: &Trace) -> Self {
+        let hosts = &trace.hosts;
+        let mut outermost: Vec<String> = Vec::new();
+        let mut language_models: Vec<String> = Vec::new();
+        let mut until = i64::MIN;
+        let mut thread = None;
+        for row in 0..hosts.len() {
+            if hosts.kind[row] != HostKind::PYTHON {
+                continue;
+            }
+            let Some(name) = module_name(trace.text(hosts.name[row])) else {
+                continue;
+            };
+            let class = module_class(name);
+            add_distinct(&mut language_models, class, is_language_model(class));
+            if thread != Some(hosts.thread[row]) {
+                (thread, until) = (Some(hosts.thread[row]), i64::MIN);
+            }
+            if hosts.start[row] >= until {
+                until = hosts.start[row].saturating_add(hosts.duration[row]);
+                add_distinct(&mut outermost, class, true);
+            }
+        }
+        let ranges = &trace.ranges;
+        let is_head = |name: &str| name == "lm_head" || name.ends_with(".lm_head");
+        let is_attention = |name: &str| name.ends_with(".self_attn");
+        let first = |is_told: fn(&str) -> bool| {
+            let row = named_rows(trace, &ranges.name, is_told).next()?;
+            Some(trace.text(ranges.name[row]).to_owned())
+        };
+        if let (Some(head), Some(attention)) = (first(is_head), first(is_attention)) {
+            language_models.extend([attention, head]);
+        }
+        Self {
+            outermost,
+            language_models,
+        }
+    }
+
+    pub(super) fn language_model(&self) -> Option<Proof> {
+        let names = self.language_models.clone();
+        (!names.is_empty()).then_some(Proof::Modules { names })
+    }
+
+    pub(super) fn outermost(&self) -> Option<Proof> {
+        let names = self.outermost.clone();
+        (!names.is_empty()).then_some(Proof::Modules { names })
+    }
+}
+
+fn add_distinct(names: &mut Vec<String>, name: &str, is_wanted: bool) {
+    if is_wanted && names.len() < MAX_MODULES_NAMED && !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
+    }
+}
+
+/// The class of a module: Kineto numbers its instances.
+pub(crate) fn module_class(name: &str) -> &str {
+    match name.rsplit_once('_') {
+        Some((class, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => class,
+        _ => name,
+    }
+}
+
+/// Classes of `transformers`, vLLM and SGLang that end in the choice of a token.
+fn is_language_model(class: &str) -> bool {
+    class.ends_with("ForCausalLM") || class.ends_with("LMHeadModel")
+}

@@ -1,0 +1,163 @@
+use llmprof_record::trace::{Host, HostKind, Kernel, Range, RangeKind, Trace, TraceBuilder};
+
+use super::*;
+
+/// A trace of host rows, ranges and kernels with these names on one thread.
+fn trace(hosts: &[(&str, HostKind)], ranges: &[&str], kernels: &[&str]) -> Trace {
+    let mut builder = TraceBuilder::default();
+    let thread = builder.thread(7, 12);
+    for (place, &(name, kind)) in hosts.iter().enumerate() {
+        let name = builder.intern(name);
+        builder.hosts.push(Host {
+            start: 10 * place as i64,
+            duration: 5,
+            name,
+            thread,
+            kind,
+            ..Host::default()
+        });
+    }
+    for (place, name) in ranges.iter().enumerate() {
+        let name = builder.intern(name);
+        builder.ranges.push(Range {
+            start: 10 * place as i64,
+            duration: 5,
+            name,
+            thread,
+            kind: RangeKind::ANNOTATION,
+            ..Range::default()
+        });
+    }
+    for (place, name) in kernels.iter().enumerate() {
+        let name = builder.intern(name);
+        builder.kernels.push(Kernel {
+            start: 10 * place as i64,
+            duration: 5,
+            name,
+            ..Kernel::default()
+        });
+    }
+    builder.finish()
+}
+
+fn kind_of(hosts: &[(&str, HostKind)], ranges: &[&str], kernels: &[&str]) -> ProgramKind {
+    Program::of(&trace(hosts, ranges, kernels), false, None).kind
+}
+
+const OP: HostKind = HostKind::OPERATOR;
+const PYTHON: HostKind = HostKind::PYTHON;
+
+#[test]
+fn backward_ops_and_optimizers_prove_training() {
+    let backward = "autograd::engine::evaluate_function: MseLossBackward0";
+    let program = Program::of(
+        &trace(&[(backward, OP)], &["Optimizer.step#Adam.step"], &[]),
+        false,
+        None,
+    );
+    assert_eq!(program.kind, ProgramKind::Training);
+    let threads = vec!["12".to_owned()];
+    let op = "MseLossBackward0".to_owned();
+    assert_eq!(
+        program.proofs,
+        [
+            Proof::BackwardOps { op, threads },
+            Proof::Optimizer {
+                name: "Optimizer.step#Adam.step".to_owned()
+            }
+        ]
+    );
+    assert_eq!(
+        kind_of(&[("AddmmBackward0", OP)], &[], &[]),
+        ProgramKind::Training
+    );
+    assert_eq!(
+        kind_of(&[], &["AddmmBackward0, op_id = 4"], &[]),
+        ProgramKind::Training
+    );
+    assert_eq!(
+        kind_of(&[], &[], &["flash_bwd_kernel"]),
+        ProgramKind::Training
+    );
+    // A transposed convolution of an inference is the data gradient of another.
+    assert_eq!(
+        kind_of(&[], &[], &["cudnn_dgrad_engine"]),
+        ProgramKind::Unknown
+    );
+}
+
+#[test]
+fn names_of_ranges_prove_generation_unless_the_program_trains() {
+    assert_eq!(
+        kind_of(&[], &["prefill", "decode"], &[]),
+        ProgramKind::LlmInference
+    );
+    assert_eq!(
+        kind_of(&[], &["decode_step_3"], &[]),
+        ProgramKind::LlmInference
+    );
+    // Images and videos are decoded too.
+    assert_eq!(
+        kind_of(&[], &["decode"], &["jpeg_kernel"]),
+        ProgramKind::Unknown
+    );
+    assert_eq!(
+        kind_of(&[], &["decode"], &["flash_fwd_splitkv_kernel"]),
+        ProgramKind::LlmInference
+    );
+    assert_eq!(
+        kind_of(&[("AddmmBackward0", OP)], &["prefill", "decode"], &[]),
+        ProgramKind::Training
+    );
+    assert_eq!(
+        kind_of(&[], &["## decoder fp8 None ##"], &[]),
+        ProgramKind::Unknown
+    );
+}
+
+#[test]
+fn engine_labels_prove_serving() {
+    for label in [
+        "execute_context_1(888_788544)_generation_0(0)",
+        "step[DECODE bs=16]",
+        "[Executor] _forward_step 3: 1 ctx reqs, 2 gen reqs",
+    ] {
+        assert_eq!(kind_of(&[], &[label], &[]), ProgramKind::Serving, "{label}");
+    }
+    assert_eq!(
+        kind_of(&[], &["llmprof.step decode batch=1 new=1 cached=8"], &[]),
+        ProgramKind::LlmInference
+    );
+}
+
+#[test]
+fn modules_say_what_they_are() {
+    let module = |name| [(name, PYTHON)];
+    assert_eq!(
+        kind_of(&module("nn.Module: LlamaForCausalLM_0"), &[], &[]),
+        ProgramKind::LlmInference
+    );
+    let other = Program::of(
+        &trace(&module("nn.Module: UNet2DConditionModel_0"), &[], &[]),
+        false,
+        None,
+    );
+    assert_eq!(other.kind, ProgramKind::Other);
+    let names = vec!["UNet2DConditionModel".to_owned()];
+    assert_eq!(other.proofs, [Proof::Modules { names }]);
+    assert_eq!(
+        kind_of(&[], &["model.layers.0.self_attn", "lm_head"], &[]),
+        ProgramKind::LlmInference
+    );
+    assert_eq!(kind_of(&[], &["forward"], &["gemm"]), ProgramKind::Unknown);
+}
+
+#[test]
+fn a_model_that_agrees_proves_generation_but_not_of_training() {
+    let mut program = Program::default();
+    program.add_model("qwen3_8b");
+    assert!(program.generates_text());
+    let mut training = Program::of(&trace(&[("AddmmBackward0", OP)], &[], &[]), false, None);
+    training.add_model("qwen3_8b");
+    assert_eq!(training.kind, ProgramKind::Training);
+}

@@ -1,0 +1,80 @@
+//! The collectives of a rank that was recorded alone: bytes and bus bandwidth by what its framework says of them.
+
+use std::collections::BTreeMap;
+
+use llmprof_record::trace::Trace;
+use llmprof_units::{Bytes, BytesPerSecond, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::ranks::kind::CollectiveKind;
+use crate::ranks::work::RankWork;
+use crate::timeline::intervals::Union;
+
+/// Calls of one kind of collective among groups of one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnCollectives {
+    pub kind: CollectiveKind,
+    /// Ranks of the group; 0 where not recorded.
+    pub group_size: u64,
+    pub calls: u64,
+    /// With at least one of them running. It contains waiting for ranks that begin later, which one rank does not show.
+    pub time_ns: Nanos,
+    /// Bytes that this rank gave, or got where only that is recorded; absent where a call has neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
+    /// Bytes over the links ÷ time: a lower bound, since the time contains waiting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_bytes_per_s: Option<BytesPerSecond>,
+}
+
+#[derive(Default)]
+struct Sums {
+    calls: u64,
+    time: Union,
+    bytes: u64,
+    bus_bytes: f64,
+    are_sizes_known: bool,
+}
+
+/// The collectives of one rank by kind and group size, those with most time first.
+pub(crate) fn own_collectives(trace: &Trace) -> Vec<OwnCollectives> {
+    let work = RankWork::of(0, trace, None);
+    let mut sums: BTreeMap<(CollectiveKind, u64), Sums> = BTreeMap::new();
+    for call in &work.collectives {
+        let sum = sums.entry((call.kind, call.group_size)).or_insert(Sums {
+            are_sizes_known: true,
+            ..Sums::default()
+        });
+        sum.calls += 1;
+        sum.time.add(call.start, call.end);
+        let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+        let bus = call
+            .kind
+            .bus_bytes(bytes(call.given), bytes(call.got), call.group_size);
+        match call.given.or(call.got).zip(bus) {
+            Some((own, bus)) => {
+                sum.bytes = sum.bytes.saturating_add(own);
+                sum.bus_bytes += bus;
+            }
+            None => sum.are_sizes_known = false,
+        }
+    }
+    let mut rows: Vec<OwnCollectives> = sums
+        .into_iter()
+        .map(|((kind, group_size), sum)| {
+            let time = Nanos(sum.time.length());
+            let seconds = time.seconds();
+            let is_known = sum.are_sizes_known && sum.bytes > 0 && seconds > 0.0;
+            OwnCollectives {
+                kind,
+                group_size,
+                calls: sum.calls,
+                time_ns: time,
+                bytes: is_known.then_some(Bytes(sum.bytes)),
+                bus_bytes_per_s: is_known.then(|| BytesPerSecond(sum.bus_bytes / seconds)),
+            }
+        })
+        .collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.time_ns), row.kind, row.group_size));
+    rows
+}

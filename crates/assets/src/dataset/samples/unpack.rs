@@ -1,0 +1,112 @@
+//! Lines of files that are not lines as they lie: compressed ones, and tables of Parquet. They are unpacked once, into a file
+//! without a name that is gone with the process.
+
+use std::{
+    cmp::Ordering,
+    fs::File,
+    io::{self, Write},
+    os::unix::fs::FileExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use super::SampleError;
+
+/// Writes a row of a table a line, as JSON.
+const ROWS: &str = "\
+import json, sys
+import pyarrow.parquet
+for batch in pyarrow.parquet.ParquetFile(sys.argv[1]).iter_batches():
+    for row in batch.to_pylist():
+        print(json.dumps(row, default=str, ensure_ascii=False))
+";
+
+/// How lines are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    Gzip,
+    Zstd,
+    Parquet,
+}
+
+/// A file of lines, unpacked.
+#[derive(Clone, Debug)]
+pub(super) struct Unpacked(Arc<File>);
+
+impl Unpacked {
+    pub(super) fn new(path: &Path, packing: Packing) -> Result<Self, SampleError> {
+        let failed = || SampleError::read(path);
+        let mut out = tempfile::tempfile().map_err(failed())?;
+        let packed = File::open(path).map_err(failed())?;
+        match packing {
+            Packing::Gzip => io::copy(&mut flate2::read::MultiGzDecoder::new(packed), &mut out),
+            Packing::Zstd => {
+                let mut decoder = zstd::Decoder::new(packed).map_err(failed())?;
+                io::copy(&mut decoder, &mut out)
+            }
+            Packing::Parquet => return rows(path, out),
+        }
+        .map_err(failed())?;
+        out.flush().map_err(failed())?;
+        Ok(Self(Arc::new(out)))
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.0
+    }
+
+    pub(super) fn part(&self, start: u64, length: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        self.0.read_exact_at(&mut bytes, start)?;
+        Ok(bytes)
+    }
+}
+
+/// Has Python's pyarrow write the rows of a table: `LLMPROF_PYTHON`, else `python3`.
+fn rows(path: &Path, out: File) -> Result<Unpacked, SampleError> {
+    let python = std::env::var_os("LLMPROF_PYTHON").unwrap_or_else(|| "python3".into());
+    let shown = python.to_string_lossy().into_owned();
+    let failed = |why: String| SampleError::Unpack {
+        path: path.to_owned(),
+        why,
+        hint: format!(
+            "Parquet is read by pyarrow: {shown} -m pip install pyarrow, or LLMPROF_PYTHON=PATH of a Python that has it"
+        ),
+    };
+    let copy = out.try_clone().map_err(SampleError::read(path))?;
+    let done = Command::new(&python)
+        .args(["-c", ROWS])
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(copy)
+        .output()
+        .map_err(|error| failed(format!("{shown}: {error}")))?;
+    if done.status.success() {
+        return Ok(Unpacked(Arc::new(out)));
+    }
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    let last = said.trim().lines().last().unwrap_or_default();
+    Err(failed(last.to_owned()))
+}
+
+// Two are equal where they are one file; an order is needed beside names that are always different.
+impl PartialEq for Unpacked {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Unpacked {}
+
+impl PartialOrd for Unpacked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Unpacked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        Arc::as_ptr(&self.0).cmp(&Arc::as_ptr(&other.0))
+    }
+}

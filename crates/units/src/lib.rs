@@ -10,6 +10,7 @@ mod format;
 mod printable;
 mod quantity;
 mod share;
+pub mod stats;
 
 pub use basis::Basis;
 pub use dtype::{DType, ParseDTypeError};

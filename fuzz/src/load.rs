@@ -6,11 +6,7 @@ use llmprof_load::{
     record::{FailureKind, RequestRecord},
     replay, results,
     self_check::SelfCheck,
-    server::{
-        families::{Family, dcgm},
-        text::Page,
-        window::Window,
-    },
+    server::{dcgm::DcgmGpus, families::Family, text::Page, window::Window},
     sse::{Event, Splitter},
     summary::Summary,
 };
@@ -73,7 +69,7 @@ fn page(text: &str) -> bool {
     let half = Page::read(&lines[..lines.len() / 2].join("\n"));
     let family = Family::of(&whole);
     family.read_gauges(&whole);
-    dcgm(&whole);
+    DcgmGpus::default().add_page(&whole);
     for before in [&Page::default(), &half, &whole] {
         let window = Window::between(before, &whole);
         family.read_window(&window);

@@ -2,21 +2,21 @@
 //!
 //! The rules, the first that applies. W is the phase, B its busy time.
 //!
-//! 1. **throttled**: the device ran below its clock for at least [`THROTTLED`] of the time.
-//! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION`] of W.
-//! 3. **input-bound**: the device waits for at least [`HOST`] of W while the program waits for its DataLoader.
-//!    **host-bound**: the device waits for at least [`HOST`] of W, and launch calls show that the host was late; of the wall time
+//! 1. **throttled**: the device ran below its clock for at least [`THROTTLED_MIN_SHARE`] of the time.
+//! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION_BOUND_MIN_SHARE`] of W.
+//! 3. **input-bound**: the device waits for at least [`HOST_BOUND_MIN_SHARE`] of W while the program waits for its DataLoader.
+//!    **host-bound**: the device waits for at least [`HOST_BOUND_MIN_SHARE`] of W, and launch calls show that the host was late; of the wall time
 //!    without capture where that is known, since capture slows the host down and not the device. Idle time with work queued that
 //!    the device did not start does not count, nor that between queued kernels, nor that of which the trace shows no cause: where
 //!    only all together reach it, there is no class. Nor does idle time in which another device of the trace works, which it may
 //!    wait for. What the host alone did has no class.
-//! 4. **copy-bound**: copies and memsets that no kernel hides take at least [`COPIES`] of B.
+//! 4. **copy-bound**: copies and memsets that no kernel hides take at least [`COPY_BOUND_MIN_SHARE`] of B.
 //! 5. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
-//!    that holds them. Where the larger is less than [`NEAR`] of B, no limit is near: **latency-bound** where kernels that are
-//!    too small for the device (grid or occupancy) take at least [`LATENCY`] of B, no class otherwise. A small grid alone is no
+//!    that holds them. Where the larger is less than [`LIMIT_NEAR_MIN_SHARE`] of B, no limit is near: **latency-bound** where kernels that are
+//!    too small for the device (grid or occupancy) take at least [`LATENCY_BOUND_MIN_SHARE`] of B, no class otherwise. A small grid alone is no
 //!    fault: a few blocks can stream weights at the memory's speed. Where memory time is an upper bound, since fewer experts were
 //!    read than expected, it gives no class.
-//! 6. **balanced**: the two are within [`BALANCED`] of each other.
+//! 6. **balanced**: the two are within [`BALANCED_MAX_RATIO`] of each other.
 //! 7. **memory-bound**, or **L2-bound** where the bytes stay on the chip: memory time is larger.
 //! 8. **compute-bound**: compute time is larger.
 
@@ -25,24 +25,11 @@ use llmprof_units::Basis;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Evidence, Measure};
+use crate::thresholds::{
+    BALANCED_MAX_RATIO, COMMUNICATION_BOUND_MIN_SHARE, COPY_BOUND_MIN_SHARE, HOST_BOUND_MIN_SHARE,
+    LATENCY_BOUND_MIN_SHARE, LIMIT_NEAR_MIN_SHARE, THROTTLED_MIN_SHARE,
+};
 use crate::waterfall::{DATA_LOADING, NOT_STARTED, QUEUED_GAP, UNKNOWN, Waterfall};
-
-// A part that takes half of the time outweighs all others together, whatever they are: no other class could explain more.
-
-/// Part of the time below its clock from which on a device is throttled.
-pub const THROTTLED: f64 = 0.2;
-/// Part of W from which on a phase is communication-bound.
-pub(crate) const COMMUNICATION: f64 = 0.5;
-/// Part of W from which on a phase is host-bound.
-pub(crate) const HOST: f64 = 0.5;
-/// Part of B from which on a phase is copy-bound.
-pub(crate) const COPIES: f64 = 0.5;
-/// Part of B from which on a phase is latency-bound.
-pub(crate) const LATENCY: f64 = 0.5;
-/// Part of B that a limit must explain.
-pub(crate) const NEAR: f64 = 0.4;
-/// Ratio of compute and memory time up to which a phase is balanced.
-pub(crate) const BALANCED: f64 = 1.25;
 
 /// What limits a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -237,7 +224,7 @@ fn by_roofline(
     evidence.push(share(Measure::ComputeShare, compute));
     evidence.push(share(Measure::MemoryShare, memory));
     let on_chip = roofline.memory_level == MemoryLevel::OnChip;
-    if compute.max(memory) < NEAR {
+    if compute.max(memory) < LIMIT_NEAR_MIN_SHARE {
         let limits = Limits {
             compute_share: compute,
             memory_share: memory,
@@ -248,20 +235,22 @@ fn by_roofline(
         }
         let why = ClassReason::NoLimitNear {
             limits,
-            least_share: NEAR,
+            least_share: LIMIT_NEAR_MIN_SHARE,
             is_cache_unknown: on_chip && roofline.memory_ns.0 == 0,
         };
         return abstain(why, evidence);
     }
-    if is_upper_bound && compute < NEAR {
+    if is_upper_bound && compute < LIMIT_NEAR_MIN_SHARE {
         let why = ClassReason::ExpertsUnknown {
             memory_share: memory,
         };
         return abstain(why, evidence);
     }
     let (larger, smaller) = (compute.max(memory), compute.min(memory));
-    if larger <= smaller * BALANCED {
-        let why = ClassReason::Balanced { factor: BALANCED };
+    if larger <= smaller * BALANCED_MAX_RATIO {
+        let why = ClassReason::Balanced {
+            factor: BALANCED_MAX_RATIO,
+        };
         return given(PhaseClass::Balanced, why, evidence);
     }
     let class = match (memory > compute, on_chip) {
@@ -275,7 +264,7 @@ fn by_roofline(
 fn small_kernels(share: f64, limits: Option<Limits>) -> ClassReason {
     ClassReason::SmallKernels {
         share,
-        least_share: LATENCY,
+        least_share: LATENCY_BOUND_MIN_SHARE,
         limits,
     }
 }
@@ -308,31 +297,31 @@ pub(crate) fn classify(
     let rules: [(Option<f64>, f64, PhaseClass, Measure); 5] = [
         (
             signals.throttled_share,
-            THROTTLED,
+            THROTTLED_MIN_SHARE,
             PhaseClass::Throttled,
             Measure::ThrottledShare,
         ),
         (
             signals.exposed_communication_share,
-            COMMUNICATION,
+            COMMUNICATION_BOUND_MIN_SHARE,
             PhaseClass::CommunicationBound,
             Measure::ExposedCommunicationShare,
         ),
         (
             Some(loading).filter(|loading| *loading > 0.0),
-            HOST,
+            HOST_BOUND_MIN_SHARE,
             PhaseClass::InputBound,
             Measure::DataLoadingShare,
         ),
         (
             Some(idle - queued - unexplained - loading),
-            HOST,
+            HOST_BOUND_MIN_SHARE,
             PhaseClass::HostBound,
             Measure::IdleShare,
         ),
         (
             signals.exposed_copy_share,
-            COPIES,
+            COPY_BOUND_MIN_SHARE,
             PhaseClass::CopyBound,
             Measure::ExposedCopyShare,
         ),
@@ -382,7 +371,9 @@ pub(crate) fn classify(
         let small = Evidence::share(Measure::SmallKernelShare, share, Basis::Measured);
         evidence.push(small);
     }
-    let small = signals.small_kernel_share.filter(|share| *share >= LATENCY);
+    let small = signals
+        .small_kernel_share
+        .filter(|share| *share >= LATENCY_BOUND_MIN_SHARE);
     // Kernels of a few blocks may stream weights at the memory's speed: without limits they give no class.
     let Some(roofline) = roofline else {
         let why = if signals.is_host_alone {

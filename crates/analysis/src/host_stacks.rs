@@ -4,6 +4,7 @@
 //! phase in which its moment lies. A wait for the GIL is put down to whoever held it.
 
 mod flame;
+mod outer_ranges;
 mod python_functions;
 #[cfg(test)]
 mod tests;
@@ -19,10 +20,13 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 pub use self::flame::flame_stacks;
+use self::outer_ranges::OuterRanges;
 
 /// Gaps that are listed one by one: the longest ones.
 const GAPS_MAX: usize = 10;
-/// Places that are listed for each gap or phase.
+/// Ranges that are listed: those with most idle time.
+const RANGES_MAX: usize = 10;
+/// Places that are listed for each gap or range.
 const PLACES_MAX: usize = 10;
 
 /// How a thread spent the time of a sample.
@@ -75,8 +79,18 @@ pub struct HostTime {
 /// A time without GPU work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostGap {
+    /// Since the first GPU work of the trace.
     pub start_ns: Nanos,
     pub duration_ns: Nanos,
+    pub host: HostTime,
+}
+
+/// The outermost range of the program in which the host was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostRange {
+    /// Its name without a number at the end.
+    pub name: String,
+    /// While no GPU was busy.
     pub host: HostTime,
 }
 
@@ -97,6 +111,8 @@ pub struct HostStacks {
     pub idle: HostTime,
     /// All the time.
     pub whole: HostTime,
+    /// `idle` by range, the longest first.
+    pub ranges: Vec<HostRange>,
     /// The longest gaps of which there are samples, in the order of time.
     pub gaps: Vec<HostGap>,
 }
@@ -108,14 +124,29 @@ pub fn analyze_host_stacks(trace: &Trace) -> Option<HostStacks> {
     let mut idle = Sums::default();
     let mut whole = Sums::default();
     let mut by_gap: HashMap<usize, Sums> = HashMap::new();
+    let ranges = OuterRanges::read(trace, &host.calling);
+    let mut by_range: BTreeMap<&str, Sums> = BTreeMap::new();
     host.for_each(|sample| {
         let place = host.place_of(sample);
         whole.add(&place, sample.period);
         if let Some(gap) = gap_at(&gaps, sample.time) {
             idle.add(&place, sample.period);
             by_gap.entry(gap).or_default().add(&place, sample.period);
+            if let Some(range) = ranges.name_at(sample.thread, sample.time) {
+                by_range
+                    .entry(range)
+                    .or_default()
+                    .add(&place, sample.period);
+            }
         }
     });
+    let starts = [
+        &trace.kernels.start,
+        &trace.copies.start,
+        &trace.memsets.start,
+    ];
+    let starts = starts.into_iter().flat_map(|starts| starts.iter());
+    let origin = starts.copied().min().unwrap_or(0);
     let mut longest: Vec<usize> = by_gap.keys().copied().collect();
     longest.sort_by_key(|&gap| (std::cmp::Reverse(gaps[gap].1 - gaps[gap].0), gap));
     longest.truncate(GAPS_MAX);
@@ -123,16 +154,26 @@ pub fn analyze_host_stacks(trace: &Trace) -> Option<HostStacks> {
     let gaps = longest.into_iter().filter_map(|gap| {
         let (start, end) = gaps[gap];
         Some(HostGap {
-            start_ns: Nanos(start),
+            start_ns: Nanos(start.saturating_sub(origin)),
             duration_ns: Nanos(end - start),
             host: host.finish(by_gap.remove(&gap)?),
         })
     });
     let gaps = gaps.collect();
+    let mut ranges: Vec<HostRange> = by_range
+        .into_iter()
+        .map(|(name, sums)| HostRange {
+            name: name.to_owned(),
+            host: host.finish(sums),
+        })
+        .collect();
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.host.sampled_ns));
+    ranges.truncate(RANGES_MAX);
     Some(HostStacks {
         source: host.source,
         idle: host.finish(idle),
         whole: host.finish(whole),
+        ranges,
         gaps,
     })
 }

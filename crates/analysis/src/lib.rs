@@ -37,6 +37,7 @@ pub mod statics;
 pub mod stats;
 pub mod steps;
 pub mod telemetry;
+mod thresholds;
 pub mod timeline;
 pub mod trace;
 pub mod waterfall;

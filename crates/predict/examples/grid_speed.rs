@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use llmprof_predict::{EfficiencyProfile, Grid, GridModel, fixture_comparison};
+use llmprof_predict::{EfficiencyProfile, Grid, GridModel};
 use llmprof_theory::{Model, Precision, device::Catalog};
 use serde_json::json;
 
@@ -126,15 +126,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         grid.len(),
         rate / 1e5
     );
-    for comparison in fixture_comparison(&profile) {
-        println!(
-            "{}: roofline {}, predicted {}, measured {} ({:+.1} %)",
-            comparison.what,
-            comparison.roofline_ns,
-            comparison.predicted_ns,
-            comparison.measured_ns,
-            comparison.error * 100.0
-        );
-    }
     Ok(())
 }

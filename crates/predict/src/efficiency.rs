@@ -273,11 +273,17 @@ impl EfficiencyProfile {
             }
         }
         if let Some(spreads) = &self.spreads {
-            for (name, spread) in [
-                ("prefill", spreads.prefill),
-                ("decode", spreads.decode),
-                ("host", spreads.host),
-            ] {
+            let phases = [
+                ("family", Some(spreads.family)),
+                ("common_keys", spreads.common_keys),
+                ("traced", spreads.traced),
+                ("from_run", spreads.from_run),
+            ];
+            let phases = phases.into_iter().filter_map(|(name, phases)| {
+                let phases = phases?;
+                Some([(name, phases.prefill), (name, phases.decode)])
+            });
+            for (name, spread) in phases.flatten().chain([("host", spreads.host)]) {
                 if !(spread.low > 0.0 && spread.low <= 1.0 && (1.0..1e3).contains(&spread.high)) {
                     return Err(invalid(
                         format!("spreads.{name}"),

@@ -4,14 +4,11 @@
 //! decide in the other. Prefill and decode have factors of their own. Where kernels are not costed one by one, and where a
 //! run tells no groups apart, one factor corrects a whole phase.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::{EfficiencyProfile, PredictError, Predictor, Split, Spread, grade::Design};
+use super::{PredictError, Predictor};
 use llmprof_theory::{
-    Routing, Workload,
-    device::{Catalog, Device},
+    Step, Workload,
     kernels::{Kernel, KernelClass},
 };
 
@@ -69,8 +66,6 @@ impl Factors {
 pub struct Corrections {
     pub prefill: Factors,
     pub decode: Factors,
-    /// Measured ÷ predicted of other cells of calibration models on the H200, 5th and 95th percentile.
-    pub(super) spread: Spread,
 }
 
 fn is_matrix(kernel: &Kernel) -> bool {
@@ -92,15 +87,16 @@ impl Predictor<'_> {
                 predicted.decode_step.host_ns,
             ),
         };
-        let decode_pass = {
-            let mut pass = self.model.decode_step(&run.workload);
+        let workload = &run.workload;
+        let middle = {
+            let mut pass = self.model.decode_step(workload);
             pass.past += (steps as u64 - 1) / 2;
-            pass
+            pass.first_step()
         };
         let prefill = self
             .model
             .prefill_passes(&run.workload)
-            .map(|pass| self.groups(&run.workload, &pass))
+            .map(|pass| self.groups(workload, &pass.first_step()))
             .fold([0.0; 2], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
         let ns = |seconds: f64| seconds * 1e9;
         let prefill = run.prefill.map_or(Factors::NONE, |measured| {
@@ -109,15 +105,11 @@ impl Predictor<'_> {
             factors(&measured, ns(phase.device_ns.seconds()), prefill, host)
         });
         let decode = run.decode_step.map_or(Factors::NONE, |measured| {
-            let groups = self.groups(&run.workload, &decode_pass);
+            let groups = self.groups(workload, &middle);
             let host = host.map(|host| ns(host.seconds()) / steps);
             factors(&measured, ns(device.seconds()) / steps, groups, host)
         });
-        Ok(Corrections {
-            prefill,
-            decode,
-            spread: SPREAD,
-        })
+        Ok(Corrections { prefill, decode })
     }
 
     /// Predictions with these corrections.
@@ -130,9 +122,9 @@ impl Predictor<'_> {
     }
 
     /// Predicted ns of GEMMs and attention, and of all other kernels.
-    fn groups(&self, workload: &Workload, pass: &llmprof_theory::Pass) -> [f64; 2] {
+    fn groups(&self, workload: &Workload, step: &Step) -> [f64; 2] {
         let mut groups = [0.0; 2];
-        for (kernel, launches, time) in self.kernels(workload, pass) {
+        for (kernel, launches, time) in self.kernels(workload, step) {
             groups[usize::from(!is_matrix(&kernel))] += time.seconds() * launches * 1e9;
         }
         groups
@@ -171,177 +163,5 @@ fn factors(
         host: waited
             .zip(host)
             .map_or(1.0, |(wall, host)| ratio(wall, host)),
-    }
-}
-
-/// 5th and 95th percentile of measured ÷ predicted over pairs of cells of the calibration models (0.942 and 1.063, `grade pairs` prints
-/// them), to the power of 1.4 as for other intervals.
-const SPREAD: Spread = Spread {
-    low: 0.92,
-    high: 1.09,
-};
-
-/// One cell predicted from another of the same model.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each says another thing of a pair"
-)]
-pub struct Pair {
-    pub model: String,
-    /// Whether curves may be fitted to the model.
-    pub calibration: bool,
-    pub by_common_keys: bool,
-    pub decode: bool,
-    /// Batch and prompt of the run, and of what is predicted.
-    pub from: [u64; 2],
-    pub to: [u64; 2],
-    /// Predicted ÷ measured − 1, without and with the run.
-    pub plain_error: f64,
-    pub error: f64,
-    pub covered: bool,
-}
-
-const PARTS: &str = include_str!("../../../fixtures/h200/kernels/parts.json");
-
-/// Batch, prompt, and ns of GEMMs and attention and of all other kernels, in prefill and in the first decode step.
-type Cell = (u64, u64, [f64; 2], [f64; 2]);
-
-/// Every measured cell of the shipped models predicted from every other cell of the same model.
-pub fn pairs(profile: &EfficiencyProfile) -> Result<Vec<Pair>, serde_json::Error> {
-    let Ok(device) = Catalog::embedded().by_name("h200") else {
-        return Ok(Vec::new());
-    };
-    pairs_on(&device, profile)
-}
-
-/// The same with another description of the H200.
-pub fn pairs_on(
-    device: &Device,
-    profile: &EfficiencyProfile,
-) -> Result<Vec<Pair>, serde_json::Error> {
-    let known = known()?;
-    let same = known.iter().map(|one| (one, one));
-    Ok(same
-        .flat_map(|(from, to)| compared(from, to, device, profile))
-        .collect())
-}
-
-/// Every measured cell predicted from every cell of the other models of its family.
-pub fn design_pairs(profile: &EfficiencyProfile) -> Result<Vec<Pair>, serde_json::Error> {
-    let Ok(device) = Catalog::embedded().by_name("h200") else {
-        return Ok(Vec::new());
-    };
-    let known = known()?;
-    let mut found = Vec::new();
-    for (from, to) in known
-        .iter()
-        .flat_map(|from| known.iter().map(move |to| (from, to)))
-    {
-        let family = from.0.model.family;
-        if family == to.0.model.family
-            && family != llmprof_theory::COMMON_KEYS
-            && from.0.name != to.0.name
-        {
-            found.extend(compared(from, to, &device, profile));
-        }
-    }
-    Ok(found)
-}
-
-/// The measured models with their cells.
-fn known() -> Result<Vec<(Design, Vec<Cell>)>, serde_json::Error> {
-    let mut parts: BTreeMap<String, Vec<Cell>> = serde_json::from_str(PARTS)?;
-    let designs = super::grade::designs()?.into_iter();
-    Ok(designs
-        .filter_map(|design| {
-            let cells = parts.remove(&design.name)?;
-            Some((design, cells))
-        })
-        .collect())
-}
-
-/// Cells of `to` predicted from cells of `from`, but for the cell itself.
-fn compared(
-    (from, runs): &(Design, Vec<Cell>),
-    (to, cells): &(Design, Vec<Cell>),
-    device: &Device,
-    profile: &EfficiencyProfile,
-) -> Vec<Pair> {
-    let mut found = Vec::new();
-    let (of_run, plain) = (
-        Predictor::new(&from.model, device, profile),
-        Predictor::new(&to.model, device, profile),
-    );
-    for run in runs {
-        let Ok(corrections) = of_run.corrections(&measured(run, from.routing)) else {
-            continue;
-        };
-        let corrected = plain.clone().corrected(corrections);
-        let is_other = |cell: &&Cell| from.name != to.name || cell.0 != run.0 || cell.1 != run.1;
-        for cell in cells.iter().filter(is_other) {
-            let workload = measured(cell, to.routing).workload;
-            if let (Ok(plain), Ok(corrected)) =
-                (plain.predict(&workload), corrected.predict(&workload))
-            {
-                found.extend([false, true].map(|decode| Pair {
-                    from: [run.0, run.1],
-                    ..pair(to, cell, decode, [&plain, &corrected])
-                }));
-            }
-        }
-    }
-    found
-}
-
-fn pair(
-    design: &Design,
-    cell: &Cell,
-    decode: bool,
-    [plain, corrected]: [&super::Prediction; 2],
-) -> Pair {
-    let truth: f64 = if decode { cell.3 } else { cell.2 }.iter().sum();
-    let time = |prediction: &super::Prediction| {
-        if decode {
-            (
-                prediction.decode_step_gpu_ns,
-                prediction.decode_step_gpu_interval,
-            )
-        } else {
-            (prediction.prefill_gpu_ns, prediction.prefill_gpu_interval)
-        }
-    };
-    let (ns, interval) = time(corrected);
-    Pair {
-        model: design.name.clone(),
-        calibration: design.split == Split::Calibration,
-        by_common_keys: design.model.family == llmprof_theory::COMMON_KEYS,
-        decode,
-        from: [cell.0, cell.1],
-        to: [cell.0, cell.1],
-        plain_error: time(plain).0.0 as f64 / truth - 1.0,
-        error: ns.0 as f64 / truth - 1.0,
-        covered: interval.is_some_and(|interval| {
-            (interval.low_ns.0 as f64..=interval.high_ns.0 as f64).contains(&truth)
-        }),
-    }
-}
-
-fn measured(cell: &Cell, routing: Routing) -> MeasuredRun {
-    let step = |[matrix, other]: [f64; 2]| MeasuredStep {
-        device_ns: matrix + other,
-        other_ns: Some(other),
-        wall_ns: None,
-    };
-    MeasuredRun {
-        workload: Workload {
-            batch: cell.0,
-            prompt: cell.1,
-            new_tokens: 2,
-            routing,
-            ..Workload::default()
-        },
-        prefill: Some(step(cell.2)),
-        decode_step: Some(step(cell.3)),
     }
 }

@@ -6,9 +6,12 @@
 
 use llmprof_units::DType;
 
-use super::eager::{equal_tokens, random_tokens};
+use super::{
+    lowering::{Group, Sequences},
+    routing::equal_tokens,
+};
 use llmprof_theory::{
-    Decoder, Model, Pass, Routing, WeightFormat, Workload,
+    Decoder, Model, Routing, WeightFormat, Workload,
     block::{
         Attention, DeltaProjections, FeedForward, GatedDelta, Layer, Linear, Mixer, Mla, MlaQuery,
         Mlp, MlpInput, Moe, Projections,
@@ -27,10 +30,11 @@ pub(super) enum Style {
 struct Step<'s> {
     sink: &'s mut dyn FnMut(&Kernel, f64),
     style: Style,
-    batch: f64,
-    queries: f64,
-    past: f64,
+    groups: &'s [Group],
+    /// Sequences with one new token, and those with more.
+    sides: [f64; 2],
     rows: f64,
+    prefill_rows: f64,
     /// Bytes of an activation, and of an element of the KV cache.
     size: f64,
     cached: f64,
@@ -39,36 +43,53 @@ struct Step<'s> {
     plain: Weights,
     layers: f64,
     distinct_tokens: f64,
+    wanted: Wanted,
+    in_group: bool,
+}
+
+/// Which kernels of a step are sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    All,
+    /// Those that run over the new tokens of all sequences at once.
+    OverRows,
+    /// Those whose time depends on the lengths of sequences.
+    BySequence,
 }
 
 pub(super) fn lower(
     model: &Model,
     workload: &Workload,
-    pass: &Pass,
-    past: f64,
-    style: Style,
+    sequences: &Sequences,
+    (style, wanted): (Style, Wanted),
     sink: &mut dyn FnMut(&Kernel, f64),
-) -> bool {
+) {
     let Some(decoder) = &model.decoder else {
-        return false;
+        return;
     };
     let formats = model.formats(&workload.precision);
     let mut step = Step {
         sink,
         style,
-        batch: pass.batch as f64,
-        queries: pass.queries as f64,
-        past,
-        rows: pass.rows() as f64,
+        groups: &sequences.groups,
+        sides: [false, true].map(|is_prefill| {
+            let side = sequences.groups.iter();
+            side.filter(|group| group.is_prefill() == is_prefill)
+                .map(|group| group.count)
+                .sum()
+        }),
+        rows: sequences.rows(),
+        prefill_rows: sequences.prefill_rows(),
         size: f64::from(formats.activations.bits()) / 8.0,
         cached: f64::from(formats.kv.bits()) / 8.0,
         weights: Weights::of(formats.weights, formats.compute),
         plain: Weights::of(WeightFormat::Plain(formats.plain), formats.plain),
         layers: 1.0,
         distinct_tokens: 1.0,
+        wanted,
+        in_group: false,
     };
-    step.decoder(decoder, workload, pass);
-    true
+    step.decoder(decoder, workload, sequences);
 }
 
 /// Kernels behind one of the tables of serving engines.
@@ -131,8 +152,34 @@ fn busiest(rows: f64, ranks: f64) -> f64 {
 
 impl Step<'_> {
     fn emit(&mut self, kernel: &Kernel) {
+        let is_wanted = match self.wanted {
+            Wanted::All => true,
+            Wanted::OverRows => !self.in_group,
+            Wanted::BySequence => self.in_group,
+        };
+        if is_wanted {
+            (self.sink)(kernel, self.layers);
+        }
+    }
+
+    /// Runs `each` for every group of equal sequences. One launch takes all sequences of a side, so that each group has its share of
+    /// a launch in which all were like it.
+    fn by_group(&mut self, each: impl Fn(&mut Self, Group)) {
         let layers = self.layers;
-        (self.sink)(kernel, layers);
+        self.in_group = true;
+        for group in self.groups {
+            let side = self.sides[usize::from(group.is_prefill())];
+            self.layers = layers * (group.count / side);
+            each(
+                self,
+                Group {
+                    count: side,
+                    ..*group
+                },
+            );
+        }
+        self.in_group = false;
+        self.layers = layers;
     }
 
     fn serving(&self) -> bool {
@@ -199,28 +246,22 @@ impl Step<'_> {
         self.stream(Access::Transcendental, 4.0 * elements * self.size, elements);
     }
 
-    fn decoder(&mut self, decoder: &Decoder, workload: &Workload, pass: &Pass) {
+    fn decoder(&mut self, decoder: &Decoder, workload: &Workload, sequences: &Sequences) {
         let embedded = self.rows * decoder.embedding.width as f64;
         self.stream(Access::Gather, 2.0 * embedded * self.size, embedded);
-        let random = match workload.routing {
-            Routing::Random { token_kinds } if self.queries <= 1.0 => {
-                random_tokens(decoder, self.batch, self.past, token_kinds.max(1) as f64)
-            }
-            _ => Vec::new(),
-        };
-        for (index, group) in decoder.groups.iter().enumerate() {
+        for group in &decoder.groups {
             self.layers = group.layers.len() as f64;
             self.distinct_tokens = match (&group.layer.feed, workload.routing) {
                 (FeedForward::Moe(moe), Routing::Measured { prefill, decode }) => {
-                    equal_tokens(moe, if self.queries > 1.0 { prefill } else { decode })
+                    equal_tokens(moe, if self.sides[1] > 0.0 { prefill } else { decode })
                 }
-                _ => random.get(index).copied().unwrap_or(self.rows),
+                _ => self.rows,
             };
             self.layer(&group.layer);
         }
         self.layers = 1.0;
         self.norm(embedded);
-        let logits = self.batch * pass.logits as f64;
+        let logits = sequences.logits;
         if logits > 0.0 {
             let head = &decoder.head.linear;
             let (n, k) = (head.outputs as f64, head.inputs as f64);
@@ -280,15 +321,29 @@ impl Step<'_> {
             self.stream(Access::Pointwise, written, key);
         }
         let window = attention.window.map(|window| window as f64);
+        self.by_group(|step, group| step.attend_group([heads, kv_heads, width], window, group));
+        if attention.gate.is_some() {
+            self.stream(Access::Transcendental, 3.0 * query * self.size, query);
+        }
+        self.gemm(&attention.output);
+    }
+
+    /// Attention of equal sequences: heads, KV heads and width of a head.
+    fn attend_group(
+        &mut self,
+        [heads, kv_heads, width]: [f64; 3],
+        window: Option<f64>,
+        group: Group,
+    ) {
         let (keys, masked) = match self.style {
-            Style::Serving => (self.past + self.queries, false),
+            Style::Serving => (group.cached + group.new, false),
             Style::Compiled { length } => {
                 (window.map_or(length, |window| length.min(window)), true)
             }
         };
         let mut shared = kv_heads;
         if masked {
-            let one = self.batch * keys * width;
+            let one = group.count * keys * width;
             if kv_heads < heads {
                 for _ in 0..2 {
                     self.stream(
@@ -299,29 +354,25 @@ impl Step<'_> {
                 }
                 shared = heads;
             }
-            let scores = self.batch * self.queries * keys;
+            let scores = group.count * group.new * keys;
             self.stream(Access::Pointwise, 3.0 * scores, scores);
         }
         match window {
             Some(window) if self.serving() && keys > window => {
-                self.band([heads, shared, window, width]);
+                self.band(group, [heads, shared, window, width]);
             }
-            _ => self.attend([heads, shared, keys, width, width], masked),
+            _ => self.attend(group, [heads, shared, keys, width, width], masked),
         }
-        if attention.gate.is_some() {
-            self.stream(Access::Transcendental, 3.0 * query * self.size, query);
-        }
-        self.gemm(&attention.output);
     }
 
     /// Queries that see a window of keys each. Costed as blocks of window × window where there are more queries than that, else as queries that all see
     /// what they see on average.
-    fn band(&mut self, [heads, kv_heads, window, width]: [f64; 4]) {
-        let seen = visible(self.past, self.queries, window);
-        let (batch, queries, keys) = if self.queries > window {
-            (self.batch * seen / (window * window), window, window)
+    fn band(&mut self, group: Group, [heads, kv_heads, window, width]: [f64; 4]) {
+        let seen = visible(group.cached, group.new, window);
+        let (batch, queries, keys) = if group.new > window {
+            (group.count * seen / (window * window), window, window)
         } else {
-            (self.batch, self.queries, seen / self.queries)
+            (group.count, group.new, seen / group.new)
         };
         let cached = self.cached;
         self.emit(&Kernel::Attention {
@@ -339,16 +390,21 @@ impl Step<'_> {
     }
 
     /// Heads, KV heads, keys, and elements of a key and of a value.
-    fn attend(&mut self, [heads, kv_heads, keys, key_dim, value_dim]: [f64; 5], masked: bool) {
+    fn attend(
+        &mut self,
+        group: Group,
+        [heads, kv_heads, keys, key_dim, value_dim]: [f64; 5],
+        masked: bool,
+    ) {
         self.emit(&Kernel::Attention {
-            batch: self.batch,
+            batch: group.count,
             heads,
             kv_heads,
-            queries: self.queries,
+            queries: group.new,
             keys,
             key_dim,
             value_dim,
-            causal: self.queries > 1.0 && !masked,
+            causal: group.new > 1.0 && !masked,
             masked,
             cached: self.cached,
         });
@@ -370,26 +426,30 @@ impl Step<'_> {
                 self.gemms(&[b, a]);
             }
         }
-        self.emit(&Kernel::CausalConv {
-            batch: self.batch,
-            queries: self.queries,
-            channels: delta.channels() as f64,
-            kernel: delta.kernel as f64,
+        self.by_group(|step, group| {
+            step.emit(&Kernel::CausalConv {
+                batch: group.count,
+                queries: group.new,
+                channels: delta.channels() as f64,
+                kernel: delta.kernel as f64,
+            });
         });
         let heads = delta.value_heads as f64;
-        if self.queries > 1.0 {
+        if self.prefill_rows > 0.0 {
             // Decays and write strengths in 32 bits, which decode has in the kernel of the rule.
-            let gates = 2.0 * rows * heads;
+            let gates = 2.0 * self.prefill_rows * heads;
             self.stream(Access::Transcendental, gates * (size + 4.0), gates);
         }
-        self.emit(&Kernel::DeltaRule {
-            batch: self.batch,
-            heads,
-            key_heads: delta.key_heads as f64,
-            queries: self.queries,
-            key_dim: delta.key_dim as f64,
-            value_dim: delta.value_dim as f64,
-            state: f64::from(delta.state.bits()) / 8.0,
+        self.by_group(|step, group| {
+            step.emit(&Kernel::DeltaRule {
+                batch: group.count,
+                heads,
+                key_heads: delta.key_heads as f64,
+                queries: group.new,
+                key_dim: delta.key_dim as f64,
+                value_dim: delta.value_dim as f64,
+                state: f64::from(delta.state.bits()) / 8.0,
+            });
         });
         let values = rows * heads * delta.value_dim as f64;
         self.stream(Access::Transcendental, 3.0 * values * size, values);
@@ -414,28 +474,30 @@ impl Step<'_> {
         self.stream(Access::Pointwise, 2.0 * rotated * self.size, rotated);
         let new = rows * (rank + rope);
         self.stream(Access::Gather, new * (self.size + self.cached), new);
-        let keys = self.past + self.queries;
-        if self.queries > 1.0 || !self.serving() {
-            let up = &latent.kv_up;
-            let weights = self.weights_of(up);
-            let rows = self.batch * keys;
-            self.gemm_of(rows, up.outputs as f64, up.inputs as f64, weights);
-            self.attend([heads, heads, keys, nope + rope, value], false);
-        } else {
-            let size = self.size;
+        self.by_group(|step, group| {
+            let keys = group.cached + group.new;
+            if group.is_prefill() || !step.serving() {
+                let up = &latent.kv_up;
+                let weights = step.weights_of(up);
+                let rows = group.count * keys;
+                step.gemm_of(rows, up.outputs as f64, up.inputs as f64, weights);
+                step.attend(group, [heads, heads, keys, nope + rope, value], false);
+                return;
+            }
+            let (size, m) = (step.size, group.count * group.new);
             let absorbed = |n: f64, k: f64| Kernel::Gemm {
                 groups: heads,
-                m: rows,
+                m,
                 n,
                 k,
                 size,
                 aligned: true,
                 stored: Stored::Plain,
             };
-            self.emit(&absorbed(rank, nope));
-            self.attend([heads, 1.0, keys, rank + rope, rank], false);
-            self.emit(&absorbed(value, rank));
-        }
+            step.emit(&absorbed(rank, nope));
+            step.attend(group, [heads, 1.0, keys, rank + rope, rank], false);
+            step.emit(&absorbed(value, rank));
+        });
         self.gemm(&latent.output);
     }
 

@@ -1,4 +1,9 @@
-//! Intervals around predicted times: how far measurements of calibration models lay from their predictions.
+//! Ranges of predicted times.
+//!
+//! One rule: the range of a time is the time × the 5th and 95th percentile of measured ÷ predicted over models that nothing was fitted
+//! to, run by the same software, on a device with its own curves, within the batches and prompts that were measured. The error model
+//! behind it: log(measured ÷ predicted) of a new model is distributed as that of these models. Where that was not checked, there is no
+//! range.
 
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -13,7 +18,7 @@ pub enum Calibration {
     PublicTables,
     /// Kernel curves or tables of another device, with this one's peaks.
     Scaled,
-    /// Kernels in the formats of the workload were not measured with this software: GEMMs count as those of activations, and there are no intervals.
+    /// Kernels in the formats of the workload were not measured with this software: GEMMs count as those of activations.
     FormatsNotMeasured,
     /// Efficiencies by kind of operator.
     Efficiencies,
@@ -27,12 +32,29 @@ pub struct Spread {
     pub high: f64,
 }
 
+/// Spreads of GPU times by phase.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseSpreads {
+    pub prefill: Spread,
+    pub decode: Spread,
+}
+
 /// The spreads of a way of running, and where they were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spreads {
-    pub prefill: Spread,
-    pub decode: Spread,
+    /// Models of known families.
+    pub family: PhaseSpreads,
+    /// Models that were read by the keys that most configs share; absent where none was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub common_keys: Option<PhaseSpreads>,
+    /// Models whose kernels were traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traced: Option<PhaseSpreads>,
+    /// Predictions that start from a run of the same model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_run: Option<PhaseSpreads>,
     /// Host time where the host decides.
     pub host: Spread,
     /// Least and largest batch, and tokens of a prompt, of the measurements.
@@ -40,25 +62,14 @@ pub struct Spreads {
     pub prompt: [u64; 2],
 }
 
-/// A 90 % interval.
+/// A 90 % range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
     pub low_ns: Nanos,
     pub high_ns: Nanos,
 }
 
-/// Beyond this many times the calibrated range there is no interval.
-const FAR: f64 = 16.0;
-
 impl Spread {
-    /// The spread with its distance from 1 taken to a power in logarithms.
-    fn widened(self, factor: f64) -> Self {
-        Self {
-            low: self.low.powf(factor),
-            high: self.high.powf(factor),
-        }
-    }
-
     pub(super) fn around(self, time: Nanos) -> Interval {
         let scaled = |factor: f64| Nanos::from_seconds(time.seconds() * factor);
         Interval {
@@ -69,69 +80,72 @@ impl Spread {
 }
 
 impl Spreads {
-    /// How much wider an interval must be for such a workload; `None` where nothing measured is near.
-    pub(super) fn widening(
-        &self,
-        calibration: Calibration,
-        batch: u64,
-        context: u64,
-    ) -> Option<f64> {
-        let base = match calibration {
-            Calibration::Measured | Calibration::PublicTables => 1.0,
-            Calibration::Scaled => 3.0,
-            Calibration::FormatsNotMeasured | Calibration::Efficiencies => return None,
-        };
-        let outside = distance(batch, self.batch) * distance(context, self.prompt);
-        (outside <= FAR).then(|| base * (1.0 + 0.5 * outside.log2()))
+    /// Whether something like it was measured.
+    pub(super) fn holds_for(&self, batch: u64, context: u64) -> bool {
+        let is_in = |value: u64, [low, high]: [u64; 2]| (low..=high).contains(&value);
+        is_in(batch, self.batch) && is_in(context, self.prompt)
     }
 
-    pub(super) fn prefill(&self, widening: f64) -> Spread {
-        self.prefill.widened(widening)
-    }
-
-    pub(super) fn decode(&self, widening: f64) -> Spread {
-        self.decode.widened(widening)
+    /// The spreads that `phases` and the host's make.
+    pub(super) fn bands(&self, phases: PhaseSpreads) -> Bands {
+        Bands {
+            prefill: phases.prefill,
+            decode: phases.decode,
+            host: self.host,
+        }
     }
 }
 
-/// How many times `value` lies outside a range; 1 inside.
-fn distance(value: u64, [low, high]: [u64; 2]) -> f64 {
-    let value = value.max(1) as f64;
-    (value / high.max(1) as f64)
-        .max(low as f64 / value)
-        .max(1.0)
+/// Spreads for one workload.
+#[derive(Clone, Copy)]
+pub(super) struct Bands {
+    pub(super) prefill: Spread,
+    pub(super) decode: Spread,
+    host: Spread,
+}
+
+impl Bands {
+    /// The range of a time that a user sees: the device's spread, or the host's where the host decides.
+    pub(super) fn seen(
+        &self,
+        time: Nanos,
+        (host_ns, device_ns): (Option<Nanos>, Nanos),
+        device: Spread,
+    ) -> Interval {
+        let is_host_bound = host_ns.is_some_and(|host| host > device_ns);
+        if is_host_bound {
+            self.host.around(time)
+        } else {
+            device.around(time)
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SPREADS: Spreads = Spreads {
-        prefill: Spread {
-            low: 0.9,
-            high: 1.1,
-        },
-        decode: Spread {
-            low: 0.9,
-            high: 1.1,
-        },
-        host: Spread {
-            low: 1.0,
-            high: 1.9,
-        },
-        batch: [1, 32],
-        prompt: [128, 2048],
-    };
-
     #[test]
-    fn intervals_widen_outside_the_range_and_end() {
-        let at = |batch, prompt| SPREADS.widening(Calibration::Measured, batch, prompt);
-        assert_eq!(at(8, 512), Some(1.0));
-        // Twice the largest batch: half as wide again.
-        assert_eq!(at(64, 512), Some(1.5));
-        assert_eq!(at(64, 64), Some(2.0));
-        assert_eq!(at(4096, 512), None);
-        let wide = SPREADS.prefill(2.0);
-        assert!((wide.high - 1.21).abs() < 1e-9 && (wide.low - 0.81).abs() < 1e-9);
+    fn ranges_end_where_measurements_do() {
+        let spread = Spread {
+            low: 0.9,
+            high: 1.1,
+        };
+        let spreads = Spreads {
+            family: PhaseSpreads {
+                prefill: spread,
+                decode: spread,
+            },
+            common_keys: None,
+            traced: None,
+            from_run: None,
+            host: spread,
+            batch: [1, 32],
+            prompt: [128, 2048],
+        };
+        assert!(spreads.holds_for(8, 512) && spreads.holds_for(32, 2048));
+        assert!(!spreads.holds_for(33, 512) && !spreads.holds_for(8, 127));
+        let range = spread.around(Nanos(1000));
+        assert_eq!((range.low_ns, range.high_ns), (Nanos(900), Nanos(1100)));
     }
 }

@@ -3,60 +3,56 @@
 //! The time of an operator is its work at the device's limits, divided by the efficiency of its kind, plus a fixed time
 //! for each kernel it takes. Bytes include activations, as often as the kernels of that way of running move them. The
 //! efficiencies are data ([`EfficiencyProfile`]) with a basis each; the result is a prediction, says what it rests on, and
-//! comes with its error where one is known ([`Comparison`]).
+//! comes with its error where one is known ([`KnownError`]).
 
 pub mod calibrate;
-mod captured;
-mod check;
 mod curves;
 mod eager;
 mod efficiency;
+mod errors;
 mod from_run;
 mod fused;
-mod grade;
 mod grid;
 mod interval;
 mod kernel_clock;
 mod lowering;
 pub mod parallel;
 mod phase;
+mod routing;
 mod target;
 mod traced;
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::HashMap,
-};
+use std::cell::{Cell, RefCell};
 
 use llmprof_units::{Basis, DType, Nanos};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 use thiserror::Error;
 
-pub use captured::{CapturedGrades, captured_grades, held_out};
-pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
 pub use curves::{KernelClock, KernelCurves, KernelTime};
 pub use efficiency::{
     EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,
 };
-pub use from_run::{
-    Corrections, Factors, MeasuredRun, MeasuredStep, Pair, design_pairs, pairs, pairs_on,
-};
-pub use grade::{Grade, GradeSummary, Split, blind_grades, grades, grades_on, summarize};
+pub use errors::KnownError;
+pub use from_run::{Corrections, Factors, MeasuredRun, MeasuredStep};
 pub use grid::{Grid, GridModel, GridPoint};
-pub use interval::{Calibration, Interval, Spread, Spreads};
-pub use phase::PhasePrediction;
+use interval::Bands;
+pub use interval::{Calibration, Interval, PhaseSpreads, Spread, Spreads};
+pub use phase::{PhasePrediction, StepTime};
 pub use target::{Need, Target};
 pub use traced::{predict_traced, traced_contexts};
 
 use curves::TableNeeds;
 use kernel_clock::kernel_clock;
 use llmprof_theory::{
-    COMMON_KEYS, MemoryFit, Model, Pass, Precision, Routing, WeightFormat, Workload, WorkloadError,
-    device::{Device, DeviceKind, MissingPeak},
+    COMMON_KEYS, MemoryFit, Model, Operator, Pass, Precision, Routing, Step, WeightFormat,
+    Workload, WorkloadError,
+    device::{Device, DeviceKind, Engine, MissingPeak},
     kernels::{Kernel, Stored},
-    roofline::Roof,
+    roofline::{PhaseRoofline, Roof},
 };
-use phase::{Clock, KernelSum, Launch, Timing, width};
+use lowering::{Group, Sequences, Wanted};
+use phase::{Clock, DeviceTime, Launch, width};
 
 /// Why there is no prediction.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -135,7 +131,7 @@ pub struct Predictor<'a> {
     /// The one format that the software computes in.
     computes: Option<DType>,
     /// Steps whose kernels were costed: points of a grid share many.
-    steps: RefCell<HashMap<(Precision, [u64; 7]), KernelSum>>,
+    steps: RefCell<FxHashMap<(Precision, [u64; 8]), DeviceTime>>,
     /// The kernels of the last step of prefill and of decode, in order, with their times: the next step of the kind has most of them again,
     /// since little depends on the context.
     last: [RefCell<Vec<(Kernel, KernelTime)>>; 2],
@@ -147,28 +143,8 @@ pub struct Predictor<'a> {
     corrections: Option<Corrections>,
 }
 
-/// Steps that the cache holds.
-const MOST_STEPS: usize = 1 << 14;
-
-/// Spreads for one workload.
-#[derive(Clone, Copy)]
-struct Bands {
-    prefill: Spread,
-    decode: Spread,
-    host: Spread,
-}
-
-impl Bands {
-    /// The interval of a time that a user sees: the device's spread, or the host's where the host decides.
-    fn seen(&self, time: Nanos, phase: &PhasePrediction, device: Spread) -> Interval {
-        let host_binds = phase.host_ns.is_some_and(|host| host > phase.device_ns);
-        if host_binds {
-            self.host.around(time)
-        } else {
-            device.around(time)
-        }
-    }
-}
+/// Steps that the cache holds: about five megabytes.
+const MOST_STEPS: usize = 1 << 15;
 
 /// Whether `llmprof hardware measure` found the peaks, which the shares of the native engine are of.
 fn is_measured_cpu(device: &Device) -> bool {
@@ -180,7 +156,6 @@ fn routing_key(routing: Routing) -> [u64; 2] {
     match routing {
         Routing::Uniform => [0, 0],
         Routing::Measured { prefill, decode } => [prefill.to_bits(), decode.to_bits()],
-        Routing::Random { token_kinds } => [u64::MAX, token_kinds],
     }
 }
 
@@ -237,7 +212,7 @@ impl<'a> Predictor<'a> {
         let decode = self
             .model
             .decode_pass(workload)
-            .map(|pass| self.phase(workload, [pass], self.decode_launch()))
+            .map(|pass| self.phase(workload, std::iter::once(pass), self.decode_launch()))
             .transpose()?;
         let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
         let before = [vision, encoder].into_iter().flatten();
@@ -254,7 +229,7 @@ impl<'a> Predictor<'a> {
         let bands = self.bands(calibration, workload.batch, context);
         let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
             let bands = bands.as_ref()?;
-            Some(bands.seen(time, phase, spread(bands)))
+            Some(bands.seen(time, (phase.host_ns, phase.device_ns), spread(bands)))
         };
         Ok(Prediction {
             basis: Basis::Predicted,
@@ -288,11 +263,8 @@ impl<'a> Predictor<'a> {
     }
 
     /// Steps of few tokens are captured where the software captures more than decode.
-    fn prefill_launch(&self, workload: &Workload) -> Launch {
-        let captured = self.graph.filter(|graph| {
-            let mut passes = self.model.prefill_passes(workload);
-            passes.all(|pass| pass.rows() <= graph.prefill_tokens)
-        });
+    fn prefill_launch(&self, tokens: u64) -> Launch {
+        let captured = self.graph.filter(|graph| tokens <= graph.prefill_tokens);
         captured.map_or(Launch::Kernels, Launch::Graph)
     }
 
@@ -307,14 +279,12 @@ impl<'a> Predictor<'a> {
         {
             return Ok(phases);
         }
-        let prefill = self.phase(
-            workload,
-            self.model.prefill_passes(workload),
-            self.prefill_launch(workload),
-        )?;
+        let passes: Vec<Pass> = self.model.prefill_passes(workload).collect();
+        let tokens = passes.iter().map(Pass::rows).max().unwrap_or(0);
+        let prefill = self.phase(workload, passes.into_iter(), self.prefill_launch(tokens))?;
         let decode_step = self.phase(
             workload,
-            [self.model.decode_step(workload)],
+            std::iter::once(self.model.decode_step(workload)),
             self.decode_launch(),
         )?;
         self.before.set(Some((known, [prefill, decode_step])));
@@ -346,35 +316,92 @@ impl<'a> Predictor<'a> {
         }
     }
 
+    /// What one step takes: any sequences with any new and cached tokens. Formats and routing are those of `workload`.
+    pub fn step(&self, workload: &Workload, step: &Step) -> Result<StepTime, PredictError> {
+        step.validate()?;
+        if self.needs_trace {
+            return Err(PredictError::NeedsTrace);
+        }
+        let workload = &self.computed(workload);
+        let sequences = Sequences::of_step(step, workload);
+        let factors = self.factors(sequences.is_decode());
+        let device = match &self.kernels {
+            Some((software, clock)) => self.kernels_of((*software, clock), workload, &sequences),
+            None => {
+                let width = width(step.new_tokens());
+                let mut device = DeviceTime::default();
+                let mut missing = None;
+                self.model.lower_step(workload, step, &mut |operator| {
+                    missing = missing.or(self.clock.missing_rate(operator));
+                    device.add_operator(&self.clock, operator, width);
+                });
+                if let Some(dtype) = missing {
+                    self.device().peak(dtype, Engine::Tensor)?;
+                }
+                device.add_steps(&self.clock, 1);
+                device.scaled(factors.map_or(1.0, |factors| factors.matrix))
+            }
+        };
+        let launch = if step.prefill.is_empty() {
+            self.decode_launch()
+        } else {
+            self.prefill_launch(step.new_tokens())
+        };
+        let host = factors.map_or(1.0, |factors| factors.host);
+        let mut seen = device.seen(&self.clock, host, (launch, 1));
+        let context = step
+            .cached_tokens()
+            .map(|cached| cached.saturating_add(step.new_tokens()) / step.sequences().max(1));
+        let bands = context.and_then(|context| {
+            self.bands(self.calibration_of(workload), step.sequences(), context)
+        });
+        // Steps that mix prefill and decode were never compared with measurements by themselves.
+        seen.range = bands.filter(|_| !step.is_mixed()).map(|bands| {
+            let spread = if step.prefill.is_empty() {
+                bands.decode
+            } else {
+                bands.prefill
+            };
+            bands.seen(seen.time_ns, (seen.host_ns, seen.device_ns), spread)
+        });
+        Ok(seen)
+    }
+
     fn phase(
         &self,
         workload: &Workload,
-        passes: impl IntoIterator<Item = Pass>,
+        passes: impl Iterator<Item = Pass> + Clone,
         launch: Launch,
     ) -> Result<PhasePrediction, MissingPeak> {
-        let mut timing = Timing::default();
-        let mut sum = KernelSum::default();
+        let needed = PhaseRoofline::of(&self.clock.roof, |sink| {
+            for pass in passes.clone() {
+                self.model.lower(workload, &pass, sink);
+            }
+        })?;
+        let mut device = DeviceTime::default();
         let mut steps = 0;
         let mut factors = None;
         for pass in passes {
             steps += pass.steps;
-            factors = self.factors(&pass, pass.past as f64);
-            let width = width(pass.rows());
-            self.model.lower(workload, &pass, &mut |operator| {
-                timing.add(&self.clock, operator, width);
-            });
-            timing.add_steps(&self.clock, pass.steps);
-            if let Some((implementation, clock)) = &self.kernels {
-                self.add_kernels((*implementation, clock), workload, &pass, &mut sum);
+            factors = self.factors(Sequences::of_pass(&pass, pass.past as f64).is_decode());
+            match &self.kernels {
+                Some((software, clock)) => {
+                    self.add_kernels((*software, clock), workload, &pass, &mut device);
+                }
+                None => {
+                    let width = width(pass.rows());
+                    self.model.lower(workload, &pass, &mut |operator| {
+                        device.add_operator(&self.clock, operator, width);
+                    });
+                    device.add_steps(&self.clock, pass.steps);
+                }
             }
         }
-        if self.kernels.is_some() {
-            timing.replace(&sum);
-        } else if let Some(factors) = factors {
-            timing.scale(factors.matrix);
+        if let (None, Some(factors)) = (&self.kernels, factors) {
+            device = device.scaled(factors.matrix);
         }
         let host = factors.map_or(1.0, |factors| factors.host);
-        timing.finish(&self.clock, host, (launch, steps))
+        Ok(device.phase(&self.clock, host, (launch, steps), needed.into()))
     }
 
     /// Adds the kernels of all steps of a pass: of the first, the middle and the last where there are several, weighted
@@ -384,11 +411,12 @@ impl<'a> Predictor<'a> {
         software: (Implementation, &KernelClock),
         workload: &Workload,
         pass: &Pass,
-        sum: &mut KernelSum,
+        sum: &mut DeviceTime,
     ) {
         let (past, steps) = (pass.past as f64, pass.steps as f64);
         let mut at = |past: f64, weight: f64| {
-            sum.add_times(&self.step(software, workload, pass, past), weight);
+            let sequences = Sequences::of_pass(pass, past);
+            sum.add_times(&self.kernels_of(software, workload, &sequences), weight);
         };
         if pass.steps <= 1 {
             at(past, steps);
@@ -401,33 +429,66 @@ impl<'a> Predictor<'a> {
     }
 
     /// How a measured run corrects a step.
-    fn factors(&self, pass: &Pass, past: f64) -> Option<Factors> {
+    fn factors(&self, is_decode: bool) -> Option<Factors> {
         let corrections = self.corrections?;
-        Some(if pass.queries == 1 && past > 0.0 {
+        Some(if is_decode {
             corrections.decode
         } else {
             corrections.prefill
         })
     }
 
-    /// The kernels of one step, from the cache where its shape was seen before.
-    fn step(
+    /// The kernels of one step. Serving engines run sequences of different lengths in one launch: what they share and what each group of
+    /// equal ones adds is costed apart, and both are remembered.
+    fn kernels_of(
         &self,
-        (implementation, clock): (Implementation, &KernelClock),
+        software: (Implementation, &KernelClock),
         workload: &Workload,
-        pass: &Pass,
-        past: f64,
-    ) -> KernelSum {
+        sequences: &Sequences,
+    ) -> DeviceTime {
+        let is_apart = sequences.groups.len() > 1 && software.0.engine().is_some();
+        if !is_apart {
+            return self.remembered(software, workload, sequences, Wanted::All);
+        }
+        let mut sum = self.remembered(software, workload, sequences, Wanted::OverRows);
+        for group in &sequences.groups {
+            let side = sequences.side(group);
+            let alike = Sequences {
+                groups: vec![Group {
+                    count: side,
+                    ..*group
+                }],
+                logits: 0.0,
+            };
+            let one = self.remembered(software, workload, &alike, Wanted::BySequence);
+            sum.add_times(&one, group.count / side);
+        }
+        sum
+    }
+
+    /// Wanted kernels of a step, from the cache where its shape was seen before.
+    fn remembered(
+        &self,
+        software: (Implementation, &KernelClock),
+        workload: &Workload,
+        sequences: &Sequences,
+        wanted: Wanted,
+    ) -> DeviceTime {
         let [routing, more] = routing_key(workload.routing);
-        let shape = [pass.batch, pass.queries, pass.logits, past as u64];
-        let [batch, queries, logits, past_tokens] = shape;
+        let shape = match (wanted, &sequences.groups[..]) {
+            (Wanted::OverRows, _) => [sequences.rows(), sequences.prefill_rows(), 0.0],
+            (_, [group]) => [group.count, group.new, group.cached],
+            _ => return self.costed(software, workload, sequences, wanted),
+        };
+        let [first, second, third] = shape.map(f64::to_bits);
         let key = (
             workload.precision,
             [
-                batch,
-                queries,
-                logits,
-                past_tokens,
+                wanted as u64,
+                first,
+                second,
+                third,
+                sequences.logits.to_bits(),
                 routing,
                 more,
                 self.cache_length(workload),
@@ -436,15 +497,32 @@ impl<'a> Predictor<'a> {
         if let Some(known) = self.steps.borrow().get(&key) {
             return *known;
         }
-        let mut sum = KernelSum::default();
-        let factors = self.factors(pass, past);
-        let mut last = self.last[usize::from(pass.queries == 1)].borrow_mut();
+        let sum = self.costed(software, workload, sequences, wanted);
+        let mut steps = self.steps.borrow_mut();
+        if steps.len() >= MOST_STEPS {
+            steps.clear();
+        }
+        steps.insert(key, sum);
+        sum
+    }
+
+    fn costed(
+        &self,
+        (implementation, clock): (Implementation, &KernelClock),
+        workload: &Workload,
+        sequences: &Sequences,
+        wanted: Wanted,
+    ) -> DeviceTime {
+        let mut sum = DeviceTime::default();
+        let is_decode = sequences.is_decode();
+        let factors = self.factors(is_decode);
+        let mut last = self.last[usize::from(is_decode)].borrow_mut();
         let mut place = 0;
         lowering::lower(
             implementation,
             self.model,
             workload,
-            (pass, past),
+            (sequences, wanted),
             &mut |kernel, times| {
                 let time = match last.get_mut(place) {
                     Some((known, time)) if known == kernel => *time,
@@ -464,28 +542,22 @@ impl<'a> Predictor<'a> {
                     None => time,
                 };
                 let launches = lowering::launches(implementation, kernel);
-                sum.add(&time, (times, launches), kernel.bytes());
+                sum.add_kernel(&time, (times, launches), kernel.bytes());
             },
         );
-        let mut steps = self.steps.borrow_mut();
-        if steps.len() >= MOST_STEPS {
-            steps.clear();
-        }
-        steps.insert(key, sum);
         sum
     }
 
-    /// The kernels of the first step of prefill or of decode, each with its launches and its time, in the order of launch
-    /// within a layer. Empty where kernels are not costed one by one.
-    pub fn kernels(&self, workload: &Workload, pass: &Pass) -> Vec<(Kernel, f64, KernelTime)> {
+    /// The kernels of a step, each with its launches and its time, in the order of launch within a layer. Empty where
+    /// kernels are not costed one by one.
+    pub fn kernels(&self, workload: &Workload, step: &Step) -> Vec<(Kernel, f64, KernelTime)> {
         let mut list = Vec::new();
         if let Some((implementation, clock)) = &self.kernels {
-            let past = pass.past as f64;
             lowering::lower(
                 *implementation,
                 self.model,
                 workload,
-                (pass, past),
+                (&Sequences::of_step(step, workload), Wanted::All),
                 &mut |kernel, launches| {
                     list.push((*kernel, launches, clock.time(kernel)));
                 },
@@ -518,44 +590,36 @@ impl<'a> Predictor<'a> {
         self.calibration
     }
 
-    /// The spreads of a workload, widened by how far it is from what was measured.
+    /// The spreads of a workload; `None` where nothing like it was measured.
     fn bands(&self, calibration: Calibration, batch: u64, context: u64) -> Option<Bands> {
+        let spreads = self.spreads.as_ref()?;
         // No model with an encoder was measured.
-        let mut spreads = self.spreads.filter(|_| self.model.encoder.is_none())?;
-        // Those of runs on a CPU were not compared with each other.
-        if let Some(corrections) = self.corrections.filter(|_| self.kernels.is_some()) {
-            // The run was measured on this very device, whatever curves were not.
-            spreads.prefill = corrections.spread;
-            spreads.decode = corrections.spread;
-            let widening = spreads.widening(Calibration::Measured, batch, context)?;
-            return Some(Bands {
-                prefill: spreads.prefill(widening),
-                decode: spreads.decode(widening),
-                host: spreads.host,
-            });
+        if self.model.encoder.is_some() || !spreads.holds_for(batch, context) {
+            return None;
         }
-        let mut widening = spreads.widening(calibration, batch, context)?;
-        if self.model.family == COMMON_KEYS {
-            widening *= 2.0;
-        }
-        Some(Bands {
-            prefill: spreads.prefill(widening),
-            decode: spreads.decode(widening),
-            host: spreads.host,
-        })
+        let phases = if self.corrections.is_some() {
+            // The run was measured on this very device, whether curves were or not.
+            spreads.from_run
+        } else if calibration != Calibration::Measured {
+            None
+        } else if self.model.family == COMMON_KEYS {
+            spreads.common_keys
+        } else {
+            Some(spreads.family)
+        };
+        phases.map(|phases| spreads.bands(phases))
     }
 
     /// The image towers; `None` for a model without any.
     fn vision(&self, workload: &Workload) -> Result<Option<PhasePrediction>, MissingPeak> {
-        let mut timing = Timing::default();
-        let mut any = false;
-        self.model.lower_vision(workload, &mut |operator| {
-            any = true;
-            // Towers work on hundreds of patches at once.
-            timing.add(&self.clock, operator, 1.0);
-        });
-        any.then(|| timing.finish(&self.clock, 1.0, (Launch::Kernels, 1)))
-            .transpose()
+        let lower = |sink: &mut dyn FnMut(&Operator<'a>)| self.model.lower_vision(workload, sink);
+        let mut device = DeviceTime::default();
+        // Towers work on hundreds of patches at once.
+        lower(&mut |operator| device.add_operator(&self.clock, operator, 1.0));
+        if device.kernels == 0.0 && device.bytes == 0.0 {
+            return Ok(None);
+        }
+        self.alone(&device, lower).map(Some)
     }
 
     /// The encoder; `None` for a model without one.
@@ -563,17 +627,23 @@ impl<'a> Predictor<'a> {
         if self.model.encoder.is_none() {
             return Ok(None);
         }
-        let rows = workload
-            .batch
-            .saturating_mul(self.model.encoder_tokens(workload));
-        let mut timing = Timing::default();
-        self.model.lower_encoder(workload, &mut |operator| {
-            timing.add(&self.clock, operator, width(rows));
-        });
-        timing.add_steps(&self.clock, 1);
-        timing
-            .finish(&self.clock, 1.0, (Launch::Kernels, 1))
-            .map(Some)
+        let lower = |sink: &mut dyn FnMut(&Operator<'a>)| self.model.lower_encoder(workload, sink);
+        let tokens = self.model.encoder_tokens(workload);
+        let width = width(workload.batch.saturating_mul(tokens));
+        let mut device = DeviceTime::default();
+        lower(&mut |operator| device.add_operator(&self.clock, operator, width));
+        device.add_steps(&self.clock, 1);
+        self.alone(&device, lower).map(Some)
+    }
+
+    /// A phase before the decoder's, whose kernels the host starts one by one.
+    fn alone(
+        &self,
+        device: &DeviceTime,
+        lower: impl FnOnce(&mut dyn FnMut(&Operator<'a>)),
+    ) -> Result<PhasePrediction, MissingPeak> {
+        let needed = PhaseRoofline::of(&self.clock.roof, lower)?;
+        Ok(device.phase(&self.clock, 1.0, (Launch::Kernels, 1), needed.into()))
     }
 
     fn weights(&self, workload: &Workload) -> u64 {

@@ -1,37 +1,131 @@
 //! From a step to the kernels that an implementation launches for it.
 
+use llmprof_theory::{Model, Pass, Step, Workload, kernels::Kernel};
+
+pub(crate) use fused::Wanted;
+
 use super::{eager, efficiency::Implementation, fused};
-use llmprof_theory::{Model, Pass, Workload, kernels::Kernel};
+
+/// Equal sequences of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Group {
+    pub(crate) count: f64,
+    /// New tokens of each.
+    pub(crate) new: f64,
+    /// Cached tokens of each.
+    pub(crate) cached: f64,
+}
+
+impl Group {
+    /// Kernels of prefill take sequences with several new tokens.
+    pub(crate) fn is_prefill(&self) -> bool {
+        self.new > 1.0
+    }
+}
+
+/// The sequences of a step, and the positions of all of them whose logits are computed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sequences {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) logits: f64,
+}
+
+impl Sequences {
+    /// A step of a pass that finds `past` cached tokens.
+    pub(crate) fn of_pass(pass: &Pass, past: f64) -> Self {
+        Self {
+            groups: vec![Group {
+                count: pass.batch as f64,
+                new: pass.queries as f64,
+                cached: past,
+            }],
+            logits: pass.batch as f64 * pass.logits as f64,
+        }
+    }
+
+    pub(crate) fn of_step(step: &Step, workload: &Workload) -> Self {
+        let known = [step.prefill.groups(), step.decode.groups()];
+        let group = |known: llmprof_theory::Sequences| Group {
+            count: known.count as f64,
+            new: known.new as f64,
+            cached: known.cached as f64,
+        };
+        Self {
+            groups: known.into_iter().flatten().map(group).collect(),
+            logits: step.logit_positions(workload.logits) as f64,
+        }
+    }
+
+    /// Rows of a linear layer.
+    pub(crate) fn rows(&self) -> f64 {
+        self.groups
+            .iter()
+            .map(|group| group.count * group.new)
+            .sum()
+    }
+
+    pub(crate) fn prefill_rows(&self) -> f64 {
+        let prefill = self.groups.iter().filter(|group| group.is_prefill());
+        prefill.map(|group| group.count * group.new).sum()
+    }
+
+    /// Sequences that run in one launch with those of `group`.
+    pub(crate) fn side(&self, group: &Group) -> f64 {
+        let groups = self.groups.iter();
+        let side = groups.filter(|other| other.is_prefill() == group.is_prefill());
+        side.map(|other| other.count).sum()
+    }
+
+    /// Whether every sequence has one new token after cached ones.
+    pub(crate) fn is_decode(&self) -> bool {
+        let mut groups = self.groups.iter();
+        groups.all(|group| group.new == 1.0 && group.cached > 0.0)
+    }
+
+    /// A static batch: every sequence is padded to the longest.
+    pub(crate) fn padded(&self) -> Group {
+        let longest = |of: fn(&Group) -> f64| self.groups.iter().map(of).fold(0.0, f64::max);
+        Group {
+            count: self.groups.iter().map(|group| group.count).sum(),
+            new: longest(|group| group.new),
+            cached: longest(|group| group.cached),
+        }
+    }
+}
 
 /// Whether the kernels that an implementation launches for a model are known here. Those of gated delta layers in transformers are not: such a model is traced.
 pub(super) fn knows(implementation: Implementation, model: &Model) -> bool {
     implementation.engine().is_some() || !model.has_gated_delta()
 }
 
-/// Sends the kernels of one step of `pass` to `sink`, with how often each is launched. The step finds `past` cached tokens.
-/// Returns false for a model without a decoder.
+/// Sends the wanted kernels of a step to `sink`, with how often each is launched; none for a model without a decoder. Transformers runs static
+/// batches, all of whose kernels depend on the longest sequence.
 pub(super) fn lower(
     implementation: Implementation,
     model: &Model,
     workload: &Workload,
-    (pass, past): (&Pass, f64),
+    (sequences, wanted): (&Sequences, Wanted),
     sink: &mut dyn FnMut(&Kernel, f64),
-) -> bool {
-    let decodes = pass.queries == 1 && past > 0.0;
+) {
+    let padded = || Sequences {
+        groups: vec![sequences.padded()],
+        ..*sequences
+    };
     match implementation {
-        Implementation::HfEager => eager::lower(model, workload, pass, past, None, sink),
-        Implementation::TorchCompile if decodes => {
+        Implementation::HfEager => eager::lower(model, workload, &padded(), None, sink),
+        Implementation::TorchCompile if sequences.is_decode() => {
             let style = fused::Style::Compiled {
                 length: positions(model, workload) as f64,
             };
-            fused::lower(model, workload, pass, past, style, sink)
+            fused::lower(model, workload, &padded(), (style, wanted), sink);
         }
         Implementation::HfGraph | Implementation::TorchCompile => {
             let length = positions(model, workload) as f64;
-            eager::lower(model, workload, pass, past, Some(length), sink)
+            eager::lower(model, workload, &padded(), Some(length), sink);
         }
         Implementation::Vllm | Implementation::Sglang | Implementation::Trtllm => {
-            fused::lower(model, workload, pass, past, fused::Style::Serving, sink)
+            let style = fused::Style::Serving;
+            fused::lower(model, workload, sequences, (style, wanted), sink);
         }
     }
 }

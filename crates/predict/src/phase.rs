@@ -1,14 +1,17 @@
 //! The predicted time of one phase.
 
+use llmprof_theory::{
+    Kind, Operator, Work,
+    device::{DeviceKind, Engine},
+    roofline::{MemoryLevel, PhaseRoofline, Resource, Roof},
+};
 use llmprof_units::{Bytes, DType, Flops, Nanos};
 use serde::Serialize;
 
-use super::efficiency::{EfficiencyProfile, GraphTimes, WIDE_ROWS};
-use crate::curves::KernelTime;
-use llmprof_theory::{
-    Kind, Operator,
-    device::{DeviceKind, Engine, MissingPeak},
-    roofline::{MemoryLevel, Resource, Roof},
+use super::{
+    curves::KernelTime,
+    efficiency::{EfficiencyProfile, GraphTimes, WIDE_ROWS},
+    interval::Interval,
 };
 
 /// What a phase is predicted to take, and why.
@@ -52,6 +55,22 @@ impl PhasePrediction {
         let largest = parts.into_iter().max_by_key(|(_, time)| *time);
         largest.map_or(Resource::Memory, |(resource, _)| resource)
     }
+}
+
+/// What one step is predicted to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct StepTime {
+    /// The time that a user sees: the device's, or the host's where that is longer.
+    pub time_ns: Nanos,
+    /// Time of the device's kernels.
+    pub device_ns: Nanos,
+    /// Time of the host to start them; absent where the step is captured as a CUDA graph.
+    pub host_ns: Option<Nanos>,
+    /// The largest part of the device's time, or the host.
+    pub binds: Resource,
+    pub kernels: u64,
+    /// 90 % range of the time that a user sees; absent where its error is not known.
+    pub range: Option<Interval>,
 }
 
 /// One kind's efficiencies as factors.
@@ -121,39 +140,18 @@ impl<'d> Clock<'d> {
     }
 }
 
+impl Clock<'_> {
+    /// The format of an operator's matrix work where the device states no rate for it.
+    pub(super) fn missing_rate(&self, operator: &Operator<'_>) -> Option<DType> {
+        let Work { dtype, flops } = operator.tensor;
+        let rate = self.roof.seconds_per_flop(dtype, Engine::Tensor);
+        (flops > 0 && rate.is_none()).then_some(dtype)
+    }
+}
+
 /// How wide the kernels of a step of so many rows are, from 0 to 1: logarithmic between one row and [`WIDE_ROWS`].
 pub(super) fn width(rows: u64) -> f64 {
     ((rows.max(1) as f64).log2() / (WIDE_ROWS as f64).log2()).min(1.0)
-}
-
-/// Kernels of a phase, costed one by one.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KernelSum {
-    pub(super) time: KernelTime,
-    pub(super) kernels: f64,
-    pub(super) bytes: f64,
-}
-
-impl KernelSum {
-    /// Adds something that runs `times` times and is `launches` kernels.
-    pub(super) fn add(&mut self, time: &KernelTime, (times, launches): (f64, f64), bytes: f64) {
-        self.time.fixed += time.fixed * times;
-        self.time.tensor += time.tensor * times;
-        self.time.vector += time.vector * times;
-        self.time.memory += time.memory * times;
-        self.kernels += launches * times;
-        self.bytes += bytes * times;
-    }
-
-    /// Adds another sum so many times.
-    pub(super) fn add_times(&mut self, other: &Self, times: f64) {
-        self.time.fixed += other.time.fixed * times;
-        self.time.tensor += other.time.tensor * times;
-        self.time.vector += other.time.vector * times;
-        self.time.memory += other.time.memory * times;
-        self.kernels += other.kernels * times;
-        self.bytes += other.bytes * times;
-    }
 }
 
 /// How the host starts the kernels of a phase's steps.
@@ -164,162 +162,179 @@ pub(super) enum Launch {
     Graph(GraphTimes),
 }
 
-/// Sums over the operators of a phase, in seconds.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Timing {
-    device: f64,
-    by_resource: [f64; 4],
-    roofline: [f64; 2],
-    bytes_per_step: f64,
-    kernels: f64,
-    flops: f64,
-    min_dram_bytes: f64,
-    moved: f64,
-    missing: Option<DType>,
+/// What the kernels of some steps take on the device, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DeviceTime {
+    pub(super) time: KernelTime,
+    pub(super) kernels: f64,
+    pub(super) bytes: f64,
 }
 
-impl Timing {
-    /// Adds an operator of a step that is `width` wide, from 0 (one row) to 1.
-    pub(super) fn add(&mut self, clock: &Clock<'_>, operator: &Operator<'_>, width: f64) {
-        let layers = f64::from(operator.layers);
-        let rate = |dtype, engine| clock.roof.seconds_per_flop(dtype, engine);
-        let tensor = match rate(operator.tensor.dtype, Engine::Tensor) {
-            Some(rate) => operator.tensor.flops as f64 * layers * rate,
-            None if operator.tensor.flops == 0 => 0.0,
-            None => {
-                self.missing.get_or_insert(operator.tensor.dtype);
-                0.0
-            }
+impl DeviceTime {
+    /// Adds a kernel that runs `times` times and is `launches` launches.
+    pub(super) fn add_kernel(
+        &mut self,
+        time: &KernelTime,
+        (times, launches): (f64, f64),
+        bytes: f64,
+    ) {
+        let one = Self {
+            time: *time,
+            kernels: launches,
+            bytes,
         };
-        let vector = operator.vector.flops as f64
-            * layers
-            * rate(operator.vector.dtype, Engine::Vector).unwrap_or(0.0);
-        let traffic = &operator.traffic;
-        let min_dram_bytes = traffic.min_dram_bytes() as f64 * layers;
-        let main = clock.roof.seconds_per_byte(MemoryLevel::Main);
-        let on_chip = clock.roof.seconds_per_byte(MemoryLevel::OnChip);
-        self.roofline[0] += tensor.max(vector).max(min_dram_bytes * main);
-        self.roofline[1] += tensor.max(vector).max(min_dram_bytes * on_chip);
-        self.bytes_per_step += min_dram_bytes / operator.steps.max(1) as f64;
+        self.add_times(&one, times);
+    }
 
+    pub(super) fn add_times(&mut self, other: &Self, times: f64) {
+        self.time.fixed += other.time.fixed * times;
+        self.time.tensor += other.time.tensor * times;
+        self.time.vector += other.time.vector * times;
+        self.time.memory += other.time.memory * times;
+        self.kernels += other.kernels * times;
+        self.bytes += other.bytes * times;
+    }
+
+    /// Adds an operator of a step that is `width` wide, from 0 (one row) to 1, by the efficiencies of its kind.
+    pub(super) fn add_operator(&mut self, clock: &Clock<'_>, operator: &Operator<'_>, width: f64) {
+        let layers = f64::from(operator.layers);
         let kind = &clock.kinds[operator.kind as usize];
-        let moved = (traffic.weights as f64
-            + (traffic.kv_read as f64 + traffic.kv_write as f64) * kind.kv_passes
-            + traffic.activations() as f64 * kind.activation_passes)
-            * layers;
         let per_compute = if width < 1.0 {
             kind.few_rows_per_compute
         } else {
             kind.per_compute
         };
-        let (tensor, vector, memory) = (
-            tensor * per_compute,
-            vector * per_compute,
-            moved * main * kind.per_memory,
-        );
-        let (work, resource) = if memory >= tensor && memory >= vector {
-            (memory, Resource::Memory)
-        } else if tensor >= vector {
-            (tensor, Resource::Tensor)
-        } else {
-            (vector, Resource::Vector)
+        // A missing rate of the matrix units is an error of the roofline; others count nothing there too.
+        let seconds = |work: &Work, engine| {
+            let rate = clock.roof.seconds_per_flop(work.dtype, engine);
+            work.flops as f64 * layers * rate.unwrap_or(0.0) * per_compute
         };
+        let tensor = seconds(&operator.tensor, Engine::Tensor);
+        let vector = seconds(&operator.vector, Engine::Vector);
+        let traffic = &operator.traffic;
+        let moved = (traffic.weights as f64
+            + (traffic.kv_read as f64 + traffic.kv_write as f64) * kind.kv_passes
+            + traffic.activations() as f64 * kind.activation_passes)
+            * layers;
+        let memory = moved * clock.roof.seconds_per_byte(MemoryLevel::Main) * kind.per_memory;
+        if memory >= tensor && memory >= vector {
+            self.time.memory += memory;
+        } else if tensor >= vector {
+            self.time.tensor += tensor;
+        } else {
+            self.time.vector += vector;
+        }
         let kernels = kind.kernels * operator.steps as f64 * layers;
-        let launch = kernels * (kind.kernel_seconds + kind.wide_seconds * width);
-        self.device += work + launch;
-        self.by_resource[resource as usize] += work;
-        self.by_resource[Resource::Launch as usize] += launch;
+        self.time.fixed += kernels * (kind.kernel_seconds + kind.wide_seconds * width);
         self.kernels += kernels;
-        self.flops += (operator.tensor.flops as f64 + operator.vector.flops as f64) * layers;
-        self.min_dram_bytes += min_dram_bytes;
-        self.moved += moved;
+        self.bytes += moved;
     }
 
     /// Adds what each of `steps` steps costs beside its operators.
     pub(super) fn add_steps(&mut self, clock: &Clock<'_>, steps: u64) {
         let kernels = clock.pass_kernels * steps as f64;
-        let launch = kernels * clock.small_kernel_seconds;
+        self.time.fixed += kernels * clock.small_kernel_seconds;
         self.kernels += kernels;
-        self.device += launch;
-        self.by_resource[Resource::Launch as usize] += launch;
     }
 
-    /// Work that is known as a whole, and its roofline time in seconds.
-    pub(super) fn known(&mut self, flops: f64, min_dram_bytes: f64, roofline: f64) {
-        self.flops = flops;
-        self.min_dram_bytes = min_dram_bytes;
-        self.roofline = [roofline; 2];
+    /// The same with every time multiplied by `factor`.
+    pub(super) fn scaled(self, factor: f64) -> Self {
+        Self {
+            time: self.time.scaled(factor),
+            ..self
+        }
     }
 
-    /// Takes times, launches and bytes of kernels instead of those of operators.
-    pub(super) fn replace(&mut self, sum: &KernelSum) {
-        let time = &sum.time;
-        self.device = time.seconds();
-        self.by_resource = [time.tensor, time.vector, time.memory, time.fixed];
-        self.kernels = sum.kernels;
-        self.moved = sum.bytes;
-    }
-
-    /// Everything on the device so many times as long.
-    pub(super) fn scale(&mut self, factor: f64) {
-        self.device *= factor;
-        self.by_resource = self.by_resource.map(|part| part * factor);
-    }
-
-    /// `host_factor`: host time ÷ that of the profile. `steps`: how many are launched so.
-    pub(super) fn finish(
-        self,
+    /// What a user sees of `steps` steps. `host_factor`: host time ÷ that of the profile.
+    pub(super) fn seen(
+        &self,
         clock: &Clock<'_>,
         host_factor: f64,
-        (launch_by, steps): (Launch, u64),
-    ) -> Result<PhasePrediction, MissingPeak> {
-        if let Some(dtype) = self.missing {
-            clock.roof.device().peak(dtype, Engine::Tensor)?;
-        }
-        let roofline = match clock.roof.level(self.bytes_per_step) {
-            MemoryLevel::Main => self.roofline[0],
-            MemoryLevel::OnChip => self.roofline[1],
-        };
-        let steps = steps as f64;
-        let (host, captured) = match launch_by {
+        (launch, steps): (Launch, u64),
+    ) -> StepTime {
+        let device = self.time.seconds();
+        let (host, captured) = match launch {
             Launch::Kernels => {
                 let each = clock.host_seconds_per_kernel;
-                (each.map(|seconds| seconds * self.kernels), 0.0)
+                (
+                    each.map(|seconds| seconds * self.kernels * host_factor),
+                    0.0,
+                )
             }
             Launch::Graph(graph) => {
-                let us = graph.step_us * steps + graph.gap_us * self.kernels;
+                let us = graph.step_us * steps as f64 + graph.gap_us * self.kernels;
                 (None, us * 1e-6)
             }
         };
-        let host = host.map(|seconds| seconds * host_factor);
-        let [tensor, vector, memory, launch] = self.by_resource;
-        let resources = [
-            Resource::Tensor,
-            Resource::Vector,
-            Resource::Memory,
-            Resource::Launch,
+        let KernelTime {
+            fixed,
+            tensor,
+            vector,
+            memory,
+        } = self.time;
+        let parts = [
+            (Resource::Tensor, tensor),
+            (Resource::Vector, vector),
+            (Resource::Memory, memory),
+            (Resource::Launch, fixed),
         ];
-        let largest = resources
-            .into_iter()
-            .max_by(|a, b| self.by_resource[*a as usize].total_cmp(&self.by_resource[*b as usize]))
-            .unwrap_or(Resource::Memory);
-        let host_binds = host.is_some_and(|host| host > self.device);
-        Ok(PhasePrediction {
-            time_ns: Nanos::from_seconds(
-                host.map_or(self.device, |host| host.max(self.device)) + captured,
-            ),
-            device_ns: Nanos::from_seconds(self.device),
+        let largest = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let is_host_bound = host.is_some_and(|host| host > device);
+        StepTime {
+            time_ns: Nanos::from_seconds(host.map_or(device, |host| host.max(device)) + captured),
+            device_ns: Nanos::from_seconds(device),
             host_ns: host.map(Nanos::from_seconds),
-            roofline_ns: Nanos::from_seconds(roofline),
-            tensor_ns: Nanos::from_seconds(tensor),
-            vector_ns: Nanos::from_seconds(vector),
-            memory_ns: Nanos::from_seconds(memory),
-            launch_ns: Nanos::from_seconds(launch),
-            binds: if host_binds { Resource::Host } else { largest },
+            binds: match largest {
+                _ if is_host_bound => Resource::Host,
+                Some((resource, _)) => resource,
+                None => Resource::Memory,
+            },
             kernels: self.kernels.round() as u64,
-            flops: Flops(self.flops as u64),
-            min_dram_bytes: Bytes(self.min_dram_bytes as u64),
-            moved_bytes: Bytes(self.moved as u64),
-        })
+            range: None,
+        }
+    }
+
+    /// The same beside what the work needs at least.
+    pub(super) fn phase(
+        &self,
+        clock: &Clock<'_>,
+        host_factor: f64,
+        launch: (Launch, u64),
+        needed: Needed,
+    ) -> PhasePrediction {
+        let seen = self.seen(clock, host_factor, launch);
+        PhasePrediction {
+            time_ns: seen.time_ns,
+            device_ns: seen.device_ns,
+            host_ns: seen.host_ns,
+            roofline_ns: needed.roofline_ns,
+            tensor_ns: Nanos::from_seconds(self.time.tensor),
+            vector_ns: Nanos::from_seconds(self.time.vector),
+            memory_ns: Nanos::from_seconds(self.time.memory),
+            launch_ns: Nanos::from_seconds(self.time.fixed),
+            binds: seen.binds,
+            kernels: seen.kernels,
+            flops: needed.flops,
+            min_dram_bytes: needed.min_dram_bytes,
+            moved_bytes: Bytes(self.bytes as u64),
+        }
+    }
+}
+
+/// The least that any software needs for some work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needed {
+    pub(super) roofline_ns: Nanos,
+    pub(super) flops: Flops,
+    pub(super) min_dram_bytes: Bytes,
+}
+
+impl From<PhaseRoofline> for Needed {
+    fn from(roofline: PhaseRoofline) -> Self {
+        Self {
+            roofline_ns: roofline.roofline_ns,
+            flops: roofline.flops,
+            min_dram_bytes: roofline.min_dram_bytes,
+        }
     }
 }

@@ -1,22 +1,20 @@
 //! Predictions for models that no family describes, from kernels that were traced.
 
-use llmprof_units::{Basis, Bytes, DType, Nanos};
+use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
 
 use super::{
-    Bands, EfficiencyProfile, Implementation, KernelClock, PredictError, Prediction, Spread,
+    Calibration, EfficiencyProfile, Implementation, KernelClock, PhasePrediction, PredictError,
+    Prediction, Spread,
+    interval::Bands,
     kernel_clock,
-    phase::{Clock, KernelSum, Launch, Timing},
+    phase::{Clock, DeviceTime, Launch, Needed},
 };
 use llmprof_theory::{
     MemoryFit, Workload,
-    device::{Device, Engine, MissingPeak},
+    device::{Device, Engine},
     kernels::{TracedModel, TracedStep},
     roofline::{MemoryLevel, Roof},
 };
-
-/// Intervals of traced models are so many times as wide as those of families, in logarithms: with 1.5, more than nine tenths of the 210 times of the first list of
-/// blind models lie inside.
-const WIDENING: f64 = 1.5;
 
 /// What a traced model takes. The trace is of `workload`: its prompt, and three decode steps (the first, the middle and the last)
 /// where it has any.
@@ -39,38 +37,34 @@ pub fn predict_traced(
         &sum(&traced.prefill),
         traced.prefill.flops(),
         traced.weight_bytes.0 as f64,
-    )?;
+    );
     let first = traced.decode.first().unwrap_or(&traced.prefill);
-    let decode_step = phase(&clock, &sum(first), first.flops(), fixed)?;
+    let decode_step = phase(&clock, &sum(first), first.flops(), fixed);
     let steps = workload.decode_steps();
-    let decode = (steps > 0)
-        .then(|| {
-            let mut all = KernelSum::default();
-            let mut flops = 0.0;
-            // As Simpson's rule weighs the first, the middle and the last.
-            let weights = [1.0 / 6.0, 4.0 / 6.0, 1.0 / 6.0];
-            for (index, weight) in weights.into_iter().enumerate() {
-                let step = traced.decode.get(index).unwrap_or(first);
-                all.add_times(&sum(step), weight * steps as f64);
-                flops += step.flops() * weight * steps as f64;
-            }
-            phase(&clock, &all, flops, fixed * steps as f64)
-        })
-        .transpose()?;
+    let decode = (steps > 0).then(|| {
+        let mut all = DeviceTime::default();
+        let mut flops = 0.0;
+        // As Simpson's rule weighs the first, the middle and the last.
+        let weights = [1.0 / 6.0, 4.0 / 6.0, 1.0 / 6.0];
+        for (index, weight) in weights.into_iter().enumerate() {
+            let step = traced.decode.get(index).unwrap_or(first);
+            all.add_times(&sum(step), weight * steps as f64);
+            flops += step.flops() * weight * steps as f64;
+        }
+        phase(&clock, &all, flops, fixed * steps as f64)
+    });
     let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
     let tpot_ns = (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
-    let bands = profile.spreads.and_then(|spreads| {
-        let widening = spreads.widening(calibration, workload.batch, workload.prompt)? * WIDENING;
-        Some(Bands {
-            prefill: spreads.prefill(widening),
-            decode: spreads.decode(widening),
-            host: spreads.host,
-        })
+    let bands = profile.spreads.as_ref().and_then(|spreads| {
+        let is_known = calibration == Calibration::Measured
+            && spreads.holds_for(workload.batch, workload.prompt);
+        let phases = spreads.traced.filter(|_| is_known)?;
+        Some(spreads.bands(phases))
     });
-    let seen = |time, phase, spread: fn(&Bands) -> Spread| {
+    let seen = |time, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
         bands
             .as_ref()
-            .map(|bands| bands.seen(time, phase, spread(bands)))
+            .map(|bands| bands.seen(time, (phase.host_ns, phase.device_ns), spread(bands)))
     };
     let total_ns = prefill.time_ns + decode_time;
     let rate =
@@ -109,10 +103,10 @@ pub fn traced_contexts(workload: &Workload) -> Vec<u64> {
     }
 }
 
-fn summed(clock: &KernelClock, step: &TracedStep) -> KernelSum {
-    let mut sum = KernelSum::default();
+fn summed(clock: &KernelClock, step: &TracedStep) -> DeviceTime {
+    let mut sum = DeviceTime::default();
     for one in &step.kernels {
-        sum.add(
+        sum.add_kernel(
             &clock.time(&one.kernel),
             (one.launches as f64, 1.0),
             one.kernel.bytes(),
@@ -121,19 +115,16 @@ fn summed(clock: &KernelClock, step: &TracedStep) -> KernelSum {
     sum
 }
 
-fn phase(
-    clock: &Clock<'_>,
-    sum: &KernelSum,
-    flops: f64,
-    min_dram_bytes: f64,
-) -> Result<super::PhasePrediction, MissingPeak> {
-    let mut timing = Timing::default();
+fn phase(clock: &Clock<'_>, sum: &DeviceTime, flops: f64, min_dram_bytes: f64) -> PhasePrediction {
     let rate = clock.roof.seconds_per_flop(DType::Bf16, Engine::Tensor);
     let roofline = (flops * rate.unwrap_or(0.0))
         .max(min_dram_bytes * clock.roof.seconds_per_byte(MemoryLevel::Main));
-    timing.known(flops, min_dram_bytes, roofline);
-    timing.replace(sum);
-    timing.finish(clock, 1.0, (Launch::Kernels, 1))
+    let needed = Needed {
+        roofline_ns: Nanos::from_seconds(roofline),
+        flops: Flops(flops as u64),
+        min_dram_bytes: Bytes(min_dram_bytes as u64),
+    };
+    sum.phase(clock, 1.0, (Launch::Kernels, 1), needed)
 }
 
 fn fit(traced: &TracedModel, device: &Device) -> MemoryFit {

@@ -7,7 +7,7 @@ use llmprof_theory::{
     Model, Precision, WeightFormat, Workload,
     device::{Device, schema::DeviceFile},
 };
-use llmprof_units::{DType, Nanos};
+use llmprof_units::{DType, Nanos, stats::percentile};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -122,24 +122,20 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let place = share * (sorted.len() - 1) as f64;
-    let (below, part) = (place.floor() as usize, place.fract());
-    let above = (below + 1).min(sorted.len() - 1);
-    sorted[below] * (1.0 - part) + sorted[above] * part
-}
-
 /// The spreads are those of the calibration models; the others only grade.
 #[test]
 fn spreads_are_those_of_the_calibration_models() {
     let profile = EfficiencyProfile::embedded("native").unwrap();
     let all = graded(&profile);
     let spreads = profile.spreads.unwrap();
-    for (phase, spread) in [spreads.prefill, spreads.decode].into_iter().enumerate() {
+    for (phase, spread) in [spreads.family.prefill, spreads.family.decode]
+        .into_iter()
+        .enumerate()
+    {
         let of = |one: &&Graded| one.split == "calibration" && one.phase == phase;
         let ratios = sorted(all.iter().filter(of).map(|one| one.ratio));
         assert!(ratios.len() >= 16);
-        let (low, high) = (quantile(&ratios, 0.05), quantile(&ratios, 0.95));
+        let (low, high) = (percentile(&ratios, 0.05), percentile(&ratios, 0.95));
         assert!(
             (low - spread.low).abs() < 0.01 && (high - spread.high).abs() < 0.01,
             "phase {phase}: {low:.3} to {high:.3}, written {spread:?}"
@@ -159,8 +155,8 @@ fn held_out_models_lie_in_their_intervals() {
     let share = inside.count() as f64 / held_out.len() as f64;
     let errors = sorted(held_out.iter().map(|one| (1.0 / one.ratio - 1.0).abs()));
     let halves = sorted(held_out.iter().map(|one| one.half_width));
-    let (median, p90) = (quantile(&errors, 0.5), quantile(&errors, 0.9));
-    let half = quantile(&halves, 0.5);
+    let (median, p90) = (percentile(&errors, 0.5), percentile(&errors, 0.9));
+    let half = percentile(&halves, 0.5);
     println!("median {median:.3}, p90 {p90:.3}, in interval {share:.3}, half-width {half:.3}");
     assert!(
         median < 0.25 && (0.8..=1.0).contains(&share),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use llmprof_predict::{EfficiencyProfile, Predictor};
 use llmprof_simulate::{Load, Settings, Summary, predicted::Predicted, simulate};
-use llmprof_theory::{Model, Workload, device::Catalog};
+use llmprof_theory::{Model, Step, Workload, device::Catalog};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::Nanos;
 
@@ -21,11 +21,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let design = include_str!("../../theory/tests/data/models/llama3_1_8b.json");
     let model = Model::from_config(&serde_json::from_str(design)?, None)?;
     let device = Catalog::embedded().by_name("h200")?;
-    let profile = EfficiencyProfile::embedded("fused")?;
+    let profile = EfficiencyProfile::embedded("vllm")?;
     let predictor = Predictor::new(&model, &device, &profile);
-    let predict = |workload: &Workload| predictor.predict(workload);
+    let workload = Workload::default();
+    let predict = |step: &Step| predictor.step(&workload, step);
     for rate in [5.0, 20.0, 30.0] {
-        let time = Predicted::new(&predict, &Workload::default(), Nanos(0))?;
+        let time = Predicted::new(&predict, Nanos(0))?;
         let started = Instant::now();
         let load = Load::synthetic(
             &Arrivals::Poisson { rate },
@@ -49,12 +50,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         println!(
             "{count} requests (512 in, 128 out) at {rate}/s: {seconds:.2} s, {verdict} the budget of {BUDGET_S} s a million; {} steps, \
-             mean batch {:.1}, TTFT p99 {:.1} ms, TPOT p50 {:.2} ms, {} predictions",
+             mean batch {:.1}, TTFT p99 {:.1} ms, TPOT p50 {:.2} ms",
             summary.steps,
             summary.running.mean,
             summary.ttft_ms.map_or(f64::NAN, |d| d.p99),
             summary.tpot_ms.map_or(f64::NAN, |d| d.p50),
-            time.predictions(),
         );
     }
     Ok(())

@@ -1,13 +1,11 @@
 //! Step times from a recorded server: least squares over its engine steps.
 
+use llmprof_theory::Step;
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{
-    request::mix,
-    step::{Shape, StepTime},
-};
+use crate::{request::mix, step::StepTimer};
 
 /// Fewest steps that a calibration rests on.
 const FEWEST: usize = 12;
@@ -90,7 +88,7 @@ impl Calibration {
             );
         }
         errors.sort_unstable_by(f64::total_cmp);
-        let quantile = |p: f64| llmprof_traffic::statistics::percentile(&errors, p);
+        let quantile = |p: f64| llmprof_units::stats::percentile(&errors, p);
         let [step, token, sequence, context] = weights.map(|seconds| seconds * 1e9);
         Ok(Self {
             step_ns: step,
@@ -111,12 +109,14 @@ impl Calibration {
     }
 }
 
-impl StepTime for Calibration {
-    fn time(&self, shape: &Shape) -> Nanos {
+impl StepTimer for Calibration {
+    fn time(&self, step: &Step) -> Nanos {
+        let tokens = step.new_tokens();
+        let context = step.cached_tokens().unwrap_or(0) + tokens;
         let time = self.step_ns
-            + self.token_ns * shape.tokens() as f64
-            + self.sequence_ns * shape.sequences() as f64
-            + self.context_token_ns * shape.context() as f64;
+            + self.token_ns * tokens as f64
+            + self.sequence_ns * step.sequences() as f64
+            + self.context_token_ns * context as f64;
         Nanos(time.round() as i64)
     }
 }
@@ -248,6 +248,8 @@ fn eliminate(
 
 #[cfg(test)]
 mod tests {
+    use llmprof_theory::{Part, Sequences};
+
     use super::*;
 
     fn steps(of: impl Fn(u64, u64, u64) -> f64, gap: i64) -> Vec<Observation> {
@@ -325,12 +327,12 @@ mod tests {
         let same = vec![observed[3]; 20];
         // Steps at one time: no gaps, one shape.
         let found = Calibration::fit(&same).unwrap();
-        let shape = Shape {
-            decode_sequences: observed[3].sequences,
-            decode_context: observed[3].context.unwrap() - observed[3].tokens,
-            ..Shape::default()
-        };
-        let time = found.time(&shape).0 as f64;
+        let step = Step::decode(Part::Groups(vec![Sequences {
+            count: observed[3].sequences,
+            new: 1,
+            cached: (observed[3].context.unwrap() - observed[3].tokens) / observed[3].sequences,
+        }]));
+        let time = found.time(&step).0 as f64;
         assert!((time / 100_000.0 - 1.0).abs() < 0.5, "{time}");
     }
 }

@@ -9,12 +9,13 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
+use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 
 use crate::{
     engine::{Finished, Outcome},
     request::{Load, Tokenizer},
-    step::{Shape, StepTime},
+    step::{Contexts, StepTimer},
 };
 
 /// How many engines of each kind there are, and what one of them takes at once.
@@ -50,7 +51,7 @@ struct DecodeWorker {
     waiting: VecDeque<usize>,
     /// Sequences by the step at which they end.
     ends: BinaryHeap<Reverse<(u64, usize)>>,
-    context: u64,
+    contexts: Contexts,
     steps: u64,
     is_running: bool,
 }
@@ -64,8 +65,8 @@ impl DecodeWorker {
 struct Simulation<'a> {
     load: &'a Load,
     workers: Workers,
-    prefill_time: &'a dyn StepTime,
-    decode_time: &'a dyn StepTime,
+    prefill_time: &'a dyn StepTimer,
+    decode_time: &'a dyn StepTimer,
     now: Nanos,
     events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
     made: u64,
@@ -82,8 +83,8 @@ struct Simulation<'a> {
 pub fn simulate(
     load: &Load,
     workers: Workers,
-    prefill_time: &dyn StepTime,
-    decode_time: &dyn StepTime,
+    prefill_time: &dyn StepTimer,
+    decode_time: &dyn StepTimer,
 ) -> Outcome {
     let count = load.requests.len();
     let least = |count: usize| count.max(1);
@@ -167,23 +168,28 @@ impl Simulation<'_> {
         if !worker.running.is_empty() || worker.waiting.is_empty() {
             return;
         }
-        let mut shape = Shape::default();
+        let mut prompts = Vec::new();
         for _ in 0..self.workers.prefill_sequences {
             let Some(request) = worker.waiting.pop_front() else {
                 break;
             };
-            shape.add_prefill(self.load.requests[request].prompt, 0);
+            prompts.push(Sequences {
+                count: 1,
+                new: self.load.requests[request].prompt,
+                cached: 0,
+            });
             worker.running.push(request);
         }
-        let time = self.step(self.prefill_time, &shape);
+        let step = Step::prefill(Part::Groups(prompts));
+        let time = self.step(self.prefill_time, &step);
         self.plan(time, Event::Prefilled(index));
     }
 
-    fn step(&mut self, time: &dyn StepTime, shape: &Shape) -> Nanos {
-        let time = time.time(shape).max(Nanos(1));
+    fn step(&mut self, time: &dyn StepTimer, step: &Step) -> Nanos {
+        let time = time.time(step).max(Nanos(1));
         self.outcome.steps += 1;
         self.outcome.busy += time;
-        self.outcome.computed_tokens += shape.tokens();
+        self.outcome.computed_tokens += step.new_tokens();
         time
     }
 
@@ -219,19 +225,16 @@ impl Simulation<'_> {
             let asked = &self.load.requests[request];
             let end = worker.steps + asked.output - 1;
             worker.ends.push(Reverse((end, request)));
-            worker.context += asked.prompt;
+            worker.contexts.add(asked.prompt, worker.steps);
         }
         if worker.ends.is_empty() {
             return;
         }
         worker.is_running = true;
-        let shape = Shape {
-            decode_sequences: worker.ends.len() as u64,
-            decode_context: worker.context,
-            ..Shape::default()
-        };
-        let time = self.step(self.decode_time, &shape);
-        self.outcome.gaps.add(time, shape.decode_sequences);
+        let sequences = worker.ends.len() as u64;
+        let step = Step::decode(worker.contexts.after(worker.steps));
+        let time = self.step(self.decode_time, &step);
+        self.outcome.gaps.add(time, sequences);
         self.plan(time, Event::Decoded(index));
     }
 
@@ -239,7 +242,6 @@ impl Simulation<'_> {
         let worker = &mut self.decode[index];
         worker.is_running = false;
         worker.steps += 1;
-        worker.context += worker.ends.len() as u64;
         let mut ended = Vec::new();
         while let Some(&Reverse((end, request))) = worker.ends.peek() {
             if end > worker.steps {
@@ -247,7 +249,8 @@ impl Simulation<'_> {
             }
             worker.ends.pop();
             let asked = &self.load.requests[request];
-            worker.context -= asked.prompt + asked.output - 1;
+            let context = asked.prompt + asked.output - 1;
+            worker.contexts.remove(context, worker.steps);
             ended.push(request);
         }
         for request in ended {

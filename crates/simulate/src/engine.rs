@@ -12,6 +12,7 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
+use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     longest::Longest,
     request::{Load, Tokenizer, mix},
     settings::{Settings, SettingsError},
-    step::{Shape, StepTime},
+    step::{Contexts, StepTimer},
 };
 
 /// A request with a result.
@@ -114,7 +115,7 @@ struct Engine<'a, T: ?Sized> {
     /// Steps that prompts have been held back for.
     waited: u64,
     decoding: u64,
-    decode_context: u64,
+    contexts: Contexts,
     /// Decode steps so far.
     tick: u64,
     /// Decoding sequences by the decode step, modulo the block size, at which they need a block.
@@ -126,7 +127,7 @@ struct Engine<'a, T: ?Sized> {
 }
 
 /// Runs a load to its end.
-pub fn simulate<T: StepTime + ?Sized>(
+pub fn simulate<T: StepTimer + ?Sized>(
     load: &Load,
     settings: &Settings,
     time: &T,
@@ -137,7 +138,7 @@ pub fn simulate<T: StepTime + ?Sized>(
     Ok(engine.outcome)
 }
 
-impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
+impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
     fn new(load: &'a Load, settings: Settings, time: &'a T) -> Self {
         let count = load.requests.len();
         let mut tokenizer = Tokenizer::new(load.front_end);
@@ -170,7 +171,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             reserved: 0,
             waited: 0,
             decoding: 0,
-            decode_context: 0,
+            contexts: Contexts::default(),
             tick: 0,
             block_phase: vec![0; settings.block_size as usize],
             ends: BinaryHeap::new(),
@@ -245,19 +246,23 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
     /// Schedules a step, lets its time pass, and hands out its tokens.
     fn step(&mut self) {
         self.planned = self.now;
-        let mut shape = Shape::default();
+        let mut prompts = Vec::new();
         let mut completed = Vec::new();
         let was_preempted = self.take_decode_blocks();
         let mut budget = self.settings.max_num_batched_tokens - self.decoding;
-        shape.decode_sequences = self.decoding;
-        shape.decode_context = self.decode_context;
+        let decode = self.contexts.after(self.tick);
         let was_preempted =
-            self.continue_prefill(&mut budget, &mut shape, &mut completed) || was_preempted;
+            self.continue_prefill(&mut budget, &mut prompts, &mut completed) || was_preempted;
         if !was_preempted && !self.holds_back(budget) {
-            self.admit(&mut budget, &mut shape, &mut completed);
+            self.admit(&mut budget, &mut prompts, &mut completed);
         }
-        let time = self.time.time(&shape).max(Nanos(1));
-        self.account(&shape, time);
+        let step = Step {
+            prefill: Part::Groups(prompts),
+            decode,
+            logits: None,
+        };
+        let time = self.time.time(&step).max(Nanos(1));
+        self.account(step.new_tokens(), time);
         self.now += time;
         self.advance_decodes(time);
         for request in completed {
@@ -282,7 +287,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
     fn continue_prefill(
         &mut self,
         budget: &mut u64,
-        shape: &mut Shape,
+        prompts: &mut Vec<Sequences>,
         completed: &mut Vec<usize>,
     ) -> bool {
         let Some(request) = self.partial else {
@@ -300,7 +305,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         }
         self.pool.take(needed);
         self.partial = None;
-        self.compute(request, new, budget, shape, completed);
+        self.compute(request, new, budget, prompts, completed);
         false
     }
 
@@ -338,7 +343,12 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
     }
 
     /// Takes waiting requests in order, while there is room.
-    fn admit(&mut self, budget: &mut u64, shape: &mut Shape, completed: &mut Vec<usize>) {
+    fn admit(
+        &mut self,
+        budget: &mut u64,
+        prompts: &mut Vec<Sequences>,
+        completed: &mut Vec<usize>,
+    ) {
         while *budget > 0
             && self.running_count < self.settings.max_num_seqs
             && self.partial.is_none()
@@ -381,7 +391,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             state.named.extend_from_slice(&keys[..hits]);
             self.running.push((request, state.turn));
             self.running_count += 1;
-            self.compute(request, new, budget, shape, completed);
+            self.compute(request, new, budget, prompts, completed);
         }
     }
 
@@ -391,12 +401,16 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         request: usize,
         new: u64,
         budget: &mut u64,
-        shape: &mut Shape,
+        prompts: &mut Vec<Sequences>,
         completed: &mut Vec<usize>,
     ) {
         let tokens = self.tokens(request);
         let state = &mut self.states[request];
-        shape.add_prefill(new, state.computed);
+        prompts.push(Sequences {
+            count: 1,
+            new,
+            cached: state.computed,
+        });
         *budget -= new;
         state.computed += new;
         if state.computed == tokens {
@@ -502,7 +516,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
             let phase = phase(state.computed, state.since, size);
             self.block_phase[phase] -= 1;
             self.decoding -= 1;
-            self.decode_context -= context;
+            self.contexts.remove(context, tick);
             if tick > state.since {
                 state.longest_gap = state.longest_gap.max(longest);
             }
@@ -552,7 +566,6 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         }
         self.longest.push(self.tick, time);
         self.tick += 1;
-        self.decode_context += self.decoding;
         self.outcome.gaps.add(time, self.decoding);
         while let Some(&Reverse((end, request, turn))) = self.ends.peek() {
             if end > self.tick {
@@ -593,7 +606,7 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         )));
         self.block_phase[phase(state.computed, tick, size)] += 1;
         self.decoding += 1;
-        self.decode_context += state.computed;
+        self.contexts.add(state.computed, tick);
     }
 
     fn finish(&mut self, request: usize) {
@@ -621,12 +634,12 @@ impl<'a, T: StepTime + ?Sized> Engine<'a, T> {
         }
     }
 
-    fn account(&mut self, shape: &Shape, time: Nanos) {
+    fn account(&mut self, tokens: u64, time: Nanos) {
         let outcome = &mut self.outcome;
         let span = time.0 as f64;
         outcome.steps += 1;
         outcome.busy += time;
-        outcome.computed_tokens += shape.tokens();
+        outcome.computed_tokens += tokens;
         outcome.block_time += self.pool.used() as f64 * span;
         outcome.running_time += self.running_count as f64 * span;
         outcome.waiting_time += self.waiting.len() as f64 * span;

@@ -1,7 +1,7 @@
 //! Continuous batching, simulated: requests in, latencies out.
 //!
 //! [`engine`] schedules steps as vLLM does (first come first served, chunked prefill, KV blocks, preemption by recomputation, prefix
-//! cache); a [`StepTime`] says how long each step takes: [`predicted`] from a model and a device, [`calibrated`] from the engine steps
+//! cache); a [`StepTimer`] says how long each step takes: [`predicted`] from a model and a device, [`calibrated`] from the engine steps
 //! of a recorded server. Pure: no clock, no threads, and the same seed gives the same numbers.
 
 pub mod calibrated;
@@ -21,5 +21,5 @@ pub mod summary;
 pub use engine::{Outcome, simulate};
 pub use request::{Content, FrontEnd, Load, Request};
 pub use settings::Settings;
-pub use step::{Shape, StepTime};
+pub use step::StepTimer;
 pub use summary::{Level, Summary};

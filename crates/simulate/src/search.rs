@@ -7,7 +7,7 @@ use crate::{
     engine::simulate,
     request::Load,
     settings::{Settings, SettingsError},
-    step::StepTime,
+    step::StepTimer,
     summary::Summary,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 pub const MOST_REPLICAS: u64 = 4096;
 
 /// Runs a load on replicas that get requests in turn.
-pub fn on_replicas<T: StepTime + ?Sized>(
+pub fn on_replicas<T: StepTimer + ?Sized>(
     load: &Load,
     settings: &Settings,
     time: &T,
@@ -43,7 +43,7 @@ pub struct Candidate {
 
 /// Simulates every combination that an engine starts with; the best first: those that meet all objectives before the others, then by
 /// goodput, then by the 99th percentile of TTFT and the median TPOT.
-pub fn settings<T: StepTime + ?Sized>(
+pub fn settings<T: StepTimer + ?Sized>(
     load: &Load,
     base: &Settings,
     tokens: &[u64],
@@ -99,7 +99,7 @@ pub struct Replicas {
 }
 
 /// The fewest replicas that meet all objectives: doubled until they do, then halved in between.
-pub fn replicas<T: StepTime + ?Sized>(
+pub fn replicas<T: StepTimer + ?Sized>(
     load: &Load,
     settings: &Settings,
     time: &T,

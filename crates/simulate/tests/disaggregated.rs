@@ -1,9 +1,10 @@
 //! Prefill and decode apart, against schedules worked out by hand.
 
 use llmprof_simulate::{
-    Content, FrontEnd, Load, Request, Shape,
+    Content, FrontEnd, Load, Request,
     disaggregated::{Workers, simulate},
 };
+use llmprof_theory::Step;
 use llmprof_units::Nanos;
 
 const MS: i64 = 1_000_000;
@@ -24,10 +25,11 @@ fn load(requests: &[(i64, u64, u64)], concurrency: Option<usize>) -> Load {
 
 /// First and last token in ms, by request: a millisecond a prompt token, ten for a decode step and one for each of its sequences.
 fn times(load: &Load, workers: Workers) -> Vec<(i64, i64)> {
-    let prefill = |shape: &Shape| Nanos(shape.prefill_tokens as i64 * MS);
-    let decode = |shape: &Shape| {
-        assert!(shape.decode_context >= shape.decode_sequences);
-        Nanos((10 + shape.decode_sequences as i64) * MS)
+    let prefill = |step: &Step| Nanos(step.prefill.new_tokens() as i64 * MS);
+    let decode = |step: &Step| {
+        let sequences = step.decode.sequences();
+        assert!(step.decode.cached_tokens().unwrap() >= sequences);
+        Nanos((10 + sequences as i64) * MS)
     };
     let mut outcome = simulate(load, workers, &prefill, &decode);
     outcome.finished.sort_by_key(|finished| finished.index);

@@ -4,7 +4,8 @@
 
 use std::collections::VecDeque;
 
-use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, Shape, Summary, simulate};
+use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, Summary, simulate};
+use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 use proptest::prelude::*;
 
@@ -20,7 +21,7 @@ struct Plain {
 }
 
 /// First token and last token of each request, and preemptions. No prefix cache.
-fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Shape) -> i64) -> (Vec<(i64, i64)>, u64) {
+fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Step) -> i64) -> (Vec<(i64, i64)>, u64) {
     let mut done = vec![(0, 0); load.requests.len()];
     let (mut waiting, mut running) = (VecDeque::<Plain>::new(), Vec::<Plain>::new());
     let (mut now, mut next, mut free, mut preemptions) = (0_i64, 0, s.kv_blocks, 0);
@@ -94,16 +95,23 @@ fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Shape) -> i64) -> (Vec<(i64
             scheduled.push(new);
             budget -= new;
         }
-        let mut shape = Shape::default();
-        for (r, new) in running.iter().zip(&scheduled) {
-            if r.is_decoding {
-                shape.decode_sequences += 1;
-                shape.decode_context += r.computed;
-            } else {
-                shape.add_prefill(*new, r.computed);
-            }
-        }
-        now += time(&shape);
+        let (decode, prefill) = running
+            .iter()
+            .zip(&scheduled)
+            .partition::<Vec<_>, _>(|(r, _)| r.is_decoding);
+        let part = |some: Vec<(&Plain, &u64)>| {
+            let sequences = some.into_iter().map(|(r, new)| Sequences {
+                count: 1,
+                new: *new,
+                cached: r.computed,
+            });
+            Part::Groups(sequences.collect())
+        };
+        now += time(&Step {
+            prefill: part(prefill),
+            decode: part(decode),
+            logits: None,
+        });
         let mut kept = Vec::new();
         for (place, mut r) in running.into_iter().enumerate() {
             r.computed += scheduled.get(place).copied().unwrap_or(0);
@@ -183,11 +191,16 @@ fn all_settings() -> impl Strategy<Value = Settings> {
         )
 }
 
-fn time(shape: &Shape) -> i64 {
-    (100 + 7 * shape.prefill_tokens
-        + 3 * shape.decode_sequences
-        + shape.decode_context / 5
-        + shape.prefill_cached / 9) as i64
+fn time(step: &Step) -> i64 {
+    let prompts = step.prefill.groups();
+    let cached: u64 = prompts
+        .iter()
+        .map(|prompt| prompt.new * prompt.cached)
+        .sum();
+    (100 + 7 * step.prefill.new_tokens()
+        + 3 * step.decode.sequences()
+        + step.decode.cached_tokens().unwrap() / 5
+        + cached / 9) as i64
 }
 
 proptest! {
@@ -196,7 +209,7 @@ proptest! {
     #[test]
     fn both_schedulers_agree_to_the_nanosecond(load in loads(), settings in all_settings()) {
         let (expected, preemptions) = plainly(&load, &settings, &time);
-        let outcome = simulate(&load, &settings, &|shape: &Shape| Nanos(time(shape))).unwrap();
+        let outcome = simulate(&load, &settings, &|step: &Step| Nanos(time(step))).unwrap();
         prop_assert_eq!(outcome.finished.len(), load.requests.len());
         prop_assert_eq!(outcome.preemptions, preemptions);
         for f in &outcome.finished {
@@ -216,7 +229,7 @@ proptest! {
             request.content = Content::Shared(shared);
         }
         let settings = Settings { prefix_caching, ..settings };
-        let outcome = simulate(&load, &settings, &|shape: &Shape| Nanos(time(shape))).unwrap();
+        let outcome = simulate(&load, &settings, &|step: &Step| Nanos(time(step))).unwrap();
         let needed: u64 = load.requests.iter().map(|r| r.prompt + r.output - 1).sum();
         prop_assert_eq!(outcome.computed_tokens + outcome.cached_tokens, needed + outcome.discarded_tokens);
         // Every token but the first of a request has a gap before it.

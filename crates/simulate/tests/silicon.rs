@@ -92,8 +92,8 @@ fn profiles_have_the_fitted_numbers() {
     let fitted = Fitted::read().unwrap();
     for (name, profile) in profiles().unwrap() {
         assert_eq!(fitted.all.put_into(&profile), profile, "{name}");
-        let spreads = profile.spreads.unwrap();
-        assert_eq!([spreads.prefill, spreads.decode], fitted.spreads, "{name}");
+        // The range of TPOT does not hold for enough designs, that of TTFT says nothing: profiles have none.
+        assert_eq!(profile.spreads, None, "{name}");
     }
 }
 

@@ -3,7 +3,12 @@
 use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
-use crate::{operator::Phase, quant::WeightFormat, ranks::Parallel};
+use crate::{
+    operator::Phase,
+    quant::WeightFormat,
+    ranks::Parallel,
+    step::{Part, Sequences, Step},
+};
 
 /// How the work of attention is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -52,11 +57,6 @@ pub enum Routing {
         prefill: f64,
         /// In one decode step.
         decode: f64,
-    },
-    /// Random weights: tokens of a decode step choose alike as far as their contexts do. Prefill as uniform.
-    Random {
-        /// Token ids that prompts are drawn from.
-        token_kinds: u64,
     },
 }
 
@@ -208,6 +208,22 @@ impl Pass {
     /// Rows of a linear layer: sequences × new tokens, in one step.
     pub fn rows(&self) -> u64 {
         self.batch.saturating_mul(self.queries)
+    }
+
+    /// Its first step.
+    pub fn first_step(&self) -> Step {
+        let sequences = Part::Groups(vec![Sequences {
+            count: self.batch,
+            new: self.queries,
+            cached: self.past,
+        }]);
+        Step {
+            logits: Some(self.batch.saturating_mul(self.logits)),
+            ..match self.phase {
+                Phase::Decode => Step::decode(sequences),
+                _ => Step::prefill(sequences),
+            }
+        }
     }
 
     /// Σ over steps of the cached tokens that a step finds, none above `cap`.

@@ -1,5 +1,7 @@
 //! Percentiles and how sure they are.
 
+// Linear between ranks, as numpy's default and so `vllm bench serve`.
+pub use llmprof_units::stats::percentile;
 use serde::{Deserialize, Serialize};
 
 /// Values in a few numbers.
@@ -148,17 +150,6 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted
-}
-
-/// Linear between ranks, as numpy's default and so `vllm bench serve`.
-pub fn percentile(sorted: &[f64], p: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return f64::NAN;
-    };
-    let place = p * last as f64;
-    let below = place.floor() as usize;
-    let above = (below + 1).min(last);
-    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
 /// The ranks (from 0) between which the quantile `p` of the distribution lies with 95 % confidence, whatever the distribution:

@@ -11,6 +11,7 @@ pub mod path_text;
 mod printable;
 mod quantity;
 mod share;
+pub mod stats;
 
 pub use basis::Basis;
 pub use dtype::{DType, ParseDTypeError};

@@ -5,15 +5,9 @@ use llmprof_units::Nanos;
 
 use crate::matching::lanes::Lane;
 use crate::phase_facts::{FirstInstance, NewLengths, PhaseInstance};
-
-/// A first interval is first use if it takes this many times as long as the later ones…
-const SLOWER: f64 = 1.5;
-/// …while its device time differs by less than this factor.
-const SAME_WORK: f64 = 1.5;
-/// Waits from here on…
-const LONG_NS: i64 = 5_000_000;
-/// …and above this many times the usual one are not usual.
-const FAR_ABOVE: i64 = 20;
+use crate::thresholds::{
+    ATTENTION_WAIT_MIN_NS, ATTENTION_WAIT_MIN_RATIO, FIRST_USE_MIN_RATIO, SAME_WORK_MAX_RATIO,
+};
 
 /// Whether the first of some intervals took longer than the others for the same work; it is then marked as left out.
 pub(crate) fn first_instance(instances: &mut [PhaseInstance]) -> Option<FirstInstance> {
@@ -27,9 +21,9 @@ pub(crate) fn first_instance(instances: &mut [PhaseInstance]) -> Option<FirstIns
     };
     let wall = middle(|one| one.wall_ns.0)?;
     let sum = middle(|one| one.sum_ns.0)?;
-    let slower = first.wall_ns.0 as f64 >= SLOWER * wall as f64;
-    let same = (first.sum_ns.0 as f64) < SAME_WORK * sum as f64
-        && first.sum_ns.0 as f64 * SAME_WORK > sum as f64;
+    let slower = first.wall_ns.0 as f64 >= FIRST_USE_MIN_RATIO * wall as f64;
+    let same = (first.sum_ns.0 as f64) < SAME_WORK_MAX_RATIO * sum as f64
+        && first.sum_ns.0 as f64 * SAME_WORK_MAX_RATIO > sum as f64;
     if !slower || !same {
         return None;
     }
@@ -67,7 +61,7 @@ impl AttentionWaits {
         let mut all: Vec<i64> = self.waits.iter().chain(&others.waits).copied().collect();
         all.sort_unstable();
         let usual = *all.get(all.len() / 2)?;
-        let least = LONG_NS.max(usual.saturating_mul(FAR_ABOVE));
+        let least = ATTENTION_WAIT_MIN_NS.max(usual.saturating_mul(ATTENTION_WAIT_MIN_RATIO));
         let mut found = NewLengths {
             usual_ns: Nanos(usual),
             ..NewLengths::default()

@@ -10,9 +10,7 @@ use crate::labels::{STEP, ranges_of};
 use crate::latency::plain_wall;
 use crate::phase_facts::RecordedPart;
 use crate::phases::Phases;
-
-/// With fewer whole steps than this a phase may be something else than it looks like.
-const FEWEST_STEPS: u64 = 4;
+use crate::thresholds::SAMPLED_STEPS_MIN;
 
 /// The part of a phase; nothing where all of it was recorded. `is_judged` says which intervals are not left out.
 pub(super) fn part(
@@ -44,7 +42,7 @@ pub(super) fn part(
 
 /// An issue where the part has too few steps.
 pub(super) fn too_small(part: &RecordedPart, name: &str) -> Option<Issue> {
-    let steps = part.steps.filter(|steps| *steps < FEWEST_STEPS)?;
+    let steps = part.steps.filter(|steps| *steps < SAMPLED_STEPS_MIN)?;
     let issue = Issue::warning(IssueCode::RunFewSteps).with("phase", name);
     let issue = issue.with("steps", steps);
     Some(match part.of_steps {

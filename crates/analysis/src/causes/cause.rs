@@ -31,6 +31,8 @@ pub enum CauseKind {
         /// The operators before and after the longest pause.
         after: Option<String>,
         before: Option<String>,
+        /// Bytes that were copied to the host right before the longest pause.
+        copied: Option<Bytes>,
         /// The part of the sampled time in which the garbage collector ran, or another thread held the GIL.
         collecting_share: Option<f64>,
         gil_holder: Option<String>,
@@ -83,6 +85,20 @@ pub enum CauseKind {
         kernels_ns: Nanos,
         longest: Option<String>,
     },
+    /// Operators other than GEMMs in a wider format than they need.
+    WideOperators { dtype: DType, kernels_ns: Nanos },
+    /// Every token computed by every expert.
+    AllExperts {
+        experts: u64,
+        chosen: u64,
+        kernels_ns: Nanos,
+    },
+    /// New tensors filled before they are written.
+    Fills { kernels_ns: Nanos },
+    /// A prompt in passes of few tokens.
+    SmallChunks { passes: u64, tokens: u64 },
+    /// The program's thread loses its CPU.
+    CpuContention { time_ns: Nanos },
     /// Exchange between devices with nothing else running.
     Communication { kernels_ns: Nanos, longest: String },
     /// Elementwise kernels that follow each other.
@@ -92,6 +108,14 @@ pub enum CauseKind {
 }
 
 impl CauseKind {
+    /// Whether it is true of most programs that a framework runs operator by operator.
+    pub(crate) fn is_general(&self) -> bool {
+        matches!(
+            self,
+            Self::LaunchBound { .. } | Self::UnfusedElementwise { .. }
+        )
+    }
+
     /// The code of the finding.
     pub fn code(&self) -> &'static str {
         match self {
@@ -109,6 +133,11 @@ impl CauseKind {
             Self::KvCopies { .. } => "kv_copies",
             Self::VocabularySort { .. } => "vocabulary_sort",
             Self::OtherWork { .. } => "other_work",
+            Self::WideOperators { .. } => "wide_operators",
+            Self::AllExperts { .. } => "all_experts",
+            Self::Fills { .. } => "fills",
+            Self::SmallChunks { .. } => "small_chunks",
+            Self::CpuContention { .. } => "cpu_contention",
             Self::Communication { .. } => "communication",
             Self::UnfusedElementwise { .. } => "unfused_elementwise",
             Self::LaunchBound { .. } => "launch_bound",

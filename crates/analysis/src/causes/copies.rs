@@ -10,6 +10,8 @@ use crate::replay::{Edit, WorkRow};
 
 /// What a pinned copy reaches over PCIe 5 ×16, bytes per ns (H200: 52–55 GB/s measured).
 const PINNED_BYTES_PER_NS: f64 = 50.0;
+/// What an asynchronous copy takes on the host.
+const ASYNC_CALL_NS: i64 = 20_000;
 /// Operators on the host that take less are views and bookkeeping.
 const HOST_OPERATOR_MIN_NS: i64 = 20_000;
 
@@ -47,6 +49,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             group.pageable += work.duration;
             let pinned = copies.bytes[row] as f64 / PINNED_BYTES_PER_NS;
             group.partial.set_duration(index, pinned as i64);
+            // The host stages pageable memory itself, whether it waits for the copy or not.
+            group
+                .partial
+                .limit_segment(work.segment as usize, ASYNC_CALL_NS);
         }
         let segment = work.segment as usize;
         group.partial.drop_wait(segment);

@@ -13,10 +13,12 @@ use crate::replay::{Edit, FIDELITY_ERROR_MAX, Graph, Model, PhaseWindows, Window
 
 /// Gains below this part of a phase are not reported: host-bound phases vary by more from run to run.
 const GAIN_MIN_SHARE: f64 = 0.05;
+/// Causes with evidence of their own are named from this part on: most faults cost more.
+const SPECIAL_GAIN_MIN_SHARE: f64 = 0.02;
 /// What torch's profiler costs per host event, ns: median over 20 traces of an H200 with plain times (fixtures/faults).
-const EVENT_COST_NS: f64 = 2_200.0;
+const EVENT_COST_NS: f64 = 2_500.0;
 /// Its quartiles.
-const EVENT_COST_RANGE_NS: [f64; 2] = [1_500.0, 4_000.0];
+const EVENT_COST_RANGE_NS: [f64; 2] = [1_500.0, 5_000.0];
 /// Costs that plain times of the same program may give.
 const EVENT_COST_SOLVED_NS: [f64; 2] = [0.0, 8_000.0];
 /// A cause that adds less than this part of its own gain to another's is about the same time.
@@ -124,18 +126,7 @@ pub fn diagnose(
         };
         phase.costs = costs(&graph, &phase);
         if recorded > 0 {
-            for search in SEARCHES {
-                for candidate in search(&scene) {
-                    let gain = gain(&graph, &phase, &candidate);
-                    if gain.share() >= GAIN_MIN_SHARE {
-                        judged.push(Judged {
-                            phase: index,
-                            candidate,
-                            gain,
-                        });
-                    }
-                }
-            }
+            judged.extend(judge(&graph, &phase, index, &scene));
         }
         searched.push(phase);
     }
@@ -148,12 +139,43 @@ pub fn diagnose(
     Some(Diagnosis { causes, phases })
 }
 
+/// Causes of one phase that save enough. What is true of most programs is judged last, by what it saves after the rest is removed.
+fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -> Vec<Judged> {
+    let candidates = SEARCHES.iter().flat_map(|search| search(scene));
+    let (general, special): (Vec<_>, Vec<_>) =
+        candidates.partition(|candidate| candidate.kind.is_general());
+    let mut judged: Vec<Judged> = Vec::new();
+    let mut removed = Edit::default();
+    for candidate in special {
+        let gain = gain(graph, phase, &candidate, &Edit::default());
+        if gain.share() >= SPECIAL_GAIN_MIN_SHARE {
+            removed.extend(&candidate.edit);
+            judged.push(Judged {
+                phase: index,
+                candidate,
+                gain,
+            });
+        }
+    }
+    for candidate in general {
+        let gain = gain(graph, phase, &candidate, &removed);
+        if gain.share() >= GAIN_MIN_SHARE {
+            judged.push(Judged {
+                phase: index,
+                candidate,
+                gain,
+            });
+        }
+    }
+    judged
+}
+
 /// Steps of a phase: as stated, else one for each forward pass of decode, else one for each window.
 fn steps(input: &PhaseInput, scene: &Scene<'_>) -> u64 {
     if input.windows.steps > 0 {
         return input.windows.steps;
     }
-    let passes = scene.forwards.len() as u64;
+    let passes = (scene.forwards.len() as u64).max(scene.graph_launches());
     if passes > 0 && input.phase == RunPhase::Decode {
         return passes;
     }
@@ -196,11 +218,19 @@ fn costs(graph: &Graph, phase: &Searched<'_>) -> [f64; 3] {
     ]
 }
 
-fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate) -> PhaseGain {
+/// What a cause saves of a phase from which `removed` is gone already.
+fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate, removed: &Edit) -> PhaseGain {
     let nothing = Edit::default();
     let saved = |cost: f64, edit: &Edit| {
         let now = phase.time(graph, cost, &nothing);
-        (now, now - phase.time(graph, cost, edit))
+        let before = if removed.is_empty() {
+            now
+        } else {
+            phase.time(graph, cost, removed)
+        };
+        let mut both = removed.clone();
+        both.extend(edit);
+        (now, before - phase.time(graph, cost, &both))
     };
     let (now, saved_ns) = saved(phase.costs[0], &candidate.edit);
     let mut all = vec![saved_ns];
@@ -300,7 +330,14 @@ fn same_time(graph: &Graph, phases: &[Searched<'_>], groups: &[Vec<Judged>]) -> 
     let mut found = vec![Vec::new(); groups.len()];
     for later in 1..groups.len().min(COMPARED_MAX) {
         let one = &groups[later][0];
-        for earlier in &groups[..later] {
+        // A general cause is what is left after the others.
+        if one.candidate.kind.is_general() {
+            continue;
+        }
+        for earlier in groups[..later]
+            .iter()
+            .filter(|group| !group[0].candidate.kind.is_general())
+        {
             let Some(other) = earlier.iter().find(|other| other.phase == one.phase) else {
                 continue;
             };

@@ -16,9 +16,17 @@ const WHOLE_MODEL_SHARE: f64 = 0.9;
 const MEMORY_BOUND_MIN_NS: i64 = 10_000;
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let is_wide = |gemm: &&Gemm| matches!(gemm.dtype, DType::F32 | DType::F64);
+    // GEMMs of unfused attention go with it.
+    let is_attention = |gemm: &Gemm| {
+        let after = scene.tops.partition_point(|&top| top <= gemm.row);
+        let top = after.checked_sub(1).map(|at| scene.tops[at]);
+        top.is_some_and(|top| scene.name(top) == "aten::scaled_dot_product_attention")
+    };
+    let is_wide =
+        |gemm: &&Gemm| matches!(gemm.dtype, DType::F32 | DType::F64) && !is_attention(gemm);
     let wide: Vec<&Gemm> = scene.gemms.iter().filter(is_wide).collect();
-    let (Some(device), Some(first)) = (scene.device, wide.first()) else {
+    let longest = wide.iter().max_by_key(|gemm| gemm.device_ns);
+    let (Some(device), Some(first)) = (scene.device, longest) else {
         return Vec::new();
     };
     let of_model = model_format(scene);

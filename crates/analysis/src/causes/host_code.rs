@@ -1,10 +1,14 @@
 //! Host time in which nothing recorded runs: code of the program, the garbage collector, waiting for the GIL.
 
-use llmprof_units::Nanos;
+use llmprof_record::trace::CopyKind;
+use llmprof_units::{Bytes, Nanos};
 
-use super::cause::CauseKind;
+use super::cause::{CauseKind, Place};
+use super::contention::is_contended;
+use super::stacks::sampled;
+use super::sync::SMALL_COPY_MAX_BYTES;
 use super::{Candidate, Scene};
-use crate::replay::Edit;
+use crate::replay::{Edit, WorkRow};
 
 /// Pauses are at least this long: the Python code between two forward passes of transformers takes up to 0.15 ms.
 const PAUSE_MIN_NS: i64 = 200_000;
@@ -19,6 +23,9 @@ pub(super) fn is_pause(scene: &Scene<'_>, segment: usize) -> bool {
 }
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    if is_contended(scene) {
+        return Vec::new();
+    }
     let pauses: Vec<usize> = scene
         .segments()
         .filter(|&segment| is_pause(scene, segment))
@@ -45,6 +52,16 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             place
         })
         .unwrap_or_default();
+    let intervals: Vec<(i64, i64)> = pauses
+        .iter()
+        .map(|&segment| (scene.graph.segment_start(segment), duration(&segment)))
+        .map(|(start, length)| (start, start + length))
+        .collect();
+    let stacks = sampled(scene, scene.graph.main_thread(), &intervals);
+    let place = Place {
+        line: place.line.clone().or(stacks.line),
+        ..place
+    };
     let start = scene.graph.segment_start(longest);
     let next = scene
         .tops
@@ -56,8 +73,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             longest_ns: Nanos(duration(&longest)),
             after: name(next.checked_sub(1).and_then(|at| scene.tops.get(at))),
             before: name(scene.tops.get(next)),
-            collecting_share: None,
-            gil_holder: None,
+            copied: next
+                .checked_sub(1)
+                .and_then(|at| copied_to_host(scene, scene.tops[at])),
+            collecting_share: stacks.collecting_share,
+            gil_holder: stacks.gil_holder,
             has_switch_interval: switched.count() * 2 > pauses.len() && pauses.len() >= 10,
         },
         place,
@@ -65,4 +85,18 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         edit,
         partial: None,
     }]
+}
+
+/// Bytes that an operator copies to the host, where they are worth computing on.
+fn copied_to_host(scene: &Scene<'_>, top: usize) -> Option<Bytes> {
+    let work = &scene.graph.work()[scene.work_of(top)];
+    let copies = &scene.trace.copies;
+    let bytes = work.iter().filter_map(|work| match work.row {
+        WorkRow::Copy(row) if copies.kind[row as usize] == CopyKind::DEVICE_TO_HOST => {
+            Some(copies.bytes[row as usize])
+        }
+        _ => None,
+    });
+    let bytes: u64 = bytes.sum();
+    (bytes > SMALL_COPY_MAX_BYTES).then_some(Bytes(bytes))
 }

@@ -6,6 +6,7 @@ use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cause::CauseKind;
+use super::contention::is_contended;
 use super::copies::host_operators_after;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, Wait};
@@ -27,7 +28,9 @@ struct Group {
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let mut found = on_cpu(scene);
-    found.extend(slow(scene));
+    if !is_contended(scene) {
+        found.extend(slow(scene));
+    }
     found
 }
 

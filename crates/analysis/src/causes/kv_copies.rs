@@ -1,7 +1,6 @@
-//! The KV cache copied in every step: concatenated with the new token, cloned, repeated for groups of heads.
+//! The KV cache copied in every step: concatenated with the new token, cloned, gathered, repeated for groups of heads.
 
-use std::collections::BTreeMap;
-
+use llmprof_record::run::RunPhase;
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
@@ -18,118 +17,116 @@ const COPIES: &[&str] = &[
     "aten::reshape",
     "aten::repeat_interleave",
     "aten::repeat",
-    "aten::to",
     "aten::index_select",
+    "aten::index",
+    "aten::gather",
     "aten::roll",
 ];
+/// A decode step has no other tensors with so many tokens than its cache.
+const CACHED_TOKENS_MIN: i64 = 16;
 
 #[derive(Default)]
 struct Group {
     edit: Edit,
     count: u64,
     device_ns: i64,
-    row: usize,
+    longest: Option<(i64, usize)>,
+    operators: Vec<String>,
     shape: String,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let caches = cache_shapes(scene);
-    let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
-    for &top in &scene.tops {
+impl Group {
+    fn add(&mut self, scene: &Scene<'_>, top: usize, dims: &[i64]) {
         let time = scene.device_ns(top);
+        self.count += 1;
+        self.device_ns += time;
+        let name = scene.name(top).to_owned();
+        if !self.operators.contains(&name) {
+            self.operators.push(name);
+        }
+        if self.longest.is_none_or(|(most, _)| time > most) {
+            self.longest = Some((time, top));
+            self.shape = shape_text(dims);
+        }
+    }
+}
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    // In a prompt pass the activations have as many tokens as the cache.
+    if scene.phase != RunPhase::Decode || scene.forwards.iter().any(|forward| forward.tokens > 4) {
+        return Vec::new();
+    }
+    let (mut appended, mut copied) = (Group::default(), Group::default());
+    for &top in &scene.tops {
         let name = scene.name(top);
-        let is_cat = name == "aten::cat";
-        if time == 0 || !(is_cat || COPIES.contains(&name)) {
+        if scene.device_ns(top) == 0 {
             continue;
         }
         let tensors = scene.tensors(top);
         let Some((dims, _)) = tensors.first() else {
             continue;
         };
-        let is_cache = if is_cat {
-            appended(&tensors).is_some()
-        } else {
-            caches.iter().any(|cache| is_like(cache, dims))
-        };
-        if !is_cache {
-            continue;
-        }
-        let group = groups.entry(name).or_default();
-        if is_cat {
+        if name == "aten::cat" && is_append(&tensors) {
             // A cache of fixed size is written in place by one small kernel.
             for index in scene.work_of(top) {
-                group.edit.set_duration(index, KERNEL_MIN_NS);
+                appended.edit.set_duration(index, KERNEL_MIN_NS);
             }
-        } else {
-            scene.remove(&mut group.edit, top);
+            appended.add(scene, top, dims);
+        } else if COPIES.contains(&name) && is_cache(dims) && is_copied_whole(&tensors) {
+            scene.remove(&mut copied.edit, top);
+            copied.add(scene, top, dims);
         }
-        group.count += 1;
-        group.device_ns += time;
-        group.row = top;
-        group.shape = shape_text(dims);
     }
-    let operators = groups.into_iter();
-    operators
-        .map(|(operator, group)| Candidate {
-            kind: CauseKind::KvCopies {
-                operator: operator.to_owned(),
-                shape: group.shape,
-                kernels_ns: Nanos(scene.a_step(group.device_ns)),
-            },
-            place: scene.place(group.row),
-            count: group.count,
-            edit: group.edit,
-            partial: None,
-        })
-        .collect()
+    let groups = [appended, copied].into_iter();
+    groups.filter_map(|group| candidate(scene, group)).collect()
 }
 
-/// The place of the sequence in `[batch, heads, tokens, head_dim]` tensors of which the second is a few tokens.
-fn appended(tensors: &[(&[i64], &str)]) -> Option<usize> {
+fn candidate(scene: &Scene<'_>, group: Group) -> Option<Candidate> {
+    let (_, row) = group.longest?;
+    Some(Candidate {
+        kind: CauseKind::KvCopies {
+            operator: group.operators.join(", "),
+            shape: group.shape,
+            kernels_ns: Nanos(scene.a_step(group.device_ns)),
+        },
+        place: scene.place(row),
+        count: group.count,
+        edit: group.edit,
+        partial: None,
+    })
+}
+
+/// `[batch, heads, tokens, head_dim]` of which the second tensor is a few tokens, whichever dimension they are in.
+fn is_append(tensors: &[(&[i64], &str)]) -> bool {
     let [(cache, _), (new, _)] = tensors else {
-        return None;
+        return false;
     };
-    if cache.len() != 4 || new.len() != 4 {
-        return None;
+    if cache.len() != new.len() || cache.len() < 3 {
+        return false;
     }
-    let mut different = (0..4).filter(|&dim| cache[dim] != new[dim]);
-    let dim = different.next()?;
-    let is_sequence = (1..=2).contains(&dim) && different.next().is_none();
-    (is_sequence && cache[dim] >= 16 && new[dim] * 4 <= cache[dim]).then_some(dim)
+    let mut different = (0..cache.len()).filter(|&dim| cache[dim] != new[dim]);
+    let Some(dim) = different.next() else {
+        return false;
+    };
+    different.next().is_none() && cache[dim] >= CACHED_TOKENS_MIN && new[dim] * 4 <= cache[dim]
 }
 
-/// Shapes of caches after tokens were appended.
-fn cache_shapes(scene: &Scene<'_>) -> Vec<Vec<i64>> {
-    let mut shapes: Vec<Vec<i64>> = Vec::new();
-    for &top in &scene.tops {
-        if scene.name(top) != "aten::cat" {
-            continue;
-        }
-        let tensors = scene.tensors(top);
-        if let Some(dim) = appended(&tensors) {
-            let mut shape = tensors[0].0.to_vec();
-            shape[dim] += tensors[1].0[dim];
-            if !shapes.contains(&shape) {
-                shapes.push(shape);
-            }
-        }
-    }
-    shapes
+/// A tensor of at least four dimensions with two large inner ones: tokens and the width of a head, in any order of heads.
+fn is_cache(dims: &[i64]) -> bool {
+    let large = dims.iter().filter(|&&dim| dim >= CACHED_TOKENS_MIN).count();
+    dims.len() >= 4 && large >= 2
 }
 
-/// The cache itself, before or after the new token, or with its heads repeated in a dimension of their own.
-fn is_like(cache: &[i64], dims: &[i64]) -> bool {
-    match dims.len() {
-        4 => {
-            let near = |(a, b): (&i64, &i64)| a == b || (*a - *b).abs() <= 1 && *a >= 16;
-            cache.iter().zip(dims).all(near)
-        }
-        5 => {
-            let [batch, heads, _, tokens, head_dim] = *dims else {
-                return false;
-            };
-            cache == [batch, heads, tokens, head_dim]
-        }
-        _ => false,
-    }
+/// Writing one token into the cache names the cache too, beside a smaller source.
+fn is_copied_whole(tensors: &[(&[i64], &str)]) -> bool {
+    let elements = |dims: &[i64]| dims.iter().product::<i64>();
+    let Some((first, _)) = tensors.first() else {
+        return false;
+    };
+    let others = tensors[1..]
+        .iter()
+        .filter(|(dims, dtype)| dims.len() >= 4 && *dtype != "long int");
+    others
+        .into_iter()
+        .all(|(dims, _)| 2 * elements(dims) >= elements(first))
 }

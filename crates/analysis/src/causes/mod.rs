@@ -5,10 +5,14 @@ mod allocator;
 mod attention;
 mod blocking;
 mod cause;
+mod chunks;
 mod communication;
+mod contention;
 mod copies;
 mod diagnose;
 mod estimate;
+mod experts;
+mod fills;
 mod forwards;
 mod gemm_format;
 mod gemms;
@@ -21,9 +25,11 @@ mod other_work;
 mod recomputed;
 mod scene;
 mod sorting;
+mod stacks;
 mod sync;
 mod unfused;
 mod weight_casts;
+mod wide_ops;
 
 pub use self::cause::{Cause, CauseKind, PhaseGain, Place};
 pub use self::diagnose::{Diagnosis, PhaseInput, PhaseReplay, Subject, diagnose};
@@ -47,6 +53,7 @@ pub(crate) struct Candidate {
 const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     sync::find,
     copies::find,
+    contention::find,
     host_code::find,
     host_ops::find,
     allocator::find,
@@ -54,6 +61,10 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     gemm_format::find,
     weight_casts::find,
     attention::find,
+    wide_ops::find,
+    experts::find,
+    fills::find,
+    chunks::find,
     recomputed::find,
     logits::find,
     kv_copies::find,

@@ -143,6 +143,15 @@ impl<'a> Scene<'a> {
         top
     }
 
+    /// The first operator or call that begins after a segment.
+    pub(crate) fn top_after(&self, segment: usize) -> Option<usize> {
+        let start = self.graph.segment_start(segment);
+        let next = self
+            .tops
+            .partition_point(|&top| self.trace.hosts.start[top] < start);
+        self.tops.get(next).copied()
+    }
+
     pub(crate) fn rows_in(&self, row: usize) -> Range<usize> {
         row..self.graph.subtree_end(row)
     }
@@ -155,6 +164,22 @@ impl<'a> Scene<'a> {
     pub(crate) fn device_ns(&self, row: usize) -> i64 {
         let work = &self.graph.work()[self.work_of(row)];
         work.iter().map(|work| work.duration).sum()
+    }
+
+    /// Launches of graphs that make up most of the phase's work; 0 where graphs do not.
+    pub(crate) fn graph_launches(&self) -> u64 {
+        let mut launches: FxHashMap<u32, u64> = FxHashMap::default();
+        let mut all = 0;
+        for (_, work) in self.own_work() {
+            all += 1;
+            *launches.entry(work.segment).or_default() += 1;
+        }
+        let largest = launches.values().copied().max().unwrap_or(0);
+        let alike = launches
+            .values()
+            .filter(|&&nodes| nodes > 1 && 2 * nodes > largest);
+        let (count, nodes) = alike.fold((0, 0), |(count, sum), nodes| (count + 1, sum + nodes));
+        if 2 * nodes > all { count } else { 0 }
     }
 
     /// Device work of the program in the phase.

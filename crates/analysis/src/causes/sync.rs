@@ -21,6 +21,20 @@ const READS: &[&str] = &[
     "aten::allclose",
 ];
 
+/// Operators whose result has a size that only the device knows.
+const SELECTS: &[&str] = &[
+    "aten::nonzero",
+    "aten::masked_select",
+    "aten::unique",
+    "aten::_unique2",
+    "aten::unique_consecutive",
+    "aten::unique_dim",
+    "aten::bincount",
+];
+
+/// Reads with no more operators between them belong together; a layer has more.
+const READ_BURST_MAX_OPERATORS: usize = 12;
+
 /// Operators that compute what is read: checks and reductions.
 const CHECKS: &[&str] = &[
     "isnan",
@@ -59,6 +73,7 @@ struct Group {
     call: String,
     row: usize,
     removed: usize,
+    is_read: bool,
 }
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
@@ -80,10 +95,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             }
         }
     }
-    groups
-        .into_values()
-        .map(|group| candidate(scene, group))
-        .collect()
+    // A program reads its token once a step to know when to stop.
+    let is_loop = |group: &Group| group.is_read && group.count <= scene.steps;
+    let groups = groups.into_values().filter(|group| !is_loop(group));
+    groups.map(|group| candidate(scene, group)).collect()
 }
 
 fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: usize, row: usize) {
@@ -93,7 +108,18 @@ fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: us
     if moves_data(scene, top) {
         return;
     }
-    let group = groups.entry(scene.name(top)).or_default();
+    let is_read = READS.contains(&scene.name(top));
+    let selects = scene
+        .rows_in(top)
+        .find(|&row| SELECTS.contains(&scene.name(row)));
+    let key = match selects {
+        _ if is_read => READS[0],
+        Some(row) => scene.name(row),
+        None => scene.name(top),
+    };
+    let before = groups.get(key).map(|group| group.removed);
+    let group = groups.entry(key).or_default();
+    group.is_read = is_read;
     if group.count > 0 && group.removed == top {
         group.waited += scene.graph.waited(segment);
         return;
@@ -102,15 +128,36 @@ fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: us
     group.waited += scene.graph.waited(segment);
     group.removed = top;
     group.call = scene.name(row).to_owned();
-    group.row = top;
-    let name = scene.name(top);
-    if top == row || READS.contains(&name) {
+    group.row = selects.unwrap_or(top);
+    if top == row || is_read {
         scene.remove(&mut group.edit, top);
-        if READS.contains(&name) {
+        if is_read {
             remove_checks(scene, &mut group.edit, top);
+            remove_between(scene, &mut group.edit, before, top);
+        }
+    } else if selects.is_some() {
+        for row in scene
+            .rows_in(top)
+            .filter(|&row| SELECTS.contains(&scene.name(row)))
+        {
+            scene.remove(&mut group.edit, row);
         }
     } else {
         group.edit.drop_wait(segment);
+    }
+}
+
+/// Removes what lies between two reads that follow each other closely: a tensor that is printed is read value by value.
+fn remove_between(scene: &Scene<'_>, edit: &mut Edit, before: Option<usize>, top: usize) {
+    let place = |row: usize| scene.tops.partition_point(|&top| top < row);
+    let Some(before) = before.filter(|&before| before < top) else {
+        return;
+    };
+    let between = place(before)..place(top);
+    if between.len() <= READ_BURST_MAX_OPERATORS {
+        for &row in &scene.tops[between] {
+            scene.remove(edit, row);
+        }
     }
 }
 

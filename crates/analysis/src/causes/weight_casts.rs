@@ -1,14 +1,13 @@
 //! Weights that are converted, scaled or copied in every pass before they are multiplied.
 
-use std::collections::BTreeMap;
-
+use llmprof_record::trace::CopyKind;
 use llmprof_units::Nanos;
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::scene::shape_text;
 use super::{Candidate, Scene};
-use crate::replay::Edit;
+use crate::replay::{Edit, WorkRow};
 
 /// Smaller matrices than this in either dimension are not taken for weights.
 const WEIGHT_DIM_MIN: i64 = 256;
@@ -35,10 +34,20 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         })
         .collect();
     let mut group = Group::default();
-    let mut by_operator: BTreeMap<&str, i64> = BTreeMap::new();
-    for &top in &scene.tops {
+    let rows = scene.tops.iter().flat_map(|&top| {
+        // Autocast converts inside of the operator that multiplies.
+        let inside = with_gemm.contains(&top);
+        let rows = if inside {
+            scene.rows_in(top)
+        } else {
+            top..top + 1
+        };
+        rows.filter(move |&row| !inside || scene.name(row) == "aten::to")
+    });
+    for top in rows {
         let time = scene.device_ns(top);
-        if time == 0 || scene.api(top).is_some() || with_gemm.contains(&top) {
+        let is_lookup = ["aten::embedding", "aten::index_select"].contains(&scene.name(top));
+        if time == 0 || scene.api(top).is_some() || is_lookup || is_copied_from_host(scene, top) {
             continue;
         }
         let tensors = scene.tensors(top);
@@ -51,8 +60,6 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         scene.remove(&mut group.edit, top);
         group.count += 1;
         group.device_ns += time;
-        let sum = by_operator.entry(scene.name(top)).or_default();
-        *sum += time;
         if group.shape.is_empty() || is_converting(scene, top) {
             group.row = top;
             group.shape = shape_text(dims);
@@ -91,6 +98,15 @@ fn weight_shapes(scene: &Scene<'_>) -> FxHashSet<Vec<i64>> {
         shapes.remove(&vec![gemm.m, gemm.n]);
     }
     shapes
+}
+
+/// Weights that come from the host are copies (`host_copies`).
+fn is_copied_from_host(scene: &Scene<'_>, row: usize) -> bool {
+    let work = &scene.graph.work()[scene.work_of(row)];
+    work.iter().any(|work| match work.row {
+        WorkRow::Copy(copy) => scene.trace.copies.kind[copy as usize] == CopyKind::HOST_TO_DEVICE,
+        _ => false,
+    })
 }
 
 fn elements(dims: &[i64]) -> i64 {

@@ -15,7 +15,7 @@ use crate::matching::UnmatchedReason;
 use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::CopyTime;
-use crate::timeline::idle::LONG_GAP_NS;
+use crate::thresholds::LONG_GAP_MIN_NS;
 use crate::waterfall::idle_parts::{
     DATA_LOADING, HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
 };
@@ -386,7 +386,7 @@ fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     }
     let longest = traced.host_operators.first()?;
     let of_idle = longest.time_ns.0 as f64 / phase.waterfall.idle_ns.0.max(1) as f64;
-    let is_long = longest.time_ns.0 > LONG_GAP_NS.saturating_mul(longest.count.max(1) as i64);
+    let is_long = longest.time_ns.0 > LONG_GAP_MIN_NS.saturating_mul(longest.count.max(1) as i64);
     (is_long && of_idle > 0.5).then(|| HostWork {
         operator: longest.name.clone(),
         gaps: longest.count,

@@ -9,12 +9,10 @@ use rustc_hash::FxHashMap;
 use super::processes::{Process, process_of};
 use crate::labels::{is_annotation, is_phase};
 use crate::phases::{EventWindows, PhaseSource, Phases};
+use crate::thresholds::RANGE_OVERLAP_MAX_SHARE;
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::intervals::union_length;
 use crate::timeline::launch_times::LaunchTimes;
-
-/// Ranges that run at once for a larger part of their time are not steps: requests of a server, or work of several threads.
-const MAX_OVERLAP_SHARE: f64 = 0.1;
 
 /// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
 pub(crate) fn annotated(
@@ -80,7 +78,7 @@ pub(crate) fn annotated(
     }
     // Ranges of a program that runs several at once are no intervals of its time.
     let is_generation = names.iter().any(|name| is_phase(name));
-    if !on_device && !is_generation && overlap_share(&found) > MAX_OVERLAP_SHARE {
+    if !on_device && !is_generation && overlap_share(&found) > RANGE_OVERLAP_MAX_SHARE {
         return None;
     }
     let mut phases = partition(&found, &names);

@@ -5,11 +5,9 @@ use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Phases;
+use crate::thresholds::CUT_LAUNCHES_MIN_PART;
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::launches::{ApiKind, is_api};
-
-/// More than one launch of a hundred: a few fail, or launch a graph without kernels.
-const FEW: u64 = 100;
 
 /// Calls of a window that launch kernels or graphs, and those of them without a device event.
 #[derive(Clone, Copy, Default)]
@@ -23,7 +21,7 @@ pub(super) fn mark(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
     let launched = launches(phases, trace, events);
     let mut by_name = vec![Launched::default(); phases.names.len()];
     for (window, launched) in phases.windows.iter_mut().zip(launched) {
-        if FEW * launched.without > launched.calls {
+        if CUT_LAUNCHES_MIN_PART * launched.without > launched.calls {
             window.is_whole = false;
             by_name[window.name].calls += launched.calls;
             by_name[window.name].without += launched.without;

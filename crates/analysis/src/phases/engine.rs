@@ -6,11 +6,9 @@ use super::annotations::lie_on_device;
 use super::{PhaseSource, Phases, Window};
 use crate::engine_label::{Engine, EngineLabel, StepKind};
 use crate::labels::{STEP, is_annotation};
+use crate::thresholds::ENGINE_STREAMS_MAX;
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::launch_times::LaunchTimes;
-
-/// How many ranges of a step are looked back over for one of another stream.
-const MOST_STREAMS: usize = 64;
 
 /// A labelled range of one thread.
 pub(crate) struct Labelled {
@@ -110,7 +108,7 @@ fn merged(steps: Vec<Labelled>) -> Vec<Labelled> {
     let mut merged: Vec<Labelled> = Vec::new();
     for step in steps {
         let same = |known: &&mut Labelled| known.label == step.label && known.end > step.start;
-        match merged.iter_mut().rev().take(MOST_STREAMS).find(same) {
+        match merged.iter_mut().rev().take(ENGINE_STREAMS_MAX).find(same) {
             Some(known) => known.end = known.end.max(step.end),
             None => merged.push(step),
         }

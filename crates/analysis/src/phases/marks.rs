@@ -7,10 +7,8 @@ use rustc_hash::FxHashMap;
 use super::{PhaseSource, Phases, TRAINING_STEP};
 use crate::labels::is_annotation;
 use crate::program::{OPTIMIZER_STEP, module_class};
+use crate::thresholds::FIRST_STEP_MAX_RATIO;
 use crate::timeline::nesting::module_name;
-
-/// A first step that is longer than this many usual ones holds the start of the program too.
-const MAX_FIRST_STEP_RATIO: f64 = 1.5;
 
 /// Steps of training: each ends where `Optimizer.step` does, and the next begins there. Of several optimizers the one that
 /// steps last ends a step. Nothing where fewer than two steps were recorded.
@@ -31,7 +29,7 @@ pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
     lengths.sort_unstable();
     let usual = lengths[lengths.len() / 2];
     if let Some(start) = first.filter(|&start| start < ends[0]) {
-        let is_long = ends[0].saturating_sub(start) as f64 > MAX_FIRST_STEP_RATIO * usual as f64;
+        let is_long = ends[0].saturating_sub(start) as f64 > FIRST_STEP_MAX_RATIO * usual as f64;
         if is_long {
             let left_out = Issue::info(IssueCode::AnalysisFirstStepLong);
             phases.issues.push(

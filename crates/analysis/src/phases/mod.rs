@@ -22,6 +22,7 @@ use crate::labels::{
 use crate::program::Program;
 use crate::steps;
 use crate::steps::Repetition;
+use crate::thresholds::{DEVICE_PACE_MIN_SHARE, PHASES_COVERED_MIN_SHARE, RANGE_NAMES_MAX};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
 use crate::timeline::intervals::add;
@@ -32,13 +33,6 @@ use crate::timeline::slices;
 pub(crate) const TRAINING_STEP: &str = "training step";
 /// The name of a sequence of launches that repeats, of which nothing says what it is.
 pub(crate) const REPETITION: &str = "repetition";
-/// Phases explain at least this part of the device time from the first of them on: what explains less is not what the trace is about.
-const MIN_COVERED_SHARE: f64 = 0.5;
-/// Part of the time of its ranges that a device must work for to set their pace. Devices that lag behind their host in public traces
-/// (`fixtures/public`, MI300X and H100) work for more than 0.9 of it.
-const MIN_PACE_SHARE: f64 = 0.5;
-/// Ranges of more names than this are parts of something, not its phases.
-const MAX_RANGE_NAMES: usize = 32;
 
 /// How the phases of a trace are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,7 +165,7 @@ impl Phases {
             .or_else(|| named(profiler_step))
             .or_else(|| marks::optimizer_steps(trace))
             .or_else(|| named(xla_module))
-            .or_else(|| named(own_name).filter(|phases| phases.names.len() <= MAX_RANGE_NAMES))
+            .or_else(|| named(own_name).filter(|phases| phases.names.len() <= RANGE_NAMES_MAX))
             .or_else(|| {
                 marks::outermost_modules(trace).filter(|found| found.covers(events, launched))
             })
@@ -350,7 +344,7 @@ impl Phases {
             .iter()
             .map(|(range, _)| length((range.start, range.end)));
         let device = with_work.iter().map(|(_, span)| length(*span));
-        let sets_pace = device.sum::<f64>() >= MIN_PACE_SHARE * ranges.sum::<f64>();
+        let sets_pace = device.sum::<f64>() >= DEVICE_PACE_MIN_SHARE * ranges.sum::<f64>();
         if with_work.is_empty() || !is_later || !is_ordered || !sets_pace {
             return;
         }
@@ -463,14 +457,14 @@ impl Phases {
     /// Keeps phases that explain the time they are about.
     fn covering(self, events: &DeviceEvents, launched: &LaunchTimes) -> Result<Self, Issue> {
         let share = self.covered_share(events, launched);
-        if share >= MIN_COVERED_SHARE {
+        if share >= PHASES_COVERED_MIN_SHARE {
             return Ok(self);
         }
         Err(Issue::warning(IssueCode::AnalysisLabelsDropped).with("share", share))
     }
 
     fn covers(&self, events: &DeviceEvents, launched: &LaunchTimes) -> bool {
-        self.covered_share(events, launched) >= MIN_COVERED_SHARE
+        self.covered_share(events, launched) >= PHASES_COVERED_MIN_SHARE
     }
 
     /// The part of the device time, from the first window on, that belongs to the windows; 1 where no device works.

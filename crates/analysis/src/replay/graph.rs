@@ -63,6 +63,8 @@ impl Work {
 pub(crate) struct Typical {
     pub(crate) latency: i64,
     pub(crate) gap: i64,
+    /// Between nodes of one launched graph.
+    pub(crate) node_gap: i64,
 }
 
 /// A trace as a dependency graph.
@@ -153,6 +155,10 @@ impl Graph {
 
     pub(crate) fn work(&self) -> &[Work] {
         &self.work
+    }
+
+    pub(crate) fn main_thread(&self) -> ThreadId {
+        self.main
     }
 
     /// The rows of device work that segments launch.

@@ -103,7 +103,7 @@ fn leave(
     foreign: &[(i64, i64)],
     has_stream_waits: bool,
 ) {
-    let Typical { latency, gap } = graph.typical;
+    let Typical { latency, gap, .. } = graph.typical;
     let one = graph.work[work];
     let before = recorded.ends[one.stream as usize];
     let is_first = before == i64::MIN;
@@ -215,11 +215,15 @@ fn typical(graph: &Graph) -> Typical {
     }
     let latency = median(&mut latencies).max(0);
     ends.fill(i64::MIN);
+    let mut node_gaps = Vec::new();
     for &segment in &graph.order {
         let begin = graph.segments.start[segment as usize];
-        for work in &graph.work[graph.launched_by(segment as usize..segment as usize + 1)] {
+        let launched = graph.launched_by(segment as usize..segment as usize + 1);
+        for (node, work) in graph.work[launched].iter().enumerate() {
             let before = ends[work.stream as usize];
-            if before > begin + latency {
+            if node > 0 && before > begin {
+                node_gaps.push(work.start - before);
+            } else if before > begin + latency {
                 gaps.push(work.start - before);
             }
             ends[work.stream as usize] = before.max(work.end());
@@ -228,6 +232,7 @@ fn typical(graph: &Graph) -> Typical {
     Typical {
         latency,
         gap: median(&mut gaps).max(0),
+        node_gap: median(&mut node_gaps).max(0),
     }
 }
 

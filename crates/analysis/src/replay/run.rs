@@ -81,7 +81,8 @@ impl Graph {
             }
             let begin = *now;
             let mut own_end = begin;
-            for work in self.launched_by(segment..segment + 1) {
+            let launched = self.launched_by(segment..segment + 1);
+            for work in launched.clone() {
                 let one = &self.work[work];
                 let tail = &mut streams[one.stream as usize];
                 if masks.dropped[work] {
@@ -89,7 +90,13 @@ impl Graph {
                     continue;
                 }
                 let (latency, gap) = if model.with_constants {
-                    (self.typical.latency, self.typical.gap)
+                    let is_node = work > launched.start;
+                    let gap = if is_node {
+                        self.typical.node_gap
+                    } else {
+                        self.typical.gap
+                    };
+                    (self.typical.latency, gap)
                 } else {
                     (one.latency, one.gap)
                 };

@@ -5,8 +5,9 @@
 //! the device, and where the host usually took longest until the next launch.
 
 use crate::steps::levels::Level;
-use crate::steps::runs::{ALIKE, Kind, Piece, Runs};
+use crate::steps::runs::{Kind, Piece, Runs};
 use crate::steps::sequence::{Sequence, Signs};
+use crate::thresholds::PIECES_ALIKE_MIN_SHARE;
 
 /// Launches around a kernel with a telling name, or around the beginning of a step, that are looked at.
 const AROUND: usize = 16;
@@ -203,7 +204,8 @@ pub(crate) fn with_heads(
     let mut all = starts.clone();
     all.extend(pieces.iter().filter_map(|piece| {
         let start = piece.end.checked_sub(usual.len())?;
-        let two = !piece.last && piece.len() as f64 >= (2.0 * ALIKE) * usual.len() as f64;
+        let two = !piece.last
+            && piece.len() as f64 >= (2.0 * PIECES_ALIKE_MIN_SHARE) * usual.len() as f64;
         (two && runs.equal(Piece { start, ..*piece }, usual)).then_some(start as u32)
     }));
     for &(begin, end) in intervals {

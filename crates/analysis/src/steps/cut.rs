@@ -2,8 +2,9 @@
 
 use crate::steps::begin::{starts, with_heads};
 use crate::steps::levels::Level;
-use crate::steps::runs::{ALIKE, Kind, Piece, Runs, TAIL};
+use crate::steps::runs::{Kind, Piece, Runs, TAIL};
 use crate::steps::sequence::Sequence;
+use crate::thresholds::PIECES_ALIKE_MIN_SHARE;
 
 /// Places of a step where an interval may begin that are tried. Bounds the time.
 const LOOKED_AT: usize = 64;
@@ -115,7 +116,7 @@ fn is_part(sequence: &Sequence, kinds: &[Kind], kind: usize) -> bool {
         number != kind
             && other.members >= kinds[kind].members
             && own.len() != step.len()
-            && equal as f64 >= ALIKE * shorter as f64
+            && equal as f64 >= PIECES_ALIKE_MIN_SHARE * shorter as f64
             && (kinds[kind].always_last() || (equal == shorter && own.len() > step.len()))
     })
 }
@@ -217,7 +218,7 @@ fn matching<'a>(
 /// How many launches of an interval without a whole step are those of steps: all of them where, laid along steps that follow one
 /// another, most are the same.
 fn inside(step: &[u32], found: &[u32]) -> usize {
-    let unlike = ((1.0 - ALIKE) * found.len() as f64) as usize;
+    let unlike = ((1.0 - PIECES_ALIKE_MIN_SHARE) * found.len() as f64) as usize;
     let along = |place: usize| found.iter().zip(step.iter().cycle().skip(place));
     let begins = |place: &usize| along(*place).take(TAIL).all(|(a, b)| a == b);
     let places = (0..step.len()).filter(begins).take(LOOKED_AT);

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::stats::{Distribution, Summary};
 use crate::steps::Repetition;
 use crate::steps::cut::Unit;
-use crate::steps::levels::FEWEST;
 use crate::steps::sequence::Source;
+use crate::thresholds::REPETITIONS_MIN;
 use crate::timeline::device_events::DeviceEvents;
 
 /// Sequences of launches that repeat, where no range shows steps.
@@ -70,7 +70,7 @@ pub(crate) fn patterns(
         let found: Vec<StepPattern> = repetition_patterns(trace, repetition, &busy);
         if found
             .first()
-            .is_none_or(|first| (first.steps as usize) < FEWEST)
+            .is_none_or(|first| (first.steps as usize) < REPETITIONS_MIN)
         {
             continue;
         }

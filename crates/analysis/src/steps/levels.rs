@@ -11,24 +11,14 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::steps::runs::{ALIKE, Piece, Runs, SHORT};
+use crate::steps::runs::{Piece, Runs, SHORT};
 use crate::steps::sequence::Sequence;
+use crate::thresholds::{
+    LAYER_ATTENTION_KERNELS_MAX, PERIOD_NEAR_MAX_SHARE, PIECES_ALIKE_MIN_SHARE,
+    PIECES_REGULAR_MIN_SHARE, PIECES_REPEATED_MIN_SHARE, REPETITION_KERNELS_MIN,
+    REPETITION_MIN_TIME_SHARE, REPETITIONS_MIN,
+};
 
-/// A distance is regular where it is within this part of the median: experts that come and go change the length of a layer.
-const NEAR: f64 = 0.25;
-/// The part of an anchor's distances that are regular. In no order about 0.17 are: of an exponential distribution that lies
-/// within a quarter of its median.
-const REGULAR: f64 = 0.5;
-/// The part of pieces, from the first to the last that repeats, that repeat; others are single prefills, or noise.
-const REPEATED: f64 = 0.8;
-/// The part of the kernel time that a level must cover, and that a sequence must have to be looked at.
-pub(crate) const WORTH: f64 = 0.1;
-/// Repetitions without telling names below which chance may have made them.
-pub(crate) const FEWEST: usize = 4;
-/// Kernels that repetitions must have together, for the same reason; and fewer are no step where something longer repeats.
-const FEWEST_KERNELS: u64 = 32;
-/// Attention kernels of one layer: self- and cross-attention, each with a kernel that merges its parts. More are layers.
-const LAYER_ATTENTION: u32 = 4;
 /// Anchors of each distance that are looked at closely, those that cover most. Bounds the time.
 const TRIED: usize = 3;
 
@@ -54,7 +44,7 @@ pub(crate) struct Level {
 
 /// The levels of a sequence, the shortest first; `time` is the kernel time of all of it.
 pub(crate) fn levels(sequence: &Sequence, runs: &mut Runs<'_>, time: i64) -> Vec<Level> {
-    let least = (WORTH * time as f64) as i64;
+    let least = (REPETITION_MIN_TIME_SHARE * time as f64) as i64;
     let mut levels: Vec<Level> = anchors(sequence, runs, least)
         .into_iter()
         .filter_map(|anchor| Level::of(sequence, runs, &anchor))
@@ -64,7 +54,8 @@ pub(crate) fn levels(sequence: &Sequence, runs: &mut Runs<'_>, time: i64) -> Vec
     // Pieces of about one length are one class.
     let mut class = 0;
     for index in 1..levels.len() {
-        let apart = levels[index - 1].period as f64 <= ALIKE * levels[index].period as f64;
+        let apart =
+            levels[index - 1].period as f64 <= PIECES_ALIKE_MIN_SHARE * levels[index].period as f64;
         class += usize::from(apart);
         levels[index].class = class;
     }
@@ -80,10 +71,10 @@ fn anchors(sequence: &Sequence, runs: &Runs<'_>, least: i64) -> Vec<Vec<u32>> {
         lengths.extend(runs.pieces(places).map(|piece| piece.len()));
         let middle = lengths.len() / 2;
         let usual = *lengths.select_nth_unstable(middle).1;
-        let slack = (NEAR * usual as f64) as usize;
+        let slack = (PERIOD_NEAR_MAX_SHARE * usual as f64) as usize;
         let near = |length: &usize| length.abs_diff(usual) <= slack;
         let regular = lengths.iter().filter(|length| near(length)).count();
-        if (regular as f64) < REGULAR * places.len() as f64 {
+        if (regular as f64) < PIECES_REGULAR_MIN_SHARE * places.len() as f64 {
             continue;
         }
         let mut covered = 0;
@@ -132,7 +123,7 @@ impl Level {
             let members = kind(index).map_or(0, |own| kinds[own].members);
             let kernels = sequence.kernels(pieces[index].start, pieces[index].end);
             let all = u64::from(members.saturating_sub(1)) * kernels;
-            in_a_row(index) || (kernels >= SHORT as u64 && all >= FEWEST_KERNELS)
+            in_a_row(index) || (kernels >= SHORT as u64 && all >= REPETITION_KERNELS_MIN)
         };
         let repeats: Vec<bool> = (0..pieces.len()).map(repeats).collect();
         let first = repeats.iter().position(|&repeats| repeats)?;
@@ -140,7 +131,7 @@ impl Level {
         let repeated = repeats.iter().filter(|&&repeats| repeats).count();
         // A piece at the end of an interval is mostly cut off.
         let counted = (first..=last).filter(|&index| repeats[index] || !pieces[index].last);
-        if (repeated as f64) < REPEATED * counted.count() as f64 {
+        if (repeated as f64) < PIECES_REPEATED_MIN_SHARE * counted.count() as f64 {
             return None;
         }
         let often = kinds
@@ -161,7 +152,7 @@ impl Level {
             .sum();
         let covered = sum(&|_| true);
         let usual_covered = sum(&|index| of[index] == Some(usual_kind));
-        (kernels >= FEWEST_KERNELS).then_some(Self {
+        (kernels >= REPETITION_KERNELS_MIN).then_some(Self {
             class: 0,
             period: usual.len(),
             usual,
@@ -175,7 +166,7 @@ impl Level {
 
     /// Whether pieces of a kind follow each other: halves of a layer come by turns.
     fn is_uniform(&self) -> bool {
-        self.in_a_row as f64 >= REGULAR * self.pieces.len() as f64
+        self.in_a_row as f64 >= PIECES_REGULAR_MIN_SHARE * self.pieces.len() as f64
     }
 
     /// Whether the usual piece and most others hold something that occurs so often before each launch.
@@ -185,7 +176,7 @@ impl Level {
         let (pieces, with) = whole.fold((0, 0), |(pieces, with), piece| {
             (pieces + 1, with + usize::from(within(piece)))
         });
-        within(&self.usual) && with as f64 >= REPEATED * pieces as f64
+        within(&self.usual) && with as f64 >= PIECES_REPEATED_MIN_SHARE * pieces as f64
     }
 }
 
@@ -224,7 +215,7 @@ pub(crate) fn choose<'a>(
     let most = levels.iter().map(|level| level.covered).max().unwrap_or(0);
     let levels: Vec<&Level> = levels
         .iter()
-        .filter(|level| level.covered as f64 >= REGULAR * most as f64)
+        .filter(|level| level.covered as f64 >= PIECES_REGULAR_MIN_SHARE * most as f64)
         .collect();
     let attention = before(sequence, |symbol| sequence.signs[symbol as usize].attention);
     let chooses = before(sequence, |symbol| {
@@ -234,7 +225,7 @@ pub(crate) fn choose<'a>(
         let held = attention[level.usual.end] - attention[level.usual.start];
         level.is_uniform()
             && level.holds(&attention)
-            && held <= LAYER_ATTENTION
+            && held <= LAYER_ATTENTION_KERNELS_MAX
             && !level.holds(&chooses)
     });
     // A lookup of the same name in each layer marks no step.
@@ -256,7 +247,9 @@ pub(crate) fn choose<'a>(
     if !marks.is_empty() {
         let steps = marks.iter().find_map(|marks| {
             let fits = |level: &Level| around(level) && level.holds(marks);
-            let often = shortest(&levels, |level| fits(level) && level.repeated >= FEWEST);
+            let often = shortest(&levels, |level| {
+                fits(level) && level.repeated >= REPETITIONS_MIN
+            });
             often.or_else(|| shortest(&levels, fits))
         });
         return Choice {
@@ -267,8 +260,8 @@ pub(crate) fn choose<'a>(
     }
     let often = |level: &Level| {
         around(level)
-            && level.repeated >= FEWEST
-            && level.usual_covered as f64 >= REGULAR * level.covered as f64
+            && level.repeated >= REPETITIONS_MIN
+            && level.usual_covered as f64 >= PIECES_REGULAR_MIN_SHARE * level.covered as f64
     };
     let (steps, certain) = if layers.is_some() {
         (shortest(&levels, often), true)
@@ -320,7 +313,7 @@ fn longest<'a>(
 fn is_row(sequence: &Sequence, runs: &mut Runs<'_>, piece: Piece, inner: &Level) -> bool {
     let kernels = |piece: Piece| sequence.kernels(piece.start, piece.end) as f64;
     let usual = kernels(inner.usual);
-    if usual < FEWEST_KERNELS as f64 {
+    if usual < REPETITION_KERNELS_MIN as f64 {
         return false;
     }
     let (mut parts, mut alike) = (0, 0);
@@ -331,12 +324,13 @@ fn is_row(sequence: &Sequence, runs: &mut Runs<'_>, piece: Piece, inner: &Level)
         let size = kernels(*part) / usual;
         if part.len().abs_diff(inner.period) <= 1 && runs.alike(*part, inner.usual) {
             alike += 1;
-        } else if size < ALIKE
-            || (size < 1.0 + ALIKE && runs.shared(*part, inner.usual) * size >= REGULAR)
+        } else if size < PIECES_ALIKE_MIN_SHARE
+            || (size < 1.0 + PIECES_ALIKE_MIN_SHARE
+                && runs.shared(*part, inner.usual) * size >= PIECES_REGULAR_MIN_SHARE)
         {
             return false;
         }
         parts += 1;
     }
-    parts > 1 && alike as f64 >= REPEATED * f64::from(parts)
+    parts > 1 && alike as f64 >= PIECES_REPEATED_MIN_SHARE * f64::from(parts)
 }

@@ -20,7 +20,7 @@ use llmprof_record::trace::{RangeKind, Trace};
 
 use crate::labels::phase_of_name;
 use crate::steps::cut::{Cut, Unit, parts};
-use crate::steps::levels::{WORTH, choose, levels};
+use crate::steps::levels::{choose, levels};
 use crate::steps::runs::Runs;
 use crate::steps::sequence::{Launch, Sequence, sequences};
 use crate::timeline::device_events::DeviceEvents;
@@ -29,11 +29,10 @@ pub(crate) use crate::steps::figures::patterns;
 pub use crate::steps::figures::{StepPattern, StepPatterns};
 pub(crate) use crate::steps::phases::{launched, phases};
 pub(crate) use crate::steps::sequence::Source;
+use crate::thresholds::{REPETITION_MIN_TIME_SHARE, SECOND_PATTERN_MIN_TIME_SHARE};
 
 /// How often the rest of a sequence is looked at. Bounds the time.
 const ROUNDS: usize = 4;
-/// The part of all kernels that is a pattern beside another, wherever its steps are.
-const MUCH: f64 = 0.25;
 /// Launches at the edge of a slice that show how far the host is ahead.
 const AT_AN_EDGE: usize = 9;
 
@@ -96,7 +95,7 @@ pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
     let mostly_called = 2 * have_calls >= sequences.iter().map(kernels).sum();
     let worth = sequences
         .iter()
-        .filter(|sequence| time(sequence) >= WORTH * all);
+        .filter(|sequence| time(sequence) >= REPETITION_MIN_TIME_SHARE * all);
     worth
         .flat_map(|sequence| {
             let mut found = repetitions(sequence);
@@ -120,7 +119,7 @@ pub(crate) fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
             .iter()
             .map(|&(start, end)| sequence.time(start, end))
             .sum();
-        if (rest as f64) < WORTH * time as f64 {
+        if (rest as f64) < REPETITION_MIN_TIME_SHARE * time as f64 {
             break;
         }
         let Some(mut repetition) = repetition(sequence, &intervals, time) else {
@@ -159,7 +158,7 @@ fn stands_alone(repetition: &Repetition, intervals: &[(usize, usize)], time: i64
     let once = steps
         .windows(2)
         .all(|pair| interval(pair[0]) != interval(pair[1]));
-    covered as f64 >= MUCH * time as f64 || (once && steps.len() > 2)
+    covered as f64 >= SECOND_PATTERN_MIN_TIME_SHARE * time as f64 || (once && steps.len() > 2)
 }
 
 /// The launches of each slice; all of them where the whole was recorded.

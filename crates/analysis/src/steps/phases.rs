@@ -1,6 +1,7 @@
 //! Intervals of a sequence of launches that repeats, for traces that nothing else divides.
 
 use crate::steps::Repetition;
+use crate::thresholds::REPETITION_WINDOWS_MIN;
 
 /// Phases that are steps.
 pub(crate) struct StepPhases {
@@ -10,9 +11,6 @@ pub(crate) struct StepPhases {
     pub(crate) likeness: f64,
 }
 
-/// Units before phases are made of them.
-const FEWEST: usize = 3;
-
 /// Intervals of device time that the steps of the busiest thread or stream take, in order, and how alike neighbours are.
 ///
 /// Layers that repeat in no step are not taken for steps: names of kernels must say that a token was chosen, or
@@ -20,7 +18,7 @@ const FEWEST: usize = 3;
 pub(crate) fn phases(found: &[Repetition]) -> Option<StepPhases> {
     let main = main(found)?;
     let usual = main.units.iter().filter(|unit| unit.pattern == Some(0));
-    if usual.clone().count() < FEWEST {
+    if usual.clone().count() < REPETITION_WINDOWS_MIN {
         return None;
     }
     let windows = main.units.iter().enumerate();

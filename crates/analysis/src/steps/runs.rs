@@ -1,14 +1,12 @@
 //! Runs of one, two and four launches as single numbers, where each occurs, and which pieces of a sequence are alike.
 
+use crate::thresholds::PIECES_ALIKE_MIN_SHARE;
 use rustc_hash::FxHashMap;
 
 /// The lengths of runs. The anchor of a level is one of them; likeness counts pairs, or fours.
 const SIZES: [usize; 3] = [1, 2, 4];
 /// No run of this length begins here that occurs again.
 pub(crate) const NONE: u32 = u32::MAX;
-/// The part of their runs of launches that alike pieces share: experts of a mixture that come and go leave more, and a
-/// prefill and a decode step of one model have less than half in common.
-pub(crate) const ALIKE: f64 = 0.75;
 /// Pieces of fewer launches are alike only where they are equal: they have too few pairs for a share of them.
 pub(crate) const SHORT: usize = 8;
 /// Pieces of so many launches are compared by fours: all pairs of some dozen kernels may come in any of them.
@@ -191,7 +189,9 @@ impl<'a> Runs<'a> {
     pub(crate) fn alike(&mut self, a: Piece, b: Piece) -> bool {
         let (short, long) = (a.len().min(b.len()), a.len().max(b.len()));
         self.equal(a, b)
-            || (short >= SHORT && short as f64 >= ALIKE * long as f64 && self.shared(a, b) >= ALIKE)
+            || (short >= SHORT
+                && short as f64 >= PIECES_ALIKE_MIN_SHARE * long as f64
+                && self.shared(a, b) >= PIECES_ALIKE_MIN_SHARE)
     }
 
     /// Whether a piece ends as the usual one does: with the same few launches, or with the last one where it is no shorter, so

@@ -5,6 +5,7 @@ use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::thresholds::{LAUNCH_MAX_NS, LONG_GAP_MIN_NS};
 use crate::timeline::data_loading::DataLoading;
 use crate::timeline::intervals::{Union, add};
 use crate::timeline::launches::{ApiKind, EventCalls, is_api};
@@ -17,7 +18,7 @@ pub struct IdleCauses {
     pub host_sync_ns: Nanos,
     /// The host did something else before the launch call of what came next.
     pub host_busy_ns: Nanos,
-    /// Between the beginning of the launch call and the start on the device; at most [`LAUNCH_NS`] in the call and as much after it.
+    /// Between the beginning of the launch call and the start on the device; at most [`LAUNCH_MAX_NS`] in the call and as much after it.
     pub launch_latency_ns: Nanos,
     /// The host was inside the launch call of what came next for longer than a launch takes: it loads modules, uploads graphs,
     /// stages copies from pageable memory or waits for room in a queue.
@@ -78,15 +79,6 @@ pub struct HostOperatorIdle {
     /// The time that the device waited for the host in those gaps.
     pub idle_ns: Nanos,
 }
-
-/// The longest that launching takes: the call on the host, the start on the device after it, and the time between two queued
-/// events, each. In recorded traces calls take 4 to 40 µs; an idle device starts 1 to 3 µs (NVIDIA) or 4 to 25 µs (MI300X) after
-/// the call; queued kernels are up to 3 µs apart, and 14 µs behind a HIP graph. What takes longer has another cause.
-pub(crate) const LAUNCH_NS: i64 = 50_000;
-
-/// An operator of eager PyTorch keeps the host for 16 to 25 µs before its launch (1,006 launches in a decode step of 16 to 25 ms
-/// on an H200), and for a few times that while it is profiled. A gap before one launch that is longer than this is for something else.
-pub(crate) const LONG_GAP_NS: i64 = 1_000_000;
 
 /// A time without device events, and the event that ended it.
 #[derive(Clone, Copy, Debug)]
@@ -224,7 +216,7 @@ impl<'a> HostActivity<'a> {
         let launched = begin.clamp(gap.start, gap.end);
         let returned = end.clamp(launched, gap.end);
         let queued = gap.end.saturating_sub(returned);
-        let cause = if started.saturating_sub(returned) > LAUNCH_NS {
+        let cause = if started.saturating_sub(returned) > LAUNCH_MAX_NS {
             &mut causes.not_started_ns
         } else if end <= gap.start {
             &mut causes.queued_gap_ns
@@ -233,7 +225,7 @@ impl<'a> HostActivity<'a> {
         };
         add(&mut cause.0, queued);
         let in_call = returned.saturating_sub(launched);
-        let cause = if in_call > LAUNCH_NS {
+        let cause = if in_call > LAUNCH_MAX_NS {
             &mut causes.launch_call_ns
         } else {
             &mut causes.launch_latency_ns
@@ -248,7 +240,7 @@ impl<'a> HostActivity<'a> {
             self.add_loading(loaded, sums);
             let causes = &mut sums.causes;
             // A host that shows nothing for so long need not be busy: servers wait for requests.
-            let shown = if busy > LONG_GAP_NS {
+            let shown = if busy > LONG_GAP_MIN_NS {
                 let recorded = self.recorded(thread, gap.start, launched);
                 let told = recorded.saturating_sub(waited).saturating_sub(loaded);
                 busy.min(told.max(0))
@@ -265,7 +257,7 @@ impl<'a> HostActivity<'a> {
             if busy > 0 {
                 let longest = self.longest_operator(thread, gap.start, launched);
                 let all = busy.saturating_add(unknown);
-                let is_told = |(time, _): &(i64, StrId)| all <= LONG_GAP_NS || *time >= all / 2;
+                let is_told = |(time, _): &(i64, StrId)| all <= LONG_GAP_MIN_NS || *time >= all / 2;
                 let longest = longest.filter(is_told).map(|(_, name)| name);
                 let sum = sums.operators.entry(longest).or_default();
                 // The DataLoader may be an operator too: its gap was counted above.

@@ -3,8 +3,8 @@
 use llmprof_record::trace::{HostKind, Trace};
 use rustc_hash::FxHashMap;
 
+use crate::thresholds::{EARLY_EVENTS_MIN_PART, LAUNCH_MAX_NS};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
-use crate::timeline::idle::LAUNCH_NS;
 use crate::timeline::launches::EventCalls;
 
 /// For every device event the time of the host at which it was launched.
@@ -18,9 +18,6 @@ pub(crate) struct LaunchTimes {
     pub(crate) clocks_disagree: bool,
 }
 
-/// A few events may lead to the wrong call, where ids of calls are used again.
-const FEW: usize = 100;
-
 impl LaunchTimes {
     const NONE: i64 = i64::MIN;
     /// Known, and in no range.
@@ -33,10 +30,10 @@ impl LaunchTimes {
         let times = (0..all.len()).map(|index| called(index).unwrap_or(Self::NONE));
         let mut by_calls = Self::new(times.collect());
         let is_early = |(event, time): &(&DeviceEvent, &i64)| {
-            **time != Self::NONE && time.saturating_sub(event.start) > LAUNCH_NS
+            **time != Self::NONE && time.saturating_sub(event.start) > LAUNCH_MAX_NS
         };
         let early = all.iter().zip(&by_calls.times).filter(is_early).count();
-        by_calls.clocks_disagree = FEW * early > all.len();
+        by_calls.clocks_disagree = EARLY_EVENTS_MIN_PART * early > all.len();
         if by_calls.are_known {
             return by_calls;
         }

@@ -35,6 +35,7 @@ use crate::timeline::slices;
 use crate::timeline::source_lines::{SourceRow, source_lines};
 use crate::trace::scaled::{Scaled, scaled_by};
 
+use crate::thresholds::{DEVICE_INTERVALS_MAX, DEVICES_MAX};
 use crate::trace::issues::{before_launch, few_slices, issues};
 pub use crate::trace::origins::OriginRow;
 use crate::trace::outside::{OutsidePhases, outside};
@@ -260,12 +261,6 @@ impl Repetitions {
     }
 }
 
-/// Devices times intervals that are analyzed one by one. No program has so many; a file may say so, and would become a page of a
-/// gigabyte.
-const MAX_DEVICE_INTERVALS: usize = 20_000;
-/// Devices that are analyzed one by one.
-const MAX_DEVICES: usize = 64;
-
 /// The devices with most events, as many as can be analyzed in all intervals.
 fn judged_devices(events: &DeviceEvents, intervals: usize) -> FxHashSet<u32> {
     let mut devices: Vec<(usize, u32)> = events
@@ -273,7 +268,7 @@ fn judged_devices(events: &DeviceEvents, intervals: usize) -> FxHashSet<u32> {
         .filter_map(|events| Some((events.len(), events.first()?.device)))
         .collect();
     devices.sort_by_key(|&(count, device)| (std::cmp::Reverse(count), device));
-    devices.truncate((MAX_DEVICE_INTERVALS / intervals.max(1)).clamp(1, MAX_DEVICES));
+    devices.truncate((DEVICE_INTERVALS_MAX / intervals.max(1)).clamp(1, DEVICES_MAX));
     devices.into_iter().map(|(_, device)| device).collect()
 }
 

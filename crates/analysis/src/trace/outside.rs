@@ -5,14 +5,11 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::phases::{PhaseSource, Phases};
+use crate::thresholds::OUTSIDE_NOTICED_PART;
 use crate::timeline::breakdown::DeviceTimeline;
 use crate::timeline::device_events::DeviceEvent;
 use crate::timeline::idle::IdleCauses;
 use crate::timeline::slices;
-
-/// One part in so many of the device's span is named. Of the public traces with labelled steps (`fixtures/public`) four have 7 to 50 % of
-/// their span outside the steps and the others nothing: 2 % is well below what a reader misses.
-const NOTICED_PART: i64 = 50;
 
 /// Time between the first and the last device event that belongs to no phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +61,7 @@ pub(crate) fn outside(
     let last = all.map(|event| event.end).max()?;
     let gaps = gaps(phases, (first, last));
     let total = gaps.iter().map(Apart::length).fold(0, i64::saturating_add);
-    if total.saturating_mul(NOTICED_PART) <= last.saturating_sub(first) {
+    if total.saturating_mul(OUTSIDE_NOTICED_PART) <= last.saturating_sub(first) {
         return None;
     }
     let gap = gaps.iter().max_by_key(|gap| gap.length())?;

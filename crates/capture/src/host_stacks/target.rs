@@ -12,7 +12,7 @@ use super::{
     interpreter::Interpreter,
     python::{Moment, PythonThread, Refusal},
     sample_file::SampleFile,
-    thread_state::{ThreadState, list_threads},
+    thread_state::{ThreadState, is_ended, list_threads},
 };
 use crate::clock;
 
@@ -86,9 +86,18 @@ impl Target {
         let time = clock::now().0;
         let period = time.saturating_sub(self.last) as u64;
         self.last = time;
+        let threads = list_threads(self.process);
+        if threads.is_empty() {
+            self.is_gone = true;
+            return;
+        }
         let moment = match &mut self.stacks {
             Stacks::Python(interpreter) => match interpreter.read() {
                 Ok(moment) => Some(moment),
+                Err(_) if is_ended(self.process) => {
+                    self.is_gone = true;
+                    return;
+                }
                 Err(why) => {
                     self.unread.0 += 1;
                     self.unread.1 = why;
@@ -97,8 +106,6 @@ impl Target {
             },
             Stacks::Pending(_) | Stacks::Native => None,
         };
-        let threads = list_threads(self.process);
-        self.is_gone = threads.is_empty();
         match (moment, &self.stacks) {
             (Some(moment), _) => self.add_python(&moment, (time, period)),
             // Which of its threads run Python is not known: those that do not are many.

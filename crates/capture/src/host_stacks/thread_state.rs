@@ -83,6 +83,12 @@ impl ThreadState {
     }
 }
 
+/// Whether a process has ended, though its parent may not have noticed.
+pub(super) fn is_ended(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.map_or(true, |text| ThreadState::parse_stat(&text).is_none())
+}
+
 /// The threads of a process; empty when it is gone.
 pub(super) fn list_threads(process: u32) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{process}/task"));

@@ -36,7 +36,7 @@ impl DcgmGpus {
     /// Adds a page of the exporter.
     pub fn add_page(&mut self, page: &Page) {
         for sample in &page.samples {
-            let field = FIELDS.iter().find(|field| **field == sample.name);
+            let field = FIELDS.into_iter().find(|field| *field == sample.name);
             let (Some(field), true) = (field, sample.value.is_finite()) else {
                 continue;
             };

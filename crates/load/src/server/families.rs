@@ -1,7 +1,5 @@
 //! What servers call the same things. Names that are not here are kept as they are.
 
-use std::collections::BTreeMap;
-
 use llmprof_traffic::served::Engine;
 use serde::{Deserialize, Serialize};
 

@@ -11,6 +11,7 @@ mod streams;
 use std::collections::BTreeMap;
 
 use llmprof_theory::kernels::{Kernel, KernelClass, KernelSample};
+use llmprof_units::stats::median;
 use serde::Serialize;
 
 use crate::curves::{KernelClock, KernelCurves};
@@ -135,16 +136,6 @@ pub fn ratios(
         .into_iter()
         .map(|(class, values)| (class, summary(values)))
         .collect()
-}
-
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
-    }
 }
 
 /// Medians of values in bins of a power of two, or of a part of it.

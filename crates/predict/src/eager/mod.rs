@@ -3,18 +3,17 @@
 //! Counted from the modules of transformers 5.17 as torch's dispatcher sees them; `tests/eager.rs` compares every family
 //! with what was traced. Number formats other than 16 and 32 bits change the bytes, not the kernels.
 
-mod alike;
 mod attention;
 mod moe;
 mod parts;
 
-pub(super) use alike::{distinct_tokens as random_tokens, equal_tokens};
-
 use llmprof_theory::{
-    Decoder, Model, Pass, Routing, Workload,
+    Decoder, Model, Routing, Workload,
     block::{Arrangement, FeedForward, Layer, Mixer},
     kernels::{Access, Kernel, Stored},
 };
+
+use crate::{lowering::Sequences, routing::equal_tokens};
 
 /// How a family of transformers rotates queries and keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +72,7 @@ impl Habits {
     }
 }
 
-/// One step of a pass on its way to kernels.
+/// A step of a static batch on its way to kernels.
 struct Step<'s> {
     sink: &'s mut dyn FnMut(&Kernel, f64),
     habits: Habits,
@@ -94,36 +93,35 @@ struct Step<'s> {
     distinct_tokens: f64,
 }
 
-/// Sends the kernels of one step of `pass` to `sink`, with how often each is launched. The step finds `past` cached tokens.
-/// Returns false for a model without a decoder, and for one with gated delta layers, whose kernels are traced.
+/// Sends the kernels of a static batch to `sink`, with how often each is launched; none for a model without a decoder, and for one
+/// with gated delta layers, whose kernels are traced.
 pub(crate) fn lower(
     model: &Model,
     workload: &Workload,
-    pass: &Pass,
-    past: f64,
+    sequences: &Sequences,
     static_length: Option<f64>,
     sink: &mut dyn FnMut(&Kernel, f64),
-) -> bool {
+) {
     let Some(decoder) = model.decoder.as_ref().filter(|_| !model.has_gated_delta()) else {
-        return false;
+        return;
     };
+    let batch = sequences.padded();
     let formats = model.formats(&workload.precision);
     let size = f64::from(formats.activations.bits()) / 8.0;
     let mut step = Step {
         sink,
         habits: Habits::of(model),
-        batch: pass.batch as f64,
-        queries: pass.queries as f64,
-        past,
-        rows: pass.rows() as f64,
+        batch: batch.count,
+        queries: batch.new,
+        past: batch.cached,
+        rows: batch.count * batch.new,
         size,
         layers: 1.0,
         routing: workload.routing,
         static_length,
         distinct_tokens: 1.0,
     };
-    step.decoder(decoder, pass);
-    true
+    step.decoder(decoder, sequences.logits);
 }
 
 impl Step<'_> {
@@ -177,23 +175,16 @@ impl Step<'_> {
         (self.sink)(&kernel, layers * count);
     }
 
-    fn decoder(&mut self, decoder: &Decoder, pass: &Pass) {
+    fn decoder(&mut self, decoder: &Decoder, logits: f64) {
         self.before(decoder);
-        let alike = match self.routing {
-            Routing::Random { token_kinds } if self.queries <= 1.0 => {
-                let kinds = token_kinds.max(1) as f64;
-                alike::distinct_tokens(decoder, self.batch, self.past, kinds)
-            }
-            _ => Vec::new(),
-        };
-        for (index, group) in decoder.groups.iter().enumerate() {
+        for group in &decoder.groups {
             self.layers = group.layers.len() as f64;
             self.distinct_tokens = match (&group.layer.feed, self.routing) {
                 (FeedForward::Moe(moe), Routing::Measured { prefill, decode }) => {
                     let touched = if self.queries > 1.0 { prefill } else { decode };
-                    alike::equal_tokens(moe, touched)
+                    equal_tokens(moe, touched)
                 }
-                _ => alike.get(index).copied().unwrap_or(self.rows),
+                _ => self.rows,
             };
             self.layer(&group.layer);
         }
@@ -204,7 +195,6 @@ impl Step<'_> {
         if let Some(linear) = &decoder.project_out {
             self.gemm(self.rows, linear.outputs as f64, linear.inputs as f64);
         }
-        let logits = self.batch * pass.logits as f64;
         if logits > 0.0 {
             let linear = &decoder.head.linear;
             self.gemm(logits, linear.outputs as f64, linear.inputs as f64);

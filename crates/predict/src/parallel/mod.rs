@@ -11,15 +11,15 @@ use serde::Serialize;
 pub use collective::{CollectiveError, Collectives};
 
 use llmprof_theory::{
-    Decoder, MemoryFit, Model, Pass, Routing, Workload, WorkloadError,
+    Decoder, MemoryFit, Model, Pass, Routing, Step, Workload, WorkloadError,
     block::FeedForward,
     device::Device,
     expected_touched,
-    parallel::{Parallel, exchanges, rank_model, stored_model},
+    parallel::{Exchange, Parallel, exchanges, rank_model, step_exchanges, stored_model},
     roofline::Resource,
 };
 
-use crate::{EfficiencyProfile, PhasePrediction, PredictError, Prediction, Predictor};
+use crate::{EfficiencyProfile, PhasePrediction, PredictError, Prediction, Predictor, StepTime};
 
 /// What a rank needs of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -96,7 +96,7 @@ impl Spread {
         let own = Workload {
             batch: group.div_ceil(parts),
             parallel: Parallel::default(),
-            routing: self.routing(workload),
+            routing: self.routing(workload.routing, self.rows(workload)),
             ..*workload
         };
         let mut found = predictor.predict(&own)?;
@@ -107,11 +107,10 @@ impl Spread {
         if let Some((phase, pass)) = found.decode.as_mut().zip(self.rank.decode_pass(&own)) {
             self.sum(&own, [pass])?.add_to(phase);
         }
-        // A stage takes its share of a traverse; the last part of the batch enters when the others are one stage further each.
-        let fill = (parts + pipeline - 1) as f64 / pipeline as f64;
         let before = [found.vision, found.encoder].into_iter().flatten();
         let before = before.fold(Nanos(0), |sum, phase| sum + phase.time_ns);
-        found.ttft_ns = before + Nanos::from_seconds(found.prefill.time_ns.seconds() * fill);
+        found.ttft_ns =
+            before + Nanos::from_seconds(found.prefill.time_ns.seconds() * fill(parts, pipeline));
         let decode_time = found.decode.map_or(Nanos(0), |phase| phase.time_ns);
         let steps = own.decode_steps();
         found.tpot_ns =
@@ -135,8 +134,8 @@ impl Spread {
             ..found.memory
         };
         if self.parallel.ranks() > 1 {
-            found.prefill_gpu_ns += prefill.time;
-            found.decode_step_gpu_ns += step.time;
+            found.prefill_gpu_ns += prefill.time();
+            found.decode_step_gpu_ns += step.time();
             // Errors were measured on one device.
             found.ttft_interval = None;
             found.tpot_interval = None;
@@ -145,10 +144,45 @@ impl Spread {
         }
         Ok(SpreadPrediction {
             prediction: found,
-            prefill_communication_ns: prefill.time,
-            decode_step_communication_ns: step.time,
+            prefill_communication_ns: prefill.time(),
+            decode_step_communication_ns: step.time(),
             ranks: self.parallel.ranks(),
         })
+    }
+
+    /// What a step takes, from its start to the start of the next one; `predictor` is this one's own. Its sequences are those of all
+    /// data-parallel groups together.
+    pub fn step(
+        &self,
+        predictor: &Predictor<'_>,
+        workload: &Workload,
+        step: &Step,
+    ) -> Result<StepTime, PredictError> {
+        let Parallel { pipeline, data, .. } = self.parallel;
+        let group = step.sequences().div_ceil(data);
+        let parts = pipeline.min(group.max(1));
+        let own = step.dealt(data * parts);
+        let tokens = step.new_tokens();
+        let workload = Workload {
+            parallel: Parallel::default(),
+            routing: self.routing(workload.routing, [tokens, tokens]),
+            ..*workload
+        };
+        let mut time = predictor.step(&workload, &own)?;
+        if self.parallel.ranks() == 1 {
+            return Ok(time);
+        }
+        let exchanged = self.communication(
+            step_exchanges(&self.rank, &self.parallel, &workload, &own),
+            1,
+        )?;
+        exchanged.add_to_step(&mut time);
+        if !step.prefill.is_empty() {
+            time.time_ns = Nanos::from_seconds(time.time_ns.seconds() * fill(parts, pipeline));
+        }
+        // Errors were measured on one device.
+        time.range = None;
+        Ok(time)
     }
 
     /// Weights and KV cache of the rank that has most: a stage's share of the layers, with the embedding or the head.
@@ -185,58 +219,72 @@ impl Spread {
         }
     }
 
-    /// Experts that a rank reads: those that the tokens of all groups reach, shared among them.
-    fn routing(&self, workload: &Workload) -> Routing {
+    /// Tokens of a prefill pass and of a decode step, of all groups together.
+    fn rows(&self, workload: &Workload) -> [u64; 2] {
+        let prompt = self.rank.prompt_tokens(workload);
+        let rows = workload.chunk.unwrap_or(prompt).min(prompt);
+        [workload.batch.saturating_mul(rows), workload.batch]
+    }
+
+    /// Experts that a rank reads: those that the tokens of all groups reach, shared among them. `rows`: tokens of prefill and of decode.
+    fn routing(&self, routing: Routing, rows: [u64; 2]) -> Routing {
         let moe = self.rank.decoder.as_ref().and_then(first_moe);
         let (Some((count, top_k)), true) = (moe, self.parallel.shares_experts_across_data()) else {
-            return workload.routing;
+            return routing;
         };
         let across = (self.parallel.expert / self.parallel.tensor) as f64;
-        match workload.routing {
-            Routing::Uniform | Routing::Random { .. } => {
-                let prompt = self.rank.prompt_tokens(workload);
-                let rows = workload.chunk.unwrap_or(prompt).min(prompt);
-                let touched = |tokens: u64| expected_touched(count, top_k, tokens) / across;
-                Routing::Measured {
-                    prefill: touched(workload.batch.saturating_mul(rows)),
-                    decode: touched(workload.batch),
-                }
-            }
-            Routing::Measured { prefill, decode } => Routing::Measured {
-                prefill: prefill / across,
-                decode: decode / across,
-            },
+        let [prefill, decode] = match routing {
+            Routing::Uniform => rows.map(|tokens| expected_touched(count, top_k, tokens)),
+            Routing::Measured { prefill, decode } => [prefill, decode],
+        };
+        Routing::Measured {
+            prefill: prefill / across,
+            decode: decode / across,
         }
     }
 
+    /// What the ranks exchange in all passes of a phase.
     fn sum(
         &self,
         workload: &Workload,
         passes: impl IntoIterator<Item = Pass>,
     ) -> Result<Communication, WorkloadError> {
-        let mut sum = Communication {
-            time: Nanos(0),
-            launches: 0,
-        };
+        let mut sum = Communication::default();
+        for pass in passes {
+            let exchanges = exchanges(&self.rank, &self.parallel, workload, &pass);
+            let one = self.communication(exchanges, pass.steps)?;
+            sum.seconds += one.seconds;
+            sum.launches += one.launches;
+        }
+        Ok(sum)
+    }
+
+    fn communication(
+        &self,
+        exchanges: Vec<Exchange>,
+        steps: u64,
+    ) -> Result<Communication, WorkloadError> {
+        let mut sum = Communication::default();
         let Some(collectives) = &self.collectives else {
             return Ok(sum);
         };
-        let mut seconds = 0.0;
-        for pass in passes {
-            for exchange in exchanges(&self.rank, &self.parallel, workload, &pass) {
-                let time = collectives
-                    .seconds(exchange.operation, exchange.ranks, exchange.bytes)
-                    .map_err(|error| {
-                        WorkloadError::parallel("tensor", self.parallel.tensor, error.to_string())
-                    })?;
-                let launches = exchange.count * pass.steps;
-                seconds += time * launches as f64;
-                sum.launches += launches;
-            }
+        for exchange in exchanges {
+            let time = collectives
+                .seconds(exchange.operation, exchange.ranks, exchange.bytes)
+                .map_err(|error| {
+                    WorkloadError::parallel("tensor", self.parallel.tensor, error.to_string())
+                })?;
+            let launches = exchange.count * steps;
+            sum.seconds += time * launches as f64;
+            sum.launches += launches;
         }
-        sum.time = Nanos::from_seconds(seconds);
         Ok(sum)
     }
+}
+
+/// A stage takes its share of a traverse; the last part of the batch enters when the others are one stage further each.
+fn fill(parts: u64, pipeline: u64) -> f64 {
+    (parts + pipeline - 1) as f64 / pipeline as f64
 }
 
 /// Experts and those that a token uses, of the first mixture.
@@ -250,27 +298,48 @@ fn first_moe(decoder: &Decoder) -> Option<(u64, u64)> {
         })
 }
 
-/// What the ranks exchange in a phase.
+/// What the ranks exchange.
+#[derive(Clone, Copy, Default)]
 struct Communication {
-    time: Nanos,
+    seconds: f64,
     launches: u64,
 }
 
 impl Communication {
+    fn time(&self) -> Nanos {
+        Nanos::from_seconds(self.seconds)
+    }
+
     /// It runs on the device, and hides where the host is the slower one, which has to launch it as well.
-    fn add_to(&self, phase: &mut PhasePrediction) {
-        let host = phase.host_ns.unwrap_or(Nanos(0));
+    fn add_to_step(&self, step: &mut StepTime) {
+        let host = step.host_ns.unwrap_or(Nanos(0));
         // What a captured step takes beside its kernels.
-        let beside = phase.time_ns - host.max(phase.device_ns);
-        let kernels = phase.kernels + self.launches;
-        let more = kernels as f64 / phase.kernels.max(1) as f64;
+        let beside = step.time_ns - host.max(step.device_ns);
+        let kernels = step.kernels + self.launches;
+        let more = kernels as f64 / step.kernels.max(1) as f64;
         let host = Nanos::from_seconds(host.seconds() * more);
-        phase.host_ns = phase.host_ns.map(|_| host);
-        phase.kernels = kernels;
-        phase.device_ns += self.time;
-        phase.time_ns = host.max(phase.device_ns) + beside;
+        step.host_ns = step.host_ns.map(|_| host);
+        step.kernels = kernels;
+        step.device_ns += self.time();
+        step.time_ns = host.max(step.device_ns) + beside;
+    }
+
+    fn add_to(&self, phase: &mut PhasePrediction) {
+        let mut step = StepTime {
+            time_ns: phase.time_ns,
+            device_ns: phase.device_ns,
+            host_ns: phase.host_ns,
+            binds: phase.binds,
+            kernels: phase.kernels,
+            range: None,
+        };
+        self.add_to_step(&mut step);
+        phase.time_ns = step.time_ns;
+        phase.device_ns = step.device_ns;
+        phase.host_ns = step.host_ns;
+        phase.kernels = step.kernels;
         phase.binds = match phase.binds {
-            _ if host > phase.device_ns => Resource::Host,
+            _ if step.host_ns.is_some_and(|host| host > step.device_ns) => Resource::Host,
             Resource::Host => phase.slowest(),
             other => other,
         };

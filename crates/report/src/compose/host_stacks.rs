@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_analysis::host_stacks::{HostTime, StackSource, analyze_host_stacks, flame_stacks};
+use llmprof_analysis::host_stacks::{
+    HostGap, HostRange, HostTime, StackSource, analyze_host_stacks, flame_stacks,
+};
 use llmprof_record::{flame::FlameStack, trace::Trace};
 use llmprof_units::Percent;
 
@@ -15,6 +17,8 @@ const DEPTH_MAX: usize = 40;
 /// A part narrower than this share of the whole would not be seen.
 const WIDTH_MIN: f64 = 0.002;
 const ROWS_IN_TEXT: usize = 10;
+/// Lines that are shown of a range.
+const PLACES_OF_RANGE_MAX: usize = 3;
 
 pub(super) fn add(document: &mut Document, trace: Option<&Trace>) {
     let Some((trace, host)) = trace.and_then(|trace| Some((trace, analyze_host_stacks(trace)?)))
@@ -29,6 +33,7 @@ pub(super) fn add(document: &mut Document, trace: Option<&Trace>) {
     // Recorded functions have a table of their own.
     if host.source == StackSource::Sampled {
         section.table(places("host_idle", &host.idle));
+        add_ranges(section, &host.ranges);
         add_gaps(section, &host.gaps);
     }
     for (key, title, only_idle) in [
@@ -73,7 +78,39 @@ fn places(key: &'static str, host: &HostTime) -> Table {
     table
 }
 
-fn add_gaps(section: &mut Section, gaps: &[llmprof_analysis::host_stacks::HostGap]) {
+fn add_ranges(section: &mut Section, ranges: &[HostRange]) {
+    let columns = Column::all([
+        ("Range", Align::Left),
+        ("GPU idle", Align::Right),
+        ("Host thread", Align::Left),
+        ("Function", Align::Left),
+        ("Line", Align::Left),
+        ("Share", Align::Right),
+    ]);
+    let mut table = Table::sortable("host_ranges", columns);
+    table.rows_in_text = ROWS_IN_TEXT;
+    let number = |value: f64, text: String| Cell::Number { value, text };
+    for range in ranges {
+        for place in range.host.places.iter().take(PLACES_OF_RANGE_MAX) {
+            table.push(
+                None,
+                vec![
+                    Cell::Text(range.name.clone()),
+                    number(place.time_ns.0 as f64, place.time_ns.to_string()),
+                    Cell::Text(text::activity(place)),
+                    Cell::Text(text::function(place)),
+                    Cell::Text(text::line(place)),
+                    number(place.share, Percent(place.share).to_string()),
+                ],
+            );
+        }
+    }
+    if !ranges.is_empty() {
+        section.table(table);
+    }
+}
+
+fn add_gaps(section: &mut Section, gaps: &[HostGap]) {
     let columns = Column::all([
         ("Gap at", Align::Right),
         ("GPU idle", Align::Right),
@@ -103,7 +140,9 @@ fn add_gaps(section: &mut Section, gaps: &[llmprof_analysis::host_stacks::HostGa
             ],
         );
     }
-    section.table(table);
+    if !gaps.is_empty() {
+        section.table(table);
+    }
 }
 
 #[derive(Default)]

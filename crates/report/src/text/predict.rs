@@ -1,9 +1,6 @@
 //! Predictions: what they rest on, and how far off they are known to be.
 
-use llmprof_predict::{
-    EfficiencyProfile, GraphTimes, Implementation, Need, error_summary, fixture_comparison,
-    held_out,
-};
+use llmprof_predict::{EfficiencyProfile, GraphTimes, Implementation, KnownError, Need};
 use llmprof_units::Percent;
 
 pub const TITLE: &str = "Predicted, not measured";
@@ -95,27 +92,15 @@ pub fn need(need: &Need) -> String {
 
 /// The error where it was measured.
 fn checked(profile: &EfficiencyProfile) -> Option<String> {
-    if let Some(summary) = held_out(profile) {
-        let what = match profile.implementation {
-            Some(Implementation::HfEager) => "GPU times",
-            _ => "GPU times and TPOT",
-        };
-        return Some(format!(
-            "Checked on {} {what} of models that nothing was fitted to (H200): median |error| {}, 90th percentile {}; \
-             {} of them lie in their 90 % interval (docs/prediction.md).",
-            summary.times,
-            Percent(summary.median),
-            Percent(summary.p90),
-            Percent(summary.coverage)
-        ));
-    }
-    let summary = error_summary(&fixture_comparison(profile))?;
+    let known = KnownError::of(&profile.name)?;
     Some(format!(
-        "Compared with {} GPU times of eager mode (three models on an H200): mean difference {}, largest {:+.1} % ({}).",
-        summary.figures,
-        Percent(summary.mean),
-        summary.worst * 100.0,
-        summary.worst_at
+        "Checked on {} {} of models that nothing was fitted to (H200): median |error| {}, 90th percentile {}; {} of them lie in \
+         their 90 % range (docs/prediction.md).",
+        known.times,
+        known.what,
+        Percent(known.median),
+        Percent(known.p90),
+        Percent(known.coverage)
     ))
 }
 

@@ -4,11 +4,11 @@ use std::error::Error;
 
 use llmprof_predict::parallel::Spread;
 use llmprof_simulate::{
-    Shape, StepTime, Summary,
+    StepTimer, Summary,
     disaggregated::{Workers, simulate},
     predicted::Predicted,
 };
-use llmprof_theory::{Precision, Workload, parallel::Parallel};
+use llmprof_theory::{Precision, Step, Workload, parallel::Parallel};
 use llmprof_units::{DType, Nanos};
 
 use crate::{
@@ -86,7 +86,7 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Option<Times>, Bo
         decode_sequences: usize::MAX,
         transfer: Nanos(0),
     };
-    let step = |parallel: Parallel, then: &mut dyn FnMut(&dyn StepTime)| {
+    let step = |parallel: Parallel, then: &mut dyn FnMut(&dyn StepTimer)| {
         let workload = Workload {
             precision: Precision {
                 kv: (row.backend == "trtllm").then_some("fp8".parse::<DType>()?),
@@ -97,13 +97,9 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Option<Times>, Bo
         };
         let spread = Spread::new(server.model, server.device, parallel)?;
         let predictor = spread.predictor(server.device, server.profile);
-        let predict = |workload: &Workload| {
-            spread
-                .predict(&predictor, workload)
-                .map(|found| found.prediction)
-        };
-        let predicted = Predicted::new(&predict, &workload, Nanos(0))?;
-        then(&|shape: &Shape| client.step(shape, predicted.time(shape)));
+        let predict = |step: &Step| spread.step(&predictor, &workload, step);
+        let predicted = Predicted::new(&predict, Nanos(0))?;
+        then(&|step: &Step| client.step(step, predicted.time(step)));
         Ok::<(), Box<dyn Error>>(())
     };
     let mut found = None;

@@ -1,5 +1,5 @@
 //! Numbers that no script and no table states: `fixtures/silicon/fitted.json`, as `silicon_sample fit` prints it. What belongs to engines (host time of
-//! kernels, spreads) stands in their profiles too; a test compares them.
+//! kernels) stands in their profiles too; a test compares them.
 //!
 //! A design is graded with numbers that were fitted to all other designs; profiles have those fitted to all of them.
 

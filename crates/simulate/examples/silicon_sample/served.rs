@@ -4,10 +4,9 @@ use std::error::Error;
 
 use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
 use llmprof_simulate::{
-    FrontEnd, Load, Shape, StepTime, Summary, memory::SequenceMemory, predicted::Predicted,
-    simulate,
+    FrontEnd, Load, StepTimer, Summary, memory::SequenceMemory, predicted::Predicted, simulate,
 };
-use llmprof_theory::{MemoryFit, Model, Precision, Workload, device::Device};
+use llmprof_theory::{MemoryFit, Model, Precision, Step, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::{DType, Nanos};
 
@@ -65,8 +64,8 @@ impl Client {
     }
 
     /// Time of a step with what each sequence adds.
-    pub(crate) fn step(&self, shape: &Shape, time: Nanos) -> Nanos {
-        time + Nanos::from_seconds(self.sequence_us * 1e-6 * shape.sequences() as f64)
+    pub(crate) fn step(&self, step: &Step, time: Nanos) -> Nanos {
+        time + Nanos::from_seconds(self.sequence_us * 1e-6 * step.sequences() as f64)
     }
 }
 
@@ -130,15 +129,11 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
     let (launch, workload) = (Launch::of(row), workload(row)?);
     let spread = Spread::new(model, device, row.parallel)?;
     let predictor = spread.predictor(device, &launch.put_into(profile));
-    let predict = |workload: &Workload| {
-        spread
-            .predict(&predictor, workload)
-            .map(|found| found.prediction)
-    };
-    let fit = |workload: &Workload| Ok(predict(workload)?.memory);
+    let fit = |asked: &Workload| Ok(spread.predict(&predictor, asked)?.prediction.memory);
     let settings = launch.settings(row, kv_blocks(row, &workload, &fit)?);
-    let predicted = Predicted::new(&predict, &workload, Nanos(0))?;
-    let time = |shape: &Shape| client.step(shape, predicted.time(shape));
+    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let predicted = Predicted::new(&predict, Nanos(0))?;
+    let time = |step: &Step| client.step(step, predicted.time(step));
     let load = client.load(row.concurrency, launch.rounds, [row.prompt, row.output]);
     let outcome = simulate(&load, &settings, &time)?;
     means(&Summary::of(&[outcome], settings.kv_blocks, &[]))

@@ -163,7 +163,7 @@ impl Moe {
         let pass = lowering.pass;
         let tokens = pass.rows();
         let (touched, basis) = match lowering.routing {
-            Routing::Uniform | Routing::Random { .. } => {
+            Routing::Uniform => {
                 let touched = expected_touched(experts.count, experts.top_k, tokens);
                 let exact = tokens <= 1 || experts.top_k == experts.count;
                 let basis = if exact {

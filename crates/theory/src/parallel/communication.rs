@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Parallel;
 use crate::{
-    Model, Workload,
+    Model, Step, Workload,
     block::{Arrangement, FeedForward, LayerGroup, Mixer},
     workload::Pass,
 };
@@ -41,6 +41,16 @@ pub struct Exchange {
     pub bytes: u64,
     /// How many in a step.
     pub count: u64,
+}
+
+/// The collectives of a step of any sequences.
+pub fn step_exchanges(
+    model: &Model,
+    parallel: &Parallel,
+    workload: &Workload,
+    step: &Step,
+) -> Vec<Exchange> {
+    exchanges(model, parallel, workload, &step.pass(workload.logits))
 }
 
 /// The collectives of one step of `pass`, on one stage after the other.

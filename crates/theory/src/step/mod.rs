@@ -86,6 +86,31 @@ impl Step {
         Some(self.prefill.cached_tokens()?.saturating_add(decode))
     }
 
+    /// The step of one of `ranks` groups of ranks that the sequences are dealt out to, longest prompts first: of the one that has most.
+    #[must_use]
+    pub fn dealt(&self, ranks: u64) -> Self {
+        if ranks <= 1 {
+            return self.clone();
+        }
+        let mut before = 0u64;
+        let mut deal = |part: &Part| {
+            let mut groups = part.groups();
+            groups.sort_by_key(|group| std::cmp::Reverse(group.new));
+            for group in &mut groups {
+                let first = before;
+                before = before.saturating_add(group.count);
+                group.count = before.div_ceil(ranks) - first.div_ceil(ranks);
+            }
+            groups.retain(|group| group.count > 0);
+            Part::Groups(groups)
+        };
+        Self {
+            prefill: deal(&self.prefill),
+            decode: deal(&self.decode),
+            logits: self.logits.map(|logits| logits.div_ceil(ranks)),
+        }
+    }
+
     /// True where some sequences are in prefill and others decode.
     pub fn is_mixed(&self) -> bool {
         !self.prefill.is_empty() && !self.decode.is_empty()
@@ -120,19 +145,24 @@ impl Step {
         Ok(())
     }
 
-    pub(crate) fn pass(&self, logits: Logits) -> Pass {
+    /// Positions of all sequences whose logits are computed.
+    pub fn logit_positions(&self, logits: Logits) -> u64 {
         let prefill = match logits {
             Logits::Last => self.prefill.sequences(),
             Logits::All => self.prefill.new_tokens(),
         };
         let each = prefill.saturating_add(self.decode.sequences());
+        self.logits.unwrap_or(each)
+    }
+
+    pub(crate) fn pass(&self, logits: Logits) -> Pass {
         Pass {
             phase: self.phase(),
             batch: 1,
             queries: self.new_tokens(),
             past: 0,
             steps: 1,
-            logits: self.logits.unwrap_or(each),
+            logits: self.logit_positions(logits),
         }
     }
 }

@@ -179,6 +179,26 @@ impl Part {
         }
     }
 
+    /// Its sequences; as equal as whole numbers allow where only their sums are known, with nothing cached where that is not known.
+    pub fn groups(&self) -> Vec<Sequences> {
+        let (sequences, new, cached) = match self {
+            Self::Groups(groups) => return groups.clone(),
+            Self::Sums(sums) => (
+                sums.sequences,
+                sums.new,
+                sums.total.saturating_sub(sums.new),
+            ),
+            Self::Counts { sequences, new } => (*sequences, *new, 0),
+        };
+        let each = cached / sequences.max(1);
+        let mut groups = balanced(sequences, new).to_vec();
+        for group in &mut groups {
+            group.cached = each;
+        }
+        groups.retain(|group| group.count > 0);
+        groups
+    }
+
     /// True where the part has no sequences.
     pub fn is_empty(&self) -> bool {
         self.sequences() == 0

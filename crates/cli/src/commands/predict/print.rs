@@ -1,8 +1,6 @@
 //! The rows of a grid as a table, CSV or JSON.
 
-use llmprof_predict::{
-    Calibration, EfficiencyProfile, GradeSummary, Interval, fixture_comparison, held_out,
-};
+use llmprof_predict::{Calibration, EfficiencyProfile, Interval, KnownError};
 use llmprof_report::{Document, Table, text::predict as text};
 use llmprof_units::{Nanos, significant};
 use serde::Serialize;
@@ -61,8 +59,8 @@ pub(super) fn table(
                         .tpot_ns
                         .map_or_else(dash, |time| time.to_string()),
                     significant(prediction.tokens_per_s),
-                    with_interval(prediction.prefill_gpu_ns, prediction.prefill_gpu_interval),
-                    with_interval(
+                    with_range(prediction.prefill_gpu_ns, prediction.prefill_gpu_interval),
+                    with_range(
                         prediction.decode_step_gpu_ns,
                         prediction.decode_step_gpu_interval,
                     ),
@@ -104,14 +102,12 @@ fn quantized(rows: &[Row<'_>], profile: &EfficiencyProfile) -> bool {
         .any(|prediction| prediction.calibration == Calibration::FormatsNotMeasured)
 }
 
-/// `12.3 ms ±9 %`: the larger distance to an end of the interval.
-fn with_interval(time: Nanos, interval: Option<Interval>) -> String {
-    let Some(interval) = interval.filter(|_| time > Nanos(0)) else {
-        return time.to_string();
-    };
-    let share = |end: Nanos| (end.seconds() / time.seconds() - 1.0).abs();
-    let most = share(interval.low_ns).max(share(interval.high_ns));
-    format!("{time} ±{:.0} %", most * 100.0)
+/// `12.3 ms (11.5 ms to 13.1 ms)`: with the 90 % range where it is known.
+fn with_range(time: Nanos, range: Option<Interval>) -> String {
+    match range {
+        Some(range) => format!("{time} ({} to {})", range.low_ns, range.high_ns),
+        None => time.to_string(),
+    }
 }
 
 /// A row as machines read it; the same columns in CSV and JSON.
@@ -260,8 +256,7 @@ pub(super) fn json(
         efficiencies: &'a str,
         known_error: &'a str,
         /// Errors on held-out models, where the profile has any.
-        held_out: Option<GradeSummary>,
-        comparisons: Vec<llmprof_predict::Comparison>,
+        held_out: Option<&'static KnownError>,
         /// Models that were traced, and the run that predictions start from.
         #[serde(skip_serializing_if = "<[String]>::is_empty")]
         notes: &'a [String],
@@ -275,8 +270,7 @@ pub(super) fn json(
         from: text::basis(profile),
         efficiencies: &profile.name,
         known_error: &profile.known_error,
-        held_out: held_out(profile),
-        comparisons: fixture_comparison(profile),
+        held_out: KnownError::of(&profile.name),
         notes: about,
         points: rows.iter().map(|row| record(axes, row)).collect(),
     })

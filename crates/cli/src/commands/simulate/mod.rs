@@ -7,7 +7,7 @@ mod step_time;
 use std::{process::ExitCode, time::Duration};
 
 use llmprof_simulate::{
-    FrontEnd, Load, Settings, StepTime, Summary,
+    FrontEnd, Load, Settings, StepTimer, Summary,
     search::{self, Candidate, Replicas},
 };
 use llmprof_traffic::slo::{Slo, all_met};
@@ -77,7 +77,7 @@ fn run(
     args: &SimulateArgs,
     load: &Load,
     line: String,
-    time: &dyn StepTime,
+    time: &dyn StepTimer,
     kv_blocks: KvBlocks,
     step_time: Basis,
 ) -> Result<Simulated, Failure> {

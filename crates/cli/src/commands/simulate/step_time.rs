@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use llmprof_config::hydra::RunMode;
-use llmprof_load::server::steps::Step;
-use llmprof_predict::{EfficiencyProfile, parallel::Spread};
+use llmprof_load::server::steps::Step as EngineStep;
+use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
 use llmprof_record::plan::Plan;
 use llmprof_simulate::{
-    StepTime,
+    StepTimer,
     calibrated::{Calibration, Observation},
     memory::SequenceMemory,
-    predicted::{Predict, Predicted},
+    predicted::Predicted,
 };
-use llmprof_theory::{Model, Workload, device::Device};
+use llmprof_theory::{MemoryFit, Model, Step, Workload, device::Device};
 use llmprof_units::Nanos;
 use serde::Serialize;
 
@@ -70,7 +70,7 @@ pub(super) struct KvBlocks {
 /// Finds step times and KV blocks, and runs `then` with them.
 pub(super) fn with<R>(
     args: &SimulateArgs,
-    then: impl FnOnce(&dyn StepTime, KvBlocks, Basis) -> Result<R, Failure>,
+    then: impl FnOnce(&dyn StepTimer, KvBlocks, Basis) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     if let (Some(trace), Some(all)) = (&args.calibrate, args.engine.kv_blocks) {
         let (calibration, basis) = calibrated(trace)?;
@@ -83,15 +83,16 @@ pub(super) fn with<R>(
     let spread = Spread::new(&subjects.model, &subjects.device, workload.parallel)
         .map_err(|error| Failure::new(error.to_string()))?;
     let predictor = spread.predictor(&subjects.device, &profile);
-    let predict = |workload: &Workload| Ok(spread.predict(&predictor, workload)?.prediction);
-    let blocks = kv_blocks(args, &subjects, &predict, &workload)?;
+    let memory = |asked: &Workload| Ok(spread.predict(&predictor, asked)?.prediction.memory);
+    let blocks = kv_blocks(args, &subjects, &memory, &workload)?;
     if let Some(trace) = &args.calibrate {
         let (calibration, basis) = calibrated(trace)?;
         return then(&calibration, blocks, basis);
     }
     let overhead = args.step_overhead.map_or(Nanos(0), predict::nanos);
-    let time = Predicted::new(&predict, &workload, overhead)
-        .map_err(|error| Failure::new(error.to_string()))?;
+    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let time =
+        Predicted::new(&predict, overhead).map_err(|error| Failure::new(error.to_string()))?;
     let basis = predicted_basis(&subjects, &profile, overhead);
     let done = then(&time, blocks, basis)?;
     match time.failure() {
@@ -150,7 +151,7 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
 fn kv_blocks(
     args: &SimulateArgs,
     subjects: &Subjects,
-    predict: &Predict<'_>,
+    fit: &dyn Fn(&Workload) -> Result<MemoryFit, PredictError>,
     workload: &Workload,
 ) -> Result<KvBlocks, Failure> {
     let share = args.engine.gpu_memory_utilization;
@@ -159,8 +160,8 @@ fn kv_blocks(
             "--gpu-memory-utilization must lie between 0 and 1",
         ));
     }
-    let memory = SequenceMemory::of(workload, |asked| Ok(predict(asked)?.memory))
-        .map_err(|error| Failure::new(error.to_string()))?;
+    let memory =
+        SequenceMemory::of(workload, fit).map_err(|error| Failure::new(error.to_string()))?;
     let block_size = args.engine.block_size.max(1);
     let sequence = memory.sequence_blocks(block_size);
     if let Some(all) = args.engine.kv_blocks {
@@ -205,7 +206,7 @@ fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {
     Ok((calibration, basis))
 }
 
-fn observation(step: &Step) -> Observation {
+fn observation(step: &EngineStep) -> Observation {
     let parts = [step.prefill, step.decode];
     // A side without sequences has no context to know.
     let context = parts.iter().map(|part| match part.context {

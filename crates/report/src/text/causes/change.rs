@@ -1,5 +1,6 @@
 //! What to change.
 
+use super::statement::is_compiler;
 use crate::analyzed::{Cause, CauseKind};
 
 pub(crate) fn change(cause: &Cause) -> String {
@@ -32,11 +33,19 @@ pub(crate) fn change(cause: &Cause) -> String {
         } if gil_holder.is_some() || *has_switch_interval => {
             "move that thread's work to another process"
         }
+        CauseKind::HostCode {
+            copied: Some(_), ..
+        } => "compute it on the GPU and copy the result only",
         CauseKind::HostCode { .. } if cause.place.line.is_some() => {
             "move this code out of the step, or run it while the GPU works"
         }
         CauseKind::HostCode { .. } => {
             "move this code out of the step; `llmprof record` samples host stacks and names the line"
+        }
+        CauseKind::HostOperators { .. }
+            if cause.place.operator.as_deref().is_some_and(is_compiler) =>
+        {
+            "keep shapes fixed or mark them dynamic (torch.compile(dynamic=True)), so that nothing is compiled again"
         }
         CauseKind::HostOperators { on_cpu: true, .. } => {
             "run the operator on the GPU, or outside of the step"
@@ -86,6 +95,15 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::OtherWork { .. } => {
             "stop that work, move it to another GPU, or run it between steps"
         }
+        CauseKind::WideOperators { .. } => "compute in fp32 or the model's format",
+        CauseKind::AllExperts { .. } => "route tokens to their experts (grouped GEMM)",
+        CauseKind::Fills { .. } => {
+            "torch.utils.deterministic.fill_uninitialized_memory = False, or no deterministic algorithms"
+        }
+        CauseKind::SmallChunks { .. } => {
+            "compute the prompt in one pass, or in chunks that fill the GPU"
+        }
+        CauseKind::CpuContention { .. } => "give the process CPU cores of its own",
         CauseKind::Communication { .. } => {
             "overlap communication with compute; fewer, larger collectives"
         }

@@ -60,12 +60,14 @@ fn what(cause: &Cause) -> String {
         CauseKind::HostCopies { .. } => copies(cause, &often, &at),
         CauseKind::HostCode { .. } => host_code(cause, &often, &at),
         CauseKind::HostOperators { time_ns, on_cpu } => {
-            let how = if *on_cpu {
+            let operator = cause.place.operator.as_deref().unwrap_or("an operator");
+            let how = if is_compiler(operator) {
+                "compiles again"
+            } else if *on_cpu {
                 "computes on the CPU"
             } else {
                 "takes far longer on the host than its usual calls"
             };
-            let operator = cause.place.operator.as_deref().unwrap_or("an operator");
             format!("`{operator}` {how}, {often}, {time_ns}")
         }
         CauseKind::Allocation { time_ns } => format!(
@@ -143,6 +145,25 @@ fn what(cause: &Cause) -> String {
                 longest.unwrap_or_default()
             )
         }
+        CauseKind::WideOperators { dtype, kernels_ns } => {
+            format!("operators compute in {dtype}: {often}{at}, {kernels_ns} of kernels")
+        }
+        CauseKind::AllExperts {
+            experts,
+            chosen,
+            kernels_ns,
+        } => format!(
+            "all {experts} experts compute every token; the router chooses {chosen}: {kernels_ns} of kernels{at}"
+        ),
+        CauseKind::Fills { kernels_ns } => format!(
+            "new tensors are filled before they are written (torch.use_deterministic_algorithms) {often}, {kernels_ns} of kernels"
+        ),
+        CauseKind::SmallChunks { passes, tokens } => {
+            format!("the prompt is computed in {passes} passes of {tokens} tokens per sequence")
+        }
+        CauseKind::CpuContention { time_ns } => format!(
+            "the program's thread loses its CPU: {time_ns} in pauses at unrelated places, {often} (CPU contention)"
+        ),
         CauseKind::Communication {
             kernels_ns,
             longest,
@@ -200,6 +221,7 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         longest_ns,
         after,
         before,
+        copied,
         collecting_share,
         gil_holder,
         has_switch_interval,
@@ -224,6 +246,8 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         format!("the program waits for the GIL, held by {holder}")
     } else if *has_switch_interval {
         "pauses of 5 ms, Python's switch interval: another Python thread holds the GIL".to_owned()
+    } else if let Some(bytes) = copied {
+        format!("host code works on {bytes} copied from the GPU")
     } else if at.is_empty() {
         "host code without recorded ops (Python, garbage collection, input or output, sleeping)"
             .to_owned()
@@ -231,6 +255,13 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         "host code without recorded ops".to_owned()
     };
     format!("{what}{at}: {time_ns} {often}{between}")
+}
+
+/// Names that torch.compile and Triton give to compiling.
+pub(super) fn is_compiler(operator: &str) -> bool {
+    let names = ["dynamo", "inductor", "compile", "triton", "jit", "fx_graph"];
+    let operator = operator.to_lowercase();
+    names.iter().any(|name| operator.contains(name))
 }
 
 fn gemm_format(dtype: DType, faster: DType, is_of_model: bool, time: &str, at: &str) -> String {

@@ -7,21 +7,46 @@
 //! variance σ². Nothing is fitted.
 
 use llmprof_theory::{
-    Decoder,
+    Decoder, Model, Routing,
     block::{Attention, FeedForward, Layer, Mixer, Mlp, MlpInput, Moe, Scoring},
+    expected_touched,
 };
+use llmprof_units::stats::normal_below;
 
 /// Standard deviation of weights, as transformers initializes them.
 const INITIAL: f64 = 0.02;
 /// Points of an integral over a standard normal variable from −6 to 6.
 const POINTS: usize = 96;
 
-/// Tokens that would reach as many experts by uniform choice, for each group of layers of `decoder`.
-pub(crate) fn distinct_tokens(decoder: &Decoder, batch: f64, past: f64, kinds: f64) -> Vec<f64> {
+/// Experts that a model of random weights reaches: as by uniform choice in prefill, fewer in decode, where tokens choose alike as far as
+/// their contexts do. `token_kinds`: token ids that prompts were drawn from; uniform where it is not stated.
+pub fn random_routing(model: &Model, token_kinds: Option<u64>, batch: u64, prompt: u64) -> Routing {
+    let (Some(kinds), Some(decoder)) = (token_kinds, &model.decoder) else {
+        return Routing::Uniform;
+    };
+    let moe = decoder
+        .groups
+        .iter()
+        .find_map(|group| match &group.layer.feed {
+            FeedForward::Moe(moe) => Some(moe),
+            FeedForward::Dense(_) => None,
+        });
+    let Some(experts) = moe.map(|moe| &moe.experts) else {
+        return Routing::Uniform;
+    };
+    let tokens = batch.saturating_mul(prompt);
+    Routing::Measured {
+        prefill: expected_touched(experts.count, experts.top_k, tokens),
+        decode: touched_in_decode(decoder, batch as f64, prompt as f64, kinds.max(1) as f64),
+    }
+}
+
+/// Experts that a decode step reaches, in the mean of the layers that have any.
+fn touched_in_decode(decoder: &Decoder, batch: f64, past: f64, kinds: f64) -> f64 {
     let variance = INITIAL * INITIAL;
     let mut context = Hidden::new(variance, kinds);
     let mut step = Hidden::new(variance, kinds);
-    let mut sums = vec![(0.0, 0.0); decoder.groups.len()];
+    let (mut sum, mut mixtures) = (0.0, 0.0);
     let mut order: Vec<(u32, usize)> = Vec::new();
     for (group, layers) in decoder.groups.iter().enumerate() {
         order.extend(layers.layers.iter().map(|layer| (*layer, group)));
@@ -37,17 +62,14 @@ pub(crate) fn distinct_tokens(decoder: &Decoder, batch: f64, past: f64, kinds: f
         step.mix(mixing.gain, own, between, whole);
         context.mix(mixing.gain, own, between, prompt);
         if let FeedForward::Moe(moe) = &layer.feed {
-            let touched = touched(moe, batch, step.between());
-            sums[group].0 += equal_tokens(moe, touched);
-            sums[group].1 += 1.0;
+            sum += touched(moe, batch, step.between());
+            mixtures += 1.0;
         }
         for hidden in [&mut step, &mut context] {
             hidden.feed(layer);
         }
     }
-    sums.into_iter()
-        .map(|(sum, layers)| if layers > 0.0 { sum / layers } else { batch })
-        .collect()
+    sum / f64::max(mixtures, 1.0)
 }
 
 /// Variance of an element of the residual stream, and covariances of two tokens: of one sequence, and of two.
@@ -168,7 +190,7 @@ fn squared_weights(moe: &Moe, logit_variance: f64) -> f64 {
     }
     // E[w²] of logits above the threshold, where the sum of exponentials is E·exp(s²/2).
     let threshold = threshold(moe);
-    let above = normal(2.0 * logit_variance.sqrt() - threshold) / (chosen / experts);
+    let above = normal_below(2.0 * logit_variance.sqrt() - threshold) / (chosen / experts);
     chosen * logit_variance.exp() * above / (experts * experts)
 }
 
@@ -178,7 +200,7 @@ fn threshold(moe: &Moe) -> f64 {
     let (mut low, mut high) = (-8.0, 8.0);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        if normal(-middle) > share {
+        if normal_below(-middle) > share {
             low = middle;
         } else {
             high = middle;
@@ -190,7 +212,7 @@ fn threshold(moe: &Moe) -> f64 {
 /// The probability that a token chooses an expert whose common part is z.
 fn chosen(threshold: f64, correlation: f64, z: f64) -> f64 {
     let correlation = correlation.clamp(0.0, 0.9999);
-    normal((correlation.sqrt() * z - threshold) / (1.0 - correlation).sqrt())
+    normal_below((correlation.sqrt() * z - threshold) / (1.0 - correlation).sqrt())
 }
 
 /// Experts that `tokens` tokens of this correlation reach.
@@ -207,16 +229,6 @@ fn overlap(moe: &Moe, correlation: f64) -> f64 {
     both / (moe.experts.top_k as f64 / moe.experts.count as f64)
 }
 
-/// Tokens of which uniform choice reaches so many experts.
-pub(crate) fn equal_tokens(moe: &Moe, touched: f64) -> f64 {
-    let (experts, chosen) = (moe.experts.count as f64, moe.experts.top_k as f64);
-    if chosen >= experts {
-        return 1.0;
-    }
-    let missed = (1.0 - touched / experts).clamp(1e-12, 1.0 - chosen / experts);
-    missed.ln() / (1.0 - chosen / experts).ln()
-}
-
 /// The mean of a function of a standard normal variable.
 fn expectation(of: impl Fn(f64) -> f64) -> f64 {
     let step = 12.0 / POINTS as f64;
@@ -229,22 +241,9 @@ fn expectation(of: impl Fn(f64) -> f64) -> f64 {
         .sum()
 }
 
-/// The share of standard normal values below x; Abramowitz and Stegun 7.1.26, to 1.5 × 10⁻⁷.
-fn normal(x: f64) -> f64 {
-    let z = x.abs() / std::f64::consts::SQRT_2;
-    let t = 1.0 / (1.0 + 0.327_591_1 * z);
-    let polynomial = t
-        * (0.254_829_592
-            + t * (-0.284_496_736
-                + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
-    let half = polynomial * (-z * z).exp() / 2.0;
-    if x > 0.0 { 1.0 - half } else { half }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use llmprof_theory::Model;
 
     fn decoder(model: &str) -> Decoder {
         let config = serde_json::from_str(model).unwrap();
@@ -252,35 +251,21 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_distribution_is_that_of_tables() {
-        for (x, share) in [
-            (0.0, 0.5),
-            (1.0, 0.841_345),
-            (-1.959_964, 0.025),
-            (3.0, 0.998_650),
-        ] {
-            assert!((normal(x) - share).abs() < 1e-6, "{x}");
-        }
+    fn the_variance_of_a_normal_variable_is_one() {
         assert!((expectation(|z| z * z) - 1.0).abs() < 1e-6);
     }
 
     /// Experts counted in decode steps of random models of four layers on an H200 (fixtures/h200/kernels/routing.json).
     #[test]
     fn counted_experts_are_within_a_quarter() {
-        let text = include_str!("../../../../fixtures/h200/kernels/routing.json");
+        let text = include_str!("../../fixtures/h200/kernels/routing.json");
         let counted: serde_json::Value = serde_json::from_str(text).unwrap();
         let mut errors = Vec::new();
         for row in counted["rows"].as_array().unwrap() {
             let decoder = decoder(&counted["models"][row["model"].as_str().unwrap()].to_string());
             let number = |key: &str| row[key].as_f64().unwrap();
             let (batch, prompt) = (number("batch"), number("prompt"));
-            let tokens = distinct_tokens(&decoder, batch, prompt, number("token_kinds"));
-            let FeedForward::Moe(moe) = &decoder.groups[0].layer.feed else {
-                panic!("not a mixture of experts");
-            };
-            let experts = &moe.experts;
-            let (count, chosen) = (experts.count as f64, experts.top_k as f64);
-            let predicted = count * (1.0 - (1.0 - chosen / count).powf(tokens[0]));
+            let predicted = touched_in_decode(&decoder, batch, prompt, number("token_kinds"));
             let layers = row["decode"].as_array().unwrap();
             let measured: f64 = layers.iter().filter_map(serde_json::Value::as_f64).sum();
             errors.push((predicted / (measured / layers.len() as f64) - 1.0).abs());

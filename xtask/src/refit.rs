@@ -1,35 +1,27 @@
-//! What kernel curves of `llmprof hardware measure --gpu` would predict: `cargo run -p llmprof-predict --example refit DEVICE.yaml|SAMPLES.json [CURVES.json]`.
-//!
-//! SAMPLES is what the worker answers to `measure`; CURVES is written. Prints the ratio to the shipped curves by class of kernel, and the errors on the shipped measurements.
-
-#![expect(clippy::print_stdout, reason = "a report prints")]
+//! What kernel curves of `llmprof hardware measure --gpu` would predict: SAMPLES is what the worker answers to `measure`, CURVES what it writes.
 
 use std::error::Error;
 
 use llmprof_predict::{
-    EfficiencyProfile, KernelClock, KernelCurves, Split,
+    EfficiencyProfile, KernelClock, KernelCurves,
     calibrate::{fit, ratios},
-    grades_on, summarize,
 };
-use llmprof_theory::{
-    device::{Catalog, schema::DeviceFile},
-    kernels::KernelSample,
-};
+use llmprof_theory::{device::Catalog, kernels::KernelSample};
 use serde::Deserialize;
+use xtask::{Split, grades_on, summarize};
 
 #[derive(Deserialize)]
 struct Measured {
     samples: Vec<KernelSample>,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).ok_or("no file given")?;
-    let text = std::fs::read_to_string(&path)?;
+/// Prints the ratio to the shipped curves by class of kernel, and the errors on the shipped measurements. Samples are fitted, and written to `out`.
+pub(crate) fn refit(path: &str, out: Option<&str>) -> Result<(), Box<dyn Error>> {
+    let text = std::fs::read_to_string(path)?;
     let shipped = KernelCurves::embedded("h200").ok_or("no curves")?;
     let mut profile = EfficiencyProfile::embedded("hf_eager")?;
-    let mut device = Catalog::embedded().by_name("h200")?;
-    if path.ends_with("json") {
-        let measured: Measured = serde_json::from_str(&text)?;
+    let device = Catalog::embedded().by_name("h200")?;
+    let curves = if let Ok(measured) = serde_json::from_str::<Measured>(&text) {
         let limits = [shipped.peak_flops, shipped.bytes_per_s];
         let fitted = fit(&measured.samples, "measured".to_owned(), limits, &shipped);
         println!("borrowed: {:?}", fitted.borrowed);
@@ -44,13 +36,14 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ratio.p90
             );
         }
-        if let Some(out) = std::env::args().nth(2) {
+        if let Some(out) = out {
             std::fs::write(out, serde_json::to_string(&fitted.curves)? + "\n")?;
         }
-        profile.curves.insert(device.name.clone(), fitted.curves);
+        fitted.curves
     } else {
-        device = DeviceFile::read(&text, &path)?.device(&path)?;
-    }
+        KernelCurves::read(&text, path)?
+    };
+    profile.curves.insert(device.name.clone(), curves);
     let all = grades_on(&device, &profile)?;
     for split in [Split::Calibration, Split::Grading] {
         for by_common_keys in [false, true] {

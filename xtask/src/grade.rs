@@ -1,21 +1,23 @@
 //! Predictions beside measured GPU times of many models, split beforehand into those that curves may be fitted to and those
 //! that only grade them.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::percentile};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EfficiencyProfile, Predictor};
+use llmprof_predict::{EfficiencyProfile, Predictor};
 use llmprof_theory::{
     COMMON_KEYS, Model, Phase, Routing, Workload,
     device::{Catalog, Device},
 };
 
+use crate::alike::random_routing;
+
 /// GPU times of prefill and decode steps on an H200: sums over kernels, bf16, random weights, real widths with fewer layers.
-const TIMES: &str = include_str!("../../../fixtures/h200/kernels/times.json");
+const TIMES: &str = include_str!("../../fixtures/h200/kernels/times.json");
 
 /// The same of other models, which were chosen before anything was predicted of them and measured later.
-const BLIND: &str = include_str!("../../../fixtures/h200/kernels/blind.json");
+const BLIND: &str = include_str!("../../fixtures/h200/kernels/blind.json");
 
 /// What a model's measurements may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,15 +43,6 @@ struct Times {
     /// Token ids that prompts were drawn from; absent where from the whole vocabulary.
     token_kinds: Option<u64>,
     models: Vec<Measured>,
-}
-
-impl Times {
-    fn routing(&self) -> Routing {
-        self.token_kinds
-            .map_or(Routing::Uniform, |token_kinds| Routing::Random {
-                token_kinds,
-            })
-    }
 }
 
 #[derive(Deserialize)]
@@ -137,23 +130,30 @@ pub struct GradeSummary {
 }
 
 /// A measured model.
-pub(super) struct Design {
-    pub(super) name: String,
-    pub(super) split: Split,
-    pub(super) routing: Routing,
-    pub(super) model: Model,
+pub(crate) struct Design {
+    pub(crate) name: String,
+    pub(crate) split: Split,
+    pub(crate) token_kinds: Option<u64>,
+    pub(crate) model: Model,
+}
+
+impl Design {
+    /// Experts that its random weights reach.
+    pub(crate) fn routing(&self, batch: u64, prompt: u64) -> Routing {
+        random_routing(&self.model, self.token_kinds, batch, prompt)
+    }
 }
 
 /// The measured models, by family where one reads the config, else by its common keys.
-pub(super) fn designs() -> Result<Vec<Design>, serde_json::Error> {
+pub(crate) fn designs() -> Result<Vec<Design>, serde_json::Error> {
     let times: Times = serde_json::from_str(TIMES)?;
-    let routing = times.routing();
+    let token_kinds = times.token_kinds;
     let design = |measured: Measured| {
         Some(Design {
             model: model(measured.config, &measured.model_type)?,
             name: measured.model,
             split: measured.split,
-            routing,
+            token_kinds,
         })
     };
     Ok(times.models.into_iter().filter_map(design).collect())
@@ -194,7 +194,7 @@ pub fn blind_grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_jso
 }
 
 fn graded(times: Times, device: &Device, profile: &EfficiencyProfile) -> Vec<Grade> {
-    let routing = times.routing();
+    let token_kinds = times.token_kinds;
     let mut grades = Vec::new();
     let known = |measured: &Measured| measured.attn_implementation.is_none();
     for measured in times.models.into_iter().filter(known) {
@@ -207,7 +207,7 @@ fn graded(times: Times, device: &Device, profile: &EfficiencyProfile) -> Vec<Gra
                 batch: cell.batch,
                 prompt: cell.prompt,
                 new_tokens: 2,
-                routing,
+                routing: random_routing(&model, token_kinds, cell.batch, cell.prompt),
                 ..Workload::default()
             };
             let Ok(prediction) = predictor.predict(&workload) else {
@@ -275,23 +275,13 @@ pub fn summarize(grades: &[&Grade]) -> Option<GradeSummary> {
     let covered = grades.iter().filter(|grade| grade.covered()).count();
     Some(GradeSummary {
         times: grades.len(),
-        median: quantile(&absolute, 0.5),
-        p90: quantile(&absolute, 0.9),
+        median: percentile(&absolute, 0.5),
+        p90: percentile(&absolute, 0.9),
         worst,
-        bias: quantile(&signed, 0.5),
+        bias: percentile(&signed, 0.5),
         coverage: covered as f64 / grades.len() as f64,
-        half_width: quantile(&widths, 0.5),
-        low: quantile(&ratios, 0.05),
-        high: quantile(&ratios, 0.95),
+        half_width: percentile(&widths, 0.5),
+        low: percentile(&ratios, 0.05),
+        high: percentile(&ratios, 0.95),
     })
-}
-
-/// The value at a share of sorted values, between neighbours by its distance.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else {
-        return 0.0;
-    };
-    let at = share * last as f64;
-    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    low + (high - low) * at.fract()
 }

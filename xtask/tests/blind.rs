@@ -7,11 +7,12 @@
 use std::{collections::BTreeSet, io::Read};
 
 use flate2::read::GzDecoder;
-use llmprof_predict::{EfficiencyProfile, blind_grades, predict_traced};
+use llmprof_predict::{EfficiencyProfile, predict_traced};
 use llmprof_theory::{Workload, device::Catalog, kernels::TracedModel};
 use serde::Deserialize;
+use xtask::blind_grades;
 
-const TRACED: &[u8] = include_bytes!("../../../fixtures/h200/kernels/blind_traced.json.gz");
+const TRACED: &[u8] = include_bytes!("../../fixtures/h200/kernels/blind_traced.json.gz");
 
 #[derive(Deserialize)]
 struct Row {

@@ -3,26 +3,26 @@
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{EfficiencyProfile, Predictor};
+use llmprof_predict::{EfficiencyProfile, Predictor};
 use llmprof_theory::{Model, Workload, device::Catalog};
 
 /// Device times on an H200: sums over the kernels of one prefill or decode step, for three models, batches of 1 to 32 and
 /// prompts of 128 to 4096 tokens (torch 2.11, transformers 5.17, eager, SDPA, bf16, random weights).
-const TIMES: &str = include_str!("../../../fixtures/h200/device_times.json");
+const TIMES: &str = include_str!("../../fixtures/h200/device_times.json");
 
 /// The designs of the models in it.
 const DESIGNS: &[(&str, &str)] = &[
     (
         "qwen2_5_0_5b",
-        include_str!("../../theory/tests/data/models/qwen2_5_0_5b.json"),
+        include_str!("../../crates/theory/tests/data/models/qwen2_5_0_5b.json"),
     ),
     (
         "qwen2_5_7b",
-        include_str!("../../theory/tests/data/models/qwen2_5_7b.json"),
+        include_str!("../../crates/theory/tests/data/models/qwen2_5_7b.json"),
     ),
     (
         "llama3_1_8b",
-        include_str!("../../theory/tests/data/models/llama3_1_8b.json"),
+        include_str!("../../crates/theory/tests/data/models/llama3_1_8b.json"),
     ),
 ];
 

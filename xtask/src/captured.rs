@@ -3,17 +3,16 @@
 use llmprof_units::Nanos;
 use serde::Deserialize;
 
-use super::{
-    EfficiencyProfile, Grade, GradeSummary, Implementation, Interval, Prediction, Predictor, Split,
-    grade::{Design, designs, grades, summarize},
-};
+use llmprof_predict::{EfficiencyProfile, Implementation, Interval, Prediction, Predictor};
 use llmprof_theory::{
     COMMON_KEYS, Phase, Workload,
     device::{Catalog, Device},
 };
 
+use crate::grade::{Design, Grade, designs};
+
 /// The designs of `times.json` again, on the same H200; TPOT without a profiler.
-const CELLS: &str = include_str!("../../../fixtures/h200/kernels/decode.json");
+const CELLS: &str = include_str!("../../fixtures/h200/kernels/decode.json");
 
 #[derive(Deserialize)]
 struct Cells {
@@ -69,24 +68,6 @@ pub fn captured_grades(profile: &EfficiencyProfile) -> Result<CapturedGrades, se
     Ok(grades)
 }
 
-/// Errors on models that nothing was fitted to, of the profiles that such were measured with: GPU times, and TPOT where steps are captured.
-pub fn held_out(profile: &EfficiencyProfile) -> Option<GradeSummary> {
-    let all = match profile.implementation? {
-        Implementation::HfEager => grades(profile).ok()?,
-        Implementation::HfGraph | Implementation::TorchCompile => {
-            let mut found = captured_grades(profile).ok()?;
-            found.gpu.append(&mut found.tpot);
-            found.gpu
-        }
-        _ => return None,
-    };
-    let held_out: Vec<_> = all
-        .iter()
-        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
-        .collect();
-    summarize(&held_out)
-}
-
 fn add(
     grades: &mut CapturedGrades,
     design: &Design,
@@ -99,7 +80,7 @@ fn add(
         prompt: cell.prompt,
         // The cache had room for so many.
         new_tokens: cell.positions - cell.prompt,
-        routing: design.routing,
+        routing: design.routing(cell.batch, cell.prompt),
         ..Workload::default()
     };
     let Ok(found) = Predictor::new(&design.model, device, profile).predict(&workload) else {

@@ -1,18 +1,26 @@
-//! Predicted beside measured GPU times of the models in `fixtures/h200/kernels/times.json`.
+//! What developers run beside the program itself.
 //!
-//!     cargo run -p llmprof-predict --example grade [cells | md | svg | pairs | captured | blind]
+//!     cargo run -p xtask -- grade [cells | md | svg | pairs | captured | blind | spreads | table]
+//!     cargo run -p xtask -- refit SAMPLES.json|CURVES.json [OUT.json]
 //!
-//! `md` prints the tables of docs/prediction.md, `svg` its picture.
+//! `grade` prints predicted beside measured GPU times of the models in `fixtures/h200/kernels/`; `md` prints its tables, `svg` its
+//! picture, `table` the file `crates/predict/data/errors.json`. `refit` prints what kernel curves of `llmprof hardware measure --gpu`
+//! would predict.
 
 #![expect(clippy::print_stdout, reason = "it prints what it finds")]
 
-use llmprof_predict::{
-    EfficiencyProfile, Grade, Pair, blind_grades, captured_grades, design_pairs, grades, pairs,
-    summarize,
+mod refit;
+
+use std::error::Error;
+
+use llmprof_predict::EfficiencyProfile;
+use xtask::{
+    Grade, Pair, blind_grades, captured_grades, design_pairs, grades, known_errors, pairs, ratios,
+    spreads, summarize,
 };
 
 /// Models that were chosen before they were predicted: with a family, and by common keys.
-fn blind(profile: &EfficiencyProfile) -> Result<(), Box<dyn std::error::Error>> {
+fn blind(profile: &EfficiencyProfile) -> Result<(), Box<dyn Error>> {
     let all = blind_grades(profile)?;
     let with = |common: bool| {
         all.iter()
@@ -38,14 +46,31 @@ fn blind(profile: &EfficiencyProfile) -> Result<(), Box<dyn std::error::Error>> 
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["grade"] => grade(None),
+        ["grade", what, ..] => grade(Some(what)),
+        ["refit", file] => refit::refit(file, None),
+        ["refit", file, out] => refit::refit(file, Some(out)),
+        _ => Err("unknown task; known: grade, refit".into()),
+    }
+}
+
+fn grade(what: Option<&str>) -> Result<(), Box<dyn Error>> {
     let profile = EfficiencyProfile::embedded("hf_eager")?;
-    let word = std::env::args().nth(1);
-    if word.as_deref() == Some("blind") {
-        return blind(&profile);
+    match what {
+        Some("blind") => return blind(&profile),
+        Some("spreads") => return print_spreads(),
+        Some("table") => {
+            println!("{}", serde_json::to_string_pretty(&known_errors()?)?);
+            return Ok(());
+        }
+        _ => {}
     }
     let all = grades(&profile)?;
-    if std::env::args().nth(1).as_deref() == Some("cells") {
+    if what == Some("cells") {
         for grade in &all {
             println!(
                 "{:18} {:11} {:8} batch {:2} prompt {:4}: measured {:>10.1} us, predicted {:>10.1} us, {:+6.1} %, kernels {} of {}",
@@ -62,7 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             );
         }
     }
-    match std::env::args().nth(1).as_deref() {
+    match what {
         Some("pairs") => return from_runs(&profile),
         Some("captured") => return captured(),
         Some("md") => {
@@ -130,8 +155,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// What the profiles' `spreads` should be.
+fn print_spreads() -> Result<(), Box<dyn Error>> {
+    for name in EfficiencyProfile::names() {
+        for (key, found) in ratios(&EfficiencyProfile::embedded(name)?)? {
+            println!(
+                "{name} {key}: {} times, {:?}",
+                found.len(),
+                spreads(found.iter())
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Decode steps captured as CUDA graphs or compiled.
-fn captured() -> Result<(), Box<dyn std::error::Error>> {
+fn captured() -> Result<(), Box<dyn Error>> {
     println!(
         "| profile | models | | times | median | p90 | worst | in interval | half-width | 5th to 95th percentile |\n|---|---|---|---|---|---|---|---|---|---|"
     );
@@ -171,7 +210,7 @@ fn captured() -> Result<(), Box<dyn std::error::Error>> {
                     );
                 }
             }
-            if std::env::args().nth(2).as_deref() == Some("cells") {
+            if std::env::args().nth(3).as_deref() == Some("cells") {
                 for grade in all {
                     println!(
                         "{name} {what} {} {} {}x{} {:.1} us {:+.1} % kernels {} of {}",
@@ -313,7 +352,7 @@ fn scatter(all: &[Grade]) -> String {
 }
 
 /// Cells predicted from other cells of the same model.
-fn from_runs(profile: &EfficiencyProfile) -> Result<(), Box<dyn std::error::Error>> {
+fn from_runs(profile: &EfficiencyProfile) -> Result<(), Box<dyn Error>> {
     let all = pairs(profile)?;
     type Filter = fn(&Pair) -> bool;
     let groups: [(&str, Filter); 7] = [

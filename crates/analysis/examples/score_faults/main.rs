@@ -1,0 +1,36 @@
+//! Scores findings on programs with planted faults.
+//!
+//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…]
+//!
+//! FOLDER holds `truth.json` and one `NAME.json.gz` (torch.profiler) for each of its entries. An entry has times without the
+//! profiler, `base_ms` without and `fault_ms` with the fault, under `prefill` and `decode_step`; optionally `cause` (`none` for a
+//! program without a fault), `accept` (codes of findings that name it), `config` (a file in FOLDER; else `config.json`),
+//! `costs_nothing` and `noisy` (phases whose gain is not scored). A cause that [`score::accepted`] does not know and that has no
+//! `accept` is printed with `?` for a reader to judge.
+//!
+//! `named`: one of the first three findings has an accepted code. `false alarm`: a finding states a gain of 5 % or more of a phase
+//! that is neither the fault nor true of programs without one. `gain`: the stated ms a step are within 25 % of the measured ones or
+//! 7 % of the phase, for phases in which the fault costs 15 % or more.
+#![expect(clippy::print_stdout, reason = "the table is the result")]
+
+mod score;
+
+use std::path::Path;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let Some(folder) = arguments.next() else {
+        println!("usage: score_faults FOLDER [NAME…]");
+        return;
+    };
+    let names: Vec<String> = arguments.collect();
+    match score::score_folder(Path::new(&folder), &names) {
+        Ok(scores) => {
+            for score in &scores {
+                println!("{}", score.row());
+            }
+            println!("{}", score::summary(&scores));
+        }
+        Err(error) => println!("{folder}: {error}"),
+    }
+}

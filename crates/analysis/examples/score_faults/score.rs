@@ -1,0 +1,257 @@
+//! Findings of a trace against the measured cost of a planted fault.
+
+use std::error::Error;
+use std::path::Path;
+
+use llmprof_analysis::analyze;
+use llmprof_analysis::causes::Cause;
+use llmprof_analysis::findings::{Conclusion, Finding};
+use llmprof_record::import::{Limits, Profile, import};
+use llmprof_record::run::{RecordedModel, RecordedTrace, RunPhase, RunRecord};
+use llmprof_theory::Model;
+use serde_json::Value;
+
+/// True of transformers run operator by operator, with or without a fault.
+const GENERAL: &[&str] = &["launch_bound", "unfused_elementwise", "kv_copies"];
+/// Findings that are looked at.
+const FIRST: usize = 3;
+const ALARM_MIN_SHARE: f64 = 0.05;
+const SCORED_MIN_SHARE: f64 = 0.15;
+const GAIN_ERROR_MAX: f64 = 0.25;
+const PHASE_ERROR_MAX: f64 = 0.07;
+
+pub struct Score {
+    pub name: String,
+    /// `None` where there is nothing to name or nobody knows what would name it.
+    pub named: Option<bool>,
+    pub alarms: Vec<String>,
+    /// For each phase that is scored: stated and measured saving, ms a step, and whether they agree.
+    pub gains: Vec<(String, f64, f64, bool)>,
+    pub findings: Vec<String>,
+}
+
+/// Codes that name a cause.
+pub fn accepted(cause: &str) -> &'static [&'static str] {
+    match cause {
+        "sync_each_layer"
+        | "synchronize-each-step"
+        | "nan-check-each-layer"
+        | "masked-indexing"
+        | "tensor-printed"
+        | "item-each-layer" => &["synchronization"],
+        "pageable_copy_each_step" | "weights-copied-each-step" | "many-small-copies" => {
+            &["host_copies"]
+        }
+        "logits_to_cpu" | "sampling-on-host" => &["host_copies", "host_code", "host_operators"],
+        "float32_weights" | "lm-head-float32" => &["gemm_format"],
+        "eager_attention" | "attention-math-fallback" => &["unfused_attention"],
+        "no_kv_cache" => &["recomputed_tokens"],
+        "gc_each_step" | "sleep" | "host-detokenization" | "host-work-between-graphs" => {
+            &["host_code"]
+        }
+        "other_stream_load" | "second-model-thread" => &["other_work"],
+        "logits-all-positions" => &["unused_logits"],
+        "weights-cast-each-step" | "weights-dequantized-each-step" => &["weight_casts"],
+        "float64" => &["wide_operators"],
+        "deterministic-fill" => &["fills"],
+        "prefill-chunks-too-small" => &["small_chunks"],
+        "all-experts-computed" => &["all_experts"],
+        "no-caching-allocator" => &["allocation"],
+        "cpu-contention" => &["cpu_contention"],
+        "kv-cache-cloned" | "kv-cache-reordered" => &["kv_copies"],
+        "unfused-norms" => &["unfused_elementwise"],
+        "recompiled-each-step" => &["host_operators"],
+        _ => &[],
+    }
+}
+
+pub fn score_folder(folder: &Path, names: &[String]) -> Result<Vec<Score>, Box<dyn Error>> {
+    let truth: Value = serde_json::from_slice(&std::fs::read(folder.join("truth.json"))?)?;
+    let entries = truth.as_object().ok_or("truth.json is not an object")?;
+    let mut scores = Vec::new();
+    for (name, entry) in entries {
+        let file = folder.join(format!("{name}.json.gz"));
+        let is_asked = names.is_empty() || names.contains(name);
+        if is_asked && file.exists() {
+            scores.push(score(folder, name, entry, &findings(folder, &file, entry)?));
+        }
+    }
+    Ok(scores)
+}
+
+fn findings(folder: &Path, file: &Path, entry: &Value) -> Result<Vec<Finding>, Box<dyn Error>> {
+    let (_, profile) = import(file, &Limits::default())?;
+    let Profile::Trace(trace) = profile else {
+        return Err("not a trace".into());
+    };
+    let config = entry["config"].as_str().unwrap_or("config.json");
+    let design: Option<Value> = match std::fs::read(folder.join(config)) {
+        Ok(text) => Some(serde_json::from_slice(&text)?),
+        Err(_) => None,
+    };
+    let model = design.and_then(|design| {
+        Some(RecordedModel {
+            model: Model::from_config(&design, None).ok(),
+            design: design.as_object()?.clone(),
+        })
+    });
+    let record = RunRecord {
+        model,
+        traces: vec![RecordedTrace {
+            pass: None,
+            trace: *trace,
+        }],
+        ..RunRecord::default()
+    };
+    Ok(analyze(&record, None)?.findings)
+}
+
+fn cause_of(finding: &Finding) -> Option<&Cause> {
+    match &finding.conclusion {
+        Some(Conclusion::Cause { cause }) => Some(cause),
+        _ => None,
+    }
+}
+
+/// The saving that a cause states for a phase, ms a step, and as a part of the phase.
+fn stated(cause: &Cause, key: &str) -> Option<(f64, f64)> {
+    let phase = if key == "prefill" {
+        RunPhase::Prefill
+    } else {
+        RunPhase::Decode
+    };
+    let gain = cause.gains.iter().find(|gain| gain.phase == phase)?;
+    Some((gain.saved_ns.0 as f64 / 1e6, gain.share()))
+}
+
+fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Score {
+    let concluded: Vec<&Finding> = findings
+        .iter()
+        .filter(|finding| finding.abstains.is_none())
+        .collect();
+    let cause = entry["cause"].as_str().unwrap_or(name);
+    let is_fault = cause != "none" && !name.starts_with("control") && name != "sdpa_reference";
+    let costs_nothing = entry["costs_nothing"].as_bool() == Some(true);
+    let mut codes: Vec<String> = accepted(cause).iter().map(ToString::to_string).collect();
+    let listed = entry["accept"].as_array().into_iter().flatten();
+    codes.extend(listed.filter_map(|code| Some(code.as_str()?.to_owned())));
+    let is_named = |finding: &&&Finding| codes.contains(&finding.code);
+    let named = (is_fault && !costs_nothing && !codes.is_empty()).then(|| {
+        concluded
+            .iter()
+            .take(FIRST)
+            .any(|finding| is_named(&finding))
+    });
+    let own = concluded.iter().find(|finding| is_named(finding)).copied();
+    let mut alarms = Vec::new();
+    for finding in &concluded {
+        let Some(cause) = cause_of(finding) else {
+            continue;
+        };
+        let is_expected = GENERAL.contains(&finding.code.as_str())
+            || (codes.contains(&finding.code) && !costs_nothing)
+            || !cause.same_time_as.is_empty();
+        for gain in cause
+            .gains
+            .iter()
+            .filter(|gain| gain.share() >= ALARM_MIN_SHARE)
+        {
+            if !is_expected {
+                let saved = gain.saved_ns.0 as f64 / 1e6;
+                let phase = gain.phase.name();
+                let share = 100.0 * gain.share();
+                alarms.push(format!(
+                    "{} {saved:.2} ms of {phase} ({share:.0} %)",
+                    finding.code
+                ));
+            }
+        }
+    }
+    let noisy: Vec<&str> = entry["noisy"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let mut gains = Vec::new();
+    for key in ["prefill", "decode_step"] {
+        let time = |which: &str| entry[key][which].as_f64();
+        let (Some(base), Some(fault)) = (time("base_ms"), time("fault_ms")) else {
+            continue;
+        };
+        let saved = fault - base;
+        if !is_fault || costs_nothing || noisy.contains(&key) || saved < SCORED_MIN_SHARE * fault {
+            continue;
+        }
+        let stated = own.and_then(cause_of).and_then(|cause| stated(cause, key));
+        let stated = stated.map_or(0.0, |(saved, _)| saved);
+        let most = (GAIN_ERROR_MAX * saved).max(PHASE_ERROR_MAX * fault);
+        gains.push((
+            key.to_owned(),
+            stated,
+            saved,
+            (stated - saved).abs() <= most,
+        ));
+    }
+    Score {
+        name: name.to_owned(),
+        named,
+        alarms,
+        gains,
+        findings: concluded.iter().map(|finding| line(finding)).collect(),
+    }
+}
+
+fn line(finding: &Finding) -> String {
+    let gains = cause_of(finding).map(|cause| {
+        let gains = cause.gains.iter().map(|gain| {
+            let saved = gain.saved_ns.0 as f64 / 1e6;
+            format!("{} {saved:.2} ms", gain.phase.name())
+        });
+        gains.collect::<Vec<_>>().join(", ")
+    });
+    format!("{} ({})", finding.code, gains.unwrap_or_default())
+}
+
+impl Score {
+    pub fn row(&self) -> String {
+        let named = match self.named {
+            Some(true) => "named",
+            Some(false) => "MISSED",
+            None => "-",
+        };
+        let gains: Vec<String> = self
+            .gains
+            .iter()
+            .map(|(phase, stated, saved, is_right)| {
+                let verdict = if *is_right { "ok" } else { "WRONG" };
+                format!("{phase} {stated:.2} of {saved:.2} ms {verdict}")
+            })
+            .collect();
+        let first: Vec<&str> = self.findings.iter().take(4).map(String::as_str).collect();
+        format!(
+            "| {} | {named} | {} | {} | {} |",
+            self.name,
+            self.alarms.join("; "),
+            gains.join("; "),
+            first.join("; ")
+        )
+    }
+}
+
+pub fn summary(scores: &[Score]) -> String {
+    let named: Vec<bool> = scores.iter().filter_map(|score| score.named).collect();
+    let right = named.iter().filter(|named| **named).count();
+    let gains: Vec<bool> = scores
+        .iter()
+        .flat_map(|score| score.gains.iter().map(|gain| gain.3))
+        .collect();
+    let agree = gains.iter().filter(|right| **right).count();
+    let alarms: usize = scores.iter().map(|score| score.alarms.len()).sum();
+    format!(
+        "{} programs: named {right} of {}, false alarms {alarms}, gains right {agree} of {}",
+        scores.len(),
+        named.len(),
+        gains.len()
+    )
+}

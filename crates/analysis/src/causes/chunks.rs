@@ -1,0 +1,75 @@
+//! A prompt that is computed in many passes.
+
+use llmprof_record::run::RunPhase;
+
+use super::cause::CauseKind;
+use super::estimate::{efficiency, gemm_ns};
+use super::gemms::Gemm;
+use super::{Candidate, Scene};
+use crate::replay::Edit;
+
+/// Passes of more tokens than this fill a device.
+const CHUNK_MAX_TOKENS: i64 = 2048;
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let passes = scene.forwards.len() as u64;
+    let windows = scene.windows.len() as u64;
+    let (Some(device), Some(first)) = (scene.device, scene.forwards.first()) else {
+        return Vec::new();
+    };
+    let tokens = first.tokens * first.sequences;
+    let are_alike = scene
+        .forwards
+        .iter()
+        .all(|forward| forward.sequences == first.sequences && forward.tokens > 1);
+    if scene.phase != RunPhase::Prefill
+        || passes < 2 * windows
+        || tokens > CHUNK_MAX_TOKENS
+        || !are_alike
+    {
+        return Vec::new();
+    }
+    let merged = (passes / windows) as i64;
+    let mut edit = Edit::default();
+    // The host runs one pass; the device does the work of all.
+    for (number, forward) in scene.forwards.iter().enumerate() {
+        if (number as u64).is_multiple_of(passes / windows) {
+            continue;
+        }
+        let from = scene.tops.partition_point(|&top| top < forward.row);
+        let next = scene
+            .forwards
+            .get(number + 1)
+            .map_or(usize::MAX, |next| next.row);
+        let to = scene.tops.partition_point(|&top| top < next);
+        for &top in &scene.tops[from..to] {
+            let segments = scene.graph.segments_of_row(top);
+            scene.remove_host(&mut edit, top);
+            if segments.end < scene.graph.segment_count() && scene.is_code(segments.end) {
+                edit.limit_segment(segments.end, 0);
+            }
+        }
+    }
+    let seen = efficiency(scene, device, |gemm| gemm.groups == 1).max(0.5);
+    for gemm in scene.gemms.iter().filter(|gemm| gemm.groups == 1) {
+        let larger = Gemm {
+            m: gemm.m * merged,
+            ..gemm.clone()
+        };
+        if let Some(after) = gemm_ns(device, &larger, gemm.dtype, seen) {
+            for index in gemm.work.clone() {
+                edit.set_duration(index, after / merged);
+            }
+        }
+    }
+    vec![Candidate {
+        kind: CauseKind::SmallChunks {
+            passes: passes / windows,
+            tokens: first.tokens as u64,
+        },
+        place: scene.place(first.row),
+        count: passes,
+        edit,
+        partial: None,
+    }]
+}

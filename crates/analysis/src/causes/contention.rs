@@ -1,0 +1,89 @@
+//! A thread that loses its CPU: pauses of milliseconds at places that have nothing in common.
+
+use llmprof_units::Nanos;
+use rustc_hash::FxHashMap;
+
+use super::cause::{CauseKind, Place};
+use super::host_code::is_pause;
+use super::{Candidate, Scene};
+use crate::replay::{Api, Edit, Wait};
+
+/// Time slices of the Linux scheduler are 3 ms and more; shorter pauses have other reasons too.
+const SLICE_MIN_NS: i64 = 1_000_000;
+/// At fewer places a pause is a property of the place.
+const PLACES_MIN: usize = 3;
+/// No place may hold more than this part of the time.
+const PLACE_MAX_SHARE: f64 = 0.7;
+
+/// Long pauses with what they interrupt.
+fn pauses<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
+    let segments = scene.segments().filter(|&segment| {
+        scene.graph.segment_duration(segment) >= SLICE_MIN_NS
+            && scene.graph.wait_of(segment) == Wait::No
+    });
+    segments
+        .filter_map(|segment| {
+            if is_pause(scene, segment) {
+                let next = scene.top_after(segment);
+                return Some((segment, next.map_or("", |row| scene.name(row))));
+            }
+            let row = scene.graph.row_of_segment(segment)?;
+            let waits = match scene.api(row)? {
+                Api::Memory | Api::Transfer => true,
+                api => api.waits_by_itself(),
+            };
+            (!waits).then(|| (segment, scene.name(row)))
+        })
+        .collect()
+}
+
+/// Whether pauses lie at so many places that the scheduler must be behind them.
+pub(super) fn is_contended(scene: &Scene<'_>) -> bool {
+    let mut places: FxHashMap<&str, i64> = FxHashMap::default();
+    for (segment, name) in all_pauses(scene) {
+        *places.entry(name).or_default() += scene.graph.segment_duration(segment);
+    }
+    let total: i64 = places.values().sum();
+    let most = places.values().copied().max().unwrap_or(0);
+    places.len() >= PLACES_MIN && (most as f64) < PLACE_MAX_SHARE * total as f64
+}
+
+/// Pauses in operators as well as between them.
+fn all_pauses<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
+    let mut found = pauses(scene);
+    for segment in scene.segments() {
+        let row = scene.graph.row_of_segment(segment);
+        let Some(row) = row.filter(|&row| scene.api(row).is_none()) else {
+            continue;
+        };
+        let launches = scene
+            .top_of(segment)
+            .is_some_and(|top| !scene.work_of(top).is_empty());
+        if launches && scene.graph.segment_duration(segment) >= SLICE_MIN_NS {
+            found.push((segment, scene.name(row)));
+        }
+    }
+    found
+}
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    if !is_contended(scene) {
+        return Vec::new();
+    }
+    let found = all_pauses(scene);
+    let mut edit = Edit::default();
+    let mut time = 0;
+    for &(segment, _) in &found {
+        edit.limit_segment(segment, scene.usual_gap);
+        time += scene.graph.segment_duration(segment);
+    }
+    vec![Candidate {
+        kind: CauseKind::CpuContention {
+            time_ns: Nanos(scene.a_step(time)),
+        },
+        place: Place::default(),
+        count: found.len() as u64,
+        edit,
+        partial: None,
+    }]
+}

@@ -1,0 +1,80 @@
+//! Experts that compute tokens which were not routed to them.
+
+use llmprof_units::Nanos;
+
+use super::cause::CauseKind;
+use super::{Candidate, Scene};
+use crate::replay::Edit;
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let Some(tokens) = scene.forwards.iter().map(|f| f.tokens * f.sequences).max() else {
+        return Vec::new();
+    };
+    let mut edit = Edit::default();
+    let (mut count, mut time, mut found) = (0, 0, None);
+    for gemm in &scene.gemms {
+        // A batched GEMM with one group per expert and every token in each.
+        let Some(chosen) = chosen_experts(scene, gemm.groups) else {
+            continue;
+        };
+        if gemm.m < tokens || chosen >= gemm.groups {
+            continue;
+        }
+        for index in gemm.work.clone() {
+            let duration = scene.graph.work()[index].duration;
+            edit.set_duration(index, duration * chosen / gemm.groups);
+        }
+        count += 1;
+        time += gemm.device_ns;
+        found = Some((gemm.row, gemm.groups, chosen));
+    }
+    let Some((row, experts, chosen)) = found else {
+        return Vec::new();
+    };
+    shorten_between(scene, &mut edit, experts, tokens, chosen);
+    vec![Candidate {
+        kind: CauseKind::AllExperts {
+            experts: experts as u64,
+            chosen: chosen as u64,
+            kernels_ns: Nanos(scene.a_step(time)),
+        },
+        place: scene.place(row),
+        count,
+        edit,
+        partial: None,
+    }]
+}
+
+/// Experts per token as the router chooses them: `topk` over as many columns as there are experts.
+fn chosen_experts(scene: &Scene<'_>, experts: i64) -> Option<i64> {
+    if experts < 4 {
+        return None;
+    }
+    scene.tops.iter().find_map(|&top| {
+        if scene.name(top) != "aten::topk" {
+            return None;
+        }
+        let inputs = &scene.trace.inputs;
+        let mut arguments = inputs.arguments(scene.trace.hosts.inputs[top]);
+        let routed = arguments.next()?.tensors().next()?;
+        let chosen = arguments.next()?.value();
+        let is_router = routed.dims.last() == Some(&experts);
+        is_router.then(|| scene.trace.text(chosen).parse().ok())?
+    })
+}
+
+/// Elementwise work on the tokens of all experts shrinks with them.
+fn shorten_between(scene: &Scene<'_>, edit: &mut Edit, experts: i64, tokens: i64, chosen: i64) {
+    for &top in &scene.tops {
+        let tensors = scene.tensors(top);
+        let is_of_all =
+            |dims: &[i64]| dims.len() >= 3 && dims.first() == Some(&experts) && dims[1] >= tokens;
+        if !tensors.iter().any(|(dims, _)| is_of_all(dims)) {
+            continue;
+        }
+        for index in scene.work_of(top) {
+            let duration = scene.graph.work()[index].duration;
+            edit.set_duration(index, duration * chosen / experts);
+        }
+    }
+}

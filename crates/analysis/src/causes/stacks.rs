@@ -1,0 +1,104 @@
+//! What sampled host stacks say of some intervals of a thread.
+
+use llmprof_record::trace::{Collecting, FrameId, HostWait, StrId, ThreadId};
+use rustc_hash::FxHashMap;
+
+use super::scene::Scene;
+
+/// Fewer samples show no place.
+const SAMPLES_MIN: usize = 3;
+
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Sampled {
+    /// Function, file and line that most samples are in.
+    pub(super) line: Option<String>,
+    /// The part of the time in which the garbage collector ran.
+    pub(super) collecting_share: Option<f64>,
+    /// Where another thread held the GIL while this one waited for it, for most of the time.
+    pub(super) gil_holder: Option<String>,
+}
+
+/// Reads the samples of a thread in `intervals`, which are sorted and disjoint.
+pub(super) fn sampled(scene: &Scene<'_>, thread: ThreadId, intervals: &[(i64, i64)]) -> Sampled {
+    let samples = &scene.trace.host_samples;
+    let inside = |time: i64| {
+        let next = intervals.partition_point(|interval| interval.1 <= time);
+        intervals
+            .get(next)
+            .is_some_and(|interval| interval.0 <= time)
+    };
+    let (mut count, mut total, mut collecting, mut waiting) = (0, 0_i64, 0_i64, 0_i64);
+    let mut lines: FxHashMap<FrameId, i64> = FxHashMap::default();
+    let mut holders: FxHashMap<ThreadId, i64> = FxHashMap::default();
+    for row in 0..samples.len() {
+        if !inside(samples.time[row]) || samples.thread[row] != thread {
+            continue;
+        }
+        let period = samples.period[row].max(1);
+        count += 1;
+        total += period;
+        if samples.collecting[row] == Collecting::YES {
+            collecting += period;
+        }
+        let holder = samples.gil_holder[row];
+        if samples.wait[row] == HostWait::GIL && holder != ThreadId::NONE && holder != thread {
+            waiting += period;
+            *holders.entry(holder).or_default() += period;
+        }
+        *lines.entry(samples.stack[row]).or_default() += period;
+    }
+    if count < SAMPLES_MIN {
+        return Sampled::default();
+    }
+    lines.remove(&FrameId::NONE);
+    let most = |(frame, time): (&FrameId, &i64)| (*time, std::cmp::Reverse(*frame));
+    let longest = lines
+        .iter()
+        .max_by_key(|&(frame, time)| most((frame, time)));
+    let holder = holders
+        .iter()
+        .max_by_key(|(thread, time)| (**time, std::cmp::Reverse(**thread)));
+    Sampled {
+        line: longest.and_then(|(frame, _)| frame_text(scene, *frame)),
+        collecting_share: (collecting > 0).then(|| collecting as f64 / total as f64),
+        gil_holder: holder
+            .filter(|_| 2 * waiting > total)
+            .map(|(thread, _)| holder_text(scene, *thread, &inside)),
+    }
+}
+
+fn frame_text(scene: &Scene<'_>, frame: FrameId) -> Option<String> {
+    let frame = scene.trace.stack_frames.stack(frame).next()?;
+    let function = scene.trace.text(frame.function);
+    if frame.file == StrId::EMPTY {
+        return Some(function.to_owned());
+    }
+    let file = scene.trace.text(frame.file);
+    let file = file.rsplit('/').next().unwrap_or(file);
+    Some(format!("{file}({}): {function}", frame.line))
+}
+
+/// The thread that holds the GIL, with the line it is most often in.
+fn holder_text(scene: &Scene<'_>, thread: ThreadId, inside: &dyn Fn(i64) -> bool) -> String {
+    let samples = &scene.trace.host_samples;
+    let mut lines: FxHashMap<FrameId, i64> = FxHashMap::default();
+    for row in 0..samples.len() {
+        if samples.thread[row] == thread && inside(samples.time[row]) {
+            *lines.entry(samples.stack[row]).or_default() += samples.period[row].max(1);
+        }
+    }
+    lines.remove(&FrameId::NONE);
+    let longest = lines
+        .iter()
+        .max_by_key(|(frame, time)| (**time, std::cmp::Reverse(**frame)));
+    let name = scene
+        .trace
+        .text(scene.trace.threads.name[thread.0 as usize]);
+    let line = longest.and_then(|(frame, _)| frame_text(scene, *frame));
+    match (line, name) {
+        (Some(line), "") => format!("another thread in {line}"),
+        (Some(line), name) => format!("thread {name} in {line}"),
+        (None, "") => "another thread".to_owned(),
+        (None, name) => format!("thread {name}"),
+    }
+}

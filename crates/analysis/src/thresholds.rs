@@ -1,0 +1,137 @@
+//! Every number that decides what is said of a trace, with its unit in the name and its reason above.
+
+// Bottleneck classes. W is the wall time of a phase, B its busy time. A part that takes half of the time outweighs all others
+// together: no other class could explain more.
+
+/// Part of the time below its clock from which on a device is throttled.
+pub(crate) const THROTTLED_MIN_SHARE: f64 = 0.2;
+/// Part of W from which on a phase is communication-bound.
+pub(crate) const COMMUNICATION_BOUND_MIN_SHARE: f64 = 0.5;
+/// Part of W from which on a phase is host-bound.
+pub(crate) const HOST_BOUND_MIN_SHARE: f64 = 0.5;
+/// Part of B from which on a phase is copy-bound.
+pub(crate) const COPY_BOUND_MIN_SHARE: f64 = 0.5;
+/// Part of B from which on a phase is latency-bound.
+pub(crate) const LATENCY_BOUND_MIN_SHARE: f64 = 0.5;
+/// Part of B that a limit must explain.
+pub(crate) const LIMIT_NEAR_MIN_SHARE: f64 = 0.4;
+/// Ratio of compute and memory time up to which a phase is balanced.
+pub(crate) const BALANCED_MAX_RATIO: f64 = 1.25;
+
+// Idle time
+
+/// The longest that launching takes: the call on the host, the start on the device after it, and the time between two queued
+/// events, each. In recorded traces calls take 4 to 40 µs; an idle device starts 1 to 3 µs (NVIDIA) or 4 to 25 µs (MI300X) after
+/// the call; queued kernels are up to 3 µs apart, and 14 µs behind a HIP graph. What takes longer has another cause.
+pub(crate) const LAUNCH_MAX_NS: i64 = 50_000;
+/// An operator of eager PyTorch keeps the host for 16 to 25 µs before its launch (1,006 launches in a decode step of 16 to 25 ms
+/// on an H200), and for a few times that while it is profiled. A gap before one launch that is longer than this is for something else.
+pub(crate) const LONG_GAP_MIN_NS: i64 = 1_000_000;
+/// A few events may lead to the wrong call, where ids of calls are used again.
+pub(crate) const EARLY_EVENTS_MIN_PART: usize = 100;
+
+// Steps and phases
+
+/// One part in so many of the device's span is named. Of the public traces with labelled steps (`fixtures/public`) four have 7 to 50 % of
+/// their span outside the steps and the others nothing: 2 % is well below what a reader misses.
+pub(crate) const OUTSIDE_NOTICED_PART: i64 = 50;
+/// Ranges that run at once for a larger part of their time are not steps: requests of a server, or work of several threads.
+pub(crate) const RANGE_OVERLAP_MAX_SHARE: f64 = 0.1;
+/// Phases explain at least this part of the device time from the first of them on: what explains less is not what the trace is about.
+pub(crate) const PHASES_COVERED_MIN_SHARE: f64 = 0.5;
+/// Part of the time of its ranges that a device must work for to set their pace. Devices that lag behind their host in public traces
+/// (`fixtures/public`, MI300X and H100) work for more than 0.9 of it.
+pub(crate) const DEVICE_PACE_MIN_SHARE: f64 = 0.5;
+/// Ranges of more names than this are parts of something, not its phases.
+pub(crate) const RANGE_NAMES_MAX: usize = 32;
+/// A first step that is longer than this many usual ones holds the start of the program too.
+pub(crate) const FIRST_STEP_MAX_RATIO: f64 = 1.5;
+/// More than one launch of a hundred: a few fail, or launch a graph without kernels.
+pub(crate) const CUT_LAUNCHES_MIN_PART: u64 = 100;
+/// How many ranges of a step are looked back over for one of another stream.
+pub(crate) const ENGINE_STREAMS_MAX: usize = 64;
+/// With fewer whole steps than this a phase may be something else than it looks like.
+pub(crate) const SAMPLED_STEPS_MIN: u64 = 4;
+
+// First use
+
+/// A first interval is first use if it takes this many times as long as the later ones…
+pub(crate) const FIRST_USE_MIN_RATIO: f64 = 1.5;
+/// …while its device time differs by less than this factor.
+pub(crate) const SAME_WORK_MAX_RATIO: f64 = 1.5;
+/// Waits from here on…
+pub(crate) const ATTENTION_WAIT_MIN_NS: i64 = 5_000_000;
+/// …and above this many times the usual one are not usual.
+pub(crate) const ATTENTION_WAIT_MIN_RATIO: i64 = 20;
+
+// Repetitions
+
+/// A distance is regular where it is within this part of the median: experts that come and go change the length of a layer.
+pub(crate) const PERIOD_NEAR_MAX_SHARE: f64 = 0.25;
+/// The part of an anchor's distances that are regular. In no order about 0.17 are: of an exponential distribution that lies
+/// within a quarter of its median.
+pub(crate) const PIECES_REGULAR_MIN_SHARE: f64 = 0.5;
+/// The part of pieces, from the first to the last that repeats, that repeat; others are single prefills, or noise.
+pub(crate) const PIECES_REPEATED_MIN_SHARE: f64 = 0.8;
+/// The part of the kernel time that a level must cover, and that a sequence must have to be looked at.
+pub(crate) const REPETITION_MIN_TIME_SHARE: f64 = 0.1;
+/// Repetitions without telling names below which chance may have made them.
+pub(crate) const REPETITIONS_MIN: usize = 4;
+/// Kernels that repetitions must have together, for the same reason; and fewer are no step where something longer repeats.
+pub(crate) const REPETITION_KERNELS_MIN: u64 = 32;
+/// Attention kernels of one layer: self- and cross-attention, each with a kernel that merges its parts. More are layers.
+pub(crate) const LAYER_ATTENTION_KERNELS_MAX: u32 = 4;
+/// The part of their runs of launches that alike pieces share: experts of a mixture that come and go leave more, and a
+/// prefill and a decode step of one model have less than half in common.
+pub(crate) const PIECES_ALIKE_MIN_SHARE: f64 = 0.75;
+/// The part of all kernels that is a pattern beside another, wherever its steps are.
+pub(crate) const SECOND_PATTERN_MIN_TIME_SHARE: f64 = 0.25;
+/// Units before phases are made of them.
+pub(crate) const REPETITION_WINDOWS_MIN: usize = 3;
+
+// Sizes
+
+/// Devices times intervals that are analyzed one by one. No program has so many; a file may say so, and would become a page of a
+/// gigabyte.
+pub(crate) const DEVICE_INTERVALS_MAX: usize = 20_000;
+/// Devices that are analyzed one by one.
+pub(crate) const DEVICES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bounds that must not cross: a phase cannot be two things at once, and a first step that is left out is longer than one that is
+    /// compared.
+    #[test]
+    fn thresholds_agree_with_each_other() {
+        const {
+            assert!(HOST_BOUND_MIN_SHARE + COMMUNICATION_BOUND_MIN_SHARE >= 1.0);
+            assert!(LIMIT_NEAR_MIN_SHARE < LATENCY_BOUND_MIN_SHARE);
+            assert!(LAUNCH_MAX_NS < LONG_GAP_MIN_NS && LONG_GAP_MIN_NS < ATTENTION_WAIT_MIN_NS);
+            assert!(RANGE_OVERLAP_MAX_SHARE < PHASES_COVERED_MIN_SHARE);
+            assert!(REPETITION_WINDOWS_MIN <= REPETITIONS_MIN);
+            assert!(DEVICES_MAX <= DEVICE_INTERVALS_MAX);
+        }
+    }
+
+    /// What decides about steps, classes and idle time stands here, and nowhere else.
+    #[test]
+    fn no_share_is_decided_elsewhere() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let decides = ["program", "phases", "steps", "timeline", "trace"];
+        let mut files: Vec<_> = decides.iter().map(|folder| root.join(folder)).collect();
+        files.push(root.join("bottleneck.rs"));
+        files.push(root.join("analyze/first_use.rs"));
+        while let Some(path) = files.pop() {
+            if path.is_dir() {
+                let inside = std::fs::read_dir(&path).unwrap();
+                files.extend(inside.map(|entry| entry.unwrap().path()));
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let is_share = |line: &&str| line.contains("const ") && line.contains(": f64 =");
+            assert_eq!(text.lines().find(is_share), None, "{}", path.display());
+        }
+    }
+}

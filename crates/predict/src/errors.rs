@@ -1,0 +1,39 @@
+//! Errors that are known: of predictions for models that nothing was fitted to.
+
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+/// `cargo run -p xtask -- grade table` writes it.
+const ERRORS: &str = include_str!("../data/errors.json");
+
+/// Errors of one profile on the H200, as shares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownError {
+    pub profile: String,
+    /// What was measured: GPU times, TPOT.
+    pub what: String,
+    pub times: usize,
+    /// Of absolute errors.
+    pub median: f64,
+    pub p90: f64,
+    /// With its sign.
+    pub worst: f64,
+    /// Median error with its sign.
+    pub bias: f64,
+    /// Share of measured times inside their range.
+    pub coverage: f64,
+    /// Median half-width of ranges ÷ predicted time.
+    pub half_width: f64,
+}
+
+impl KnownError {
+    /// The errors of a profile, where models were held out to measure them.
+    pub fn of(profile: &str) -> Option<&'static Self> {
+        static KNOWN: LazyLock<Vec<KnownError>> = LazyLock::new(|| {
+            serde_json::from_str(ERRORS).expect("the table is whole, as a test writes it again")
+        });
+        KNOWN.iter().find(|known| known.profile == profile)
+    }
+}

@@ -1,0 +1,20 @@
+//! Predictions beside measurements: how far off they are, and what is fitted to what.
+//!
+//! `cargo run -p xtask -- grade` prints it; `grade table` writes `crates/predict/data/errors.json`, which `llmprof predict` reads its
+//! known errors from.
+
+mod alike;
+mod captured;
+mod check;
+mod grade;
+mod pairs;
+mod spreads;
+mod table;
+
+pub use alike::random_routing;
+pub use captured::{CapturedGrades, captured_grades};
+pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
+pub use grade::{Grade, GradeSummary, Split, blind_grades, grades, grades_on, summarize};
+pub use pairs::{Pair, design_pairs, pairs, pairs_on};
+pub use spreads::{Ratio, ratios, spreads};
+pub use table::known_errors;

@@ -1,8 +1,6 @@
 //! Devices that are not NVIDIA's: XPlane files of JAX on a GPU and a TPU, Ascend's `trace_view.json`, MTIA. Expected numbers were summed
 //! by a separate reader of the files.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot read ends it")]
-
 mod support;
 
 use llmprof_record::kernel_name::{Category, classify};

@@ -283,7 +283,7 @@ mod tests {
         );
         assert_eq!(
             live(Some(31.2), 4.125, Some(512.0)),
-            "TTFT p50 31.200 ms, 4.125 requests/s, 512 tokens/s"
+            "TTFT p50 31.2 ms, 4.125 requests/s, 512 tokens/s"
         );
     }
 }

@@ -359,7 +359,7 @@ fn mistakes_are_found_before_anything_is_sent() {
         ),
         (
             vec!["http://127.0.0.1:9", "--max-concurrency", "1000000000000"],
-            "--max-concurrency must lie",
+            "concurrency must be at most",
         ),
         (
             // 20 requests have no 99th percentile but the longest.

@@ -178,7 +178,12 @@ fn profiled(prefix: &'static str, args: &str) -> (Vec<Called>, Value) {
 #[test]
 fn a_profile_starts_when_it_is_told_to() {
     // Once half of the requests ended; the probe was served too.
-    let (calls, _) = profiled("vllm:", "--requests 8 --concurrency 2");
+    let (calls, found) = profiled("vllm:", "--requests 8 --concurrency 2");
+    // All tables are of the requests that ended before.
+    let timed = found["timed"].as_u64().unwrap();
+    assert!((1..=8).contains(&timed), "{found}");
+    assert_eq!(found["ttft_ms"]["count"], timed);
+    assert_eq!(found["parts"]["requests"], timed);
     let paths: Vec<&str> = calls.iter().map(|call| call.path.as_str()).collect();
     assert_eq!(paths, ["/start_profile", "/stop_profile"]);
     assert!(calls[0].served > 4, "{calls:?}");

@@ -141,10 +141,16 @@ pub fn steady_state(
     requests_per_s: f64,
     ttft: Option<Distribution>,
     tpot: Option<Distribution>,
+    has_server_stopped: bool,
 ) -> String {
+    let end = if has_server_stopped {
+        "the time at which the server stopped answering"
+    } else {
+        "the last request due"
+    };
     let of = |found: Option<Distribution>| found.map_or_else(super::dash, |d| median_and_p99(&d));
     format!(
-        "Steady state, from the first completion to the last request due, or to where the server stopped answering ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
+        "Steady state, from the first completion to {end} ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
         Count(requests, "request"),
         significant(seconds),
         significant(requests_per_s),
@@ -277,7 +283,7 @@ mod tests {
         );
         assert_eq!(
             live(Some(31.2), 4.125, Some(512.0)),
-            "TTFT p50 31.200 ms, 4.125 requests/s, 512 tokens/s"
+            "TTFT p50 31.2 ms, 4.125 requests/s, 512 tokens/s"
         );
     }
 }

@@ -59,6 +59,7 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
             steady.request_throughput,
             steady.ttft_ms,
             steady.tpot_ms,
+            summary.server_stopped_s.is_some(),
         ));
     }
     let timed = || measured.load.timed();

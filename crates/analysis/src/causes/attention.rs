@@ -4,6 +4,7 @@ use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
 use super::estimate::{attention_ns, efficiency};
+use super::gemm_format::is_wide_model;
 use super::scene::shape_text;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
@@ -24,7 +25,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some(device) = scene.device else {
         return Vec::new();
     };
-    let found = unfused(scene);
+    let mut found = unfused(scene);
+    // Fused attention takes 16-bit inputs: in a model that is wide by mistake the fallback goes with the format.
+    if is_wide_model(scene) {
+        found.retain(|one| !one.is_fallback);
+    }
     let Some(first) = found.first() else {
         return Vec::new();
     };

@@ -16,14 +16,16 @@ const WHOLE_MODEL_SHARE: f64 = 0.9;
 const MEMORY_BOUND_MIN_NS: i64 = 10_000;
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    // GEMMs of unfused attention go with it.
+    let is_whole = is_wide_model(scene);
+    // GEMMs of unfused attention go with it, unless all of the model is wide.
     let is_attention = |gemm: &Gemm| {
         let after = scene.tops.partition_point(|&top| top <= gemm.row);
         let top = after.checked_sub(1).map(|at| scene.tops[at]);
         top.is_some_and(|top| scene.name(top) == "aten::scaled_dot_product_attention")
     };
-    let is_wide =
-        |gemm: &&Gemm| matches!(gemm.dtype, DType::F32 | DType::F64) && !is_attention(gemm);
+    let is_wide = |gemm: &&Gemm| {
+        matches!(gemm.dtype, DType::F32 | DType::F64) && (is_whole || !is_attention(gemm))
+    };
     let wide: Vec<&Gemm> = scene.gemms.iter().filter(is_wide).collect();
     let longest = wide.iter().max_by_key(|gemm| gemm.device_ns);
     let (Some(device), Some(first)) = (scene.device, longest) else {
@@ -54,9 +56,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     if edit.is_empty() {
         return Vec::new();
     }
-    let flops = |gemms: &mut dyn Iterator<Item = &Gemm>| gemms.map(Gemm::flops).sum::<f64>();
-    let of_wide = flops(&mut wide.iter().copied());
-    if is_of_model && of_wide > WHOLE_MODEL_SHARE * flops(&mut scene.gemms.iter()) {
+    if is_whole {
         halve_rest(scene, &mut edit, device, seen);
     } else if is_of_model {
         remove_casts(scene, &mut edit, &wide);
@@ -68,7 +68,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             is_of_model,
             kernels_ns: Nanos(scene.a_step(total)),
         },
-        place: if is_of_model && of_wide > WHOLE_MODEL_SHARE * flops(&mut scene.gemms.iter()) {
+        place: if is_whole {
             Place::default()
         } else {
             scene.place(first.row)
@@ -77,6 +77,14 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         edit,
         partial: None,
     }]
+}
+
+/// Whether nearly all GEMMs are in a wider format than the model's.
+pub(super) fn is_wide_model(scene: &Scene<'_>) -> bool {
+    let is_wide = |gemm: &&Gemm| matches!(gemm.dtype, DType::F32 | DType::F64);
+    let wide: f64 = scene.gemms.iter().filter(is_wide).map(Gemm::flops).sum();
+    let all: f64 = scene.gemms.iter().map(Gemm::flops).sum();
+    all > 0.0 && wide > WHOLE_MODEL_SHARE * all && model_format(scene).is_some()
 }
 
 /// Gives the longest kernel of a GEMM its new duration and drops the rest (split-K reductions).

@@ -14,7 +14,7 @@ use crate::replay::{Api, Edit, Wait};
 /// An operator without device work that takes this long computes; views and allocations take a few µs.
 const COMPUTES_MIN_NS: i64 = 50_000;
 /// Self time of an operator or call that is out of the ordinary: loading modules, compiling, searching algorithms.
-const SLOW_MIN_NS: i64 = 500_000;
+const SLOW_MIN_NS: i64 = 1_000_000;
 /// And this many times its own median.
 const SLOW_MIN_RATIO: i64 = 10;
 

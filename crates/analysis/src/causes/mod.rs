@@ -45,7 +45,7 @@ pub(crate) struct Candidate {
     pub(crate) count: u64,
     /// Removes it.
     pub(crate) edit: Edit,
-    /// Removes less of it, where the full edit is the best case: copies made asynchronous instead of dropped.
+    /// Another way to remove it, which widens the range: copies made asynchronous instead of dropped.
     pub(crate) partial: Option<Edit>,
 }
 

@@ -158,6 +158,11 @@ fn remove_between(scene: &Scene<'_>, edit: &mut Edit, before: Option<usize>, top
         for &row in &scene.tops[between] {
             scene.remove(edit, row);
         }
+        // The code between formats what was read.
+        let code = scene.graph.segments_of_row(before).end..scene.graph.segments_of_row(top).start;
+        for segment in code {
+            edit.limit_segment(segment, 0);
+        }
     }
 }
 

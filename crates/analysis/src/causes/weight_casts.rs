@@ -16,6 +16,7 @@ const WEIGHT_DIM_MIN: i64 = 256;
 struct Group {
     edit: Edit,
     count: u64,
+    is_inside: bool,
     device_ns: i64,
     row: usize,
     shape: String,
@@ -59,6 +60,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         }
         scene.remove(&mut group.edit, top);
         group.count += 1;
+        group.is_inside |= scene.graph.parent_row(top).is_some_and(|row| scene.is_op_or_call(row));
         group.device_ns += time;
         if group.shape.is_empty() || is_converting(scene, top) {
             group.row = top;
@@ -69,6 +71,15 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     }
     if group.count == 0 {
         return Vec::new();
+    }
+    // Where weights are cast inside of the operator, so are biases and inputs.
+    for &top in &with_gemm {
+        for row in scene.rows_in(top) {
+            let is_cast = scene.name(row) == "aten::to" && scene.device_ns(row) > 0;
+            if is_cast && group.is_inside {
+                scene.remove(&mut group.edit, row);
+            }
+        }
     }
     vec![Candidate {
         kind: CauseKind::WeightCasts {

@@ -19,6 +19,8 @@ mod graph;
 mod residual;
 mod run;
 mod segments;
+#[cfg(test)]
+mod tests;
 mod windows;
 
 pub(crate) use self::api::Api;

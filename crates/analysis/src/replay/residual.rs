@@ -232,8 +232,15 @@ fn typical(graph: &Graph) -> Typical {
     Typical {
         latency,
         gap: median(&mut gaps).max(0),
-        node_gap: median(&mut node_gaps).max(0),
+        node_gap: trimmed_mean(&mut node_gaps).max(0),
     }
+}
+
+/// The mean without the largest hundredth. Gaps between nodes of a graph have a long tail that a median leaves out.
+fn trimmed_mean(values: &mut [i64]) -> i64 {
+    values.sort_unstable();
+    let kept = &values[..values.len() - values.len() / 100];
+    kept.iter().sum::<i64>() / (kept.len() as i64).max(1)
 }
 
 pub(super) fn median(values: &mut [i64]) -> i64 {

@@ -4,6 +4,7 @@
 //! with what was traced. Number formats other than 16 and 32 bits change the bytes, not the kernels.
 
 mod attention;
+mod habits;
 mod moe;
 mod parts;
 
@@ -14,63 +15,7 @@ use llmprof_theory::{
 };
 
 use crate::{lowering::Sequences, routing::equal_tokens};
-
-/// How a family of transformers rotates queries and keys.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rotation {
-    /// Halves are negated and joined, then two products and a sum.
-    Joined,
-    /// Each half by itself, joined at the end (GPT-OSS, DeepSeek-V3).
-    ByHalf,
-    /// As complex numbers in 32 bits (DeepSeek-V2).
-    Complex,
-}
-
-/// What a family does otherwise than most.
-#[derive(Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a habit by itself")]
-struct Habits {
-    rotation: Rotation,
-    /// Rotated and passed parts are joined even where nothing passes (Phi-3).
-    joins_passed: bool,
-    /// The norm's weight is applied before the cast back (GPT-OSS).
-    wide_norm_weight: bool,
-    /// GELU by tanh from eight kernels (GPT-2's `gelu_new`).
-    split_gelu: bool,
-    /// Scores as tensors: GPT-OSS, whose sinks no fused kernel takes.
-    eager_attention: bool,
-    /// Routers multiply in 32 bits (DeepSeek).
-    wide_router: bool,
-    /// Queries are scaled before the attention kernel (OPT).
-    scales_queries: bool,
-    /// Small kernels of a pass that make positions and masks.
-    setup: f64,
-}
-
-impl Habits {
-    fn of(model: &Model) -> Self {
-        let family = model.family;
-        Self {
-            rotation: match family {
-                "gpt_oss" | "deepseek_v3" => Rotation::ByHalf,
-                "deepseek_v2" | "deepseek_ocr" | "deepseek_ocr2" => Rotation::Complex,
-                _ => Rotation::Joined,
-            },
-            joins_passed: family == "phi3",
-            wide_norm_weight: family == "gpt_oss",
-            split_gelu: family == "gpt2",
-            eager_attention: family == "gpt_oss",
-            wide_router: family.starts_with("deepseek"),
-            scales_queries: family == "opt",
-            setup: match family {
-                "opt" => 9.0,
-                "qwen2_moe" => 13.0,
-                "gpt_oss" => 22.0,
-                _ => 2.0,
-            },
-        }
-    }
-}
+use habits::{Habits, Rotation};
 
 /// A step of a static batch on its way to kernels.
 struct Step<'s> {
@@ -110,7 +55,7 @@ pub(crate) fn lower(
     let size = f64::from(formats.activations.bits()) / 8.0;
     let mut step = Step {
         sink,
-        habits: Habits::of(model),
+        habits: Habits::of(model.family),
         batch: batch.count,
         queries: batch.new,
         past: batch.cached,

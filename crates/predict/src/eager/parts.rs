@@ -9,7 +9,7 @@ use llmprof_theory::{
 
 impl Step<'_> {
     pub(super) fn before(&mut self, decoder: &Decoder) {
-        let setup = self.habits.setup;
+        let setup = self.habits.setup_kernels;
         let embedded = self.rows * decoder.embedding.width as f64;
         self.stream(Access::Gather, 2.0 * embedded * self.size, embedded);
         if decoder.embedding.scale.is_some() {

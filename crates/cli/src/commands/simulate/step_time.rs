@@ -130,6 +130,10 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
         )
         .hint("--replicas N simulates N engines".to_owned()));
     }
+    if plan.spread_workload().images.count > 0 {
+        return Err(Failure::new("requests of a simulation have no images")
+            .hint("`llmprof predict` times single requests with images".to_owned()));
+    }
     let model = subject.counted()?;
     if model.encoder.is_some() {
         let name = &subject.name;

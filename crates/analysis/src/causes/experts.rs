@@ -67,9 +67,8 @@ fn chosen_experts(scene: &Scene<'_>, experts: i64) -> Option<i64> {
 fn shorten_between(scene: &Scene<'_>, edit: &mut Edit, experts: i64, tokens: i64, chosen: i64) {
     for &top in &scene.tops {
         let tensors = scene.tensors(top);
-        let is_of_all = |dims: &[i64]| {
-            dims.len() >= 3 && dims.first() == Some(&experts) && dims[1] >= tokens
-        };
+        let is_of_all =
+            |dims: &[i64]| dims.len() >= 3 && dims.first() == Some(&experts) && dims[1] >= tokens;
         if !tensors.iter().any(|(dims, _)| is_of_all(dims)) {
             continue;
         }

@@ -22,9 +22,8 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         let top = after.checked_sub(1).map(|at| scene.tops[at]);
         top.is_some_and(|top| scene.name(top) == "aten::scaled_dot_product_attention")
     };
-    let is_wide = |gemm: &&Gemm| {
-        matches!(gemm.dtype, DType::F32 | DType::F64) && !is_attention(gemm)
-    };
+    let is_wide =
+        |gemm: &&Gemm| matches!(gemm.dtype, DType::F32 | DType::F64) && !is_attention(gemm);
     let wide: Vec<&Gemm> = scene.gemms.iter().filter(is_wide).collect();
     let longest = wide.iter().max_by_key(|gemm| gemm.device_ns);
     let (Some(device), Some(first)) = (scene.device, longest) else {

@@ -37,7 +37,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let rows = scene.tops.iter().flat_map(|&top| {
         // Autocast converts inside of the operator that multiplies.
         let inside = with_gemm.contains(&top);
-        let rows = if inside { scene.rows_in(top) } else { top..top + 1 };
+        let rows = if inside {
+            scene.rows_in(top)
+        } else {
+            top..top + 1
+        };
         rows.filter(move |&row| !inside || scene.name(row) == "aten::to")
     });
     for top in rows {

@@ -91,7 +91,11 @@ impl Graph {
                 }
                 let (latency, gap) = if model.with_constants {
                     let is_node = work > launched.start;
-                    let gap = if is_node { self.typical.node_gap } else { self.typical.gap };
+                    let gap = if is_node {
+                        self.typical.node_gap
+                    } else {
+                        self.typical.gap
+                    };
                     (self.typical.latency, gap)
                 } else {
                     (one.latency, one.gap)

@@ -307,7 +307,7 @@ fn half_of_a_step_is_no_step() {
     let middle = calls[calls.len() / 2];
     events.retain(|event| !is_call(event) || event["ts"].as_f64().unwrap() >= middle);
     let analysis = of_model(&trace.to_string(), "qwen3_8b", &[]);
-    assert_eq!(codes(&analysis), ["invariant.fewer_gemms"]);
+    assert_eq!(codes(&analysis), ["invariant.other_layers"]);
     assert!(!is_compared(&analysis));
 }
 

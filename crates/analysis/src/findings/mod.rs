@@ -77,8 +77,8 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         found.extend(facts.on_chip(phase));
         if facts.program.generates_text() {
             found.extend(facts.new_lengths(phase));
+            found.extend(first_use::first_instance(phase));
         }
-        found.extend(first_use::first_instance(phase));
         let device = phase.device();
         of_devices.extend(found.into_iter().map(|finding| (device, finding)));
     }

@@ -14,7 +14,7 @@ pub(crate) fn direction(direction: CopyDirection) -> &'static str {
         CopyDirection::OnDevice => "inside device memory",
         CopyDirection::Peer => "between devices",
         CopyDirection::Memset => "memset",
-        CopyDirection::Other => "other",
+        CopyDirection::Other => "of unknown direction",
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::AnalysisDevicesFolded => const { &[Row::new("{count:device} with fewer events have no phases of their own; the {devices} with most have")] },
         IssueCode::InvariantOtherModel => const { &[Row::new("the embedding table of the trace is {trace}, that of the model {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json")] },
-        IssueCode::InvariantOtherLayers => const { &[Row::new("the trace calls attention {trace} times per forward pass, the model has {model} layers: this is another model, so there are no roofline times, no MFU and no MBU")
+        IssueCode::InvariantOtherLayers => const { &[Row::new("the trace calls attention {trace} times per forward pass, the model has {model} layers with attention: this is another model, or a pass that was recorded in part, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran, with its number of layers: model.config.num_hidden_layers=N")] },
         IssueCode::InvariantOtherGemm => const { &[Row::new("the largest GEMM of the trace has N={n} and K={k}, which no linear operator of the model has: this is another model or a part of it, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json")] },

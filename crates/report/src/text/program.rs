@@ -91,6 +91,8 @@ pub(crate) fn has_words_for(kind: ProgramKind, finding: &Finding) -> bool {
                 | CauseKind::UnusedLogits { .. }
                 | CauseKind::KvCopies { .. }
                 | CauseKind::VocabularySort { .. }
+                | CauseKind::AllExperts { .. }
+                | CauseKind::SmallChunks { .. }
         ),
         Some(Conclusion::KvLengths { .. } | Conclusion::FirstPass { .. }) => true,
         Some(Conclusion::FirstRange {
@@ -165,6 +167,12 @@ mod tests {
                 new_tokens: 1,
             },
             CauseKind::UnusedLogits { rows: 9, needed: 1 },
+            CauseKind::SmallChunks {
+                passes: 9,
+                tokens: 64,
+            },
+            CauseKind::Fills { kernels_ns: time },
+            CauseKind::CpuContention { time_ns: time },
             CauseKind::KvCopies {
                 operator: "aten::cat".to_owned(),
                 shape: text(),

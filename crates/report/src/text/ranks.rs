@@ -42,7 +42,7 @@ pub(crate) fn line(analysis: &Analysis) -> Option<String> {
     // Below a hundredth of the window it explains nothing.
     if ranks.entered_apart_ns.0.saturating_mul(100) > span.0 && !ranks.are_devices {
         line += &format!(
-            " Ranks entered the recording {} apart, which is waiting for no rank.",
+            " Recordings started {} apart; this is not counted as waiting.",
             ranks.entered_apart_ns
         );
     }

@@ -8,7 +8,6 @@ use super::{consumers, figure, phases, program, ranks, slices, steps, time, wate
 use llmprof_analysis::timeline::breakdown::DeviceTime;
 
 use crate::analyzed::{Analysis, Evidence, Measure, PhaseAnalysis, PhaseSource, TraceAnalysis};
-use crate::kernel_label::kernel_label;
 
 /// Patterns of steps in the summary.
 const MOST_PATTERNS: usize = 2;
@@ -264,7 +263,9 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
 
 /// The longest time between phases: what surrounds it, and what the host did in it.
 fn between_phases(analysis: &Analysis) -> Option<String> {
-    let gap = &analysis.timeline.as_deref()?.outside.as_ref()?.longest;
+    let timeline = analysis.timeline.as_deref();
+    let source = timeline.map(|timeline| timeline.phase_source);
+    let gap = &timeline?.outside.as_ref()?.longest;
     // Not every phase is a range of that name.
     let spoken = |name: &Option<String>| {
         name.as_ref()
@@ -273,6 +274,10 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
     let place = match (spoken(&gap.after_phase), spoken(&gap.before_phase)) {
         (Some(after), Some(before)) if after == before => format!("between two {after}"),
         (Some(after), Some(before)) => format!("between {after} and {before}"),
+        // The first step may hold the start of the program, and is in no phase then.
+        (None, Some(_)) if source == Some(PhaseSource::OptimizerSteps) => {
+            "up to the end of the first `Optimizer.step`".to_owned()
+        }
         (None, Some(before)) => format!("before the first {before}"),
         (Some(after), None) => format!("after the last {after}"),
         (None, None) => "in no phase".to_owned(),
@@ -309,7 +314,7 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
     // The host did not keep the GPU waiting with it.
     let operator = gap.host_operator.as_ref().filter(|_| !is_queued);
     parts.extend(operator.map(|name| {
-        let name = kernel_label(name);
+        let name = program::shortened(name);
         format!("host longest in `{name}` ({})", gap.host_operator_ns)
     }));
     Some(format!(

@@ -346,7 +346,7 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
 fn communication(waiting_share: Option<f64>) -> &'static str {
     match waiting_share {
         Some(waiting) if is_waiting(waiting) => {
-            "Knob: balance the ranks (equal tokens, sequences and experts; the slowest rank first): overlap hides no waiting."
+            "Knob: balance the ranks (equal work for each; the slowest rank first): overlap hides no waiting."
         }
         Some(_) => {
             "Knob: overlap transfers with compute; more bus bandwidth: fewer, larger collectives, smaller dtypes, another algorithm."

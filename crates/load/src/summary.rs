@@ -221,7 +221,7 @@ impl Summary {
             failures,
             abandoned: load.abandoned,
             timed: timed().count() as u64,
-            server_stopped_s: server_stopped.map(|at| at.seconds()),
+            server_stopped_s: server_stopped.map(Nanos::seconds),
             total_input_tokens: inputs,
             total_output_tokens: outputs,
             token_basis,

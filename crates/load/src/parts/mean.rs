@@ -166,6 +166,7 @@ impl Means<'_> {
 }
 
 /// Means of the server's histograms over requests of the load.
+#[expect(clippy::struct_field_names, reason = "each has its unit in its name")]
 struct ServerMeans {
     ttft_ms: Option<f64>,
     queue_ms: f64,
@@ -225,12 +226,12 @@ mod tests {
         }
     }
 
-    fn histogram(count: f64, mean: f64) -> Option<WindowHistogram> {
-        Some(WindowHistogram {
+    fn histogram(count: f64, mean: f64) -> WindowHistogram {
+        WindowHistogram {
             count,
             mean: Some(mean),
             ..WindowHistogram::default()
-        })
+        }
     }
 
     /// The table of latencies had 25 requests, that of parts 40.
@@ -253,8 +254,8 @@ mod tests {
         let each = crate::parts::split(&load.requests, Nanos(0), &[]);
         let window = |ttft_ms| ServerWindow {
             ttft_ms,
-            queue_ms: histogram(40.0, 1.0),
-            prefill_ms: histogram(40.0, 20.0),
+            queue_ms: Some(histogram(40.0, 1.0)),
+            prefill_ms: Some(histogram(40.0, 20.0)),
             ..ServerWindow::default()
         };
         let parts = |window: &ServerWindow| {
@@ -268,17 +269,17 @@ mod tests {
             parts.map(|part| mean.ms(part))
         };
         assert_eq!(
-            parts(&window(histogram(40.0, 96.0))),
+            parts(&window(Some(histogram(40.0, 96.0)))),
             [75.0, 1.0, 20.0, 4.0]
         );
         // A server that claims more than the client saw, one without TTFT, one with TTFT of other requests.
         assert_eq!(
-            parts(&window(histogram(40.0, 500.0))),
+            parts(&window(Some(histogram(40.0, 500.0)))),
             [79.0, 1.0, 20.0, 0.0]
         );
         assert_eq!(parts(&window(None)), [0.0, 1.0, 20.0, 79.0]);
         assert_eq!(
-            parts(&window(histogram(99.0, 96.0))),
+            parts(&window(Some(histogram(99.0, 96.0)))),
             [0.0, 1.0, 20.0, 79.0]
         );
     }

@@ -33,8 +33,12 @@ pub struct Score {
 /// Codes that name a cause.
 pub fn accepted(cause: &str) -> &'static [&'static str] {
     match cause {
-        "sync_each_layer" | "synchronize-each-step" | "nan-check-each-layer" | "masked-indexing"
-        | "tensor-printed" | "item-each-layer" => &["synchronization"],
+        "sync_each_layer"
+        | "synchronize-each-step"
+        | "nan-check-each-layer"
+        | "masked-indexing"
+        | "tensor-printed"
+        | "item-each-layer" => &["synchronization"],
         "pageable_copy_each_step" | "weights-copied-each-step" | "many-small-copies" => {
             &["host_copies"]
         }
@@ -57,6 +61,8 @@ pub fn accepted(cause: &str) -> &'static [&'static str] {
         "kv-cache-cloned" | "kv-cache-reordered" => &["kv_copies"],
         "unfused-norms" => &["unfused_elementwise"],
         "recompiled-each-step" => &["host_operators"],
+        // Not in a torch trace: counted as missed.
+        "autograd" | "padding" | "finished-sequences-kept" => &["not_in_the_trace"],
         _ => &[],
     }
 }
@@ -132,8 +138,12 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
     let listed = entry["accept"].as_array().into_iter().flatten();
     codes.extend(listed.filter_map(|code| Some(code.as_str()?.to_owned())));
     let is_named = |finding: &&&Finding| codes.contains(&finding.code);
-    let named = (is_fault && !costs_nothing && !codes.is_empty())
-        .then(|| concluded.iter().take(FIRST).any(|finding| is_named(&finding)));
+    let named = (is_fault && !costs_nothing && !codes.is_empty()).then(|| {
+        concluded
+            .iter()
+            .take(FIRST)
+            .any(|finding| is_named(&finding))
+    });
     let own = concluded.iter().find(|finding| is_named(finding)).copied();
     let mut alarms = Vec::new();
     for finding in &concluded {
@@ -143,12 +153,19 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
         let is_expected = GENERAL.contains(&finding.code.as_str())
             || (codes.contains(&finding.code) && !costs_nothing)
             || !cause.same_time_as.is_empty();
-        for gain in cause.gains.iter().filter(|gain| gain.share() >= ALARM_MIN_SHARE) {
+        for gain in cause
+            .gains
+            .iter()
+            .filter(|gain| gain.share() >= ALARM_MIN_SHARE)
+        {
             if !is_expected {
                 let saved = gain.saved_ns.0 as f64 / 1e6;
                 let phase = gain.phase.name();
                 let share = 100.0 * gain.share();
-                alarms.push(format!("{} {saved:.2} ms of {phase} ({share:.0} %)", finding.code));
+                alarms.push(format!(
+                    "{} {saved:.2} ms of {phase} ({share:.0} %)",
+                    finding.code
+                ));
             }
         }
     }
@@ -171,7 +188,12 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
         let stated = own.and_then(cause_of).and_then(|cause| stated(cause, key));
         let stated = stated.map_or(0.0, |(saved, _)| saved);
         let most = (GAIN_ERROR_MAX * saved).max(PHASE_ERROR_MAX * fault);
-        gains.push((key.to_owned(), stated, saved, (stated - saved).abs() <= most));
+        gains.push((
+            key.to_owned(),
+            stated,
+            saved,
+            (stated - saved).abs() <= most,
+        ));
     }
     Score {
         name: name.to_owned(),

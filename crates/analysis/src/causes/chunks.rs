@@ -37,7 +37,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             continue;
         }
         let from = scene.tops.partition_point(|&top| top < forward.row);
-        let next = scene.forwards.get(number + 1).map_or(usize::MAX, |next| next.row);
+        let next = scene
+            .forwards
+            .get(number + 1)
+            .map_or(usize::MAX, |next| next.row);
         let to = scene.tops.partition_point(|&top| top < next);
         for &top in &scene.tops[from..to] {
             let segments = scene.graph.segments_of_row(top);

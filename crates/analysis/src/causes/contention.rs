@@ -56,7 +56,9 @@ fn all_pauses<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
         let Some(row) = row.filter(|&row| scene.api(row).is_none()) else {
             continue;
         };
-        let launches = scene.top_of(segment).is_some_and(|top| !scene.work_of(top).is_empty());
+        let launches = scene
+            .top_of(segment)
+            .is_some_and(|top| !scene.work_of(top).is_empty());
         if launches && scene.graph.segment_duration(segment) >= SLICE_MIN_NS {
             found.push((segment, scene.name(row)));
         }

@@ -50,7 +50,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             let pinned = copies.bytes[row] as f64 / PINNED_BYTES_PER_NS;
             group.partial.set_duration(index, pinned as i64);
             // The host stages pageable memory itself, whether it waits for the copy or not.
-            group.partial.limit_segment(work.segment as usize, ASYNC_CALL_NS);
+            group
+                .partial
+                .limit_segment(work.segment as usize, ASYNC_CALL_NS);
         }
         let segment = work.segment as usize;
         group.partial.drop_wait(segment);

@@ -219,12 +219,7 @@ fn costs(graph: &Graph, phase: &Searched<'_>) -> [f64; 3] {
 }
 
 /// What a cause saves of a phase from which `removed` is gone already.
-fn gain(
-    graph: &Graph,
-    phase: &Searched<'_>,
-    candidate: &Candidate,
-    removed: &Edit,
-) -> PhaseGain {
+fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate, removed: &Edit) -> PhaseGain {
     let nothing = Edit::default();
     let saved = |cost: f64, edit: &Edit| {
         let now = phase.time(graph, cost, &nothing);
@@ -339,7 +334,10 @@ fn same_time(graph: &Graph, phases: &[Searched<'_>], groups: &[Vec<Judged>]) -> 
         if one.candidate.kind.is_general() {
             continue;
         }
-        for earlier in groups[..later].iter().filter(|group| !group[0].candidate.kind.is_general()) {
+        for earlier in groups[..later]
+            .iter()
+            .filter(|group| !group[0].candidate.kind.is_general())
+        {
             let Some(other) = earlier.iter().find(|other| other.phase == one.phase) else {
                 continue;
             };

@@ -11,7 +11,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let rows: Vec<usize> = rows
         .filter(|&row| {
             let parent = scene.graph.parent_row(row);
-            let makes = |row: usize| scene.name(row).starts_with("aten::empty") || scene.name(row) == "aten::resize_";
+            let makes = |row: usize| {
+                scene.name(row).starts_with("aten::empty") || scene.name(row) == "aten::resize_"
+            };
             scene.name(row) == "aten::fill_" && parent.is_some_and(makes)
         })
         .collect();

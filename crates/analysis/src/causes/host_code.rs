@@ -73,7 +73,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             longest_ns: Nanos(duration(&longest)),
             after: name(next.checked_sub(1).and_then(|at| scene.tops.get(at))),
             before: name(scene.tops.get(next)),
-            copied: next.checked_sub(1).and_then(|at| copied_to_host(scene, scene.tops[at])),
+            copied: next
+                .checked_sub(1)
+                .and_then(|at| copied_to_host(scene, scene.tops[at])),
             collecting_share: stacks.collecting_share,
             gil_holder: stacks.gil_holder,
             has_switch_interval: switched.count() * 2 > pauses.len() && pauses.len() >= 10,

@@ -108,9 +108,7 @@ fn is_append(tensors: &[(&[i64], &str)]) -> bool {
     let Some(dim) = different.next() else {
         return false;
     };
-    different.next().is_none()
-        && cache[dim] >= CACHED_TOKENS_MIN
-        && new[dim] * 4 <= cache[dim]
+    different.next().is_none() && cache[dim] >= CACHED_TOKENS_MIN && new[dim] * 4 <= cache[dim]
 }
 
 /// A tensor of at least four dimensions with two large inner ones: tokens and the width of a head, in any order of heads.
@@ -125,8 +123,10 @@ fn is_copied_whole(tensors: &[(&[i64], &str)]) -> bool {
     let Some((first, _)) = tensors.first() else {
         return false;
     };
-    let others = tensors[1..].iter().filter(|(dims, dtype)| {
-        dims.len() >= 4 && *dtype != "long int"
-    });
-    others.into_iter().all(|(dims, _)| 2 * elements(dims) >= elements(first))
+    let others = tensors[1..]
+        .iter()
+        .filter(|(dims, dtype)| dims.len() >= 4 && *dtype != "long int");
+    others
+        .into_iter()
+        .all(|(dims, _)| 2 * elements(dims) >= elements(first))
 }

@@ -146,7 +146,9 @@ impl<'a> Scene<'a> {
     /// The first operator or call that begins after a segment.
     pub(crate) fn top_after(&self, segment: usize) -> Option<usize> {
         let start = self.graph.segment_start(segment);
-        let next = self.tops.partition_point(|&top| self.trace.hosts.start[top] < start);
+        let next = self
+            .tops
+            .partition_point(|&top| self.trace.hosts.start[top] < start);
         self.tops.get(next).copied()
     }
 
@@ -173,7 +175,9 @@ impl<'a> Scene<'a> {
             *launches.entry(work.segment).or_default() += 1;
         }
         let largest = launches.values().copied().max().unwrap_or(0);
-        let alike = launches.values().filter(|&&nodes| nodes > 1 && 2 * nodes > largest);
+        let alike = launches
+            .values()
+            .filter(|&&nodes| nodes > 1 && 2 * nodes > largest);
         let (count, nodes) = alike.fold((0, 0), |(count, sum), nodes| (count + 1, sum + nodes));
         if 2 * nodes > all { count } else { 0 }
     }

@@ -23,7 +23,9 @@ pub(super) fn sampled(scene: &Scene<'_>, thread: ThreadId, intervals: &[(i64, i6
     let samples = &scene.trace.host_samples;
     let inside = |time: i64| {
         let next = intervals.partition_point(|interval| interval.1 <= time);
-        intervals.get(next).is_some_and(|interval| interval.0 <= time)
+        intervals
+            .get(next)
+            .is_some_and(|interval| interval.0 <= time)
     };
     let (mut count, mut total, mut collecting, mut waiting) = (0, 0_i64, 0_i64, 0_i64);
     let mut lines: FxHashMap<FrameId, i64> = FxHashMap::default();
@@ -50,8 +52,12 @@ pub(super) fn sampled(scene: &Scene<'_>, thread: ThreadId, intervals: &[(i64, i6
     }
     lines.remove(&FrameId::NONE);
     let most = |(frame, time): (&FrameId, &i64)| (*time, std::cmp::Reverse(*frame));
-    let longest = lines.iter().max_by_key(|&(frame, time)| most((frame, time)));
-    let holder = holders.iter().max_by_key(|(thread, time)| (**time, std::cmp::Reverse(**thread)));
+    let longest = lines
+        .iter()
+        .max_by_key(|&(frame, time)| most((frame, time)));
+    let holder = holders
+        .iter()
+        .max_by_key(|(thread, time)| (**time, std::cmp::Reverse(**thread)));
     Sampled {
         line: longest.and_then(|(frame, _)| frame_text(scene, *frame)),
         collecting_share: (collecting > 0).then(|| collecting as f64 / total as f64),
@@ -82,8 +88,12 @@ fn holder_text(scene: &Scene<'_>, thread: ThreadId, inside: &dyn Fn(i64) -> bool
         }
     }
     lines.remove(&FrameId::NONE);
-    let longest = lines.iter().max_by_key(|(frame, time)| (**time, std::cmp::Reverse(**frame)));
-    let name = scene.trace.text(scene.trace.threads.name[thread.0 as usize]);
+    let longest = lines
+        .iter()
+        .max_by_key(|(frame, time)| (**time, std::cmp::Reverse(**frame)));
+    let name = scene
+        .trace
+        .text(scene.trace.threads.name[thread.0 as usize]);
     let line = longest.and_then(|(frame, _)| frame_text(scene, *frame));
     match (line, name) {
         (Some(line), "") => format!("another thread in {line}"),

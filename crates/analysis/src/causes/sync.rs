@@ -109,7 +109,9 @@ fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: us
         return;
     }
     let is_read = READS.contains(&scene.name(top));
-    let selects = scene.rows_in(top).find(|&row| SELECTS.contains(&scene.name(row)));
+    let selects = scene
+        .rows_in(top)
+        .find(|&row| SELECTS.contains(&scene.name(row)));
     let key = match selects {
         _ if is_read => READS[0],
         Some(row) => scene.name(row),
@@ -134,7 +136,10 @@ fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: us
             remove_between(scene, &mut group.edit, before, top);
         }
     } else if selects.is_some() {
-        for row in scene.rows_in(top).filter(|&row| SELECTS.contains(&scene.name(row))) {
+        for row in scene
+            .rows_in(top)
+            .filter(|&row| SELECTS.contains(&scene.name(row)))
+        {
             scene.remove(&mut group.edit, row);
         }
     } else {

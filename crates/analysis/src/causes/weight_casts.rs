@@ -38,7 +38,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let rows = scene.tops.iter().flat_map(|&top| {
         // Autocast converts inside of the operator that multiplies.
         let inside = with_gemm.contains(&top);
-        let rows = if inside { scene.rows_in(top) } else { top..top + 1 };
+        let rows = if inside {
+            scene.rows_in(top)
+        } else {
+            top..top + 1
+        };
         rows.filter(move |&row| !inside || scene.name(row) == "aten::to")
     });
     for top in rows {
@@ -56,7 +60,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         }
         scene.remove(&mut group.edit, top);
         group.count += 1;
-        group.is_inside |= scene.graph.parent_row(top).is_some_and(|row| scene.is_op_or_call(row));
+        group.is_inside |= scene
+            .graph
+            .parent_row(top)
+            .is_some_and(|row| scene.is_op_or_call(row));
         group.device_ns += time;
         if group.shape.is_empty() || is_converting(scene, top) {
             group.row = top;

@@ -91,8 +91,17 @@ impl Graph {
                 }
                 let (latency, gap) = if model.with_constants {
                     let is_node = work > launched.start;
-                    let gap = if is_node { self.typical.node_gap } else { self.typical.gap };
-                    (self.typical.latency, gap)
+                    let gap = if is_node {
+                        self.typical.node_gap
+                    } else {
+                        self.typical.gap
+                    };
+                    let latency = if launched.len() > 1 {
+                        self.typical.graph_latency
+                    } else {
+                        self.typical.latency
+                    };
+                    (latency, gap)
                 } else {
                     (one.latency, one.gap)
                 };

@@ -33,7 +33,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         } if gil_holder.is_some() || *has_switch_interval => {
             "move that thread's work to another process"
         }
-        CauseKind::HostCode { copied: Some(_), .. } => "compute it on the GPU and copy the result only",
+        CauseKind::HostCode {
+            copied: Some(_), ..
+        } => "compute it on the GPU and copy the result only",
         CauseKind::HostCode { .. } if cause.place.line.is_some() => {
             "move this code out of the step, or run it while the GPU works"
         }
@@ -45,7 +47,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         {
             "keep shapes fixed or mark them dynamic (torch.compile(dynamic=True)), so that nothing is compiled again"
         }
-        CauseKind::HostOperators { on_cpu: true, .. } => "run the operator on the GPU, or outside of the step",
+        CauseKind::HostOperators { on_cpu: true, .. } => {
+            "run the operator on the GPU, or outside of the step"
+        }
         CauseKind::HostOperators { .. } => {
             "warm up before measuring; avoid shapes that make libraries compile or search again"
         }
@@ -82,17 +86,27 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::KvCopies { operator, .. } if operator == "aten::cat" => {
             "write into a cache of fixed size (StaticCache, paged KV cache)"
         }
-        CauseKind::KvCopies { .. } => "do not copy the cache; use attention that takes grouped heads (enable_gqa)",
-        CauseKind::VocabularySort { .. } => "take the top k first (topk), or sample without sorting (Gumbel maximum)",
-        CauseKind::OtherWork { .. } => "stop that work, move it to another GPU, or run it between steps",
+        CauseKind::KvCopies { .. } => {
+            "do not copy the cache; use attention that takes grouped heads (enable_gqa)"
+        }
+        CauseKind::VocabularySort { .. } => {
+            "take the top k first (topk), or sample without sorting (Gumbel maximum)"
+        }
+        CauseKind::OtherWork { .. } => {
+            "stop that work, move it to another GPU, or run it between steps"
+        }
         CauseKind::WideOperators { .. } => "compute in fp32 or the model's format",
         CauseKind::AllExperts { .. } => "route tokens to their experts (grouped GEMM)",
         CauseKind::Fills { .. } => {
             "torch.utils.deterministic.fill_uninitialized_memory = False, or no deterministic algorithms"
         }
-        CauseKind::SmallChunks { .. } => "compute the prompt in one pass, or in chunks that fill the GPU",
+        CauseKind::SmallChunks { .. } => {
+            "compute the prompt in one pass, or in chunks that fill the GPU"
+        }
         CauseKind::CpuContention { .. } => "give the process CPU cores of its own",
-        CauseKind::Communication { .. } => "overlap communication with compute; fewer, larger collectives",
+        CauseKind::Communication { .. } => {
+            "overlap communication with compute; fewer, larger collectives"
+        }
         CauseKind::UnfusedElementwise { .. } => "torch.compile, or fused kernels",
         CauseKind::LaunchBound { .. } => {
             "CUDA Graphs, or torch.compile with mode=\"reduce-overhead\""

@@ -158,9 +158,9 @@ fn what(cause: &Cause) -> String {
         CauseKind::Fills { kernels_ns } => format!(
             "new tensors are filled before they are written (torch.use_deterministic_algorithms) {often}, {kernels_ns} of kernels"
         ),
-        CauseKind::SmallChunks { passes, tokens } => format!(
-            "the prompt is computed in {passes} passes of {tokens} tokens per sequence"
-        ),
+        CauseKind::SmallChunks { passes, tokens } => {
+            format!("the prompt is computed in {passes} passes of {tokens} tokens per sequence")
+        }
         CauseKind::CpuContention { time_ns } => format!(
             "the program's thread loses its CPU: {time_ns} in pauses at unrelated places, {often} (CPU contention)"
         ),

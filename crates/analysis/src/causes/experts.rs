@@ -37,7 +37,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some((row, experts, chosen)) = found else {
         return Vec::new();
     };
-    shorten_between(scene, &mut ideal, experts, tokens, chosen);
+    let share = chosen as f64 / experts as f64;
+    shorten_between(scene, &mut ideal, experts, tokens, share);
+    shorten_between(scene, &mut edit, experts, tokens, share / GROUPED_RATE);
     vec![Candidate {
         kind: CauseKind::AllExperts {
             experts: experts as u64,
@@ -70,7 +72,7 @@ fn chosen_experts(scene: &Scene<'_>, experts: i64) -> Option<i64> {
 }
 
 /// Elementwise work on the tokens of all experts shrinks with them.
-fn shorten_between(scene: &Scene<'_>, edit: &mut Edit, experts: i64, tokens: i64, chosen: i64) {
+fn shorten_between(scene: &Scene<'_>, edit: &mut Edit, experts: i64, tokens: i64, share: f64) {
     for &top in &scene.tops {
         let tensors = scene.tensors(top);
         let is_of_all =
@@ -80,7 +82,7 @@ fn shorten_between(scene: &Scene<'_>, edit: &mut Edit, experts: i64, tokens: i64
         }
         for index in scene.work_of(top) {
             let duration = scene.graph.work()[index].duration;
-            edit.set_duration(index, duration * chosen / experts);
+            edit.set_duration(index, (duration as f64 * share) as i64);
         }
     }
 }

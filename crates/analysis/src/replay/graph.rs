@@ -63,6 +63,8 @@ impl Work {
 pub(crate) struct Typical {
     pub(crate) latency: i64,
     pub(crate) gap: i64,
+    /// From the begin of a graph's launch call to its first node.
+    pub(crate) graph_latency: i64,
     /// Between nodes of one launched graph.
     pub(crate) node_gap: i64,
 }

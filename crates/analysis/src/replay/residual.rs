@@ -202,12 +202,17 @@ fn are_launches_blocking(graph: &Graph, calls: &FxHashMap<u32, Api>) -> bool {
 fn typical(graph: &Graph) -> Typical {
     let mut ends = vec![i64::MIN; graph.streams];
     let mut latencies = Vec::new();
+    let mut graph_latencies = Vec::new();
     let mut gaps = Vec::new();
     for &segment in &graph.order {
         let begin = graph.segments.start[segment as usize];
-        for work in &graph.work[graph.launched_by(segment as usize..segment as usize + 1)] {
+        let launched = graph.launched_by(segment as usize..segment as usize + 1);
+        let is_graph = launched.len() > 1;
+        for work in &graph.work[launched] {
             let before = ends[work.stream as usize];
-            if before <= begin {
+            if before <= begin && is_graph {
+                graph_latencies.push(work.start - begin);
+            } else if before <= begin {
                 latencies.push(work.start - begin);
             }
             ends[work.stream as usize] = before.max(work.end());
@@ -232,6 +237,7 @@ fn typical(graph: &Graph) -> Typical {
     Typical {
         latency,
         gap: median(&mut gaps).max(0),
+        graph_latency: median(&mut graph_latencies).max(0),
         node_gap: trimmed_mean(&mut node_gaps).max(0),
     }
 }

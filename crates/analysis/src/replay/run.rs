@@ -96,7 +96,12 @@ impl Graph {
                     } else {
                         self.typical.gap
                     };
-                    (self.typical.latency, gap)
+                    let latency = if launched.len() > 1 {
+                        self.typical.graph_latency
+                    } else {
+                        self.typical.latency
+                    };
+                    (latency, gap)
                 } else {
                     (one.latency, one.gap)
                 };

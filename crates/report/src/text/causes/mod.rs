@@ -7,3 +7,79 @@ mod statement;
 pub(crate) use self::change::change;
 pub(crate) use self::gain::{gain, replay_notes};
 pub(crate) use self::statement::statement;
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::run::RunPhase;
+    use llmprof_units::{Bytes, Nanos};
+
+    use super::*;
+    use crate::analyzed::{Cause, CauseKind, PhaseGain, Place};
+
+    fn gain_of(phase: RunPhase, steps: u64, saved: f64, now: f64) -> PhaseGain {
+        let ms = |value: f64| Nanos((value * 1e6) as i64);
+        PhaseGain {
+            phase,
+            label: None,
+            steps,
+            now_ns: ms(now),
+            saved_ns: ms(saved),
+            low_ns: ms(saved - 0.5),
+            high_ns: ms(saved + 0.5),
+            host_bound_by_profiler: false,
+        }
+    }
+
+    fn copied() -> Cause {
+        Cause {
+            kind: CauseKind::HostCopies {
+                to_device: true,
+                bytes: Bytes(64 << 20),
+                is_pageable: true,
+                copied_ns: Nanos(8_400_000),
+                computed_on_host: None,
+            },
+            count: 1.0,
+            place: Place {
+                operator: Some("aten::to".to_owned()),
+                ..Place::default()
+            },
+            gains: vec![gain_of(RunPhase::Decode, 6, 8.47, 19.2)],
+            same_time_as: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_cause_says_what_where_and_how_much() {
+        let cause = copied();
+        let statement = statement(&cause);
+        assert!(statement.starts_with("decode: "), "{statement}");
+        for part in ["copied to the GPU", "1× a step", "pageable", "`aten::to`"] {
+            assert!(statement.contains(part), "{part}: {statement}");
+        }
+        assert_eq!(
+            gain(&cause),
+            "Removing it saves 8.47 ms of 19.2 ms a step (44.1 %, 1.79×, range 7.97–8.97 ms)."
+        );
+        assert!(change(&cause).contains("pinned"));
+    }
+
+    /// A ratio of ten and more says less than the time that is left.
+    #[test]
+    fn large_ratios_are_not_stated() {
+        let cause = Cause {
+            gains: vec![gain_of(RunPhase::Decode, 6, 281.0, 295.0)],
+            ..copied()
+        };
+        assert!(!gain(&cause).contains('×'), "{}", gain(&cause));
+    }
+
+    #[test]
+    fn a_cause_without_a_gain_says_why() {
+        let cause = Cause {
+            gains: Vec::new(),
+            ..copied()
+        };
+        assert!(gain(&cause).contains("within 3 %"), "{}", gain(&cause));
+    }
+}

@@ -3,7 +3,9 @@ use llmprof_record::trace::{Host, HostKind, Kernel, Trace, TraceBuilder};
 use super::*;
 
 /// Calls of one thread: name, start and duration in µs; a launch with a kernel has its stream, start and duration too.
-fn trace(calls: &[(&str, i64, i64, Option<(u32, i64, i64)>)]) -> Trace {
+type Call = (&'static str, i64, i64, Option<(u32, i64, i64)>);
+
+fn trace(calls: &[Call]) -> Trace {
     let mut builder = TraceBuilder::default();
     let thread = builder.thread(1, 1);
     for (index, &(name, start, duration, kernel)) in calls.iter().enumerate() {

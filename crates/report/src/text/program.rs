@@ -144,6 +144,7 @@ mod tests {
                 longest_ns: time,
                 after: None,
                 before: None,
+                copied: None,
                 collecting_share: Some(0.5),
                 gil_holder: None,
                 has_switch_interval: false,

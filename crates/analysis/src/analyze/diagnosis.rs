@@ -113,12 +113,11 @@ fn host_window(trace: &Trace, structure: &Structure, window: usize) -> Option<Wi
         .windows
         .get(window + 1)
         .and_then(|_| first(window + 1));
-    let end = match next {
-        Some(next) => next,
-        None => {
-            let ends = trace.hosts.start.iter().zip(trace.hosts.duration.iter());
-            ends.map(|(start, duration)| start + duration).max()?
-        }
+    let end = if let Some(next) = next {
+        next
+    } else {
+        let ends = trace.hosts.start.iter().zip(trace.hosts.duration.iter());
+        ends.map(|(start, duration)| start + duration).max()?
     };
     (end > start).then_some(Window { start, end })
 }
@@ -126,8 +125,8 @@ fn host_window(trace: &Trace, structure: &Structure, window: usize) -> Option<Wi
 /// The format of weights that the model's config states.
 fn stated_format(record: &RunRecord) -> Option<DType> {
     let design = &record.model.as_ref()?.design;
-    let stated = ["dtype", "torch_dtype"].iter();
-    let name = stated.filter_map(|key| design.get(*key)?.as_str()).next()?;
+    let mut stated = ["dtype", "torch_dtype"].iter();
+    let name = stated.find_map(|key| design.get(*key)?.as_str())?;
     Some(match name.trim_start_matches("torch.") {
         "bfloat16" => DType::Bf16,
         "float16" | "half" => DType::F16,

@@ -136,8 +136,8 @@ fn head_dim(scene: &Scene<'_>, one: &Unfused) -> i64 {
     let found = rows.find_map(|row| {
         let tensors = scene.tensors(row);
         let is_bmm = ["aten::bmm", "aten::baddbmm"].contains(&scene.name(row));
-        let (a, b) = (tensors.first()?.0, tensors.get(1)?.0);
-        match (a, b) {
+        let (left, right) = (tensors.first()?.0, tensors.get(1)?.0);
+        match (left, right) {
             (&[_, m, k], &[_, _, n]) if is_bmm && m == queries && n == keys => Some(k),
             _ => None,
         }

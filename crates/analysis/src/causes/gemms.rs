@@ -46,8 +46,8 @@ fn gemm(scene: &Scene<'_>, row: usize) -> Option<Gemm> {
         _ => return None,
     };
     let tensors = scene.tensors(row);
-    let (&(a, dtype), &(b, _)) = (tensors.get(skip)?, tensors.get(skip + 1)?);
-    let (groups, m, k, n) = match (a, b) {
+    let (&(left, dtype), &(right, _)) = (tensors.get(skip)?, tensors.get(skip + 1)?);
+    let (groups, m, k, n) = match (left, right) {
         (&[m, k], &[_, n]) => (1, m, k, n),
         (&[groups, m, k], &[_, _, n]) => (groups, m, k, n),
         _ => return None,

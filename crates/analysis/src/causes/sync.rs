@@ -127,7 +127,7 @@ fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: us
     group.count += 1;
     group.waited += scene.graph.waited(segment);
     group.removed = top;
-    group.call = scene.name(row).to_owned();
+    scene.name(row).clone_into(&mut group.call);
     group.row = selects.unwrap_or(top);
     if top == row || is_read {
         scene.remove(&mut group.edit, top);

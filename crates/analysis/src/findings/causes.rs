@@ -2,7 +2,7 @@
 
 use llmprof_units::Nanos;
 
-use crate::causes::{Cause, Diagnosis};
+use crate::causes::{Cause, Diagnosis, PhaseGain};
 use crate::findings::conclusion::{Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding, Gain, GainOf};
 
@@ -18,7 +18,7 @@ pub(crate) fn findings(diagnosis: &Diagnosis) -> Vec<Finding> {
 
 fn finding(cause: &Cause, run: i64) -> Finding {
     let first = cause.gains.first();
-    let saved: i64 = cause.gains.iter().map(|gain| gain.total_saved()).sum();
+    let saved: i64 = cause.gains.iter().map(PhaseGain::total_saved).sum();
     let gain = first.map(|first| Gain {
         of: GainOf::Run,
         factor: run as f64 / (run - saved).max(1) as f64,

@@ -58,7 +58,7 @@ impl Recorded {
         let thread = graph.segments.thread[segment].0;
         let all = self.ends.iter().copied().max().unwrap_or(i64::MIN);
         let own = graph.launched_by(segment..segment + 1);
-        let own_end = graph.work[own].iter().map(|work| work.end()).max();
+        let own_end = graph.work[own].iter().map(super::graph::Work::end).max();
         let (wait, until) = match api {
             Api::SyncDevice => (Wait::Device, all),
             Api::SyncStream => match self.last_stream.get(&thread) {

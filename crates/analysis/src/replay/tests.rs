@@ -3,7 +3,9 @@ use llmprof_record::trace::{Host, HostKind, Kernel, Trace, TraceBuilder};
 use super::*;
 
 /// Calls of one thread: name, start and duration in µs; a launch with a kernel has its stream, start and duration too.
-fn trace(calls: &[(&str, i64, i64, Option<(u32, i64, i64)>)]) -> Trace {
+type Call = (&'static str, i64, i64, Option<(u32, i64, i64)>);
+
+fn trace(calls: &[Call]) -> Trace {
     let mut builder = TraceBuilder::default();
     let thread = builder.thread(1, 1);
     for (index, &(name, start, duration, kernel)) in calls.iter().enumerate() {
@@ -79,12 +81,12 @@ fn a_dropped_wait_lets_launches_run_ahead() {
 fn recording_costs_as_much_for_a_long_event_as_for_a_short_one() {
     let calls = [
         ("cudaFuncSetAttribute", 0, 20, None),
-        ("cudaLaunchKernel", 20, 10, Some((7, 25, 1))),
+        ("cudaLaunchKernel", 20, 10, Some((7, 25, 50))),
     ];
     let long = trace(&[
         calls[0],
         ("cudaFuncSetAttribute", 20, 500, None),
-        ("cudaLaunchKernel", 520, 10, Some((7, 525, 1))),
+        ("cudaLaunchKernel", 520, 10, Some((7, 525, 50))),
     ]);
     let window = |end: i64| vec![Window { start: 0, end }];
     let short = Graph::of(&trace(&calls), window(30_000)).unwrap();

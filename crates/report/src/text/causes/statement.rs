@@ -2,10 +2,10 @@
 
 use llmprof_units::DType;
 
-use crate::analyzed::{Cause, CauseKind, Place};
+use crate::analyzed::{Cause, CauseKind, PhaseGain, Place};
 
 pub(crate) fn statement(cause: &Cause) -> String {
-    let mut phases: Vec<&str> = cause.gains.iter().map(|gain| gain.phase_name()).collect();
+    let mut phases: Vec<&str> = cause.gains.iter().map(PhaseGain::phase_name).collect();
     phases.dedup();
     let what = what(cause);
     match phases.as_slice() {

@@ -60,7 +60,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         }
         scene.remove(&mut group.edit, top);
         group.count += 1;
-        group.is_inside |= scene.graph.parent_row(top).is_some_and(|row| scene.is_op_or_call(row));
+        group.is_inside |= scene
+            .graph
+            .parent_row(top)
+            .is_some_and(|row| scene.is_op_or_call(row));
         group.device_ns += time;
         if group.shape.is_empty() || is_converting(scene, top) {
             group.row = top;

@@ -77,8 +77,15 @@ fn a_dropped_wait_lets_launches_run_ahead() {
 /// The cost of recording is taken off each event once: half at its begin, half at its end.
 #[test]
 fn recording_costs_as_much_for_a_long_event_as_for_a_short_one() {
-    let calls = [("cudaFuncSetAttribute", 0, 20, None), ("cudaLaunchKernel", 20, 10, Some((7, 25, 1)))];
-    let long = trace(&[calls[0], ("cudaFuncSetAttribute", 20, 500, None), ("cudaLaunchKernel", 520, 10, Some((7, 525, 1)))]);
+    let calls = [
+        ("cudaFuncSetAttribute", 0, 20, None),
+        ("cudaLaunchKernel", 20, 10, Some((7, 25, 1))),
+    ];
+    let long = trace(&[
+        calls[0],
+        ("cudaFuncSetAttribute", 20, 500, None),
+        ("cudaLaunchKernel", 520, 10, Some((7, 525, 1))),
+    ]);
     let window = |end: i64| vec![Window { start: 0, end }];
     let short = Graph::of(&trace(&calls), window(30_000)).unwrap();
     let long = Graph::of(&long, window(530_000)).unwrap();
@@ -136,7 +143,10 @@ fn work_of_another_thread_delays_kernels() {
     assert_eq!(replayed(&graph, 0.0, &Edit::default()), 136_000);
     let mut alone = Edit::default();
     alone.run_alone();
-    let foreign = graph.work().iter().position(|work| !graph.is_own_work(work));
+    let foreign = graph
+        .work()
+        .iter()
+        .position(|work| !graph.is_own_work(work));
     alone.drop_work(foreign.unwrap());
     assert_eq!(replayed(&graph, 0.0, &alone), 50_000);
 }

@@ -23,7 +23,7 @@ const ATTEMPTS_MAX: u32 = 20;
 enum Stacks {
     /// Asked for so many times.
     Pending(u32),
-    Python(Interpreter),
+    Python(Box<Interpreter>),
     /// They are not: it is no Python, or one that cannot be read.
     Native,
 }
@@ -186,7 +186,7 @@ impl Target {
         }
         let refusal = match Interpreter::attach(self.process) {
             Ok(interpreter) => {
-                self.stacks = Stacks::Python(interpreter);
+                self.stacks = Stacks::Python(Box::new(interpreter));
                 return;
             }
             Err(Refusal::NotYet(_)) if attempt < ATTEMPTS_MAX => {

@@ -49,7 +49,6 @@ pub(super) fn recover(locked: &mut LockedRun) -> Result<(), Failure> {
     let mut issues = record::scrub(&folder);
     let mut record = read(&[folder])?;
     issues.push(Issue::error(IssueCode::RecordRecorderKilled));
-    run.manifest.issues.extend(issues.iter().cloned());
     record.issues = issues;
     record.save(&run.path)?;
     run.manifest.status = RunStatus::Interrupted;

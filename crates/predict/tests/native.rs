@@ -128,7 +128,10 @@ fn spreads_are_those_of_the_calibration_models() {
     let profile = EfficiencyProfile::embedded("native").unwrap();
     let all = graded(&profile);
     let spreads = profile.spreads.unwrap();
-    for (phase, spread) in [spreads.family.prefill, spreads.family.decode].into_iter().enumerate() {
+    for (phase, spread) in [spreads.family.prefill, spreads.family.decode]
+        .into_iter()
+        .enumerate()
+    {
         let of = |one: &&Graded| one.split == "calibration" && one.phase == phase;
         let ratios = sorted(all.iter().filter(of).map(|one| one.ratio));
         assert!(ratios.len() >= 16);

@@ -71,7 +71,7 @@ fn decoding(contexts: impl Iterator<Item = (u64, u64)>) -> Part {
 fn place_of(context: u64) -> u64 {
     let context = context.max(1);
     let octave = context.ilog2();
-    u64::from(octave) * CONTEXTS_PER_OCTAVE + (context * CONTEXTS_PER_OCTAVE >> octave)
+    u64::from(octave) * CONTEXTS_PER_OCTAVE + ((context * CONTEXTS_PER_OCTAVE) >> octave)
 }
 
 /// Adds `count` sequences whose contexts have this sum, as equal as whole numbers allow.

@@ -86,7 +86,7 @@ fn spreads_are_those_of_models_that_nothing_was_fitted_to() {
             for left_out in models {
                 let (own, others): (Vec<&Ratio>, Vec<&Ratio>) =
                     found.iter().partition(|one| one.model == left_out);
-                let range = spreads(others.into_iter()).unwrap();
+                let range = spreads(&others).unwrap();
                 inside += own
                     .iter()
                     .filter(|one| {
@@ -101,7 +101,7 @@ fn spreads_are_those_of_models_that_nothing_was_fitted_to() {
             }
             let share = inside as f64 / found.len() as f64;
             let is_met = (0.85..=0.95).contains(&share);
-            let expected = spreads(found.iter()).filter(|_| is_met);
+            let expected = spreads(&found.iter().collect::<Vec<_>>()).filter(|_| is_met);
             assert_eq!(written, expected, "{name} {key}: {share}");
         }
     }

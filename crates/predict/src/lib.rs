@@ -447,15 +447,18 @@ impl<'a> Predictor<'a> {
             return self.remembered(software, workload, sequences, Wanted::All);
         }
         let mut sum = self.remembered(software, workload, sequences, Wanted::OverRows);
+        let sides = sequences.sides();
+        let mut alike = Sequences {
+            groups: Vec::with_capacity(1),
+            logits: 0.0,
+        };
         for group in &sequences.groups {
-            let side = sequences.side(group);
-            let alike = Sequences {
-                groups: vec![Group {
-                    count: side,
-                    ..*group
-                }],
-                logits: 0.0,
-            };
+            let side = sides[usize::from(group.is_prefill())];
+            alike.groups.clear();
+            alike.groups.push(Group {
+                count: side,
+                ..*group
+            });
             let one = self.remembered(software, workload, &alike, Wanted::BySequence);
             sum.add_times(&one, group.count / side);
         }

@@ -16,5 +16,5 @@ pub use captured::{CapturedGrades, captured_grades};
 pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
 pub use grade::{Grade, GradeSummary, Split, blind_grades, grades, grades_on, summarize};
 pub use pairs::{Pair, design_pairs, pairs, pairs_on};
-pub use spreads::{Ratio, ratios, spreads};
+pub use spreads::{ByKey, Ratio, ratios, spreads};
 pub use table::known_errors;

@@ -162,7 +162,7 @@ fn print_spreads() -> Result<(), Box<dyn Error>> {
             println!(
                 "{name} {key}: {} times, {:?}",
                 found.len(),
-                spreads(found.iter())
+                spreads(&found.iter().collect::<Vec<_>>())
             );
         }
     }

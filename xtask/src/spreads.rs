@@ -20,6 +20,9 @@ pub struct Ratio {
     pub ratio: f64,
 }
 
+/// Ratios by the key of a profile's spreads.
+pub type ByKey = Vec<(&'static str, Vec<Ratio>)>;
+
 /// A time that a model's traced kernels took.
 #[derive(Deserialize)]
 struct TracedRow {
@@ -32,9 +35,7 @@ struct TracedRow {
 }
 
 /// Ratios by the key of the profile's spreads that they make.
-pub fn ratios(
-    profile: &EfficiencyProfile,
-) -> Result<Vec<(&'static str, Vec<Ratio>)>, Box<dyn std::error::Error>> {
+pub fn ratios(profile: &EfficiencyProfile) -> Result<ByKey, Box<dyn std::error::Error>> {
     let of_grades = |some: &[Grade], is_in: &dyn Fn(&Grade) -> bool| -> Vec<Ratio> {
         let kept = some.iter().filter(|grade| is_in(grade));
         kept.map(|grade| Ratio {
@@ -115,10 +116,10 @@ fn traced(profile: &EfficiencyProfile) -> Result<Vec<Ratio>, Box<dyn std::error:
 }
 
 /// 5th and 95th percentile by phase, to three digits; `None` where a phase has no times.
-pub fn spreads<'r>(ratios: impl Iterator<Item = &'r Ratio> + Clone) -> Option<PhaseSpreads> {
+pub fn spreads(ratios: &[&Ratio]) -> Option<PhaseSpreads> {
     let of = |phase: Phase| {
         let mut values: Vec<f64> = ratios
-            .clone()
+            .iter()
             .filter(|one| one.phase == phase)
             .map(|one| one.ratio)
             .collect();

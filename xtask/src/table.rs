@@ -22,24 +22,25 @@ pub fn known_errors() -> Result<Vec<KnownError>, Box<dyn std::error::Error>> {
         let is_held_out = |grade: &&Grade| grade.split == Split::Grading && !grade.by_common_keys;
         let held_out: Vec<&Grade> = all.iter().filter(is_held_out).collect();
         if let Some(summary) = summarize(&held_out) {
-            found.push(known_error(name, what, &summary));
+            found.push(known_error(&profile, what, &summary));
         }
     }
     Ok(found)
 }
 
 /// Shares to three digits: more would change with the last digit of a prediction.
-fn known_error(profile: &str, what: &str, summary: &GradeSummary) -> KnownError {
+fn known_error(profile: &EfficiencyProfile, what: &str, summary: &GradeSummary) -> KnownError {
     let round = |share: f64| (share * 1e3).round() / 1e3;
+    let has_range = profile.spreads.is_some();
     KnownError {
-        profile: profile.to_owned(),
+        profile: profile.name.clone(),
         what: what.to_owned(),
         times: summary.times,
         median: round(summary.median),
         p90: round(summary.p90),
         worst: round(summary.worst),
         bias: round(summary.bias),
-        coverage: round(summary.coverage),
-        half_width: round(summary.half_width),
+        coverage: has_range.then(|| round(summary.coverage)),
+        half_width: has_range.then(|| round(summary.half_width)),
     }
 }

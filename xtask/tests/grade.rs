@@ -69,26 +69,24 @@ fn held_out_models_meet_the_goal() {
     }
 }
 
-/// Ranges are percentiles over models that nothing was fitted to, and hold for each of them by those of the others.
+/// Ranges are percentiles over models that nothing was fitted to. A profile has them where those of the other models hold for each.
 #[test]
 fn spreads_are_those_of_models_that_nothing_was_fitted_to() {
     for name in ["hf_eager", "hf_graph", "torch_compile"] {
         let profile = EfficiencyProfile::embedded(name).unwrap();
-        let written = profile.spreads.unwrap();
         for (key, found) in ratios(&profile).unwrap() {
-            let expected = match key {
+            let written = profile.spreads.and_then(|written| match key {
                 "family" => Some(written.family),
                 "common_keys" => written.common_keys,
                 "traced" => written.traced,
                 _ => written.from_run,
-            };
-            assert_eq!(spreads(found.iter()), expected, "{name} {key}");
+            });
             let models: BTreeSet<&str> = found.iter().map(|one| one.model.as_str()).collect();
             let mut inside = 0;
             for left_out in models {
                 let (own, others): (Vec<&Ratio>, Vec<&Ratio>) =
                     found.iter().partition(|one| one.model == left_out);
-                let range = spreads(others.into_iter()).unwrap();
+                let range = spreads(&others).unwrap();
                 inside += own
                     .iter()
                     .filter(|one| {
@@ -102,7 +100,9 @@ fn spreads_are_those_of_models_that_nothing_was_fitted_to() {
                     .count();
             }
             let share = inside as f64 / found.len() as f64;
-            assert!((0.84..=0.96).contains(&share), "{name} {key}: {share}");
+            let is_met = (0.85..=0.95).contains(&share);
+            let expected = spreads(&found.iter().collect::<Vec<_>>()).filter(|_| is_met);
+            assert_eq!(written, expected, "{name} {key}: {share}");
         }
     }
 }
@@ -124,13 +124,17 @@ fn captured_steps_of_held_out_models_lie_in_their_intervals() {
         assert!(held_out.times >= 40, "{name}: {held_out:?}");
         assert!(held_out.median <= 0.05, "{name}: {held_out:?}");
         assert!(held_out.p90 <= 0.15, "{name}: {held_out:?}");
-        assert!(held_out.coverage >= 0.85, "{name}: {held_out:?}");
+        let has_range = profile.spreads.is_some();
+        assert!(
+            !has_range || held_out.coverage >= 0.85,
+            "{name}: {held_out:?}"
+        );
         assert!(held_out.half_width <= 0.15, "{name}: {held_out:?}");
         let prefill = summary(&found.gpu, |grade| {
             grade.split == Split::Grading && grade.phase == Phase::Prefill && !grade.by_common_keys
         });
         assert!(
-            prefill.median <= 0.05 && prefill.coverage >= 0.85,
+            prefill.median <= 0.05 && (!has_range || prefill.coverage >= 0.85),
             "{name}: {prefill:?}"
         );
     }

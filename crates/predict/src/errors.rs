@@ -22,10 +22,10 @@ pub struct KnownError {
     pub worst: f64,
     /// Median error with its sign.
     pub bias: f64,
-    /// Share of measured times inside their range.
-    pub coverage: f64,
+    /// Share of measured times inside their range; absent where the profile gives none.
+    pub coverage: Option<f64>,
     /// Median half-width of ranges ÷ predicted time.
-    pub half_width: f64,
+    pub half_width: Option<f64>,
 }
 
 impl KnownError {

@@ -72,12 +72,7 @@ pub(super) fn lower(
         sink,
         style,
         groups: &sequences.groups,
-        sides: [false, true].map(|is_prefill| {
-            let side = sequences.groups.iter();
-            side.filter(|group| group.is_prefill() == is_prefill)
-                .map(|group| group.count)
-                .sum()
-        }),
+        sides: sequences.sides(),
         rows: sequences.rows(),
         prefill_rows: sequences.prefill_rows(),
         size: f64::from(formats.activations.bits()) / 8.0,

@@ -325,22 +325,21 @@ impl<'a> Predictor<'a> {
         let workload = &self.computed(workload);
         let sequences = Sequences::of_step(step, workload);
         let factors = self.factors(sequences.is_decode());
-        let device = match &self.kernels {
-            Some((software, clock)) => self.kernels_of((*software, clock), workload, &sequences),
-            None => {
-                let width = width(step.new_tokens());
-                let mut device = DeviceTime::default();
-                let mut missing = None;
-                self.model.lower_step(workload, step, &mut |operator| {
-                    missing = missing.or(self.clock.missing_rate(operator));
-                    device.add_operator(&self.clock, operator, width);
-                });
-                if let Some(dtype) = missing {
-                    self.device().peak(dtype, Engine::Tensor)?;
-                }
-                device.add_steps(&self.clock, 1);
-                device.scaled(factors.map_or(1.0, |factors| factors.matrix))
+        let device = if let Some((software, clock)) = &self.kernels {
+            self.kernels_of((*software, clock), workload, &sequences)
+        } else {
+            let width = width(step.new_tokens());
+            let mut device = DeviceTime::default();
+            let mut missing = None;
+            self.model.lower_step(workload, step, &mut |operator| {
+                missing = missing.or(self.clock.missing_rate(operator));
+                device.add_operator(&self.clock, operator, width);
+            });
+            if let Some(dtype) = missing {
+                self.device().peak(dtype, Engine::Tensor)?;
             }
+            device.add_steps(&self.clock, 1);
+            device.scaled(factors.map_or(1.0, |factors| factors.matrix))
         };
         let launch = if step.prefill.is_empty() {
             self.decode_launch()
@@ -384,17 +383,14 @@ impl<'a> Predictor<'a> {
         for pass in passes {
             steps += pass.steps;
             factors = self.factors(Sequences::of_pass(&pass, pass.past as f64).is_decode());
-            match &self.kernels {
-                Some((software, clock)) => {
-                    self.add_kernels((*software, clock), workload, &pass, &mut device);
-                }
-                None => {
-                    let width = width(pass.rows());
-                    self.model.lower(workload, &pass, &mut |operator| {
-                        device.add_operator(&self.clock, operator, width);
-                    });
-                    device.add_steps(&self.clock, pass.steps);
-                }
+            if let Some((software, clock)) = &self.kernels {
+                self.add_kernels((*software, clock), workload, &pass, &mut device);
+            } else {
+                let width = width(pass.rows());
+                self.model.lower(workload, &pass, &mut |operator| {
+                    device.add_operator(&self.clock, operator, width);
+                });
+                device.add_steps(&self.clock, pass.steps);
             }
         }
         if let (None, Some(factors)) = (&self.kernels, factors) {
@@ -451,15 +447,18 @@ impl<'a> Predictor<'a> {
             return self.remembered(software, workload, sequences, Wanted::All);
         }
         let mut sum = self.remembered(software, workload, sequences, Wanted::OverRows);
+        let sides = sequences.sides();
+        let mut alike = Sequences {
+            groups: Vec::with_capacity(1),
+            logits: 0.0,
+        };
         for group in &sequences.groups {
-            let side = sequences.side(group);
-            let alike = Sequences {
-                groups: vec![Group {
-                    count: side,
-                    ..*group
-                }],
-                logits: 0.0,
-            };
+            let side = sides[usize::from(group.is_prefill())];
+            alike.groups.clear();
+            alike.groups.push(Group {
+                count: side,
+                ..*group
+            });
             let one = self.remembered(software, workload, &alike, Wanted::BySequence);
             sum.add_times(&one, group.count / side);
         }

@@ -69,11 +69,13 @@ impl Sequences {
         prefill.map(|group| group.count * group.new).sum()
     }
 
-    /// Sequences that run in one launch with those of `group`.
-    pub(crate) fn side(&self, group: &Group) -> f64 {
-        let groups = self.groups.iter();
-        let side = groups.filter(|other| other.is_prefill() == group.is_prefill());
-        side.map(|other| other.count).sum()
+    /// Sequences with one new token, and those with more: each run in one launch.
+    pub(crate) fn sides(&self) -> [f64; 2] {
+        let mut sides = [0.0; 2];
+        for group in &self.groups {
+            sides[usize::from(group.is_prefill())] += group.count;
+        }
+        sides
     }
 
     /// Whether every sequence has one new token after cached ones.

@@ -1,12 +1,12 @@
 //! Step times from a prediction of the model on a device.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::BTreeMap};
 
 use llmprof_predict::{PredictError, StepTime};
-use llmprof_theory::{Sequences, Step};
+use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 
-use crate::step::StepTimer;
+use crate::step::{StepTimer, nodes};
 
 /// Predicts a step: on one device or on several.
 pub type PredictStep<'p> = dyn Fn(&Step) -> Result<StepTime, PredictError> + 'p;
@@ -44,14 +44,71 @@ impl<'p> Predicted<'p> {
     }
 }
 
+/// The decoding sequences at the nearest contexts of a grid, so that the predictor meets the same ones again: each counts at the grid's
+/// context below and above by its distance, so that their number stays and the sum of contexts hardly changes. Time is as good as linear
+/// between them.
+fn on_grid(decode: &Part) -> Part {
+    let mut weights: BTreeMap<u64, f64> = BTreeMap::new();
+    for group in decode.groups() {
+        let [low, high] = nodes(group.cached);
+        let above = group.cached.saturating_sub(low) as f64 / (high - low) as f64;
+        let count = group.count as f64;
+        *weights.entry(low).or_default() += count * (1.0 - above);
+        *weights.entry(high).or_default() += count * above;
+    }
+    let mut left = 0.0;
+    let mut groups = Vec::with_capacity(weights.len());
+    for (cached, weight) in weights {
+        let count = (weight + left).round();
+        left += weight - count;
+        if count > 0.0 {
+            groups.push(Sequences {
+                count: count as u64,
+                new: 1,
+                cached,
+            });
+        }
+    }
+    Part::Groups(groups)
+}
+
 impl StepTimer for Predicted<'_> {
     fn time(&self, step: &Step) -> Nanos {
-        match (self.predict)(step) {
+        let step = Step {
+            prefill: step.prefill.clone(),
+            decode: on_grid(&step.decode),
+            logits: step.logits,
+        };
+        match (self.predict)(&step) {
             Ok(found) => found.time_ns + self.overhead,
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
                 self.overhead
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_keeps_sequences_and_contexts() {
+        assert_eq!(nodes(1), [1, 2]);
+        assert_eq!(nodes(37), [36, 38]);
+        assert_eq!(nodes(4096), [4096, 4352]);
+        let group = |count, cached| Sequences {
+            count,
+            new: 1,
+            cached,
+        };
+        let known = vec![group(3, 5), group(1, 700), group(40, 4100), group(7, 4200)];
+        let known = Part::Groups(known);
+        let found = on_grid(&known);
+        assert_eq!(found.sequences(), known.sequences());
+        let [found, known] = [found, known].map(|part| part.cached_tokens().unwrap() as f64);
+        // Rounding moves less than one sequence from one place of the grid to the next.
+        assert!((found - known).abs() < 256.0, "{found} {known}");
     }
 }

@@ -71,7 +71,15 @@ fn decoding(contexts: impl Iterator<Item = (u64, u64)>) -> Part {
 fn place_of(context: u64) -> u64 {
     let context = context.max(1);
     let octave = context.ilog2();
-    u64::from(octave) * CONTEXTS_PER_OCTAVE + (context * CONTEXTS_PER_OCTAVE >> octave)
+    u64::from(octave) * CONTEXTS_PER_OCTAVE + ((context * CONTEXTS_PER_OCTAVE) >> octave)
+}
+
+/// The contexts before and after which sequences of `context` cached tokens are timed at: the ends of its part of an octave.
+pub(crate) fn nodes(context: u64) -> [u64; 2] {
+    let context = context.max(1);
+    let spacing = (1_u64 << context.ilog2()).div_ceil(CONTEXTS_PER_OCTAVE);
+    let low = context / spacing * spacing;
+    [low, low + spacing]
 }
 
 /// Adds `count` sequences whose contexts have this sum, as equal as whole numbers allow.

@@ -93,14 +93,16 @@ pub fn need(need: &Need) -> String {
 /// The error where it was measured.
 fn checked(profile: &EfficiencyProfile) -> Option<String> {
     let known = KnownError::of(&profile.name)?;
+    let inside = known.coverage.map_or_else(String::new, |share| {
+        format!("; {} of them lie in their 90 % range", Percent(share))
+    });
     Some(format!(
-        "Checked on {} {} of models that nothing was fitted to (H200): median |error| {}, 90th percentile {}; {} of them lie in \
-         their 90 % range (docs/prediction.md).",
+        "Checked on {} {} of models that nothing was fitted to (H200): median |error| {}, 90th percentile {}{inside} \
+         (docs/prediction.md).",
         known.times,
         known.what,
         Percent(known.median),
-        Percent(known.p90),
-        Percent(known.coverage)
+        Percent(known.p90)
     ))
 }
 

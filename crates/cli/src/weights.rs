@@ -11,7 +11,7 @@ use llmprof_record::{
     plan::{LoadFormat, ModelPlan, Plan, RuntimeType},
     run::RecordedWeights,
 };
-use llmprof_units::Bytes;
+use llmprof_units::{Bytes, hex_text};
 use sha2::{Digest as _, Sha256};
 
 /// Files that list the tensors of weights in several files.
@@ -147,10 +147,7 @@ fn safetensors_header(file: &Path) -> Option<Vec<u8>> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex_text(&Sha256::digest(bytes))
 }
 
 /// The files of a directory, by name.

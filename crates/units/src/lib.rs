@@ -7,6 +7,7 @@
 mod basis;
 mod dtype;
 mod format;
+mod hex;
 pub mod path_text;
 mod printable;
 mod quantity;
@@ -16,6 +17,7 @@ pub mod stats;
 pub use basis::Basis;
 pub use dtype::{DType, ParseDTypeError};
 pub use format::{Count, Percent, Times, significant};
+pub use hex::hex_text;
 pub use printable::{is_order, printable, printable_in_place};
 pub use quantity::{
     Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Watts, has_saturated,

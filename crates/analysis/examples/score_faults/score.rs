@@ -20,18 +20,18 @@ const SCORED_MIN_SHARE: f64 = 0.15;
 const GAIN_ERROR_MAX: f64 = 0.25;
 const PHASE_ERROR_MAX: f64 = 0.07;
 
-pub struct Score {
-    pub name: String,
+pub(crate) struct Score {
+    pub(crate) name: String,
     /// `None` where there is nothing to name or nobody knows what would name it.
-    pub named: Option<bool>,
-    pub alarms: Vec<String>,
+    pub(crate) named: Option<bool>,
+    pub(crate) alarms: Vec<String>,
     /// For each phase that is scored: stated and measured saving, ms a step, and whether they agree.
-    pub gains: Vec<(String, f64, f64, bool)>,
-    pub findings: Vec<String>,
+    pub(crate) gains: Vec<(String, f64, f64, bool)>,
+    pub(crate) findings: Vec<String>,
 }
 
 /// Codes that name a cause.
-pub fn accepted(cause: &str) -> &'static [&'static str] {
+pub(crate) fn accepted(cause: &str) -> &'static [&'static str] {
     match cause {
         "sync_each_layer"
         | "synchronize-each-step"
@@ -67,7 +67,7 @@ pub fn accepted(cause: &str) -> &'static [&'static str] {
     }
 }
 
-pub fn score_folder(folder: &Path, names: &[String]) -> Result<Vec<Score>, Box<dyn Error>> {
+pub(crate) fn score_folder(folder: &Path, names: &[String]) -> Result<Vec<Score>, Box<dyn Error>> {
     let truth: Value = serde_json::from_slice(&std::fs::read(folder.join("truth.json"))?)?;
     let entries = truth.as_object().ok_or("truth.json is not an object")?;
     let mut scores = Vec::new();
@@ -216,7 +216,7 @@ fn line(finding: &Finding) -> String {
 }
 
 impl Score {
-    pub fn row(&self) -> String {
+    pub(crate) fn row(&self) -> String {
         let named = match self.named {
             Some(true) => "named",
             Some(false) => "MISSED",
@@ -241,7 +241,7 @@ impl Score {
     }
 }
 
-pub fn summary(scores: &[Score]) -> String {
+pub(crate) fn summary(scores: &[Score]) -> String {
     let named: Vec<bool> = scores.iter().filter_map(|score| score.named).collect();
     let right = named.iter().filter(|named| **named).count();
     let gains: Vec<bool> = scores

@@ -17,8 +17,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use tokens::hex;
-
 pub use add::{NewDataset, add};
 pub use images::{ImageSize, image_size};
 pub use metadata::{VariantMetadata, VariantSize};

@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+use llmprof_units::hex_text;
 use sha2::{Digest, Sha256};
 use tokenizers::Tokenizer;
 
@@ -26,7 +27,7 @@ pub(super) fn load(path: &Path) -> Result<Loaded> {
         tokenizer,
         file: TokenizerFile {
             file,
-            sha256: hex(&Sha256::digest(&bytes)),
+            sha256: hex_text(&Sha256::digest(&bytes)),
         },
     })
 }
@@ -42,14 +43,4 @@ impl Loaded {
         })?;
         Ok(encoded.get_ids().to_vec())
     }
-}
-
-/// Bytes as lower-case digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    let mut text = String::new();
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use llmprof_units::hex_text;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -14,7 +15,7 @@ use super::{
     choose, readme,
     samples::{Content, Samples},
     statistics::{self, Statistics},
-    tokens::{self, hex},
+    tokens,
 };
 use crate::{AssetError, Change, Changes, Result, changes::make_folder, document};
 
@@ -280,7 +281,7 @@ pub(super) fn is_whole(folder: &Path, metadata: &VariantMetadata) -> bool {
         return true;
     };
     fs::read(folder.join(DATA).join(SAMPLES))
-        .is_ok_and(|bytes| hex(&Sha256::digest(&bytes)) == *expected)
+        .is_ok_and(|bytes| hex_text(&Sha256::digest(&bytes)) == *expected)
 }
 
 /// What puts a variant into the statistics and the README.
@@ -348,7 +349,7 @@ fn write(
     Ok(Written {
         bytes,
         tokens,
-        sha256: hex(&hash.finalize()),
+        sha256: hex_text(&hash.finalize()),
     })
 }
 

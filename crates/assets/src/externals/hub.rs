@@ -7,13 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use llmprof_units::hex_text;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Action, External, State, git, pin};
-use crate::{
-    AssetError, Change, Changes, Result, changes::make_folder, dataset::hex, hub_cache::is_commit,
-};
+use crate::{AssetError, Change, Changes, Result, changes::make_folder, hub_cache::is_commit};
 
 /// What was downloaded, so that edits show.
 pub(super) const RECORD: &str = ".llmprof-snapshot.json";
@@ -201,7 +200,7 @@ fn hashes(folder: &Path) -> Result<BTreeMap<String, String>> {
             continue;
         }
         let bytes = fs::read(&path).map_err(AssetError::io("read", &path))?;
-        hashes.insert(name, hex(&Sha256::digest(&bytes)));
+        hashes.insert(name, hex_text(&Sha256::digest(&bytes)));
     }
     Ok(hashes)
 }

@@ -6,7 +6,7 @@ use llmprof_record::{
     plan::Plan,
     predictions::{Skipped, file_names},
 };
-use llmprof_units::Bytes;
+use llmprof_units::{Bytes, hex_text};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -329,8 +329,7 @@ fn hash(prompt: &Prompt) -> String {
             }
         }
     }
-    let digest = hash.finalize();
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex_text(&hash.finalize())
 }
 
 fn generate(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {

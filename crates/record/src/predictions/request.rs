@@ -1,5 +1,6 @@
-use std::{fmt::Write as _, io, path::Path};
+use std::{io, path::Path};
 
+use llmprof_units::hex_text;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -25,11 +26,7 @@ impl DirectRequest {
             count += 1;
             hash.update(format!("{}:{id}{}:{content}", id.len(), content.len()));
         }
-        let digest = hash.finalize();
-        let digest = digest.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
+        let digest = hex_text(&hash.finalize());
         Self(json!({
             "model": plan.model,
             "dataset": plan.dataset,

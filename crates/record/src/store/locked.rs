@@ -2,13 +2,12 @@
 
 use std::{
     borrow::Cow,
-    fmt::Write as _,
     fs::File,
     io::{self, Read as _},
     path::Path,
 };
 
-use llmprof_units::Bytes;
+use llmprof_units::{Bytes, hex_text};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
@@ -156,12 +155,5 @@ fn hash(mut file: File) -> io::Result<(u64, String)> {
         hash.update(&buffer[..count]);
         bytes += count as u64;
     }
-    let text = hash
-        .finalize()
-        .iter()
-        .fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-    Ok((bytes, text))
+    Ok((bytes, hex_text(&hash.finalize())))
 }

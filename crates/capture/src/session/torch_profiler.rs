@@ -62,9 +62,9 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
             .then(|| HostSampler::start(&folder, None))
             .transpose()
             .map_err(|error| Halt::failed(format!("cannot sample host threads: {error}")))?;
-        sampler
-            .iter()
-            .for_each(|sampler| sampler.add_process(passes.pid()));
+        if let Some(sampler) = &sampler {
+            sampler.add_process(passes.pid());
+        }
         let captured = passes.captured_batch(&name, &asked, number == 0);
         let host_issues = sampler.map(HostSampler::stop).unwrap_or_default();
         let (pass, answer) = captured?;

@@ -2,6 +2,7 @@
 //! killed, so that a test waits for a state to be seen and depends on no time.
 #![cfg(feature = "host-stacks")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

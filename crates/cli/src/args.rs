@@ -351,6 +351,7 @@ impl HydraArgs {
 }
 
 /// What is watched, and when.
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordArgs {
     /// The run directory [default: runs/record/PROGRAM/TIME].

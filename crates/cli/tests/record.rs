@@ -407,7 +407,7 @@ fn start_sleeper(place: &Place) -> (std::process::Child, PathBuf) {
 
 /// What `look` finds, once it does.
 fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         if let Some(found) = look() {
             return found;

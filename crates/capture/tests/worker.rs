@@ -145,7 +145,7 @@ impl Backend for Fake {
             threads: Some(2),
             tokenizer: false,
             facts: [("kernel".to_owned(), "scalar".to_owned())].into(),
-            packages: Default::default(),
+            packages: std::collections::BTreeMap::default(),
             issues: Vec::new(),
         })
     }

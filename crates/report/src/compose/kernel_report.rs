@@ -55,7 +55,7 @@ pub fn add(
     let points: Vec<RooflinePoint> = rows
         .iter()
         .enumerate()
-        .flat_map(|(rank, row)| points(row, anchor(rank)))
+        .flat_map(|(rank, row)| points(row, anchor(rank).as_deref()))
         .collect();
     if !points.is_empty() {
         let normalized = normalized(&rows);
@@ -265,7 +265,7 @@ fn against_model(document: &mut Document, found: &CountersAnalysis) {
 }
 
 /// A kernel once for every level that it moved bytes of; none where a pipe that it used has no ceiling to stand under.
-fn points(row: &CountedLaunch, anchor: Option<String>) -> Vec<RooflinePoint> {
+fn points(row: &CountedLaunch, anchor: Option<&str>) -> Vec<RooflinePoint> {
     let flops: f64 = row.pipes.iter().map(|rate| rate.flops_per_s.0).sum();
     let levels = row.levels.iter().filter(|level| level.bytes_per_s.0 > 0.0);
     levels
@@ -278,7 +278,7 @@ fn points(row: &CountedLaunch, anchor: Option<String>) -> Vec<RooflinePoint> {
             flops_per_s: llmprof_units::FlopsPerSecond(flops),
             time_ns: Nanos(row.weight_ns().round() as i64),
             calls: row.launches.unwrap_or(1),
-            anchor: anchor.clone(),
+            anchor: anchor.map(str::to_owned),
         })
         .collect()
 }

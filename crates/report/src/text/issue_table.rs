@@ -178,8 +178,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::WireEndsBeforeStart => const { &[Row::new("events that end before they start count as 0 ns")] },
         IssueCode::WirePastEdge => const { &[Row::new("kernels of CUDA Graphs still running when recording stopped excluded: their times may be wrong")] },
         IssueCode::WireUnreadable => const { &[Row::new("one process is missing: {error}")] },
-        IssueCode::CuptiKept => const { &[Row::new("CUPTI stayed attached to process {process} while nothing was recorded, which slows launches: {why}")] },
-        IssueCode::CuptiKeptForGraphs => const { &[Row::new("CUPTI stayed attached to process {process} while nothing was recorded, which slows launches: {why}")] },
+        IssueCode::CuptiKept | IssueCode::CuptiKeptForGraphs => const { &[Row::new("CUPTI stayed attached to process {process} while nothing was recorded, which slows launches: {why}")] },
         IssueCode::CuptiNotAgain => const { &[
             Row::new(NOT_AGAIN).when("status", "39").hint(OTHER_PROFILER),
             Row::new(NOT_AGAIN).when("status", "35").hint(RESTRICTED),

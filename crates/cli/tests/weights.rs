@@ -67,8 +67,7 @@ fn write_model(folder: &Path) -> String {
     file.extend(&header);
     file.extend(data);
     fs::write(folder.join("model.safetensors"), file).unwrap();
-    let digest = Sha256::digest(&header);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    llmprof_units::hex_text(&Sha256::digest(&header))
 }
 
 const RUN: [&str; 6] = [

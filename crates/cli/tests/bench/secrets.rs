@@ -100,11 +100,7 @@ fn a_server_that_repeats_its_key_everywhere_puts_it_into_no_file() {
 /// The key in other encodings stands in no file either.
 #[test]
 fn a_server_that_repeats_its_key_in_other_encodings_puts_it_into_no_file() {
-    let hex = |key: &str| {
-        key.bytes()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
+    let hex = |key: &str| llmprof_units::hex_text(key.as_bytes());
     let reversed = |key: &str| key.chars().rev().collect::<String>();
     // Of `Zq81xWv0_TtYd7m_LpQ2`, by Python's base64.b64encode.
     let base64 = |_: &str| "WnE4MXhXdjBfVHRZZDdtX0xwUTI=".to_owned();

@@ -224,9 +224,9 @@ fn graphs_take_the_idle_time_away() {
         );
         // Of prefill, which graphs do not cover, that is said.
         let report = again.read("report.md");
-        assert!(!report.contains("Knob: CUDA Graphs"), "{name}: {report}");
+        assert!(!report.contains("Try: CUDA Graphs"), "{name}: {report}");
     }
-    let of_prefill = "Knob: graphs of prefill too; those of this run cover decode only.";
+    let of_prefill = "Try: graphs of prefill too; those of this run cover decode only.";
     assert!(Again::of("graph05").read("report.md").contains(of_prefill));
 }
 

@@ -170,7 +170,7 @@ fn a_terminal_has_the_result_first() {
     assert_eq!(
         last,
         Some(
-            "1. Decode is host-bound: GPU idle 84.5 %. Upper bound: run 6.30×. Knob: CUDA Graphs, or torch.compile."
+            "1. Decode is host-bound: GPU idle 84.5 %. Upper bound: run 6.30×. Try: CUDA Graphs, or torch.compile."
         ),
         "what abstains stays in the report"
     );

@@ -113,7 +113,10 @@ pub(super) fn host_operators_after(scene: &Scene<'_>, top: usize) -> Vec<usize> 
             break;
         }
         let ends = !work.is_empty();
-        if ends || scene.trace.hosts.duration[row] >= HOST_OPERATOR_MIN_NS {
+        // A runtime call outside operators computes nothing.
+        let computes =
+            scene.api(row).is_none() && scene.trace.hosts.duration[row] >= HOST_OPERATOR_MIN_NS;
+        if ends || computes {
             rows.push(row);
         }
         if ends {

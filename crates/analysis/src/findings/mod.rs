@@ -73,6 +73,13 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
                 found.extend(facts.faster_format(phase, passes));
                 found.extend(facts.fewer_bytes(phase, passes));
             }
+        } else if !facts.has_cause(phase) {
+            // A limit of the device: the timeline does not show how long a better kernel would take, so no gain is stated.
+            let limits = facts.inefficiency(phase).into_iter();
+            found.extend(limits.map(|limit| Finding {
+                gain: None,
+                ..limit
+            }));
         }
         found.extend(facts.on_chip(phase));
         if facts.program.generates_text() {
@@ -104,6 +111,14 @@ fn hidden_by_the_host(phase: &PhaseAnalysis) -> bool {
 }
 
 impl Facts<'_> {
+    /// Whether a cause states a gain for the phase.
+    fn has_cause(&self, phase: &PhaseAnalysis) -> bool {
+        let causes = self.diagnosis.into_iter().flat_map(|found| &found.causes);
+        causes
+            .flat_map(|cause| &cause.gains)
+            .any(|gain| gain.phase == phase.phase && gain.label == phase.label)
+    }
+
     /// Wall time of all phases of a pass on one device, of which less may have been captured, seconds. Devices run in
     /// parallel: what one of them saves is of its own time.
     fn run_seconds(&self, device: Option<u32>) -> f64 {

@@ -90,7 +90,7 @@ fn findings() -> Vec<FindingItem> {
         key: "finding-1".to_owned(),
         title: "Decode is host-bound: GPU idle 84.5 %".to_owned(),
         gain: Some("Upper bound: run 6.30×.".to_owned()),
-        knob: Some("Knob: CUDA Graphs, or torch.compile.".to_owned()),
+        knob: Some("Try: CUDA Graphs, or torch.compile.".to_owned()),
         evidence: vec!["idle share of wall time: 84.5 % (measured)".to_owned()],
         links: vec![to_row, to_timeline],
     }]

@@ -74,20 +74,20 @@ pub(crate) fn knob(
 ) -> &'static str {
     if is_on_device {
         return if runtime == Runtime::Gpu(Framework::Xla) {
-            "Knob: unroll `lax.scan` over layers (it slices weights and caches), donate buffers that are updated."
+            "Try: unroll `lax.scan` over layers (it slices weights and caches), donate buffers that are updated."
         } else {
-            "Knob: update buffers in place (preallocated) instead of copying them."
+            "Try: update buffers in place (preallocated) instead of copying them."
         };
     }
     match longest {
         Some(copies) if copies.direction == CopyDirection::Peer => {
-            "Knob: overlap copies between devices with kernels (another stream); fewer, larger copies."
+            "Try: overlap copies between devices with kernels (another stream); fewer, larger copies."
         }
         Some(copies) if copies.pageable_ns.0 > copies.time_ns.0 / 2 => {
-            "Knob: pinned host memory (cudaHostAlloc, pin_memory) and asynchronous copies; keep data on the GPU."
+            "Try: pinned host memory (cudaHostAlloc, pin_memory) and asynchronous copies; keep data on the GPU."
         }
         _ => {
-            "Knob: keep data on the GPU, or overlap copies with kernels on another stream; fewer, larger copies."
+            "Try: keep data on the GPU, or overlap copies with kernels on another stream; fewer, larger copies."
         }
     }
 }

@@ -321,7 +321,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("measure the device, or name one whose file has the bandwidths of its caches")] },
         IssueCode::WaterfallOperatorsBelowRoofline => const { &[Row::new("{phase}: {count} of {of:operator call} were faster than their roofline time, the worst {worst_ratio:times}")
         .hint("less ran than the workload states, bytes came from a cache, or the device was measured on a busy machine: `llmprof hardware measure` measures it again")] },
-        IssueCode::WaterfallUnattributed => const { &[Row::new("{phase}: {share:percent} of the device time is unattributed")] },
+        IssueCode::WaterfallUnattributed => const { &[Row::new("{phase}: {share:percent} of the time of kernels or ops is unattributed")] },
         IssueCode::RunSlowedByCapture => const { &[Row::new("{phase} took {ratio:times} as long in the profiled pass: shares of time and speedups are of that pass")
         .hint("run again on a quiet machine")] },
         IssueCode::RunPlainPassSlower => const { &[Row::new("{phase} took {ratio:times} as long in the profiled pass as in the plain passes: something else slowed the plain passes, and latencies are too long")

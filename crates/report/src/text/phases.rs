@@ -121,7 +121,7 @@ fn times(phase: &PhaseAnalysis) -> Option<String> {
         count if last.0.saturating_sub(first.0) <= middle.0 / 10 => {
             Some(format!("{count} × {middle}"))
         }
-        count => Some(format!("{count} × {middle} ({first} to {last})")),
+        count => Some(format!("{count} ×, median {middle} ({first} to {last})")),
     }
 }
 

@@ -106,8 +106,8 @@ pub(crate) fn has_words_for(kind: ProgramKind, finding: &Finding) -> bool {
 /// What to do about a first range that is slow; nothing where later ones are what matters in any case.
 pub(crate) fn warm_up(kind: ProgramKind) -> Option<&'static str> {
     match kind {
-        ProgramKind::Serving => Some("Knob: warm up before serving."),
-        ProgramKind::LlmInference => Some("Knob: warm up before the first request."),
+        ProgramKind::Serving => Some("Try: warm up before serving."),
+        ProgramKind::LlmInference => Some("Try: warm up before the first request."),
         ProgramKind::Training | ProgramKind::Other | ProgramKind::Unknown => None,
     }
 }

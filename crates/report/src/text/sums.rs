@@ -22,7 +22,7 @@ pub fn title(tables: &[llmprof_record::run::Summary]) -> &'static str {
 /// What rows of times are of: in a sentence, and as a heading.
 pub(crate) fn times(summary: &Summary) -> Option<(&'static str, &'static str, &[TimeRow])> {
     Some(match summary {
-        Summary::CudaApi(rows) => ("CUDA API function", "CUDA API calls", rows),
+        Summary::CudaApi(rows) => ("API function", "API calls", rows),
         Summary::OsRuntime(rows) => ("OS runtime function", "OS runtime calls", rows),
         Summary::Kernels(rows) => ("kernel", "Kernels", rows),
         Summary::KernelsBySize(rows) => ("kernel", "Kernels by launch size", rows),

@@ -1,6 +1,6 @@
 //! What to change.
 
-use super::statement::is_compiler;
+use super::statement::{is_compiler, is_pinning};
 use crate::analyzed::{Cause, CauseKind};
 
 pub(crate) fn change(cause: &Cause) -> String {
@@ -47,6 +47,11 @@ pub(crate) fn change(cause: &Cause) -> String {
         {
             "keep shapes fixed or mark them dynamic (torch.compile(dynamic=True)), so that nothing is compiled again"
         }
+        CauseKind::HostOperators { .. }
+            if cause.place.operator.as_deref().is_some_and(is_pinning) =>
+        {
+            "pin host memory once and use it again"
+        }
         CauseKind::HostOperators { on_cpu: true, .. } => {
             "run the operator on the GPU, or outside of the step"
         }
@@ -64,10 +69,10 @@ pub(crate) fn change(cause: &Cause) -> String {
         } => {
             return if *is_of_model {
                 format!(
-                    "Change: load the weights in {faster} (`dtype=`), without upcasts around GEMMs."
+                    "Try: load the weights in {faster} (`dtype=`), without upcasts around GEMMs."
                 )
             } else {
-                "Change: torch.set_float32_matmul_precision('high'), or 16-bit weights.".to_owned()
+                "Try: torch.set_float32_matmul_precision('high'), or 16-bit weights.".to_owned()
             };
         }
         CauseKind::WeightCasts { .. } => {
@@ -103,7 +108,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::SmallChunks { .. } => {
             "compute the prompt in one pass, or in chunks that fill the GPU"
         }
-        CauseKind::CpuContention { .. } => "give the process CPU cores of its own",
+        CauseKind::CpuContention { .. } => {
+            "keep CPU cores free for the process; `llmprof record` shows whether its threads wait for one"
+        }
         CauseKind::Communication { .. } => {
             "overlap communication with compute; fewer, larger collectives"
         }
@@ -112,5 +119,5 @@ pub(crate) fn change(cause: &Cause) -> String {
             "CUDA Graphs, or torch.compile with mode=\"reduce-overhead\""
         }
     };
-    format!("Change: {change}.")
+    format!("Try: {change}.")
 }

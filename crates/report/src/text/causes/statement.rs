@@ -63,6 +63,8 @@ fn what(cause: &Cause) -> String {
             let operator = cause.place.operator.as_deref().unwrap_or("an operator");
             let how = if is_compiler(operator) {
                 "compiles again"
+            } else if is_pinning(operator) {
+                "page-locks or releases host memory"
             } else if *on_cpu {
                 "computes on the CPU"
             } else {
@@ -162,7 +164,7 @@ fn what(cause: &Cause) -> String {
             format!("the prompt is computed in {passes} passes of {tokens} tokens per sequence")
         }
         CauseKind::CpuContention { time_ns } => format!(
-            "the program's thread loses its CPU: {time_ns} in pauses at unrelated places, {often} (CPU contention)"
+            "the host pauses at unrelated places: {time_ns}, {often}, as where other programs take its CPU"
         ),
         CauseKind::Communication {
             kernels_ns,
@@ -255,6 +257,19 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         "host code without recorded ops".to_owned()
     };
     format!("{what}{at}: {time_ns} {often}{between}")
+}
+
+/// Whether a runtime call page-locks host memory, or releases it.
+pub(super) fn is_pinning(call: &str) -> bool {
+    const CALLS: [&str; 6] = [
+        "cudaHostRegister",
+        "cudaHostUnregister",
+        "cudaHostAlloc",
+        "cudaFreeHost",
+        "cudaMallocHost",
+        "hipHostMalloc",
+    ];
+    CALLS.contains(&call)
 }
 
 /// Names that torch.compile and Triton give to compiling.

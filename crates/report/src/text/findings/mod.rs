@@ -93,26 +93,26 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
             Runtime::Gpu(Framework::Xla)
             | Runtime::Hip(Framework::Xla)
             | Runtime::Other(Framework::Xla) => {
-                "Knob: enqueue steps ahead (read results later), or XLA command buffers."
+                "Try: enqueue steps ahead (read results later), or XLA command buffers."
             }
             Runtime::Gpu(Framework::Unknown) | Runtime::Hip(Framework::Unknown) => {
-                "Knob: CUDA Graphs, or more work per launch and launches further ahead."
+                "Try: CUDA Graphs, or more work per launch and launches further ahead."
             }
             Runtime::Other(Framework::Unknown) => {
-                "Knob: more work per launch and launches further ahead."
+                "Try: more work per launch and launches further ahead."
             }
-            Runtime::Other(_) => "Knob: torch.compile, or launches further ahead.",
-            _ => "Knob: CUDA Graphs or torch.compile.",
+            Runtime::Other(_) => "Try: torch.compile, or launches further ahead.",
+            _ => "Try: CUDA Graphs or torch.compile.",
         },
-        IdleRemedy::LessHostWork => "Knob: less work of the host, or do it while the GPU works.",
+        IdleRemedy::LessHostWork => "Try: less work of the host, or do it while the GPU works.",
         IdleRemedy::LessAroundGraphs => {
             "Most kernels run in CUDA Graphs already; what is left lies between their kernels and around their launches."
         }
         IdleRemedy::FewerKernels if !torch => {
-            "Knob: fewer, larger kernels: most of the idle time is inter-kernel gaps."
+            "Try: fewer, larger kernels: most of the idle time is inter-kernel gaps."
         }
         IdleRemedy::FewerKernels => {
-            "Knob: fewer, fused kernels (torch.compile): most of the idle time is inter-kernel gaps."
+            "Try: fewer, fused kernels (torch.compile): most of the idle time is inter-kernel gaps."
         }
     }
 }
@@ -153,16 +153,16 @@ fn attention_knob(library: Option<Library>, runtime: Runtime) -> String {
     let others = backends.iter().filter(|(_, own)| library != Some(*own));
     let others: Vec<&str> = others.map(|(name, _)| *name).collect();
     if others.is_empty() {
-        return "Knob: another attention backend.".to_owned();
+        return "Try: another attention backend.".to_owned();
     }
-    format!("Knob: another attention backend ({}).", others.join(", "))
+    format!("Try: another attention backend ({}).", others.join(", "))
 }
 
 fn host_work_knob(operator: &str) -> String {
     if operator.contains("DataLoader") {
-        "Knob: more DataLoader workers, prefetching.".to_owned()
+        "Try: more DataLoader workers, prefetching.".to_owned()
     } else {
-        format!("Knob: less work in `{operator}`, or do it while the GPU works.")
+        format!("Try: less work in `{operator}`, or do it while the GPU works.")
     }
 }
 
@@ -181,7 +181,7 @@ fn turned_on(finding: &Finding, knob: String, is_compiled: bool, has_graphs: boo
             remedy: Some(IdleRemedy::CheaperLaunches),
             ..
         }) if is_prefill && has_graphs => {
-            "Knob: graphs of prefill too; those of this run cover decode only.".to_owned()
+            "Try: graphs of prefill too; those of this run cover decode only.".to_owned()
         }
         _ if is_compiled && is_prefill => knob.replace(
             "torch.compile",
@@ -189,7 +189,7 @@ fn turned_on(finding: &Finding, knob: String, is_compiled: bool, has_graphs: boo
         ),
         Some(Conclusion::Extra { .. }) if is_compiled => AVOID.to_owned(),
         Some(Conclusion::Inefficiency { .. }) if is_compiled => {
-            knob.replace(FUSE, "Knob: fuse them with adjacent ops by hand.")
+            knob.replace(FUSE, "Try: fuse them with adjacent ops by hand.")
         }
         _ => knob,
     }
@@ -216,14 +216,14 @@ fn is_compiled(analysis: &Analysis) -> bool {
     })
 }
 
-const AVOID: &str = "Knob: avoid casts, concatenations and copies.";
-const FUSE: &str = "Knob: fuse them with adjacent ops (torch.compile).";
+const AVOID: &str = "Try: avoid casts, concatenations and copies.";
+const FUSE: &str = "Try: fuse them with adjacent ops (torch.compile).";
 
 fn format_knob(dtype: DType, is_native: bool) -> String {
     if is_native {
-        format!("Knob: `runtime=pytorch`; the native engine has no {dtype} GEMM.")
+        format!("Try: `runtime=pytorch`; the native engine has no {dtype} GEMM.")
     } else {
-        format!("Knob: load the model in {dtype}, where that precision is enough.")
+        format!("Try: load the model in {dtype}, where that precision is enough.")
     }
 }
 
@@ -235,7 +235,7 @@ fn is_gemm(operators: &str) -> bool {
 fn other_operators_knob(operators: &str, runtime: Runtime, torch: bool) -> Option<&'static str> {
     if is_gemm(operators) && runtime == Runtime::PyTorchOnCpu {
         return Some(
-            "Knob: larger batches, more threads (OMP_NUM_THREADS), or bf16 on CPUs that have it.",
+            "Try: larger batches, more threads (OMP_NUM_THREADS), or bf16 on CPUs that have it.",
         );
     }
     torch.then_some(FUSE)
@@ -274,24 +274,24 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
             };
             // A larger batch makes no prefill shorter.
             return Some(if finding.phase == Some(RunPhase::Decode) {
-                format!("Knob: larger batches, or {kernels}.")
+                format!("Try: larger batches, or {kernels}.")
             } else {
-                format!("Knob: {kernels}.")
+                format!("Try: {kernels}.")
             });
         }
         Conclusion::Inefficiency { operators, .. } => {
             other_operators_knob(operators, runtime, torch)?
         }
         Conclusion::GemmShapes { library, .. } => {
-            return Some(format!("Knob: {}.", tuned_gemms(*library, runtime, torch)));
+            return Some(format!("Try: {}.", tuned_gemms(*library, runtime, torch)));
         }
         Conclusion::Extra {
             share,
             views_share: Some(views),
             ..
-        } if torch && *views > share / 2.0 => "Knob: torch.compile: fewer ops to dispatch.",
+        } if torch && *views > share / 2.0 => "Try: torch.compile: fewer ops to dispatch.",
         Conclusion::Extra { .. } if torch => {
-            "Knob: torch.compile; avoid casts, concatenations and copies."
+            "Try: torch.compile; avoid casts, concatenations and copies."
         }
         Conclusion::Copies {
             is_on_device,
@@ -304,33 +304,33 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
             fused_share: Some(fused),
             ..
         } if *fused > 0.5 => {
-            "Knob: kernels fused by hand (norm with add, rotary embedding with the KV cache write)."
+            "Try: kernels fused by hand (norm with add, rotary embedding with the KV cache write)."
         }
-        Conclusion::Fusion { .. } if torch => "Knob: torch.compile, or fused kernels.",
-        Conclusion::Fusion { .. } => "Knob: fused kernels.",
+        Conclusion::Fusion { .. } if torch => "Try: torch.compile, or fused kernels.",
+        Conclusion::Fusion { .. } => "Try: fused kernels.",
         Conclusion::FasterFormat {
             faster_dtype,
             is_native,
             ..
         } => return Some(format_knob(*faster_dtype, *is_native)),
-        Conclusion::QuantizeWeights { .. } if gpu => "Knob: int8 weights.",
+        Conclusion::QuantizeWeights { .. } if gpu => "Try: int8 weights.",
         Conclusion::QuantizeWeights { .. } if runtime == Runtime::Native => {
-            "Knob: `workload.weights=int8`."
+            "Try: `workload.weights=int8`."
         }
         Conclusion::KvLengths { .. }
         | Conclusion::FirstPass {
             extra_step_ns: Some(_),
             has_kv_cache: true,
             ..
-        } => "Knob: warm up the lengths that are served, or keep the KV cache at one size.",
+        } => "Try: warm up the lengths that are served, or keep the KV cache at one size.",
         Conclusion::FirstPass {
             extra_step_ns: Some(_),
             ..
-        } => "Knob: warm up the lengths that are served.",
+        } => "Try: warm up the lengths that are served.",
         Conclusion::FirstPass { .. } | Conclusion::FirstRange { .. } => {
             return program::warm_up(kind).map(str::to_owned);
         }
-        Conclusion::Throttled { .. } => "Knob: power limit or cooling.",
+        Conclusion::Throttled { .. } => "Try: power limit or cooling.",
         Conclusion::Extra { .. }
         | Conclusion::Copies { .. }
         | Conclusion::QuantizeWeights { .. }
@@ -346,12 +346,12 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
 fn communication(waiting_share: Option<f64>) -> &'static str {
     match waiting_share {
         Some(waiting) if is_waiting(waiting) => {
-            "Knob: balance the ranks (equal work for each; the slowest rank first): overlap hides no waiting."
+            "Try: balance the ranks (equal work for each; the slowest rank first): overlap hides no waiting."
         }
         Some(_) => {
-            "Knob: overlap transfers with compute; more bus bandwidth: fewer, larger collectives, smaller dtypes, another algorithm."
+            "Try: overlap transfers with compute; more bus bandwidth: fewer, larger collectives, smaller dtypes, another algorithm."
         }
-        None => "Knob: overlap communication with compute; fewer, larger collectives.",
+        None => "Try: overlap communication with compute; fewer, larger collectives.",
     }
 }
 
@@ -482,7 +482,7 @@ mod tests {
         };
         assert_eq!(
             of(&decode, false),
-            "Knob: torch.compile; avoid casts, concatenations and copies."
+            "Try: torch.compile; avoid casts, concatenations and copies."
         );
         assert_eq!(of(&decode, is_compiled(&compiled)), AVOID);
         let prefill = Finding {
@@ -529,7 +529,7 @@ mod tests {
             skewed.contains("80.0 % of that is waiting for slower ranks"),
             "{skewed}"
         );
-        assert!(balance.starts_with("Knob: balance the ranks"), "{balance}");
+        assert!(balance.starts_with("Try: balance the ranks"), "{balance}");
         let (slow, bandwidth) = told(Some(0.2));
         assert!(slow.ends_with("if overlapped"), "{slow}");
         assert!(bandwidth.contains("bus bandwidth"), "{bandwidth}");
@@ -575,7 +575,7 @@ mod tests {
         let graphs = gpu(idle(None));
         assert_eq!(
             graphs.as_deref(),
-            Some("Knob: CUDA Graphs or torch.compile.")
+            Some("Try: CUDA Graphs or torch.compile.")
         );
         let attention = gpu(inefficiency("attention"));
         assert!(
@@ -595,11 +595,11 @@ mod tests {
                 ProgramKind::LlmInference
             )
             .as_deref(),
-            Some("Knob: grouped-GEMM kernels.")
+            Some("Try: grouped-GEMM kernels.")
         );
         assert_eq!(
             of(idle(None), Runtime::Hip(Framework::Pytorch)).as_deref(),
-            Some("Knob: HIP graphs or torch.compile.")
+            Some("Try: HIP graphs or torch.compile.")
         );
         // No library of another vendor is advised.
         for runtime in [Runtime::Hip, Runtime::Other].map(|of| of(Framework::Pytorch)) {
@@ -649,6 +649,6 @@ mod tests {
             weights: "bf16".to_owned(),
         };
         let native = of(weights, Runtime::Native);
-        assert_eq!(native.as_deref(), Some("Knob: `workload.weights=int8`."));
+        assert_eq!(native.as_deref(), Some("Try: `workload.weights=int8`."));
     }
 }

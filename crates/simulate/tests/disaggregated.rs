@@ -28,7 +28,7 @@ fn times(load: &Load, workers: Workers) -> Vec<(i64, i64)> {
     let prefill = |step: &Step| Nanos(step.prefill.new_tokens() as i64 * MS);
     let decode = |step: &Step| {
         let sequences = step.decode.sequences();
-        assert!(step.decode.cached_tokens().unwrap() >= sequences);
+        assert!(step.decode.cached_tokens() >= Some(sequences));
         Nanos((10 + sequences as i64) * MS)
     };
     let mut outcome = simulate(load, workers, &prefill, &decode);

@@ -231,8 +231,10 @@ pub(super) fn add_curves(
     spec: &str,
     device: &Device,
 ) -> Result<(), Failure> {
-    let path = curves_file(Path::new(spec));
-    if !spec.ends_with(".yaml") && !spec.ends_with(".yml") || !path.exists() {
+    let file = Path::new(spec);
+    let path = curves_file(file);
+    // A spec without an extension is a name.
+    if file.extension().is_none() || !path.exists() {
         return Ok(());
     }
     let name = path.display().to_string();

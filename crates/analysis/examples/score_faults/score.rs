@@ -38,31 +38,61 @@ pub(crate) fn accepted(cause: &str) -> &'static [&'static str] {
         | "nan-check-each-layer"
         | "masked-indexing"
         | "tensor-printed"
-        | "item-each-layer" => &["synchronization"],
-        "pageable_copy_each_step" | "weights-copied-each-step" | "many-small-copies" => {
-            &["host_copies"]
-        }
+        | "item-each-layer"
+        | "item-each-sequence"
+        | "expert-loop" => &["synchronization"],
+        "pageable_copy_each_step"
+        | "weights-copied-each-step"
+        | "many-small-copies"
+        | "embedding-copied-each-step"
+        | "kv-cache-to-host" => &["host_copies"],
+        "mask-on-host" | "host-memory-pinned" => &["host_operators"],
+        "launch-blocking" => &["blocking_launches"],
+        "vocabulary-sort" => &["vocabulary_sort"],
         "logits_to_cpu" | "sampling-on-host" => &["host_copies", "host_code", "host_operators"],
-        "float32_weights" | "lm-head-float32" => &["gemm_format"],
-        "eager_attention" | "attention-math-fallback" => &["unfused_attention"],
+        "float32_weights" | "lm-head-float32" | "tf32-off" => &["gemm_format"],
+        "eager_attention"
+        | "attention-math-fallback"
+        | "attention-float32"
+        | "attentions-returned" => &["unfused_attention"],
         "no_kv_cache" => &["recomputed_tokens"],
-        "gc_each_step" | "sleep" | "host-detokenization" | "host-work-between-graphs" => {
-            &["host_code"]
-        }
+        "gc_each_step"
+        | "sleep"
+        | "host-detokenization"
+        | "host-work-between-graphs"
+        | "host-logging"
+        | "python-hooks" => &["host_code"],
         "other_stream_load" | "second-model-thread" => &["other_work"],
         "logits-all-positions" => &["unused_logits"],
-        "weights-cast-each-step" | "weights-dequantized-each-step" => &["weight_casts"],
+        "weights-cast-each-step"
+        | "weights-dequantized-each-step"
+        | "weights-transposed-each-step"
+        | "lora-merged-each-step" => &["weight_casts"],
         "float64" => &["wide_operators"],
         "deterministic-fill" => &["fills"],
         "prefill-chunks-too-small" => &["small_chunks"],
         "all-experts-computed" => &["all_experts"],
         "no-caching-allocator" => &["allocation"],
         "cpu-contention" => &["cpu_contention"],
-        "kv-cache-cloned" | "kv-cache-reordered" => &["kv_copies"],
+        "kv-cache-cloned"
+        | "kv-cache-reordered"
+        | "kv-cache-concatenated"
+        | "kv-heads-repeated" => &["kv_copies"],
         "unfused-norms" => &["unfused_elementwise"],
         "recompiled-each-step" => &["host_operators"],
-        // Not in a torch trace: counted as missed.
-        "autograd" | "padding" | "finished-sequences-kept" => &["not_in_the_trace"],
+        // No cause names these: counted as missed.
+        "autograd"
+        | "padding"
+        | "finished-sequences-kept"
+        | "train-mode"
+        | "second-forward"
+        | "python-loop-of-small-kernels"
+        | "other-process"
+        | "batch-one-by-one"
+        | "requests-one-by-one"
+        | "prompts-recomputed"
+        | "graph-captured-each-step"
+        | "attention-over-unused-span" => &["not_named"],
         _ => &[],
     }
 }

@@ -175,12 +175,7 @@ fn eager_decode_waits_for_the_host_and_new_lengths_cost_once() {
         let first = &again.analysis["findings"][0];
         assert_eq!(
             (&first["code"], &first["phase"]),
-            (&"idle".into(), &"decode".into())
-        );
-        let idle = again.conclusion("idle", Some("decode"));
-        assert_eq!(
-            (&idle["is_host_bound"], &idle["remedy"]),
-            (&true.into(), &"cheaper_launches".into())
+            (&"launch_bound".into(), &"decode".into())
         );
         // A faster device would only wait longer.
         let findings = again.analysis["findings"].as_array().unwrap().iter();
@@ -212,8 +207,10 @@ fn graphs_take_the_idle_time_away() {
         assert!(idle < most, "{name}: {idle}");
         assert_ne!(again.class("decode"), "host_bound", "{name}");
         // What was done already is not advised, and a graph has one length.
-        let idle = again.conclusion("idle", Some("decode"));
-        assert_ne!(idle["remedy"], "cheaper_launches", "{name}");
+        assert!(
+            again.finding("launch_bound", Some("decode")).is_none(),
+            "{name}"
+        );
         let first = again.conclusion("first_use", None);
         assert!(first["extra_step_ns"].is_null(), "{name}");
         let traced = &again.phase("decode")["traced"];
@@ -222,12 +219,7 @@ fn graphs_take_the_idle_time_away() {
             2 * in_graphs > traced["kernels"].as_u64().unwrap(),
             "{name}"
         );
-        // Of prefill, which graphs do not cover, that is said.
-        let report = again.read("report.md");
-        assert!(!report.contains("Try: CUDA Graphs"), "{name}: {report}");
     }
-    let of_prefill = "Try: graphs of prefill too; those of this run cover decode only.";
-    assert!(Again::of("graph05").read("report.md").contains(of_prefill));
 }
 
 #[test]
@@ -243,17 +235,22 @@ fn large_weights_bind_memory_and_small_kernels_bind_a_small_model() {
     assert!(report.contains("kernels with fewer blocks than the GPU has SMs take"));
 }
 
-/// The bound that fusion is said to have holds for a compiler that fuses: the same model ran both ways.
+/// The same model ran both ways: a compiler that fuses more than runs of elementwise kernels gains more than is stated for these.
 #[test]
-fn a_compiler_gains_no_more_than_fusion_is_said_to_give() {
+fn a_compiler_gains_what_fusion_is_said_to_give() {
     let (graph, compiled) = (Again::of("graph05"), Again::of("compile05"));
-    let finding = graph.finding("fusion", Some("decode")).unwrap();
-    let most = finding["gain"]["phase_factor"].as_f64().unwrap();
-    let found = graph.tpot() / compiled.tpot();
-    assert!(found > 1.5 && found < most, "{found} of at most {most}");
-    assert!(finding["conclusion"]["fused_share"].is_null(), "{finding}");
-    let left = compiled.finding("fusion", Some("decode")).unwrap();
-    assert!(left["gain"]["phase_factor"].as_f64().unwrap() < most / 1.5);
+    let finding = graph
+        .finding("unfused_elementwise", Some("decode"))
+        .unwrap();
+    let stated = finding["gain"]["phase_factor"].as_f64().unwrap();
+    let reached = graph.tpot() / compiled.tpot();
+    assert!(
+        stated > 1.1 && stated < reached,
+        "{stated} stated, {reached} reached"
+    );
+    let left = compiled.finding("unfused_elementwise", Some("decode"));
+    let left = left.map_or(1.0, |left| left["gain"]["phase_factor"].as_f64().unwrap());
+    assert!(left < stated, "{left}");
     // Rotations that are fused with a concatenation are still rotations, of Triton and not of cuDNN.
     let kernels = compiled.read("kernels.csv");
     let fused = kernels.lines().filter(|line| line.contains("triton_"));
@@ -263,39 +260,6 @@ fn a_compiler_gains_no_more_than_fusion_is_said_to_give() {
             .clone()
             .all(|line| !line.contains("cuDNN") && !line.contains(",cat,"))
     );
-}
-
-/// What many rows cost is known: prefill had 128. A step of as many sequences takes no longer than that, but for attention, which
-/// reads each sequence's cache, and idle time. Where the host holds decode back, much of it fits in its idle time.
-#[test]
-fn more_sequences_cost_no_more_than_prefill_shows() {
-    let slower = |again: &Again| {
-        let finding = again.finding("batching", Some("decode")).unwrap();
-        let evidence = finding["evidence"].as_array().unwrap();
-        let value = |what: &str| {
-            let mut evidence = evidence.iter();
-            let found = evidence.find(|one| one["what"] == what).unwrap();
-            found["value"].as_f64().unwrap()
-        };
-        (value("batch_then"), value("decode_time_ratio"))
-    };
-    for name in ["graph05", "graph7"] {
-        let again = Again::of(name);
-        let (batch, slower) = slower(again);
-        assert!(batch > 8.0 && batch <= 128.0, "{name}: {batch}");
-        let mut groups = again.phase("decode")["by_kind"].as_array().unwrap().iter();
-        let attention = groups.find(|group| group["kind"] == "attention").unwrap();
-        let attention = attention["measured_ns"].as_f64().unwrap() / STEPS as f64;
-        let idle = again.plain_idle() * again.tpot();
-        let most = again.part("prefill", "busy_ns") as f64 + batch * attention + idle;
-        let reported = slower * again.tpot();
-        assert!(
-            reported > again.tpot() && reported < most,
-            "{name}: {reported} of {most}"
-        );
-    }
-    let (batch, slower) = slower(Again::of("eager05"));
-    assert!(batch > 100.0 && slower < 1.5, "{batch}: {slower}");
 }
 
 #[test]
@@ -397,16 +361,6 @@ fn the_same_figures_stand_in_all_files() {
             assert!(line.ends_with(&reported), "{name}: {line} and {reported}");
         }
         assert!(!summary.contains("While it was watched"));
-        // Shares of findings are of the same time: parts that do not overlap are no more than the whole.
-        let titles = again.analysis["findings"].as_array().unwrap().iter();
-        let shares = titles.filter(|finding| {
-            let code = finding["code"].as_str().unwrap();
-            finding["phase"] == "decode"
-                && (code.starts_with("inefficiency") || code == "extra" || code == "idle")
-        });
-        let percent = |finding: &Value| 100.0 * finding["conclusion"]["share"].as_f64().unwrap();
-        let sum: f64 = shares.map(percent).sum();
-        assert!(sum > 50.0 && sum < 100.5, "{name}: {sum} %");
     }
 }
 
@@ -448,7 +402,6 @@ fn slices_of_a_run_are_whole_steps_and_scale_to_all_of_them() {
         "\n- decode 9.154 s: host-bound",
         "Sampled 6.6 % of the recording (562.8 ms of 8.528 s)",
         "300794 kernels, kernel time",
-        "wall time without profiler: 489.8 ms (derived)",
     ] {
         assert!(report.contains(words), "{words}: {report}");
     }

@@ -73,13 +73,20 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
                 found.extend(facts.faster_format(phase, passes));
                 found.extend(facts.fewer_bytes(phase, passes));
             }
-        } else if !facts.has_cause(phase) {
-            // A limit of the device: the timeline does not show how long a better kernel would take, so no gain is stated.
-            let limits = facts.inefficiency(phase).into_iter();
-            found.extend(limits.map(|limit| Finding {
+        } else {
+            // Limits of the device: the timeline does not show how long another kernel or format would take, so no gain is stated.
+            let mut limits = Vec::new();
+            if !facts.has_cause(phase) {
+                limits.extend(facts.inefficiency(phase));
+            }
+            if !passes.is_empty() {
+                limits.extend(facts.fewer_bytes(phase, passes));
+            }
+            let without_gain = |limit| Finding {
                 gain: None,
                 ..limit
-            }));
+            };
+            found.extend(limits.into_iter().map(without_gain));
         }
         found.extend(facts.on_chip(phase));
         if facts.program.generates_text() {

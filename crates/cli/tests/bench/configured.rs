@@ -97,7 +97,7 @@ fn vllm_is_started_with_what_the_config_says() {
     let plain = start("vllm", ",serve", &[]);
     assert_eq!(
         plain.line(),
-        "serve MODEL --port PORT --tensor-parallel-size 1 --load-format dummy"
+        "serve MODEL --port PORT --tensor-parallel-size 1"
     );
     assert!(!plain.issues().contains(NOT_RUN));
     let full = start(

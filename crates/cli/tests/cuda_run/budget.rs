@@ -61,34 +61,9 @@ fn assert_steps_stand_for_the_rest(ended: &Ended) -> i64 {
     let has_prefill = phases.iter().any(|phase| phase["phase"] == "prefill");
     let named = ended.issues("run.unrecorded_phase");
     assert_eq!(named.len(), usize::from(!has_prefill), "{named:?}");
-    // It is a part of the run all the same, which nothing found in decode makes faster.
-    let analysis = ended.json("analysis.json");
-    let mut findings = analysis["findings"].as_array().unwrap().iter();
-    let idle = findings.find(|finding| finding["code"] == "idle" && finding["phase"] == "decode");
-    // On a busy host steps take so much longer than the stand-in's kernels that nothing is concluded.
-    if (part_of("busy_ns") as f64) < HARDLY_USED * part_of("wall_ns") as f64 {
-        assert!(idle.unwrap()["gain"].is_null(), "{idle:?}");
-        assert!(idle.unwrap()["abstains"].is_object(), "{idle:?}");
-    } else {
-        assert_gain(idle.unwrap(), &times);
-    }
     let few = ended.issues("run.few_steps");
     assert_eq!(few.len(), usize::from(recorded < 4), "{few:?}");
     recorded
-}
-
-/// The gain of the run from that of decode, whose times in a plain pass are these.
-fn assert_gain(idle: &Value, times: &[i64]) {
-    let last = times.last().unwrap();
-    let gain = |name: &str| idle["gain"][name].as_f64().unwrap();
-    let saved = 1.0 - 1.0 / gain("phase_factor");
-    let (prefill, decode) = (times[0] as f64, (last - times[0]) as f64);
-    let expected = (prefill + decode) / (prefill + decode * (1.0 - saved));
-    assert!(
-        (gain("factor") / expected - 1.0).abs() < 0.05,
-        "{} and {expected}",
-        gain("factor")
-    );
 }
 
 /// A run of many steps within 5 % that ended in order.

@@ -79,7 +79,7 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
             "waits for memory: reading the model's weights takes most of the time"
         }
         Some(PhaseClass::ComputeBound) => "is limited by how fast the machine calculates",
-        Some(PhaseClass::HostBound) => "waits for the program that feeds the GPU",
+        Some(PhaseClass::HostBound) => "waits for the program that launches its work",
         Some(PhaseClass::InputBound) => "waits for its input data",
         Some(PhaseClass::LatencyBound) => "does work in pieces that are too small for the machine",
         Some(PhaseClass::CommunicationBound) => "waits for machines to exchange data",

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(of("run --cfg j"), ["job"]);
         assert_eq!(of("run --cfg=j"), ["--cfg=job"]);
         assert_eq!(of("runs s"), ["show"]);
-        assert_eq!(of("export RUN --to s"), ["sqlite"]);
+        assert_eq!(of("export RUN --to sq"), ["sqlite"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use llmprof_units::{Basis, DType};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 
 use super::interval::Spreads;
@@ -203,12 +204,50 @@ impl EfficiencyProfile {
 
     /// Reads a profile; `file` is how errors name it.
     pub fn read(text: &str, file: &str) -> Result<Self, ProfileError> {
-        let profile: Self = serde_saphyr::from_str(text).map_err(|error| ProfileError::Syntax {
+        let syntax = |error: &dyn std::fmt::Display| ProfileError::Syntax {
             file: file.to_owned(),
             problem: error.to_string(),
-        })?;
+        };
+        let profile: Self = match Self::inherited(text, file)? {
+            Some(whole) => serde_json::from_value(whole).map_err(|error| syntax(&error))?,
+            None => serde_saphyr::from_str(text).map_err(|error| syntax(&error))?,
+        };
         profile.check(file)?;
         Ok(profile)
+    }
+
+    /// A profile that names another by `like`, with the kinds and sources of that one where it states none of its own.
+    fn inherited(text: &str, file: &str) -> Result<Option<Value>, ProfileError> {
+        // What is wrong with the text is said where it is read as a profile.
+        let Ok(Value::Object(mut own)) = serde_saphyr::from_str(text) else {
+            return Ok(None);
+        };
+        let Some(like) = own.remove("like") else {
+            return Ok(None);
+        };
+        let base = EMBEDDED.iter().find(|(name, _)| like == *name);
+        let base = base.and_then(|(_, text)| serde_saphyr::from_str(text).ok());
+        let Some(Value::Object(base)) = base else {
+            return Err(ProfileError::Invalid {
+                file: file.to_owned(),
+                key: "like".to_owned(),
+                problem: format!("{like} is not an embedded profile"),
+            });
+        };
+        for (key, value) in base {
+            match (key.as_str(), own.get_mut(&key), value) {
+                ("default" | "kinds", None, value) => {
+                    own.insert(key, value);
+                }
+                ("sources", Some(Value::Object(own)), Value::Object(sources)) => {
+                    for (name, source) in sources {
+                        own.entry(name).or_insert(source);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(Some(Value::Object(own)))
     }
 
     /// What a kind of operator reaches.

@@ -113,17 +113,20 @@ pub(super) fn lower(
         groups: vec![sequences.padded()],
         ..*sequences
     };
+    // A cache of its full size holds what the workload needs, and the sequences of this step in any case.
+    let length = || {
+        let longest = sequences.padded();
+        let needed = longest.cached + longest.new + 1.0;
+        needed.max(positions(model, workload) as f64)
+    };
     match implementation {
         Implementation::HfEager => eager::lower(model, workload, &padded(), None, sink),
         Implementation::TorchCompile if sequences.is_decode() => {
-            let style = fused::Style::Compiled {
-                length: positions(model, workload) as f64,
-            };
+            let style = fused::Style::Compiled { length: length() };
             fused::lower(model, workload, &padded(), (style, wanted), sink);
         }
         Implementation::HfGraph | Implementation::TorchCompile => {
-            let length = positions(model, workload) as f64;
-            eager::lower(model, workload, &padded(), Some(length), sink);
+            eager::lower(model, workload, &padded(), Some(length()), sink);
         }
         Implementation::Vllm | Implementation::Sglang | Implementation::Trtllm => {
             let style = fused::Style::Serving;

@@ -77,6 +77,27 @@ fn sequences_of_different_lengths_do_not_stand_as_equal_ones() {
     assert!(different < equal, "{different} {equal}");
 }
 
+/// A static KV cache holds the sequences of a step, whatever the workload asks for.
+#[test]
+fn a_static_cache_is_as_long_as_the_sequences_need() {
+    let (model, h200) = (model("llama3_1_8b"), device("h200"));
+    for name in ["hf_graph", "torch_compile"] {
+        let profile = EfficiencyProfile::embedded(name).unwrap();
+        let predictor = Predictor::new(&model, &h200, &profile);
+        let time = |prompt: u64| {
+            let asked = Workload {
+                prompt,
+                new_tokens: 2,
+                ..Workload::default()
+            };
+            let step = Step::decode(Part::Groups(vec![sequences(8, 1, 4000)]));
+            predictor.step(&asked, &step).unwrap().device_ns
+        };
+        assert_eq!(time(16), time(4000), "{name}");
+        assert!(time(8000) > time(4000), "{name}");
+    }
+}
+
 #[test]
 fn a_mixed_step_costs_more_than_its_prompt_and_less_than_both_apart() {
     let (model, h200) = (model("llama3_1_8b"), device("h200"));

@@ -476,7 +476,9 @@ fn a_native_run_leaves_files_whose_numbers_agree() {
     // The result comes first, the path of the report last.
     let first = text.lines().next().unwrap();
     assert!(
-        first.starts_with("TTFT ") && first.contains(" · TPOT ") && first.ends_with(" tok/s · random weights"),
+        first.starts_with("TTFT ")
+            && first.contains(" · TPOT ")
+            && first.ends_with(" tok/s · random weights"),
         "{text}"
     );
     assert_eq!(text.lines().last(), Some("report: out/report.html"));

@@ -369,7 +369,10 @@ fn bad_requests_are_refused_in_their_own_words() {
         ),
         (
             &["dataset=text", "dataset.root=empty"],
-            &["dataset text", "no .txt, .md, .jsonl or image file"],
+            &[
+                "dataset text",
+                "no .txt, .md, .jsonl, .json, .parquet or image file",
+            ],
         ),
         (&["dataset=text", "dataset.root=blank.txt"], &["blank.txt"]),
         (

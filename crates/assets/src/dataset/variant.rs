@@ -102,10 +102,11 @@ pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> 
     Ok(changes)
 }
 
-/// The README lists file lists: it is brought up to date once the list is there.
+/// The README lists file lists: it is brought up to date once the list is there, also where an earlier call ended between the two.
 fn name_in_readme(dataset: &Dataset, list: &str, changes: &mut Changes) {
     let is_named = dataset.subsets().iter().any(|known| known == list);
-    if is_named || !dataset.folder.join("README.md").is_file() {
+    let is_stale = || matches!(readme::is_current(dataset), Ok(Some(false)));
+    if (is_named && !is_stale()) || !dataset.folder.join("README.md").is_file() {
         return;
     }
     let dataset = dataset.clone();

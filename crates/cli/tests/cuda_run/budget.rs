@@ -5,8 +5,6 @@ use serde_json::Value;
 use super::stand_in_cuda::{Ended, Machine};
 use super::{NO_PROFILER, first_plain_request, plain_wall};
 
-/// A device that is busy for less of a phase is hardly used in it.
-const HARDLY_USED: f64 = 0.02;
 /// Steps of decode in the runs within a budget.
 const STEPS: i64 = 80;
 

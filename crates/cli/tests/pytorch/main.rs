@@ -250,7 +250,7 @@ fn a_family_that_cannot_be_counted_runs_all_the_same() {
     ] {
         assert!(!reported.contains(words), "{words}: {reported}");
     }
-    assert!(read("report.md").contains("Batch 1, prompt 8 tokens, 3 new tokens.\n"));
+    assert!(read("report.md").contains("Batch 1, prompt 8 tokens, 3 new tokens."));
 
     let again = |command: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))

@@ -190,28 +190,6 @@ fn an_ignored_hangup_stays_ignored() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// The command under `record` is the user's: it goes on.
-#[test]
-fn a_recorded_command_is_not_killed_with_us() {
-    let folder = folder();
-    let library = folder.path().join("library.so");
-    fs::write(&library, "").unwrap();
-    let script = "echo > started; until [ -e go ]; do sleep 0.05; done; echo > done";
-    let mut child = Command::new(env!("CARGO_BIN_EXE_llmprof"))
-        .current_dir(folder.path())
-        .env("LLMPROF_INJECT", &library)
-        .args(["record", "-o", "run", "--", "sh", "-c", script])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_until("the command", || folder.path().join("started").exists());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    fs::write(folder.path().join("go"), "").unwrap();
-    wait_until("the command to end", || folder.path().join("done").exists());
-}
-
 #[test]
 fn a_full_disk_is_said_and_what_was_measured_is_printed_and_kept() {
     let folder = folder();

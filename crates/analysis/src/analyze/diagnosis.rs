@@ -24,7 +24,7 @@ pub(super) fn diagnosed(
     device: Option<&Device>,
 ) -> Option<Diagnosis> {
     // What need not be done is known of programs that generate text: training and others do what looks alike for reasons of their own.
-    let is_known = structure.program.generates_text();
+    let is_known = structure.program.generates_text() && are_times_addable(trace);
     if !is_known || structure.phases.source == PhaseSource::Whole || structure.clocks_disagree() {
         return None;
     }
@@ -36,6 +36,23 @@ pub(super) fn diagnosed(
         weights: stated_format(record),
     };
     diagnose(trace, &inputs, device, Some(&subject)).filter(|_| !inputs.is_empty())
+}
+
+/// Whether no sum of the trace's times overflows: a damaged or invented file may state any.
+fn are_times_addable(trace: &Trace) -> bool {
+    // A quarter of the range of `i64`, so that starts, durations and their differences add up.
+    const SUM_MAX_NS: i128 = (i64::MAX / 4) as i128;
+    let columns = [
+        (&trace.hosts.start, &trace.hosts.duration),
+        (&trace.kernels.start, &trace.kernels.duration),
+        (&trace.copies.start, &trace.copies.duration),
+        (&trace.memsets.start, &trace.memsets.duration),
+        (&trace.ranges.start, &trace.ranges.duration),
+    ];
+    let durations = columns.iter().flat_map(|(_, durations)| durations.iter());
+    let sum: i128 = durations.map(|&duration| i128::from(duration)).sum();
+    let mut starts = columns.iter().flat_map(|(starts, _)| starts.iter());
+    sum < SUM_MAX_NS && starts.all(|&start| i128::from(start).abs() < SUM_MAX_NS)
 }
 
 fn input(

@@ -9,7 +9,6 @@ use llmprof_capture::{
     },
 };
 use llmprof_record::plan::{Compile, LoadFormat};
-use llmprof_theory::WeightFormat;
 use serde_json::json;
 
 use crate::support::{Worker, batch, dummy, python, root, tiny_qwen2};
@@ -102,9 +101,6 @@ fn failures_have_kinds_and_the_worker_goes_on() {
     // A directory of another model: its tensors have other shapes.
     load.path = Some(root().join("crates/engine/tests/data/llama"));
     refused(load, FailureKind::Model, "cannot load");
-    let mut quantized = dummy(&tiny_qwen2());
-    quantized.weights = Some(WeightFormat::INT8);
-    refused(quantized, FailureKind::Unsupported, "int8");
     // 4 TiB of embeddings.
     let mut vast = tiny_qwen2();
     vast["vocab_size"] = json!(1 << 24);

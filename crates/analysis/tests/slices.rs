@@ -5,7 +5,6 @@ mod record;
 use std::path::Path;
 
 use llmprof_analysis::assumption::Assumption;
-use llmprof_analysis::findings::Conclusion;
 use llmprof_analysis::trace::scaled::{Estimate, scaled};
 use llmprof_analysis::{PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use llmprof_analysis::assumption::Assumption;
 use llmprof_analysis::bottleneck::PhaseClass;
-use llmprof_analysis::findings::{Abstention, Conclusion};
+use llmprof_analysis::findings::Conclusion;
 use llmprof_analysis::matching::UnmatchedReason;
 use llmprof_analysis::{Analysis, PhaseAnalysis, analyze};
 use llmprof_record::import::{Limits, Profile, import};
-use llmprof_record::run::{MeasuredPass, PassKind, PassShape, PhaseSpan, RunPhase};
+use llmprof_record::run::RunPhase;
 use llmprof_record::trace::{
     Copy, DeviceProperties, GraphNode, Host, HostKind, Kernel, Memset, Range, RangeKind, ThreadId,
     Trace, TraceBuilder,

@@ -5,7 +5,7 @@ mod record;
 use std::path::Path;
 
 use llmprof_analysis::bottleneck::PhaseClass;
-use llmprof_analysis::findings::{Conclusion, IdleRemedy};
+use llmprof_analysis::findings::Conclusion;
 use llmprof_analysis::{Analysis, analyze};
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::run::RunPhase;

@@ -46,7 +46,6 @@ pub(crate) fn accepted(cause: &str) -> &'static [&'static str] {
         | "many-small-copies"
         | "embedding-copied-each-step"
         | "kv-cache-to-host" => &["host_copies"],
-        "mask-on-host" | "host-memory-pinned" => &["host_operators"],
         "launch-blocking" => &["blocking_launches"],
         "vocabulary-sort" => &["vocabulary_sort"],
         "logits_to_cpu" | "sampling-on-host" => &["host_copies", "host_code", "host_operators"],
@@ -79,7 +78,7 @@ pub(crate) fn accepted(cause: &str) -> &'static [&'static str] {
         | "kv-cache-concatenated"
         | "kv-heads-repeated" => &["kv_copies"],
         "unfused-norms" => &["unfused_elementwise"],
-        "recompiled-each-step" => &["host_operators"],
+        "recompiled-each-step" | "mask-on-host" | "host-memory-pinned" => &["host_operators"],
         // No cause names these: counted as missed.
         "autograd"
         | "padding"

@@ -24,7 +24,7 @@ use crate::bottleneck::PhaseClass;
 use crate::capture_cost;
 use crate::capture_cost::CaptureCost;
 use crate::evidence::Measure;
-use crate::findings::finding::{Confidence, Finding, GainOf};
+use crate::findings::finding::{Confidence, Finding};
 use crate::findings::{Abstention, Conclusion};
 use crate::matching::unmatched::UnmatchedReason;
 use crate::phase_facts::TracedPhase;

@@ -26,7 +26,7 @@ fn planted_faults_are_named_with_their_gain_and_nothing_else_is() {
         .flat_map(|score| score.gains.iter().map(|gain| gain.3))
         .collect();
     let right = gains.iter().filter(|right| **right).count();
-    // Two are off: with a KV cache the host would run longer than the trace without one shows, and the other stream's load was
-    // heavier while it was recorded than while it was timed.
+    // Two are off, `no_kv_cache` and `other_stream_load`; the goal is 80 %. Why is not known: the recorded and the timed run may
+    // have differed.
     assert!(right >= 6, "{}\n{table}", score::summary(&scores));
 }

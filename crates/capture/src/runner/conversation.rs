@@ -171,6 +171,10 @@ impl Process {
                 .receive()
                 .map_err(|source| socket("read from the worker", source))?
             {
+                // A late answer is late even if we come to read it later still: the outcome does not depend on our own speed.
+                Received::Line(_) if until.has_come() => {
+                    return Err(Problem::TimedOut { limit: until.limit });
+                }
                 Received::Line(line) => return Ok(line),
                 Received::TooLong => {
                     return Err(Problem::LineTooLong {

@@ -21,6 +21,7 @@ pub use add::{NewDataset, add};
 pub use images::{ImageSize, image_size};
 pub use metadata::{VariantMetadata, VariantSize};
 pub use statistics::Statistics;
+pub use tokens::{Encode, SampleTokenizer};
 pub use variant::{Selection, VariantRequest, variants};
 pub use verify::{Fault, verify};
 

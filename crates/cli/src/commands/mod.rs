@@ -22,15 +22,18 @@ mod simulate;
 mod trtexec;
 mod worker;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
-use llmprof_capture::telemetry::nvml::RESTORE;
+use llmprof_capture::{
+    telemetry::nvml::RESTORE,
+    tokenizer::{TOKENIZE, serve_tokenizer},
+};
 
 use crate::{args::Command, failure::Failure, output::Output};
 
-/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a job of a cluster's sweep, the guard of a power
+/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a tokenizer, a job of a cluster's sweep, the guard of a power
 /// limit, and the completion of a line. None is an argument that a help text or a completion shows.
 pub(crate) fn internal(
     words: &[OsString],
@@ -39,6 +42,16 @@ pub(crate) fn internal(
     let (command, rest) = words.get(1..)?.split_first()?;
     if command == "worker" && rest.is_empty() {
         return Some(worker::worker().map(|()| ExitCode::SUCCESS));
+    }
+    if command == TOKENIZE
+        && let [file] = rest
+    {
+        let served = serve_tokenizer(Path::new(file));
+        return Some(
+            served
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(|error| Failure::new(error.to_string())),
+        );
     }
     if command == run::SWEEP_JOB {
         return Some(run::sweep_job(rest));

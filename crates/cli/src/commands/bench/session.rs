@@ -226,6 +226,9 @@ pub(super) fn measure(
     let steal = samples
         .as_ref()
         .and_then(|samples| telemetry::steal_share(samples, &record));
+    if let Some(why) = request.tokenizer_failure() {
+        issues.push(Issue::error(IssueCode::BenchTokenizerFailed).with("why", why));
+    }
     issues.extend(summary.issues(&record, steal));
     Ok(Measured {
         load: record,

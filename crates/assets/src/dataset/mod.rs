@@ -5,6 +5,7 @@ mod choose;
 mod images;
 mod metadata;
 mod readme;
+mod sample_page;
 pub mod samples;
 mod statistics;
 mod tokens;

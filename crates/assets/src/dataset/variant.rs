@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     ANALYSIS, DATA, Dataset, METADATA, SOURCE, SUBSETS, VariantMetadata, VariantSize, check_name,
-    choose, readme,
+    choose, readme, sample_page,
     samples::{Content, Samples},
     statistics::{self, Statistics},
     tokens::SampleTokenizer,
@@ -286,8 +286,11 @@ pub(super) fn is_whole(folder: &Path, metadata: &VariantMetadata) -> bool {
 
 /// What puts a variant into the statistics and the README.
 fn described(dataset: &Dataset, variant: &str) -> Result<Changes> {
-    let statistics = Statistics::of(&Samples::found(&dataset.root(variant)?)?)?;
+    let root = dataset.root(variant)?;
+    let samples = Samples::found(&root)?;
+    let statistics = Statistics::of(&samples)?;
     let mut changes = Changes::default();
+    sample_page::put(dataset, variant, (&root, &samples), &mut changes)?;
     changes.own_file(
         &dataset.folder.join(ANALYSIS).join(statistics::FILE),
         statistics::with_part(&dataset.folder, variant, &statistics),

@@ -1,7 +1,7 @@
 //! The server's side of a load: its metrics, its engine steps, and both sides over time.
 
-use llmprof_load::{server::window::Bound, summary::in_flight};
-use llmprof_record::samples::GpuSample;
+use llmprof_analysis::serving::in_flight;
+use llmprof_record::{samples::GpuSample, serving::Bound};
 use llmprof_report::{
     Drawing, Section, Table,
     text::bench,

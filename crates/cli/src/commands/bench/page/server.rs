@@ -80,7 +80,7 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
     }];
     let mut kv = Vec::new();
     if let Some(server) = &measured.server {
-        let gauge = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {
+        let gauge = |value: fn(&llmprof_record::serving::Gauges) -> Option<f64>| {
             let samples = server.scrapes.gauges.iter();
             samples
                 .filter_map(|(at, gauges)| {

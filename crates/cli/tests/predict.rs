@@ -332,3 +332,27 @@ fn a_run_corrects_predictions() {
     );
     assert!(none.contains("nowhere"), "{none}");
 }
+
+/// What cannot be predicted is no answer: exit 2 and why, in every format. Tables are bounded; CSV is printed as it comes.
+#[test]
+fn a_grid_without_a_prediction_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let absurd = [
+        "predict",
+        "model=llama3_1_8b",
+        "hardware.spec=h200",
+        "workload.prompt_tokens=1000000000000000000",
+    ];
+    for format in ["table", "csv", "json"] {
+        let output = common::llmprof(
+            folder.path(),
+            &[&absurd[..], &["--format", format]].concat(),
+        );
+        assert_eq!(output.status.code(), Some(2), "{format}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("workload.prompt_tokens"), "{format}: {said}");
+    }
+    let one_of_two = ["workload.prompt_tokens=8,1000000000000000000"];
+    let output = common::llmprof(folder.path(), &[&absurd[..3], &one_of_two].concat());
+    assert_eq!(output.status.code(), Some(0));
+}

@@ -2,6 +2,7 @@
 
 mod device_facts;
 mod metrics;
+mod serving;
 mod tables;
 
 use llmprof_analysis::Analysis;
@@ -15,10 +16,14 @@ use llmprof_report::{
     Document, Report,
     compose::{self, KernelNotes},
     plots,
-    render::{html, markdown, terminal::digest},
+    render::{
+        html, markdown,
+        terminal::{self, digest},
+    },
 };
 use llmprof_theory::device::Device;
 
+pub(crate) use self::serving::BenchFile;
 use crate::{
     commands::{
         kernels,
@@ -53,7 +58,16 @@ impl<'a> Results<'a> {
 
     /// What a terminal prints: the result, a line per phase, the best findings.
     pub(crate) fn digest(&self) -> Vec<String> {
-        digest(&self.report(&self.analysis.issues).digest())
+        let document = self.report(&self.analysis.issues).digest();
+        let mut lines = digest(&document);
+        if let Some(serving) = &self.analysis.serving {
+            let tables = compose::serving::result_tables(&serving.summary);
+            let tables: Vec<String> = tables.iter().map(terminal::table).collect();
+            let rows = tables.iter().flat_map(|table| table.lines());
+            let after_summary = document.caveats.len() + document.summary.len();
+            lines.splice(after_summary..after_summary, rows.map(str::to_owned));
+        }
+        lines
     }
 }
 
@@ -134,6 +148,7 @@ pub(crate) fn files(
     }
     let report = results.report(issues);
     files.extend(rendered(&report.document(), wanted));
+    files.extend(serving::files(results)?);
     if !record.has_times() {
         return Ok(files);
     }

@@ -2,6 +2,7 @@
 //!
 //! Each file is replaced whole, so that a run that is killed keeps what it saved last.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use llmprof_theory::{Workload, device::Device};
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::issue::Issue;
 use crate::plan::Plan;
+use crate::serving::{RequestRecord, ServedLoad};
 use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun};
 use crate::trace::{Trace, TraceFileError};
 
@@ -25,6 +27,10 @@ const MEMORY_FILE: &str = "memory.json";
 const COMMUNICATION_FILE: &str = "communication.json";
 const SAMPLES_FILE: &str = "samples.json";
 const SUMMARIES_FILE: &str = "summaries.json";
+/// A served load without its requests.
+const LOAD_FILE: &str = "load.json";
+/// Its requests, a line each.
+const REQUESTS_FILE: &str = "requests.jsonl";
 /// The layout before this one, whose facts were in another file.
 const OLD_FILE: &str = "recorded.json";
 
@@ -112,6 +118,10 @@ impl RunRecord {
         if let Some(samples) = &self.samples {
             write(folder, SAMPLES_FILE, samples)?;
         }
+        if let Some(load) = &self.load {
+            write_requests(folder, &load.load.requests)?;
+            write(folder, LOAD_FILE, load)?;
+        }
         if !self.summaries.is_empty() {
             write(folder, SUMMARIES_FILE, &self.summaries)?;
         }
@@ -195,6 +205,7 @@ impl RunRecord {
             summaries: read::<Vec<Summary>>(folder, SUMMARIES_FILE)?.unwrap_or_default(),
             communication: read(folder, COMMUNICATION_FILE)?,
             memory: read(folder, MEMORY_FILE)?,
+            load: read_load(folder)?,
             issues: stored.issues,
             artifacts: artifacts.unwrap_or_default(),
         }))
@@ -229,13 +240,17 @@ fn read_stored(folder: &Folder) -> Result<Option<Stored>, RecordError> {
 fn write<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), RecordError> {
     let mut text = serde_json::to_vec(value).map_err(RecordError::Write)?;
     text.push(b'\n');
+    write_bytes(folder, name, &text)
+}
+
+fn write_bytes(folder: &Folder, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
     // The record itself is saved last, and syncs the names of the others.
     let durability = match name {
         RECORD_FILE => Durability::Whole,
         _ => Durability::Content,
     };
     folder
-        .replace_as(durability, name, &text)
+        .replace_as(durability, name, bytes)
         .map_err(|source| {
             RecordError::Store(StoreError::Io {
                 action: "write",
@@ -243,6 +258,45 @@ fn write<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), Rec
                 source,
             })
         })
+}
+
+fn write_requests(folder: &Folder, requests: &[RequestRecord]) -> Result<(), RecordError> {
+    let mut lines = Vec::new();
+    for request in requests {
+        serde_json::to_writer(&mut lines, request).map_err(RecordError::Write)?;
+        lines.push(b'\n');
+    }
+    write_bytes(folder, REQUESTS_FILE, &lines)
+}
+
+/// Tokens of an answer beyond which a file is not believed: gaps between tokens are kept one by one.
+const ANSWER_TOKENS_MAX: u32 = 1 << 24;
+
+fn read_load(folder: &Folder) -> Result<Option<ServedLoad>, RecordError> {
+    let Some(mut load) = read::<ServedLoad>(folder, LOAD_FILE)? else {
+        return Ok(None);
+    };
+    let path = folder.path().join(REQUESTS_FILE);
+    let read_error = |source| RecordError::Read {
+        path: path.clone(),
+        source,
+    };
+    let damaged = |number: usize, reason: String| RecordError::Damaged {
+        path: path.clone(),
+        reason: format!("line {}: {reason}", number + 1),
+    };
+    let file = folder.open_file(REQUESTS_FILE).map_err(read_error)?;
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.map_err(read_error)?;
+        let request: RequestRecord =
+            serde_json::from_str(&line).map_err(|error| damaged(number, error.to_string()))?;
+        let mut counts = request.arrivals.iter().filter_map(|arrival| arrival.tokens);
+        if let Some(tokens) = counts.find(|tokens| *tokens > ANSWER_TOKENS_MAX) {
+            return Err(damaged(number, format!("an answer of {tokens} tokens")));
+        }
+        load.load.requests.push(request);
+    }
+    Ok(Some(load))
 }
 
 /// The contents of a JSON file; `None` where there is no such file.

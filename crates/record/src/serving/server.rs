@@ -123,6 +123,7 @@ pub struct WindowHistogram {
 
 impl WindowHistogram {
     /// With its mean and quantiles.
+    #[must_use]
     pub fn finished(mut self) -> Self {
         self.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
         // Durations are not negative, whatever a server adds up.

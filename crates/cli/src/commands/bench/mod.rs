@@ -3,8 +3,6 @@
 mod configured;
 mod imported;
 mod offline;
-mod outcome;
-mod page;
 mod request;
 mod serve;
 mod session;
@@ -17,33 +15,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmprof_analysis::serving::{SelfCheck, Sweep, parts};
+use llmprof_analysis::{Analysis, serving::SelfCheck};
 use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::{
     slo::all_met,
-    sweep::{Bounds, Point, sweep},
+    sweep::{Bounds, Point, Sweep, sweep},
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
+    run::RunRecord,
     secrets::without_known,
-    serving::EngineStep,
+    serving::{EngineStep, RequestRecord},
     store::{Pass, RunDir, RunStatus},
 };
-use llmprof_report::{
-    render::terminal::{self, digest},
-    text::warning_lines,
-};
+use llmprof_report::text::warning_lines;
+use llmprof_traffic::figures::LoadSummary;
 use llmprof_units::{Count, Nanos, significant};
 
 pub(crate) use self::configured::{serve as serve_configured, server_command};
-use self::{outcome::Outcome, request::Request, serve::Server, session::Measured};
+use self::{request::Request, serve::Server, session::Measured};
 use super::profile::{self, files::free};
 use crate::args_bench::{BenchArgs, ServedArgs};
 use crate::{
     clock, engine_trace,
     failure::Failure,
     output::Output,
-    outputs::{self, Wanted},
+    outputs::{self, Results, Wanted},
     progress::Show,
     subject::{self, Subject},
 };
@@ -140,13 +137,11 @@ fn served(args: &ServedArgs, overrides: &[String]) -> Result<Option<Subject>, Fa
 
 /// What a bench came to.
 pub(crate) struct Done {
-    outcome: Outcome,
-    sweep: Option<Sweep>,
+    record: RunRecord,
+    analysis: Analysis,
     lines: Vec<String>,
     is_met: bool,
     was_interrupted: bool,
-    /// The message of the first request that failed.
-    first_failure: Option<String>,
 }
 
 impl Done {
@@ -161,12 +156,13 @@ impl Done {
 
     /// A load without one result measured nothing.
     pub(crate) fn failure(&self) -> Option<Failure> {
-        let summary = &self.outcome.summary;
-        if summary.completed > 0 || summary.failed == 0 || self.was_interrupted {
+        let requests = self.record.load.iter().flat_map(|load| &load.load.requests);
+        if self.was_interrupted || requests.clone().any(RequestRecord::is_complete) {
             return None;
         }
-        let why = self.first_failure.as_deref().unwrap_or_default();
-        let requests = Count(summary.failed, "request");
+        let failures = requests.filter_map(|request| request.failure.as_ref());
+        let why = &failures.clone().next()?.message;
+        let requests = Count(failures.count() as u64, "request");
         Some(Failure::new(format!("all of {requests} failed: {why}")))
     }
 }
@@ -194,13 +190,11 @@ fn finish(
         #[derive(serde::Serialize)]
         struct Printed<'a> {
             #[serde(flatten)]
-            outcome: &'a Outcome,
-            sweep: Option<&'a Sweep>,
+            file: Option<outputs::BenchFile<'a>>,
             run: String,
         }
         output.json(&Printed {
-            outcome: &done.outcome,
-            sweep: done.sweep.as_ref(),
+            file: outputs::BenchFile::of(&done.record, &done.analysis),
             run: dir.display().to_string(),
         })?;
     } else {
@@ -236,7 +230,7 @@ fn run(
     store.describe("bench", args.model.as_deref().unwrap_or_default(), &[])?;
     let Some(launch) = launch else {
         let loaded = loaded(args, request, store, interrupt, &mut || true)?;
-        return concluded(args, request, store, &loaded);
+        return concluded(args, request, store, loaded);
     };
     store.write("server/cmd.txt", format!("{launch}\n"))?;
     let started = Instant::now();
@@ -266,9 +260,9 @@ fn run(
         .map(|folder| Recorded::of(&[folder], request.subject.as_ref(), store, "record"))
         .transpose()?;
     if let Some(recorded) = &recorded {
-        loaded.measured.join(&recorded.steps);
+        loaded.join(&recorded.steps);
     }
-    let mut done = concluded(args, request, store, &loaded)?;
+    let mut done = concluded(args, request, store, loaded)?;
     done.lines
         .extend(recorded.into_iter().flat_map(|r| r.lines));
     Ok(done)
@@ -290,12 +284,7 @@ fn run_offline(
     for issue in issues {
         store.add_issue(issue)?;
     }
-    let loaded = Loaded {
-        shared: request.shared_share(&request.load().plan),
-        measured,
-        sweep: None,
-    };
-    let mut done = concluded(args, request, store, &loaded)?;
+    let mut done = concluded(args, request, store, measured)?;
     if let Some(folder) = recorded {
         let recorded = Recorded::of(&[folder], request.subject.as_ref(), store, "record")?;
         done.lines.extend(recorded.lines);
@@ -358,14 +347,6 @@ fn pass(name: &str, started: Instant) -> Pass {
     }
 }
 
-/// A load, before anything is concluded from it.
-struct Loaded {
-    measured: Measured,
-    /// Tokens of prompts that all have in common, as a share.
-    shared: f64,
-    sweep: Option<Sweep>,
-}
-
 /// The load against a server that is up.
 fn loaded(
     args: &BenchArgs,
@@ -373,7 +354,7 @@ fn loaded(
     store: &mut RunDir,
     interrupt: &mut Interrupt,
     is_alive: &mut dyn FnMut() -> bool,
-) -> Result<Loaded, Failure> {
+) -> Result<Measured, Failure> {
     let show = Show::detect();
     session::ask(request)?;
     store.describe("bench", &request.template().model.clone(), &[])?;
@@ -381,26 +362,12 @@ fn loaded(
     let mut beside = || interrupt.count() == before && is_alive();
     session::warm_up(request, args.warmup, show, &mut beside)?;
     let started = Instant::now();
-    let loaded = match args.sweep {
-        None => {
-            let load = request.load();
-            Loaded {
-                shared: request.shared_share(&load.plan),
-                measured: session::measure(request, &load, args, "load", show, &mut beside)?,
-                sweep: None,
-            }
-        }
-        Some(bounds) => {
-            let (measured, found) = swept(args, request, bounds, store, show, &mut beside)?;
-            Loaded {
-                measured,
-                shared: 0.0,
-                sweep: Some(found),
-            }
-        }
+    let measured = match args.sweep {
+        None => session::measure(request, &request.load(), args, "load", show, &mut beside)?,
+        Some(bounds) => swept(args, request, bounds, store, show, &mut beside)?,
     };
     store.set_pass(pass("load", started))?;
-    Ok(loaded)
+    Ok(measured)
 }
 
 /// Everything that is said of a load, and its files.
@@ -408,51 +375,60 @@ fn concluded(
     args: &BenchArgs,
     request: &Request,
     store: &mut RunDir,
-    loaded: &Loaded,
+    measured: Measured,
 ) -> Result<Done, Failure> {
-    let Loaded {
-        measured,
-        shared,
-        sweep: found,
-    } = loaded;
-    let each = parts::split(
-        &measured.load.requests,
-        measured.load.started_unix_ns,
-        &measured.steps,
-    );
-    let outcome = Outcome::of(measured, &each, request, &args.slo, *shared);
-    for issue in &outcome.issues {
-        store.add_issue(issue.clone())?;
+    for (name, text) in &measured.pages {
+        store.write(name, text)?;
     }
-    outcome.write(measured, &each, store)?;
-    if let Some(found) = found {
-        write_sweep(found, store)?;
-    }
-    let mut report = page::document(&outcome, measured, found.as_ref());
-    // With those of the server and of its runtime.
-    report.issues.clone_from(&store.manifest().issues);
-    for (name, contents) in outputs::rendered(&report, Wanted::ALL) {
-        store.write(&name, contents)?;
-    }
-    let mut lines = digest(&report);
-    let result = page::result(&outcome.summary);
-    let result = result.iter().flat_map(|table| {
-        let text = terminal::table(table);
-        text.lines().map(str::to_owned).collect::<Vec<_>>()
-    });
-    let after_summary = report.caveats.len() + report.summary.len();
-    lines.splice(after_summary..after_summary, result);
-    for (index, trace) in measured.traces.iter().enumerate() {
+    let traces = measured.traces;
+    let is_met = match &measured.served.sweep {
+        Some(sweep) => sweep.best_rate.is_some(),
+        None => args.slo.is_empty() || all_met(&args.slo, &measured.summary.figures),
+    };
+    let record = RunRecord {
+        name: request.template().model.clone(),
+        samples: measured.samples,
+        issues: measured.issues,
+        load: Some(measured.served),
+        ..RunRecord::default()
+    };
+    record.save(store.path())?;
+    let analysis = llmprof_analysis::analyze(&record, None)
+        .map_err(|error| Failure::new(format!("cannot analyze the load: {error}")))?;
+    let results = Results {
+        record: &record,
+        analysis: &analysis,
+        device: None,
+        predictions: None,
+        notes: None,
+    };
+    outputs::write(&results, Wanted::ALL, store)?;
+    let mut lines = results.digest();
+    lines.extend(recorded_traces(request, &traces, store)?);
+    Ok(Done {
+        lines,
+        is_met,
+        was_interrupted: measured.was_interrupted,
+        record,
+        analysis,
+    })
+}
+
+/// The conclusions of the server's own traces, each analyzed as a run inside of this one.
+fn recorded_traces(
+    request: &Request,
+    traces: &[PathBuf],
+    store: &mut RunDir,
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    for (index, trace) in traces.iter().enumerate() {
         let name = match index {
             0 => "trace".to_owned(),
             index => format!("trace_{}", index + 1),
         };
         let trace = std::slice::from_ref(trace);
         // Ranks that share a model have a part of it each.
-        let subject = request
-            .subject
-            .as_ref()
-            .filter(|_| measured.traces.len() == 1);
+        let subject = request.subject.as_ref().filter(|_| traces.len() == 1);
         match Recorded::of(trace, subject, store, &name) {
             Ok(more) => lines.extend(more.lines),
             Err(failure) => {
@@ -462,22 +438,7 @@ fn concluded(
             }
         }
     }
-    let is_met = match found {
-        Some(found) => found.best_rate.is_some(),
-        None => args.slo.is_empty() || all_met(&args.slo, &measured.summary),
-    };
-    Ok(Done {
-        outcome,
-        sweep: found.clone(),
-        lines,
-        is_met,
-        was_interrupted: measured.was_interrupted,
-        first_failure: measured
-            .load
-            .requests
-            .iter()
-            .find_map(|request| Some(request.failure.as_ref()?.message.clone())),
-    })
+    Ok(lines)
 }
 
 /// Loads at rates until the highest is found that meets the objectives; what is kept is that load, or the lowest rate's.
@@ -488,7 +449,7 @@ fn swept(
     store: &RunDir,
     show: Show,
     beside: &mut session::Beside<'_>,
-) -> Result<(Measured, Sweep), Failure> {
+) -> Result<Measured, Failure> {
     let bounds = Bounds {
         least,
         most,
@@ -515,9 +476,9 @@ fn swept(
             return None;
         }
         let summary = measured.summary.clone();
-        let is_met = all_met(&args.slo, &summary);
+        let is_met = all_met(&args.slo, &summary.figures);
         // Latencies of a late client are too long: objectives that they meet are met, others say nothing about the server.
-        if !is_met && !SelfCheck::of(&measured.load).kept_up {
+        if !is_met && !SelfCheck::of(&measured.served.load).kept_up {
             late.push(rate);
         }
         let is_better = kept
@@ -553,10 +514,11 @@ fn swept(
             .issues
             .push(Issue::error(IssueCode::BenchSweepClientLate));
     }
-    Ok((measured, found))
+    measured.served.sweep = Some(found);
+    Ok(measured)
 }
 
-fn write_sweep(found: &Sweep, store: &RunDir) -> Result<(), Failure> {
+fn write_sweep(found: &Sweep<LoadSummary>, store: &RunDir) -> Result<(), Failure> {
     let text =
         serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
     store.write("sweep.json", text + "\n")?;

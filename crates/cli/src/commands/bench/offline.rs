@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use llmprof_analysis::serving::Summary;
+use llmprof_analysis::serving::summarize;
 use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::{client::Load, offline, prompt::Prompt};
 use llmprof_record::{
-    serving::{ServerFamily, ServerWindow},
+    serving::{AskedLoad, ServedLoad, ServerFacts, ServerFamily, ServerWindow},
     store::RunDir,
 };
 use serde_json::{Value, json};
@@ -87,7 +87,9 @@ pub(super) fn measure(
             return Err(ended(server, interrupt, &what));
         }
     };
-    Ok((measured(found, args, &folder, was_interrupted), server))
+    let asked = request.asked(&load.plan, &args.slo);
+    let measured = measured(found, asked, &folder, was_interrupted);
+    Ok((measured, server))
 }
 
 fn ended(server: Server, interrupt: &mut Interrupt, what: &str) -> Failure {
@@ -98,29 +100,35 @@ fn ended(server: Server, interrupt: &mut Interrupt, what: &str) -> Failure {
 
 fn measured(
     found: offline::Offline,
-    args: &BenchArgs,
+    asked: AskedLoad,
     folder: &std::path::Path,
     was_interrupted: bool,
 ) -> Measured {
-    let summary = Summary::of(&found.load, &args.slo);
-    let issues = summary.issues(&found.load, None);
     let mut traces = super::session::traces(&folder.join("profile"));
     // The profiled requests are others than the measured ones: their steps cannot be joined.
     traces.retain(|path| engine_trace::load(path, None).is_ok_and(|steps| !steps.is_empty()));
-    let said = ServerWindow {
+    let window = ServerWindow {
         preemptions: Some(found.preemptions as f64),
         ..ServerWindow::default()
     };
     Measured {
-        load: found.load,
-        summary,
-        server: None,
-        said: Some((ServerFamily::Vllm, said)),
-        others: Vec::new(),
-        steps: Vec::new(),
+        summary: summarize(&found.load, &asked.slos),
+        served: ServedLoad {
+            asked,
+            load: found.load,
+            server: Some(ServerFacts {
+                family: ServerFamily::Vllm,
+                window,
+                gauges: Vec::new(),
+            }),
+            exporters: Vec::new(),
+            steps: Vec::new(),
+            sweep: None,
+        },
+        pages: Vec::new(),
         traces,
         samples: None,
-        issues,
+        issues: Vec::new(),
         was_interrupted,
     }
 }

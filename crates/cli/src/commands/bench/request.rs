@@ -8,16 +8,15 @@ use llmprof_load::{
     client::{CountTokens, Load},
     dataset,
     endpoint::{Api, ApiKey, Endpoint},
-    lengths::Lengths,
     plan::{Plan, Source},
     prompt::{Prompt, PromptSource},
     replay,
-    slo::Metric,
+    slo::{Metric, Slo},
 };
 
-use llmprof_units::Count;
+use llmprof_record::serving::{AskedLoad, AskedSource};
 
-use crate::{arg_load::arrivals_line, args_bench::BenchArgs, failure::Failure, subject::Subject};
+use crate::{args_bench::BenchArgs, failure::Failure, subject::Subject};
 
 /// Most requests of a load: their records are kept in memory, about 1 KB each and 16 bytes a token.
 const REQUESTS_MAX: usize = 10_000_000;
@@ -134,14 +133,6 @@ impl Request {
         })
     }
 
-    /// What is loaded, for reports.
-    pub(super) fn target(&self) -> String {
-        match self.instead {
-            Some(instead) => instead.to_owned(),
-            None => self.endpoint.to_string(),
-        }
-    }
-
     pub(super) fn template(&self) -> &Template {
         &self.template
     }
@@ -159,7 +150,7 @@ impl Request {
     }
 
     /// Tokens that prompts have in common, as a share of the mean prompt.
-    pub(super) fn shared_share(&self, plan: &Plan) -> f64 {
+    fn shared_share(&self, plan: &Plan) -> f64 {
         let lengths: Vec<u64> = (0..plan.requests.len())
             .map(|index| match &plan.requests[index].content {
                 llmprof_load::plan::Content::Synthetic(tokens) => *tokens,
@@ -218,44 +209,36 @@ impl Request {
         }
     }
 
-    /// The load in a line.
-    pub(super) fn describe(&self) -> String {
-        let lengths = |lengths: &Lengths| match *lengths {
-            Lengths::Fixed { tokens } => tokens.to_string(),
-            Lengths::Uniform { least, most } => format!("{least}–{most}"),
-            Lengths::Normal { mean, deviation } => format!("{mean} ± {deviation}"),
-            Lengths::Lognormal { median, sigma } => format!("{median} (σ {sigma})"),
-        };
-        let what = match &self.source {
-            Source::Synthetic {
-                prompt,
-                output,
-                turns,
-            } => {
-                let turns = if *turns > 1 {
-                    format!(", {turns} turns")
-                } else {
-                    String::new()
-                };
-                format!(
-                    "{} prompt and {} output tokens{turns}",
-                    lengths(prompt),
-                    lengths(output)
-                )
-            }
-            Source::Trace { requests, speedup } => {
-                format!(
-                    "a trace of {} at {speedup}×",
-                    Count(requests.len() as u64, "request")
-                )
-            }
-            Source::Dataset { conversations, .. } => {
-                format!("a dataset of {} conversations", conversations.len())
-            }
-        };
-        // The source names the speedup of a trace already.
-        let when = arrivals_line(&self.arrivals, 1.0);
-        format!("{}, {when}, {what}", Count(self.planned(), "request"))
+    /// What is asked of the server, as a fact of the run.
+    pub(super) fn asked(&self, plan: &Plan, slos: &[Slo]) -> AskedLoad {
+        AskedLoad {
+            endpoint: match self.instead {
+                Some(instead) => instead.to_owned(),
+                None => self.endpoint.to_string(),
+            },
+            arrivals: self.arrivals.clone(),
+            source: match &self.source {
+                Source::Synthetic {
+                    prompt,
+                    output,
+                    turns,
+                } => AskedSource::Synthetic {
+                    prompt: *prompt,
+                    output: *output,
+                    turns: *turns,
+                },
+                Source::Trace { requests, speedup } => AskedSource::Trace {
+                    requests: requests.len() as u64,
+                    speedup: *speedup,
+                },
+                Source::Dataset { conversations, .. } => AskedSource::Dataset {
+                    conversations: conversations.len() as u64,
+                },
+            },
+            requests: self.planned(),
+            shared_prefix_share: self.shared_share(plan),
+            slos: slos.to_vec(),
+        }
     }
 
     /// Requests of the load; a trace may have fewer than were asked for.

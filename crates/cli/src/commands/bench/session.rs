@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmprof_analysis::serving::Summary;
+use llmprof_analysis::serving::summarize;
 use llmprof_capture::session::StageObserver as _;
 use llmprof_load::{
     client::{Calls, Load, Probed, Progress, Recent, drive, probe},
@@ -24,19 +24,18 @@ use llmprof_load::{
 use llmprof_record::{
     issue::{Issue, IssueCode},
     samples::Samples,
-    serving::{EngineStep, LoadRecord, ServerFamily, ServerWindow},
+    serving::{EngineStep, ExporterFacts, LoadRecord, ServedLoad, ServerFacts, ServerFamily},
 };
-use llmprof_report::text::bench;
+use llmprof_report::compose::serving::sentences;
+use llmprof_traffic::figures::LoadSummary;
 use llmprof_units::{Count, Nanos};
 
-use super::{
-    request::Request,
-    telemetry::{self, Telemetry},
-};
+use super::{request::Request, telemetry::Telemetry};
 use crate::args_bench::{BenchArgs, ProfileArgs};
 use crate::{
     engine_trace,
     failure::Failure,
+    outputs,
     progress::{Show, Stage},
     subject::Subject,
 };
@@ -46,14 +45,10 @@ const TRACE_GRACE: Duration = Duration::from_secs(2);
 
 /// What a load left, client and server.
 pub(super) struct Measured {
-    pub(super) load: LoadRecord,
-    pub(super) summary: Summary,
-    pub(super) server: Option<Server>,
-    /// What the server says of the time of the load, by its metrics or its engine.
-    pub(super) said: Option<(ServerFamily, ServerWindow)>,
-    /// Pages beside the server's own: their address, and what they say.
-    pub(super) others: Vec<(String, Scrapes)>,
-    pub(super) steps: Vec<EngineStep>,
+    pub(super) served: ServedLoad,
+    pub(super) summary: LoadSummary,
+    /// Pages as they were sent, and what they say of the time of the load: files of the run.
+    pub(super) pages: Vec<(String, String)>,
     pub(super) traces: Vec<PathBuf>,
     /// CPUs and GPUs of this machine during the load.
     pub(super) samples: Option<Samples>,
@@ -64,22 +59,16 @@ pub(super) struct Measured {
 impl Measured {
     /// Takes over the steps of a recording, those during the load, unless the server's own trace has given some.
     pub(super) fn join(&mut self, steps: &[EngineStep]) {
-        if !self.steps.is_empty() {
+        if !self.served.steps.is_empty() {
             return;
         }
-        let started = self.load.started_unix_ns;
-        let end = self.load.requests.iter().map(|r| r.end_ns).max();
+        let load = &self.served.load;
+        let started = load.started_unix_ns;
+        let end = load.requests.iter().map(|r| r.end_ns).max();
         let end = started + end.unwrap_or(Nanos(0));
         let during = |step: &&EngineStep| step.end_unix_ns > started && step.start_unix_ns < end;
-        self.steps = steps.iter().filter(during).copied().collect();
+        self.served.steps = steps.iter().filter(during).copied().collect();
     }
-}
-
-/// The server's metrics over the time of the load.
-pub(super) struct Server {
-    pub(super) scrapes: Scrapes,
-    /// Until the server's profiler was started, where the latencies leave out requests that it slowed.
-    pub(super) window: Window,
 }
 
 /// What happens beside the requests: called a few times a second, false ends the load.
@@ -202,38 +191,47 @@ pub(super) fn measure(
     });
     was_interrupted |= !beside();
     profile.mark(&mut record, &mut issues);
-    let slos: &[Slo] = &args.slo;
-    let summary = Summary::of(&record, slos);
+    let summary = summarize(&record, &args.slo);
     // The server's figures are of the requests that latencies are of.
-    let leaves_out = summary.timed < summary.completed;
+    let leaves_out = summary.timed < summary.figures.completed;
     let until_profile = profile.page_before.as_ref().filter(|_| leaves_out);
+    let mut pages = Vec::new();
     let server = scraper.and_then(Scraper::finish).map(|scrapes| {
         let last = until_profile.unwrap_or(&scrapes.last.page);
         let window = Window::between(&scrapes.first.page, last);
-        Server { scrapes, window }
+        issues.extend(server_issues(&scrapes, &window));
+        let facts = ServerFacts {
+            family: scrapes.family,
+            window: read_window(scrapes.family, &window),
+            gauges: scrapes.gauges,
+        };
+        pages.push(("server/metrics.txt".to_owned(), scrapes.raw));
+        let window = outputs::text(&window)?;
+        pages.push(("server/metrics_window.json".to_owned(), window));
+        Ok::<_, Failure>(facts)
     });
-    let said = server.as_ref().map(|server| {
-        let family = server.scrapes.family;
-        (family, read_window(family, &server.window))
-    });
-    if let Some(server) = &server {
-        issues.extend(server_issues(server));
+    let mut exporters = Vec::new();
+    for (url, scraper) in extra {
+        if let Some(scrapes) = scraper.finish() {
+            let file = format!("server/metrics_{}.txt", exporters.len() + 1);
+            pages.push((file, scrapes.raw));
+            exporters.push(ExporterFacts {
+                url,
+                gpus: scrapes.dcgm,
+            });
+        }
     }
-    let others = extra
-        .into_iter()
-        .filter_map(|(url, scraper)| Some((url, scraper.finish()?)))
-        .collect();
-    let steal = samples
-        .as_ref()
-        .and_then(|samples| telemetry::steal_share(samples, &record));
-    issues.extend(summary.issues(&record, steal));
     Ok(Measured {
-        load: record,
+        served: ServedLoad {
+            asked: request.asked(&load.plan, &args.slo),
+            load: record,
+            server: server.transpose()?,
+            exporters,
+            steps: profile.steps,
+            sweep: None,
+        },
         summary,
-        server,
-        said,
-        others,
-        steps: profile.steps,
+        pages,
         traces: profile.traces,
         samples,
         issues,
@@ -242,7 +240,7 @@ pub(super) fn measure(
 }
 
 fn live(recent: &Recent) -> String {
-    bench::live(
+    sentences::live(
         recent.ttft_p50_ms,
         recent.requests_per_s,
         recent.output_tokens_per_s,
@@ -251,20 +249,21 @@ fn live(recent: &Recent) -> String {
 
 /// What came of a load, in the line of its stage.
 fn ended(record: &LoadRecord, slos: &[Slo]) -> String {
-    let summary = Summary::of(record, slos);
+    let summary = summarize(record, slos);
+    let figures = &summary.figures;
     let requests = Count(record.requests.len() as u64, "request");
-    let failed = match summary.failed {
+    let failed = match figures.failed {
         0 => String::new(),
         failed => format!(", {failed} failed"),
     };
-    let numbers = bench::live(
-        summary.ttft_ms.map(|ttft| ttft.p50),
-        summary.request_throughput,
-        summary.output_throughput,
+    let numbers = sentences::live(
+        figures.ttft_ms.map(|ttft| ttft.p50),
+        figures.request_throughput,
+        figures.output_throughput,
     );
     let objectives = match slos {
         [] => String::new(),
-        slos => format!(", objectives {}", bench::met(all_met(slos, &summary))),
+        slos => format!(", objectives {}", sentences::met(all_met(slos, figures))),
     };
     format!("{requests}{failed}, {numbers}{objectives}")
 }
@@ -292,13 +291,13 @@ fn page_of(url: &str) -> Result<(Arc<Endpoint>, String), Failure> {
     Ok((Arc::new(endpoint), path))
 }
 
-fn server_issues(server: &Server) -> Vec<Issue> {
+fn server_issues(scrapes: &Scrapes, window: &Window) -> Vec<Issue> {
     let mut issues = Vec::new();
-    if server.scrapes.failed > 0 {
-        issues.push(Issue::warning(IssueCode::BenchScrapesFailed).counting(server.scrapes.failed));
+    if scrapes.failed > 0 {
+        issues.push(Issue::warning(IssueCode::BenchScrapesFailed).counting(scrapes.failed));
     }
-    if !server.window.resets.is_empty() {
-        let resets = server.window.resets.len() as u64;
+    if !window.resets.is_empty() {
+        let resets = window.resets.len() as u64;
         issues.push(Issue::error(IssueCode::BenchServerRestarted).counting(resets));
     }
     issues

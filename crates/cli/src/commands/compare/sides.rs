@@ -58,15 +58,24 @@ fn label(path: &Path) -> String {
 }
 
 fn stored(run: &StoredRun) -> Result<RunFacts, Failure> {
-    if run.folder()?.has_file(BENCH) {
+    let record = RunRecord::load(&run.path)?;
+    // Loads of earlier versions have no record.
+    if record.is_none() && run.folder()?.has_file(BENCH) {
         return load(run);
     }
-    let record = RunRecord::load(&run.path)?.filter(RunRecord::has_times);
+    let record = record.filter(|record| record.has_times() || record.load.is_some());
     let record = record.ok_or_else(|| {
         Failure::new(format!("{} has no times to compare", run.path.display()))
             .hint("`llmprof runs show RUN` shows how far the run came".to_owned())
     })?;
-    of(&label(&run.path), &run.path, &record)
+    let facts = of(&label(&run.path), &run.path, &record)?;
+    if facts.measured_in == "load" && facts.passes.is_empty() {
+        return Err(Failure::new(format!(
+            "{}: no request was answered",
+            run.path.display()
+        )));
+    }
+    Ok(facts)
 }
 
 fn of(label: &str, path: &Path, record: &RunRecord) -> Result<RunFacts, Failure> {
@@ -153,7 +162,7 @@ fn energy_per_token(bench: &Value) -> Option<f64> {
     Some(sum(bench, "energy_j")? / tokens)
 }
 
-/// A served load: each request is a value.
+/// A served load of an earlier version: each request is a value.
 fn load(run: &StoredRun) -> Result<RunFacts, Failure> {
     let path = &run.path;
     let damaged = |what: String| Failure::new(format!("{} is damaged: {what}", path.display()));

@@ -58,7 +58,7 @@ pub(crate) fn csv(lines: &[Vec<String>]) -> String {
     for line in lines {
         let cells: Vec<String> = line
             .iter()
-            .map(|cell| crate::output::csv_field(cell))
+            .map(|cell| llmprof_report::csv_field(cell))
             .collect();
         text += &cells.join(",");
         text.push('\n');

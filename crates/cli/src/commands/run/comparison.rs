@@ -11,7 +11,7 @@ use llmprof_report::{
 };
 use llmprof_units::{Nanos, Percent, significant};
 
-use crate::output::csv_field;
+use llmprof_report::csv_field;
 
 const PREFILL: &str = "PREFILL BOTTLENECK";
 const DECODE: &str = "DECODE BOTTLENECK";

@@ -1,4 +1,4 @@
-//! What a load showed of a server, as codes and values; the report has the sentences.
+//! The mean request of a load in parts, as codes and values; the report has the sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -85,77 +85,4 @@ pub enum NotSplit {
         until_first_token_ms: f64,
     },
     NothingKnown,
-}
-
-/// A conclusion about the server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    #[serde(flatten)]
-    pub kind: FindingKind,
-    /// What a change gains at most, as a share of the mean latency: what findings are ordered by.
-    pub share_of_latency: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "code", rename_all = "snake_case")]
-pub enum FindingKind {
-    ServerQueueing {
-        queue_ms: f64,
-        e2e_ms: f64,
-        running_max: Option<f64>,
-        waiting_max: Option<f64>,
-        kv_usage_max: Option<f64>,
-        limit: QueueLimit,
-    },
-    PrefillInterruptsDecode {
-        wait_ms: f64,
-        /// Decode with the waiting.
-        decode_ms: f64,
-    },
-    Preemption {
-        requests: f64,
-        stall_ms: f64,
-    },
-    PrefixCacheMisses {
-        /// Share of the prompts' tokens that they have in common.
-        shared: f64,
-        /// Share of the prompts' tokens that the prefix cache had.
-        hits: f64,
-        gain_ms: f64,
-    },
-    /// Decode steps whose kernels were launched one by one.
-    WithoutCudaGraphs {
-        eager_steps: u64,
-        decode_steps: u64,
-        /// Sequences of the eager steps, fewest and most.
-        eager_batch: [u64; 2],
-        /// Sequences of the largest step that replayed a graph; absent where none did.
-        graph_batch_max: Option<u64>,
-        /// GPU idle ÷ time of the eager steps.
-        idle_share: f64,
-        /// GPU idle of eager steps, of the mean request's decode.
-        gain_ms: f64,
-    },
-    OutsideOfTheEngine {
-        outside_ms: f64,
-    },
-}
-
-/// What keeps requests in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueLimit {
-    KvCache,
-    /// The KV cache has room: the scheduler's limits decide.
-    Scheduler,
-    Unknown,
-}
-
-/// Why nothing is concluded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NoFindings {
-    /// The client did not keep up, so its latencies are not the server's.
-    ClientTooSlow,
-    NoCompleteStream,
 }

@@ -1,4 +1,4 @@
-//! The page of a load on a server, and what it shares with that of a simulation.
+//! What the page of a served load says, and what it shares with that of a simulation.
 
 use llmprof_traffic::statistics::Distribution;
 use llmprof_units::{Count, Percent, significant};
@@ -18,7 +18,7 @@ pub const CLIENT_DID_NOT_KEEP_UP: &str = "The client did not keep up.";
 
 /// Stands where a value is not known.
 pub fn number(value: Option<f64>) -> String {
-    value.map_or_else(super::dash, significant)
+    value.map_or_else(crate::text::dash, significant)
 }
 
 /// Whether objectives are met, in a table.
@@ -34,7 +34,7 @@ pub fn live(
 ) -> String {
     let mut shown = Vec::new();
     if let Some(ms) = ttft_p50_ms {
-        shown.push(format!("TTFT p50 {}", super::time(ms * 1e6)));
+        shown.push(format!("TTFT p50 {}", crate::text::time(ms * 1e6)));
     }
     shown.push(format!("{} requests/s", significant(requests_per_s)));
     if let Some(rate) = output_tokens_per_s {
@@ -107,7 +107,7 @@ pub fn latencies(
 
 /// `p50 31.2 ms, p99 80.1 ms`, of a distribution in ms.
 fn median_and_p99(found: &Distribution) -> String {
-    let time = |ms: f64| super::time(ms * 1e6);
+    let time = |ms: f64| crate::text::time(ms * 1e6);
     format!("p50 {}, p99 {}", time(found.p50), time(found.p99))
 }
 
@@ -148,7 +148,8 @@ pub fn steady_state(
     } else {
         "the last request due"
     };
-    let of = |found: Option<Distribution>| found.map_or_else(super::dash, |d| median_and_p99(&d));
+    let of =
+        |found: Option<Distribution>| found.map_or_else(crate::text::dash, |d| median_and_p99(&d));
     format!(
         "Steady state, from the first completion to {end} ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
         Count(requests, "request"),
@@ -229,7 +230,7 @@ pub fn client(
     counted_by: &[(String, u64)],
 ) -> Vec<String> {
     let of = |found: Option<Distribution>| {
-        found.map_or_else(super::dash, |d| {
+        found.map_or_else(crate::text::dash, |d| {
             format!("p50 {:.3} ms, p99 {:.3} ms", d.p50, d.p99)
         })
     };

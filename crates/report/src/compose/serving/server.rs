@@ -1,19 +1,16 @@
 //! The server's side of a load: its metrics, its engine steps, and both sides over time.
 
-use llmprof_analysis::serving::in_flight;
-use llmprof_record::{samples::GpuSample, serving::Bound};
-use llmprof_report::{
-    Drawing, Section, Table,
-    text::bench,
-    view::{Line, Series, Unit},
+use llmprof_analysis::serving::{ServerUse, StepsUse, in_flight};
+use llmprof_record::{
+    samples::{GpuSample, GpuSeries, Samples},
+    serving::{Bound, Gauges, ServedLoad},
 };
-use llmprof_units::{Nanos, Percent, significant};
+use llmprof_traffic::figures::LoadSummary;
+use llmprof_units::{Nanos, Percent, Watts, significant};
 
-use crate::commands::bench::{
-    outcome::{Outcome, ServerOutcome, StepsOutcome},
-    session::Measured,
-    telemetry,
-};
+use super::sentences;
+use crate::view::{Line, Series, Unit};
+use crate::{Drawing, Section, Table};
 
 /// Most points of a line: a million requests draw no better than this many.
 const MOST_POINTS: usize = 2000;
@@ -25,8 +22,8 @@ fn thinned(mut samples: Vec<(Nanos, f64)>) -> Vec<(Nanos, f64)> {
 }
 
 /// Latencies, concurrency and KV cache over the time of the load.
-pub(super) fn over_time(section: &mut Section, measured: &Measured) {
-    let timed = || measured.load.timed();
+pub(super) fn over_time(section: &mut Section, served: &ServedLoad, samples: Option<&Samples>) {
+    let timed = || served.load.timed();
     let line = |label: &str, samples: Vec<(Nanos, f64)>| Line {
         is_held: false,
         label: label.to_owned(),
@@ -70,7 +67,7 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
             ),
         ],
     );
-    let in_flight = in_flight(&measured.load.requests).into_iter();
+    let in_flight = in_flight(&served.load.requests).into_iter();
     let mut counts = vec![Line {
         is_held: true,
         ..line(
@@ -79,12 +76,12 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
         )
     }];
     let mut kv = Vec::new();
-    if let Some(server) = &measured.server {
-        let gauge = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {
-            let samples = server.scrapes.gauges.iter();
+    if let Some(server) = &served.server {
+        let gauge = |value: fn(&Gauges) -> Option<f64>| {
+            let samples = server.gauges.iter();
             samples
                 .filter_map(|(at, gauges)| {
-                    Some((*at - measured.load.started_unix_ns, value(gauges)?))
+                    Some((*at - served.load.started_unix_ns, value(gauges)?))
                 })
                 .collect()
         };
@@ -94,15 +91,15 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
     }
     series("concurrency", "Concurrency", Unit::Count, counts);
     series("kv_cache", "KV cache", Unit::Fraction, kv);
-    let Some(samples) = &measured.samples else {
+    let Some(samples) = samples else {
         return;
     };
     for (key, title, unit, value) in GPU_CURVES {
         let lines = samples.gpus.iter().take(MOST_GPUS).map(|gpu| {
-            let started = measured.load.started_unix_ns;
+            let started = served.load.started_unix_ns;
             line(
                 &format!("GPU {} ({})", gpu.index, gpu.name),
-                telemetry::curve(samples, gpu, started, value),
+                gpu_curve(samples, gpu, started, value),
             )
         });
         series(key, title, *unit, lines.collect());
@@ -128,16 +125,16 @@ const GPU_CURVES: &[GpuCurve] = &[
         |row| Some(row.gpu_percent? / 100.0),
     ),
     ("gpu_power", "GPU power", Unit::Watts, |row| {
-        Some(telemetry::power(row)?.0)
+        Some(power(row)?.0)
     }),
     ("gpu_memory", "GPU memory in use", Unit::Bytes, |row| {
         Some(row.memory_used_bytes?.0 as f64)
     }),
 ];
 
-pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outcome) {
-    let is_until_profile = outcome.summary.timed < outcome.summary.completed;
-    section.paragraph(bench::server_basis(server.family, is_until_profile));
+pub(super) fn add(section: &mut Section, server: &ServerUse, summary: &LoadSummary) {
+    let is_until_profile = summary.timed < summary.figures.completed;
+    section.paragraph(sentences::server_basis(&server.family, is_until_profile));
     let mut table = Table::new(
         &[
             "Server, ms",
@@ -151,12 +148,11 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
         1,
     );
     let window = &server.window;
-    let summary = &outcome.summary;
     let rows = [
-        ("TTFT", &window.ttft_ms, summary.ttft_ms),
-        ("TPOT", &window.tpot_ms, summary.tpot_ms),
-        ("ITL", &window.itl_ms, summary.itl_ms),
-        ("end-to-end latency", &window.e2e_ms, summary.e2e_ms),
+        ("TTFT", &window.ttft_ms, summary.figures.ttft_ms),
+        ("TPOT", &window.tpot_ms, summary.figures.tpot_ms),
+        ("ITL", &window.itl_ms, summary.figures.itl_ms),
+        ("end-to-end latency", &window.e2e_ms, summary.figures.e2e_ms),
         ("queueing", &window.queue_ms, None),
         ("prefill", &window.prefill_ms, None),
         ("decode", &window.decode_ms, None),
@@ -165,7 +161,7 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
         .into_iter()
         .filter_map(|(name, found, client)| Some((name, found.as_ref()?, client)))
     {
-        let cell = bench::number;
+        let cell = sentences::number;
         let quantile = |name: &str, value: Option<f64>| {
             let sign = match found.bounds.get(name) {
                 None => "",
@@ -214,10 +210,10 @@ pub(super) fn add(section: &mut Section, server: &ServerOutcome, outcome: &Outco
 }
 
 /// Engine steps, and what the GPU did in them.
-pub(super) fn steps(section: &mut Section, steps: &StepsOutcome) {
-    section.paragraph(bench::engine_steps(
-        steps.count as u64,
-        steps.with_prefill as u64,
+pub(super) fn steps(section: &mut Section, steps: &StepsUse) {
+    section.paragraph(sentences::engine_steps(
+        steps.count,
+        steps.with_prefill,
         steps.mean_decode_batch,
         steps.busy_share,
     ));
@@ -234,7 +230,7 @@ pub(super) fn steps(section: &mut Section, steps: &StepsOutcome) {
     let mut table = Table::new(&columns, 1);
     for kind in &steps.kinds {
         table.row([
-            kind.kind.to_owned(),
+            kind.kind.name().to_owned(),
             kind.count.to_string(),
             Nanos((kind.mean_ms * 1e6).round() as i64).to_string(),
             significant(kind.mean_sequences),
@@ -249,4 +245,22 @@ pub(super) fn steps(section: &mut Section, steps: &StepsOutcome) {
         ]);
     }
     section.table(table);
+}
+
+/// The power of the moment where it is reported.
+fn power(row: &GpuSample) -> Option<Watts> {
+    row.power_instant_w.or(row.power_w)
+}
+
+/// A curve of a GPU on the clock of the load.
+fn gpu_curve(
+    samples: &Samples,
+    gpu: &GpuSeries,
+    started_unix_ns: Nanos,
+    value: impl Fn(&GpuSample) -> Option<f64>,
+) -> Vec<(Nanos, f64)> {
+    let zero = started_unix_ns - samples.unix_offset_ns;
+    let rows = gpu.rows.iter();
+    rows.filter_map(|row| Some((row.time_ns - zero, value(row)?)))
+        .collect()
 }

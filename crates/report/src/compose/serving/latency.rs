@@ -1,17 +1,14 @@
 //! Latencies of a load, and of each rate of a sweep.
 
-use llmprof_analysis::serving::{Summary, Sweep};
-use llmprof_load::{record::RequestRecord, statistics::Distribution};
-use llmprof_report::{
-    Drawing, Section, Table,
-    text::bench,
-    view::{Curve, Curves, Histogram, Mark, Unit},
-};
+use llmprof_record::serving::{LoadRecord, RequestRecord};
+use llmprof_traffic::{figures::LoadSummary, statistics::Distribution, sweep::Sweep};
 use llmprof_units::significant;
 
-use crate::commands::bench::session::Measured;
+use super::sentences;
+use crate::view::{Curve, Curves, Histogram, Mark, Unit};
+use crate::{Drawing, Section, Table};
 
-pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured) {
+pub(super) fn add(section: &mut Section, summary: &LoadSummary, load: &LoadRecord) {
     let mut table = Table::new(
         &[
             "Latency, ms",
@@ -25,10 +22,10 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
         1,
     );
     let rows: [(&str, Option<Distribution>); 5] = [
-        ("TTFT", summary.ttft_ms),
-        ("TPOT", summary.tpot_ms),
-        ("ITL", summary.itl_ms),
-        ("end-to-end latency", summary.e2e_ms),
+        ("TTFT", summary.figures.ttft_ms),
+        ("TPOT", summary.figures.tpot_ms),
+        ("ITL", summary.figures.itl_ms),
+        ("end-to-end latency", summary.figures.e2e_ms),
         ("inter-chunk latency", summary.arrival_gap_ms),
     ];
     for (name, found) in rows
@@ -48,11 +45,11 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
             found.count.to_string(),
         ]);
     }
-    section.paragraph(bench::LATENCY_BASIS);
-    section.paragraph(bench::timed(summary.timed, summary.completed));
+    section.paragraph(sentences::LATENCY_BASIS);
+    section.paragraph(sentences::timed(summary.timed, summary.figures.completed));
     section.table(table);
     if let Some(steady) = &summary.steady_state {
-        section.paragraph(bench::steady_state(
+        section.paragraph(sentences::steady_state(
             steady.requests,
             steady.end_s - steady.start_s,
             steady.request_throughput,
@@ -61,7 +58,7 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
             summary.server_stopped_s.is_some(),
         ));
     }
-    let timed = || measured.load.timed();
+    let timed = || load.timed();
     let ttft: Vec<f64> = timed()
         .filter_map(|r| Some(r.ttft_ns()?.0 as f64))
         .collect();
@@ -70,8 +67,8 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
         .flatten()
         .collect();
     for (key, title, values, found) in [
-        ("ttft", "TTFT", ttft, summary.ttft_ms),
-        ("itl", "ITL", itl, summary.itl_ms),
+        ("ttft", "TTFT", ttft, summary.figures.ttft_ms),
+        ("itl", "ITL", itl, summary.figures.itl_ms),
     ] {
         if let Some(found) = found {
             let marks =
@@ -95,30 +92,36 @@ pub(super) fn add(section: &mut Section, summary: &Summary, measured: &Measured)
 }
 
 /// The result for a terminal, in the words of `vllm bench serve`.
-pub(in crate::commands::bench) fn result(summary: &Summary) -> Vec<Table> {
+pub fn result_tables(summary: &LoadSummary) -> Vec<Table> {
     let mut totals = Table::new(&["Serving benchmark result", ""], 1);
     let rows = [
-        ("Successful requests", Some(summary.completed as f64)),
-        ("Failed requests", Some(summary.failed as f64)),
-        ("Benchmark duration, s", Some(summary.duration_s)),
+        (
+            "Successful requests",
+            Some(summary.figures.completed as f64),
+        ),
+        ("Failed requests", Some(summary.figures.failed as f64)),
+        ("Benchmark duration, s", Some(summary.figures.duration_s)),
         (
             "Total input tokens",
-            summary.total_input_tokens.map(|n| n as f64),
+            summary.figures.total_input_tokens.map(|n| n as f64),
         ),
         (
             "Total generated tokens",
-            summary.total_output_tokens.map(|n| n as f64),
+            summary.figures.total_output_tokens.map(|n| n as f64),
         ),
         (
             "Request throughput, req/s",
-            Some(summary.request_throughput),
+            Some(summary.figures.request_throughput),
         ),
-        ("Output token throughput, tok/s", summary.output_throughput),
+        (
+            "Output token throughput, tok/s",
+            summary.figures.output_throughput,
+        ),
         (
             "Total token throughput, tok/s",
-            summary.total_token_throughput,
+            summary.figures.total_token_throughput,
         ),
-        ("Request goodput, req/s", summary.goodput),
+        ("Request goodput, req/s", summary.figures.goodput),
         (
             "Peak concurrent requests",
             Some(summary.concurrency.max as f64),
@@ -131,10 +134,10 @@ pub(in crate::commands::bench) fn result(summary: &Summary) -> Vec<Table> {
     }
     let mut latencies = Table::new(&["Latency, ms", "Mean", "Median", "P90", "P99"], 1);
     for (name, found) in [
-        ("TTFT", summary.ttft_ms),
-        ("TPOT", summary.tpot_ms),
-        ("ITL", summary.itl_ms),
-        ("E2EL", summary.e2e_ms),
+        ("TTFT", summary.figures.ttft_ms),
+        ("TPOT", summary.figures.tpot_ms),
+        ("ITL", summary.figures.itl_ms),
+        ("E2EL", summary.figures.e2e_ms),
     ] {
         if let Some(found) = found {
             latencies.row([
@@ -154,7 +157,7 @@ pub(in crate::commands::bench) fn result(summary: &Summary) -> Vec<Table> {
 }
 
 /// The rates that a sweep tried.
-pub(super) fn curve(section: &mut Section, sweep: &Sweep) {
+pub(super) fn curve(section: &mut Section, sweep: &Sweep<LoadSummary>) {
     let mut table = Table::new(
         &[
             "Objectives",
@@ -170,43 +173,46 @@ pub(super) fn curve(section: &mut Section, sweep: &Sweep) {
         ],
         1,
     );
-    let cell = bench::number;
+    let cell = sentences::number;
     for point in &sweep.points {
         let s = &point.summary;
         table.row([
-            bench::met(point.is_met).to_owned(),
+            sentences::met(point.is_met).to_owned(),
             significant(point.rate),
-            significant(s.request_throughput),
-            cell(s.output_throughput),
-            cell(s.goodput),
-            cell(s.ttft_ms.map(|d| d.p50)),
-            cell(s.ttft_ms.map(|d| d.p99)),
-            cell(s.tpot_ms.map(|d| d.p50)),
-            cell(s.tpot_ms.map(|d| d.p99)),
-            s.failed.to_string(),
+            significant(s.figures.request_throughput),
+            cell(s.figures.output_throughput),
+            cell(s.figures.goodput),
+            cell(s.figures.ttft_ms.map(|d| d.p50)),
+            cell(s.figures.ttft_ms.map(|d| d.p99)),
+            cell(s.figures.tpot_ms.map(|d| d.p50)),
+            cell(s.figures.tpot_ms.map(|d| d.p99)),
+            s.figures.failed.to_string(),
         ]);
     }
     draw(section, sweep);
-    section.paragraph(bench::SWEEP_BASIS);
+    section.paragraph(sentences::SWEEP_BASIS);
     section.table(table);
 }
 
 /// Latency against throughput: what a server pays for more requests per second.
-fn draw(section: &mut Section, sweep: &Sweep) {
-    type Latency = fn(&Summary) -> Option<Distribution>;
+fn draw(section: &mut Section, sweep: &Sweep<LoadSummary>) {
+    type Latency = fn(&LoadSummary) -> Option<Distribution>;
     let charts: [(&str, &str, Latency); 2] = [
         ("latency_throughput_ttft", "TTFT by requests/s", |s| {
-            s.ttft_ms
+            s.figures.ttft_ms
         }),
         ("latency_throughput_tpot", "TPOT by requests/s", |s| {
-            s.tpot_ms
+            s.figures.tpot_ms
         }),
     ];
     for (key, title, latency) in charts {
         let curve = |label: &str, statistic: fn(&Distribution) -> f64| {
             let points = sweep.points.iter().filter_map(|point| {
                 let found = latency(&point.summary)?;
-                Some((point.summary.request_throughput, 1e6 * statistic(&found)))
+                Some((
+                    point.summary.figures.request_throughput,
+                    1e6 * statistic(&found),
+                ))
             });
             let mut points: Vec<(f64, f64)> = points.collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -1,83 +1,13 @@
 //! What a load showed of a server.
 
-use llmprof_analysis::serving::{
-    Finding, FindingKind, LatencyPart, NoFindings, NotSplit, PartSource, QueueLimit,
-};
+use llmprof_analysis::serving::{QueueLimit, ServingConclusion};
 use llmprof_record::serving::ServerFamily;
 use llmprof_units::Percent;
 
-/// A part of a request's latency.
-pub fn part(part: LatencyPart) -> &'static str {
-    match part {
-        LatencyPart::Client => "client",
-        LatencyPart::Connection => "connection",
-        LatencyPart::RunningStep => "waiting for the running engine step",
-        LatencyPart::Queueing => "queueing",
-        LatencyPart::Prefill => "prefill",
-        LatencyPart::Network => "network and API server",
-        LatencyPart::UntilFirstToken => "queueing, prefill and network",
-        LatencyPart::Decode => "decode",
-        LatencyPart::OthersPrefill => "waiting for other requests' prefill",
-        LatencyPart::Stalls => "stalls",
-    }
-}
-
-/// How a part is known.
-pub fn source(source: PartSource) -> &'static str {
-    match source {
-        PartSource::ClientTimestamps => "client timestamps",
-        PartSource::ServerTimings => "the server's timings",
-        PartSource::TraceSteps => "steps of the trace",
-        PartSource::ServerTimingsAndTraceSteps => "the server's timings, steps of the trace",
-        PartSource::ServerHistograms => "the server's histograms (means of the window)",
-        PartSource::ServerTtftRemainder => {
-            "the server's TTFT less queueing and prefill (its tokenizer is in it)"
-        }
-        PartSource::Remainder => "what the histograms leave",
-        PartSource::OthersFirstTokens => "gaps in which another request's first token came",
-        PartSource::LongGaps => "gaps beyond 5 times the typical one",
-        PartSource::LongGapsAndPreemptions => {
-            "gaps beyond 5 times the typical one; the server preempted requests"
-        }
-    }
-}
-
-/// What is not split, and why.
-pub fn not_split(why: NotSplit) -> String {
-    match why {
-        NotSplit::HistogramsOnly => {
-            "Queueing and prefill of single requests: the server has histograms only.".to_owned()
-        }
-        NotSplit::OtherRequests {
-            queue_ms,
-            prefill_ms,
-            until_first_token_ms,
-        } => format!(
-            "Queueing and prefill: the server's means ({queue_ms:.1} + {prefill_ms:.1} ms) are not those of these requests ({until_first_token_ms:.1} ms)."
-        ),
-        NotSplit::NothingKnown => {
-            "Queueing, prefill and network: the server has no figures for these requests alone."
-                .to_owned()
-        }
-    }
-}
-
-/// Why nothing is concluded.
-pub fn no_findings(why: NoFindings) -> &'static str {
-    match why {
-        NoFindings::ClientTooSlow => {
-            "No conclusion about the server: the client did not keep up, so its latencies are not the server's."
-        }
-        NoFindings::NoCompleteStream => {
-            "No conclusion about the server: no request streamed to its end."
-        }
-    }
-}
-
 /// A finding's title: what was seen, with numbers.
-pub fn finding(finding: &Finding) -> String {
-    match finding.kind {
-        FindingKind::ServerQueueing {
+pub(crate) fn title(found: &ServingConclusion) -> String {
+    match *found {
+        ServingConclusion::ServerQueueing {
             queue_ms,
             e2e_ms,
             running_max,
@@ -96,18 +26,18 @@ pub fn finding(finding: &Finding) -> String {
             }
             seen
         }
-        FindingKind::PrefillInterruptsDecode { wait_ms, decode_ms } => {
+        ServingConclusion::PrefillInterruptsDecode { wait_ms, decode_ms } => {
             format!("Decode waits {wait_ms:.1} of {decode_ms:.1} ms for other requests' prefill")
         }
-        FindingKind::Preemption { requests, .. } => format!(
+        ServingConclusion::Preemption { requests, .. } => format!(
             "The server preempted {requests:.0} requests: it dropped their KV cache and computed it again"
         ),
-        FindingKind::PrefixCacheMisses { shared, hits, .. } => format!(
+        ServingConclusion::PrefixCacheMisses { shared, hits, .. } => format!(
             "Prompts share {} of their tokens; the prefix cache had {}",
             Percent(shared),
             Percent(hits)
         ),
-        FindingKind::WithoutCudaGraphs {
+        ServingConclusion::WithoutCudaGraphs {
             eager_steps,
             decode_steps,
             eager_batch: [least, most],
@@ -128,16 +58,16 @@ pub fn finding(finding: &Finding) -> String {
                 Percent(idle_share)
             )
         }
-        FindingKind::OutsideOfTheEngine { outside_ms } => {
+        ServingConclusion::OutsideOfTheEngine { outside_ms } => {
             format!("{outside_ms:.1} ms before the first token are neither queueing nor prefill")
         }
     }
 }
 
 /// What to change; options are named only of an engine that is known to serve.
-pub fn knob(finding: &Finding, server: Option<ServerFamily>) -> String {
-    match finding.kind {
-        FindingKind::ServerQueueing { limit, .. } => {
+pub(crate) fn change(found: &ServingConclusion, server: Option<ServerFamily>) -> String {
+    match *found {
+        ServingConclusion::ServerQueueing { limit, .. } => {
             let run_more = format!(
                 "let more requests run at once{}",
                 options(server, RUNNING_REQUESTS)
@@ -156,32 +86,32 @@ pub fn knob(finding: &Finding, server: Option<ServerFamily>) -> String {
                 }
             }
         }
-        FindingKind::PrefillInterruptsDecode { .. } => format!(
+        ServingConclusion::PrefillInterruptsDecode { .. } => format!(
             "prefill in chunks, or in shorter ones{}; prefill on other GPUs removes the wait",
             options(server, CHUNKED_PREFILL)
         ),
-        FindingKind::Preemption { .. } => format!(
+        ServingConclusion::Preemption { .. } => format!(
             "give the KV cache more memory{}, store it in fp8{}, or let fewer requests run at once{}",
             options(server, KV_MEMORY),
             options(server, KV_DTYPE),
             options(server, RUNNING_REQUESTS)
         ),
-        FindingKind::PrefixCacheMisses { .. } => format!(
+        ServingConclusion::PrefixCacheMisses { .. } => format!(
             "enable prefix caching{}, or give the KV cache room to keep prefixes",
             options(server, PREFIX_CACHING)
         ),
-        FindingKind::WithoutCudaGraphs {
+        ServingConclusion::WithoutCudaGraphs {
             graph_batch_max: None,
             ..
         } => format!(
             "let the server capture CUDA Graphs{}",
             options(server, CUDA_GRAPHS)
         ),
-        FindingKind::WithoutCudaGraphs { .. } => format!(
+        ServingConclusion::WithoutCudaGraphs { .. } => format!(
             "capture CUDA Graphs of these batch sizes{}",
             options(server, GRAPH_SIZES)
         ),
-        FindingKind::OutsideOfTheEngine { .. } => format!(
+        ServingConclusion::OutsideOfTheEngine { .. } => format!(
             "look at the API server: tokenizer, its processes{}, proxies, TLS",
             options(server, API_PROCESSES)
         ),
@@ -244,20 +174,20 @@ fn options(server: Option<ServerFamily>, [vllm, sglang, tensorrt_llm]: Options) 
 }
 
 /// What a change gains at most.
-pub fn upper_bound(finding: &Finding) -> String {
-    match finding.kind {
-        FindingKind::ServerQueueing { queue_ms: ms, .. }
-        | FindingKind::PrefixCacheMisses { gain_ms: ms, .. }
-        | FindingKind::OutsideOfTheEngine { outside_ms: ms } => {
+pub(crate) fn upper_bound(found: &ServingConclusion) -> String {
+    match *found {
+        ServingConclusion::ServerQueueing { queue_ms: ms, .. }
+        | ServingConclusion::PrefixCacheMisses { gain_ms: ms, .. }
+        | ServingConclusion::OutsideOfTheEngine { outside_ms: ms } => {
             format!("mean TTFT lower by {ms:.1} ms")
         }
-        FindingKind::PrefillInterruptsDecode { wait_ms, decode_ms } => {
+        ServingConclusion::PrefillInterruptsDecode { wait_ms, decode_ms } => {
             format!("mean TPOT lower by {:.0} %", 100.0 * wait_ms / decode_ms)
         }
-        FindingKind::WithoutCudaGraphs { gain_ms, .. } => {
+        ServingConclusion::WithoutCudaGraphs { gain_ms, .. } => {
             format!("mean latency lower by {gain_ms:.1} ms")
         }
-        FindingKind::Preemption { stall_ms, .. } => {
+        ServingConclusion::Preemption { stall_ms, .. } => {
             format!("mean latency lower by {stall_ms:.1} ms, if all stalls are preemptions")
         }
     }
@@ -269,28 +199,25 @@ mod tests {
 
     #[test]
     fn a_finding_says_what_limits_the_queue_and_what_to_change() {
-        let queueing = |limit, kv_usage_max| Finding {
-            kind: FindingKind::ServerQueueing {
-                queue_ms: 30.0,
-                e2e_ms: 200.0,
-                running_max: Some(4.0),
-                waiting_max: None,
-                kv_usage_max,
-                limit,
-            },
-            share_of_latency: 0.15,
+        let queueing = |limit, kv_usage_max| ServingConclusion::ServerQueueing {
+            queue_ms: 30.0,
+            e2e_ms: 200.0,
+            running_max: Some(4.0),
+            waiting_max: None,
+            kv_usage_max,
+            limit,
         };
         let full = queueing(QueueLimit::KvCache, Some(0.97));
         assert_eq!(
-            finding(&full),
+            title(&full),
             "Requests queue 30.0 of 200.0 ms, at most 4 running, KV cache at most 97 % full"
         );
         let scheduler = queueing(QueueLimit::Scheduler, Some(0.2));
         let vllm = Some(ServerFamily::Vllm);
-        assert!(knob(&full, vllm).contains("(--gpu-memory-utilization)"));
-        assert!(knob(&scheduler, vllm).contains("--max-num-seqs"));
+        assert!(change(&full, vllm).contains("(--gpu-memory-utilization)"));
+        assert!(change(&scheduler, vllm).contains("--max-num-seqs"));
         assert_eq!(
-            knob(&scheduler, Some(ServerFamily::Sglang)),
+            change(&scheduler, Some(ServerFamily::Sglang)),
             "the KV cache has room: let more requests run at once (--max-running-requests), else add replicas"
         );
         assert_eq!(upper_bound(&full), "mean TTFT lower by 30.0 ms");
@@ -298,26 +225,23 @@ mod tests {
 
     #[test]
     fn steps_without_graphs_are_told_by_batch_and_with_the_option_that_captures_them() {
-        let eager = |eager_batch, graph_batch_max| Finding {
-            kind: FindingKind::WithoutCudaGraphs {
-                eager_steps: 2,
-                decode_steps: 4,
-                eager_batch,
-                graph_batch_max,
-                idle_share: 0.6,
-                gain_ms: 24.0,
-            },
-            share_of_latency: 0.24,
+        let eager = |eager_batch, graph_batch_max| ServingConclusion::WithoutCudaGraphs {
+            eager_steps: 2,
+            decode_steps: 4,
+            eager_batch,
+            graph_batch_max,
+            idle_share: 0.6,
+            gain_ms: 24.0,
         };
         let some = eager([9, 12], Some(8));
         assert_eq!(
-            finding(&some),
+            title(&some),
             "2 of 4 decode steps run without a CUDA Graph (batches 9 to 12; the largest batch with a graph is 8): GPU idle 60.0 % of them"
         );
-        assert!(knob(&some, Some(ServerFamily::Vllm)).contains("(cudagraph_capture_sizes)"));
+        assert!(change(&some, Some(ServerFamily::Vllm)).contains("(cudagraph_capture_sizes)"));
         let none = eager([4, 4], None);
-        assert!(finding(&none).contains("(batch 4): GPU idle"));
-        assert!(knob(&none, Some(ServerFamily::Vllm)).contains("--enforce-eager"));
+        assert!(title(&none).contains("(batch 4): GPU idle"));
+        assert!(change(&none, Some(ServerFamily::Vllm)).contains("--enforce-eager"));
         assert_eq!(upper_bound(&none), "mean latency lower by 24.0 ms");
     }
 
@@ -329,8 +253,8 @@ mod tests {
             QueueLimit::Scheduler,
             QueueLimit::Unknown,
         ];
-        let mut kinds: Vec<FindingKind> = limits
-            .map(|limit| FindingKind::ServerQueueing {
+        let mut kinds: Vec<ServingConclusion> = limits
+            .map(|limit| ServingConclusion::ServerQueueing {
                 queue_ms: 30.0,
                 e2e_ms: 200.0,
                 running_max: None,
@@ -340,7 +264,7 @@ mod tests {
             })
             .into();
         for graph_batch_max in [None, Some(8)] {
-            kinds.push(FindingKind::WithoutCudaGraphs {
+            kinds.push(ServingConclusion::WithoutCudaGraphs {
                 eager_steps: 2,
                 decode_steps: 4,
                 eager_batch: [1, 2],
@@ -350,32 +274,28 @@ mod tests {
             });
         }
         kinds.extend([
-            FindingKind::PrefillInterruptsDecode {
+            ServingConclusion::PrefillInterruptsDecode {
                 wait_ms: 1.0,
                 decode_ms: 2.0,
             },
-            FindingKind::Preemption {
+            ServingConclusion::Preemption {
                 requests: 1.0,
                 stall_ms: 2.0,
             },
-            FindingKind::PrefixCacheMisses {
+            ServingConclusion::PrefixCacheMisses {
                 shared: 0.5,
                 hits: 0.0,
                 gain_ms: 2.0,
             },
-            FindingKind::OutsideOfTheEngine { outside_ms: 2.0 },
+            ServingConclusion::OutsideOfTheEngine { outside_ms: 2.0 },
         ]);
         for kind in kinds {
-            let finding = Finding {
-                kind,
-                share_of_latency: 0.15,
-            };
-            let unknown = knob(&finding, None);
+            let unknown = change(&kind, None);
             assert!(
                 !unknown.contains(['_', '(']) && !unknown.contains("--"),
                 "{unknown}"
             );
-            let vllm = knob(&finding, Some(ServerFamily::Vllm));
+            let vllm = change(&kind, Some(ServerFamily::Vllm));
             assert!(vllm.contains("--") || vllm.contains('_'), "{vllm}");
             for other in ["SGLang", "TensorRT", "vLLM"] {
                 assert!(!vllm.contains(other), "{vllm}");

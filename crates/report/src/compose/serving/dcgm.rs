@@ -1,8 +1,9 @@
 //! GPUs of a server elsewhere, as its DCGM exporter reports them.
 
 use llmprof_record::serving::{DCGM_FIELDS, DcgmGpus};
-use llmprof_report::{Document, Table};
 use llmprof_units::{Percent, significant};
+
+use crate::{Document, Table};
 
 /// Headers of [`DCGM_FIELDS`], after that of the GPU.
 const HEADERS: [&str; 7] = [

@@ -319,6 +319,7 @@ fn read<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Option<T>, R
 #[cfg(test)]
 mod tests {
     use llmprof_theory::device::Catalog;
+    use llmprof_traffic::arrivals::Arrivals;
     use llmprof_units::{Joules, Nanos};
     use serde_json::json;
 
@@ -326,6 +327,7 @@ mod tests {
     use crate::issue::{IssueCode, Severity};
     use crate::run::{PassKind, PhaseSpan, RunPhase};
     use crate::samples::{Sample, Samples};
+    use crate::serving::{AskedLoad, AskedSource, EngineStep, LoadRecord};
     use crate::trace::{Range, TraceBuilder};
 
     fn record() -> RunRecord {
@@ -413,6 +415,49 @@ mod tests {
         std::fs::write(folder.path().join(RECORD_FILE), r#"{"schema_version": 9}"#).unwrap();
         let error = RunRecord::load(folder.path()).unwrap_err().to_string();
         assert!(error.contains("layout version 9"), "{error}");
+    }
+
+    #[test]
+    fn a_load_is_read_as_it_was_saved_and_damage_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut request = RequestRecord::due(0, Nanos(100), 16);
+        request.arrivals = vec![(Nanos(300), Some(1)).into(), (Nanos(500), None).into()];
+        let record = RunRecord {
+            load: Some(ServedLoad {
+                asked: AskedLoad {
+                    endpoint: "http://127.0.0.1:8000".to_owned(),
+                    arrivals: Arrivals::Poisson { rate: 4.0 },
+                    source: AskedSource::Dataset { conversations: 3 },
+                    requests: 2,
+                    shared_prefix_share: 0.25,
+                    slos: vec!["ttft:p99<500ms".parse().unwrap()],
+                },
+                load: LoadRecord {
+                    requests: vec![request.clone(), request],
+                    ..LoadRecord::default()
+                },
+                server: None,
+                exporters: Vec::new(),
+                steps: vec![EngineStep::default()],
+                sweep: None,
+            }),
+            ..RunRecord::default()
+        };
+        record.save(folder.path()).unwrap();
+        assert_eq!(
+            RunRecord::load(folder.path()).unwrap().unwrap().load,
+            record.load
+        );
+        let file = folder.path().join(REQUESTS_FILE);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let many = text.replacen("[300,1]", "[300,4294967295]", 1);
+        for (damaged, line) in [(&text[..text.len() / 2 + 9], "line 2"), (&many, "line 1")] {
+            std::fs::write(&file, damaged).unwrap();
+            let error = RunRecord::load(folder.path()).unwrap_err();
+            assert!(error.to_string().contains(line), "{error}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(RunRecord::load(folder.path()).is_err());
     }
 
     #[test]

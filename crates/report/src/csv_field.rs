@@ -18,6 +18,17 @@ pub fn csv_field(text: &str) -> String {
     }
 }
 
+/// Lines of cells as CSV.
+pub fn csv_lines(lines: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let cells: Vec<String> = line.iter().map(|cell| csv_field(cell)).collect();
+        text += &cells.join(",");
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ pub mod view;
 mod vllm_bench;
 
 pub use compose::{Report, statics};
-pub use csv_field::csv_field;
+pub use csv_field::{csv_field, csv_lines};
 pub use document::{
     Align, Block, Cell, Chart, Column, Document, Drawing, FindingItem, Link, Row, Section, Table,
     Target, key,

@@ -1,6 +1,9 @@
 //! The files of a run, all from one record and its analysis.
 
+mod counters;
 mod device_facts;
+pub(crate) mod kernel_tables;
+mod memory;
 mod metrics;
 mod serving;
 mod tables;
@@ -24,13 +27,7 @@ use llmprof_report::{
 use llmprof_theory::device::Device;
 
 pub(crate) use self::serving::BenchFile;
-use crate::{
-    commands::{
-        kernels,
-        profile::{counters, memory},
-    },
-    failure::Failure,
-};
+use crate::failure::Failure;
 
 /// What the files of a run are made of.
 #[derive(Clone, Copy)]
@@ -140,7 +137,7 @@ pub(crate) fn files(
         files.push(("counters.csv".to_owned(), counters::csv(&found.launches)));
         let all = record.counters.iter();
         let tables =
-            all.flat_map(|counters| kernels::tables::files(counters, found, results.notes));
+            all.flat_map(|counters| kernel_tables::files(counters, found, results.notes));
         files.extend(tables.map(|(name, text)| (format!("ncu/analysis/{name}"), text)));
     }
     if let Some(timeline) = record.memory.as_ref().and_then(memory::csv) {

@@ -34,7 +34,7 @@ use llmprof_units::{Count, Nanos, significant};
 
 pub(crate) use self::configured::{serve as serve_configured, server_command};
 use self::{request::Request, serve::Server, session::Measured};
-use super::profile::{self, files::free};
+use crate::profiles::{self, files::free};
 use crate::args_bench::{BenchArgs, ServedArgs};
 use crate::{
     clock, engine_trace,
@@ -121,7 +121,7 @@ fn targets(args: &BenchArgs) -> Result<(Option<&str>, Vec<String>), Failure> {
 
 /// The model that is served, and the device for its roofline.
 fn served(args: &ServedArgs, overrides: &[String]) -> Result<Option<Subject>, Failure> {
-    let mut subject = profile::request::subject(args.config.as_deref(), overrides)?;
+    let mut subject = profiles::request::subject(args.config.as_deref(), overrides)?;
     if let Some(name) = &args.device {
         let device = subject::device(name)?;
         let Some(subject) = &mut subject else {
@@ -310,7 +310,7 @@ impl Recorded {
         let dir = store.path().join("server").join(name);
         let mut inner = RunDir::create(&dir, clock::now(), crate::VERSION)?;
         inner.describe("bench", name, &[])?;
-        let kept = profile::keep(
+        let kept = profiles::keep(
             profiles,
             "the server",
             subject,
@@ -319,7 +319,7 @@ impl Recorded {
             Vec::new(),
             &mut inner,
         );
-        let is_whole = |kept: &profile::Profiled| kept.unwritten().is_none();
+        let is_whole = |kept: &profiles::Profiled| kept.unwritten().is_none();
         let status = if kept.as_ref().is_ok_and(is_whole) {
             RunStatus::Complete
         } else {

@@ -19,7 +19,7 @@ use llmprof_units::Count;
 use super::sides;
 use crate::args_compare::CompareArgs;
 use crate::{
-    commands::run::{self, Finished},
+    jobs::{self, Finished},
     failure::Failure,
     output::Output,
     progress::Show,
@@ -51,7 +51,7 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
     };
     let sides = [words(first)?, words(second)?];
     for (number, overrides) in sides.iter().enumerate() {
-        run::check(overrides).map_err(|failure| {
+        jobs::check(overrides).map_err(|failure| {
             // The place in the failure says the rest.
             Failure::new(format!("--run {}: {}", number + 1, failure.in_a_line()))
         })?;
@@ -131,7 +131,7 @@ fn one(overrides: &[String], folder: &Path, measure_only: bool) -> Result<Finish
         .replace('\\', r"\\")
         .replace('\'', r"\'");
     all.push(format!("hydra.run.dir='{path}'"));
-    run::run_once(&all, Show::Lines)
+    jobs::run_once(&all, Show::Lines)
 }
 
 /// Whether a gate, or without gates every metric, is of other work on the two sides.

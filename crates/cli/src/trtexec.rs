@@ -318,5 +318,5 @@ fn default_directory(files: &[PathBuf]) -> PathBuf {
         .and_then(|file| file.file_stem())
         .unwrap_or_default();
     let time = clock::directory_name();
-    super::profile::files::free(&Path::new("runs").join("import").join(name).join(time))
+    crate::profiles::files::free(&Path::new("runs").join("import").join(name).join(time))
 }

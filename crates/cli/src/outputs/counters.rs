@@ -1,8 +1,7 @@
 //! Hardware counters of single launches for a spreadsheet.
 
 use llmprof_analysis::counters::{LaunchRow, percentages};
-
-use super::files;
+use llmprof_report::csv_lines;
 
 /// All rows for a spreadsheet.
 pub(crate) fn csv(rows: &[LaunchRow]) -> String {
@@ -47,5 +46,5 @@ pub(crate) fn csv(rows: &[LaunchRow]) -> String {
         }
         lines.push(cells);
     }
-    files::csv(&lines)
+    csv_lines(&lines)
 }

@@ -20,7 +20,7 @@ use llmprof_units::Share;
 use llmprof_wire::Options;
 
 use crate::args_bench::ServeArgs;
-use crate::commands::record;
+use crate::recording;
 use crate::failure::Failure;
 
 /// How many of the server's last lines are shown where it fails.
@@ -231,12 +231,12 @@ impl Server {
         // Whatever becomes of the load.
         let recorded = self.recorded.iter();
         self.issues
-            .extend(recorded.flat_map(|folder| record::scrub(folder)));
+            .extend(recorded.flat_map(|folder| recording::scrub(folder)));
         let (Some(channel), Some(folder)) = (&self.channel, self.recorded) else {
             return (self.issues, None);
         };
         let processes: Vec<Watched> = channel.processes().cloned().collect();
-        self.issues.extend(record::issues(&processes));
+        self.issues.extend(recording::dropped_issues(&processes));
         if processes.iter().any(|process| process.is_full) {
             self.issues.push(Issue::error(IssueCode::RecordMaxSize));
         }
@@ -244,7 +244,7 @@ impl Server {
         if has_files && processes.iter().any(|process| process.cupti.is_some()) {
             return (self.issues, Some(folder));
         }
-        let nothing = record::nothing(&processes);
+        let nothing = recording::nothing_recorded(&processes);
         self.issues
             .push(if nothing.code == IssueCode::RecordNoCuda {
                 // A server without a GPU is loaded all the same.

@@ -9,7 +9,7 @@ use llmprof_record::{
 };
 use serde_json::Value;
 
-use crate::{commands::profile, failure::Failure};
+use crate::{failure::Failure, profiles};
 
 /// What a run of a served load has, and no other.
 const BENCH: &str = "bench.json";
@@ -90,7 +90,7 @@ fn of(label: &str, path: &Path, record: &RunRecord) -> Result<RunFacts, Failure>
 }
 
 fn trace(path: &Path) -> Result<RunFacts, Failure> {
-    let record = profile::read(&[path.to_path_buf()])?;
+    let record = profiles::read(&[path.to_path_buf()])?;
     if !record.has_times() {
         return Err(
             Failure::new(format!("{} has no times to compare", path.display()))

@@ -9,7 +9,10 @@ use llmprof_record::{
 use llmprof_units::Bytes;
 
 use super::read;
-use crate::{commands::record, failure::Failure};
+use crate::{
+    failure::Failure,
+    recording::{WIRE_FOLDER, scrub},
+};
 
 /// What processes had written when their recorder was killed.
 pub(crate) struct Unread {
@@ -23,7 +26,7 @@ pub(crate) fn find_unread(run: &StoredRun) -> Option<Unread> {
     if !is_killed || has_record(run) {
         return None;
     }
-    let files = wire::files(&run.path.join(record::FOLDER)).unwrap_or_default();
+    let files = wire::files(&run.path.join(WIRE_FOLDER)).unwrap_or_default();
     let sizes = files.iter().filter_map(|file| file.symlink_metadata().ok());
     Some(Unread {
         files: files.len(),
@@ -36,17 +39,17 @@ fn has_record(run: &StoredRun) -> bool {
 }
 
 /// Reads what was recorded until the recorder was killed into the record of its run. Nothing happens to other runs.
-pub(super) fn recover(locked: &mut LockedRun) -> Result<(), Failure> {
+pub(crate) fn recover(locked: &mut LockedRun) -> Result<(), Failure> {
     let run = &mut locked.run;
     // The lock is ours now, so that the run does not look dead any more.
     let is_killed =
         run.manifest.experiment == "record" && run.manifest.status == RunStatus::Running;
-    let folder = run.path.join(record::FOLDER);
+    let folder = run.path.join(WIRE_FOLDER);
     let files = wire::files(&folder).unwrap_or_default();
     if !is_killed || has_record(run) || files.is_empty() {
         return Ok(());
     }
-    let mut issues = record::scrub(&folder);
+    let mut issues = scrub(&folder);
     let mut record = read(&[folder])?;
     issues.push(Issue::error(IssueCode::RecordRecorderKilled));
     record.issues = issues;

@@ -1,4 +1,4 @@
-//! Where imports are written, and CSV.
+//! What profiles are called, and where imports are written.
 
 use crate::clock;
 use std::path::{Path, PathBuf};
@@ -50,18 +50,4 @@ pub(super) fn title(profiles: &[PathBuf]) -> String {
 fn placed(file: &Path) -> String {
     let folder = file.parent().map(name).filter(|folder| !folder.is_empty());
     folder.map_or_else(|| name(file), |folder| format!("{folder}/{}", name(file)))
-}
-
-/// Lines of cells as CSV.
-pub(crate) fn csv(lines: &[Vec<String>]) -> String {
-    let mut text = String::new();
-    for line in lines {
-        let cells: Vec<String> = line
-            .iter()
-            .map(|cell| llmprof_report::csv_field(cell))
-            .collect();
-        text += &cells.join(",");
-        text.push('\n');
-    }
-    text
 }

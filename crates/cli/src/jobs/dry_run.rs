@@ -9,7 +9,7 @@ use llmprof_report::text::{kernel_report::notes_to_keep, run_weights::weights_li
 
 use super::command;
 use crate::{
-    commands::bench::server_command,
+    serving::server_command,
     failure::Failure,
     kernel_notes,
     output::{Output, note},

@@ -2,9 +2,7 @@
 
 use llmprof_analysis::counters::{CountersAnalysis, LaunchRow};
 use llmprof_record::counters::{Counters, Level, ProfiledLaunch, Value};
-use llmprof_report::{compose::KernelNotes, kernel_label};
-
-use crate::commands::profile::files;
+use llmprof_report::{compose::KernelNotes, csv_lines, kernel_label};
 
 const SUMMARY: [&str; 25] = [
     "kernel_id",
@@ -111,7 +109,7 @@ fn summary(
         };
         lines.push(SUMMARY.map(cell).to_vec());
     }
-    files::csv(&lines)
+    csv_lines(&lines)
 }
 
 /// Rate of the pipe that did the most, and its FLOPs per DRAM byte.
@@ -131,7 +129,7 @@ fn classes(found: &CountersAnalysis, ids: &[String]) -> String {
     let mut lines = vec![vec!["kernel_id".to_owned(), "classification".to_owned()]];
     let rows = found.launches.iter().zip(ids);
     lines.extend(rows.map(|(row, id)| vec![id.clone(), row.class.name().to_owned()]));
-    files::csv(&lines)
+    csv_lines(&lines)
 }
 
 /// Values in base units, with the unit.
@@ -157,5 +155,5 @@ fn readings(counters: &Counters, ids: &[String]) -> String {
             ]);
         }
     }
-    files::csv(&lines)
+    csv_lines(&lines)
 }

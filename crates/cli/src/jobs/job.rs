@@ -29,13 +29,13 @@ use llmprof_units::{Bytes, Percent};
 use super::{command::command, direct, power, prompts::prompts, sources, visuals};
 use crate::{
     calibration, clock,
-    commands::bench::serve_configured,
     failure::{self, Failure},
     fit, kernel_notes,
     output::Output,
     outputs::{self, Results, Wanted},
     plan::{Purpose, plan},
     progress::Show,
+    serving::serve_configured,
     subject::Subject,
     weights,
 };

@@ -7,6 +7,8 @@ use llmprof_report::{Document, Table, render::terminal};
 use llmprof_units::{is_order, printable};
 use serde::Serialize;
 
+pub(crate) use llmprof_report::csv_field;
+
 use crate::failure::Failure;
 
 pub(crate) struct Output {

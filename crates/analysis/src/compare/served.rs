@@ -32,7 +32,9 @@ impl RunFacts {
             ("gpu", (!gpu_names.is_empty()).then(|| gpu_names.join(", "))),
         ];
         for (key, value) in traits {
-            facts.traits.extend(value.map(|value| (key.to_owned(), value)));
+            facts
+                .traits
+                .extend(value.map(|value| (key.to_owned(), value)));
         }
         let load = &served.load;
         let nanos = |time: Option<Nanos>| time.map(|time| time.0 as f64);
@@ -60,7 +62,9 @@ impl RunFacts {
             ("tokens_per_s", figures.output_throughput),
             (
                 "energy_per_token",
-                joules.zip(tokens).map(|(joules, tokens)| joules / tokens as f64),
+                joules
+                    .zip(tokens)
+                    .map(|(joules, tokens)| joules / tokens as f64),
             ),
             ("peak_memory", sum_over_gpus(&serving.gpus, memory)),
         ];
@@ -78,7 +82,11 @@ fn values_of(load: &LoadRecord, value: impl Fn(&RequestRecord) -> Option<f64>) -
 }
 
 fn mean_gap(request: &RequestRecord) -> Option<f64> {
-    let gaps = request.arrivals.len().checked_sub(1).filter(|gaps| *gaps > 0)?;
+    let gaps = request
+        .arrivals
+        .len()
+        .checked_sub(1)
+        .filter(|gaps| *gaps > 0)?;
     Some(request.gaps_ns().sum::<i64>() as f64 / gaps as f64)
 }
 

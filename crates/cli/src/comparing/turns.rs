@@ -19,8 +19,8 @@ use llmprof_units::Count;
 use super::sides;
 use crate::args_compare::CompareArgs;
 use crate::{
-    jobs::{self, Finished},
     failure::Failure,
+    jobs::{self, Finished},
     output::Output,
     progress::Show,
 };

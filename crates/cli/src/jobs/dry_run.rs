@@ -9,11 +9,11 @@ use llmprof_report::text::{kernel_report::notes_to_keep, run_weights::weights_li
 
 use super::command;
 use crate::{
-    serving::server_command,
     failure::Failure,
     kernel_notes,
     output::{Output, note},
     plan::{Purpose, plan},
+    serving::server_command,
     weights,
 };
 

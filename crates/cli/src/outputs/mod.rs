@@ -136,8 +136,7 @@ pub(crate) fn files(
     if let Some(found) = &analysis.counters {
         files.push(("counters.csv".to_owned(), counters::csv(&found.launches)));
         let all = record.counters.iter();
-        let tables =
-            all.flat_map(|counters| kernel_tables::files(counters, found, results.notes));
+        let tables = all.flat_map(|counters| kernel_tables::files(counters, found, results.notes));
         files.extend(tables.map(|(name, text)| (format!("ncu/analysis/{name}"), text)));
     }
     if let Some(timeline) = record.memory.as_ref().and_then(memory::csv) {

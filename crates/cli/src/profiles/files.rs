@@ -4,7 +4,7 @@ use crate::clock;
 use std::path::{Path, PathBuf};
 
 /// `runs/import/<name of the first file>/<time>`.
-pub(super) fn default_directory(files: &[PathBuf]) -> PathBuf {
+pub(crate) fn default_directory(files: &[PathBuf]) -> PathBuf {
     let name = files.first().map(|file| name(file)).unwrap_or_default();
     let stem = name
         .split('.')

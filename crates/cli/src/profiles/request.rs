@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The profiles among some words, and the overrides: `KEY=VALUE` that is no file.
-pub(super) fn split(words: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+pub(crate) fn split(words: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     let mut profiles = Vec::new();
     let mut overrides = Vec::new();
     for word in words {
@@ -79,7 +79,7 @@ fn workload_keys(overrides: &[String]) -> Vec<String> {
 }
 
 /// Puts what was asked for into the record of the profiles.
-pub(super) fn describe(record: &mut RunRecord, subject: Option<&Subject>, device: Option<Device>) {
+pub(crate) fn describe(record: &mut RunRecord, subject: Option<&Subject>, device: Option<Device>) {
     if let Some(subject) = subject {
         subject.describe(record);
     }

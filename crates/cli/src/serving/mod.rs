@@ -34,8 +34,8 @@ use llmprof_units::{Count, Nanos, significant};
 
 pub(crate) use self::configured::{serve as serve_configured, server_command};
 use self::{request::Request, serve::Server, session::Measured};
-use crate::profiles::{self, files::free};
 use crate::args_bench::{BenchArgs, ServedArgs};
+use crate::profiles::{self, files::free};
 use crate::{
     clock, engine_trace,
     failure::Failure,

@@ -20,8 +20,8 @@ use llmprof_units::Share;
 use llmprof_wire::Options;
 
 use crate::args_bench::ServeArgs;
-use crate::recording;
 use crate::failure::Failure;
+use crate::recording;
 
 /// How many of the server's last lines are shown where it fails.
 const LAST_LINES: usize = 15;

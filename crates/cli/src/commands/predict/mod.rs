@@ -10,9 +10,7 @@ mod traced;
 
 use std::collections::HashMap;
 
-use llmprof_predict::{
-    EfficiencyProfile, Need, PredictError, Prediction, Predictor, Target,
-};
+use llmprof_predict::{EfficiencyProfile, Need, PredictError, Prediction, Predictor, Target};
 use llmprof_theory::{COMMON_KEYS, Workload, device::Device, parallel::Parallel};
 
 use self::{

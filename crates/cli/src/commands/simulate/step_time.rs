@@ -18,9 +18,7 @@ use serde::Serialize;
 
 use crate::args_simulate::SimulateArgs;
 use crate::{
-    app,
-    efficiency,
-    engine_trace,
+    app, efficiency, engine_trace,
     failure::Failure,
     plan::{Purpose, plan},
     subject::{Subject, device},

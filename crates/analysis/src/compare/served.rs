@@ -97,3 +97,68 @@ fn sum_over_gpus(gpus: &[GpuUse], value: impl Fn(&GpuUse) -> Option<f64>) -> Opt
     }
     gpus.iter().map(value).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::run::RunRecord;
+    use llmprof_record::serving::{Arrival, AskedLoad, AskedSource};
+    use llmprof_traffic::arrivals::Arrivals;
+
+    use super::*;
+
+    /// Three requests with first tokens after 10, 20 and 30 ms and a second 5 ms later; the last ran under the server's profiler.
+    fn record() -> RunRecord {
+        let requests = (0..3).map(|index| {
+            let mut request = RequestRecord::due(index, Nanos(0), 2);
+            let first = (index as i64 + 1) * 10_000_000;
+            request.arrivals = [first, first + 5_000_000]
+                .map(|at| Arrival {
+                    at_ns: Nanos(at),
+                    tokens: None,
+                })
+                .into();
+            request.output_tokens = Some(2);
+            request.end_ns = Nanos(first + 5_000_000);
+            request.was_profiled = index == 2;
+            request
+        });
+        RunRecord {
+            name: "tiny".to_owned(),
+            load: Some(ServedLoad {
+                asked: AskedLoad {
+                    endpoint: "http://127.0.0.1:1".to_owned(),
+                    arrivals: Arrivals::Closed { concurrency: 3 },
+                    source: AskedSource::Dataset { conversations: 3 },
+                    requests: 3,
+                    shared_prefix_share: 0.0,
+                    slos: vec!["ttft:p50<1s".parse().unwrap()],
+                },
+                load: LoadRecord {
+                    requests: requests.collect(),
+                    ..LoadRecord::default()
+                },
+                server: None,
+                exporters: Vec::new(),
+                steps: Vec::new(),
+                sweep: None,
+            }),
+            ..RunRecord::default()
+        }
+    }
+
+    #[test]
+    fn requests_that_latencies_are_of_are_the_values() {
+        let record = record();
+        let analysis = crate::analyze(&record, None).unwrap();
+        let serving = analysis.serving.as_ref().unwrap();
+        assert_eq!((serving.summary.timed, serving.slos[0].is_met), (2, true));
+        let facts = RunFacts::of("a", "runs/a", &record, &analysis);
+        assert_eq!(facts.measured_in, "load");
+        assert_eq!(facts.passes["ttft"], [10e6, 20e6]);
+        assert_eq!(facts.passes["tpot"], [5e6, 5e6]);
+        assert_eq!(facts.requests["itl"], [5e6, 5e6]);
+        assert_eq!(facts.traits["model"], "tiny");
+        assert!(facts.traits["load"].starts_with("3 requests, 3 in flight"));
+        assert!(!facts.passes.contains_key("energy_per_token"));
+    }
+}

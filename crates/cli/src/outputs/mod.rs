@@ -5,7 +5,7 @@ mod device_facts;
 pub(crate) mod kernel_tables;
 mod memory;
 mod metrics;
-mod serving;
+pub(crate) mod serving;
 mod tables;
 
 use llmprof_analysis::Analysis;
@@ -26,7 +26,6 @@ use llmprof_report::{
 };
 use llmprof_theory::device::Device;
 
-pub(crate) use self::serving::BenchFile;
 use crate::failure::Failure;
 
 /// What the files of a run are made of.

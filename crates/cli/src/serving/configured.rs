@@ -12,8 +12,12 @@ use llmprof_record::{
 };
 use llmprof_units::DType;
 
-use super::{BenchArgs, Done, offline::Job, request::Request};
-use crate::{failure::Failure, subject::Subject};
+use super::{
+    loading::{Done, run, run_offline},
+    offline::Job,
+    request::Request,
+};
+use crate::{args_bench::BenchArgs, failure::Failure, subject::Subject};
 
 /// The arguments alone, so that a config and a command line are read by one reader.
 #[derive(Debug, Parser)]
@@ -51,7 +55,7 @@ pub(crate) fn serve(
     let launch = launch.map(|launch| with_profiler(plan, serving, launch, store));
     let mut request = Request::of(&args, &url)?;
     request.subject = subject(plan, serving);
-    super::run(&args, &mut request, launch, store, interrupt)
+    run(&args, &mut request, launch, store, interrupt)
 }
 
 /// The model of the server, for roofline times of its steps: where theory counts it, and one device has all of it. The device is
@@ -98,7 +102,7 @@ fn offline(
         arguments: options.args,
         profiled: serving.profile,
     };
-    super::run_offline(args, &request, job, store, interrupt)
+    run_offline(args, &request, job, store, interrupt)
 }
 
 /// Where a server that llmprof starts leaves traces.

@@ -83,18 +83,3 @@ impl LoadArgs {
         }
     }
 }
-
-/// When requests arrive, in words; `speedup` of a trace.
-pub(crate) fn arrivals_line(arrivals: &Arrivals, speedup: f64) -> String {
-    let per_s = |rate: &f64| format!("{} requests/s", significant(*rate));
-    match arrivals {
-        Arrivals::Closed { concurrency } => format!("{concurrency} in flight"),
-        Arrivals::Constant { rate } => format!("{}, evenly spaced", per_s(rate)),
-        Arrivals::Poisson { rate } => format!("{}, Poisson", per_s(rate)),
-        Arrivals::Gamma { rate, burstiness } => {
-            format!("{}, burstiness {burstiness}", per_s(rate))
-        }
-        Arrivals::Recorded if speedup == 1.0 => "at the times of the trace".to_owned(),
-        Arrivals::Recorded => format!("at the times of the trace, {speedup}×"),
-    }
-}

@@ -58,6 +58,7 @@ use crate::graphs::{self, ModelOperators, StepRows};
 use crate::latency::{Latency, load_time};
 use crate::phases::engine::labelled_steps;
 use crate::ranks;
+use crate::serving::analyze_load;
 use crate::statics;
 use crate::telemetry::{self, HostTelemetry};
 
@@ -75,6 +76,9 @@ fn beside(record: &RunRecord, device: Option<&Device>) -> Vec<Analysis> {
 /// Analyzes what was recorded, against the peaks of `device`, of the record's own device, or of the one that its trace
 /// names. Only a workload that theory refuses is an error.
 pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, AnalysisError> {
+    if let Some(load) = &record.load {
+        return Ok(analyze_load(record, load));
+    }
     let Judged {
         device: judged,
         issue: of_device,

@@ -23,6 +23,8 @@ pub enum GainOf {
     Throughput,
     /// The first request after a start.
     FirstRequest,
+    /// The mean request of a served load.
+    Latency,
 }
 
 /// What a change would give.

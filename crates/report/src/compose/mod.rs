@@ -23,6 +23,7 @@ mod operators;
 mod phases;
 mod ranks;
 mod roofline;
+pub mod serving;
 mod slices;
 mod stakeholder;
 pub mod statics;
@@ -69,7 +70,15 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Title, summary, findings and issues.
     pub fn digest(&self) -> Document {
+        if let Some(document) = self.of_load() {
+            return document;
+        }
         self.named(self.first_page())
+    }
+
+    fn of_load(&self) -> Option<Document> {
+        let (served, serving) = (self.record.load.as_ref()?, self.analysis.serving.as_ref()?);
+        Some(self.served_load(served, serving))
     }
 
     /// The document in words of the device that ran: sentences speak of a GPU.
@@ -145,6 +154,9 @@ impl Report<'_> {
 
     /// The whole report.
     pub fn document(&self) -> Document {
+        if let Some(document) = self.of_load() {
+            return document;
+        }
         let (record, analysis) = (self.record, self.analysis);
         let mut document = self.first_page();
         if record.has_times() {

@@ -111,6 +111,7 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
             GainOf::Run => "the whole run up to",
             GainOf::Throughput => "with more requests at once, up to",
             GainOf::FirstRequest => "for the first request, up to",
+            GainOf::Latency => "for the mean request, up to",
         };
         let knob = knob(found, analysis).map(|knob| format!(". {}", knob.trim_end_matches('.')));
         Some(format!(

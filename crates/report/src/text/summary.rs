@@ -330,6 +330,7 @@ pub(crate) fn first_use(analysis: &Analysis) -> Option<String> {
     let mut findings = analysis.findings.iter();
     let finding =
         findings.find(|finding| finding.code == "first_use" && finding.phase.is_none())?;
+    // Analyses of earlier versions have the former name only.
     let after = first.extra_ns - first.extra_ttft_ns;
     let parts = [
         (first.extra_ttft_ns, "before the first token"),

@@ -2,6 +2,7 @@
 
 mod conclusion;
 mod evidence;
+mod serving;
 
 use llmprof_record::kernel_name::Library;
 use llmprof_record::run::RunPhase;
@@ -53,6 +54,9 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     if let Some(Conclusion::Cause { cause }) = &finding.conclusion {
         return Some(causes::gain(cause));
     }
+    if let Some(Conclusion::Serving { found, .. }) = &finding.conclusion {
+        return Some(format!("Upper bound: {}.", serving::upper_bound(found)));
+    }
     let gain = finding.gain.as_ref()?;
     let is_called_alike = gain.is_bound || finding.confidence != Confidence::Low;
     if is_called_alike && !finding.is_contended && is_whole(finding) {
@@ -61,6 +65,7 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     let of = match gain.of {
         GainOf::Run => whole,
         GainOf::Throughput => "throughput",
+        GainOf::Latency => "mean request",
         GainOf::FirstRequest => match finding.phase_name() {
             Some(phase) => &format!("first {phase}"),
             None => "first request",
@@ -256,6 +261,9 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
     );
     let knob = match finding.conclusion.as_ref()? {
         Conclusion::Cause { cause } => return Some(causes::change(cause)),
+        Conclusion::Serving { server, found } => {
+            return Some(format!("Try: {}.", serving::change(found, *server)));
+        }
         Conclusion::Idle {
             remedy: Some(IdleRemedy::LessHostWork),
             host_work,

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
-use llmprof_units::significant;
 
 use crate::failure::Failure;
 

@@ -177,6 +177,7 @@ fn requests_per_second() {
         .map(|_| {
             run(&load(&stub.1, &closed, 60_000, 1, false))
                 .1
+                .figures
                 .request_throughput
         })
         .fold(0.0, f64::max);

@@ -15,25 +15,25 @@ const KV_FULL: f64 = 0.9;
 
 /// What rules look at.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
+pub(super) struct Evidence<'a> {
     /// Whose options a report may name.
-    pub server: Option<ServerFamily>,
+    pub(super) server: Option<ServerFamily>,
     /// The client.
-    pub self_check: &'a SelfCheck,
+    pub(super) self_check: &'a SelfCheck,
     /// The mean request.
-    pub mean: Option<&'a MeanParts>,
+    pub(super) mean: Option<&'a MeanParts>,
     /// What the server says of the window.
-    pub window: Option<&'a ServerWindow>,
+    pub(super) window: Option<&'a ServerWindow>,
     /// Gauges over time.
-    pub gauges: &'a [(Nanos, Gauges)],
+    pub(super) gauges: &'a [(Nanos, Gauges)],
     /// Engine steps of the server's trace.
-    pub steps: &'a [EngineStep],
+    pub(super) steps: &'a [EngineStep],
     /// Tokens of prompts that all have in common, as a share.
-    pub shared_prefix: f64,
+    pub(super) shared_prefix: f64,
 }
 
 /// Findings, the one with most to gain first; one that abstains where nothing can be concluded.
-pub fn findings(evidence: Evidence<'_>) -> Vec<Finding> {
+pub(super) fn findings(evidence: Evidence<'_>) -> Vec<Finding> {
     if !evidence.self_check.kept_up {
         return vec![abstain(Abstention::ClientTooSlow)];
     }

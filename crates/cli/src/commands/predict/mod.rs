@@ -22,6 +22,7 @@ use self::{
 use crate::{
     app,
     args::{PredictArgs, PredictFormat},
+    efficiency,
     failure::Failure,
     output::Output,
 };
@@ -82,8 +83,8 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
         spreads: &spreads,
         start: start.as_ref(),
         target: Target {
-            ttft_ns: args.ttft.map(nanos),
-            tpot_ns: args.tpot.map(nanos),
+            ttft_ns: args.ttft.map(efficiency::nanos),
+            tpot_ns: args.tpot.map(efficiency::nanos),
         },
     };
     let mut about = traces.notes();

@@ -108,6 +108,21 @@ def test_commands_and_options_exist(page: Path, binary: Path) -> None:
         assert not unknown, f"{line}: unknown {unknown}"
 
 
+def test_every_command_has_a_section(binary: Path) -> None:
+    listed = subprocess.run([binary, "--help"], capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  ([a-z]+) {2,}", listed.partition("Commands:")[2].partition("Options:")[0], re.MULTILINE)
+    page = (ROOT / "docs/commands.md").read_text()
+    assert commands and [command for command in commands if command != "help" and f"\n$ llmprof {command} --help\n" not in page] == []
+
+
+def test_codes_that_a_symptom_names_exist() -> None:
+    codes = set(re.findall(r'= "(\w+\.\w+)"', (ROOT / "crates/record/src/issue/code.rs").read_text()))
+    families = {code.partition(".")[0] for code in codes}
+    named = re.findall(r"`(\w+\.\w+)`", (ROOT / "docs/troubleshooting.md").read_text())
+    named = [code for code in named if code.partition(".")[0] in families and not code.endswith(".json")]
+    assert named and [code for code in named if code not in codes] == []
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.parent == ROOT], ids=name)
 def test_links_of_the_repository_lead_somewhere(page: Path) -> None:
     """Those of `docs/` are checked where the site is built."""

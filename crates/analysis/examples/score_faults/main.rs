@@ -5,7 +5,8 @@
 //! FOLDER holds `truth.json` and one `NAME.json.gz` (torch.profiler) for each of its entries. An entry has times without the
 //! profiler, `base_ms` without and `fault_ms` with the fault, under `prefill` and `decode_step`; optionally `cause` (`none` for a
 //! program without a fault), `accept` (codes of findings that name it), `config` (a file in FOLDER; else `config.json`),
-//! `costs_nothing` and `noisy` (phases whose gain is not scored). A cause that [`score::accepted`] does not know and that has no
+//! `costs_nothing`, `noisy` (phases whose gain is not scored) and `also_true` (codes of findings that are right but are not the
+//! fault: neither alarms nor names). A cause that [`score::accepted`] does not know and that has no
 //! `accept` is printed with `?` for a reader to judge.
 //!
 //! `named`: one of the first three findings has an accepted code. `false alarm`: a finding states a gain of 5 % or more of a phase

@@ -78,19 +78,20 @@ pub(crate) fn accepted(cause: &str) -> &'static [&'static str] {
         | "kv-cache-concatenated"
         | "kv-heads-repeated" => &["kv_copies"],
         "unfused-norms" => &["unfused_elementwise"],
-        "recompiled-each-step" | "mask-on-host" | "host-memory-pinned" => &["host_operators"],
+        "recompiled-each-step" | "mask-on-host" => &["host_operators"],
+        "host-memory-pinned" => &["pinned_memory"],
+        "train-mode" => &["dropout"],
+        "graph-captured-each-step" => &["graph_captures"],
         // No cause names these: counted as missed.
         "autograd"
         | "padding"
         | "finished-sequences-kept"
-        | "train-mode"
         | "second-forward"
         | "python-loop-of-small-kernels"
         | "other-process"
         | "batch-one-by-one"
         | "requests-one-by-one"
         | "prompts-recomputed"
-        | "graph-captured-each-step"
         | "attention-over-unused-span" => &["not_named"],
         _ => &[],
     }
@@ -164,8 +165,8 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
     let is_fault = cause != "none" && !name.starts_with("control") && name != "sdpa_reference";
     let costs_nothing = entry["costs_nothing"].as_bool() == Some(true);
     let mut codes: Vec<String> = accepted(cause).iter().map(ToString::to_string).collect();
-    let listed = entry["accept"].as_array().into_iter().flatten();
-    codes.extend(listed.filter_map(|code| Some(code.as_str()?.to_owned())));
+    codes.extend(codes_in(entry, "accept"));
+    let also_true = codes_in(entry, "also_true");
     let is_named = |finding: &&&Finding| codes.contains(&finding.code);
     let named = (is_fault && !costs_nothing && !codes.is_empty()).then(|| {
         concluded
@@ -180,6 +181,7 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
             continue;
         };
         let is_expected = GENERAL.contains(&finding.code.as_str())
+            || also_true.contains(&finding.code)
             || (codes.contains(&finding.code) && !costs_nothing)
             || !cause.same_time_as.is_empty();
         for gain in cause
@@ -231,6 +233,13 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
         gains,
         findings: concluded.iter().map(|finding| line(finding)).collect(),
     }
+}
+
+fn codes_in(entry: &Value, key: &str) -> Vec<String> {
+    let listed = entry[key].as_array().into_iter().flatten();
+    listed
+        .filter_map(|code| Some(code.as_str()?.to_owned()))
+        .collect()
 }
 
 fn line(finding: &Finding) -> String {

@@ -3,13 +3,14 @@
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
+use super::pinned_memory::is_pinning;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit};
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
     let rows: Vec<usize> = rows
-        .filter(|&row| scene.api(row) == Some(Api::Memory))
+        .filter(|&row| scene.api(row) == Some(Api::Memory) && !is_pinning(scene, row))
         .collect();
     let Some(&first) = rows.first() else {
         return Vec::new();

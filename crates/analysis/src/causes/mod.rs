@@ -10,20 +10,25 @@ mod communication;
 mod contention;
 mod copies;
 mod diagnose;
+mod dropout;
 mod estimate;
 mod experts;
 mod fills;
 mod forwards;
 mod gemm_format;
 mod gemms;
+mod graph_captures;
 mod host_code;
 mod host_ops;
 mod kv_copies;
 mod launch_bound;
 mod logits;
 mod other_work;
+mod pinned_memory;
 mod recomputed;
 mod scene;
+#[cfg(test)]
+mod sketch;
 mod sorting;
 mod stacks;
 mod sync;
@@ -56,6 +61,8 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     contention::find,
     host_code::find,
     host_ops::find,
+    pinned_memory::find,
+    graph_captures::find,
     allocator::find,
     blocking::find,
     gemm_format::find,
@@ -68,6 +75,7 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     recomputed::find,
     logits::find,
     kv_copies::find,
+    dropout::find,
     sorting::find,
     other_work::find,
     communication::find,

@@ -50,6 +50,7 @@ use llmprof_theory::device::Device;
 
 use crate::Document;
 use crate::analyzed::Analysis;
+use crate::document::{Block, Section};
 use crate::text;
 
 /// Devices that are shown one by one: no host has more, but a file may say so.
@@ -116,9 +117,15 @@ impl Report<'_> {
             }
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
-            document
-                .no_conclusion
-                .extend(text::causes::replay_notes(analysis));
+            let replays = text::causes::replay_notes(analysis);
+            if !replays.is_empty() {
+                document.sections.push(Section {
+                    key: "replay".to_owned(),
+                    title: "Replay".to_owned(),
+                    blocks: vec![Block::List(replays)],
+                    ..Section::default()
+                });
+            }
         } else {
             document.title = self.title();
         }

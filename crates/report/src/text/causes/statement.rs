@@ -63,14 +63,20 @@ fn what(cause: &Cause) -> String {
             let operator = cause.place.operator.as_deref().unwrap_or("an operator");
             let how = if is_compiler(operator) {
                 "compiles again"
-            } else if is_pinning(operator) {
-                "page-locks or releases host memory"
             } else if *on_cpu {
                 "computes on the CPU"
             } else {
                 "takes far longer on the host than its usual calls"
             };
             format!("`{operator}` {how}, {often}, {time_ns}")
+        }
+        CauseKind::PinnedMemory { time_ns } => format!(
+            "host memory is page-locked and released while the program runs, {often}{at}, {time_ns}"
+        ),
+        CauseKind::GraphCaptures { time_ns } => {
+            format!(
+                "CUDA graphs are captured and instantiated between launches, {often}, {time_ns}"
+            )
         }
         CauseKind::Allocation { time_ns } => format!(
             "memory is taken from the driver and given back (cudaMalloc, cudaFree) {often}, {time_ns}"
@@ -120,6 +126,9 @@ fn what(cause: &Cause) -> String {
         CauseKind::UnusedLogits { rows, needed } => format!(
             "logits of all {} tokens are computed; {} are sampled from{at}",
             *rows, *needed
+        ),
+        CauseKind::Dropout { kernels_ns } => format!(
+            "dropout runs {often}{at}, {kernels_ns} of kernels: the model is in training mode"
         ),
         CauseKind::KvCopies {
             operator,
@@ -257,19 +266,6 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         "host code without recorded ops".to_owned()
     };
     format!("{what}{at}: {time_ns} {often}{between}")
-}
-
-/// Whether a runtime call page-locks host memory, or releases it.
-pub(super) fn is_pinning(call: &str) -> bool {
-    const CALLS: [&str; 6] = [
-        "cudaHostRegister",
-        "cudaHostUnregister",
-        "cudaHostAlloc",
-        "cudaFreeHost",
-        "cudaMallocHost",
-        "hipHostMalloc",
-    ];
-    CALLS.contains(&call)
 }
 
 /// Names that torch.compile and Triton give to compiling.

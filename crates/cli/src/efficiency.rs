@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use llmprof_predict::{EfficiencyProfile, KernelCurves, ProfileError};
 use llmprof_theory::device::Device;
-use llmprof_units::Nanos;
+use llmprof_units::{
+    Nanos,
+    bounded_file::{CONFIG_MAX_BYTES, read_text_bounded},
+};
 
 use crate::failure::Failure;
 
@@ -14,7 +17,7 @@ pub(crate) fn profile(name: &str) -> Result<EfficiencyProfile, Failure> {
     if Path::new(name).extension().is_none() {
         return EfficiencyProfile::embedded(name).map_err(failed);
     }
-    let text = std::fs::read_to_string(name)
+    let text = read_text_bounded(Path::new(name), CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
     EfficiencyProfile::read(&text, name).map_err(failed)
 }
@@ -37,7 +40,7 @@ pub(crate) fn add_curves(
         return Ok(());
     }
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(&path)
+    let text = read_text_bounded(&path, CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
     let curves = KernelCurves::read(&text, &name).map_err(Failure::new)?;
     profile.curves.insert(device.name.clone(), curves);

@@ -280,7 +280,7 @@ fn a_server_without_usage_counts_by_tokenizer_or_not_at_all() {
             .any(|i| i.code.as_str() == "bench.tokens_unknown")
     );
     load.count_tokens = Some(std::sync::Arc::new(|text| {
-        text.split_whitespace().count() as u64
+        Some(text.split_whitespace().count() as u64)
     }));
     let record = run(&load);
     assert_eq!(record.requests[0].token_basis, TokenBasis::Tokenizer);

@@ -15,10 +15,12 @@ mod fused;
 mod grid;
 mod interval;
 mod kernel_clock;
+mod kernel_factors;
 mod lowering;
 pub mod parallel;
 mod phase;
 mod routing;
+mod sequences;
 mod target;
 mod traced;
 
@@ -51,8 +53,9 @@ use llmprof_theory::{
     kernels::{Kernel, Stored},
     roofline::{PhaseRoofline, Roof},
 };
-use lowering::{Group, Sequences, Wanted};
+use lowering::Wanted;
 use phase::{Clock, DeviceTime, Launch, width};
+use sequences::{Group, Sequences};
 
 /// Why there is no prediction.
 #[derive(Clone, Debug, PartialEq, Error)]

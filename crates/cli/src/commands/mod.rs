@@ -20,15 +20,18 @@ mod runs;
 mod simulate;
 mod worker;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
-use llmprof_capture::telemetry::nvml::RESTORE;
+use llmprof_capture::{
+    telemetry::nvml::RESTORE,
+    tokenizer::{TOKENIZE, serve_tokenizer},
+};
 
 use crate::{args::Command, comparing, failure::Failure, jobs, output::Output, serving};
 
-/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a job of a cluster's sweep, the guard of a power
+/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a tokenizer, a job of a cluster's sweep, the guard of a power
 /// limit, and the completion of a line. None is an argument that a help text or a completion shows.
 pub(crate) fn internal(
     words: &[OsString],
@@ -37,6 +40,16 @@ pub(crate) fn internal(
     let (command, rest) = words.get(1..)?.split_first()?;
     if command == "worker" && rest.is_empty() {
         return Some(worker::worker().map(|()| ExitCode::SUCCESS));
+    }
+    if command == TOKENIZE
+        && let [file] = rest
+    {
+        let served = serve_tokenizer(Path::new(file));
+        return Some(
+            served
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(|error| Failure::new(error.to_string())),
+        );
     }
     if command == jobs::SWEEP_JOB {
         return Some(jobs::sweep_job(rest));

@@ -5,7 +5,7 @@ use std::path::Path;
 use llmprof_capture::session::Feed;
 use llmprof_record::{
     plan::Plan,
-    predictions::{DirectRequest, PredictionLog},
+    predictions::DirectRequest,
     store::{RunDir, RunStatus, StoreError, StoredRun},
 };
 
@@ -22,7 +22,7 @@ pub(super) fn directory(dir: &Path, plan: &Plan, feed: Option<&Feed>) -> Result<
     let asked = DirectRequest::new(plan, feed.samples());
     let unfinished =
         StoredRun::open(dir).is_ok_and(|run| run.manifest.status != RunStatus::Complete);
-    let earlier = if unfinished && PredictionLog::exists(dir) {
+    let earlier = if unfinished {
         DirectRequest::load(dir)?
     } else {
         None

@@ -10,7 +10,10 @@ use llmprof_record::{
     plan::{LoadFormat, Plan, RuntimeType, ServingPlan, Word},
     store::RunDir,
 };
-use llmprof_units::DType;
+use llmprof_units::{
+    DType,
+    bounded_file::{CONFIG_MAX_BYTES, read_text_bounded},
+};
 
 use super::{
     loading::{Done, run, run_offline},
@@ -342,7 +345,7 @@ fn vocabulary(plan: &Plan) -> Option<u64> {
     let of_plan = plan.model.design.get("vocab_size");
     of_plan.and_then(serde_json::Value::as_u64).or_else(|| {
         let path = plan.model.path.as_deref()?.join("config.json");
-        let text = std::fs::read_to_string(path).ok()?;
+        let text = read_text_bounded(&path, CONFIG_MAX_BYTES).ok()?;
         size(&llmprof_theory::parse_config(&text).ok()?)
     })
 }

@@ -8,7 +8,6 @@ mod request;
 mod serve;
 mod session;
 mod telemetry;
-mod tokenizer;
 
 use std::{
     path::{Path, PathBuf},

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use llmprof_capture::tokenizer::TokenizerProcess;
 use llmprof_load::{
     arrivals::{Arrivals, CONCURRENCY_MAX},
     body::{Dialect, Template},
@@ -42,7 +43,7 @@ pub(super) struct Request {
     pub(super) is_probed: bool,
     max_concurrency: Option<usize>,
     workers: usize,
-    count_tokens: Option<CountTokens>,
+    tokenizer: Option<Arc<TokenizerProcess>>,
     /// What is loaded where it is no endpoint.
     pub(super) instead: Option<&'static str>,
     /// The model that is served, where it is known.
@@ -122,10 +123,10 @@ impl Request {
             is_probed: false,
             max_concurrency: args.max_concurrency,
             workers: args.workers,
-            count_tokens: args
+            tokenizer: args
                 .tokenizer
                 .as_deref()
-                .map(super::tokenizer::load)
+                .map(|path| TokenizerProcess::start(path).map(Arc::new))
                 .transpose()
                 .map_err(wrong)?,
             instead: None,
@@ -205,8 +206,19 @@ impl Request {
             timeout: self.timeout,
             max_concurrency: self.max_concurrency,
             workers: self.workers,
-            count_tokens: self.count_tokens.clone(),
+            count_tokens: self.tokenizer.as_ref().map(|tokenizer| {
+                let tokenizer = Arc::clone(tokenizer);
+                // Special tokens are not generated as text.
+                let count =
+                    move |text: &str| Some(tokenizer.encode(text, false).ok()?.len() as u64);
+                Arc::new(count) as CountTokens
+            }),
         }
+    }
+
+    /// Why the tokenizer ended before the load did.
+    pub(super) fn tokenizer_failure(&self) -> Option<String> {
+        self.tokenizer.as_ref()?.failure()
     }
 
     /// What is asked of the server, as a fact of the run.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use llmprof_capture::{
+    host_stacks::HostSampler,
     process::{Child, Interrupt, Launch},
     profiler::{Channel, Cupti, Watched, find_library, quarter_of_free},
 };
@@ -33,6 +34,7 @@ pub(super) struct Server {
     child: Child,
     name: String,
     channel: Option<Channel>,
+    sampler: Option<HostSampler>,
     recorded: Option<PathBuf>,
     pub(super) issues: Vec<Issue>,
 }
@@ -104,7 +106,7 @@ impl Server {
     pub(super) fn start(mut launch: Launch, args: &ServeArgs, run: &Path) -> Result<Self, Failure> {
         let name = launch.program.clone();
         let mut issues = Vec::new();
-        let (mut channel, mut recorded) = (None, None);
+        let (mut channel, mut sampler, mut recorded) = (None, None, None);
         if !args.no_record {
             match find_library() {
                 Ok(library) => {
@@ -125,6 +127,7 @@ impl Server {
                         range: None,
                     };
                     launch = cupti.apply(launch);
+                    sampler = Some(HostSampler::start(&directory, args.overhead).map_err(failure)?);
                     (channel, recorded) = (Some(opened), Some(directory));
                 }
                 Err(missing) => {
@@ -142,6 +145,7 @@ impl Server {
             child,
             name,
             channel,
+            sampler,
             recorded,
             issues,
         })
@@ -151,6 +155,11 @@ impl Server {
     pub(super) fn is_alive(&mut self) -> bool {
         if let Some(channel) = &mut self.channel {
             channel.serve();
+            for process in channel.take_new() {
+                self.sampler
+                    .iter()
+                    .for_each(|sampler| sampler.add_process(process));
+            }
         }
         !self.child.has_ended()
     }
@@ -228,6 +237,8 @@ impl Server {
             self.issues
                 .push(Issue::error(IssueCode::BenchServerLeft).with("why", error.to_string()));
         }
+        self.issues
+            .extend(self.sampler.into_iter().flat_map(HostSampler::stop));
         // Whatever becomes of the load.
         let recorded = self.recorded.iter();
         self.issues

@@ -221,6 +221,9 @@ pub(super) fn measure(
             });
         }
     }
+    if let Some(why) = request.tokenizer_failure() {
+        issues.push(Issue::error(IssueCode::BenchTokenizerFailed).with("why", why));
+    }
     Ok(Measured {
         served: ServedLoad {
             asked: request.asked(&load.plan, &args.slo),

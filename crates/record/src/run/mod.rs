@@ -24,7 +24,7 @@ pub use self::profiles::SecondProfile;
 pub use self::ranks::{is_graph_capture, rank_of};
 use crate::communication::Communication;
 use crate::counters::Counters;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::memory::MemoryHistory;
 use crate::plan::Plan;
 use crate::samples::Samples;
@@ -32,6 +32,9 @@ use crate::serving::ServedLoad;
 use crate::store::Artifact;
 use crate::summary::SummaryTable;
 use crate::trace::Trace;
+
+/// Issues of a run that are kept one by one; no reader gets further.
+const ISSUES_MAX: usize = 1_000;
 
 /// The facts of one run. All times are on one clock, the run's, except those of a trace, which may have its own.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,10 +130,40 @@ impl RunRecord {
         !self.traces.is_empty() || !self.passes.is_empty()
     }
 
-    /// Adds an issue unless it is known already.
+    /// Adds an issue unless it is known already. After [`ISSUES_MAX`] they are only counted: a worker may be anybody's program.
     pub fn add_issue(&mut self, issue: Issue) {
-        if !self.issues.contains(&issue) {
-            self.issues.push(issue);
+        if self.issues.contains(&issue) {
+            return;
         }
+        if self.issues.len() < ISSUES_MAX {
+            self.issues.push(issue);
+            return;
+        }
+        match self.issues.last_mut() {
+            Some(last) if last.code == IssueCode::RunIssuesDropped => last.count += 1,
+            _ => self
+                .issues
+                .push(Issue::warning(IssueCode::RunIssuesDropped)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issues_without_end_are_counted() {
+        let mut record = RunRecord::default();
+        for number in 0..ISSUES_MAX as u64 + 500 {
+            let issue = Issue::info(IssueCode::RunFewSteps).with("steps", number);
+            record.add_issue(issue.clone());
+            record.add_issue(issue);
+        }
+        assert_eq!(record.issues.len(), ISSUES_MAX + 1);
+        let last = &record.issues[ISSUES_MAX];
+        assert_eq!(last.code, IssueCode::RunIssuesDropped);
+        // Issues that are not kept cannot be told apart.
+        assert_eq!(last.count, 1_000);
     }
 }

@@ -54,6 +54,11 @@ struct Grid<'a> {
 /// What one thread keeps between rows, by model, device, software and ranks: predictors remember the steps that they costed.
 type Predictors<'a> = HashMap<([usize; 3], Parallel), Predictor<'a>>;
 
+/// Rows that are kept before the first one is printed, about 1 kB each.
+const ROWS_MAX: usize = 100_000;
+
+const NO_POINTS: &str = "the sweep has no points";
+
 /// Predictors that a thread keeps: what they remember is a few megabytes each.
 const MOST_PREDICTORS: usize = 32;
 
@@ -92,6 +97,7 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
     match args.format {
         PredictFormat::Table => {
             let rows = rows(&grid)?;
+            any_predicted(&rows).map_err(Failure::new)?;
             print::table(&axes.names(), &rows, about, output)
         }
         PredictFormat::Csv => {
@@ -99,26 +105,55 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
                 Failure::new(note.clone()).warn();
             }
             let names = axes.names();
+            let mut predicted = Err(NO_POINTS.to_owned());
             threads::in_order(
                 grid.axes.len(),
                 |block, predictors: &mut Predictors<'_>| {
                     let mut text = String::new();
-                    for index in block.clone() {
-                        print::csv(&names, &grid.row(index, predictors), index == 0, &mut text);
+                    let rows = block.clone().map(|index| grid.row(index, predictors));
+                    let rows: Vec<Row<'_>> = rows.collect();
+                    for (index, row) in block.clone().zip(&rows) {
+                        print::csv(&names, row, index == 0, &mut text);
                     }
-                    text
+                    (text, any_predicted(&rows))
                 },
-                |text| output.text(&text),
-            )
+                |(text, some)| {
+                    if predicted.is_err() {
+                        predicted = some;
+                    }
+                    output.text(&text)
+                },
+            )?;
+            predicted.map_err(Failure::new)
         }
         PredictFormat::Json => {
             let rows = rows(&grid)?;
-            print::json(&axes.names(), &rows, &about, output)
+            print::json(&axes.names(), &rows, &about, output)?;
+            any_predicted(&rows).map_err(Failure::new)
         }
     }
 }
 
+/// Why no row has a prediction, where none has.
+fn any_predicted(rows: &[Row<'_>]) -> Result<(), String> {
+    let mut why = NO_POINTS.to_owned();
+    for row in rows {
+        match &row.outcome {
+            Ok(_) => return Ok(()),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}
+
 fn rows<'a>(grid: &Grid<'a>) -> Result<Vec<Row<'a>>, Failure> {
+    let points = grid.axes.len();
+    if points > ROWS_MAX {
+        let message = format!("{points} points are more than a table holds ({ROWS_MAX})");
+        return Err(
+            Failure::new(message).hint("--format csv prints points as they come".to_owned())
+        );
+    }
     let mut rows = Vec::with_capacity(grid.axes.len());
     threads::in_order(
         grid.axes.len(),

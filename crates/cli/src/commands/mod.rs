@@ -13,6 +13,7 @@ mod hardware;
 mod init;
 pub(crate) mod kernels;
 mod model;
+mod plan;
 mod predict;
 pub(crate) mod profile;
 mod record;
@@ -69,6 +70,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Export(args) => profile::export(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
+        Command::Plan(args) => return plan::plan(&args, output),
         Command::Simulate(args) => return simulate::simulate(&args, output),
         Command::Doctor(args) => doctor::doctor(&args, output)?,
         Command::Kernels { command } => kernels::kernels(command, output)?,

@@ -28,6 +28,7 @@ pub mod load;
 pub mod memory;
 pub mod modules;
 pub mod phases;
+pub mod plan;
 pub mod predict;
 pub mod program;
 pub mod ranks;

@@ -14,6 +14,9 @@ const ENGINE_MEMORY: &str = "Memory is weights and KV cache. On GPUs, FITS count
 const PLAIN_MEMORY: &str =
     "Memory is weights and KV cache; activations and the runtime's own memory are not included.";
 
+pub const NO_RANGES_OVER_RANKS: &str =
+    "Times over several GPUs have no ranges: errors were measured on one.";
+
 /// How a time is predicted.
 pub fn basis(profile: &EfficiencyProfile) -> &'static str {
     if profile.implementation.is_some() {

@@ -38,8 +38,8 @@ const ENGINE_LIMITS: [[u64; 2]; 4] = [[8192, 256], [2048, 256], [2048, 64], [512
 /// Numbers of replicas that are tried for one engine.
 const REPLICA_TRIES: usize = 4;
 /// Engines that cost more than this times the best by their bound are not simulated once there is a choice.
-const WORTH_SIMULATING: f64 = 1.5;
-const FEASIBLE_FOR_A_CHOICE: usize = 5;
+const WORTH_SIMULATING: f64 = 2.0;
+const FEASIBLE_FOR_A_CHOICE: usize = 6;
 /// The rate search ends at this multiple of the load.
 const HIGHEST_RATE_FACTOR: f64 = 16.0;
 const RATE_PRECISION: f64 = 0.05;
@@ -140,10 +140,11 @@ pub fn plan(
         let gpus = choice.replicas * choice.parallel.ranks();
         engines.cost(choice.device, gpus)
     };
-    // Of equal cost, fewer ranks first: less communication.
+    // Of equal cost, fewer stages and ranks first: a request passes all stages in turn, and ranks communicate.
     choices.sort_by(|a, b| {
+        let spread = |one: &Choice| (one.parallel.pipeline, one.parallel.ranks());
         let by_cost = cost(a).total_cmp(&cost(b));
-        by_cost.then(a.parallel.ranks().cmp(&b.parallel.ranks()))
+        by_cost.then(spread(a).cmp(&spread(b)))
     });
     let total = choices.len().min(question.engines_max);
     let mut candidates: Vec<(&Choice, Candidate)> = Vec::new();
@@ -151,8 +152,12 @@ pub fn plan(
     let mut cheapest = f64::INFINITY;
     for (done, choice) in choices.iter().take(total).enumerate() {
         observe(done, total);
-        let feasible = candidates.iter().filter(|(_, one)| one.is_met).count();
-        if feasible >= FEASIBLE_FOR_A_CHOICE && cost(choice) > WORTH_SIMULATING * cheapest {
+        let met = || candidates.iter().filter(|(_, one)| one.is_met);
+        // Narrower formats may change answers: there is to be an engine without them as well.
+        let is_wanted =
+            choice.precision == question.base.precision && met().all(|(_, one)| one.is_narrowed);
+        let has_choice = met().count() >= FEASIBLE_FOR_A_CHOICE;
+        if has_choice && !is_wanted && cost(choice) > WORTH_SIMULATING * cheapest {
             not_simulated += 1;
             continue;
         }

@@ -301,8 +301,8 @@ mod tests {
         };
         let time = Nanos(10_000_000);
         let text = |range| with_range(time, range);
-        assert_eq!(text(range(5, 20)), "10.0 ms (5.00 ms to 20.0 ms)");
-        assert_eq!(text(range(4, 20)), "4.00 ms to 20.0 ms");
-        assert_eq!(text(None), "10.0 ms");
+        assert_eq!(text(range(5, 20)), "10 ms (5 ms to 20 ms)");
+        assert_eq!(text(range(4, 20)), "4 ms to 20 ms");
+        assert_eq!(text(None), "10 ms");
     }
 }

@@ -30,7 +30,7 @@ fn the_answer_comes_first_and_is_the_same_in_every_form() {
         "--devices",
         "l40s,h100_sxm",
         "--simulate-max",
-        "4",
+        "12",
         "--slo",
         "tpot:p99<60ms",
     ];

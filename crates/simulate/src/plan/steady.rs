@@ -109,8 +109,8 @@ mod tests {
     fn requests_double_until_percentiles_settle() {
         let constant = settled(&[], |_| 100);
         assert_eq!((constant.requests, constant.is_settled), (20, true));
-        let late = settled(&[], |count| if count < 40 { 5 } else { 100 });
-        assert_eq!((late.requests, late.is_settled), (80, true));
+        let late = settled(&[], |count| if count < 20 { 5 } else { 100 });
+        assert_eq!((late.requests, late.is_settled), (40, true));
         // A queue that grows with the load never settles, and is said not to have.
         let growing = settled(&[], |count| count as i64);
         assert_eq!((growing.requests, growing.is_settled), (80, false));

@@ -51,7 +51,7 @@ pub fn speedup(factor: f64, interval: Option<[f64; 2]>) -> String {
 }
 
 /// Slower times than this are a cost of a change.
-const COST_FACTOR: f64 = 1.05;
+const COST_FACTOR: f64 = 1.1;
 
 /// A time, and how many times as long it is as before where that is a cost.
 pub fn with_cost(after: Nanos, before: Nanos) -> String {

@@ -106,6 +106,8 @@ fn summary(simulated: &Simulated) -> Vec<String> {
     if s.failed > 0 {
         lines.push(text::refused(s.failed));
     }
+    let objectives = simulated.slos.iter();
+    lines.extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms, None)));
     let unsettled = simulated.unsettled.iter();
     let unsettled: Vec<String> = unsettled
         .map(|one| text::moved(&one.statistic, one.half_ms, one.all_ms))
@@ -113,8 +115,6 @@ fn summary(simulated: &Simulated) -> Vec<String> {
     if !unsettled.is_empty() {
         lines.push(text::unsettled(s.completed + s.failed, &unsettled));
     }
-    let objectives = simulated.slos.iter();
-    lines.extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms, None)));
     lines
 }
 

@@ -122,6 +122,16 @@ Examples:
   llmprof simulate model=qwen2_5_7b hardware.spec=l40s --trace mooncake.jsonl --search-settings
   llmprof simulate --calibrate rank0.pt.trace.json.gz --kv-blocks 4096 --rate 2 --json | jq .summary")]
     Simulate(Box<crate::args_simulate::SimulateArgs>),
+    /// Plan a deployment: which GPUs, how many, and which layout serve a load within its objectives.
+    ///
+    /// Devices × tensor, pipeline and expert layouts × weight and KV cache formats × batch limits × replicas: bounds rule out what cannot
+    /// work, the cheapest of the rest are simulated until their 99th percentiles settle. Exit code 1: nothing meets the objectives.
+    #[command(after_help = "\
+Examples:
+  llmprof plan llama3_1_70b --rate 2 --prompt-tokens 1024 --output-tokens 256 --slo 'ttft:p99<500ms' --slo 'tpot:p99<50ms'
+  llmprof plan llama3_1_8b --rate 20 --slo 'tpot:p90<30ms' --devices l4,l40s,h100_sxm --prices prices.yaml -o plan.html
+  llmprof plan qwen3_30b_a3b --trace mooncake.jsonl --slo 'ttft:p90<2s' --max-gpus 16 --keep-formats --json | jq '.candidates[0]'")]
+    Plan(Box<crate::args_plan::PlanArgs>),
     /// Load-test a serving endpoint, watch the server, and say where each request's time went.
     ///
     /// OpenAI-compatible completions and chat, streaming or not. Latencies are measured from the time a request was due. Tokens are

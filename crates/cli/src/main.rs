@@ -11,6 +11,7 @@ mod args_assets;
 mod args_bench;
 mod args_compare;
 mod args_kernels;
+mod args_plan;
 mod args_simulate;
 mod browser;
 mod calibration;

@@ -13,6 +13,7 @@ mod import;
 mod init;
 mod kernels;
 mod model;
+mod plan;
 mod predict;
 mod record;
 mod report;
@@ -80,6 +81,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Export(args) => export::export(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
+        Command::Plan(args) => return plan::plan(&args, output),
         Command::Simulate(args) => return simulate::simulate(&args, output),
         Command::Doctor(args) => doctor::doctor(&args, output)?,
         Command::Kernels { command } => kernels::kernels(command, output)?,

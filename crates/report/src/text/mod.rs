@@ -26,6 +26,7 @@ pub mod latency;
 pub mod memory;
 pub mod modules;
 pub mod phases;
+pub mod plan;
 pub mod predict;
 pub mod program;
 pub mod ranks;

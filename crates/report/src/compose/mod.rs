@@ -66,22 +66,21 @@ pub struct Report<'a> {
     pub notes: Option<&'a KernelNotes>,
 }
 
+/// The document in words of the device that ran: sentences speak of a GPU.
+fn named(mut document: Document, analysis: &Analysis) -> Document {
+    let timeline = analysis.timeline.as_deref();
+    let kind = timeline.map(|timeline| timeline.accelerator);
+    let kind = kind.unwrap_or_default();
+    if kind != AcceleratorKind::Gpu {
+        document.replace_word("GPU", kind.noun());
+    }
+    document
+}
+
 impl Report<'_> {
     /// Title, summary, findings and issues.
     pub fn digest(&self) -> Document {
-        self.named(self.first_page())
-    }
-
-    /// The document in words of the device that ran: sentences speak of a GPU.
-    fn named(&self, mut document: Document) -> Document {
-        let timeline = self.analysis.timeline.as_deref();
-        let kind = timeline
-            .map(|timeline| timeline.accelerator)
-            .unwrap_or_default();
-        if kind != AcceleratorKind::Gpu {
-            document.replace_word("GPU", kind.noun());
-        }
-        document
+        named(self.first_page(), self.analysis)
     }
 
     fn first_page(&self) -> Document {
@@ -107,9 +106,6 @@ impl Report<'_> {
             }
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
-            document
-                .no_conclusion
-                .extend(text::causes::replay_notes(analysis));
         } else {
             document.title = self.title();
         }
@@ -175,11 +171,12 @@ impl Report<'_> {
                     .assumptions
                     .iter()
                     .map(text::assumption)
+                    .chain(text::causes::replay_notes(analysis))
                     .collect::<Vec<_>>(),
             );
             findings::link(&mut document, analysis);
         }
-        self.named(document)
+        named(document, analysis)
     }
 
     fn run(&self, document: &mut Document) {

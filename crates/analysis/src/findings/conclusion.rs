@@ -152,6 +152,18 @@ fn is_usual() -> bool {
 }
 
 impl Conclusion {
+    /// The share of the phase that it is about, where it is about a part of the time.
+    pub(crate) fn time_share(&self) -> Option<f64> {
+        match self {
+            Self::Idle {
+                share, host_work, ..
+            } => Some(host_work.as_ref().map_or(*share, |work| work.share)),
+            Self::Copies { share, .. } | Self::GemmShapes { share, .. } => Some(*share),
+            Self::Communication { exposed_share, .. } => Some(*exposed_share),
+            _ => None,
+        }
+    }
+
     /// The code of the finding.
     pub(crate) fn code(&self) -> String {
         match self {

@@ -111,10 +111,15 @@ pub(crate) fn sort(findings: &mut [Finding]) {
         (None, _) => (3, 0),
     };
     let factor = |finding: &Finding| finding.gain.as_ref().map_or(0.0, |gain| gain.factor);
+    let share = |finding: &Finding| {
+        let conclusion = finding.conclusion.as_ref();
+        conclusion.and_then(Conclusion::time_share).unwrap_or(0.0)
+    };
     findings.sort_by(|a, b| {
         rank(a)
             .cmp(&rank(b))
             .then_with(|| factor(b).total_cmp(&factor(a)))
+            .then_with(|| share(b).total_cmp(&share(a)))
     });
 }
 

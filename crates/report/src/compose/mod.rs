@@ -68,30 +68,29 @@ pub struct Report<'a> {
     pub notes: Option<&'a KernelNotes>,
 }
 
+/// The document in words of the device that ran: sentences speak of a GPU.
+fn named(mut document: Document, analysis: &Analysis) -> Document {
+    let timeline = analysis.timeline.as_deref();
+    let kind = timeline.map(|timeline| timeline.accelerator);
+    let kind = kind.unwrap_or_default();
+    if kind != AcceleratorKind::Gpu {
+        document.replace_word("GPU", kind.noun());
+    }
+    document
+}
+
 impl Report<'_> {
     /// Title, summary, findings and issues.
     pub fn digest(&self) -> Document {
         if let Some(document) = self.of_load() {
             return document;
         }
-        self.named(self.first_page())
+        named(self.first_page(), self.analysis)
     }
 
     fn of_load(&self) -> Option<Document> {
         let (served, serving) = (self.record.load.as_ref()?, self.analysis.serving.as_ref()?);
         Some(self.served_load(served, serving))
-    }
-
-    /// The document in words of the device that ran: sentences speak of a GPU.
-    fn named(&self, mut document: Document) -> Document {
-        let timeline = self.analysis.timeline.as_deref();
-        let kind = timeline
-            .map(|timeline| timeline.accelerator)
-            .unwrap_or_default();
-        if kind != AcceleratorKind::Gpu {
-            document.replace_word("GPU", kind.noun());
-        }
-        document
     }
 
     fn first_page(&self) -> Document {
@@ -198,7 +197,7 @@ impl Report<'_> {
             );
             findings::link(&mut document, analysis);
         }
-        self.named(document)
+        named(document, analysis)
     }
 
     fn run(&self, document: &mut Document) {

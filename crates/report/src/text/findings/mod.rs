@@ -163,11 +163,15 @@ fn attention_knob(library: Option<Library>, runtime: Runtime) -> String {
     format!("Try: another attention backend ({}).", others.join(", "))
 }
 
-fn host_work_knob(operator: &str) -> String {
-    if operator.contains("DataLoader") {
-        "Try: more DataLoader workers, prefetching.".to_owned()
+/// What to do about an operator that the GPU waits for; nothing where it is one of the framework, which no user can shorten.
+fn host_work_knob(operator: &str) -> Option<String> {
+    let is_own = !["aten::", "autograd::", "torch::", "cuda", "hip"]
+        .iter()
+        .any(|library| operator.starts_with(library));
+    if operator.to_ascii_lowercase().contains("dataloader") {
+        Some("Try: more DataLoader workers, prefetching.".to_owned())
     } else {
-        format!("Try: less work in `{operator}`, or do it while the GPU works.")
+        is_own.then(|| format!("Try: less work in `{operator}`, or do it while the GPU works."))
     }
 }
 
@@ -268,7 +272,7 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
             remedy: Some(IdleRemedy::LessHostWork),
             host_work,
             ..
-        } => return Some(host_work_knob(&host_work.as_ref()?.operator)),
+        } => return host_work_knob(&host_work.as_ref()?.operator),
         Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
         Conclusion::Inefficiency {
             operators, library, ..

@@ -12,6 +12,7 @@ mod args_bench;
 mod args_compare;
 mod args_kernels;
 mod args_simulate;
+mod args_view;
 mod calibration;
 mod clock;
 mod commands;

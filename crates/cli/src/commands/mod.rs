@@ -15,11 +15,13 @@ pub(crate) mod kernels;
 mod model;
 mod predict;
 pub(crate) mod profile;
+mod query;
 mod record;
 mod run;
 mod runs;
 mod simulate;
 mod trtexec;
+mod view;
 mod worker;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -67,6 +69,8 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Analyze(args) => profile::analyze(&args, output)?,
         Command::Report(args) => profile::report(&args, output)?,
         Command::Export(args) => profile::export(&args, output)?,
+        Command::Query(args) => query::query(&args, output)?,
+        Command::View(args) => view::view(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Simulate(args) => return simulate::simulate(&args, output),

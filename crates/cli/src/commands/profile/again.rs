@@ -17,7 +17,7 @@ const FILE: &str = "analysis.json";
 const OPENERS: [&str; 4] = ["xdg-open", "open", "wslview", "x-www-browser"];
 
 /// The analysis of a run.
-pub(super) fn analysis(run: &StoredRun) -> Result<Analysis, Failure> {
+pub(crate) fn analysis(run: &StoredRun) -> Result<Analysis, Failure> {
     let file = run.path.join(FILE);
     let shown = run.path.display();
     let advice = format!("`llmprof analyze {shown}` makes it anew");
@@ -54,7 +54,7 @@ pub(super) fn issues(run: &StoredRun) -> Vec<Issue> {
 }
 
 /// Opens a page, or says that nothing here can.
-pub(super) fn open(page: &Path) -> Result<(), Failure> {
+pub(crate) fn open(page: &Path) -> Result<(), Failure> {
     for opener in OPENERS {
         let started = Command::new(opener)
             .arg(page)

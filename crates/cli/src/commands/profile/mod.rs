@@ -1,6 +1,6 @@
 //! Profiles: into a run (`import`), analyzed again (`analyze`), reported again (`report`), out of it (`export`).
 
-mod again;
+pub(crate) mod again;
 pub(crate) mod counters;
 pub(crate) mod files;
 pub(crate) mod interrupted;
@@ -271,7 +271,7 @@ pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
 }
 
 /// The record of a run that has something to analyze.
-fn load(run: &Path) -> Result<RunRecord, Failure> {
+pub(crate) fn load(run: &Path) -> Result<RunRecord, Failure> {
     let record = RunRecord::load(run)?.filter(|record| !record.is_empty());
     record.ok_or_else(|| {
         Failure::new(format!("{} holds no profile to analyze", run.display()))
@@ -279,7 +279,7 @@ fn load(run: &Path) -> Result<RunRecord, Failure> {
     })
 }
 
-fn analyzed(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, Failure> {
+pub(crate) fn analyzed(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, Failure> {
     let mut analysis = llmprof_analysis::analyze(record, device)
         .map_err(|error| Failure::new(format!("cannot analyze the run: {error}")))?;
     // What stands in the run is better than an analysis of zeros.
@@ -321,6 +321,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
     }
     let trace = Trace::load(&file).map_err(|error| Failure::new(error.to_string()))?;
     let name = match args.to {
+        ExportFormat::Pftrace => "trace.pftrace",
         ExportFormat::Chrome => "trace.json",
         ExportFormat::Sqlite => "trace.sqlite",
         ExportFormat::Folded => "host_idle.folded",
@@ -332,6 +333,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
     // A file of the run is written by whoever holds the run.
     let locked = within.then(|| run.lock()).transpose()?;
     let text = match args.to {
+        ExportFormat::Pftrace => Some(super::view::pftrace(run_path)?),
         ExportFormat::Chrome => {
             let mut text = Vec::new();
             trace

@@ -13,6 +13,7 @@ mod args_compare;
 mod args_kernels;
 mod args_plan;
 mod args_simulate;
+mod args_view;
 mod browser;
 mod calibration;
 mod changes;

@@ -27,6 +27,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
     }
     let trace = Trace::load(&file).map_err(|error| Failure::new(error.to_string()))?;
     let name = match args.to {
+        ExportFormat::Pftrace => "trace.pftrace",
         ExportFormat::Chrome => "trace.json",
         ExportFormat::Sqlite => "trace.sqlite",
         ExportFormat::Folded => "host_idle.folded",
@@ -38,6 +39,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
     // A file of the run is written by whoever holds the run.
     let locked = within.then(|| run.lock()).transpose()?;
     let text = match args.to {
+        ExportFormat::Pftrace => Some(super::view::pftrace(run_path)?),
         ExportFormat::Chrome => {
             let mut text = Vec::new();
             trace

@@ -15,10 +15,12 @@ mod kernels;
 mod model;
 mod plan;
 mod predict;
+mod query;
 mod record;
 mod report;
 mod runs;
 mod simulate;
+mod view;
 mod worker;
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
@@ -79,6 +81,8 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Analyze(args) => analyze::analyze(&args, output)?,
         Command::Report(args) => report::report(&args, output)?,
         Command::Export(args) => export::export(&args, output)?,
+        Command::Query(args) => query::query(&args, output)?,
+        Command::View(args) => view::view(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Plan(args) => return plan::plan(&args, output),

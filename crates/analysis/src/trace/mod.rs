@@ -299,7 +299,7 @@ impl Structure {
         let shown = shown.filter(|_| program.generates_text());
         let shown = shown.filter(|shown| shown.generate() || is_named(shown));
         let mut launched = LaunchTimes::of(trace, &events, &calls);
-        if let Some(processes) = Processes::of(trace) {
+        if let Some(processes) = Processes::of(trace, &program) {
             processes.align(trace, &calls, &mut launched);
         }
         let phases = Phases::resolve(

@@ -591,6 +591,27 @@ pub(crate) const PROGRAMS: &[Program] = &[
         write: |k| {
             for (process, device) in [(100, 0), (200, 1)] {
                 k.enter_process(process, device);
+                // One rank begins a good part of a step later.
+                k.wait(9.0 * process as f64);
+                for step in 0..3 {
+                    k.range(&format!("ProfilerStep#{step}"), training_step);
+                }
+            }
+        },
+    },
+    Program {
+        name: "two ranks in one file, one of which begins long after the other",
+        generates_text: false,
+        says: &[
+            "Training:",
+            "analysis.steps_of_processes",
+            "whole trace (device 0)",
+        ],
+        never: &["training step ("],
+        write: |k| {
+            for (process, device) in [(100, 0), (200, 1)] {
+                k.enter_process(process, device);
+                k.wait(200.0 * process as f64);
                 for step in 0..3 {
                     k.range(&format!("ProfilerStep#{step}"), training_step);
                 }
@@ -722,7 +743,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         name: "a benchmark of collectives",
         generates_text: false,
         says: &["communication", "ncclDevKernel_AllReduce"],
-        never: &["steps of", "layers", "host-bound"],
+        never: &["steps of", "layers", "host-bound", "overlap communication"],
         write: |k| {
             for _ in 0..200 {
                 k.kernel(ALL_REDUCE, 300.0);

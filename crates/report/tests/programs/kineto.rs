@@ -102,11 +102,6 @@ impl Kineto {
         self.inside("cpu_op", name, &json!({}), body);
     }
 
-    /// An operator with the shapes of its inputs.
-    pub(crate) fn shaped(&mut self, name: &str, dims: &Value, body: impl FnOnce(&mut Self)) {
-        self.inside("cpu_op", name, &json!({"Input Dims": dims}), body);
-    }
-
     pub(crate) fn module(&mut self, class: &str, body: impl FnOnce(&mut Self)) {
         self.inside(
             "python_function",

@@ -121,7 +121,7 @@ fn faults(program: &Program) -> Vec<String> {
 
 #[test]
 fn forty_programs_are_told_as_what_they_are() {
-    assert_eq!(PROGRAMS.len(), 40);
+    assert!(PROGRAMS.len() >= 40);
     let faults: Vec<String> = PROGRAMS.iter().flat_map(faults).collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -310,7 +310,11 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
             longest,
             ..
         } if gpu => copies::knob(longest.as_ref(), *is_on_device, runtime),
-        Conclusion::Communication { waiting_share, .. } => communication(*waiting_share),
+        Conclusion::Communication {
+            exposed_share,
+            waiting_share,
+            ..
+        } => communication(*exposed_share, *waiting_share),
         // What a compiler has fused is not fused further by turning it on.
         Conclusion::Fusion {
             fused_share: Some(fused),
@@ -355,13 +359,19 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
 }
 
 /// Overlap hides transfers, and no waiting.
-fn communication(waiting_share: Option<f64>) -> &'static str {
+/// Exposed communication above this share leaves hardly any compute to hide it behind.
+const NOTHING_TO_OVERLAP_MIN_SHARE: f64 = 0.9;
+
+fn communication(exposed_share: f64, waiting_share: Option<f64>) -> &'static str {
     match waiting_share {
         Some(waiting) if is_waiting(waiting) => {
             "Try: balance the ranks (equal work for each; the slowest rank first): overlap hides no waiting."
         }
         Some(_) => {
             "Try: overlap transfers with compute; more bus bandwidth: fewer, larger collectives, smaller dtypes, another algorithm."
+        }
+        None if exposed_share > NOTHING_TO_OVERLAP_MIN_SHARE => {
+            "Try: fewer, larger collectives, smaller dtypes, another algorithm."
         }
         None => "Try: overlap communication with compute; fewer, larger collectives.",
     }

@@ -630,7 +630,7 @@ fn a_tokenizer_that_grows_without_bound_ends_alone() {
         ],
     );
     assert!(
-        text.contains("cannot tokenize") && text.contains("more than 4 GiB of memory"),
+        text.contains("cannot tokenize") && text.contains("the tokenizer needs more than"),
         "{text}"
     );
 }
@@ -647,7 +647,7 @@ fn files_of_models_that_are_no_files_are_refused() {
     let zeros = root.join("model/config.json");
     std::os::unix::fs::symlink("/dev/zero", &zeros).unwrap();
     let text = refused(root, &["model.config=model/config.json"]);
-    assert!(text.contains("not a regular file"), "{text}");
+    assert!(text.contains("is not a file"), "{text}");
     let text = refused(
         root,
         &[

@@ -28,7 +28,7 @@ pub use traffic::{Source, Traffic, TrafficError};
 use self::{
     bounds::{Asked, Choice},
     layout::{layouts, precisions},
-    steady::{keep_measured, settle},
+    steady::{measured_summary, settle},
 };
 use crate::{engine::simulate, predicted::Predicted, settings::Settings, summary::Summary};
 
@@ -339,10 +339,9 @@ impl Engines<'_> {
                 .load(requests * count, scale)
                 .share(0, count);
             let simulated = load.requests.len();
-            let mut outcome =
+            let outcome =
                 simulate(&load, settings, &time).expect("settings were checked by `can_serve`");
-            keep_measured(&mut outcome, simulated);
-            let summary = Summary::of(&[outcome], settings.kv_blocks, question.slos);
+            let summary = measured_summary(outcome, simulated, settings.kv_blocks, question.slos);
             Ok::<_, PredictError>((summary, simulated))
         })?;
         time.failure().map_or(Ok(steady), Err)

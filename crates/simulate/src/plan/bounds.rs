@@ -104,6 +104,7 @@ impl Asked<'_> {
             sequence_blocks: memory.sequence_blocks(self.block_size),
             ..Settings::default()
         };
+        settings.check().map_err(|_| Reason::NotPredicted)?;
         let [prompt, output] = self.traffic.longest();
         if !settings.can_serve(prompt, output) {
             return Err(Reason::Kv);

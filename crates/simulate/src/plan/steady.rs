@@ -64,12 +64,26 @@ pub fn settle<E>(
     }
 }
 
-/// Leaves the requests that came while the load was neither beginning nor about to end.
-pub(crate) fn keep_measured(outcome: &mut Outcome, requests: usize) {
+/// The numbers of a simulation, with the latencies of requests that came while the load was neither beginning nor about to end.
+pub(crate) fn measured_summary(
+    outcome: Outcome,
+    requests: usize,
+    kv_blocks: u64,
+    slos: &[Slo],
+) -> Summary {
+    let whole = Summary::of(std::slice::from_ref(&outcome), kv_blocks, slos);
     let [first, last] = MEASURED.map(|share| (requests as f64 * share) as usize);
-    outcome
+    let mut middle = outcome;
+    middle
         .finished
         .retain(|finished| (first..last.max(first + 1)).contains(&finished.index));
+    let measured = Summary::of(&[middle], kv_blocks, slos);
+    Summary {
+        ttft_ms: measured.ttft_ms,
+        tpot_ms: measured.tpot_ms,
+        e2e_ms: measured.e2e_ms,
+        ..whole
+    }
 }
 
 #[cfg(test)]

@@ -23,13 +23,13 @@ const OF_MODEL: &[&str] = &[
     "einsum",
 ];
 
-/// What is left after `removed`, the edits of causes with rules of their own.
-pub(super) fn find(scene: &Scene<'_>, removed: &Edit) -> Option<Candidate> {
+/// What is left beside `explained`, the edits of causes with rules of their own, whether they save much or little.
+pub(super) fn find(scene: &Scene<'_>, explained: &Edit) -> Option<Candidate> {
     let device = scene.device?;
     let activation = |gemm: &Gemm| gemm.m * gemm.n.max(gemm.k);
     let products = scene.gemms.iter().filter(|gemm| gemm.groups == 1);
     let largest = products.map(activation).max()?;
-    let explained: FxHashSet<usize> = removed.changed_work().collect();
+    let explained: FxHashSet<usize> = explained.changed_work().collect();
     let mut edit = Edit::default();
     let mut groups: FxHashMap<(&str, Vec<i64>), (u64, i64, usize)> = FxHashMap::default();
     for &top in &scene.tops {

@@ -20,6 +20,9 @@ const SPECIAL_GAIN_MIN_SHARE: f64 = 0.02;
 const EVENT_COST_NS: f64 = 2_500.0;
 /// Its quartiles as parts of the median.
 const EVENT_COST_RANGE: [f64; 2] = [0.6, 2.0];
+/// The cost of an event ÷ the time of such a pair: median over the traces of fixtures/faults with plain times and a device that is
+/// busy for less than half of the step (quartiles 0.7 and 1.2).
+const EVENT_COST_OF_PAIR: f64 = 1.1;
 /// Pairs of an operator and the one it calls that show what recording costs.
 const EVENT_COST_MIN_PAIRS: usize = 50;
 /// Costs that plain times of the same program may give.
@@ -165,10 +168,12 @@ fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -
             });
         }
     };
+    let mut explained = Edit::default();
     for candidate in special {
+        explained.extend(&candidate.edit);
         judge_special(candidate, &mut removed);
     }
-    if let Some(candidate) = beyond_model::find(scene, &removed) {
+    if let Some(candidate) = beyond_model::find(scene, &explained) {
         judge_special(candidate, &mut removed);
     }
     for candidate in general {
@@ -249,7 +254,14 @@ fn event_cost(scene: &Scene<'_>) -> f64 {
     let middle = times.len() / 2;
     let median = *times.select_nth_unstable(middle).1 as f64;
     let [least, most] = EVENT_COST_SOLVED_NS;
-    median.clamp(least, most)
+    let cost = (EVENT_COST_OF_PAIR * median).clamp(least, most);
+    // A thread that launches work of its own competes for the GIL: times of operators have waiting in them.
+    let mut work = scene.graph.work().iter();
+    if work.any(|work| !scene.graph.is_own_work(work)) {
+        cost.min(EVENT_COST_NS)
+    } else {
+        cost
+    }
 }
 
 /// What a cause saves of a phase from which `removed` is gone already.
@@ -309,8 +321,13 @@ fn replayed(graph: &Graph, phase: &Searched<'_>, index: usize, judged: &[Judged]
 
 /// Whether two findings are one cause: of one kind, at one place.
 fn is_same(a: &Candidate, b: &Candidate) -> bool {
+    // Inside of a graph no operator is known.
+    let are_one_place = match (&a.place.operator, &b.place.operator) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    };
     a.kind.code() == b.kind.code()
-        && a.place.operator == b.place.operator
+        && are_one_place
         && match (&a.kind, &b.kind) {
             (
                 super::CauseKind::HostCopies { to_device: a, .. },

@@ -88,9 +88,13 @@ fn loops(scene: &Scene<'_>) -> Vec<Loop> {
     found
 }
 
-/// Whether a loop launches kernels, all of them short. Copies and waits are causes of their own.
+/// Whether a loop launches kernels, all of them short, and no GEMM: layers repeat too. Copies and waits are causes of their own.
 fn is_small(scene: &Scene<'_>, one: &Loop) -> bool {
     let tops = &scene.tops[one.first..one.first + one.body * one.iterations];
+    let rows = tops[0]..scene.rows_in(tops[tops.len() - 1]).end;
+    if scene.gemms.iter().any(|gemm| rows.contains(&gemm.row)) {
+        return false;
+    }
     let all = scene.graph.work();
     let mut work = tops
         .iter()

@@ -17,14 +17,16 @@ fn check_folder(folder: &str, kept: &Kept) {
     let scores = score::score_folder(&root.join(folder), &[]).unwrap();
     let table = score::table(&scores);
     let summary = score::summary(&scores);
+    let rows: Vec<String> = scores.iter().map(score::Score::row).collect();
+    let rows = rows.join("\n");
     let named = scores.iter().filter(|score| score.named == Some(true));
     let alarms = scores.iter().map(|score| score.alarms.len());
     let gains = scores.iter().flat_map(|score| &score.gains);
-    assert!(named.count() >= kept.named, "{summary}\n{table}");
-    assert!(alarms.sum::<usize>() <= kept.alarms, "{summary}\n{table}");
+    assert!(named.count() >= kept.named, "{summary}\n{rows}");
+    assert!(alarms.sum::<usize>() <= kept.alarms, "{summary}\n{rows}");
     assert!(
         gains.filter(|gain| gain.3).count() >= kept.right,
-        "{summary}\n{table}"
+        "{summary}\n{rows}"
     );
     let page = std::fs::read_to_string(root.join("docs/diagnosis.md")).unwrap();
     let is_shown = page.contains(&format!("`{folder}`: {summary}\n\n{table}"));

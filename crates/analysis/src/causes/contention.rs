@@ -87,3 +87,39 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         partial: None,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    /// Pauses of 4 ms before operators of as many kinds as `names`.
+    fn sketch_pauses(names: &[&str]) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..3 {
+            for name in names {
+                for _ in 0..10 {
+                    sketch.matrix_product(16, 1024, 1024, 5);
+                }
+                sketch.pause(4_000);
+                sketch.operator(name, &[], &[("elementwise", 5)]);
+            }
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn pauses_at_unrelated_places_are_contention() {
+        let found =
+            sketch_pauses(&["aten::add", "aten::mul", "aten::cat", "aten::silu"]).diagnose();
+        assert!(found.gain_of("cpu_contention").is_some());
+        assert_eq!(found.gain_of("host_code"), None);
+    }
+
+    #[test]
+    fn pauses_at_one_place_are_code() {
+        let found = sketch_pauses(&["aten::add"]).diagnose();
+        assert_eq!(found.gain_of("cpu_contention"), None);
+        assert!(found.gain_of("host_code").is_some());
+    }
+}

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::cause::{CauseKind, Place};
 use super::host_code::is_pause;
+use super::stacks::sampled;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, Wait};
 
@@ -45,7 +46,23 @@ pub(super) fn is_contended(scene: &Scene<'_>) -> bool {
     }
     let total: i64 = places.values().sum();
     let most = places.values().copied().max().unwrap_or(0);
-    places.len() >= PLACES_MIN && (most as f64) < PLACE_MAX_SHARE * total as f64
+    let are_unrelated =
+        places.len() >= PLACES_MIN && (most as f64) < PLACE_MAX_SHARE * total as f64;
+    are_unrelated && !is_python_waiting(scene)
+}
+
+/// Whether sampled stacks show what the pauses are: the garbage collector, or another thread that holds the GIL.
+fn is_python_waiting(scene: &Scene<'_>) -> bool {
+    let mut intervals: Vec<(i64, i64)> = all_pauses(scene)
+        .into_iter()
+        .map(|(segment, _)| {
+            let start = scene.graph.segment_start(segment);
+            (start, start + scene.graph.segment_duration(segment))
+        })
+        .collect();
+    intervals.sort_unstable();
+    let stacks = sampled(scene, scene.graph.main_thread(), &intervals);
+    stacks.gil_holder.is_some() || stacks.collecting_share.is_some_and(|share| share > 0.5)
 }
 
 /// Pauses in operators as well as between them.
@@ -114,6 +131,16 @@ mod tests {
             sketch_pauses(&["aten::add", "aten::mul", "aten::cat", "aten::silu"]).diagnose();
         assert!(found.gain_of("cpu_contention").is_some());
         assert_eq!(found.gain_of("host_code"), None);
+    }
+
+    /// Stacks say more than where pauses are.
+    #[test]
+    fn pauses_in_which_another_thread_holds_the_gil_are_no_contention() {
+        let mut sketch = sketch_pauses(&["aten::add", "aten::mul", "aten::cat", "aten::silu"]);
+        sketch.sample_gil_waits();
+        let found = sketch.diagnose();
+        assert_eq!(found.gain_of("cpu_contention"), None);
+        assert!(found.gain_of("host_code").is_some());
     }
 
     #[test]

@@ -36,21 +36,22 @@ impl Group {
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let shapes = &scene.shapes;
-    if scene.phase != RunPhase::Decode || shapes.decode_activation == 0 {
+    if scene.phase != RunPhase::Decode || shapes.hidden == 0 {
         return Vec::new();
     }
+    let activation = largest_activation(scene);
     let (mut weights, mut caches) = (Group::default(), Group::default());
     for (index, work) in scene.own_work() {
-        let segment = work.segment as usize;
-        let is_node = scene.graph.launched_by(segment..segment + 1).len() > 1;
         let moves = matches!(
             scene.category(work),
             Category::Copy | Category::Cat | Category::Elementwise
         );
-        let Some((elements, block)) = elements(scene, work).filter(|_| is_node && moves) else {
+        let Some((elements, block)) =
+            elements(scene, work).filter(|_| is_node(scene, work) && moves)
+        else {
             continue;
         };
-        if elements <= NOT_ACTIVATION_RATIO * shapes.decode_activation {
+        if elements <= NOT_ACTIVATION_RATIO * activation {
             continue;
         }
         match shapes.weight_of(elements, block) {
@@ -75,6 +76,25 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         kernels_ns: Nanos(scene.a_step(cache_ns)),
     });
     of_weights.into_iter().chain(of_caches).collect()
+}
+
+fn is_node(scene: &Scene<'_>, work: &Work) -> bool {
+    let segment = work.segment as usize;
+    scene.graph.launched_by(segment..segment + 1).len() > 1
+}
+
+/// Elements of the widest activation of a step: a row for each sequence of the prompt, or as many as the usual node works on. A step
+/// may have more sequences than a prompt pass.
+fn largest_activation(scene: &Scene<'_>) -> i64 {
+    let nodes = scene.own_work().filter(|(_, work)| is_node(scene, work));
+    let mut sizes: Vec<i64> = nodes
+        .filter_map(|(_, work)| Some(elements(scene, work)?.0))
+        .collect();
+    sizes.sort_unstable();
+    let usual = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
+    let shapes = &scene.shapes;
+    let rows = (usual / shapes.hidden).max(shapes.sequences);
+    rows.saturating_mul(shapes.widest)
 }
 
 fn candidate(group: Group, kind: impl Fn(usize, String) -> CauseKind) -> Option<Candidate> {
@@ -121,12 +141,15 @@ mod tests {
     const COPY: &str =
         "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda";
 
-    /// A prompt of 8 sequences whose widest GEMM has 32,000 columns, and graphs with a copy in `blocks` blocks of 512 elements.
-    fn sketch_graph(blocks: u32) -> Sketch {
+    /// A prompt of 8 sequences whose widest GEMM has 32,000 columns, and graphs with a copy in `blocks` blocks of 512 elements beside
+    /// others of `rows` rows of 2,048.
+    fn sketch_graph(blocks: u32, rows: u32) -> Sketch {
         let mut sketch = Sketch::with_prompt(8, 512, 2048, 32_000);
         for _ in 0..4 {
             sketch.grid = blocks;
             sketch.launch_graph(&[("nvjet_gemm", 60), (COPY, 100), ("nvjet_gemm", 60)]);
+            sketch.grid = 4 * rows;
+            sketch.launch_graph(&[(COPY, 2), (COPY, 2), (COPY, 2)]);
             sketch.synchronize();
         }
         sketch
@@ -134,7 +157,7 @@ mod tests {
 
     #[test]
     fn copies_as_large_as_a_weight_are_of_weights() {
-        let found = sketch_graph(2048 * 32_000 / 512).diagnose();
+        let found = sketch_graph(2048 * 32_000 / 512, 8).diagnose();
         let (saved, now) = found.gain_of("weight_casts").unwrap();
         assert!((0.39..0.42).contains(&saved), "{saved} of {now} ms");
         assert_eq!(found.gain_of("kv_copies"), None);
@@ -142,14 +165,24 @@ mod tests {
 
     #[test]
     fn other_copies_larger_than_activations_are_of_the_cache() {
-        let found = sketch_graph(100_000).diagnose();
+        let found = sketch_graph(100_000, 8).diagnose();
         assert!(found.gain_of("kv_copies").is_some());
         assert_eq!(found.gain_of("weight_casts"), None);
     }
 
     #[test]
     fn copies_of_logits_are_neither() {
-        let found = sketch_graph(8 * 32_000 / 512).diagnose();
+        let found = sketch_graph(8 * 32_000 / 512, 8).diagnose();
+        assert_eq!(
+            found.gain_of("kv_copies").or(found.gain_of("weight_casts")),
+            None
+        );
+    }
+
+    /// Prompts come one by one; a step has all sequences.
+    #[test]
+    fn steps_may_have_more_sequences_than_a_prompt() {
+        let found = sketch_graph(128 * 32_000 / 512, 128).diagnose();
         assert_eq!(
             found.gain_of("kv_copies").or(found.gain_of("weight_casts")),
             None

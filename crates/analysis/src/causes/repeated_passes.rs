@@ -93,8 +93,8 @@ fn repeated(scene: &Scene<'_>) -> Option<Repeated> {
             .partition_point(|window| window.start <= start)
     };
     let is_alike = |a: &(Forward, i64), b: &(Forward, i64)| {
-        let have_one_shape = a.0.sequences == b.0.sequences && a.0.tokens == b.0.tokens;
-        have_one_shape && a.1 == b.1 && window(&a.0) == window(&b.0)
+        let shape = |one: &Forward| (one.sequences, one.tokens, one.hidden);
+        shape(&a.0) == shape(&b.0) && a.1 == b.1 && window(&a.0) == window(&b.0)
     };
     let mut groups = Vec::new();
     let mut start = 0;

@@ -16,30 +16,42 @@ pub(crate) struct Shapes {
     pub(super) weights: Vec<(i64, i64)>,
     /// Sequences of a pass, at most.
     pub(super) sequences: i64,
-    /// Elements of the largest activation of a decode step: one row of the widest GEMM for each sequence.
-    pub(super) decode_activation: i64,
+    /// Columns of the widest GEMM.
+    pub(super) widest: i64,
+    /// Width of the residual stream; 0 where no embedding is looked up.
+    pub(super) hidden: i64,
     /// Tokens of each sequence after the last step; 0 where the trace has no prompt pass.
     pub(super) tokens: i64,
-    /// A KV cache that is written in place: positions, and elements of one position (KV heads × head width).
-    pub(super) cache: Option<(i64, i64)>,
+    /// A KV cache that is written in place.
+    pub(super) cache: Option<FixedCache>,
+}
+
+/// Keys or values of one layer, for all sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FixedCache {
+    pub(super) sequences: i64,
+    /// Of each sequence, filled or not.
+    pub(super) positions: i64,
+    /// Elements of one position: KV heads × head width.
+    pub(super) width: i64,
 }
 
 impl Shapes {
     pub(super) fn of(scenes: &[Scene<'_>]) -> Self {
         let mut shapes = Self::default();
         let gemms = scenes.iter().flat_map(|scene| &scene.gemms);
-        let mut widest = 0;
         for gemm in gemms.filter(|gemm| gemm.groups == 1) {
-            widest = widest.max(gemm.n);
+            shapes.widest = shapes.widest.max(gemm.n);
             if gemm.n >= WEIGHT_DIM_MIN && gemm.k >= WEIGHT_DIM_MIN {
                 shapes.weights.push((gemm.n, gemm.k));
             }
         }
         shapes.weights.sort_unstable();
         shapes.weights.dedup();
-        let forwards = scenes.iter().flat_map(|scene| &scene.forwards);
-        shapes.sequences = forwards.map(|forward| forward.sequences).max().unwrap_or(0);
-        shapes.decode_activation = shapes.sequences * widest;
+        for forward in scenes.iter().flat_map(|scene| &scene.forwards) {
+            shapes.sequences = shapes.sequences.max(forward.sequences);
+            shapes.hidden = shapes.hidden.max(forward.hidden);
+        }
         shapes.tokens = tokens(scenes, shapes.sequences);
         shapes.cache = scenes.iter().find_map(|scene| cache(scene, shapes.tokens));
         shapes
@@ -78,15 +90,19 @@ fn tokens(scenes: &[Scene<'_>], sequences: i64) -> i64 {
     }
 }
 
-fn cache(scene: &Scene<'_>, tokens: i64) -> Option<(i64, i64)> {
+fn cache(scene: &Scene<'_>, tokens: i64) -> Option<FixedCache> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
     rows.filter(|&row| CACHE_WRITES.contains(&scene.name(row)))
         .find_map(|row| {
             // [sequences, positions, heads, width] or [sequences, heads, positions, width].
-            let &(&[_, first, second, width], _) = scene.tensors(row).first()? else {
+            let &(&[sequences, first, second, width], _) = scene.tensors(row).first()? else {
                 return None;
             };
             let (positions, heads) = (first.max(second), first.min(second));
-            (tokens > 0 && positions >= tokens).then_some((positions, heads * width))
+            (tokens > 0 && positions >= tokens).then_some(FixedCache {
+                sequences,
+                positions,
+                width: heads * width,
+            })
         })
 }

@@ -2,7 +2,8 @@
 
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::{
-    Copy, CopyKind, Host, HostKind, Kernel, MemoryKind, RawInputs, ThreadId, TraceBuilder,
+    Copy, CopyKind, Host, HostKind, HostSample, HostWait, Kernel, MemoryKind, RawInputs, ThreadId,
+    TraceBuilder,
 };
 use llmprof_theory::device::Catalog;
 
@@ -275,6 +276,23 @@ impl Sketch {
             &[(dims, "c10::BFloat16")],
             &[("index_kernel", 4)],
         );
+    }
+
+    /// Samples of the whole sketch, 1 kHz, in which the thread waits for the GIL that another holds.
+    pub(crate) fn sample_gil_waits(&mut self) {
+        let holder = self.builder.thread(1, 3);
+        let mut time = 0;
+        while time < self.clock {
+            self.builder.host_samples.push(HostSample {
+                time,
+                period: 1_000_000,
+                thread: self.thread,
+                wait: HostWait::GIL,
+                gil_holder: holder,
+                ..HostSample::default()
+            });
+            time += 1_000_000;
+        }
     }
 
     pub(crate) fn synchronize(&mut self) {

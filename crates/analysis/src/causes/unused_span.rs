@@ -17,22 +17,22 @@ const BANDWIDTH_SHARE_MIN: f64 = 0.3;
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let shapes = &scene.shapes;
-    let (Some(device), Some((positions, width))) = (scene.device, shapes.cache) else {
+    let (Some(device), Some(cache)) = (scene.device, shapes.cache) else {
         return Vec::new();
     };
-    if scene.phase != RunPhase::Decode || positions < SPAN_MIN_RATIO * shapes.tokens {
+    if scene.phase != RunPhase::Decode || cache.positions < SPAN_MIN_RATIO * shapes.tokens {
         return Vec::new();
     }
     // Keys and values of 16 bits; time to read them once.
     let read_ns = |positions: i64| {
-        let bytes = 4.0 * shapes.sequences as f64 * positions as f64 * width as f64;
+        let bytes = 4.0 * cache.sequences as f64 * positions as f64 * cache.width as f64;
         1e9 * bytes / device.bandwidth().0
     };
-    let whole = read_ns(positions);
+    let whole = read_ns(cache.positions);
     let needed = read_ns(shapes.tokens) / BANDWIDTH_SHARE_MIN + ATTENTION_MIN_NS as f64;
     // Long enough to read the whole cache, and too long for the tokens in it.
     let is_whole = |work: &Work| work.duration as f64 >= whole.max(needed);
-    let share = shapes.tokens as f64 / positions as f64;
+    let share = shapes.tokens as f64 / cache.positions as f64;
     let mut edit = Edit::default();
     let (mut count, mut time) = (0, 0);
     for (index, work) in scene.own_work() {
@@ -48,7 +48,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     }
     vec![Candidate {
         kind: CauseKind::UnusedSpan {
-            positions: positions as u64,
+            positions: cache.positions as u64,
             tokens: shapes.tokens as u64,
             kernels_ns: Nanos(scene.a_step(time)),
         },

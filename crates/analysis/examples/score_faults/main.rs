@@ -1,6 +1,8 @@
 //! Scores findings on programs with planted faults.
 //!
-//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…]
+//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…] [--table]
+//!
+//! `--table` prints the table of docs/diagnosis.md.
 //!
 //! FOLDER holds `truth.json` and one `NAME.json.gz` (torch.profiler) for each of its entries. An entry has times without the
 //! profiler, `base_ms` without and `fault_ms` with the fault, under `prefill` and `decode_step`; optionally `cause` (`none` for a
@@ -21,14 +23,20 @@ use std::path::Path;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(folder) = arguments.next() else {
-        println!("usage: score_faults FOLDER [NAME…]");
+        println!("usage: score_faults FOLDER [NAME…] [--table]");
         return;
     };
-    let names: Vec<String> = arguments.collect();
+    let mut names: Vec<String> = arguments.collect();
+    let is_table = names.iter().any(|name| name == "--table");
+    names.retain(|name| name != "--table");
     match score::score_folder(Path::new(&folder), &names) {
         Ok(scores) => {
-            for score in &scores {
-                println!("{}", score.row());
+            if is_table {
+                println!("{}", score::table(&scores));
+            } else {
+                for score in &scores {
+                    println!("{}", score.row());
+                }
             }
             println!("{}", score::summary(&scores));
         }

@@ -75,6 +75,35 @@ pub enum CauseKind {
     Recomputed { tokens: u64, new_tokens: u64 },
     /// Logits of tokens that nothing is sampled from.
     UnusedLogits { rows: u64, needed: u64 },
+    /// Operators on tensors larger than anything that the model multiplies.
+    BeyondModel {
+        /// The tensor that takes most of the time.
+        shape: String,
+        /// Elements of the largest input or result of a GEMM.
+        largest_activation: u64,
+        kernels_ns: Nanos,
+    },
+    /// Attention over positions of the KV cache that hold no token.
+    UnusedSpan {
+        positions: u64,
+        tokens: u64,
+        kernels_ns: Nanos,
+    },
+    /// A loop of the same few operators on small tensors.
+    OperatorLoop {
+        iterations: u64,
+        /// Of one iteration.
+        operators: u64,
+        /// On the host.
+        time_ns: Nanos,
+    },
+    /// Passes over the same positions one after another.
+    RepeatedPasses {
+        passes: u64,
+        sequences: u64,
+        /// Of each sequence.
+        tokens: u64,
+    },
     /// Dropout runs, as in training.
     Dropout { kernels_ns: Nanos },
     /// The KV cache copied: cloned, or concatenated with the new token.
@@ -138,6 +167,10 @@ impl CauseKind {
             Self::UnfusedAttention { .. } => "unfused_attention",
             Self::Recomputed { .. } => "recomputed_tokens",
             Self::UnusedLogits { .. } => "unused_logits",
+            Self::BeyondModel { .. } => "beyond_model",
+            Self::UnusedSpan { .. } => "unused_span",
+            Self::OperatorLoop { .. } => "operator_loop",
+            Self::RepeatedPasses { .. } => "repeated_passes",
             Self::Dropout { .. } => "dropout",
             Self::KvCopies { .. } => "kv_copies",
             Self::VocabularySort { .. } => "vocabulary_sort",

@@ -133,3 +133,37 @@ fn candidate(scene: &Scene<'_>, group: Group, on_cpu: bool) -> Candidate {
         partial: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_host_operator(us: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.host_operator("aten::triu", us);
+            for _ in 0..4 {
+                sketch.matrix_product(16, 2048, 2048, 20);
+            }
+            sketch.synchronize();
+        }
+        sketch
+    }
+
+    #[test]
+    fn an_operator_that_computes_on_the_cpu_is_a_cause() {
+        let (saved, now) = sketch_host_operator(400)
+            .diagnose()
+            .gain_of("host_operators")
+            .unwrap();
+        assert!((1.5..1.7).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn a_view_is_none() {
+        assert_eq!(
+            sketch_host_operator(5).diagnose().gain_of("host_operators"),
+            None
+        );
+    }
+}

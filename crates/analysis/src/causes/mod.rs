@@ -3,6 +3,7 @@
 
 mod allocator;
 mod attention;
+mod beyond_model;
 mod blocking;
 mod cause;
 mod chunks;
@@ -18,21 +19,27 @@ mod forwards;
 mod gemm_format;
 mod gemms;
 mod graph_captures;
+mod graph_nodes;
 mod host_code;
 mod host_ops;
+mod kernel_elements;
 mod kv_copies;
 mod launch_bound;
 mod logits;
+mod operator_loops;
 mod other_work;
 mod pinned_memory;
 mod recomputed;
+mod repeated_passes;
 mod scene;
+mod shapes;
 #[cfg(test)]
 mod sketch;
 mod sorting;
 mod stacks;
 mod sync;
 mod unfused;
+mod unused_span;
 mod weight_casts;
 mod wide_ops;
 
@@ -76,6 +83,10 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     logits::find,
     kv_copies::find,
     dropout::find,
+    graph_nodes::find,
+    unused_span::find,
+    operator_loops::find,
+    repeated_passes::find,
     sorting::find,
     other_work::find,
     communication::find,

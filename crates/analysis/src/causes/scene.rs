@@ -14,6 +14,7 @@ use super::diagnose::Subject;
 use super::forwards::{Forward, forwards};
 use super::gemms::{Gemm, gemms};
 use super::graph_captures::captured_segments;
+use super::shapes::Shapes;
 use crate::replay::{Api, Edit, Graph, Window, Work, WorkRow};
 use crate::timeline::launches::is_api;
 
@@ -35,6 +36,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) tops: Vec<usize>,
     pub(crate) forwards: Vec<Forward>,
     pub(crate) gemms: Vec<Gemm>,
+    /// Of all phases together.
+    pub(crate) shapes: Shapes,
     /// Median gap between them.
     pub(crate) usual_gap: i64,
     categories: RefCell<FxHashMap<StrId, Category>>,
@@ -61,6 +64,7 @@ impl<'a> Scene<'a> {
             tops: Vec::new(),
             forwards: Vec::new(),
             gemms: Vec::new(),
+            shapes: Shapes::default(),
             usual_gap: 0,
             categories: RefCell::default(),
         };
@@ -95,6 +99,10 @@ impl<'a> Scene<'a> {
             }
         }
         tops
+    }
+
+    pub(crate) fn is_operator(&self, row: usize) -> bool {
+        self.trace.hosts.kind[row] == HostKind::OPERATOR
     }
 
     pub(crate) fn is_op_or_call(&self, row: usize) -> bool {
@@ -155,6 +163,13 @@ impl<'a> Scene<'a> {
             row = self.graph.parent_row(inner);
         }
         top
+    }
+
+    /// The outermost operator that holds a row.
+    pub(crate) fn top_around(&self, row: usize) -> Option<usize> {
+        let after = self.tops.partition_point(|&top| top <= row);
+        let top = *self.tops.get(after.checked_sub(1)?)?;
+        self.rows_in(top).contains(&row).then_some(top)
     }
 
     /// The first operator or call that begins after a segment.

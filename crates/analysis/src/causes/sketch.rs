@@ -2,7 +2,8 @@
 
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::{
-    Copy, CopyKind, Host, HostKind, Kernel, MemoryKind, RawInputs, ThreadId, TraceBuilder,
+    Copy, CopyKind, Host, HostKind, HostSample, HostWait, Kernel, MemoryKind, RawInputs, ThreadId,
+    TraceBuilder,
 };
 use llmprof_theory::device::Catalog;
 
@@ -24,7 +25,15 @@ pub(crate) struct Sketch {
     clock: i64,
     stream_end: i64,
     correlation: u32,
-    pub(crate) phase: RunPhase,
+    phase: RunPhase,
+    /// Blocks of kernels from here on.
+    pub(crate) grid: u32,
+    /// Where the prompt ends that `with_prompt` draws.
+    prompt_end: Option<i64>,
+    /// Plain values of operators from here on, as JSON.
+    pub(crate) values: Option<&'static str>,
+    /// When the other thread's stream is free.
+    other_end: i64,
     /// Whether launch calls return when their kernels have ended.
     pub(crate) is_blocking: bool,
 }
@@ -41,12 +50,23 @@ impl Default for Sketch {
             stream_end: 0,
             correlation: 0,
             phase: RunPhase::Decode,
+            grid: 1,
+            prompt_end: None,
+            values: None,
+            other_end: 0,
             is_blocking: false,
         }
     }
 }
 
 impl Sketch {
+    pub(crate) fn of_phase(phase: RunPhase) -> Self {
+        Self {
+            phase,
+            ..Self::default()
+        }
+    }
+
     fn host(
         &mut self,
         kind: HostKind,
@@ -96,7 +116,7 @@ impl Sketch {
                 name: self.builder.intern(name),
                 stream: STREAM,
                 correlation: self.correlation,
-                grid: [1, 1, 1],
+                grid: [self.grid, 1, 1],
                 block: [128, 1, 1],
                 ..Kernel::default()
             };
@@ -125,6 +145,7 @@ impl Sketch {
             self.hosts[row].inputs = self.builder.inputs(RawInputs {
                 dims: format!("[{}]", dims.join(", ")).as_bytes(),
                 dtypes: format!("[{}]", dtypes.join(", ")).as_bytes(),
+                values: self.values.unwrap_or_default().as_bytes(),
                 ..RawInputs::default()
             });
         }
@@ -136,6 +157,51 @@ impl Sketch {
         self.pause(1);
         self.hosts[row].duration = self.clock - start;
         self.pause(2);
+    }
+
+    /// An operator that computes on the host.
+    pub(crate) fn host_operator(&mut self, name: &str, us: i64) {
+        self.host(HostKind::OPERATOR, name, self.clock, 1_000 * us, 0);
+        self.pause(us + 2);
+    }
+
+    /// An operator that calls another, which launches kernels.
+    pub(crate) fn nested(&mut self, outer: &str, inner: &str, kernels: &[(&str, i64)]) {
+        let start = self.clock;
+        let row = self.host(HostKind::OPERATOR, outer, start, 0, 0);
+        self.pause(1);
+        self.operator(inner, &[], kernels);
+        self.hosts[row].duration = self.clock - start;
+        self.pause(2);
+    }
+
+    /// A kernel of another thread on its own stream that keeps the device busy from now on.
+    pub(crate) fn disturb(&mut self, us: i64) {
+        let thread = self.builder.thread(1, 2);
+        self.correlation += 1;
+        let row = self.host(
+            HostKind::RUNTIME,
+            "cudaLaunchKernel",
+            self.clock,
+            CALL_NS,
+            self.correlation,
+        );
+        self.hosts[row].thread = thread;
+        let start = self
+            .stream_end
+            .max(self.clock + LATENCY_NS)
+            .max(self.other_end);
+        self.other_end = start + 1_000 * us;
+        let name = self.builder.intern("other_gemm");
+        self.builder.kernels.push(Kernel {
+            start,
+            duration: 1_000 * us,
+            name,
+            stream: STREAM + 1,
+            correlation: self.correlation,
+            ..Kernel::default()
+        });
+        self.stream_end = self.other_end;
     }
 
     /// `aten::mm` of `[m, k]` and `[k, n]` in bf16.
@@ -184,6 +250,51 @@ impl Sketch {
         self.pause(2);
     }
 
+    /// A prompt pass of `sequences × tokens` before the phase: embedding, a square GEMM and the logits of the last tokens.
+    pub(crate) fn with_prompt(sequences: i64, tokens: i64, hidden: i64, vocabulary: i64) -> Self {
+        let mut sketch = Self::default();
+        sketch.look_up(sequences, tokens, vocabulary, hidden);
+        sketch.matrix_product(sequences * tokens, hidden, hidden, 100);
+        sketch.matrix_product(sequences, hidden, vocabulary, 60);
+        sketch.synchronize();
+        sketch.prompt_end = Some(sketch.clock);
+        sketch
+    }
+
+    pub(crate) fn look_up(&mut self, sequences: i64, tokens: i64, vocabulary: i64, hidden: i64) {
+        let tensors: Tensors<'_> = &[
+            (&[vocabulary, hidden], "c10::BFloat16"),
+            (&[sequences, tokens], "long int"),
+        ];
+        self.operator("aten::embedding", tensors, &[("gather_kernel", 3)]);
+    }
+
+    /// New tokens written into a cache of fixed size.
+    pub(crate) fn write_cache(&mut self, dims: &[i64]) {
+        self.operator(
+            "aten::index_put_",
+            &[(dims, "c10::BFloat16")],
+            &[("index_kernel", 4)],
+        );
+    }
+
+    /// Samples of the whole sketch, 1 kHz, in which the thread waits for the GIL that another holds.
+    pub(crate) fn sample_gil_waits(&mut self) {
+        let holder = self.builder.thread(1, 3);
+        let mut time = 0;
+        while time < self.clock {
+            self.builder.host_samples.push(HostSample {
+                time,
+                period: 1_000_000,
+                thread: self.thread,
+                wait: HostWait::GIL,
+                gil_holder: holder,
+                ..HostSample::default()
+            });
+            time += 1_000_000;
+        }
+    }
+
     pub(crate) fn synchronize(&mut self) {
         let end = self.stream_end.max(self.clock) + 2_000;
         self.host(
@@ -197,25 +308,25 @@ impl Sketch {
         self.pause(2);
     }
 
-    /// The causes of the whole sketch as one step of its phase, on an H200.
+    /// The causes of the sketch on an H200, each phase as one step.
     pub(crate) fn diagnose(mut self) -> Diagnosed {
         for host in self.hosts {
             self.builder.hosts.push(host);
         }
-        let input = PhaseInput {
-            phase: self.phase,
+        let input = |phase, start, end| PhaseInput {
+            phase,
             label: None,
             windows: PhaseWindows {
-                windows: vec![Window {
-                    start: 0,
-                    end: self.clock,
-                }],
+                windows: vec![Window { start, end }],
                 steps: 1,
             },
             plain_ns: None,
         };
+        let start = self.prompt_end.unwrap_or(0);
+        let mut inputs = vec![input(self.phase, start, self.clock)];
+        inputs.extend(self.prompt_end.map(|end| input(RunPhase::Prefill, 0, end)));
         let device = Catalog::embedded().by_name("h200").unwrap();
-        let diagnosis = diagnose(&self.builder.finish(), &[input], Some(&device), None).unwrap();
+        let diagnosis = diagnose(&self.builder.finish(), &inputs, Some(&device), None).unwrap();
         Diagnosed(diagnosis.causes)
     }
 }

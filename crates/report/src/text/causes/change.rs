@@ -57,6 +57,16 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::GraphCaptures { .. } => {
             "capture a graph once per shape, keep it, and copy new inputs into its tensors"
         }
+        CauseKind::BeyondModel { .. } => {
+            "leave this out, or compute it for the tokens of the step alone"
+        }
+        CauseKind::UnusedSpan { .. } => {
+            "attend to the filled positions: graphs for a few lengths, or attention that takes the length of each sequence"
+        }
+        CauseKind::OperatorLoop { .. } => "compute the loop with one operator on the whole tensor",
+        CauseKind::RepeatedPasses { .. } => {
+            "compute all sequences in one batch; drop passes whose result is not used"
+        }
         CauseKind::Dropout { .. } => "call model.eval() before generating",
         CauseKind::Allocation { .. } => {
             "let the caching allocator keep memory: no torch.cuda.empty_cache() in the loop, expandable segments"

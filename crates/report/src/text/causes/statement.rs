@@ -96,7 +96,9 @@ fn what(cause: &Cause) -> String {
             shape,
             kernels_ns,
         } => {
-            let how = if from == to {
+            let how = if from.is_empty() {
+                "copied or converted inside of a CUDA graph".to_owned()
+            } else if from == to {
                 format!("processed again ({})", dtype_name(from))
             } else {
                 format!("converted from {} to {}", dtype_name(from), dtype_name(to))
@@ -126,6 +128,34 @@ fn what(cause: &Cause) -> String {
         CauseKind::UnusedLogits { rows, needed } => format!(
             "logits of all {} tokens are computed; {} are sampled from{at}",
             *rows, *needed
+        ),
+        CauseKind::BeyondModel {
+            shape,
+            largest_activation,
+            kernels_ns,
+        } => format!(
+            "work beyond the model: tensors of {shape}{at}, {often}; no GEMM here has more than {largest_activation} elements a side; {kernels_ns} of kernels in all such operators"
+        ),
+        CauseKind::UnusedSpan {
+            positions,
+            tokens,
+            kernels_ns,
+        } => format!(
+            "attention reads all {positions} positions of the KV cache; {tokens} hold tokens: {often}, {kernels_ns} of kernels"
+        ),
+        CauseKind::OperatorLoop {
+            iterations,
+            operators,
+            time_ns,
+        } => format!(
+            "a loop runs the same {operators} operators {iterations} times on small tensors{at}, {time_ns} on the host"
+        ),
+        CauseKind::RepeatedPasses {
+            passes,
+            sequences,
+            tokens,
+        } => format!(
+            "{passes} forward passes over the same positions follow each other, each of {sequences} × {tokens} tokens{at}"
         ),
         CauseKind::Dropout { kernels_ns } => format!(
             "dropout runs {often}{at}, {kernels_ns} of kernels: the model is in training mode"

@@ -20,6 +20,12 @@ use chromium::Chromium;
 use llmprof_view::{OpenedRun, Server, Site, serve};
 use serde_json::{Value, json};
 
+/// Two runs of the same program.
+fn pair() -> Site {
+    let runs = site().runs.into_iter().chain(site().runs).collect();
+    Site { runs }
+}
+
 pub(crate) fn site() -> Site {
     let record = sample::record();
     let analysis = llmprof_analysis::analyze(&record, None).unwrap();
@@ -256,6 +262,29 @@ fn search_and_address_lead_back() {
     let after = state(&mut browser);
     assert!((before.0 - after.0).abs() < 2.0 && (before.1 / after.1 - 1.0).abs() < 1e-3);
     assert_eq!(browser.value("window.hacked ?? null"), Value::Null);
+    quiet(&browser);
+}
+
+#[test]
+fn two_timelines_move_in_step() {
+    let Some(mut browser) = open(&start(pair()), "#compare?run=0&with=1") else {
+        return;
+    };
+    wait(
+        &mut browser,
+        "[...document.querySelectorAll('.timeline')].filter(element => element.timeline.width).length === 2",
+    );
+    let views = "[...document.querySelectorAll('.timeline')].map(element => [element.timeline.start, element.timeline.nsPerPx])";
+    browser.value("document.querySelectorAll('.timeline')[1].timeline.zoom(0.25, 600)");
+    let both = browser.value(views);
+    assert_eq!(both[0], both[1]);
+    assert_ne!(both[0][0], json!(0));
+    let differences = browser.value("[...document.querySelectorAll('.page > div:last-child tbody tr')].map(row => row.children[5].textContent)");
+    assert_eq!(
+        differences,
+        json!(["0 ns", "0 ns", "0 ns"]),
+        "the same program"
+    );
     quiet(&browser);
 }
 

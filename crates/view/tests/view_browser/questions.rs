@@ -43,6 +43,20 @@ fn sums_are_those_of_the_program() {
 }
 
 #[test]
+fn every_column_is_documented() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/view.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    for table in QueryTable::ALL {
+        let head = format!("| `{}` |", table.name());
+        let line = docs.lines().find(|line| line.starts_with(&head));
+        let line = line.unwrap_or_else(|| panic!("{head} is in no line of docs/view.md"));
+        for column in table.columns() {
+            assert!(line.contains(&format!("`{column}`")), "{column} of {head}");
+        }
+    }
+}
+
+#[test]
 fn nothing_but_reading_is_allowed() {
     let run = Arc::clone(&site().runs[0]);
     for sql in [

@@ -12,16 +12,17 @@ use std::{
     time::Duration,
 };
 
+use llmprof_analysis::serving::{SelfCheck, Summary};
 use llmprof_load::{
     arrivals::Arrivals,
     body::{Dialect, Template},
-    client::{Load, LoadRecord, drive},
+    client::{Load, drive},
     endpoint::Endpoint,
     lengths::Lengths,
     plan::{Plan, Source},
     prompt::PromptSource,
+    record::LoadRecord,
     stub::{Behaviour, Served, Stub},
-    summary::Summary,
 };
 
 /// Other load generators, run against the same stub where they are installed: program, and arguments after its name. `URL` is the
@@ -236,7 +237,7 @@ fn events_per_second() {
         let (record, summary) = run(&load);
         let events: usize = record.requests.iter().map(|r| r.arrivals.len()).sum();
         // The busiest worker had its part of them.
-        let cpu_s = record.self_check.worker_cpu_share * summary.duration_s * EVENT_WORKERS as f64;
+        let cpu_s = record.client.worker_cpu_share * summary.duration_s * EVENT_WORKERS as f64;
         by_wall = by_wall.max(events as f64 / summary.duration_s);
         by_cpu = by_cpu.max(events as f64 / cpu_s);
     }
@@ -252,7 +253,7 @@ fn schedule_lag() {
     let best = (0..3)
         .map(|_| {
             let (record, _) = run(&load(&stub.1, &constant, 5000, 8, true));
-            record.self_check.schedule_lag_ms.unwrap().p99
+            SelfCheck::of(&record).schedule_lag_ms.unwrap().p99
         })
         .fold(f64::INFINITY, f64::min);
     println!("schedule lag p99 at 1,000 requests/s: {best:.3} ms (budget 1 ms)");

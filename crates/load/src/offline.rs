@@ -1,16 +1,14 @@
 //! Requests of vLLM's offline `LLM` class, as the program that drives it writes them: JSON lines, a first one about the run, one a
 //! request, and a last one that says it is whole. Requests are due together, so there is no client that could be late.
 
+use llmprof_record::serving::{
+    Arrival, ClientFacts, FailureKind, LoadRecord, RequestFailure, RequestRecord, ServerTimings,
+    TokenBasis,
+};
 use llmprof_units::Nanos;
 use serde::Deserialize;
 
-use crate::{
-    answer::ServerTimings,
-    client::LoadRecord,
-    record::{Arrival, FailureKind, RequestFailure, RequestRecord, TokenBasis},
-    self_check::SelfCheck,
-    text_file::TextFileError,
-};
+use crate::text_file::TextFileError;
 
 /// What the program wrote.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,10 +125,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
             duration_ns,
             requests,
             abandoned: 0,
-            self_check: SelfCheck {
-                kept_up: true,
-                ..SelfCheck::default()
-            },
+            client: ClientFacts::default(),
         },
         version: run.vllm,
         preemptions,
@@ -141,7 +136,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{parts, summary::Summary};
+    use llmprof_analysis::serving::{Summary, parts};
 
     const TEXT: &str = concat!(
         r#"{"vllm": "0.32.0", "started_unix_ns": 1794787980000000000}"#,

@@ -5,11 +5,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use llmprof_analysis::serving::Summary;
 use llmprof_load::{
     arrivals::Arrivals,
     record::{FailureKind, RequestRecord, TokenBasis},
     stub::{Behaviour, Fault, Stub},
-    summary::Summary,
 };
 use llmprof_record::issue::IssueCode;
 use support::{chat, load, run};
@@ -129,14 +129,12 @@ fn a_server_that_stops_answering_is_told_with_the_time() {
     })
     .unwrap();
     let record = run(&load(&stub.url(), &CLOSED, 60, 4));
-    let stopped = record
-        .server_stopped_ns()
-        .expect("nothing was answered after it");
     let summary = Summary::of(&record, &[]);
+    let stopped = summary.server_stopped_s;
+    let stopped = stopped.expect("nothing was answered after it");
     assert_eq!((summary.completed, summary.failed), (20, 40));
-    assert_eq!(summary.server_stopped_s, Some(stopped.seconds()));
     for request in record.requests.iter().filter(|r| r.is_complete()) {
-        assert!(request.end_ns <= stopped, "{request:?}");
+        assert!(request.end_ns.seconds() <= stopped, "{request:?}");
     }
     let codes: Vec<IssueCode> = summary
         .issues(&record, None)

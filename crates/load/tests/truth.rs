@@ -5,26 +5,24 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
+use llmprof_analysis::serving::{LatencyPart, Summary, parts};
 use llmprof_load::{
     arrivals::Arrivals,
     body::Dialect,
     client::{drive, probe},
     lengths::Lengths,
-    parts,
     plan::{Plan, Source},
     prompt::{Prompt, PromptSource},
-    record::FailureKind,
+    record::{FailureKind, ServerFamily},
     results,
-    served::LatencyPart,
     server::{
-        families::Family,
+        families::read_window,
         profile::{ProfileRequest, Profiler},
         scrape::Scraper,
         window::Window,
     },
     slo::{Slo, all_met},
     stub::{Behaviour, Stub},
-    summary::Summary,
     sweep::{Bounds, sweep},
 };
 use llmprof_units::Nanos;
@@ -268,7 +266,7 @@ fn the_servers_histograms_split_the_mean_request() {
     .unwrap();
     let record = run(&asked);
     let scrapes = scraper.finish().unwrap();
-    assert_eq!(scrapes.family, Family::Vllm);
+    assert_eq!(scrapes.family, ServerFamily::Vllm);
     assert!(
         scrapes
             .gauges
@@ -276,7 +274,7 @@ fn the_servers_histograms_split_the_mean_request() {
             .any(|(_, gauges)| gauges.waiting > Some(0.0))
     );
     let window = Window::between(&scrapes.first.page, &scrapes.last.page);
-    let said = scrapes.family.read_window(&window);
+    let said = read_window(scrapes.family, &window);
     let queue = said.queue_ms.as_ref().unwrap();
     assert_eq!(queue.count, 12.0);
     let served = &stub.served()[5..];
@@ -371,7 +369,7 @@ fn results_of_vllm_are_written_as_they_are_read() {
     let arrivals = Arrivals::Poisson { rate: 200.0 };
     let record = run(&load(&stub.url(), &arrivals, 20, 4));
     let summary = Summary::of(&record, &[]);
-    let json = results::write_vllm(&record, &summary, &arrivals, "stub", "20260101-000000");
+    let json = llmprof_report::vllm_bench(&record, &summary, &arrivals, "stub", "20260101-000000");
     let read = &results::read(&json.to_string()).unwrap()[0];
     assert_eq!(read.tool, "vllm bench serve");
     assert_eq!(read.completed, Some(20));
@@ -406,7 +404,7 @@ fn profile_endpoints_are_called_with_their_options() {
         steps: Some(5),
         options: serde_json::from_str(r#"{"with_stack":false}"#).unwrap(),
     };
-    for family in [Family::Sglang, Family::Vllm] {
+    for family in [ServerFamily::Sglang, ServerFamily::Vllm] {
         let profiler = Profiler::new(Arc::clone(&asked.endpoint), family, request.clone()).unwrap();
         profiler.start().unwrap();
         profiler.stop().unwrap();

@@ -12,6 +12,7 @@ mod plots;
 pub mod render;
 pub mod text;
 pub mod view;
+mod vllm_bench;
 
 pub use compose::{Report, statics};
 pub use document::{
@@ -20,3 +21,4 @@ pub use document::{
 };
 pub use kernel_label::kernel_label;
 pub use plots::plots;
+pub use vllm_bench::vllm_bench;

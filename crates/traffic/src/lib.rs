@@ -5,7 +5,6 @@ pub mod arrivals;
 pub mod lengths;
 pub mod random;
 pub mod replay;
-pub mod served;
 pub mod slo;
 pub mod statistics;
 pub mod sweep;

@@ -7,8 +7,6 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-pub use vllm::write_vllm;
-
 /// Statistics of one latency, by name: `mean`, `p50`, `std`, `p99`… in milliseconds.
 pub type Statistics = BTreeMap<String, f64>;
 

@@ -1,8 +1,9 @@
 //! What a load showed of a server.
 
-use llmprof_traffic::served::{
-    Engine, Finding, FindingKind, LatencyPart, NoFindings, NotSplit, PartSource, QueueLimit,
+use llmprof_analysis::serving::{
+    Finding, FindingKind, LatencyPart, NoFindings, NotSplit, PartSource, QueueLimit,
 };
+use llmprof_record::serving::ServerFamily;
 use llmprof_units::Percent;
 
 /// A part of a request's latency.
@@ -134,18 +135,18 @@ pub fn finding(finding: &Finding) -> String {
 }
 
 /// What to change; options are named only of an engine that is known to serve.
-pub fn knob(finding: &Finding, engine: Option<Engine>) -> String {
+pub fn knob(finding: &Finding, server: Option<ServerFamily>) -> String {
     match finding.kind {
         FindingKind::ServerQueueing { limit, .. } => {
             let run_more = format!(
                 "let more requests run at once{}",
-                options(engine, RUNNING_REQUESTS)
+                options(server, RUNNING_REQUESTS)
             );
             match limit {
                 QueueLimit::KvCache => format!(
                     "the KV cache limits how many requests run: give it more memory{}, store it in fp8{}, or serve shorter contexts",
-                    options(engine, KV_MEMORY),
-                    options(engine, KV_DTYPE)
+                    options(server, KV_MEMORY),
+                    options(server, KV_DTYPE)
                 ),
                 QueueLimit::Scheduler => {
                     format!("the KV cache has room: {run_more}, else add replicas")
@@ -157,32 +158,32 @@ pub fn knob(finding: &Finding, engine: Option<Engine>) -> String {
         }
         FindingKind::PrefillInterruptsDecode { .. } => format!(
             "prefill in chunks, or in shorter ones{}; prefill on other GPUs removes the wait",
-            options(engine, CHUNKED_PREFILL)
+            options(server, CHUNKED_PREFILL)
         ),
         FindingKind::Preemption { .. } => format!(
             "give the KV cache more memory{}, store it in fp8{}, or let fewer requests run at once{}",
-            options(engine, KV_MEMORY),
-            options(engine, KV_DTYPE),
-            options(engine, RUNNING_REQUESTS)
+            options(server, KV_MEMORY),
+            options(server, KV_DTYPE),
+            options(server, RUNNING_REQUESTS)
         ),
         FindingKind::PrefixCacheMisses { .. } => format!(
             "enable prefix caching{}, or give the KV cache room to keep prefixes",
-            options(engine, PREFIX_CACHING)
+            options(server, PREFIX_CACHING)
         ),
         FindingKind::WithoutCudaGraphs {
             graph_batch_max: None,
             ..
         } => format!(
             "let the server capture CUDA Graphs{}",
-            options(engine, CUDA_GRAPHS)
+            options(server, CUDA_GRAPHS)
         ),
         FindingKind::WithoutCudaGraphs { .. } => format!(
             "capture CUDA Graphs of these batch sizes{}",
-            options(engine, GRAPH_SIZES)
+            options(server, GRAPH_SIZES)
         ),
         FindingKind::OutsideOfTheEngine { .. } => format!(
             "look at the API server: tokenizer, its processes{}, proxies, TLS",
-            options(engine, API_PROCESSES)
+            options(server, API_PROCESSES)
         ),
     }
 }
@@ -228,12 +229,12 @@ const GRAPH_SIZES: Options = [
 ];
 const API_PROCESSES: Options = ["--api-server-count", "--tokenizer-worker-num", ""];
 
-fn options(engine: Option<Engine>, [vllm, sglang, tensorrt_llm]: Options) -> String {
-    let option = match engine {
-        None => "",
-        Some(Engine::Vllm) => vllm,
-        Some(Engine::Sglang) => sglang,
-        Some(Engine::TensorRtLlm) => tensorrt_llm,
+fn options(server: Option<ServerFamily>, [vllm, sglang, tensorrt_llm]: Options) -> String {
+    let option = match server {
+        Some(ServerFamily::Vllm) => vllm,
+        Some(ServerFamily::Sglang) => sglang,
+        Some(ServerFamily::TensorRtLlm) => tensorrt_llm,
+        _ => "",
     };
     if option.is_empty() {
         String::new()
@@ -285,11 +286,11 @@ mod tests {
             "Requests queue 30.0 of 200.0 ms, at most 4 running, KV cache at most 97 % full"
         );
         let scheduler = queueing(QueueLimit::Scheduler, Some(0.2));
-        let vllm = Some(Engine::Vllm);
+        let vllm = Some(ServerFamily::Vllm);
         assert!(knob(&full, vllm).contains("(--gpu-memory-utilization)"));
         assert!(knob(&scheduler, vllm).contains("--max-num-seqs"));
         assert_eq!(
-            knob(&scheduler, Some(Engine::Sglang)),
+            knob(&scheduler, Some(ServerFamily::Sglang)),
             "the KV cache has room: let more requests run at once (--max-running-requests), else add replicas"
         );
         assert_eq!(upper_bound(&full), "mean TTFT lower by 30.0 ms");
@@ -313,10 +314,10 @@ mod tests {
             finding(&some),
             "2 of 4 decode steps run without a CUDA Graph (batches 9 to 12; the largest batch with a graph is 8): GPU idle 60.0 % of them"
         );
-        assert!(knob(&some, Some(Engine::Vllm)).contains("(cudagraph_capture_sizes)"));
+        assert!(knob(&some, Some(ServerFamily::Vllm)).contains("(cudagraph_capture_sizes)"));
         let none = eager([4, 4], None);
         assert!(finding(&none).contains("(batch 4): GPU idle"));
-        assert!(knob(&none, Some(Engine::Vllm)).contains("--enforce-eager"));
+        assert!(knob(&none, Some(ServerFamily::Vllm)).contains("--enforce-eager"));
         assert_eq!(upper_bound(&none), "mean latency lower by 24.0 ms");
     }
 
@@ -374,7 +375,7 @@ mod tests {
                 !unknown.contains(['_', '(']) && !unknown.contains("--"),
                 "{unknown}"
             );
-            let vllm = knob(&finding, Some(Engine::Vllm));
+            let vllm = knob(&finding, Some(ServerFamily::Vllm));
             assert!(vllm.contains("--") || vllm.contains('_'), "{vllm}");
             for other in ["SGLang", "TensorRT", "vLLM"] {
                 assert!(!vllm.contains(other), "{vllm}");

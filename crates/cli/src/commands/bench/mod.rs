@@ -17,16 +17,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use llmprof_analysis::serving::{SelfCheck, Sweep, parts};
 use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::{
-    parts,
-    server::steps::Step,
     slo::all_met,
-    sweep::{Bounds, Point, Sweep, sweep},
+    sweep::{Bounds, Point, sweep},
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
     secrets::without_known,
+    serving::EngineStep,
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{
@@ -308,7 +308,7 @@ struct Recorded {
     /// Its conclusion.
     lines: Vec<String>,
     /// Its engine steps, where it labels them.
-    steps: Vec<Step>,
+    steps: Vec<EngineStep>,
 }
 
 impl Recorded {
@@ -517,7 +517,7 @@ fn swept(
         let summary = measured.summary.clone();
         let is_met = all_met(&args.slo, &summary);
         // Latencies of a late client are too long: objectives that they meet are met, others say nothing about the server.
-        if !is_met && !measured.load.self_check.kept_up {
+        if !is_met && !SelfCheck::of(&measured.load).kept_up {
             late.push(rate);
         }
         let is_better = kept

@@ -2,15 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use llmprof_analysis::serving::Summary;
 use llmprof_capture::process::{Interrupt, Launch};
-use llmprof_load::{
-    client::Load,
-    offline,
-    prompt::Prompt,
-    server::families::{Family, ServerWindow},
-    summary::Summary,
+use llmprof_load::{client::Load, offline, prompt::Prompt};
+use llmprof_record::{
+    serving::{ServerFamily, ServerWindow},
+    store::RunDir,
 };
-use llmprof_record::store::RunDir;
 use serde_json::{Value, json};
 
 use super::{request::Request, serve::Server, session::Measured};
@@ -117,7 +115,7 @@ fn measured(
         load: found.load,
         summary,
         server: None,
-        said: Some((Family::Vllm, said)),
+        said: Some((ServerFamily::Vllm, said)),
         others: Vec::new(),
         steps: Vec::new(),
         traces,

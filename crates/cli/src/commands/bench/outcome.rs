@@ -1,18 +1,16 @@
 //! What a load says, and its files.
 
-use llmprof_load::{
-    arrivals::Arrivals,
-    findings::{Evidence, findings},
+use llmprof_analysis::serving::{
+    Evidence, Finding, MeanParts, NoFindings, SelfCheck, Summary, findings,
     parts::{self, Parts},
-    record::RequestRecord,
-    results::write_vllm,
-    self_check::SelfCheck,
-    served::{Engine, Finding, MeanParts, NoFindings},
-    server::{families::ServerWindow, steps::Step},
-    slo::Slo,
-    summary::Summary,
 };
-use llmprof_record::{issue::Issue, store::RunDir};
+use llmprof_load::{arrivals::Arrivals, slo::Slo};
+use llmprof_record::{
+    issue::Issue,
+    serving::{EngineStep, Gauges, RequestRecord, ServerFamily, ServerWindow},
+    store::RunDir,
+};
+use llmprof_report::vllm_bench;
 use llmprof_units::Nanos;
 use serde::Serialize;
 
@@ -58,7 +56,7 @@ pub(super) struct ServerOutcome {
     pub(super) family: &'static str,
     /// Whose options findings may name.
     #[serde(skip)]
-    pub(super) engine: Option<Engine>,
+    pub(super) server: ServerFamily,
     #[serde(flatten)]
     pub(super) window: ServerWindow,
     pub(super) kv_usage_max: Option<f64>,
@@ -103,6 +101,7 @@ impl Outcome {
         slos: &[Slo],
         shared_prefix: f64,
     ) -> Self {
+        let self_check = SelfCheck::of(&measured.load);
         let said = measured.said.as_ref().map(|(_, window)| window);
         let mean = parts::mean(each, &measured.load, said);
         let gauges = measured
@@ -110,7 +109,7 @@ impl Outcome {
             .as_ref()
             .map_or(&[][..], |server| &server.scrapes.gauges);
         let (findings, no_findings) = match findings(Evidence {
-            self_check: &measured.load.self_check,
+            self_check: &self_check,
             mean: mean.as_ref(),
             window: said,
             gauges,
@@ -120,7 +119,7 @@ impl Outcome {
             Ok(found) => (found, None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        let most = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {
+        let most = |value: fn(&Gauges) -> Option<f64>| {
             gauges
                 .iter()
                 .filter_map(|(_, gauges)| value(gauges))
@@ -140,7 +139,7 @@ impl Outcome {
                     is_met: slo.is_met(&measured.summary),
                 })
                 .collect(),
-            self_check: measured.load.self_check.clone(),
+            self_check,
             parts: mean,
             profiled_parts: parts::mean_profiled(each, &measured.load),
             server: measured
@@ -148,7 +147,7 @@ impl Outcome {
                 .as_ref()
                 .map(|(family, window)| ServerOutcome {
                     family: family.name(),
-                    engine: family.engine(),
+                    server: *family,
                     window: window.clone(),
                     kv_usage_max: most(|g| g.kv_usage),
                     running_max: most(|g| g.running),
@@ -175,7 +174,7 @@ impl Outcome {
         store.write("bench.json", text(self)?)?;
         store.write("requests.csv", csv(&measured.load.requests, each))?;
         let date = crate::clock::now();
-        let vllm = write_vllm(
+        let vllm = vllm_bench(
             &measured.load,
             &measured.summary,
             &self.arrivals,
@@ -212,7 +211,7 @@ fn text<T: Serialize>(value: &T) -> Result<String, Failure> {
         .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
 }
 
-fn steps(steps: &[Step]) -> Option<StepsOutcome> {
+fn steps(steps: &[EngineStep]) -> Option<StepsOutcome> {
     let (first, last) = (steps.first()?, steps.last()?);
     let busy: Nanos = steps
         .iter()
@@ -239,8 +238,8 @@ fn steps(steps: &[Step]) -> Option<StepsOutcome> {
     })
 }
 
-fn of_kind(kind: &'static str, steps: &[Step]) -> Option<StepKindOutcome> {
-    let own: Vec<&Step> = steps
+fn of_kind(kind: &'static str, steps: &[EngineStep]) -> Option<StepKindOutcome> {
+    let own: Vec<&EngineStep> = steps
         .iter()
         .filter(|step| {
             kind == match (step.prefill.sequences, step.decode.sequences) {
@@ -253,11 +252,11 @@ fn of_kind(kind: &'static str, steps: &[Step]) -> Option<StepKindOutcome> {
     if own.is_empty() {
         return None;
     }
-    let mean = |value: &dyn Fn(&Step) -> f64| {
+    let mean = |value: &dyn Fn(&EngineStep) -> f64| {
         own.iter().map(|step| value(step)).sum::<f64>() / own.len() as f64
     };
     let mean_ms = mean(&|step| (step.end_unix_ns - step.start_unix_ns).millis());
-    let mean_of = |value: fn(&Step) -> Option<Nanos>| {
+    let mean_of = |value: fn(&EngineStep) -> Option<Nanos>| {
         let all: Option<Vec<Nanos>> = own.iter().map(|step| value(step)).collect();
         all.map(|all| all.into_iter().sum::<Nanos>().millis() / own.len() as f64)
     };
@@ -282,7 +281,7 @@ fn of_kind(kind: &'static str, steps: &[Step]) -> Option<StepKindOutcome> {
 }
 
 /// The time of a step: its range, or the work of the GPU where that is longer.
-fn taken(step: &Step) -> Nanos {
+fn taken(step: &EngineStep) -> Nanos {
     let range = step.end_unix_ns - step.start_unix_ns;
     range.max(step.busy_ns.unwrap_or(Nanos(0)))
 }
@@ -356,7 +355,7 @@ fn csv(requests: &[RequestRecord], each: &[Parts]) -> String {
     text
 }
 
-fn steps_csv(steps: &[Step], started_unix_ns: Nanos) -> String {
+fn steps_csv(steps: &[EngineStep], started_unix_ns: Nanos) -> String {
     let mut text = String::from(
         "start_ms,duration_ms,prefill_sequences,prefill_tokens,decode_sequences,decode_context_tokens,gpu_busy_ms,roofline_ms\n",
     );

@@ -6,25 +6,25 @@ use std::{
     time::{Duration, Instant},
 };
 
+use llmprof_analysis::serving::Summary;
 use llmprof_capture::session::StageObserver as _;
 use llmprof_load::{
-    client::{Calls, Load, LoadRecord, Probed, Progress, Recent, drive, probe},
+    client::{Calls, Load, Probed, Progress, Recent, drive, probe},
     clock::Clock,
     endpoint::Endpoint,
     server::{
-        families::{Family, ServerWindow},
+        families::{METRICS_PATHS, identify_server, read_window},
         profile::{ProfileRequest, Profiler},
         scrape::{self, Scraper, Scrapes},
-        steps::Step,
         text::Page,
         window::Window,
     },
     slo::{Slo, all_met},
-    summary::Summary,
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
     samples::Samples,
+    serving::{EngineStep, LoadRecord, ServerFamily, ServerWindow},
 };
 use llmprof_report::text::bench;
 use llmprof_units::{Count, Nanos};
@@ -50,10 +50,10 @@ pub(super) struct Measured {
     pub(super) summary: Summary,
     pub(super) server: Option<Server>,
     /// What the server says of the time of the load, by its metrics or its engine.
-    pub(super) said: Option<(Family, ServerWindow)>,
+    pub(super) said: Option<(ServerFamily, ServerWindow)>,
     /// Pages beside the server's own: their address, and what they say.
     pub(super) others: Vec<(String, Scrapes)>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<EngineStep>,
     pub(super) traces: Vec<PathBuf>,
     /// CPUs and GPUs of this machine during the load.
     pub(super) samples: Option<Samples>,
@@ -63,14 +63,14 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Takes over the steps of a recording, those during the load, unless the server's own trace has given some.
-    pub(super) fn join(&mut self, steps: &[Step]) {
+    pub(super) fn join(&mut self, steps: &[EngineStep]) {
         if !self.steps.is_empty() {
             return;
         }
         let started = self.load.started_unix_ns;
         let end = self.load.requests.iter().map(|r| r.end_ns).max();
         let end = started + end.unwrap_or(Nanos(0));
-        let during = |step: &&Step| step.end_unix_ns > started && step.start_unix_ns < end;
+        let during = |step: &&EngineStep| step.end_unix_ns > started && step.start_unix_ns < end;
         self.steps = steps.iter().filter(during).copied().collect();
     }
 }
@@ -156,7 +156,7 @@ pub(super) fn measure(
     let scraper = if args.no_metrics {
         None
     } else {
-        start_scraper(&request.endpoint, Family::paths(), args.scrape_interval).unwrap_or_else(
+        start_scraper(&request.endpoint, &METRICS_PATHS, args.scrape_interval).unwrap_or_else(
             |why| {
                 issues.push(Issue::warning(IssueCode::BenchNoMetrics).with("why", why));
                 None
@@ -214,7 +214,7 @@ pub(super) fn measure(
     });
     let said = server.as_ref().map(|server| {
         let family = server.scrapes.family;
-        (family, family.read_window(&server.window))
+        (family, read_window(family, &server.window))
     });
     if let Some(server) = &server {
         issues.extend(server_issues(server));
@@ -314,7 +314,7 @@ struct Profiling {
     load_ended: mpsc::Sender<()>,
     is_over: Option<mpsc::Receiver<()>>,
     profiler: Arc<Profiler>,
-    family: Family,
+    family: ServerFamily,
     request: ProfileRequest,
     folder: Option<PathBuf>,
     before: Vec<PathBuf>,
@@ -330,7 +330,7 @@ struct Profile {
     page_before: Option<Page>,
     /// Traces of engines; all traces where none has a step.
     traces: Vec<PathBuf>,
-    steps: Vec<Step>,
+    steps: Vec<EngineStep>,
 }
 
 impl Profiling {
@@ -390,7 +390,7 @@ impl Profiling {
         let (begun, place) = (Arc::clone(&self.begun), scraper.map(|s| s.place().clone()));
         let (profiler, length) = (Arc::clone(&self.profiler), self.request.length);
         let clock = *clock;
-        let counts = self.family == Family::Sglang && self.request.steps.is_some();
+        let counts = self.family == ServerFamily::Sglang && self.request.steps.is_some();
         let work = std::thread::Builder::new()
             .name("profile".to_owned())
             .spawn(move || {
@@ -516,16 +516,16 @@ impl Profile {
 }
 
 /// Which server it is, by its metrics.
-fn family_of(endpoint: &Arc<Endpoint>) -> Family {
+fn family_of(endpoint: &Arc<Endpoint>) -> ServerFamily {
     let Ok(calls) = Calls::new(Arc::clone(endpoint)) else {
-        return Family::Unknown;
+        return ServerFamily::Unknown;
     };
-    Family::paths()
+    METRICS_PATHS
         .iter()
         .find_map(|path| calls.get(path, Duration::from_secs(5)).ok())
-        .map_or(Family::Unknown, |bytes| {
+        .map_or(ServerFamily::Unknown, |bytes| {
             let text = String::from_utf8_lossy(&bytes);
-            Family::of(&Page::read(&text))
+            identify_server(&Page::read(&text))
         })
 }
 

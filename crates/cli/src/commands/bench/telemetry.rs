@@ -4,10 +4,10 @@ use std::{net::ToSocketAddrs as _, time::Duration};
 
 use llmprof_analysis::telemetry::gpu_facts;
 use llmprof_capture::telemetry::{Gpus, Sampler, Settings};
-use llmprof_load::client::LoadRecord;
 use llmprof_record::{
     issue::{Issue, IssueCode},
     samples::{GpuSample, GpuSeries, Samples},
+    serving::LoadRecord,
 };
 use llmprof_units::{Basis, Bytes, Joules, Nanos, Watts};
 use serde::Serialize;

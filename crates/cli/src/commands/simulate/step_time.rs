@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use llmprof_config::hydra::RunMode;
-use llmprof_load::server::steps::Step as EngineStep;
 use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
 use llmprof_record::plan::Plan;
+use llmprof_record::serving::EngineStep;
 use llmprof_simulate::{
     StepTimer,
     calibrated::{Calibration, Observation},

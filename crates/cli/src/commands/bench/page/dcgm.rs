@@ -1,10 +1,10 @@
 //! GPUs of a server elsewhere, as its DCGM exporter reports them.
 
-use llmprof_load::server::dcgm::{DcgmGpus, FIELDS};
+use llmprof_record::serving::{DCGM_FIELDS, DcgmGpus};
 use llmprof_report::{Document, Table};
 use llmprof_units::{Percent, significant};
 
-/// Headers of [`FIELDS`], after that of the GPU.
+/// Headers of [`DCGM_FIELDS`], after that of the GPU.
 const HEADERS: [&str; 7] = [
     "GPU",
     "SM active, mean",
@@ -25,8 +25,8 @@ pub(super) fn add(document: &mut Document, url: &str, gpus: &DcgmGpus) {
     let mut table = Table::new(&HEADERS, 1);
     for (gpu, fields) in &gpus.0 {
         let mut row = vec![gpu.clone()];
-        for (place, field) in FIELDS.iter().enumerate() {
-            let Some(found) = fields.get(field) else {
+        for (place, field) in DCGM_FIELDS.iter().enumerate() {
+            let Some(found) = fields.get(*field) else {
                 row.push(String::new());
                 continue;
             };

@@ -1,8 +1,7 @@
 //! Latencies of a load, and of each rate of a sweep.
 
-use llmprof_load::{
-    record::RequestRecord, statistics::Distribution, summary::Summary, sweep::Sweep,
-};
+use llmprof_analysis::serving::{Summary, Sweep};
+use llmprof_load::{record::RequestRecord, statistics::Distribution};
 use llmprof_report::{
     Drawing, Section, Table,
     text::bench,

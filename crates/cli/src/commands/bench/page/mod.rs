@@ -5,11 +5,9 @@ mod latency;
 mod parts;
 mod server;
 
-use llmprof_load::{
-    served::{Engine, Finding},
-    slo::fails_too_often,
-    sweep::Sweep,
-};
+use llmprof_analysis::serving::{Finding, Sweep};
+use llmprof_load::slo::fails_too_often;
+use llmprof_record::serving::ServerFamily;
 use llmprof_report::{
     Document, FindingItem, Section,
     text::{bench, load},
@@ -20,7 +18,7 @@ use super::{outcome::Outcome, session::Measured};
 
 /// The whole report.
 pub(super) fn document(outcome: &Outcome, measured: &Measured, sweep: Option<&Sweep>) -> Document {
-    let engine = outcome.server.as_ref().and_then(|server| server.engine);
+    let engine = outcome.server.as_ref().map(|server| server.server);
     let mut document = Document {
         title: format!("{} at {}", outcome.model, outcome.endpoint),
         subtitle: outcome.load.clone(),
@@ -108,7 +106,7 @@ fn without_findings(outcome: &Outcome) -> Option<String> {
     is_empty.then(|| bench::NOTHING_REMOVABLE.to_owned())
 }
 
-fn item(number: usize, finding: &Finding, engine: Option<Engine>) -> FindingItem {
+fn item(number: usize, finding: &Finding, engine: Option<ServerFamily>) -> FindingItem {
     FindingItem {
         key: format!("finding-{number}"),
         title: load::finding(finding),

@@ -1,6 +1,6 @@
 //! Where the time of the mean request went.
 
-use llmprof_load::served::{LatencyPart, MeanParts};
+use llmprof_analysis::serving::{LatencyPart, MeanParts};
 use llmprof_report::{
     Drawing, Section, Table,
     text::{bench, load},

@@ -1,7 +1,7 @@
 //! The server's side of a load: its metrics, its engine steps, and both sides over time.
 
-use llmprof_load::{server::window::Bound, summary::in_flight};
-use llmprof_record::samples::GpuSample;
+use llmprof_analysis::serving::in_flight;
+use llmprof_record::{samples::GpuSample, serving::Bound};
 use llmprof_report::{
     Drawing, Section, Table,
     text::bench,
@@ -80,7 +80,7 @@ pub(super) fn over_time(section: &mut Section, measured: &Measured) {
     }];
     let mut kv = Vec::new();
     if let Some(server) = &measured.server {
-        let gauge = |value: fn(&llmprof_load::server::families::Gauges) -> Option<f64>| {
+        let gauge = |value: fn(&llmprof_record::serving::Gauges) -> Option<f64>| {
             let samples = server.scrapes.gauges.iter();
             samples
                 .filter_map(|(at, gauges)| {

@@ -141,15 +141,6 @@ pub enum FindingKind {
     },
 }
 
-/// A serving engine whose options are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Engine {
-    Vllm,
-    Sglang,
-    TensorRtLlm,
-}
-
 /// What keeps requests in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,11 +1,9 @@
 //! Whether the client kept up: a load generator that is late measures itself.
 
-use std::time::Duration;
-
 use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::serving::{LoadRecord, RequestRecord};
+use llmprof_traffic::statistics::Distribution;
 use serde::{Deserialize, Serialize};
-
-use crate::{record::RequestRecord, statistics::Distribution};
 
 /// Latest that a hundredth of the requests may start.
 const MOST_LAG_MS: f64 = 5.0;
@@ -19,15 +17,6 @@ const IDLE_CPU: f64 = 0.5;
 const STEAL_SHARE_MIN: f64 = 0.01;
 /// Latest that a hundredth of the ticks of an event loop may come.
 const MOST_DELAY_MS: f64 = 10.0;
-
-/// What one worker says of itself.
-#[derive(Clone, Debug)]
-pub(crate) struct WorkerCheck {
-    pub(crate) cpu: Duration,
-    pub(crate) wall: Duration,
-    /// Lateness of ticks, ns.
-    pub(crate) delays: Vec<f64>,
-}
 
 /// What the client says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,11 +34,8 @@ pub struct SelfCheck {
 }
 
 impl SelfCheck {
-    pub(crate) fn of(
-        requests: &[RequestRecord],
-        workers: &[WorkerCheck],
-        has_schedule: bool,
-    ) -> Self {
+    pub fn of(load: &LoadRecord) -> Self {
+        let (requests, client) = (&load.requests, &load.client);
         let ms = |nanos: i64| nanos as f64 / 1e6;
         let lag = |request: &RequestRecord| (request.started_ns - request.scheduled_ns).0.max(0);
         let lags: Vec<f64> = requests.iter().map(|request| ms(lag(request))).collect();
@@ -58,17 +44,13 @@ impl SelfCheck {
             .filter_map(|request| Some(ms(request.ttft_ns().or(request.e2e_ns())?.0)))
             .collect();
         let median = Distribution::of(&firsts).map_or(0.0, |firsts| firsts.p50);
-        let delays: Vec<f64> = workers
-            .iter()
-            .flat_map(|worker| &worker.delays)
-            .map(|delay| delay / 1e6)
-            .collect();
-        let share =
-            |worker: &WorkerCheck| worker.cpu.as_secs_f64() / worker.wall.as_secs_f64().max(1e-9);
         let mut check = Self {
-            schedule_lag_ms: has_schedule.then(|| Distribution::of(&lags)).flatten(),
-            worker_cpu_share: workers.iter().map(share).fold(0.0, f64::max),
-            event_loop_delay_ms: Distribution::of(&delays),
+            schedule_lag_ms: client
+                .has_schedule
+                .then(|| Distribution::of(&lags))
+                .flatten(),
+            worker_cpu_share: client.worker_cpu_share,
+            event_loop_delay_ms: client.event_loop_delay_ms,
             late_requests: requests
                 .iter()
                 .filter(|request| {
@@ -123,7 +105,7 @@ mod tests {
     use llmprof_units::Nanos;
 
     use super::*;
-    use crate::record::Arrival;
+    use llmprof_record::serving::{Arrival, ClientFacts};
 
     fn requests(lag_ms: i64, ttft_ms: i64) -> Vec<RequestRecord> {
         (0..200)
@@ -139,23 +121,26 @@ mod tests {
             .collect()
     }
 
-    fn check(lag_ms: i64, ttft_ms: i64, cpu_ms: u64) -> SelfCheck {
-        let worker = WorkerCheck {
-            cpu: Duration::from_millis(cpu_ms),
-            wall: Duration::from_secs(1),
-            delays: vec![1e6; 50],
-        };
-        SelfCheck::of(&requests(lag_ms, ttft_ms), &[worker], true)
+    fn check(lag_ms: i64, ttft_ms: i64, worker_cpu_share: f64) -> SelfCheck {
+        SelfCheck::of(&LoadRecord {
+            requests: requests(lag_ms, ttft_ms),
+            client: ClientFacts {
+                has_schedule: true,
+                worker_cpu_share,
+                event_loop_delay_ms: Distribution::of(&[1.0; 50]),
+            },
+            ..LoadRecord::default()
+        })
     }
 
     #[test]
     fn a_client_that_is_late_or_busy_says_so() {
-        assert!(check(0, 50, 300).kept_up);
+        assert!(check(0, 50, 0.3).kept_up);
         assert!(
-            check(20, 10_000, 300).kept_up,
+            check(20, 10_000, 0.3).kept_up,
             "20 ms of 10 s do not matter"
         );
-        let late = check(20, 50, 300);
+        let late = check(20, 50, 0.3);
         assert!(!late.kept_up);
         let issue = late.issue(Some(0.25)).unwrap();
         assert_eq!(issue.code, IssueCode::BenchClientLate);
@@ -164,10 +149,10 @@ mod tests {
         assert_eq!(issue.values["late_p99_ns"], 20e6);
         assert_eq!(issue.values["waits_for_cpu"], true);
         assert_eq!(issue.values["steal_share"], 0.25);
-        let busy = check(20, 50, 950).issue(Some(0.001)).unwrap();
+        let busy = check(20, 50, 0.95).issue(Some(0.001)).unwrap();
         assert!(!busy.values.contains_key("steal_share"));
         assert_eq!(busy.values["waits_for_cpu"], false);
-        assert!(!check(0, 50, 950).kept_up);
-        assert_eq!(check(0, 50, 300).issue(Some(0.25)), None);
+        assert!(!check(0, 50, 0.95).kept_up);
+        assert_eq!(check(0, 50, 0.3).issue(Some(0.25)), None);
     }
 }

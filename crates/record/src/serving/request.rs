@@ -1,9 +1,8 @@
 //! What became of each request: measured facts, on one clock.
 
+use llmprof_traffic::slo::{Metric, RequestLatencies};
 use llmprof_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
-
-use crate::answer::ServerTimings;
 
 /// Why a request has no result. Failures are counted by these names and are in no percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -59,7 +58,7 @@ pub struct RequestFailure {
 }
 
 impl RequestFailure {
-    pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -79,6 +78,26 @@ pub enum TokenBasis {
     Tokenizer,
     /// Not known. Events are never counted as tokens.
     Unknown,
+}
+
+/// How long the server says it took: llama.cpp's `timings`, Ollama's durations, statistics of vLLM's engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerTimings {
+    /// Tokens of the prompt that were computed.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of the prompt that were in a cache.
+    pub cached_tokens: Option<u64>,
+    /// Waiting for a place in a batch; vLLM's engine only.
+    #[serde(default)]
+    pub queue_ms: Option<f64>,
+    /// Prefill.
+    pub prefill_ms: Option<f64>,
+    /// Tokens generated.
+    pub output_tokens: Option<u64>,
+    /// Decode.
+    pub decode_ms: Option<f64>,
+    /// Loading the model before it.
+    pub load_ms: Option<f64>,
 }
 
 /// An arrival of generated text.
@@ -239,6 +258,20 @@ impl RequestRecord {
             before = tokens;
         }
         together
+    }
+}
+
+impl RequestLatencies for RequestRecord {
+    fn latency_ms(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Ttft => self.ttft_ns().map(Nanos::millis),
+            Metric::Tpot => self.tpot_ns().map(|ns| ns / 1e6),
+            Metric::E2e => self.e2e_ns().map(Nanos::millis),
+            Metric::Itl => {
+                let gaps = self.inter_token_ns().unwrap_or_default();
+                gaps.into_iter().reduce(f64::max).map(|ns| ns / 1e6)
+            }
+        }
     }
 }
 

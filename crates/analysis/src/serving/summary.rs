@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::serving::{LoadRecord, RequestRecord, TokenBasis};
+use llmprof_traffic::{
+    slo::{Latencies, Metric, Slo},
+    statistics::Distribution,
+};
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    client::LoadRecord,
-    record::{RequestRecord, TokenBasis},
-    slo::{Latencies, Metric, RequestLatencies, Slo},
-    statistics::Distribution,
-};
+use super::{SelfCheck, stopped::server_stopped_ns};
 
 /// Fewest requests that a steady state is told of.
 const FEWEST_STEADY: usize = 10;
@@ -82,20 +82,6 @@ impl Latencies for Summary {
     }
 }
 
-impl RequestLatencies for RequestRecord {
-    fn latency_ms(&self, metric: Metric) -> Option<f64> {
-        match metric {
-            Metric::Ttft => ttft(self),
-            Metric::Tpot => tpot(self),
-            Metric::E2e => e2e(self),
-            Metric::Itl => {
-                let gaps = self.inter_token_ns().unwrap_or_default();
-                gaps.into_iter().reduce(f64::max).map(|ns| ns / 1e6)
-            }
-        }
-    }
-}
-
 /// Requests in flight, from due to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Concurrency {
@@ -158,7 +144,7 @@ impl Summary {
             load.requests.iter().filter(|r| r.is_complete()).collect();
         let all = || completed.iter().copied();
         let timed = || load.timed();
-        let server_stopped = load.server_stopped_ns();
+        let server_stopped = server_stopped_ns(load);
         let start = load.requests.iter().map(|r| r.scheduled_ns).min();
         let end = load.requests.iter().map(|r| r.end_ns).max();
         let duration_s = match (start, end) {
@@ -209,7 +195,7 @@ impl Summary {
             itl_ms: Distribution::of(&gaps),
             e2e_ms: distribution(timed(), e2e),
             arrival_gap_ms: Distribution::of(&arrivals),
-            schedule_lag_ms: load.self_check.schedule_lag_ms,
+            schedule_lag_ms: SelfCheck::of(load).schedule_lag_ms,
             request_throughput: per_second(completed.len() as f64),
             output_throughput: outputs.map(|tokens| per_second(tokens as f64)),
             total_token_throughput: outputs
@@ -233,11 +219,11 @@ impl Summary {
         }
     }
 
-    /// What should be known before the numbers are believed. `steal_share` is that of [`crate::self_check::SelfCheck::issue`].
+    /// What should be known before the numbers are believed. `steal_share` is that of [`SelfCheck::issue`].
     pub fn issues(&self, load: &LoadRecord, steal_share: Option<f64>) -> Vec<Issue> {
         let mut issues = Vec::new();
-        issues.extend(load.self_check.issue(steal_share));
-        if let Some(at) = load.server_stopped_ns() {
+        issues.extend(SelfCheck::of(load).issue(steal_share));
+        if let Some(at) = server_stopped_ns(load) {
             let after = |r: &&RequestRecord| !r.is_complete() && r.end_ns >= at;
             let lost = load.requests.iter().filter(after).count() as u64;
             let issue = Issue::error(IssueCode::BenchServerStopped)
@@ -398,10 +384,7 @@ fn share_inside(request: &RequestRecord, start: Nanos, end: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        record::{Arrival, FailureKind, RequestFailure},
-        self_check::SelfCheck,
-    };
+    use llmprof_record::serving::{Arrival, FailureKind, RequestFailure};
 
     /// Request `index` is due at `index` × 100 ms, has its first token 50 ms later and 4 more every 10 ms.
     fn load(count: u64) -> LoadRecord {
@@ -421,14 +404,8 @@ mod tests {
             record
         });
         LoadRecord {
-            started_unix_ns: Nanos(0),
-            duration_ns: Nanos(0),
             requests: requests.collect(),
-            abandoned: 0,
-            self_check: SelfCheck {
-                kept_up: true,
-                ..SelfCheck::default()
-            },
+            ..LoadRecord::default()
         }
     }
 

@@ -1,17 +1,10 @@
 //! What would make a server faster, or why nothing is concluded.
 
-use llmprof_traffic::served::{
-    Finding, FindingKind, LatencyPart, MeanParts, NoFindings, QueueLimit,
-};
+use llmprof_record::serving::{EngineStep, Gauges, ServerWindow};
 use llmprof_units::Nanos;
 
-use crate::{
-    self_check::SelfCheck,
-    server::{
-        families::{Gauges, ServerWindow},
-        steps::Step,
-    },
-};
+use super::SelfCheck;
+use super::finding::{Finding, FindingKind, LatencyPart, MeanParts, NoFindings, QueueLimit};
 
 /// A part below this share of its whole is not worth a knob.
 const WORTH: f64 = 0.1;
@@ -30,7 +23,7 @@ pub struct Evidence<'a> {
     /// Gauges over time.
     pub gauges: &'a [(Nanos, Gauges)],
     /// Engine steps of the server's trace.
-    pub steps: &'a [Step],
+    pub steps: &'a [EngineStep],
     /// Tokens of prompts that all have in common, as a share.
     pub shared_prefix: f64,
 }
@@ -121,16 +114,16 @@ fn prefix_cache(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
 }
 
 /// A CUDA Graph removes at most the time in which the GPU waits for launches: its idle time in steps that replay none.
-fn without_graphs(steps: &[Step], mean: &MeanParts) -> Option<Finding> {
+fn without_graphs(steps: &[EngineStep], mean: &MeanParts) -> Option<Finding> {
     let decode = || {
         steps
             .iter()
             .filter(|step| step.prefill.sequences == 0 && step.decode.sequences > 0)
     };
     let eager = || decode().filter(|step| step.is_eager == Some(true));
-    let time = |step: &Step| step.end_unix_ns - step.start_unix_ns;
-    let idle = |step: &Step| (time(step) - step.busy_ns.unwrap_or(Nanos(0))).max(Nanos(0));
-    let batch = |step: &Step| step.decode.sequences;
+    let time = |step: &EngineStep| step.end_unix_ns - step.start_unix_ns;
+    let idle = |step: &EngineStep| (time(step) - step.busy_ns.unwrap_or(Nanos(0))).max(Nanos(0));
+    let batch = |step: &EngineStep| step.decode.sequences;
     let eager_batch = [eager().map(batch).min()?, eager().map(batch).max()?];
     let all_ns = decode().map(time).sum::<Nanos>().0 as f64;
     let eager_ns = eager().map(time).sum::<Nanos>().0 as f64;
@@ -165,10 +158,10 @@ fn network(mean: &MeanParts) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use llmprof_traffic::served::{MeanPart, PartSource};
 
     use super::*;
-    use crate::server::steps::BatchPart;
+    use crate::serving::finding::{MeanPart, PartSource};
+    use llmprof_record::serving::EnginePart;
 
     fn mean(parts: &[(LatencyPart, f64)]) -> MeanParts {
         MeanParts {
@@ -250,7 +243,7 @@ mod tests {
     fn of(
         mean: &MeanParts,
         window: &ServerWindow,
-        steps: &[Step],
+        steps: &[EngineStep],
         shared_prefix: f64,
     ) -> Vec<Finding> {
         let check = SelfCheck {
@@ -327,16 +320,16 @@ mod tests {
 
     #[test]
     fn decode_steps_without_a_cuda_graph_are_found_with_their_batches() {
-        let step = |prefill: u64, decode: u64, busy: i64, is_eager| Step {
+        let step = |prefill: u64, decode: u64, busy: i64, is_eager| EngineStep {
             start_unix_ns: Nanos(0),
             end_unix_ns: Nanos(100),
-            prefill: BatchPart {
+            prefill: EnginePart {
                 sequences: prefill,
-                ..BatchPart::default()
+                ..EnginePart::default()
             },
-            decode: BatchPart {
+            decode: EnginePart {
                 sequences: decode,
-                ..BatchPart::default()
+                ..EnginePart::default()
             },
             busy_ns: Some(Nanos(busy)),
             is_eager,

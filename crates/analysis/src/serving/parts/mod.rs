@@ -6,10 +6,7 @@
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    record::RequestRecord,
-    server::steps::{BatchPart, Step},
-};
+use llmprof_record::serving::{EnginePart, EngineStep, RequestRecord};
 
 mod mean;
 
@@ -78,16 +75,20 @@ impl Parts {
 }
 
 /// The parts of every completed request that streamed. `started_unix_ns`, since 1970, is the zero of the requests' clock.
-pub fn split(requests: &[RequestRecord], started_unix_ns: Nanos, steps: &[Step]) -> Vec<Parts> {
+pub fn split(
+    requests: &[RequestRecord],
+    started_unix_ns: Nanos,
+    steps: &[EngineStep],
+) -> Vec<Parts> {
     let mut firsts: Vec<(Nanos, u64)> = requests
         .iter()
         .filter(|r| !r.is_whole)
         .filter_map(|r| Some((r.arrivals.first()?.at_ns, r.index)))
         .collect();
     firsts.sort_unstable();
-    let steps: Vec<EngineStep> = steps
+    let steps: Vec<ClockedStep> = steps
         .iter()
-        .map(|step| EngineStep {
+        .map(|step| ClockedStep {
             start: step.start_unix_ns - started_unix_ns,
             end: step.end_unix_ns - started_unix_ns,
             prefill: step.prefill,
@@ -101,13 +102,13 @@ pub fn split(requests: &[RequestRecord], started_unix_ns: Nanos, steps: &[Step])
 }
 
 /// A step on the clock of the requests.
-struct EngineStep {
+struct ClockedStep {
     start: Nanos,
     end: Nanos,
-    prefill: BatchPart,
+    prefill: EnginePart,
 }
 
-fn of(request: &RequestRecord, firsts: &[(Nanos, u64)], steps: &[EngineStep]) -> Option<Parts> {
+fn of(request: &RequestRecord, firsts: &[(Nanos, u64)], steps: &[ClockedStep]) -> Option<Parts> {
     let sent = request.sent_ns?;
     let first = request.arrivals.first()?.at_ns;
     let connect = request.connect_ns.unwrap_or(Nanos(0));
@@ -138,7 +139,7 @@ fn by_steps(
     request: &RequestRecord,
     sent: Nanos,
     first: Nanos,
-    steps: &[EngineStep],
+    steps: &[ClockedStep],
 ) {
     // The request must lie inside of the recording, or steps that served it are missing.
     let (Some(begin), Some(end)) = (steps.first(), steps.last()) else {
@@ -191,9 +192,9 @@ fn first_chunk(
     prompt_tokens: Option<u64>,
     sent: Nanos,
     made: usize,
-    steps: &[EngineStep],
+    steps: &[ClockedStep],
 ) -> usize {
-    let alone = |part: &BatchPart| part.context.filter(|_| part.sequences == 1);
+    let alone = |part: &EnginePart| part.context.filter(|_| part.sequences == 1);
     let last = &steps[made].prefill;
     let reached = alone(last).or(prompt_tokens).unwrap_or(0);
     let mut left = reached.saturating_sub(last.tokens);
@@ -276,7 +277,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::record::Arrival;
+    use llmprof_record::serving::Arrival;
 
     fn request(index: u64, due: i64, sent: i64, arrivals: &[i64]) -> RequestRecord {
         let mut record = RequestRecord::due(index, Nanos(due), 16);
@@ -316,12 +317,12 @@ mod tests {
 
     #[test]
     fn steps_split_what_is_before_the_first_token() {
-        let batch = |sequences| crate::server::steps::BatchPart {
+        let batch = |sequences| EnginePart {
             sequences,
             tokens: sequences,
             context: None,
         };
-        let step = |start: i64, end: i64, prefill| Step {
+        let step = |start: i64, end: i64, prefill| EngineStep {
             start_unix_ns: Nanos(1000 + start),
             end_unix_ns: Nanos(1000 + end),
             prefill: batch(prefill),
@@ -348,18 +349,18 @@ mod tests {
     }
 
     /// `(start, end, prefill sequences, their new tokens, what they attend to)`.
-    fn chunks(steps: &[(i64, i64, u64, u64, Option<u64>)]) -> Vec<Step> {
+    fn chunks(steps: &[(i64, i64, u64, u64, Option<u64>)]) -> Vec<EngineStep> {
         steps
             .iter()
-            .map(|&(start, end, sequences, tokens, context)| Step {
+            .map(|&(start, end, sequences, tokens, context)| EngineStep {
                 start_unix_ns: Nanos(start),
                 end_unix_ns: Nanos(end),
-                prefill: BatchPart {
+                prefill: EnginePart {
                     sequences,
                     tokens,
                     context,
                 },
-                decode: BatchPart::default(),
+                decode: EnginePart::default(),
                 busy_ns: None,
                 is_eager: None,
                 roofline_ns: None,
@@ -432,12 +433,12 @@ mod tests {
                 record.connect_ns = Some(Nanos(*connect));
                 record.prompt_tokens = (*prefill > 100).then_some(3);
                 if *prefill > 200 {
-                    record.timings = Some(crate::answer::ServerTimings { prefill_ms: Some(f64::from(*prefill) * 1e-6), ..Default::default() });
+                    record.timings = Some(llmprof_record::serving::ServerTimings { prefill_ms: Some(f64::from(*prefill) * 1e-6), ..Default::default() });
                 }
                 record
             }).collect();
-            let part = |n| crate::server::steps::BatchPart { sequences: n, tokens: n, context: None };
-            let mut steps: Vec<Step> = steps.iter().map(|&(start, length, prefill)| Step {
+            let part = |n| EnginePart { sequences: n, tokens: n, context: None };
+            let mut steps: Vec<EngineStep> = steps.iter().map(|&(start, length, prefill)| EngineStep {
                 start_unix_ns: Nanos(start), end_unix_ns: Nanos(start + length), prefill: part(prefill), decode: part(1), busy_ns: None, is_eager: None, roofline_ns: None,
             }).collect();
             steps.sort_by_key(|step| step.start_unix_ns);

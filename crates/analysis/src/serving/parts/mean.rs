@@ -2,15 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use llmprof_traffic::served::{LatencyPart, MeanPart, MeanParts, NotSplit, PartSource};
+use llmprof_record::serving::{LoadRecord, ServerWindow, WindowHistogram};
+use llmprof_traffic::statistics::Distribution;
 use llmprof_units::Nanos;
 
+use super::super::finding::{LatencyPart, MeanPart, MeanParts, NotSplit, PartSource};
 use super::{Parts, SplitBy};
-use crate::{
-    client::LoadRecord,
-    server::{families::ServerWindow, window::WindowHistogram},
-    statistics::Distribution,
-};
 
 /// The mean of the requests that latencies are of. Where they could not be split, the server's window splits the mean: its
 /// queueing and prefill are means over the requests that ended in the window; the rest of its TTFT is waiting for the running engine
@@ -197,8 +194,7 @@ impl ServerMeans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Arrival, RequestRecord};
-    use crate::self_check::SelfCheck;
+    use llmprof_record::serving::{Arrival, RequestRecord};
 
     /// Requests with a first token after 100 ms and a second 10 ms later; those from `profiled` on ran under the profiler and took
     /// ten times as long.
@@ -218,11 +214,8 @@ mod tests {
             record
         });
         LoadRecord {
-            started_unix_ns: Nanos(0),
-            duration_ns: Nanos(0),
             requests: requests.collect(),
-            abandoned: 0,
-            self_check: SelfCheck::default(),
+            ..LoadRecord::default()
         }
     }
 
@@ -238,10 +231,10 @@ mod tests {
     #[test]
     fn parts_are_of_the_requests_that_latencies_are_of() {
         let load = load(40, 25);
-        let each = crate::parts::split(&load.requests, Nanos(0), &[]);
+        let each = super::super::split(&load.requests, Nanos(0), &[]);
         assert_eq!(each.len(), 40);
         let mean = mean(&each, &load, None).unwrap();
-        let summary = crate::summary::Summary::of(&load, &[]);
+        let summary = crate::serving::Summary::of(&load, &[]);
         assert_eq!((mean.requests, summary.timed), (25, 25));
         assert!((mean.e2e_ms - summary.e2e_ms.unwrap().mean).abs() < 1e-9);
         assert_eq!(mean.e2e_ms, 110.0);
@@ -251,7 +244,7 @@ mod tests {
     #[test]
     fn what_the_servers_ttft_has_beside_queueing_and_prefill_is_the_running_step() {
         let load = load(40, 40);
-        let each = crate::parts::split(&load.requests, Nanos(0), &[]);
+        let each = super::super::split(&load.requests, Nanos(0), &[]);
         let window = |ttft_ms| ServerWindow {
             ttft_ms,
             queue_ms: Some(histogram(40.0, 1.0)),

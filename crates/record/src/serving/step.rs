@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A part of a batch: sequences, and sums over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BatchPart {
+pub struct EnginePart {
     /// Sequences.
     pub sequences: u64,
     /// New tokens.
@@ -16,14 +16,14 @@ pub struct BatchPart {
 
 /// One step of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct EngineStep {
     /// Since 1970.
     pub start_unix_ns: Nanos,
     pub end_unix_ns: Nanos,
     /// Sequences in prefill.
-    pub prefill: BatchPart,
+    pub prefill: EnginePart,
     /// Sequences in decode.
-    pub decode: BatchPart,
+    pub decode: EnginePart,
     /// When a GPU worked on what the step launched, where that was recorded.
     pub busy_ns: Option<Nanos>,
     /// Whether none of its kernels came out of a CUDA Graph, where kernels were recorded.

@@ -131,6 +131,15 @@ fn theme(browser: &mut Chromium, theme: &str) {
     browser.frame();
 }
 
+/// Columns and tree of the lanes; what launched what is beside them.
+#[test]
+fn lanes_take_at_most_forty_bytes_an_event() {
+    let site = site();
+    let timeline = &site.runs[0].timeline;
+    let per_event = timeline.memory_bytes() as f64 / timeline.events() as f64;
+    assert!((16.0..=40.0).contains(&per_event), "{per_event}");
+}
+
 #[test]
 fn keys_move_the_view() {
     let Some(mut browser) = open(&start(site()), "#timeline") else {

@@ -89,7 +89,11 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         analysis,
         unwritten,
     };
-    profiled.print(args.json, &dir, output)
+    profiled.print(args.json, &dir, output)?;
+    if args.view {
+        super::view::view_run(dir, output)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Failure> {

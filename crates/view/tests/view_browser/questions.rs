@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use llmprof_record::run::RunRecord;
+use llmprof_view::OpenedRun;
 use llmprof_view::query::{QueryError, QueryLimits, QueryTable, query};
 use serde_json::json;
 
@@ -98,6 +100,13 @@ fn a_query_ends_at_its_limits() {
     };
     let cut = query(&run, "SELECT id FROM kernel", generous).unwrap();
     assert!(cut.is_cut && cut.rows.len() == 3);
+    let empty = OpenedRun::new(String::new(), RunRecord::default(), None, None).unwrap();
+    let none = query(
+        &Arc::new(empty),
+        "SELECT * FROM finding",
+        QueryLimits::default(),
+    );
+    assert!(matches!(none, Err(QueryError::NoTimeline)));
     let huge = query(
         &run,
         "SELECT length(zeroblob(1000000000))",

@@ -441,6 +441,9 @@ pub(crate) struct ImportArgs {
     /// Device for the roofline instead of the one the profile names.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
+    /// Then show the run in the browser, as `llmprof view` does.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) view: bool,
     /// Print the analysis as JSON.
     #[arg(long)]
     pub(crate) json: bool,

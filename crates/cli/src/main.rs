@@ -38,6 +38,7 @@ mod stored;
 mod subject;
 mod threads;
 mod trtexec;
+mod viewing;
 mod weights;
 
 use std::{ffi::OsString, process::ExitCode};

@@ -94,6 +94,9 @@ impl LaneSource<'_> {
             .map(|draft| lay_out(draft, self.number))
             .collect();
         lanes.extend(self.memory());
+        // A group is one block, where its first lane is.
+        let groups: Vec<String> = lanes.iter().map(|lane| lane.group.clone()).collect();
+        lanes.sort_by_key(|lane| groups.iter().position(|group| *group == lane.group));
         lanes
     }
 

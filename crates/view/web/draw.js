@@ -19,14 +19,14 @@ const colours = new Map();
 
 export const isDark = () => document.documentElement.dataset.theme === "dark";
 
-/** The fill of a name: its category's hue, a shade of its own. */
+/** The fill of a name: its category's hue, a shade of its own; null while the name is on the way. */
 export function colour(run, name, arrived) {
   const dark = isDark();
   const key = `${run.number}/${name}/${dark}`;
   const known = colours.get(key);
   if (known) return known;
   const entry = run.name(name, arrived);
-  if (!entry) return dark ? "#59636e" : "#afb8c1";
+  if (!entry) return null;
   const [label, category] = entry;
   const [hue, saturation] = (category === "idle" ? IDLE_HUES[label] : HUES[category]) ?? [310, 25];
   const shade = category === "idle" ? 0 : hash(label) % 13 - 6;
@@ -34,6 +34,8 @@ export function colour(run, name, arrived) {
   colours.set(key, fill);
   return fill;
 }
+
+export const unnamedColour = () => isDark() ? "#59636e" : "#afb8c1";
 
 export function forgetColours() { colours.clear(); }
 
@@ -43,7 +45,7 @@ function hash(text) {
   return value;
 }
 
-/** Draws slices and cells of a tile to a canvas `TILE_PX * scale` wide; `rows` tracks of `rowHeight` device pixels. */
+/** Draws slices and cells of a tile to a canvas (with `isUnnamed` where names are still on the way) `TILE_PX * scale` wide; `rows` tracks of `rowHeight` device pixels. */
 export function renderTile(run, tile, scale, rows, rowHeight, arrived) {
   const width = Math.max(1, Math.ceil(TILE_PX * scale));
   const canvas = new OffscreenCanvas(width, Math.max(1, Math.ceil(rows * rowHeight)));
@@ -51,19 +53,24 @@ export function renderTile(run, tile, scale, rows, rowHeight, arrived) {
   const pixel = 2 ** tile.level;
   const from = tile.x * TILE_PX * pixel;
   const perNs = scale / pixel;
+  const fill = name => {
+    const known = colour(run, name, arrived);
+    canvas.isUnnamed ||= !known;
+    return known ?? unnamedColour();
+  };
   tile.data.tracks.slice(0, rows).forEach((track, row) => {
     const top = row * rowHeight;
     const height = rowHeight - Math.max(1, Math.round(rowHeight / 16));
     for (let cell = 0; cell < track.pixels.length; cell += 1) {
       // A slice that is too short to see still shows.
       const part = Math.max(track.covered[cell] / 65535, 0.12);
-      context.fillStyle = colour(run, track.cellNames[cell], arrived);
+      context.fillStyle = fill(track.cellNames[cell]);
       context.fillRect(track.pixels[cell] * scale, top + height * (1 - part), Math.max(scale, 0.6), height * part);
     }
     for (let slice = 0; slice < track.starts.length; slice += 1) {
       const left = Math.max((track.starts[slice] - from) * perNs, -2);
       const right = Math.min((track.starts[slice] + track.durations[slice] - from) * perNs, width + 2);
-      context.fillStyle = colour(run, track.names[slice], arrived);
+      context.fillStyle = fill(track.names[slice]);
       context.fillRect(left, top, Math.max(right - left - (right - left > 4 ? 1 : 0), 0.6), height);
     }
   });

@@ -2,7 +2,7 @@
 
 import { el, time, count, percent, bytes, fact, words } from "./format.js";
 import { TileStore, TILE_PX } from "./tiles.js";
-import { TRACK_H, COUNTER_H, colour, renderTile, isDark } from "./draw.js";
+import { TRACK_H, COUNTER_H, colour, renderTile, isDark, unnamedColour } from "./draw.js";
 import { table } from "./table.js";
 
 const AXIS_H = 22;
@@ -63,12 +63,14 @@ export class Timeline {
     if (!box.width || !box.height) return;
     this.ratio = window.devicePixelRatio || 1;
     const isFirst = !this.width;
+    const seen = isFirst ? 0 : this.plotWidth * this.nsPerPx;
     this.width = box.width;
     this.height = box.height;
     this.labelWidth = box.width < 600 ? 92 : Math.min(230, Math.round(box.width * 0.16));
     this.canvas.width = Math.round(box.width * this.ratio);
     this.canvas.height = Math.round(box.height * this.ratio);
-    if (isFirst) { if (this.wanted) this.restore(this.wanted); else this.fit(); }
+    if (!isFirst) this.show(this.start, this.start + seen, true);
+    else { if (this.wanted) this.restore(this.wanted); else this.fit(); }
     this.draw();
   }
 
@@ -132,6 +134,7 @@ export class Timeline {
   }
 
   restore(state) {
+    if (state.q) this.search.value = state.q;
     if (!this.width) { this.wanted = state; return; }
     this.wanted = null;
     const pair = text => text?.split(",").map(Number).filter(Number.isFinite) ?? [];
@@ -139,7 +142,6 @@ export class Timeline {
     if (span > 0) this.show(start, start + span); else this.fit();
     this.scroll = Number(state.y) || 0;
     this.pins = new Set(pair(state.p));
-    if (state.q) this.search.value = state.q;
     const [from, to] = pair(state.a);
     if (to > from) this.select(from, to);
     const [trace, event] = state.s?.split(".").map(Number) ?? [];
@@ -264,9 +266,9 @@ export class Timeline {
     if (!tile.canvas || (isOther && tile.level === this.level && (!isMoving || tile.rows !== row.tracks))) {
       if (this.rendered < 24 || !tile.canvas) {
         this.rendered += 1;
-        tile.unnamed = false;
         const kept = Math.min(scale, 2);
-        tile.canvas = renderTile(this.run, tile, kept, row.tracks, TRACK_H * this.ratio, () => { tile.unnamed = true; this.draw(); });
+        tile.canvas = renderTile(this.run, tile, kept, row.tracks, TRACK_H * this.ratio, () => this.draw());
+        tile.unnamed = tile.canvas.isUnnamed;
         tile.scale = scale;
         tile.rows = row.tracks;
         tile.dark = isDark();
@@ -293,7 +295,7 @@ export class Timeline {
         if (end < viewFrom || track.starts[slice] > viewTo) continue;
         const left = Math.max(this.x(track.starts[slice]), this.x(from) - 1, this.labelWidth - 1);
         const right = Math.min(this.x(end), this.x(to), this.width + 1);
-        context.fillStyle = colour(this.run, track.names[slice], () => this.draw());
+        context.fillStyle = colour(this.run, track.names[slice], () => this.draw()) ?? unnamedColour();
         context.fillRect(left, row.top + number * TRACK_H, Math.max(right - left - (this.x(end) === right && right - left > 4 ? 1 : 0), 1), TRACK_H - 1);
       }
     });
@@ -761,5 +763,5 @@ function niceStep(ns) {
 
 function tickLabel(ns, step) {
   const [unit, name] = step >= 1e9 ? [1e9, "s"] : step >= 1e6 ? [1e6, "ms"] : step >= 1e3 ? [1e3, "µs"] : [1, "ns"];
-  return `${Math.round(ns / unit).toLocaleString("en-US")} ${name}`;
+  return `${(Math.round(ns / unit) || 0).toLocaleString("en-US")} ${name}`;
 }

@@ -14,6 +14,7 @@ use crate::{
     args::{ExportArgs, ExportFormat},
     failure::Failure,
     output::Output,
+    viewing,
 };
 
 pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failure> {
@@ -39,7 +40,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
     // A file of the run is written by whoever holds the run.
     let locked = within.then(|| run.lock()).transpose()?;
     let text = match args.to {
-        ExportFormat::Pftrace => Some(super::view::pftrace(run_path)?),
+        ExportFormat::Pftrace => Some(viewing::pftrace(run_path)?),
         ExportFormat::Chrome => {
             let mut text = Vec::new();
             trace

@@ -12,7 +12,7 @@ use crate::{
     output::Output,
     profiles::{self, Profiled, files::default_directory, request},
     progress::with_spinner,
-    subject, trtexec,
+    subject, trtexec, viewing,
 };
 
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
@@ -64,5 +64,9 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         analysis,
         unwritten,
     };
-    profiled.print(args.json, &dir, output)
+    profiled.print(args.json, &dir, output)?;
+    if args.view {
+        viewing::view_run(dir, output)?;
+    }
+    Ok(())
 }

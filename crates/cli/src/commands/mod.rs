@@ -20,7 +20,6 @@ mod record;
 mod report;
 mod runs;
 mod simulate;
-mod view;
 mod worker;
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
@@ -32,7 +31,7 @@ use llmprof_capture::{
     tokenizer::{TOKENIZE, serve_tokenizer},
 };
 
-use crate::{args::Command, comparing, failure::Failure, jobs, output::Output, serving};
+use crate::{args::Command, comparing, failure::Failure, jobs, output::Output, serving, viewing};
 
 /// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a tokenizer, a job of a cluster's sweep, the guard of a power
 /// limit, and the completion of a line. None is an argument that a help text or a completion shows.
@@ -82,7 +81,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Report(args) => report::report(&args, output)?,
         Command::Export(args) => export::export(&args, output)?,
         Command::Query(args) => query::query(&args, output)?,
-        Command::View(args) => view::view(&args, output)?,
+        Command::View(args) => viewing::view(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Plan(args) => return plan::plan(&args, output),

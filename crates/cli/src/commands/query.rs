@@ -6,19 +6,19 @@ use llmprof_report::Table;
 use llmprof_view::query::{QueryAnswer, QueryLimits, QueryTable, query as ask};
 use serde_json::{Map, Value};
 
-use super::view;
 use crate::{
     args_view::{QueryArgs, QueryFormat},
     failure::Failure,
     output::Output,
     progress::with_spinner,
+    viewing,
 };
 
 pub(crate) fn query(args: &QueryArgs, output: &mut Output) -> Result<(), Failure> {
     let answer = match &args.sql {
         None => tables(),
         Some(sql) => {
-            let run = Arc::new(with_spinner("reading", || view::open(&args.run))?);
+            let run = Arc::new(with_spinner("reading", || viewing::open(&args.run))?);
             let limits = QueryLimits {
                 time: args.timeout,
                 rows: args.limit,

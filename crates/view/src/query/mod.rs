@@ -46,6 +46,8 @@ pub enum QueryError {
     Sql(String),
     #[error("the query took longer than {} s", .0.as_secs_f64())]
     Time(Duration),
+    #[error("the run has no timeline")]
+    NoTimeline,
     #[error("only SELECT is allowed: {0}")]
     NotAllowed(String),
 }
@@ -71,6 +73,9 @@ pub fn query(
     sql: &str,
     limits: QueryLimits,
 ) -> Result<QueryAnswer, QueryError> {
+    if run.timeline.traces.is_empty() {
+        return Err(QueryError::NoTimeline);
+    }
     let began = Instant::now();
     let failed = |error: Error| explain(&error, limits, began);
     let mut connection = Connection::open_in_memory().map_err(failed)?;

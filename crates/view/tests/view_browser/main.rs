@@ -20,6 +20,12 @@ use chromium::Chromium;
 use llmprof_view::{OpenedRun, Server, Site, serve};
 use serde_json::{Value, json};
 
+/// Two runs of the same program.
+fn pair() -> Site {
+    let runs = site().runs.into_iter().chain(site().runs).collect();
+    Site { runs }
+}
+
 pub(crate) fn site() -> Site {
     let record = sample::record();
     let analysis = llmprof_analysis::analyze(&record, None).unwrap();
@@ -123,6 +129,15 @@ fn theme(browser: &mut Chromium, theme: &str) {
     let features = json!({"features": [{"name": "prefers-color-scheme", "value": theme}]});
     browser.call("Emulation.setEmulatedMedia", features);
     browser.frame();
+}
+
+/// Columns and tree of the lanes; what launched what is beside them.
+#[test]
+fn lanes_take_at_most_forty_bytes_an_event() {
+    let site = site();
+    let timeline = &site.runs[0].timeline;
+    let per_event = timeline.memory_bytes() as f64 / timeline.events() as f64;
+    assert!((16.0..=40.0).contains(&per_event), "{per_event}");
 }
 
 #[test]
@@ -256,6 +271,29 @@ fn search_and_address_lead_back() {
     let after = state(&mut browser);
     assert!((before.0 - after.0).abs() < 2.0 && (before.1 / after.1 - 1.0).abs() < 1e-3);
     assert_eq!(browser.value("window.hacked ?? null"), Value::Null);
+    quiet(&browser);
+}
+
+#[test]
+fn two_timelines_move_in_step() {
+    let Some(mut browser) = open(&start(pair()), "#compare?run=0&with=1") else {
+        return;
+    };
+    wait(
+        &mut browser,
+        "[...document.querySelectorAll('.timeline')].filter(element => element.timeline.width).length === 2",
+    );
+    let views = "[...document.querySelectorAll('.timeline')].map(element => [element.timeline.start, element.timeline.nsPerPx])";
+    browser.value("document.querySelectorAll('.timeline')[1].timeline.zoom(0.25, 600)");
+    let both = browser.value(views);
+    assert_eq!(both[0], both[1]);
+    assert_ne!(both[0][0], json!(0));
+    let differences = browser.value("[...document.querySelectorAll('.page > div:last-child tbody tr')].map(row => row.children[5].textContent)");
+    assert_eq!(
+        differences,
+        json!(["0 ns", "0 ns", "0 ns"]),
+        "the same program"
+    );
     quiet(&browser);
 }
 

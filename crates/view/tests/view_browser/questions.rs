@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use llmprof_record::run::RunRecord;
+use llmprof_view::OpenedRun;
 use llmprof_view::query::{QueryError, QueryLimits, QueryTable, query};
 use serde_json::json;
 
@@ -39,6 +41,20 @@ fn sums_are_those_of_the_program() {
     for table in QueryTable::ALL {
         let all = ask(&format!("SELECT * FROM {} LIMIT 1", table.name()));
         assert_eq!(all.columns, table.columns());
+    }
+}
+
+#[test]
+fn every_column_is_documented() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/view.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    for table in QueryTable::ALL {
+        let head = format!("| `{}` |", table.name());
+        let line = docs.lines().find(|line| line.starts_with(&head));
+        let line = line.unwrap_or_else(|| panic!("{head} is in no line of docs/view.md"));
+        for column in table.columns() {
+            assert!(line.contains(&format!("`{column}`")), "{column} of {head}");
+        }
     }
 }
 
@@ -84,6 +100,13 @@ fn a_query_ends_at_its_limits() {
     };
     let cut = query(&run, "SELECT id FROM kernel", generous).unwrap();
     assert!(cut.is_cut && cut.rows.len() == 3);
+    let empty = OpenedRun::new(String::new(), RunRecord::default(), None, None).unwrap();
+    let none = query(
+        &Arc::new(empty),
+        "SELECT * FROM finding",
+        QueryLimits::default(),
+    );
+    assert!(matches!(none, Err(QueryError::NoTimeline)));
     let huge = query(
         &run,
         "SELECT length(zeroblob(1000000000))",

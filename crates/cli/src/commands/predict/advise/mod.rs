@@ -149,8 +149,8 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
         profile: efficiency::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
         host,
         target: Target {
-            ttft_ns: args.ttft.map(super::nanos),
-            tpot_ns: args.tpot.map(super::nanos),
+            ttft_ns: args.ttft.map(crate::efficiency::nanos),
+            tpot_ns: args.tpot.map(crate::efficiency::nanos),
         },
     };
     if advisor.app.sweep(advisor.base, &advisor.host)?.len() != 1 {

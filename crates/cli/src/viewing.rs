@@ -38,6 +38,17 @@ pub(crate) fn view(args: &ViewArgs, output: &mut Output) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Shows a run that was just written.
+pub(crate) fn view_run(run: PathBuf, output: &mut Output) -> Result<(), Failure> {
+    let args = ViewArgs {
+        runs: vec![run],
+        output: None,
+        port: 0,
+        no_open: false,
+    };
+    view(&args, output)
+}
+
 fn open_all(paths: &[PathBuf]) -> Result<Vec<Arc<OpenedRun>>, Failure> {
     with_spinner("reading", || {
         let opened = paths.iter().map(|path| open(path).map(Arc::new));

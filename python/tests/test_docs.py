@@ -71,6 +71,17 @@ def test_commands_print_what_the_page_shows(page: Path, clone: Path) -> None:
         assert now == shown, "LLMPROF_UPDATE_DOCS=1 writes what is printed now"
 
 
+def test_the_first_picture_is_that_of_the_first_command(binary: Path, tmp_path: Path) -> None:
+    trace = ROOT / "fixtures/h200/torch_full.json.gz"
+    subprocess.run([binary, "import", trace, "model=qwen2_5_0_5b", "-o", tmp_path / "run"], capture_output=True, check=True)
+    drawn = (tmp_path / "run/plots/waterfall_decode.svg").read_text()
+    picture = ROOT / "docs/images/waterfall_decode.svg"
+    if os.environ.get("LLMPROF_UPDATE_DOCS"):
+        picture.write_text(drawn)
+    else:
+        assert drawn == picture.read_text(), "LLMPROF_UPDATE_DOCS=1 draws it anew"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_that_are_not_run_say_why(page: Path) -> None:
     for block in FENCE.finditer(page.read_text()):

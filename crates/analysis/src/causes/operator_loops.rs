@@ -4,7 +4,7 @@ use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
 use super::{Candidate, Scene};
-use crate::replay::{Edit, WorkRow};
+use crate::replay::{Api, Edit, WorkRow};
 
 /// Operators of one iteration, at most: a layer of a model has more.
 const BODY_MAX_OPERATORS: usize = 16;
@@ -104,7 +104,7 @@ fn is_small(scene: &Scene<'_>, one: &Loop) -> bool {
     let mut waits = waits.filter_map(|row| scene.api(row));
     work.peek().is_some()
         && work.all(|work| matches!(work.row, WorkRow::Kernel(_)) && work.duration <= KERNEL_MAX_NS)
-        && !waits.any(|api| api.waits_by_itself())
+        && !waits.any(Api::waits_by_itself)
 }
 
 #[cfg(test)]

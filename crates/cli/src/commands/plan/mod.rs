@@ -16,8 +16,7 @@ use serde::Serialize;
 
 use crate::args_plan::PlanArgs;
 use crate::{
-    app,
-    efficiency,
+    app, efficiency,
     failure::Failure,
     output::Output,
     plan::{Purpose, plan as read_plan},

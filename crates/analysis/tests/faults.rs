@@ -1,5 +1,7 @@
 //! Planted faults: causes named, gains against measured ones, false alarms; docs/diagnosis.md has the same table.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 #[path = "../examples/score_faults/score.rs"]

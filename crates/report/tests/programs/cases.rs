@@ -41,7 +41,7 @@ fn transformer(k: &mut Kineto, layers: usize, us: f64) {
         k.op("aten::layer_norm", |k| k.kernel(NORM, us / 8.0));
         k.op("aten::linear", |k| k.kernel(GEMM, us));
         k.op("aten::scaled_dot_product_attention", |k| {
-            k.kernel(FLASH, us)
+            k.kernel(FLASH, us);
         });
         k.op("aten::linear", |k| k.kernel(GEMM, us));
         k.op("aten::add", |k| k.kernel(ADD, us / 8.0));
@@ -288,7 +288,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                         |k| {
                             k.op("CompiledFunctionBackward", |k| {
                                 (0..10).for_each(|_| {
-                                    k.kernel("triton_red_fused_native_layer_norm_backward_7", 90.0)
+                                    k.kernel("triton_red_fused_native_layer_norm_backward_7", 90.0);
                                 });
                             });
                         },
@@ -328,7 +328,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                     k.op("aten::addmm", |k| k.wait(3000.0));
                     k.on_thread(BACKWARD, |k| {
                         k.op("autograd::engine::evaluate_function: AddmmBackward0", |k| {
-                            k.wait(2000.0)
+                            k.wait(2000.0);
                         });
                     });
                     for _ in 0..2 {
@@ -429,7 +429,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                     k.synchronize();
                     k.wait(20_000.0);
                     k.op("torchvision::nms", |k| {
-                        k.kernel("void nms_kernel_impl<float>(int, double)", 40.0)
+                        k.kernel("void nms_kernel_impl<float>(int, double)", 40.0);
                     });
                     k.synchronize();
                 });
@@ -699,7 +699,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 k.range(&format!("epoch {epoch}"), |k| {
                     for _ in 0..5 {
                         k.op("torch_scatter::scatter_sum", |k| {
-                            k.kernel("void scatter_kernel<float, 0, long>(float const*)", 150.0)
+                            k.kernel("void scatter_kernel<float, 0, long>(float const*)", 150.0);
                         });
                         k.op("aten::linear", |k| k.kernel(GEMM, 40.0));
                     }
@@ -761,7 +761,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
                 k.kernel(
                     "void at::native::distribution_elementwise_grid_stride_kernel<float, 4>(long)",
                     50.0,
-                )
+                );
             });
             k.wait(900_000.0);
             k.op("aten::copy_", |k| k.copy_in(1 << 20, 80.0));

@@ -202,8 +202,8 @@ fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
         },
         None => Source::Synthetic {
             arrivals,
-            prompt: load.prompt_tokens.clone(),
-            output: load.output_tokens.clone(),
+            prompt: load.prompt_tokens,
+            output: load.output_tokens,
             shared_prefix: load.shared_prefix,
         },
     };

@@ -8,7 +8,7 @@ use llmprof_capture::tokenizer::TokenizerProcess;
 use llmprof_report::Table;
 use serde_json::{Value, json};
 
-use super::changes::{DIFFERS, here, lock, make};
+use crate::changes::{DIFFERS, here, lock, make};
 use crate::{
     args_assets::{DatasetCommand, VariantArgs},
     clock,

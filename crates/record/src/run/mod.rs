@@ -1,4 +1,4 @@
-//! What a run measured: one type for every kind of run, native, PyTorch, recorded, imported.
+//! What a run measured: one type for every kind of run, native, PyTorch, recorded, imported, served.
 //!
 //! A [`RunRecord`] holds facts only; everything derived is made from it again by `analyze`. It is saved pass by pass as
 //! the run goes on ([`RunRecord::save`]), so that a killed run keeps what it finished, and loaded as a whole.
@@ -28,6 +28,7 @@ use crate::issue::{Issue, IssueCode};
 use crate::memory::MemoryHistory;
 use crate::plan::Plan;
 use crate::samples::Samples;
+use crate::serving::ServedLoad;
 use crate::store::Artifact;
 use crate::summary::SummaryTable;
 use crate::trace::Trace;
@@ -69,6 +70,8 @@ pub struct RunRecord {
     pub communication: Option<Communication>,
     /// The history of a caching allocator.
     pub memory: Option<MemoryHistory>,
+    /// The load on a server, where the run was one.
+    pub load: Option<ServedLoad>,
     /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
     /// The files of the run, as its manifest lists them.
@@ -112,7 +115,8 @@ impl RunRecord {
 
     /// Whether there is anything to analyze.
     pub fn is_empty(&self) -> bool {
-        self.passes.is_empty()
+        self.load.is_none()
+            && self.passes.is_empty()
             && self.traces.is_empty()
             && self.counters.is_none()
             && self.summaries.is_empty()

@@ -294,7 +294,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("lower workload.prompt_tokens or infer.max_new_tokens if the generated text matters")] },
         IssueCode::AnalysisBeforeLaunch => const { &[Row::new("device events started before their launch call, the worst by {ahead_ns:ns} (at {start_ns} ns): host and device clocks disagree, and launch latency and idle causes are off by as much")] },
         IssueCode::AnalysisNoDeviceEvents => const { &[Row::new("the trace has no kernels, copies or memsets: no GPU figures")
-        .hint("record with CUDA activities enabled")] },
+        .hint("record with device activities enabled")] },
         IssueCode::AnalysisKernelsFolded => const { &[Row::new("kernels after the {rows} with the longest time are summed in one row")] },
         IssueCode::AnalysisOperatorsFolded => const { &[Row::new("operators after the {rows} with the longest time are summed in one row")] },
         IssueCode::AnalysisTooManyNames => const { &[Row::new("kernels not classified: their names come after the first {names}")] },

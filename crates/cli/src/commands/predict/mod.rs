@@ -8,20 +8,10 @@ mod ranks;
 mod threads;
 mod traced;
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::collections::HashMap;
 
-use llmprof_predict::{
-    EfficiencyProfile, KernelCurves, Need, PredictError, Prediction, Predictor, ProfileError,
-    Target,
-};
+use llmprof_predict::{EfficiencyProfile, Need, PredictError, Prediction, Predictor, Target};
 use llmprof_theory::{COMMON_KEYS, Workload, device::Device, parallel::Parallel};
-use llmprof_units::{
-    Nanos,
-    bounded_file::{CONFIG_MAX_BYTES, read_text_bounded},
-};
 
 use self::{
     axes::{Axes, Point},
@@ -32,6 +22,7 @@ use self::{
 use crate::{
     app,
     args::{PredictArgs, PredictFormat},
+    efficiency,
     failure::Failure,
     output::Output,
 };
@@ -97,8 +88,8 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
         spreads: &spreads,
         start: start.as_ref(),
         target: Target {
-            ttft_ns: args.ttft.map(nanos),
-            tpot_ns: args.tpot.map(nanos),
+            ttft_ns: args.ttft.map(efficiency::nanos),
+            tpot_ns: args.tpot.map(efficiency::nanos),
         },
     };
     let mut about = traces.notes();
@@ -246,43 +237,4 @@ impl<'a> Grid<'a> {
             None => predictor.predict(&point.workload),
         }
     }
-}
-
-pub(super) fn profile(name: &str) -> Result<EfficiencyProfile, Failure> {
-    let failed = |error: ProfileError| Failure::new(error.to_string());
-    if Path::new(name).extension().is_none() {
-        return EfficiencyProfile::embedded(name).map_err(failed);
-    }
-    let text = read_text_bounded(Path::new(name), CONFIG_MAX_BYTES)
-        .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
-    EfficiencyProfile::read(&text, name).map_err(failed)
-}
-
-/// Where `llmprof hardware measure --gpu` leaves the kernel curves of the device that a file describes.
-pub(super) fn curves_file(device_file: &Path) -> PathBuf {
-    device_file.with_extension("curves.json")
-}
-
-/// Adds the kernel curves that lie beside the file of a device, where `spec` is such a file and has any.
-pub(super) fn add_curves(
-    profile: &mut EfficiencyProfile,
-    spec: &str,
-    device: &Device,
-) -> Result<(), Failure> {
-    let file = Path::new(spec);
-    let path = curves_file(file);
-    // A spec without an extension is a name.
-    if file.extension().is_none() || !path.exists() {
-        return Ok(());
-    }
-    let name = path.display().to_string();
-    let text = read_text_bounded(&path, CONFIG_MAX_BYTES)
-        .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
-    let curves = KernelCurves::read(&text, &name).map_err(Failure::new)?;
-    profile.curves.insert(device.name.clone(), curves);
-    Ok(())
-}
-
-pub(super) fn nanos(duration: std::time::Duration) -> Nanos {
-    Nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }

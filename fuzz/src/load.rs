@@ -1,14 +1,18 @@
 //! What is done with what servers and load generators of others say.
 
+use llmprof_analysis::serving::{load_issues, parts, summarize};
 use llmprof_load::{
-    client::{LoadRecord, Reading},
-    dataset, offline, parts,
-    record::{FailureKind, RequestRecord},
+    client::Reading,
+    dataset, offline,
+    record::{DcgmGpus, FailureKind, LoadRecord, RequestRecord},
     replay, results,
-    self_check::SelfCheck,
-    server::{dcgm::DcgmGpus, families::Family, text::Page, window::Window},
+    server::{
+        dcgm::add_page,
+        families::{identify_server, read_gauges, read_window},
+        text::Page,
+        window::Window,
+    },
     sse::{Event, Splitter},
-    summary::Summary,
 };
 use llmprof_units::Nanos;
 
@@ -46,19 +50,17 @@ const MOST_TOKENS: u64 = 16;
 
 /// The numbers of a load, and the parts of its requests.
 fn conclude(load: &LoadRecord) {
-    let summary = Summary::of(load, &[]);
-    summary.issues(load, None);
+    let summary = summarize(load, &[]);
+    load_issues(load, &summary, None);
     parts::split(&load.requests, load.started_unix_ns, &[]);
 }
 
 /// Two requests that were answered alike.
 fn conclude_answer(record: RequestRecord) {
     conclude(&LoadRecord {
-        started_unix_ns: Nanos(0),
         duration_ns: record.end_ns,
         requests: vec![record.clone(), record],
-        abandoned: 0,
-        self_check: SelfCheck::default(),
+        ..LoadRecord::default()
     });
 }
 
@@ -67,12 +69,12 @@ fn page(text: &str) -> bool {
     let whole = Page::read(text);
     let lines: Vec<&str> = text.lines().collect();
     let half = Page::read(&lines[..lines.len() / 2].join("\n"));
-    let family = Family::of(&whole);
-    family.read_gauges(&whole);
-    DcgmGpus::default().add_page(&whole);
+    let family = identify_server(&whole);
+    read_gauges(family, &whole);
+    add_page(&mut DcgmGpus::default(), &whole);
     for before in [&Page::default(), &half, &whole] {
         let window = Window::between(before, &whole);
-        family.read_window(&window);
+        read_window(family, &window);
     }
     !whole.samples.is_empty()
 }

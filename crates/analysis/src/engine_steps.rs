@@ -1,5 +1,6 @@
 //! Engine steps of a server's trace on the wall clock, to be joined with the requests that it served.
 
+use llmprof_record::serving::{EnginePart, EngineStep};
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
 use llmprof_theory::roofline::{PhaseRoofline, Roof};
@@ -12,24 +13,6 @@ use crate::timeline::device_events::{DeviceEvents, Table};
 use crate::timeline::intervals::union_length;
 use crate::timeline::launches::Launches;
 
-/// One step of an engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineStep {
-    /// Since 1970, by the host.
-    pub start_unix_ns: Nanos,
-    pub end_unix_ns: Nanos,
-    /// Sequences in prefill.
-    pub prefill: EnginePart,
-    /// Sequences that decode.
-    pub decode: EnginePart,
-    /// When a device worked on what the step launched; absent in a trace without devices.
-    pub busy_ns: Option<Nanos>,
-    /// Whether none of its kernels came out of a CUDA Graph; absent where it launched no kernel that was recorded.
-    pub is_eager: Option<bool>,
-    /// Roofline time of its batch; absent where the model or the device is not known, or the label does not state the batch.
-    pub roofline_ns: Option<Nanos>,
-}
-
 /// What the roofline of a step needs: a whole model on one device.
 #[derive(Clone, Copy)]
 pub struct Served<'a> {
@@ -37,16 +20,6 @@ pub struct Served<'a> {
     /// For its number formats; the batch is the step's.
     pub workload: &'a Workload,
     pub device: &'a Device,
-}
-
-/// Sequences of a step, and sums over them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EnginePart {
-    pub sequences: u64,
-    /// New tokens.
-    pub tokens: u64,
-    /// Tokens they attend to, where the label states them.
-    pub context: Option<u64>,
 }
 
 /// The trace has no time of the wall clock.

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use llmprof_analysis::{EnginePart, EngineStep, Served, engine_steps, judged_device};
-use llmprof_load::server::steps::{BatchPart, Step};
-use llmprof_record::run::RunRecord;
+use llmprof_analysis::{Served, engine_steps, judged_device};
+use llmprof_record::{run::RunRecord, serving::EngineStep};
 
-use crate::{commands::profile, failure::Failure, subject::Subject};
+use crate::{failure::Failure, profiles, subject::Subject};
 
 /// The steps of a trace; none where its program labels none. Of a model that is known they have a roofline.
-pub(crate) fn load(path: &Path, subject: Option<&Subject>) -> Result<Vec<Step>, Failure> {
-    let mut record = profile::read(&[path.to_owned()])?;
+pub(crate) fn load(path: &Path, subject: Option<&Subject>) -> Result<Vec<EngineStep>, Failure> {
+    let mut record = profiles::read(&[path.to_owned()])?;
     // The device's events come after the steps in a file: those of the last steps would be idle.
     let mut issues = record.traces.iter().flat_map(|one| &one.trace.issues);
     if issues.any(|issue| issue.code.is_cut_file()) {
@@ -26,7 +25,7 @@ pub(crate) fn load(path: &Path, subject: Option<&Subject>) -> Result<Vec<Step>, 
 }
 
 /// Those of the first trace that has some: engines of one server run the same steps.
-pub(crate) fn of_record(record: &RunRecord) -> Result<Vec<Step>, llmprof_analysis::NoClock> {
+pub(crate) fn of_record(record: &RunRecord) -> Result<Vec<EngineStep>, llmprof_analysis::NoClock> {
     let device = judged_device(record, None).device;
     let model = record.model.as_ref().and_then(|model| model.model.as_ref());
     for recorded in &record.traces {
@@ -40,27 +39,10 @@ pub(crate) fn of_record(record: &RunRecord) -> Result<Vec<Step>, llmprof_analysi
             });
         let steps = engine_steps(&recorded.trace, served)?;
         if !steps.is_empty() {
-            return Ok(steps.iter().map(step).collect());
+            return Ok(steps);
         }
     }
     Ok(Vec::new())
-}
-
-fn step(step: &EngineStep) -> Step {
-    let part = |part: EnginePart| BatchPart {
-        sequences: part.sequences,
-        tokens: part.tokens,
-        context: part.context,
-    };
-    Step {
-        start_unix_ns: step.start_unix_ns,
-        end_unix_ns: step.end_unix_ns,
-        prefill: part(step.prefill),
-        decode: part(step.decode),
-        busy_ns: step.busy_ns,
-        is_eager: step.is_eager,
-        roofline_ns: step.roofline_ns,
-    }
 }
 
 #[cfg(test)]
@@ -78,7 +60,7 @@ mod tests {
         let steps = load(&fixture("rank0.pt.trace.json.gz"), None).unwrap();
         // 27 labels, two of them of steps without a sequence.
         assert_eq!(steps.len(), 25);
-        let in_order = |pair: &[Step]| pair[0].end_unix_ns <= pair[1].start_unix_ns;
+        let in_order = |pair: &[EngineStep]| pair[0].end_unix_ns <= pair[1].start_unix_ns;
         assert!(steps.windows(2).all(in_order));
         // November 2026, by baseTimeNanoseconds.
         assert_eq!(steps[0].start_unix_ns.0 / 1_000_000_000, 1_794_787_980);
@@ -88,8 +70,9 @@ mod tests {
         );
         assert_eq!((steps[0].end_unix_ns - steps[0].start_unix_ns).0, 7_687_369);
         // Every sequence that decodes makes one token a step; a CPU has no device to be busy.
-        let is_plain =
-            |step: &Step| step.decode.tokens == step.decode.sequences && step.busy_ns.is_none();
+        let is_plain = |step: &EngineStep| {
+            step.decode.tokens == step.decode.sequences && step.busy_ns.is_none()
+        };
         assert!(steps.iter().all(is_plain));
     }
 

@@ -155,7 +155,7 @@ impl Stage {
     }
 
     /// Says how many steps are done.
-    fn reached(&self, done: u64) {
+    pub(crate) fn reached(&self, done: u64) {
         if done > 0 {
             self.first.get_or_init(|| (Instant::now(), done));
         }

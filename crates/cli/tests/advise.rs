@@ -218,6 +218,53 @@ fn what_run_refuses_is_said_with_its_reason() {
     assert!(said.contains("table or JSON"), "{said}");
 }
 
+/// From two ranks on, more are considered; what misses a target comes after what meets it; the same prediction is one row.
+#[test]
+fn targets_ranks_and_equal_changes() {
+    let base = [
+        "model=llama3_1_8b",
+        "hardware.spec=h100_sxm",
+        "--efficiency=vllm",
+        "parallel.tensor=2",
+        "workload.prompt_tokens=2048",
+    ];
+    let found = advised(&base);
+    let advice = found["advice"].as_array().unwrap();
+    let ranks: BTreeSet<&str> = advice
+        .iter()
+        .filter(|one| one["code"] == "tensor_parallel")
+        .flat_map(overrides)
+        .collect();
+    let expected = ["parallel.tensor=4", "parallel.tensor=8"];
+    assert_eq!(ranks, BTreeSet::from(expected));
+    for (index, one) in advice.iter().enumerate() {
+        let same = |other: &&Value| {
+            (&other["code"], &other["figures"], &other["runs"])
+                == (&one["code"], &one["figures"], &one["runs"])
+        };
+        assert_eq!(advice[index..].iter().filter(same).count(), 1, "{one}");
+    }
+    // Between what the request takes and what four times its batch takes.
+    let ttft_ms = found["request"]["ttft_ns"].as_f64().unwrap() / 1e6;
+    let target = format!("--ttft={:.3}ms", ttft_ms * 1.5);
+    let words: Vec<&str> = base.into_iter().chain([target.as_str()]).collect();
+    let found = advised(&words);
+    let fitting = found["advice"].as_array().unwrap().iter();
+    let fitting = fitting.filter(|one| one["figures"]["fits"] != Value::Bool(false));
+    let meets: Vec<bool> = fitting
+        .map(|one| one["meets_target"].as_bool().unwrap())
+        .collect();
+    assert!(meets.contains(&true) && meets.contains(&false), "{meets:?}");
+    assert!(meets.is_sorted_by(|a, b| a >= b), "{meets:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let words: Vec<&str> = ["predict", "--advise"].into_iter().chain(words).collect();
+    let text = common::works(folder.path(), &words);
+    assert!(
+        text.contains("as long)") && text.contains("MEETS TARGET"),
+        "{text}"
+    );
+}
+
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 100, "tie_word_embeddings": false, "eos_token_id": 2}"#;
 

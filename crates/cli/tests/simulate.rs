@@ -134,6 +134,56 @@ fn states_take_kv_blocks() {
     assert_eq!(found["settings"]["sequence_blocks"], 0);
 }
 
+/// What `predict` says of memory is what `simulate` finds.
+#[test]
+fn predict_and_simulate_agree_on_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    for (subject, fits) in [
+        (["llama3_1_70b", "h100_sxm", "fp8", "1"], true),
+        (["llama3_1_70b", "h100_sxm", "bf16", "1"], false),
+        (["llama3_1_70b", "h100_sxm", "bf16", "2"], true),
+        (["llama3_1_70b", "h200", "bf16", "1"], false),
+        (["llama3_1_8b", "l4", "bf16", "1"], true),
+    ] {
+        let [model, device, weights, tensor] = subject;
+        let subject = [
+            format!("model={model}"),
+            format!("hardware.spec={device}"),
+            format!("workload.weights={weights}"),
+            format!("parallel.tensor={tensor}"),
+        ];
+        let subject = subject.iter().map(String::as_str);
+        let workload = [
+            "workload.prompt_tokens=512",
+            "workload.new_tokens=16",
+            "workload.batch_size=1",
+        ];
+        let software = ["predict", "--efficiency", "vllm", "--format", "json"];
+        let asked: Vec<&str> = software
+            .into_iter()
+            .chain(subject.clone())
+            .chain(workload)
+            .collect();
+        let predicted: Value = serde_json::from_str(&common::works(folder.path(), &asked)).unwrap();
+        let load = [
+            "simulate",
+            "-n",
+            "1",
+            "--prompt-tokens",
+            "512",
+            "--output-tokens",
+            "16",
+        ];
+        let asked: Vec<&str> = load.into_iter().chain(subject).collect();
+        let simulated = common::llmprof(folder.path(), &asked).status.success();
+        assert_eq!(
+            (&predicted["points"][0]["fits"], simulated),
+            (&fits.into(), fits),
+            "{asked:?}"
+        );
+    }
+}
+
 #[test]
 fn objectives_decide_the_exit_code_and_replicas_are_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -307,7 +357,7 @@ fn traces_are_replayed_with_their_prefixes() {
 #[test]
 fn mistakes_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["model=llama3_1_8b"], "a simulation needs a device"),
         (
             &[LLAMA[0], LLAMA[1], "--rate=-1"],
@@ -320,6 +370,30 @@ fn mistakes_are_named() {
         (
             &["model=llama3_1_70b", "hardware.spec=l4"],
             "leaves no memory for a KV cache",
+        ),
+        (
+            &["model=llama3_1_70b", "hardware.spec=h100_sxm"],
+            "parallel.tensor=2",
+        ),
+        (
+            &[
+                "model=llama3_1_70b",
+                "hardware.spec=l40s",
+                "parallel.tensor=2",
+            ],
+            "parallel.tensor=4",
+        ),
+        (
+            &[
+                "model=deepseek_v3",
+                "hardware.spec=l4",
+                "workload.weights=fp8",
+            ],
+            "a device with more memory",
+        ),
+        (
+            &["model=llama3_1_8b", "hardware.spec=h200,h100_sxm"],
+            "`llmprof predict` takes lists",
         ),
         (
             &[LLAMA[0], LLAMA[1], "-n", "0"],

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use llmprof_record::serving::ServerTimings;
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer,
     de::{self, Visitor},
 };
 
@@ -19,26 +20,6 @@ pub struct Usage {
     /// Both, as the server adds them.
     #[serde(default)]
     pub total_tokens: Option<u64>,
-}
-
-/// How long the server says it took: llama.cpp's `timings`, Ollama's durations, statistics of vLLM's engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ServerTimings {
-    /// Tokens of the prompt that were computed.
-    pub prompt_tokens: Option<u64>,
-    /// Tokens of the prompt that were in a cache.
-    pub cached_tokens: Option<u64>,
-    /// Waiting for a place in a batch; vLLM's engine only.
-    #[serde(default)]
-    pub queue_ms: Option<f64>,
-    /// Prefill.
-    pub prefill_ms: Option<f64>,
-    /// Tokens generated.
-    pub output_tokens: Option<u64>,
-    /// Decode.
-    pub decode_ms: Option<f64>,
-    /// Loading the model before it.
-    pub load_ms: Option<f64>,
 }
 
 /// What one event or one whole answer says.

@@ -1,4 +1,4 @@
-//! Load for serving endpoints, and what is learned from it.
+//! Load for serving endpoints: requests are sent and servers scraped; `analysis::serving` concludes.
 //!
 //! The only crate with an async runtime. A [`plan`] is drawn before anything is sent; [`client`] sends it and leaves a
 //! [`record::RequestRecord`] for each request; everything else reads those. Latencies count from the time a request was *due*,
@@ -10,18 +10,13 @@ pub mod client;
 pub mod clock;
 pub mod dataset;
 pub mod endpoint;
-pub mod findings;
 pub mod offline;
-pub mod parts;
 pub mod plan;
 pub mod prompt;
-pub mod record;
 pub mod results;
-pub mod self_check;
 pub mod server;
 pub mod sse;
 pub mod stub;
-pub mod summary;
-pub mod sweep;
 
-pub use llmprof_traffic::{arrivals, lengths, random, replay, served, slo, statistics, text_file};
+pub use llmprof_record::serving as record;
+pub use llmprof_traffic::{arrivals, lengths, random, replay, slo, statistics, sweep, text_file};

@@ -1,16 +1,14 @@
 //! Requests of vLLM's offline `LLM` class, as the program that drives it writes them: JSON lines, a first one about the run, one a
 //! request, and a last one that says it is whole. Requests are due together, so there is no client that could be late.
 
+use llmprof_record::serving::{
+    Arrival, ClientFacts, FailureKind, LoadRecord, RequestFailure, RequestRecord, ServerTimings,
+    TokenBasis,
+};
 use llmprof_units::Nanos;
 use serde::Deserialize;
 
-use crate::{
-    answer::ServerTimings,
-    client::LoadRecord,
-    record::{Arrival, FailureKind, RequestFailure, RequestRecord, TokenBasis},
-    self_check::SelfCheck,
-    text_file::TextFileError,
-};
+use crate::text_file::TextFileError;
 
 /// What the program wrote.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,10 +125,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
             duration_ns,
             requests,
             abandoned: 0,
-            self_check: SelfCheck {
-                kept_up: true,
-                ..SelfCheck::default()
-            },
+            client: ClientFacts::default(),
         },
         version: run.vllm,
         preemptions,
@@ -141,7 +136,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{parts, summary::Summary};
+    use llmprof_analysis::serving::{parts, summarize};
 
     const TEXT: &str = concat!(
         r#"{"vllm": "0.32.0", "started_unix_ns": 1794787980000000000}"#,
@@ -159,8 +154,8 @@ mod tests {
         let found = read(TEXT, |_| 2).unwrap();
         assert!(found.is_whole);
         assert_eq!((found.version.as_str(), found.preemptions), ("0.32.0", 2));
-        let summary = Summary::of(&found.load, &[]);
-        assert_eq!((summary.completed, summary.failed), (1, 1));
+        let summary = summarize(&found.load, &[]);
+        assert_eq!((summary.figures.completed, summary.figures.failed), (1, 1));
         let parts = parts::split(&found.load.requests, Nanos(0), &[]);
         assert_eq!(
             (parts[0].client_ns, parts[0].queue_ns, parts[0].prefill_ns),
@@ -182,8 +177,11 @@ mod tests {
         );
         let found = read(&text, |_| 2).unwrap();
         assert_eq!(found.preemptions, u64::MAX);
-        let summary = Summary::of(&found.load, &[]);
-        assert_eq!((summary.itl_ms, summary.total_output_tokens), (None, None));
+        let summary = summarize(&found.load, &[]);
+        assert_eq!(
+            (summary.figures.itl_ms, summary.figures.total_output_tokens),
+            (None, None)
+        );
     }
 
     #[test]

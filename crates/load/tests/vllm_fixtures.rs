@@ -3,17 +3,19 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use llmprof_analysis::serving::{parts, summarize};
 use llmprof_load::{
     answer::Answer,
-    offline, parts, replay, results,
+    offline,
+    record::ServerFamily,
+    replay, results,
     server::{
-        families::Family,
+        families::{identify_server, read_window},
         text::{Kind, Page},
         window::Window,
     },
     sse::{Event, Splitter},
     statistics::Distribution,
-    summary::Summary,
 };
 use llmprof_units::Nanos;
 
@@ -43,11 +45,11 @@ fn its_metrics_are_read_whole() {
         .count();
     assert_eq!(page.broken_lines, 0);
     assert_eq!(page.samples.len(), lines);
-    assert_eq!(Family::of(&page), Family::Vllm);
+    assert_eq!(identify_server(&page), ServerFamily::Vllm);
     assert_eq!(page.kind("vllm:generation_tokens_total"), Kind::Counter);
 
     let window = Window::between(&Page::default(), &page);
-    let said = Family::Vllm.read_window(&window);
+    let said = read_window(ServerFamily::Vllm, &window);
     let mean = |name: &str| {
         1e3 * raw(&text, &format!("vllm:{name}_sum")) / raw(&text, &format!("vllm:{name}_count"))
     };
@@ -197,9 +199,9 @@ fn its_offline_class_splits_every_request() {
     let found = offline::read(&text, |_| 4).unwrap();
     assert!(found.is_whole);
     assert_eq!(found.version, "0.32.0");
-    let summary = Summary::of(&found.load, &[]);
-    assert_eq!((summary.completed, summary.failed), (2, 1));
-    assert_eq!(summary.total_output_tokens, Some(7));
+    let summary = summarize(&found.load, &[]);
+    assert_eq!((summary.figures.completed, summary.figures.failed), (2, 1));
+    assert_eq!(summary.figures.total_output_tokens, Some(7));
     let each = parts::split(&found.load.requests, Nanos(0), &[]);
     for (parts, request) in each.iter().zip(&found.load.requests) {
         assert_eq!(parts.split_by, parts::SplitBy::Timings);

@@ -187,6 +187,14 @@ pub enum ProfileError {
 }
 
 impl EfficiencyProfile {
+    /// Whether the software divides memory as serving engines do: those, and any software with fused kernels or without losses.
+    pub fn is_engine(&self) -> bool {
+        match self.implementation {
+            Some(software) => software.engine().is_some(),
+            None => self.computes.is_none(),
+        }
+    }
+
     /// The embedded profiles' names.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)

@@ -15,10 +15,13 @@ mod fused;
 mod grid;
 mod interval;
 mod kernel_clock;
+mod kernel_factors;
 mod lowering;
+mod memory;
 pub mod parallel;
 mod phase;
 mod routing;
+mod sequences;
 mod target;
 mod traced;
 
@@ -38,6 +41,7 @@ pub use from_run::{Corrections, Factors, MeasuredRun, MeasuredStep};
 pub use grid::{Grid, GridModel, GridPoint};
 use interval::Bands;
 pub use interval::{Calibration, Interval, PhaseSpreads, Spread, Spreads};
+pub use memory::{EngineLimits, EngineMemory};
 pub use phase::{PhasePrediction, StepTime};
 pub use target::{Need, Target};
 pub use traced::{predict_traced, traced_contexts};
@@ -49,10 +53,12 @@ use llmprof_theory::{
     Workload, WorkloadError,
     device::{Device, DeviceKind, Engine, MissingPeak},
     kernels::{Kernel, Stored},
+    parallel::Parallel,
     roofline::{PhaseRoofline, Roof},
 };
-use lowering::{Group, Sequences, Wanted};
+use lowering::Wanted;
 use phase::{Clock, DeviceTime, Launch, width};
+use sequences::{Group, Sequences};
 
 /// Why there is no prediction.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -123,6 +129,10 @@ pub struct Predictor<'a> {
     clock: Clock<'a>,
     /// Bytes of the weights in the formats last asked for: summing them takes longer than a prediction.
     weights: Cell<Option<(Precision, u64)>>,
+    /// Activations of a full step of an engine over so many ranks, in the formats last asked for.
+    activations: Cell<Option<(Precision, Parallel, u64)>>,
+    /// Whether the software divides memory as serving engines do.
+    is_engine: bool,
     /// Where the kernels of the software are known and the device is a GPU.
     kernels: Option<(Implementation, KernelClock)>,
     graph: Option<GraphTimes>,
@@ -176,6 +186,8 @@ impl<'a> Predictor<'a> {
             model,
             clock: Clock::new(Roof::new(device), profile),
             weights: Cell::new(None),
+            activations: Cell::new(None),
+            is_engine: device.kind != DeviceKind::Cpu && profile.is_engine(),
             kernels: profile.implementation.zip(kernels),
             graph: profile.graph,
             needs_trace: device.kind == DeviceKind::Gpu
@@ -254,8 +266,48 @@ impl<'a> Predictor<'a> {
             total_ns,
             tokens_per_s: rate(workload.new_tokens, total_ns),
             decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
-            memory: MemoryFit::of(self.model, workload, self.device(), self.weights(workload)),
+            memory: self.with_verdict(
+                MemoryFit::of(self.model, workload, self.device(), self.weights(workload)),
+                Parallel::default(),
+                workload,
+            )?,
         })
+    }
+
+    /// Says whether the memory of a rank suffices: to an engine with its usual settings, or to a program that holds weights and KV
+    /// cache alone.
+    fn with_verdict(
+        &self,
+        fit: MemoryFit,
+        parallel: Parallel,
+        workload: &Workload,
+    ) -> Result<MemoryFit, PredictError> {
+        let fits = if self.is_engine {
+            let limits = EngineLimits::default();
+            let activations = self.step_activations(parallel, workload, &limits)?;
+            EngineMemory::new(&fit, activations, &limits).fits(fit.kv_bytes)
+        } else {
+            fit.capacity_bytes
+                .map(|capacity| fit.needed_bytes <= capacity)
+        };
+        Ok(MemoryFit { fits, ..fit })
+    }
+
+    fn step_activations(
+        &self,
+        parallel: Parallel,
+        workload: &Workload,
+        limits: &EngineLimits,
+    ) -> Result<u64, PredictError> {
+        if let Some((precision, ranks, bytes)) = self.activations.get()
+            && (precision, ranks) == (workload.precision, parallel)
+        {
+            return Ok(bytes);
+        }
+        let bytes = memory::step_activations(self.model, parallel, workload, limits)?;
+        self.activations
+            .set(Some((workload.precision, parallel, bytes)));
+        Ok(bytes)
     }
 
     fn decode_launch(&self) -> Launch {

@@ -18,6 +18,7 @@ pub mod predictions;
 pub mod run;
 pub mod samples;
 pub mod secrets;
+pub mod serving;
 pub mod store;
 pub mod summary;
 pub mod trace;

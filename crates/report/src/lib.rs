@@ -6,17 +6,21 @@
 mod analyzed;
 pub mod chart;
 pub mod compose;
+mod csv_field;
 mod document;
 mod kernel_label;
 mod plots;
 pub mod render;
 pub mod text;
 pub mod view;
+mod vllm_bench;
 
 pub use compose::{Report, statics};
+pub use csv_field::{csv_field, csv_lines};
 pub use document::{
     Align, Block, Cell, Chart, Column, Document, Drawing, FindingItem, Link, Row, Section, Table,
     Target, key,
 };
 pub use kernel_label::kernel_label;
 pub use plots::plots;
+pub use vllm_bench::vllm_bench;

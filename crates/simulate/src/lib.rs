@@ -11,6 +11,7 @@ pub mod gaps;
 mod kv;
 mod longest;
 pub mod memory;
+pub mod plan;
 pub mod predicted;
 pub mod request;
 pub mod search;

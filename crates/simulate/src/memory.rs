@@ -1,45 +1,49 @@
-//! What sequences take of a device's memory.
+//! What sequences take of a device's memory, and how many KV blocks an engine has for them.
 
-use llmprof_predict::PredictError;
-use llmprof_theory::{MemoryFit, Workload};
+use llmprof_predict::{EngineLimits, EngineMemory, PredictError, parallel::Spread};
+use llmprof_theory::{Workload, device::Device};
+use llmprof_units::Bytes;
 
 /// Prompts by which it is found: long ones, so that a sliding window counts as it does where memory is short.
 const PROMPTS: [u64; 2] = [1024, 2048];
 
-/// Memory of one sequence.
+/// Memory of an engine and of one of its sequences.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SequenceMemory {
     /// Bytes of each token.
     pub token: f64,
     /// Bytes whatever its length: states of layers without a KV cache, and windows that are full.
     pub whole: f64,
-    /// Of a workload with one sequence.
-    pub fit: MemoryFit,
+    pub engine: EngineMemory,
 }
 
 impl SequenceMemory {
-    /// By what `fit` says of one sequence in the formats of `base`.
+    /// Of a model on its devices, in the formats of `base`.
     pub fn of(
+        spread: &Spread,
+        device: &Device,
         base: &Workload,
-        fit: impl Fn(&Workload) -> Result<MemoryFit, PredictError>,
+        limits: &EngineLimits,
     ) -> Result<Self, PredictError> {
         let [short, long] = PROMPTS.map(|prompt| {
-            fit(&Workload {
+            let one = Workload {
                 batch: 1,
                 prompt,
                 new_tokens: 1,
                 cached: 0,
                 chunk: None,
                 ..*base
-            })
+            };
+            spread.engine_memory(device, &one, limits)
         });
-        let (short, long) = (short?, long?);
+        let ((engine, short), (_, long)) = (short?, long?);
         let [fewer, more] = PROMPTS.map(|prompt| prompt as f64);
-        let token = (long.kv_bytes.0 as f64 - short.kv_bytes.0 as f64) / (more - fewer);
+        let bytes = |kv: Bytes| kv.0 as f64;
+        let token = (bytes(long) - bytes(short)) / (more - fewer);
         Ok(Self {
             token,
-            whole: (short.kv_bytes.0 as f64 - fewer * token).max(0.0),
-            fit: long,
+            whole: (bytes(short) - fewer * token).max(0.0),
+            engine,
         })
     }
 
@@ -50,5 +54,12 @@ impl SequenceMemory {
         } else {
             0
         }
+    }
+
+    /// KV blocks of the engine: none where nothing is left beside its weights and activations. `None` where the capacity of the device
+    /// is not known, or no block grows with the context.
+    pub fn kv_blocks(&self, block_size: u64) -> Option<u64> {
+        let left = self.engine.kv_bytes()?.0 as f64;
+        (self.token > 0.0).then(|| (left / (self.token * block_size as f64)) as u64)
     }
 }

@@ -5,24 +5,17 @@ use std::{
     time::Duration,
 };
 
-use llmprof_units::Nanos;
-use serde::{Deserialize, Serialize};
+use llmprof_record::serving::{ClientFacts, LoadRecord};
+use llmprof_traffic::statistics::Distribution;
 use tokio::sync::Semaphore;
 
 use super::{
     connection::Connector,
     schedule,
     shared::{CountTokens, Progress, Shared},
-    worker::{self, Feed},
+    worker::{self, Feed, WorkerCheck},
 };
-use crate::{
-    body::Template,
-    clock::Clock,
-    endpoint::Endpoint,
-    plan::Plan,
-    record::{FailureKind, RequestRecord},
-    self_check::SelfCheck,
-};
+use crate::{body::Template, clock::Clock, endpoint::Endpoint, plan::Plan};
 
 /// A load that can start.
 #[derive(Clone)]
@@ -41,77 +34,6 @@ pub struct Load {
     pub workers: usize,
     /// Counts tokens where the server does not.
     pub count_tokens: Option<CountTokens>,
-}
-
-/// What a load left.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LoadRecord {
-    /// Wall time of the clock's zero, since 1970.
-    pub started_unix_ns: Nanos,
-    /// From the clock's zero to the last answer.
-    pub duration_ns: Nanos,
-    /// The requests by number.
-    pub requests: Vec<RequestRecord>,
-    /// Turns that were not asked, since the one before them failed.
-    pub abandoned: u64,
-    /// What the client says of itself.
-    pub self_check: SelfCheck,
-}
-
-/// Fewest requests that must fail after the last answer before a server is said to have stopped answering: one that fails now and
-/// then also fails its last request now and then.
-const STOPPED_REQUESTS_MIN: usize = 3;
-
-impl LoadRecord {
-    /// The requests that every latency is of: completed ones, without those that the server's profiler may have slowed unless
-    /// there are no others.
-    pub fn timed(&self) -> impl Iterator<Item = &RequestRecord> {
-        let completed = || self.requests.iter().filter(|r| r.is_complete());
-        let has_quiet = completed().any(|r| !r.was_profiled);
-        completed().filter(move |r| !(has_quiet && r.was_profiled))
-    }
-
-    /// The time of the server's last byte, where it had answered and every request that started later failed without an answer.
-    pub fn server_stopped_ns(&self) -> Option<Nanos> {
-        let answered = |r: &RequestRecord| {
-            let last_arrival = r.arrivals.last().map(|arrival| arrival.at_ns);
-            let end = r.is_complete().then_some(r.end_ns);
-            r.headers_ns.max(last_arrival).max(end)
-        };
-        if !self.requests.iter().any(RequestRecord::is_complete) {
-            return None;
-        }
-        let last = self.requests.iter().filter_map(answered).max()?;
-        // What llmprof itself broke off says nothing about the server.
-        let later = || {
-            let failures = self.requests.iter().filter(|r| r.started_ns >= last);
-            let kinds = failures.filter_map(|r| Some(r.failure.as_ref()?.kind));
-            kinds.filter(|kind| *kind != FailureKind::Interrupted)
-        };
-        let is_silence = |kind| {
-            matches!(
-                kind,
-                FailureKind::Connect
-                    | FailureKind::Reset
-                    | FailureKind::Disconnected
-                    | FailureKind::Timeout
-            )
-        };
-        (later().count() >= STOPPED_REQUESTS_MIN && later().all(is_silence)).then_some(last)
-    }
-
-    /// Marks requests that a profile from this time on may have slowed; how many there are. A server that paused to write its
-    /// trace is behind for long after, so none that ended later is taken for undisturbed.
-    pub fn mark_profiled(&mut self, from: Nanos) -> u64 {
-        let mut count = 0;
-        for request in &mut self.requests {
-            if request.end_ns >= from {
-                request.was_profiled = true;
-                count += 1;
-            }
-        }
-        count
-    }
 }
 
 /// Runs a load. `watch` is called a few times a second and ends the load by returning false; what is in flight then is
@@ -201,12 +123,23 @@ pub fn drive(
             .map_err(|_| "a worker of the load panicked".to_owned())?;
         checks.push(check.map_err(|error| format!("cannot start the event loop: {error}"))?);
     }
-    let requests = shared.take_records();
     Ok(LoadRecord {
         started_unix_ns: shared.clock.unix_ns,
         duration_ns,
-        self_check: SelfCheck::of(&requests, &checks, load.plan.concurrency.is_none()),
-        requests,
+        client: client_facts(&checks, load.plan.concurrency.is_none()),
+        requests: shared.take_records(),
         abandoned: shared.abandoned(),
     })
+}
+
+fn client_facts(workers: &[WorkerCheck], has_schedule: bool) -> ClientFacts {
+    let share =
+        |worker: &WorkerCheck| worker.cpu.as_secs_f64() / worker.wall.as_secs_f64().max(1e-9);
+    let delays = workers.iter().flat_map(|worker| &worker.delays_ns);
+    let delays: Vec<f64> = delays.map(|delay| delay / 1e6).collect();
+    ClientFacts {
+        has_schedule,
+        worker_cpu_share: workers.iter().map(share).fold(0.0, f64::max),
+        event_loop_delay_ms: Distribution::of(&delays),
+    }
 }

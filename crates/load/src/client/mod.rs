@@ -11,7 +11,7 @@ mod shared;
 mod worker;
 
 pub use calls::{CallError, Calls};
-pub use drive::{Load, LoadRecord, drive};
+pub use drive::{Load, drive};
 pub use reading::Reading;
 pub(crate) use worker::until;
 

@@ -23,7 +23,6 @@ use crate::{
     body::Message,
     prompt::Prompt,
     record::{FailureKind, RequestRecord, TokenBasis},
-    self_check::WorkerCheck,
 };
 
 /// How often the delay of the event loop is measured.
@@ -36,6 +35,14 @@ const STOPPED: &str = "the load was stopped";
 pub(crate) enum Feed {
     Open(UnboundedReceiver<Due>, Sender<Later>),
     Closed { slots: usize },
+}
+
+/// What one worker measured of itself.
+pub(crate) struct WorkerCheck {
+    pub(crate) cpu: Duration,
+    pub(crate) wall: Duration,
+    /// Lateness of ticks.
+    pub(crate) delays_ns: Vec<f64>,
 }
 
 /// Runs on its own thread until its requests are done.
@@ -71,7 +78,7 @@ pub(crate) fn run(
     Ok(WorkerCheck {
         cpu: cpu().saturating_sub(started.0),
         wall: started.1.elapsed(),
-        delays,
+        delays_ns: delays,
     })
 }
 
@@ -218,8 +225,9 @@ async fn one(
     if let Some(count) = &shared.count_tokens
         && record.is_complete()
         && (record.output_tokens.is_none() || record.usage_mistake.is_some())
+        && let Some(tokens) = count(&text)
     {
-        record.output_tokens = Some(count(&text));
+        record.output_tokens = Some(tokens);
         record.token_basis = TokenBasis::Tokenizer;
         record.usage_mistake = None;
     }

@@ -1,195 +1,143 @@
 //! What servers call the same things. Names that are not here are kept as they are.
 
-use llmprof_traffic::served::Engine;
-use serde::{Deserialize, Serialize};
+use llmprof_record::serving::{Gauges, ServerFamily, ServerWindow, WindowHistogram};
 
-use super::{
-    text::Page,
-    window::{Window, WindowHistogram},
-};
+use super::{text::Page, window::Window};
 
-/// Which program a page of metrics is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// vLLM.
-    Vllm,
-    /// SGLang.
-    Sglang,
-    /// TensorRT-LLM's server.
-    TensorRtLlm,
-    /// Triton.
-    Triton,
-    /// NVIDIA's DCGM exporter.
-    Dcgm,
-    /// llama.cpp's server.
-    LlamaCpp,
-    /// None of these.
-    Unknown,
+/// Where servers have their metrics.
+pub const METRICS_PATHS: [&str; 2] = ["/metrics", "/prometheus/metrics"];
+
+/// By the prefix that most of a page's names have.
+pub fn identify_server(page: &Page) -> ServerFamily {
+    let prefixes = [
+        ("vllm:", ServerFamily::Vllm),
+        ("sglang:", ServerFamily::Sglang),
+        ("trtllm_", ServerFamily::TensorRtLlm),
+        ("nv_inference_", ServerFamily::Triton),
+        ("DCGM_FI_", ServerFamily::Dcgm),
+        ("llamacpp:", ServerFamily::LlamaCpp),
+    ];
+    let count = |prefix: &str| {
+        let names = page.samples.iter();
+        names.filter(|s| s.name.starts_with(prefix)).count()
+    };
+    prefixes
+        .into_iter()
+        .map(|(prefix, family)| (count(prefix), family))
+        .filter(|(count, _)| *count > 0)
+        .max_by_key(|(count, _)| *count)
+        .map_or(ServerFamily::Unknown, |(_, family)| family)
 }
 
-impl Family {
-    /// By the prefix that most of a page's names have.
-    pub fn of(page: &Page) -> Self {
-        let prefixes = [
-            ("vllm:", Self::Vllm),
-            ("sglang:", Self::Sglang),
-            ("trtllm_", Self::TensorRtLlm),
-            ("nv_inference_", Self::Triton),
-            ("DCGM_FI_", Self::Dcgm),
-            ("llamacpp:", Self::LlamaCpp),
-        ];
-        let count = |prefix: &str| {
-            let names = page.samples.iter();
-            names.filter(|s| s.name.starts_with(prefix)).count()
-        };
-        prefixes
-            .into_iter()
-            .map(|(prefix, family)| (count(prefix), family))
-            .filter(|(count, _)| *count > 0)
-            .max_by_key(|(count, _)| *count)
-            .map_or(Self::Unknown, |(_, family)| family)
+/// Its names of gauges: running, waiting, KV usage. The KV cache's is a share of 1 in all of them.
+fn gauge_names(family: ServerFamily) -> [&'static str; 3] {
+    match family {
+        ServerFamily::Vllm => [
+            "vllm:num_requests_running",
+            "vllm:num_requests_waiting",
+            "vllm:kv_cache_usage_perc",
+        ],
+        ServerFamily::Sglang => [
+            "sglang:num_running_reqs",
+            "sglang:num_queue_reqs",
+            "sglang:token_usage",
+        ],
+        ServerFamily::TensorRtLlm => [
+            "trtllm_num_requests_running",
+            "trtllm_num_requests_waiting",
+            "trtllm_kv_cache_utilization",
+        ],
+        ServerFamily::LlamaCpp => [
+            "llamacpp:requests_processing",
+            "llamacpp:requests_deferred",
+            "llamacpp:kv_cache_usage_ratio",
+        ],
+        ServerFamily::Triton | ServerFamily::Dcgm | ServerFamily::Unknown => [""; 3],
     }
+}
 
-    /// As people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Vllm => "vLLM",
-            Self::Sglang => "SGLang",
-            Self::TensorRtLlm => "TensorRT-LLM",
-            Self::Triton => "Triton",
-            Self::Dcgm => "DCGM exporter",
-            Self::LlamaCpp => "llama.cpp",
-            Self::Unknown => "unknown server",
-        }
+/// Gauges of a page in our words.
+pub fn read_gauges(family: ServerFamily, page: &Page) -> Gauges {
+    let [running, waiting, kv] = gauge_names(family);
+    // What cannot be is not believed: fewer than no requests, more than all of a cache.
+    let value = |name: &str| {
+        let total = page.total(name);
+        total.filter(|value| *value >= 0.0 && value.is_finite())
+    };
+    // Several engines each have a share of their own cache.
+    let shares: Vec<f64> = page
+        .samples
+        .iter()
+        .filter(|s| !kv.is_empty() && s.name == kv && (0.0..=1.0).contains(&s.value))
+        .map(|s| s.value)
+        .collect();
+    Gauges {
+        running: value(running),
+        waiting: value(waiting),
+        kv_usage: (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64),
     }
+}
 
-    /// The engine whose options findings may name.
-    pub fn engine(self) -> Option<Engine> {
-        match self {
-            Self::Vllm => Some(Engine::Vllm),
-            Self::Sglang => Some(Engine::Sglang),
-            Self::TensorRtLlm => Some(Engine::TensorRtLlm),
-            Self::Triton | Self::Dcgm | Self::LlamaCpp | Self::Unknown => None,
-        }
-    }
-
-    /// Where its metrics are.
-    pub fn paths() -> &'static [&'static str] {
-        &["/metrics", "/prometheus/metrics"]
-    }
-
-    /// Its names of gauges: running, waiting, KV usage. The KV cache's is a share of 1 in all of them.
-    fn gauges(self) -> [&'static str; 3] {
-        match self {
-            Self::Vllm => [
-                "vllm:num_requests_running",
-                "vllm:num_requests_waiting",
-                "vllm:kv_cache_usage_perc",
-            ],
-            Self::Sglang => [
-                "sglang:num_running_reqs",
-                "sglang:num_queue_reqs",
-                "sglang:token_usage",
-            ],
-            Self::TensorRtLlm => [
-                "trtllm_num_requests_running",
-                "trtllm_num_requests_waiting",
-                "trtllm_kv_cache_utilization",
-            ],
-            Self::LlamaCpp => [
-                "llamacpp:requests_processing",
-                "llamacpp:requests_deferred",
-                "llamacpp:kv_cache_usage_ratio",
-            ],
-            Self::Triton | Self::Dcgm | Self::Unknown => [""; 3],
-        }
-    }
-
-    /// Gauges of a page in our words.
-    pub fn read_gauges(self, page: &Page) -> Gauges {
-        let [running, waiting, kv] = self.gauges();
-        // What cannot be is not believed: fewer than no requests, more than all of a cache.
-        let value = |name: &str| {
-            let total = page.total(name);
-            total.filter(|value| *value >= 0.0 && value.is_finite())
-        };
-        // Several engines each have a share of their own cache.
-        let shares: Vec<f64> = page
-            .samples
+/// What a window says in our words.
+pub fn read_window(family: ServerFamily, window: &Window) -> ServerWindow {
+    let prefix = match family {
+        ServerFamily::Vllm => "vllm:",
+        ServerFamily::Sglang => "sglang:",
+        ServerFamily::TensorRtLlm => "trtllm_",
+        ServerFamily::LlamaCpp => "llamacpp:",
+        ServerFamily::Triton => return triton(window),
+        ServerFamily::Dcgm | ServerFamily::Unknown => return ServerWindow::default(),
+    };
+    let seconds = |names: &[&str]| {
+        let found = names
             .iter()
-            .filter(|s| !kv.is_empty() && s.name == kv && (0.0..=1.0).contains(&s.value))
-            .map(|s| s.value)
-            .collect();
-        Gauges {
-            running: value(running),
-            waiting: value(waiting),
-            kv_usage: (!shares.is_empty())
-                .then(|| shares.iter().sum::<f64>() / shares.len() as f64),
-        }
+            .find_map(|name| window.histograms.get(&format!("{prefix}{name}")));
+        found.map(in_ms)
+    };
+    let counter = |names: &[&str]| {
+        names.iter().find_map(|name| {
+            let name = format!("{prefix}{name}");
+            let found = window.counters.get(&name);
+            found
+                .or_else(|| window.counters.get(&format!("{name}_total")))
+                .copied()
+        })
+    };
+    let mut found = ServerWindow {
+        ttft_ms: seconds(&["time_to_first_token_seconds"]),
+        itl_ms: seconds(&[
+            "inter_token_latency_seconds",
+            "inter_token_latency_seconds_bucket",
+        ]),
+        tpot_ms: seconds(&[
+            "request_time_per_output_token_seconds",
+            "time_per_output_token_seconds",
+        ]),
+        e2e_ms: seconds(&["e2e_request_latency_seconds"]),
+        queue_ms: seconds(&["request_queue_time_seconds", "queue_time_seconds"]),
+        prefill_ms: seconds(&["request_prefill_time_seconds"]),
+        decode_ms: seconds(&["request_decode_time_seconds"]),
+        preemptions: counter(&["num_preemptions"]),
+        prefix_cache_hit_rate: match (
+            counter(&["prefix_cache_hits"]),
+            counter(&["prefix_cache_queries"]),
+        ) {
+            (Some(hits), Some(asked)) if asked > 0.0 && hits <= asked => Some(hits / asked),
+            _ => None,
+        },
+        output_tokens: counter(&["generation_tokens", "tokens_predicted"]),
+        tokens_per_step: window
+            .histograms
+            .get(&format!("{prefix}iteration_tokens_total"))
+            .and_then(|h| h.mean),
+        ..ServerWindow::default()
+    };
+    if family == ServerFamily::LlamaCpp {
+        let seconds = counter(&["tokens_predicted_seconds"]);
+        let tokens = counter(&["tokens_predicted"]).filter(|tokens| *tokens > 0.0);
+        found.tpot_mean_ms = seconds.zip(tokens).map(|(s, tokens)| 1e3 * s / tokens);
     }
-
-    /// What a window says in our words.
-    pub fn read_window(self, window: &Window) -> ServerWindow {
-        let prefix = match self {
-            Self::Vllm => "vllm:",
-            Self::Sglang => "sglang:",
-            Self::TensorRtLlm => "trtllm_",
-            Self::LlamaCpp => "llamacpp:",
-            Self::Triton => return triton(window),
-            Self::Dcgm | Self::Unknown => return ServerWindow::default(),
-        };
-        let seconds = |names: &[&str]| {
-            let found = names
-                .iter()
-                .find_map(|name| window.histograms.get(&format!("{prefix}{name}")));
-            found.map(in_ms)
-        };
-        let counter = |names: &[&str]| {
-            names.iter().find_map(|name| {
-                let name = format!("{prefix}{name}");
-                let found = window.counters.get(&name);
-                found
-                    .or_else(|| window.counters.get(&format!("{name}_total")))
-                    .copied()
-            })
-        };
-        let mut found = ServerWindow {
-            ttft_ms: seconds(&["time_to_first_token_seconds"]),
-            itl_ms: seconds(&[
-                "inter_token_latency_seconds",
-                "inter_token_latency_seconds_bucket",
-            ]),
-            tpot_ms: seconds(&[
-                "request_time_per_output_token_seconds",
-                "time_per_output_token_seconds",
-            ]),
-            e2e_ms: seconds(&["e2e_request_latency_seconds"]),
-            queue_ms: seconds(&["request_queue_time_seconds", "queue_time_seconds"]),
-            prefill_ms: seconds(&["request_prefill_time_seconds"]),
-            decode_ms: seconds(&["request_decode_time_seconds"]),
-            preemptions: counter(&["num_preemptions"]),
-            prefix_cache_hit_rate: match (
-                counter(&["prefix_cache_hits"]),
-                counter(&["prefix_cache_queries"]),
-            ) {
-                (Some(hits), Some(asked)) if asked > 0.0 && hits <= asked => Some(hits / asked),
-                _ => None,
-            },
-            output_tokens: counter(&["generation_tokens", "tokens_predicted"]),
-            tokens_per_step: window
-                .histograms
-                .get(&format!("{prefix}iteration_tokens_total"))
-                .and_then(|h| h.mean),
-            ..ServerWindow::default()
-        };
-        if self == Self::LlamaCpp {
-            let seconds = counter(&["tokens_predicted_seconds"]);
-            let tokens = counter(&["tokens_predicted"]).filter(|tokens| *tokens > 0.0);
-            found.tpot_mean_ms = seconds.zip(tokens).map(|(s, tokens)| 1e3 * s / tokens);
-        }
-        found
-    }
+    found
 }
 
 /// Triton's counters of microseconds, per successful request.
@@ -225,65 +173,16 @@ fn in_ms(histogram: &WindowHistogram) -> WindowHistogram {
     }
 }
 
-/// Gauges at one time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Gauges {
-    /// Requests in batches.
-    pub running: Option<f64>,
-    /// Requests that queue.
-    pub waiting: Option<f64>,
-    /// KV cache in use, a share of 1.
-    pub kv_usage: Option<f64>,
-}
-
-/// What a server says of a window. Absent is what it does not say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ServerWindow {
-    /// Time to the first token, from when the server had the request.
-    pub ttft_ms: Option<WindowHistogram>,
-    /// Time between tokens.
-    pub itl_ms: Option<WindowHistogram>,
-    /// Time per output token.
-    pub tpot_ms: Option<WindowHistogram>,
-    /// Time to the last token.
-    pub e2e_ms: Option<WindowHistogram>,
-    /// Time in the queue.
-    pub queue_ms: Option<WindowHistogram>,
-    /// Time of prefill.
-    pub prefill_ms: Option<WindowHistogram>,
-    /// Time of decode.
-    pub decode_ms: Option<WindowHistogram>,
-    /// Preemptions.
-    pub preemptions: Option<f64>,
-    /// Share of prompt tokens found in the prefix cache.
-    pub prefix_cache_hit_rate: Option<f64>,
-    /// Tokens generated.
-    pub output_tokens: Option<f64>,
-    /// Tokens of an engine step, mean.
-    pub tokens_per_step: Option<f64>,
-    /// Means, of servers without histograms.
-    pub e2e_mean_ms: Option<f64>,
-    /// Likewise.
-    pub queue_mean_ms: Option<f64>,
-    /// Likewise.
-    pub compute_mean_ms: Option<f64>,
-    /// Likewise.
-    pub tpot_mean_ms: Option<f64>,
-    /// Energy of the GPUs.
-    pub energy_j: Option<f64>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn window(before: &str, after: &str) -> (Family, ServerWindow) {
+    fn window(before: &str, after: &str) -> (ServerFamily, ServerWindow) {
         let (before, after) = (Page::read(before), Page::read(after));
-        let family = Family::of(&after);
+        let family = identify_server(&after);
         (
             family,
-            family.read_window(&Window::between(&before, &after)),
+            read_window(family, &Window::between(&before, &after)),
         )
     }
 
@@ -298,7 +197,7 @@ mod tests {
             )
         };
         let (family, found) = window(&page(10, 1000), &page(30, 41_000));
-        assert_eq!(family, Family::Triton);
+        assert_eq!(family, ServerFamily::Triton);
         assert_eq!(found.queue_mean_ms, Some(2.0));
         assert_eq!(found.e2e_mean_ms, Some(20.0));
     }
@@ -311,12 +210,12 @@ mod tests {
             )
         };
         let (family, found) = window(&page(1.0, 100), &page(3.0, 200));
-        assert_eq!(family, Family::LlamaCpp);
+        assert_eq!(family, ServerFamily::LlamaCpp);
         assert_eq!(found.tpot_mean_ms, Some(20.0));
         let page = Page::read(
             "# TYPE sglang:num_running_reqs gauge\nsglang:num_running_reqs{m=\"a\"} 3\nsglang:num_queue_reqs{m=\"a\"} 2\nsglang:token_usage{m=\"a\"} 0.5\nsglang:token_usage{m=\"b\"} 0.7\n",
         );
-        let gauges = Family::of(&page).read_gauges(&page);
+        let gauges = read_gauges(identify_server(&page), &page);
         assert_eq!(gauges.running, Some(3.0));
         assert_eq!(gauges.waiting, Some(2.0));
         assert!((gauges.kv_usage.unwrap() - 0.6).abs() < 1e-12);
@@ -328,7 +227,7 @@ mod tests {
         let page = Page::read(
             "vllm:num_requests_running -3\nvllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc 1e9\n",
         );
-        let gauges = Family::of(&page).read_gauges(&page);
+        let gauges = read_gauges(identify_server(&page), &page);
         assert_eq!(gauges, Gauges::default());
         let page = |hits: u64| {
             format!(
@@ -359,13 +258,13 @@ mod tests {
             )
         };
         let (family, found) = window(&page(10, 1.0, 0.5), &page(30, 3.0, 1.1));
-        assert_eq!(family, Family::TensorRtLlm);
+        assert_eq!(family, ServerFamily::TensorRtLlm);
         let ttft = found.ttft_ms.unwrap();
         assert_eq!(ttft.count, 20.0);
         assert!((ttft.mean.unwrap() - 100.0).abs() < 1e-9, "{ttft:?}");
         let queue = found.queue_ms.unwrap().mean.unwrap();
         assert!((queue - 30.0).abs() < 1e-9, "{queue}");
-        let gauges = family.read_gauges(&Page::read(&page(1, 1.0, 1.0)));
+        let gauges = read_gauges(family, &Page::read(&page(1, 1.0, 1.0)));
         assert_eq!(
             (gauges.running, gauges.waiting, gauges.kv_usage),
             (Some(3.0), Some(2.0), Some(0.25))
@@ -377,9 +276,9 @@ mod tests {
         let page = Page::read(
             "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} 250.5\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu=\"0\"} 0.4\nDCGM_FI_DEV_POWER_USAGE{gpu=\"1\"} 70\n",
         );
-        assert_eq!(Family::of(&page), Family::Dcgm);
+        assert_eq!(identify_server(&page), ServerFamily::Dcgm);
         let (family, found) = window("", "# TYPE mine counter\nmine_total 3\n");
-        assert_eq!(family, Family::Unknown);
+        assert_eq!(family, ServerFamily::Unknown);
         assert_eq!(found, ServerWindow::default());
     }
 }

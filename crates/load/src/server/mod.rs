@@ -4,6 +4,5 @@ pub mod dcgm;
 pub mod families;
 pub mod profile;
 pub mod scrape;
-pub mod steps;
 pub mod text;
 pub mod window;

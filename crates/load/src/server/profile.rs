@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::families::Family;
 use crate::{client::CallError, client::Calls, endpoint::Endpoint};
+use llmprof_record::serving::ServerFamily;
 
 /// A server writes its trace before it answers: a large one takes minutes.
 const STOP_LIMIT: Duration = Duration::from_mins(15);
@@ -30,7 +30,7 @@ pub struct ProfileRequest {
 /// Starts and stops a server's profiler.
 pub struct Profiler {
     calls: Calls,
-    family: Family,
+    family: ServerFamily,
     request: ProfileRequest,
 }
 
@@ -38,7 +38,7 @@ impl Profiler {
     /// For a server of this family.
     pub fn new(
         endpoint: Arc<Endpoint>,
-        family: Family,
+        family: ServerFamily,
         request: ProfileRequest,
     ) -> Result<Self, CallError> {
         Ok(Self {
@@ -50,7 +50,7 @@ impl Profiler {
 
     /// The body of the call: vLLM has its options from its command line and takes none.
     pub fn body(&self) -> Bytes {
-        if self.family != Family::Sglang {
+        if self.family != ServerFamily::Sglang {
             return Bytes::new();
         }
         let mut options = self.request.options.clone();

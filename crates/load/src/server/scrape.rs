@@ -9,11 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use llmprof_record::serving::{DcgmGpus, Gauges, ServerFamily};
 use llmprof_units::Nanos;
 
 use super::{
-    dcgm::DcgmGpus,
-    families::{Family, Gauges},
+    dcgm::add_page,
+    families::{identify_server, read_gauges},
     text::Page,
 };
 use crate::{client::Calls, endpoint::Endpoint};
@@ -37,7 +38,7 @@ pub struct Scraped {
 #[derive(Clone, Debug)]
 pub struct Scrapes {
     /// Which server.
-    pub family: Family,
+    pub family: ServerFamily,
     /// The first page.
     pub first: Scraped,
     /// The last page.
@@ -169,8 +170,8 @@ fn run(
             Ok(bytes) => {
                 let raw = String::from_utf8_lossy(&bytes).into_owned();
                 let page = Page::read(&raw);
-                let family = Family::of(&page);
-                let gauges = family.read_gauges(&page);
+                let family = identify_server(&page);
+                let gauges = read_gauges(family, &page);
                 *latest.lock().expect("nothing panics with the lock") = gauges;
                 let scraped = Scraped { unix_ns, page };
                 let scrapes = found.get_or_insert_with(|| Scrapes {
@@ -183,7 +184,7 @@ fn run(
                     raw: String::new(),
                 });
                 scrapes.gauges.push((unix_ns, gauges));
-                scrapes.dcgm.add_page(&scraped.page);
+                add_page(&mut scrapes.dcgm, &scraped.page);
                 scrapes.last = scraped;
                 scrapes.raw = raw;
             }

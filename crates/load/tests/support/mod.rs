@@ -7,11 +7,12 @@ use std::{sync::Arc, time::Duration};
 use llmprof_load::{
     arrivals::Arrivals,
     body::{Dialect, Template},
-    client::{Load, LoadRecord, drive},
+    client::{Load, drive},
     endpoint::{Api, Endpoint},
     lengths::Lengths,
     plan::{Plan, Source},
     prompt::PromptSource,
+    record::LoadRecord,
 };
 
 pub(crate) const PROMPTS: PromptSource = PromptSource {

@@ -19,14 +19,10 @@ use llmprof_theory::{
     roofline::Resource,
 };
 
-use crate::{EfficiencyProfile, PhasePrediction, PredictError, Prediction, Predictor, StepTime};
-
-/// What a rank needs of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct RankMemory {
-    pub weights_bytes: Bytes,
-    pub kv_bytes: Bytes,
-}
+use crate::{
+    EfficiencyProfile, EngineLimits, EngineMemory, PhasePrediction, PredictError, Prediction,
+    Predictor, StepTime, memory::step_activations,
+};
 
 /// A model spread over devices, ready to be predicted.
 #[derive(Debug)]
@@ -121,18 +117,8 @@ impl Spread {
         };
         found.tokens_per_s = rate(workload.new_tokens, found.total_ns);
         found.decode_tokens_per_s = (steps > 0).then(|| rate(steps, decode_time));
-        let memory = self.memory(workload, &found.memory, group as f64 / own.batch as f64);
-        let needed = Bytes(memory.weights_bytes.0.saturating_add(memory.kv_bytes.0));
-        found.memory = MemoryFit {
-            weights_bytes: memory.weights_bytes,
-            kv_bytes: memory.kv_bytes,
-            needed_bytes: needed,
-            fits: found
-                .memory
-                .capacity_bytes
-                .map(|capacity| needed <= capacity),
-            ..found.memory
-        };
+        let memory = self.rank_fit(workload, &found.memory, group as f64 / own.batch as f64);
+        found.memory = predictor.with_verdict(memory, self.parallel, &own)?;
         if self.parallel.ranks() > 1 {
             found.prefill_gpu_ns += prefill.time();
             found.decode_step_gpu_ns += step.time();
@@ -185,13 +171,32 @@ impl Spread {
         Ok(time)
     }
 
-    /// Weights and KV cache of the rank that has most: a stage's share of the layers, with the embedding or the head.
-    fn memory(&self, workload: &Workload, whole: &MemoryFit, groups: f64) -> RankMemory {
+    /// What an engine with these limits holds on a rank, and what the KV caches of `workload` take there.
+    pub fn engine_memory(
+        &self,
+        device: &Device,
+        workload: &Workload,
+        limits: &EngineLimits,
+    ) -> Result<(EngineMemory, Bytes), PredictError> {
+        let own = Workload {
+            batch: workload.batch.div_ceil(self.parallel.data),
+            parallel: Parallel::default(),
+            ..*workload
+        };
+        self.rank.validate(&own)?;
+        let weights = self.rank.parameter_bytes(&own.precision);
+        let whole = MemoryFit::of(&self.rank, &own, device, weights);
+        let fit = self.rank_fit(workload, &whole, 1.0);
+        let activations = step_activations(&self.rank, self.parallel, &own, limits)?;
+        let memory = EngineMemory::new(&fit, activations, limits);
+        Ok((memory, fit.kv_bytes))
+    }
+
+    /// Weights and KV cache of the rank that has most: a stage's share of the layers, with the embedding or the head. `whole` has those
+    /// of all stages, for a share of the sequences: `groups` are all.
+    fn rank_fit(&self, workload: &Workload, whole: &MemoryFit, groups: f64) -> MemoryFit {
         let Some(decoder) = &self.rank.decoder else {
-            return RankMemory {
-                weights_bytes: whole.weights_bytes,
-                kv_bytes: whole.kv_bytes,
-            };
+            return *whole;
         };
         let layers = u64::from(decoder.layer_count()).max(1);
         let share = layers.div_ceil(self.parallel.pipeline) as f64 / layers as f64;
@@ -213,9 +218,13 @@ impl Spread {
         } else {
             ends
         };
-        RankMemory {
-            weights_bytes: Bytes(((all - ends) * share + of_ends) as u64),
-            kv_bytes: Bytes((whole.kv_bytes.0 as f64 * share * groups) as u64),
+        let weights = Bytes(((all - ends) * share + of_ends) as u64);
+        let kv = Bytes((whole.kv_bytes.0 as f64 * share * groups) as u64);
+        MemoryFit {
+            weights_bytes: weights,
+            kv_bytes: kv,
+            needed_bytes: Bytes(weights.0.saturating_add(kv.0)),
+            ..*whole
         }
     }
 

@@ -5,7 +5,7 @@ use llmprof_units::{Bytes, Nanos, Times, significant};
 pub const TITLE: &str = "Changes by predicted gain";
 
 /// The heads of the table.
-pub const COLUMNS: [&str; 10] = [
+pub const COLUMNS: [&str; 11] = [
     "SPEEDUP",
     "CHANGE",
     "OVERRIDES",
@@ -15,6 +15,7 @@ pub const COLUMNS: [&str; 10] = [
     "DEVICES",
     "MEMORY EACH",
     "FITS",
+    "MEETS TARGET",
     "RUN",
 ];
 
@@ -46,6 +47,34 @@ pub fn speedup(factor: f64, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some([low, high]) => format!("{} ({} to {})", Times(factor), Times(low), Times(high)),
         None => Times(factor).to_string(),
+    }
+}
+
+/// Slower times than this are a cost of a change.
+const COST_FACTOR: f64 = 1.1;
+
+/// A time, and how many times as long it is as before where that is a cost.
+pub fn with_cost(after: Nanos, before: Nanos) -> String {
+    let factor = after.seconds() / before.seconds().max(1e-12);
+    if factor < COST_FACTOR {
+        return after.to_string();
+    }
+    format!("{after} ({} as long)", Times(factor))
+}
+
+/// The overrides of a change, and of others that are predicted to come to the same.
+pub fn overrides(lines: &[String], alike: &[Vec<String>]) -> String {
+    let all = std::iter::once(lines).chain(alike.iter().map(Vec::as_slice));
+    let all: Vec<String> = all.map(|lines| lines.join(" ")).collect();
+    all.join(" or ")
+}
+
+/// Whether the targets of the user are met, in a table; nothing where there are none.
+pub fn meets(is_met: Option<bool>) -> &'static str {
+    match is_met {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "",
     }
 }
 

@@ -9,6 +9,14 @@ const UNQUANTIZED_KERNELS: &str = "This profile times the GEMMs of transformers 
                                    and such times have no intervals. `--efficiency vllm` has kernels that read quantized weights.";
 const COMPILED_KERNELS: &str = "Quantized weights and KV caches were not measured with this profile: such times have no intervals. `--efficiency vllm` has measured kernels for them.";
 
+const ENGINE_MEMORY: &str = "Memory is weights and KV cache. On GPUs, FITS counts as vLLM does: both, the activations of a step of 8,192 tokens, the sampling of 256 sequences \
+                             and libraries within 90 % of the device's memory.";
+const PLAIN_MEMORY: &str =
+    "Memory is weights and KV cache; activations and the runtime's own memory are not included.";
+
+pub const NO_RANGES_OVER_RANKS: &str =
+    "Times over several GPUs have no ranges: errors were measured on one.";
+
 /// How a time is predicted.
 pub fn basis(profile: &EfficiencyProfile) -> &'static str {
     if profile.implementation.is_some() {
@@ -38,10 +46,12 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
     }
     notes.extend(checked(profile));
     notes.push(times(profile));
-    notes.push(
-        "Memory is weights and KV cache; activations and the runtime's own memory are not included."
-            .to_owned(),
-    );
+    let memory = if profile.is_engine() {
+        ENGINE_MEMORY
+    } else {
+        PLAIN_MEMORY
+    };
+    notes.push(memory.to_owned());
     notes
 }
 

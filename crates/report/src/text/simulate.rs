@@ -71,6 +71,27 @@ pub fn throughput(
     )
 }
 
+/// A statistic that depends on how many requests are simulated.
+pub fn moved(statistic: &str, half_ms: f64, all_ms: f64) -> String {
+    format!(
+        "{} {} ms, {} with half as many",
+        statistic
+            .replace(':', " ")
+            .to_uppercase()
+            .replace(" P", " p"),
+        significant(all_ms),
+        significant(half_ms)
+    )
+}
+
+/// Latencies that are not those of a longer load.
+pub fn unsettled(requests: u64, moved: &[String]) -> String {
+    format!(
+        "{requests} requests are too few for a steady state: {}. Simulate more with -n.",
+        moved.join("; ")
+    )
+}
+
 pub fn refused(requests: u64) -> String {
     format!(
         "{} refused: prompt and output exceed the KV cache or, without chunked prefill, a step.",

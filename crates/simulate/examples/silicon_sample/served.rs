@@ -2,20 +2,21 @@
 
 use std::error::Error;
 
-use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
 use llmprof_simulate::{
     FrontEnd, Load, StepTimer, Summary, memory::SequenceMemory, predicted::Predicted, simulate,
 };
-use llmprof_theory::{MemoryFit, Model, Precision, Step, Workload, device::Device};
+use llmprof_theory::{Model, Precision, Step, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
-use llmprof_units::{DType, Nanos};
+use llmprof_units::{Basis, DType, Nanos};
 
 use crate::{
     launch::Launch,
     rows::{Row, Times},
 };
 
-/// Data sheets state memory in units of 10⁹ bytes and mean GiB, less what the device keeps: 143,771 MiB of an H200's 141 GB.
+/// Data sheets state memory in units of 10⁹ bytes and mean GiB, less what the device keeps: 143,771 MiB of an H200's 141 GB. Measured
+/// capacities are taken as they are.
 const REPORTED: f64 = 1.063;
 /// Activations, CUDA graphs and the libraries' own memory.
 const RUNTIME_BYTES: f64 = 3e9;
@@ -110,9 +111,9 @@ pub(crate) fn can_serve(
 ) -> bool {
     let predicted = || -> Result<(), Box<dyn Error>> {
         let spread = Spread::new(model, device, row.parallel)?;
-        let predictor = spread.predictor(device, profile);
-        let fit = |workload: &Workload| Ok(spread.predict(&predictor, workload)?.prediction.memory);
-        kv_blocks(row, &workload(row)?, &fit)?;
+        let workload = workload(row)?;
+        spread.predict(&spread.predictor(device, profile), &workload)?;
+        kv_blocks(row, &workload, &spread, device)?;
         Ok(())
     };
     predicted().is_ok()
@@ -129,8 +130,7 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
     let (launch, workload) = (Launch::of(row), workload(row)?);
     let spread = Spread::new(model, device, row.parallel)?;
     let predictor = spread.predictor(device, &launch.put_into(profile));
-    let fit = |asked: &Workload| Ok(spread.predict(&predictor, asked)?.prediction.memory);
-    let settings = launch.settings(row, kv_blocks(row, &workload, &fit)?);
+    let settings = launch.settings(row, kv_blocks(row, &workload, &spread, device)?);
     let predict = |step: &Step| spread.step(&predictor, &workload, step);
     let predicted = Predicted::new(&predict, Nanos(0))?;
     let time = |step: &Step| client.step(step, predicted.time(step));
@@ -143,12 +143,18 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
 fn kv_blocks(
     row: &Row,
     workload: &Workload,
-    fit: &dyn Fn(&Workload) -> Result<MemoryFit, PredictError>,
+    spread: &Spread,
+    device: &Device,
 ) -> Result<[u64; 2], Box<dyn Error>> {
     let launch = Launch::of(row);
-    let memory = SequenceMemory::of(workload, fit)?;
-    let capacity = memory.fit.capacity_bytes.ok_or("no capacity")?.0 as f64 * REPORTED;
-    let weights = memory.fit.weights_bytes.0 as f64 + RUNTIME_BYTES;
+    let memory = SequenceMemory::of(spread, device, workload, &EngineLimits::default())?;
+    let capacity = device.memory.capacity_bytes.as_ref().ok_or("no capacity")?;
+    let reported = match capacity.basis {
+        Basis::Measured => 1.0,
+        _ => REPORTED,
+    };
+    let capacity = capacity.value.0 as f64 * reported;
+    let weights = memory.engine.weights_bytes.0 as f64 + RUNTIME_BYTES;
     // TensorRT-LLM takes its share of what weights leave.
     let left = if row.backend == "trtllm" {
         (capacity - weights) * launch.memory

@@ -90,6 +90,9 @@ pub(super) fn table(
     for profile in profiles(rows) {
         notes.extend(text::notes(profile, quantized(rows, profile)));
     }
+    if rows.iter().any(|row| row.workload.parallel.ranks() > 1) {
+        notes.push(text::NO_RANGES_OVER_RANKS.to_owned());
+    }
     document.list(notes);
     output.document(&document)
 }
@@ -102,9 +105,15 @@ fn quantized(rows: &[Row<'_>], profile: &EfficiencyProfile) -> bool {
         .any(|prediction| prediction.calibration == Calibration::FormatsNotMeasured)
 }
 
-/// `12.3 ms (11.5 ms to 13.1 ms)`: with the 90 % range where it is known.
+/// A range whose ends are further apart has no point value that means anything.
+const POINT_SPAN_MAX: f64 = 4.0;
+
+/// `12.3 ms (11.5 ms to 13.1 ms)`: with the 90 % range where it is known; the range alone where it is wide.
 fn with_range(time: Nanos, range: Option<Interval>) -> String {
     match range {
+        Some(range) if range.high_ns.seconds() > POINT_SPAN_MAX * range.low_ns.seconds() => {
+            format!("{} to {}", range.low_ns, range.high_ns)
+        }
         Some(range) => format!("{time} ({} to {})", range.low_ns, range.high_ns),
         None => time.to_string(),
     }
@@ -263,7 +272,7 @@ pub(super) fn json(
         points: Vec<Map<String, Value>>,
     }
     let Some(profile) = rows.first().map(|row| row.profile) else {
-        return Err(Failure::new("the sweep has no points"));
+        return Err(Failure::new(super::NO_POINTS));
     };
     output.json(&Grid {
         basis: "predicted",
@@ -278,4 +287,22 @@ pub(super) fn json(
 
 fn dash() -> String {
     "–".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wide_range_has_no_point_value() {
+        let range = |low, high| {
+            let [low_ns, high_ns] = [low, high].map(|ms: i64| Nanos(ms * 1_000_000));
+            Some(Interval { low_ns, high_ns })
+        };
+        let time = Nanos(10_000_000);
+        let text = |range| with_range(time, range);
+        assert_eq!(text(range(5, 20)), "10 ms (5 ms to 20 ms)");
+        assert_eq!(text(range(4, 20)), "4 ms to 20 ms");
+        assert_eq!(text(None), "10 ms");
+    }
 }

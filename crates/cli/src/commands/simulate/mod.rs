@@ -8,15 +8,16 @@ use std::{process::ExitCode, time::Duration};
 
 use llmprof_simulate::{
     FrontEnd, Load, Settings, StepTimer, Summary,
+    plan::steady::SETTLED_SHARE,
     search::{self, Candidate, Replicas},
 };
-use llmprof_traffic::slo::{Slo, all_met};
+use llmprof_traffic::slo::{Latencies, Metric, Slo, all_met};
 use llmprof_units::Nanos;
 use serde::Serialize;
 
 use self::step_time::{Basis, KvBlocks};
 use crate::args_simulate::SimulateArgs;
-use crate::{commands::predict, failure::Failure, output::Output};
+use crate::{efficiency, failure::Failure, output::Output};
 
 /// An objective that is not met.
 const NOT_MET: u8 = 1;
@@ -38,6 +39,8 @@ struct Simulated {
     slos: Vec<Objective>,
     is_met: bool,
     summary: Summary,
+    /// Latencies of the first half of the requests that differ from those of all.
+    unsettled: Vec<Unsettled>,
     #[serde(skip_serializing_if = "Option::is_none")]
     candidates: Option<Vec<Candidate>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,9 +54,18 @@ struct Objective {
     is_met: bool,
 }
 
+/// A statistic of half as many requests, and of all.
+#[derive(Serialize)]
+struct Unsettled {
+    /// Such as `tpot:p99`.
+    statistic: String,
+    half_ms: f64,
+    all_ms: f64,
+}
+
 pub(crate) fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let (mut load, line) = load::load(args.requests, &args.load)?;
-    let time = |given: Option<Duration>| given.map_or(Nanos(0), predict::nanos);
+    let time = |given: Option<Duration>| given.map_or(Nanos(0), efficiency::nanos);
     load.front_end = FrontEnd {
         delay: time(args.engine.request_delay),
         token: time(args.engine.token_delay),
@@ -135,6 +147,17 @@ fn run(
         (None, Some(best)) => best.summary.clone(),
         (None, None) => search::on_replicas(load, &settings, time, count, slos).map_err(wrong)?,
     };
+    let unsettled = if args.load.trace.is_some() {
+        // A trace is simulated as a whole, not as a sample of something longer.
+        Vec::new()
+    } else {
+        let half = Load {
+            requests: load.requests[..load.requests.len() / 2].to_vec(),
+            ..load.clone()
+        };
+        let half = search::on_replicas(&half, &settings, time, summary.replicas, slos);
+        unsettled(&half.map_err(wrong)?, &summary)
+    };
     let objectives = slos.iter().map(|slo| Objective {
         slo: slo.to_string(),
         value_ms: slo.value(&summary),
@@ -149,7 +172,28 @@ fn run(
         is_met: all_met(slos, &summary),
         step_time,
         summary,
+        unsettled,
         candidates,
         replicas,
     })
+}
+
+/// Medians and 99th percentiles of TTFT and TPOT that half as many requests put elsewhere, by the rule of [`SETTLED_SHARE`].
+fn unsettled(half: &Summary, all: &Summary) -> Vec<Unsettled> {
+    let mut found = Vec::new();
+    for metric in [Metric::Ttft, Metric::Tpot] {
+        let (Some(half), Some(all)) = (half.distribution(metric), all.distribution(metric)) else {
+            continue;
+        };
+        for (name, half_ms, all_ms) in [("p50", half.p50, all.p50), ("p99", half.p99, all.p99)] {
+            if (half_ms - all_ms).abs() > SETTLED_SHARE * all_ms {
+                found.push(Unsettled {
+                    statistic: format!("{}:{name}", metric.name()),
+                    half_ms,
+                    all_ms,
+                });
+            }
+        }
+    }
+    found
 }

@@ -1,6 +1,6 @@
 //! The page of a simulation.
 
-use llmprof_report::text::bench;
+use llmprof_report::compose::serving::sentences as bench;
 use llmprof_report::text::simulate::{self as text, Fit, Over};
 use llmprof_report::{Cell, Document, Table};
 use llmprof_simulate::{Level, Summary, search::Candidate};
@@ -108,6 +108,13 @@ fn summary(simulated: &Simulated) -> Vec<String> {
     }
     let objectives = simulated.slos.iter();
     lines.extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms, None)));
+    let unsettled = simulated.unsettled.iter();
+    let unsettled: Vec<String> = unsettled
+        .map(|one| text::moved(&one.statistic, one.half_ms, one.all_ms))
+        .collect();
+    if !unsettled.is_empty() {
+        lines.push(text::unsettled(s.completed + s.failed, &unsettled));
+    }
     lines
 }
 

@@ -3,24 +3,22 @@
 use std::path::Path;
 
 use llmprof_config::hydra::RunMode;
-use llmprof_load::server::steps::Step as EngineStep;
-use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
 use llmprof_record::plan::Plan;
+use llmprof_record::serving::EngineStep;
 use llmprof_simulate::{
     StepTimer,
     calibrated::{Calibration, Observation},
     memory::SequenceMemory,
     predicted::Predicted,
 };
-use llmprof_theory::{MemoryFit, Model, Step, Workload, device::Device};
+use llmprof_theory::{Model, Step, WeightFormat, Workload, device::Device};
 use llmprof_units::Nanos;
 use serde::Serialize;
 
 use crate::args_simulate::SimulateArgs;
 use crate::{
-    app,
-    commands::predict,
-    engine_trace,
+    app, efficiency, engine_trace,
     failure::Failure,
     plan::{Purpose, plan},
     subject::{Subject, device},
@@ -78,18 +76,17 @@ pub(super) fn with<R>(
     }
     let subjects = subjects(args)?;
     let workload = subjects.plan.spread_workload();
-    let mut profile = predict::profile(&args.efficiency)?;
-    predict::add_curves(&mut profile, &subjects.plan.hardware.spec, &subjects.device)?;
+    let mut profile = efficiency::profile(&args.efficiency)?;
+    efficiency::add_curves(&mut profile, &subjects.plan.hardware.spec, &subjects.device)?;
     let spread = Spread::new(&subjects.model, &subjects.device, workload.parallel)
         .map_err(|error| Failure::new(error.to_string()))?;
     let predictor = spread.predictor(&subjects.device, &profile);
-    let memory = |asked: &Workload| Ok(spread.predict(&predictor, asked)?.prediction.memory);
-    let blocks = kv_blocks(args, &subjects, &memory, &workload)?;
+    let blocks = kv_blocks(args, &subjects, &spread, &workload)?;
     if let Some(trace) = &args.calibrate {
         let (calibration, basis) = calibrated(trace)?;
         return then(&calibration, blocks, basis);
     }
-    let overhead = args.step_overhead.map_or(Nanos(0), predict::nanos);
+    let overhead = args.step_overhead.map_or(Nanos(0), efficiency::nanos);
     let predict = |step: &Step| spread.step(&predictor, &workload, step);
     let time =
         Predicted::new(&predict, overhead).map_err(|error| Failure::new(error.to_string()))?;
@@ -113,7 +110,14 @@ fn predicted_basis(subjects: &Subjects, profile: &EfficiencyProfile, overhead: N
 
 fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
     let host = app::host()?;
-    let composed = app::llmprof(&host.cwd).compose(&args.overrides, RunMode::Run, &host);
+    let app = app::llmprof(&host.cwd);
+    if app.sweep(&args.overrides, &host)?.len() != 1 {
+        return Err(
+            Failure::new("a simulation is of one model on one device, not of a sweep")
+                .hint("`llmprof predict` takes lists of models, devices and workloads".to_owned()),
+        );
+    }
+    let composed = app.compose(&args.overrides, RunMode::Run, &host);
     let plan = plan(&composed.map_err(app::own_failure)?, Purpose::Paper)?;
     let subject = Subject::model_of(&plan, None)?;
     if plan.hardware.spec == "auto" {
@@ -150,12 +154,11 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
     })
 }
 
-/// KV blocks as stated, or in the memory that the engine takes less the weights. Activations and the runtime's own memory come off too, which is
-/// not known here: a real engine has fewer.
+/// KV blocks as stated, or as many as the engine has memory for.
 fn kv_blocks(
     args: &SimulateArgs,
     subjects: &Subjects,
-    fit: &dyn Fn(&Workload) -> Result<MemoryFit, PredictError>,
+    spread: &Spread,
     workload: &Workload,
 ) -> Result<KvBlocks, Failure> {
     let share = args.engine.gpu_memory_utilization;
@@ -164,34 +167,82 @@ fn kv_blocks(
             "--gpu-memory-utilization must lie between 0 and 1",
         ));
     }
-    let memory =
-        SequenceMemory::of(workload, fit).map_err(|error| Failure::new(error.to_string()))?;
+    let limits = EngineLimits {
+        gpu_memory_utilization: share,
+        max_num_batched_tokens: args.engine.max_num_batched_tokens,
+        max_num_seqs: args.engine.max_num_seqs,
+    };
+    let device = &subjects.device;
+    let memory = SequenceMemory::of(spread, device, workload, &limits)
+        .map_err(|error| Failure::new(error.to_string()))?;
     let block_size = args.engine.block_size.max(1);
     let sequence = memory.sequence_blocks(block_size);
     if let Some(all) = args.engine.kv_blocks {
         return Ok(KvBlocks { all, sequence });
     }
     let unknown = |what: &str| Failure::new(what.to_owned()).hint("--kv-blocks N".to_owned());
-    let (fit, per_token) = (memory.fit, memory.token);
-    let capacity = fit
-        .capacity_bytes
-        .ok_or_else(|| unknown("the device file states no memory capacity"))?;
-    if per_token <= 0.0 {
+    if memory.token <= 0.0 {
         return Err(unknown("the model has no KV cache that grows with context"));
     }
-    let left = capacity.0 as f64 * share - fit.weights_bytes.0 as f64;
-    let blocks = (left / (per_token * block_size as f64)).floor();
-    if blocks < 1.0 {
+    let Some((all, capacity)) = memory
+        .kv_blocks(block_size)
+        .zip(memory.engine.capacity_bytes)
+    else {
+        return Err(unknown("the device file states no memory capacity"));
+    };
+    if all == 0 {
+        let held = memory.engine;
         return Err(Failure::new(format!(
-            "{} leaves no memory for a KV cache on {}: weights take {} of {}",
-            subjects.name, subjects.device.name, fit.weights_bytes, capacity
+            "{} leaves no memory for a KV cache on {}: weights take {}, activations {} of {capacity}, of which the engine uses {:.0} %",
+            subjects.name,
+            device.name,
+            held.weights_bytes,
+            held.activations_bytes,
+            share * 100.0,
         ))
-        .hint("another device, or narrower weights: workload.weights=fp8".to_owned()));
+        .hint(more_memory(&subjects.model, device, workload, &limits)));
     }
-    Ok(KvBlocks {
-        all: blocks as u64,
-        sequence,
-    })
+    Ok(KvBlocks { all, sequence })
+}
+
+/// The smallest change that gives an engine memory for at least one long sequence.
+fn more_memory(
+    model: &Model,
+    device: &Device,
+    workload: &Workload,
+    limits: &EngineLimits,
+) -> String {
+    let fits = |changed: &Workload| {
+        let spread = Spread::new(model, device, changed.parallel).ok()?;
+        let long = Workload {
+            batch: 1,
+            prompt: limits.max_num_batched_tokens,
+            new_tokens: 1,
+            ..*changed
+        };
+        let (memory, kv) = spread.engine_memory(device, &long, limits).ok()?;
+        memory.fits(kv).filter(|&fits| fits)
+    };
+    let tensor = workload.parallel.tensor;
+    let spread = [2, 4, 8].into_iter().filter(|&more| more > tensor);
+    for more in spread {
+        let mut changed = *workload;
+        changed.parallel.tensor = more;
+        if fits(&changed).is_some() {
+            return format!("parallel.tensor={more}");
+        }
+    }
+    let mut narrower = *workload;
+    narrower.precision.weights = Some(WeightFormat::Fp8 {
+        rows: 0,
+        columns: 0,
+    });
+    let is_wide =
+        model.parameter_bytes(&narrower.precision) < model.parameter_bytes(&workload.precision);
+    if is_wide && fits(&narrower).is_some() {
+        return "narrower weights: workload.weights=fp8".to_owned();
+    }
+    "a device with more memory: `llmprof hardware show NAME` states it".to_owned()
 }
 
 fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {

@@ -53,14 +53,13 @@ pub(super) fn all(
             found.push(one(Code::Weights, format!("workload.weights={format}")));
         }
     }
-    if plan.parallel.tensor == 1 {
-        for ranks in [2, 4, 8] {
-            found.push(one(
-                Code::TensorParallel,
-                format!("parallel.tensor={ranks}"),
-            ));
-        }
-    }
+    let more_ranks = [2, 4, 8]
+        .into_iter()
+        .filter(|&ranks| ranks > plan.parallel.tensor);
+    found.extend(more_ranks.map(|ranks| {
+        let line = format!("parallel.tensor={ranks}");
+        one(Code::TensorParallel, line)
+    }));
     found.extend(devices(request));
     found.extend(design::edits(request)?);
     Ok(found)
@@ -135,4 +134,19 @@ pub(super) fn keep_best_devices(advice: &mut Vec<Advice>) {
         kept += usize::from(is_device);
         !is_device || kept <= DEVICES
     });
+}
+
+/// Makes one row of changes of a kind with the same prediction, which names the others.
+pub(super) fn join_equal(advice: &mut Vec<Advice>) {
+    let mut joined: Vec<Advice> = Vec::new();
+    for one in advice.drain(..) {
+        let is_same = |known: &&mut Advice| {
+            known.code == one.code && known.figures == one.figures && known.runs == one.runs
+        };
+        match joined.iter_mut().find(is_same) {
+            Some(known) => known.alike.push(one.overrides),
+            None => joined.push(one),
+        }
+    }
+    *advice = joined;
 }

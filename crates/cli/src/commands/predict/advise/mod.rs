@@ -10,7 +10,7 @@ mod measured;
 mod page;
 
 use llmprof_config::hydra::{App, Host, RunMode};
-use llmprof_predict::{EfficiencyProfile, Interval, Prediction, Predictor};
+use llmprof_predict::{EfficiencyProfile, Interval, Prediction, Predictor, Target};
 use llmprof_record::plan::Plan;
 use llmprof_theory::Model;
 use llmprof_units::Nanos;
@@ -21,8 +21,9 @@ use super::{axes::implementation, ranks};
 use crate::{
     app,
     args::{PredictArgs, PredictFormat},
-    commands::run,
+    efficiency,
     failure::Failure,
+    jobs,
     output::Output,
     plan::{Purpose, plan},
     subject::Subject,
@@ -32,7 +33,7 @@ use crate::{
 const LEAST_GAIN: f64 = 1.005;
 
 /// What a request is predicted to take.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Figures {
     ttft_ns: Nanos,
     tpot_ns: Option<Nanos>,
@@ -90,6 +91,12 @@ pub(super) struct Advice {
     #[serde(skip_serializing_if = "Option::is_none")]
     speedup_high: Option<f64>,
     figures: Figures,
+    /// Overrides of other changes of the kind with the same prediction.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alike: Vec<Vec<String>>,
+    /// Whether `--ttft` and `--tpot` are met; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meets_target: Option<bool>,
     /// Whether `llmprof run` accepts the request with these overrides.
     runs: bool,
     /// Why it does not.
@@ -123,6 +130,7 @@ pub(super) struct Advisor<'a> {
     host: Host,
     base: &'a [String],
     profile: EfficiencyProfile,
+    target: Target,
 }
 
 /// Whether the arguments ask for it.
@@ -138,8 +146,12 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     let mut advisor = Advisor {
         app: app::llmprof(&host.cwd),
         base: &args.overrides,
-        profile: super::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
+        profile: efficiency::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
         host,
+        target: Target {
+            ttft_ns: args.ttft.map(crate::efficiency::nanos),
+            tpot_ns: args.tpot.map(crate::efficiency::nanos),
+        },
     };
     if advisor.app.sweep(advisor.base, &advisor.host)?.len() != 1 {
         return Err(
@@ -151,10 +163,10 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     let plan = request.plan.clone();
     request.subject.find_device(&plan)?;
     if let (None, Some(device)) = (&args.efficiency, &request.subject.device) {
-        advisor.profile = super::profile(&implementation(&plan, device))?;
+        advisor.profile = efficiency::profile(&implementation(&plan, device))?;
     }
     if let Some(device) = &request.subject.device {
-        super::add_curves(&mut advisor.profile, &plan.hardware.spec, device)?;
+        efficiency::add_curves(&mut advisor.profile, &plan.hardware.spec, device)?;
     }
     let base = figures(&request, &advisor.profile)?;
     let (advice, left_out) = advisor.rank(&request, &base)?;
@@ -216,6 +228,17 @@ fn speedup_interval(before: &Figures, after: &Figures, speedup: f64) -> Option<[
     ])
 }
 
+/// Whether times are within those that the user wants.
+fn meets_target(target: &Target, found: &Figures) -> Option<bool> {
+    let ttft = target.ttft_ns.map(|most| found.ttft_ns <= most);
+    let tpot = target.tpot_ns.zip(found.tpot_ns);
+    let tpot = tpot.map(|(most, time)| time <= most);
+    match (ttft, tpot) {
+        (None, None) => None,
+        _ => Some(ttft != Some(false) && tpot != Some(false)),
+    }
+}
+
 fn device_name(request: &Request) -> String {
     let device = request.subject.device.as_ref();
     device.map_or_else(String::new, |device| device.name.clone())
@@ -234,7 +257,8 @@ impl Advisor<'_> {
         self.base.iter().chain(more).cloned().collect()
     }
 
-    /// Every change that composes and gains, best first; what does not fit the device's memory comes last.
+    /// Every change that composes and gains, best first; what misses a target comes after the others, what does not fit the
+    /// device's memory last.
     fn rank(&self, request: &Request, base: &Figures) -> Result<(Vec<Advice>, usize), Failure> {
         let mut advice: Vec<Advice> = Vec::new();
         let mut left_out = 0;
@@ -250,8 +274,12 @@ impl Advisor<'_> {
         }
         advice.sort_by(|a, b| {
             let fits = |advice: &Advice| advice.figures.fits != Some(false);
-            fits(b).cmp(&fits(a)).then(b.speedup.total_cmp(&a.speedup))
+            let meets = |advice: &Advice| advice.meets_target != Some(false);
+            let by_target = meets(b).cmp(&meets(a));
+            let by_fit = fits(b).cmp(&fits(a));
+            by_fit.then(by_target).then(b.speedup.total_cmp(&a.speedup))
         });
+        changes::join_equal(&mut advice);
         changes::keep_best_devices(&mut advice);
         Ok((advice, left_out))
     }
@@ -269,7 +297,7 @@ impl Advisor<'_> {
         let found = figures(&changed, profile).ok()?;
         let speedup = found.tokens_per_s / before.tokens_per_s.max(1e-12);
         let interval = speedup_interval(before, &found, speedup);
-        let refused = run::check(&self.with(&change.overrides)).err();
+        let refused = jobs::check(&self.with(&change.overrides)).err();
         Some(Advice {
             code: change.code,
             overrides: change.overrides.clone(),
@@ -277,6 +305,8 @@ impl Advisor<'_> {
             speedup_low: interval.map(|ends| ends[0]),
             speedup_high: interval.map(|ends| ends[1]),
             figures: found,
+            alike: Vec::new(),
+            meets_target: meets_target(&self.target, &found),
             runs: refused.is_none(),
             refused: refused.map(|failure| failure.in_a_line()),
         })

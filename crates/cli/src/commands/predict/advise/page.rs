@@ -3,7 +3,7 @@
 use llmprof_report::{Document, Table, text::advise as text};
 use llmprof_units::{Bytes, significant};
 
-use super::{Advice, Advised, measured::Tried};
+use super::{Advice, Advised, Figures, measured::Tried};
 
 pub(super) fn document(advised: &Advised) -> Document {
     let mut document = Document::new(text::TITLE);
@@ -11,29 +11,36 @@ pub(super) fn document(advised: &Advised) -> Document {
     document.summary = summary(advised);
     let mut table = Table::new(&text::COLUMNS, 3);
     for advice in &advised.advice {
-        table.row(cells(advice));
+        table.row(cells(advice, &advised.request));
     }
     let section = document.section("advice", "Changes");
-    section.table(table);
+    // Without rows nothing is known of any column.
+    section.table(if advised.advice.is_empty() {
+        table
+    } else {
+        table.without_empty_columns()
+    });
     section.list(notes(advised));
     document
 }
 
-fn cells(advice: &Advice) -> [String; 10] {
+fn cells(advice: &Advice, before: &Figures) -> [String; 11] {
     let figures = &advice.figures;
     let interval = advice.speedup_low.zip(advice.speedup_high);
     [
         text::speedup(advice.speedup, interval.map(<[f64; 2]>::from)),
         text::change(advice.code.name()).to_owned(),
-        advice.overrides.join(" "),
-        figures.ttft_ns.to_string(),
-        figures
-            .tpot_ns
-            .map_or("–".to_owned(), |time| time.to_string()),
+        text::overrides(&advice.overrides, &advice.alike),
+        text::with_cost(figures.ttft_ns, before.ttft_ns),
+        match figures.tpot_ns.zip(before.tpot_ns) {
+            Some((after, before)) => text::with_cost(after, before),
+            None => "–".to_owned(),
+        },
         significant(figures.tokens_per_s),
         figures.devices.to_string(),
         Bytes(figures.memory_bytes).to_string(),
         text::fits(figures.fits),
+        text::meets(advice.meets_target).to_owned(),
         text::runs(advice.runs).to_owned(),
     ]
 }

@@ -1,0 +1,226 @@
+//! `plan`: which GPUs, how many, and which layout serve a load within its objectives.
+
+mod page;
+mod prices;
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use llmprof_config::hydra::RunMode;
+use llmprof_report::render::html;
+use llmprof_simulate::plan::{
+    self as planning, Formats, Plan, Question, Requests, Source, Traffic,
+};
+use llmprof_theory::{Workload, device::Device};
+use llmprof_traffic::{arrivals::Arrivals, replay};
+use serde::Serialize;
+
+use crate::args_plan::PlanArgs;
+use crate::{
+    app, efficiency,
+    failure::Failure,
+    output::Output,
+    plan::{Purpose, plan as read_plan},
+    progress::{Show, Stage},
+    subject::{Subject, device},
+};
+
+/// No engine meets the objectives.
+const NOT_MET: u8 = 1;
+/// Requests of the first simulation of an engine.
+const FIRST_REQUESTS: usize = 500;
+const BLOCK_SIZE: u64 = 16;
+const MOST_GPUS: u64 = 4096;
+const MOST_REQUESTS: usize = 1_000_000;
+
+/// The answer, as `--json` prints it.
+#[derive(Serialize)]
+struct Planned {
+    /// Always `predicted`.
+    basis: &'static str,
+    model: String,
+    load: String,
+    rate: f64,
+    devices: Vec<String>,
+    efficiencies: String,
+    slos: Vec<String>,
+    is_met: bool,
+    #[serde(flatten)]
+    plan: Plan,
+}
+
+pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Failure> {
+    check(args)?;
+    let (name, model, base) = subject(args)?;
+    let devices: Vec<Device> = args
+        .devices
+        .iter()
+        .map(|spec| device(spec.trim()))
+        .collect::<Result<_, _>>()?;
+    let mut profile = efficiency::profile(&args.engine)?;
+    for (spec, device) in args.devices.iter().zip(&devices) {
+        efficiency::add_curves(&mut profile, spec.trim(), device)?;
+    }
+    let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
+    let prices = match &args.prices {
+        Some(file) => prices::read(file, &names)?,
+        None => BTreeMap::new(),
+    };
+    let (traffic, line) = traffic(args)?;
+    let question = Question {
+        model: &model,
+        devices: &devices,
+        profile: &profile,
+        base,
+        formats: Formats {
+            fp8_weights: !args.keep_formats,
+            fp8_kv: !args.keep_formats,
+        },
+        traffic: &traffic,
+        slos: &args.slo,
+        max_gpus: args.max_gpus,
+        prices: &prices,
+        gpu_memory_utilization: args.gpu_memory_utilization,
+        block_size: BLOCK_SIZE,
+        engines_max: args.simulate_max,
+        requests: Requests {
+            first: FIRST_REQUESTS.min(args.requests_max),
+            most: args.requests_max,
+        },
+    };
+    let found = solve(&question)?;
+    let planned = Planned {
+        basis: "predicted",
+        model: name,
+        load: line,
+        rate: traffic.rate(),
+        devices: names,
+        efficiencies: profile.name.clone(),
+        slos: args.slo.iter().map(ToString::to_string).collect(),
+        is_met: found.candidates.first().is_some_and(|best| best.is_met),
+        plan: found,
+    };
+    let document = page::document(&planned, &args.slo);
+    if let Some(file) = &args.output {
+        std::fs::write(file, html::report(&document))
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))?;
+    }
+    if args.json {
+        output.json(&planned)?;
+    } else {
+        output.document(&document)?;
+    }
+    Ok(if planned.is_met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_MET)
+    })
+}
+
+fn check(args: &PlanArgs) -> Result<(), Failure> {
+    let range = |what: &str, value: u64, most: u64| {
+        if (1..=most).contains(&value) {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "{what} must lie between 1 and {most}"
+        )))
+    };
+    range("--max-gpus", args.max_gpus, MOST_GPUS)?;
+    range("--simulate-max", args.simulate_max as u64, 10_000)?;
+    range(
+        "--requests-max",
+        args.requests_max as u64,
+        MOST_REQUESTS as u64,
+    )?;
+    let share = args.gpu_memory_utilization;
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(Failure::new(
+            "--gpu-memory-utilization must lie between 0 and 1",
+        ));
+    }
+    Ok(())
+}
+
+/// The model that the words name, and the formats of its workload.
+fn subject(args: &PlanArgs) -> Result<(String, llmprof_theory::Model, Workload), Failure> {
+    let words = args.words.iter().map(|word| {
+        if word.contains('=') {
+            word.clone()
+        } else {
+            format!("model={word}")
+        }
+    });
+    let words: Vec<String> = words.collect();
+    let host = app::host()?;
+    let app = app::llmprof(&host.cwd);
+    if app.sweep(&words, &host)?.len() != 1 {
+        return Err(Failure::new("a plan is for one model, not for a sweep")
+            .hint("--devices NAME,NAME lists devices".to_owned()));
+    }
+    let composed = app.compose(&words, RunMode::Run, &host);
+    let plan = read_plan(&composed.map_err(app::own_failure)?, Purpose::Paper)?;
+    let stated = words.iter().find(|word| {
+        ["hardware.", "parallel."]
+            .iter()
+            .any(|group| word.trim_start_matches('+').starts_with(group))
+    });
+    if let Some(word) = stated {
+        return Err(Failure::new(format!(
+            "`{word}`: a plan chooses devices and layouts itself"
+        ))
+        .hint(
+            "--devices NAME,NAME; `llmprof simulate` takes one device and one layout".to_owned(),
+        ));
+    }
+    let subject = Subject::model_of(&plan, None)?;
+    let model = subject.counted()?.clone();
+    let workload = plan.spread_workload();
+    if model.encoder.is_some() || workload.images.count > 0 {
+        return Err(Failure::new(
+            "requests of a plan have prompts and answers alone: no images, no encoder",
+        )
+        .hint("`llmprof predict` times single requests".to_owned()));
+    }
+    Ok((subject.name, model, workload))
+}
+
+/// The load of the arguments, and a line about it.
+fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
+    let load = &args.load;
+    let arrivals = load.arrivals()?;
+    if matches!(arrivals, Arrivals::Closed { .. }) {
+        return Err(Failure::new("a plan needs a rate of requests")
+            .hint("--rate R, or --trace FILE with the times of a recorded load".to_owned()));
+    }
+    let when = arrivals.describe(load.speedup);
+    let source = match &load.trace {
+        Some(path) => Source::Traced {
+            requests: replay::load(path)
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
+            arrivals,
+            speedup: load.speedup,
+        },
+        None => Source::Synthetic {
+            arrivals,
+            prompt: load.prompt_tokens,
+            output: load.output_tokens,
+            shared_prefix: load.shared_prefix,
+        },
+    };
+    let traffic =
+        Traffic::new(source, load.seed).map_err(|error| Failure::new(error.to_string()))?;
+    let [prompt, output] = traffic.mean_lengths();
+    let line = format!("{when}, {prompt:.0} prompt and {output:.0} output tokens on average");
+    Ok((traffic, line))
+}
+
+fn solve(question: &Question<'_>) -> Result<Plan, Failure> {
+    let mut stage: Option<Stage> = None;
+    let found = planning::plan(question, &mut |done, total| {
+        stage
+            .get_or_insert_with(|| Stage::start(Show::detect(), "simulated engines", total as u64))
+            .reached(done as u64);
+    });
+    drop(stage);
+    found.map_err(|error| Failure::new(error.to_string()))
+}

@@ -1,0 +1,186 @@
+//! The page of a plan.
+
+use llmprof_report::view::{Curve, Curves, Unit};
+use llmprof_report::{Cell, Document, Drawing, Table};
+use llmprof_report::{compose::serving::sentences as bench, text::plan as text};
+use llmprof_simulate::plan::Candidate;
+use llmprof_traffic::slo::Slo;
+use llmprof_units::significant;
+
+use super::Planned;
+
+/// Candidates that a page lists.
+const LISTED: usize = 15;
+
+pub(super) fn document(planned: &Planned, slos: &[Slo]) -> Document {
+    let mut document = Document::new(text::TITLE);
+    document.subtitle = format!("{}, {}", planned.model, planned.load);
+    document.summary = summary(planned, slos);
+    let plan = &planned.plan;
+    if !plan.candidates.is_empty() {
+        let section = document.section("engines", "Engines");
+        section.paragraph(text::listed(
+            LISTED.min(plan.candidates.len()),
+            plan.simulated,
+            plan.candidates
+                .iter()
+                .any(|one| one.cost_per_hour.is_some()),
+        ));
+        section.table(table(&plan.candidates));
+        if let Some(curves) = pareto(&plan.candidates) {
+            section.chart("pareto", Drawing::Curves(curves));
+        }
+    }
+    let mut basis: Vec<String> = plan
+        .failed
+        .iter()
+        .map(|(reason, engines)| text::failed(reason.key(), *engines, plan.considered))
+        .collect();
+    if plan.not_simulated > 0 {
+        basis.push(text::not_simulated(plan.not_simulated));
+    }
+    basis.push(text::basis(&planned.efficiencies, &planned.devices));
+    document.section("basis", "Basis").list(basis);
+    document
+}
+
+fn summary(planned: &Planned, slos: &[Slo]) -> Vec<String> {
+    let plan = &planned.plan;
+    let Some(best) = plan.candidates.first() else {
+        return vec![text::nothing(plan.considered)];
+    };
+    let mut lines = vec![if best.is_met {
+        text::best(&named(best), best.replicas, best.gpus, best.cost_per_hour)
+    } else {
+        text::none_met(&named(best), best.replicas)
+    }];
+    lines.push(text::limits(
+        best.settings.max_num_batched_tokens,
+        best.settings.max_num_seqs,
+        best.settings.kv_blocks,
+    ));
+    for slo in slos {
+        let (value, is_met) = (
+            slo.value(&best.steady.summary),
+            slo.is_met(&best.steady.summary),
+        );
+        lines.push(bench::objective(&slo.to_string(), is_met, value, None));
+    }
+    if let Some(reason) = best.limited_by {
+        lines.push(text::limited(reason.key(), best.limit_share));
+    }
+    if let Some(rate) = &plan.highest_rate {
+        lines.push(text::highest_rate(rate.met, rate.missed));
+    }
+    if !best.steady.is_settled {
+        lines.push(text::not_settled(best.steady.requests));
+    }
+    let own = |one: &&Candidate| one.is_met && !one.is_narrowed;
+    if best.is_met
+        && best.is_narrowed
+        && let Some(other) = plan.candidates.iter().find(own)
+    {
+        lines.push(text::own_formats(&named(other), other.replicas, other.gpus));
+    }
+    lines
+}
+
+/// `h100_sxm, tensor 2, weights fp8, KV cache bf16`.
+fn named(one: &Candidate) -> String {
+    let parallel = &one.parallel;
+    let mut words = vec![one.device.clone()];
+    let spread = [
+        ("tensor", parallel.tensor),
+        ("pipeline", parallel.pipeline),
+        ("expert", parallel.expert),
+    ];
+    let spread = spread.iter().filter(|(_, ranks)| *ranks > 1);
+    words.extend(spread.map(|(name, ranks)| format!("{name} {ranks}")));
+    words.push(format!("weights {}", one.weights));
+    words.push(format!("KV cache {}", one.kv_dtype));
+    words.join(", ")
+}
+
+fn table(candidates: &[Candidate]) -> Table {
+    let headers = [
+        "Objectives",
+        "Device",
+        "Weights",
+        "KV cache",
+        "Limited by",
+        "GPUs",
+        "Replicas",
+        "Tensor",
+        "Pipeline",
+        "Expert",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "TTFT p99, ms",
+        "TPOT p99, ms",
+        "KV usage, %",
+        "GPU h / M tokens",
+        "Cost / h",
+    ];
+    let mut table = Table::new(&headers, 5);
+    for one in candidates.iter().take(LISTED) {
+        let summary = &one.steady.summary;
+        let cells = [
+            Cell::from(bench::met(one.is_met).to_owned()),
+            Cell::from(one.device.clone()),
+            Cell::from(one.weights.clone()),
+            Cell::from(one.kv_dtype.clone()),
+            one.limited_by.map_or(Cell::Missing, |reason| {
+                text::reason(reason.key()).to_owned().into()
+            }),
+            Cell::from(one.gpus.to_string()),
+            Cell::from(one.replicas.to_string()),
+            Cell::from(one.parallel.tensor.to_string()),
+            Cell::from(one.parallel.pipeline.to_string()),
+            Cell::from(one.parallel.expert.to_string()),
+            Cell::from(one.settings.max_num_batched_tokens.to_string()),
+            Cell::from(one.settings.max_num_seqs.to_string()),
+            Cell::from(bench::number(summary.ttft_ms.map(|found| found.p99))),
+            Cell::from(bench::number(summary.tpot_ms.map(|found| found.p99))),
+            Cell::from(significant(summary.kv_usage.max * 100.0)),
+            Cell::from(significant(one.gpu_hours_per_million_output_tokens)),
+            one.cost_per_hour
+                .map_or(Cell::Missing, |cost| significant(cost).into()),
+        ];
+        table.row(cells);
+    }
+    table.without_empty_columns()
+}
+
+/// TPOT against cost, of the candidates of each device that no cheaper one of it beats.
+fn pareto(candidates: &[Candidate]) -> Option<Curves> {
+    let has_prices = candidates.iter().any(|one| one.cost_per_hour.is_some());
+    let mut lines: Vec<Curve> = Vec::new();
+    for one in candidates.iter().filter(|one| one.is_met) {
+        let tpot = one.steady.summary.tpot_ms?.p99;
+        let point = (one.cost_per_hour.unwrap_or(one.gpus as f64), tpot * 1e6);
+        match lines.iter_mut().find(|line| line.label == one.device) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Curve {
+                label: one.device.clone(),
+                points: vec![point],
+            }),
+        }
+    }
+    for line in &mut lines {
+        line.points
+            .sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let mut least = f64::INFINITY;
+        line.points.retain(|point| {
+            let is_better = point.1 < least;
+            least = least.min(point.1);
+            is_better
+        });
+    }
+    let shown = lines.iter().map(|line| line.points.len()).sum::<usize>();
+    (shown > 1).then(|| Curves {
+        title: text::PARETO.to_owned(),
+        unit: Unit::Nanoseconds,
+        key: text::pareto_key(has_prices).to_owned(),
+        lines,
+    })
+}

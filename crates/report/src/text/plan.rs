@@ -1,0 +1,126 @@
+//! The page of a plan.
+
+use llmprof_units::{Count, Percent, significant};
+
+pub const TITLE: &str = "Planned from predictions, not measured";
+pub const PARETO: &str = "TPOT p99 of engines that meet the objectives";
+
+/// Below the axis of the chart.
+pub fn pareto_key(has_prices: bool) -> &'static str {
+    if has_prices { "cost per hour" } else { "GPUs" }
+}
+
+/// The cheapest engines that meet the objectives.
+pub fn best(engine: &str, replicas: u64, gpus: u64, cost_per_hour: Option<f64>) -> String {
+    let cost = cost_per_hour.map_or_else(String::new, |cost| {
+        format!(", {} an hour", significant(cost))
+    });
+    format!(
+        "{} of {engine}: {}{cost}.",
+        Count(replicas, "replica"),
+        Count(gpus, "GPU")
+    )
+}
+
+pub fn none_met(engine: &str, replicas: u64) -> String {
+    format!(
+        "No engine that was simulated meets the objectives. Nearest: {} of {engine}.",
+        Count(replicas, "replica")
+    )
+}
+
+/// No engine passes the bounds.
+pub fn nothing(considered: usize) -> String {
+    format!(
+        "No engine can meet the objectives: bounds rule out all {considered} that were considered."
+    )
+}
+
+pub fn limits(max_num_batched_tokens: u64, max_num_seqs: u64, kv_blocks: u64) -> String {
+    format!(
+        "Each with --max-num-batched-tokens {max_num_batched_tokens} --max-num-seqs {max_num_seqs}, {kv_blocks} KV blocks."
+    )
+}
+
+/// A reason in a table.
+pub fn reason(key: &str) -> &'static str {
+    match key {
+        "memory" => "memory",
+        "kv" => "KV cache",
+        "ttft" => "TTFT",
+        "tpot" => "TPOT",
+        "e2e" => "end-to-end latency",
+        "gpus" => "number of GPUs",
+        _ => "no prediction",
+    }
+}
+
+/// What the best engines have least room in.
+pub fn limited(key: &str, share: Option<f64>) -> String {
+    let share = share.map_or_else(String::new, |share| {
+        format!("; its objectives are at {} of their limits", Percent(share))
+    });
+    format!("Limited by {}{share}.", reason(key))
+}
+
+pub fn highest_rate(met: f64, missed: Option<f64>) -> String {
+    match missed {
+        Some(missed) => format!(
+            "It meets the objectives up to {} requests/s; at {} it does not.",
+            significant(met),
+            significant(missed)
+        ),
+        None => format!(
+            "It meets the objectives at {} requests/s, the highest rate that was tried.",
+            significant(met)
+        ),
+    }
+}
+
+pub fn not_settled(requests: usize) -> String {
+    format!(
+        "The 99th percentiles still change after {requests} requests of one engine: --requests-max allows more."
+    )
+}
+
+/// The cheapest engines without narrower formats, which change what a model answers.
+pub fn own_formats(engine: &str, replicas: u64, gpus: u64) -> String {
+    format!(
+        "Narrower formats may change answers. In the model's own: {} of {engine}, {}.",
+        Count(replicas, "replica"),
+        Count(gpus, "GPU")
+    )
+}
+
+pub fn listed(listed: usize, simulated: usize, has_prices: bool) -> String {
+    let order = if has_prices { "cost" } else { "GPUs" };
+    format!("The best {listed} of {simulated} simulated: objectives met first, then by {order}.")
+}
+
+/// Engines that fail for one reason.
+pub fn failed(key: &str, engines: usize, considered: usize) -> String {
+    let what = match key {
+        "memory" => "weights and activations leave no memory for a KV cache",
+        "kv" => "the KV cache is too small",
+        "ttft" => "TTFT is too long",
+        "tpot" => "TPOT is too long",
+        "e2e" => "end-to-end latency is too long",
+        "gpus" => "the load needs more GPUs than --max-gpus allows",
+        _ => "there is no prediction for the device in these formats",
+    };
+    format!("{engines} of {considered} engines: {what}.")
+}
+
+pub fn not_simulated(engines: usize) -> String {
+    format!(
+        "{} not simulated: others are cheaper by the bounds.",
+        Count(engines as u64, "engine")
+    )
+}
+
+pub fn basis(profile: &str, devices: &[String]) -> String {
+    format!(
+        "Step times are predicted with the efficiency profile `{profile}` on {}; one replica is simulated and gets every n-th request of n replicas. Network, tokenization and client time are not included.",
+        devices.join(", ")
+    )
+}

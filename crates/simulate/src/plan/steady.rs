@@ -1,0 +1,139 @@
+//! Simulations that grow until their percentiles settle.
+
+use llmprof_traffic::slo::{Latencies, Metric, Slo};
+use serde::Serialize;
+
+use crate::{engine::Outcome, summary::Summary};
+
+/// Percentiles of twice as many requests that differ by less are settled.
+pub const SETTLED_SHARE: f64 = 0.05;
+/// An objective that a short simulation misses by this factor is not met by a longer one.
+const HOPELESS_FACTOR: f64 = 2.0;
+/// Requests before this share of all see an engine that fills; those after the other one that drains.
+const MEASURED: [f64; 2] = [0.2, 0.9];
+
+/// How many requests are simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requests {
+    pub first: usize,
+    pub most: usize,
+}
+
+/// A simulated load, and whether its percentiles are those of a longer one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Steady {
+    pub summary: Summary,
+    /// Requests of the last simulation, of one engine.
+    pub requests: usize,
+    /// Whether the 99th percentiles of TTFT and TPOT changed by less than a twentieth when the requests doubled, or a trace
+    /// was simulated as a whole.
+    pub is_settled: bool,
+}
+
+/// Doubles the requests of `simulate` until the 99th percentiles of TTFT and TPOT settle, or objectives are out of reach. `simulate` returns
+/// fewer requests than asked for where its load ends.
+pub fn settle<E>(
+    requests: Requests,
+    slos: &[Slo],
+    mut simulate: impl FnMut(usize) -> Result<(Summary, usize), E>,
+) -> Result<Steady, E> {
+    let mut count = requests.first.max(1);
+    let mut before: Option<[f64; 2]> = None;
+    loop {
+        let (summary, simulated) = simulate(count)?;
+        let tails = [Metric::Ttft, Metric::Tpot]
+            .map(|metric| summary.distribution(metric).map_or(0.0, |found| found.p99));
+        let has_ended = simulated < count;
+        let is_close = before.is_some_and(|before| {
+            let close = |(now, then): (f64, f64)| (now - then).abs() <= SETTLED_SHARE * now;
+            tails.into_iter().zip(before).all(close)
+        });
+        let is_hopeless = slos.iter().any(|slo| {
+            let value = slo.value(&summary);
+            value.is_some_and(|value| value > HOPELESS_FACTOR * slo.limit_ms)
+        });
+        if is_close || has_ended || is_hopeless || count >= requests.most {
+            return Ok(Steady {
+                summary,
+                requests: simulated,
+                is_settled: is_close || has_ended,
+            });
+        }
+        before = Some(tails);
+        count = (count * 2).min(requests.most);
+    }
+}
+
+/// The numbers of a simulation, with the latencies of requests that came while the load was neither beginning nor about to end.
+pub(crate) fn measured_summary(
+    outcome: Outcome,
+    requests: usize,
+    kv_blocks: u64,
+    slos: &[Slo],
+) -> Summary {
+    let whole = Summary::of(std::slice::from_ref(&outcome), kv_blocks, slos);
+    let [first, last] = MEASURED.map(|share| (requests as f64 * share) as usize);
+    let mut middle = outcome;
+    middle
+        .finished
+        .retain(|finished| (first..last.max(first + 1)).contains(&finished.index));
+    let measured = Summary::of(&[middle], kv_blocks, slos);
+    Summary {
+        ttft_ms: measured.ttft_ms,
+        tpot_ms: measured.tpot_ms,
+        e2e_ms: measured.e2e_ms,
+        ..whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A summary whose requests all take `ttft_ms` to their first token.
+    fn summary(ttft_ms: i64, count: usize) -> Summary {
+        let mut outcome = Outcome::default();
+        for index in 0..count {
+            outcome.finished.push(crate::engine::Finished {
+                index,
+                at: llmprof_units::Nanos(0),
+                first_token: llmprof_units::Nanos(ttft_ms * 1_000_000),
+                last_token: llmprof_units::Nanos(ttft_ms * 1_000_000),
+                prompt: 1,
+                output: 1,
+                longest_gap: None,
+                preemptions: 0,
+            });
+        }
+        Summary::of(&[outcome], 1, &[])
+    }
+
+    fn settled(slos: &[Slo], ttft_ms: impl Fn(usize) -> i64) -> Steady {
+        let requests = Requests {
+            first: 10,
+            most: 80,
+        };
+        let simulate = |count| Ok::<_, ()>((summary(ttft_ms(count), 5), count));
+        settle(requests, slos, simulate).unwrap()
+    }
+
+    #[test]
+    fn requests_double_until_percentiles_settle() {
+        let constant = settled(&[], |_| 100);
+        assert_eq!((constant.requests, constant.is_settled), (20, true));
+        let late = settled(&[], |count| if count < 20 { 5 } else { 100 });
+        assert_eq!((late.requests, late.is_settled), (40, true));
+        // A queue that grows with the load never settles, and is said not to have.
+        let growing = settled(&[], |count| count as i64);
+        assert_eq!((growing.requests, growing.is_settled), (80, false));
+    }
+
+    #[test]
+    fn what_is_out_of_reach_is_not_simulated_on() {
+        let slo: Slo = "ttft:p99<30ms".parse().unwrap();
+        let far = settled(std::slice::from_ref(&slo), |_| 61);
+        assert_eq!((far.requests, far.is_settled), (10, false));
+        let near = settled(&[slo], |_| 59);
+        assert_eq!((near.requests, near.is_settled), (20, true));
+    }
+}

@@ -1,0 +1,226 @@
+//! Plans against simulations that are set up by hand, and against sums.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use llmprof_predict::{EfficiencyProfile, parallel::Spread};
+use llmprof_simulate::{
+    Load,
+    plan::{Formats, Plan, Question, Reason, Requests, Source, Traffic, TrafficError, plan},
+    predicted::Predicted,
+    search::on_replicas,
+};
+use llmprof_theory::{
+    Model, Step, Workload,
+    device::{Catalog, Device},
+};
+use llmprof_traffic::{
+    arrivals::Arrivals,
+    lengths::Lengths,
+    slo::{Slo, all_met},
+};
+use llmprof_units::Nanos;
+
+fn model(name: &str) -> Model {
+    let path = format!(
+        "{}/../theory/tests/data/models/{name}.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap()
+}
+
+fn device(name: &str) -> Device {
+    Catalog::embedded().by_name(name).unwrap()
+}
+
+const PROMPT: Lengths = Lengths::Fixed { tokens: 512 };
+const OUTPUT: Lengths = Lengths::Fixed { tokens: 32 };
+
+fn traffic(rate: f64) -> Traffic {
+    let source = Source::Synthetic {
+        arrivals: Arrivals::Poisson { rate },
+        prompt: PROMPT,
+        output: OUTPUT,
+        shared_prefix: 0,
+    };
+    Traffic::new(source, 7).unwrap()
+}
+
+fn slos(texts: &[&str]) -> Vec<Slo> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+struct Asked<'a> {
+    model: &'a str,
+    devices: &'a [&'a str],
+    rate: f64,
+    slos: &'a [&'a str],
+    max_gpus: u64,
+    prices: &'a [(&'a str, f64)],
+}
+
+fn planned(asked: &Asked<'_>) -> Plan {
+    let devices: Vec<Device> = asked.devices.iter().map(|name| device(name)).collect();
+    let prices: BTreeMap<String, f64> = asked
+        .prices
+        .iter()
+        .map(|&(name, price)| (name.to_owned(), price))
+        .collect();
+    let question = Question {
+        model: &model(asked.model),
+        devices: &devices,
+        profile: &EfficiencyProfile::embedded("vllm").unwrap(),
+        base: Workload::default(),
+        formats: Formats {
+            fp8_weights: false,
+            fp8_kv: false,
+        },
+        traffic: &traffic(asked.rate),
+        slos: &slos(asked.slos),
+        max_gpus: asked.max_gpus,
+        prices: &prices,
+        gpu_memory_utilization: 0.9,
+        block_size: 16,
+        engines_max: 4,
+        requests: Requests {
+            first: 200,
+            most: 1600,
+        },
+    };
+    plan(&question, &mut |_, _| {}).unwrap()
+}
+
+const LLAMA_8B: Asked<'_> = Asked {
+    model: "llama3_1_8b",
+    devices: &["h100_sxm"],
+    rate: 200.0,
+    slos: &["ttft:p99<400ms", "tpot:p99<30ms"],
+    max_gpus: 16,
+    prices: &[],
+};
+
+/// The best engine meets the objectives in a simulation of all replicas, and one replica fewer does not.
+#[test]
+fn the_best_engine_is_enough_and_one_less_is_not() {
+    let found = planned(&LLAMA_8B);
+    let best = &found.candidates[0];
+    assert!(best.is_met, "{best:?}");
+    assert!(best.replicas > 1, "the load is for several: {best:?}");
+    let (llama, h100) = (model("llama3_1_8b"), device("h100_sxm"));
+    let spread = Spread::new(&llama, &h100, best.parallel).unwrap();
+    let profile = EfficiencyProfile::embedded("vllm").unwrap();
+    let predictor = spread.predictor(&h100, &profile);
+    let workload = Workload {
+        parallel: best.parallel,
+        ..Workload::default()
+    };
+    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let time = Predicted::new(&predict, Nanos(0)).unwrap();
+    let slos = slos(LLAMA_8B.slos);
+    let arrivals = Arrivals::Poisson {
+        rate: LLAMA_8B.rate,
+    };
+    let load = Load::synthetic(&arrivals, &PROMPT, &OUTPUT, 0, 8000, 8);
+    let is_met = |replicas| {
+        let summary = on_replicas(&load, &best.settings, &time, replicas, &slos).unwrap();
+        all_met(&slos, &summary)
+    };
+    assert!(is_met(best.replicas));
+    assert!(!is_met(best.replicas - 1));
+    let rate = found.highest_rate.unwrap();
+    assert!(rate.met >= LLAMA_8B.rate && rate.missed.is_none_or(|missed| missed > rate.met));
+}
+
+/// Feasible engines come first, by GPUs, and no engine has more than allowed.
+#[test]
+fn candidates_are_ranked() {
+    let found = planned(&Asked {
+        devices: &["l40s", "h100_sxm"],
+        rate: 4.0,
+        ..LLAMA_8B
+    });
+    let met = found.candidates.iter().take_while(|one| one.is_met).count();
+    assert!(met >= 2, "{found:?}");
+    assert!(found.candidates[met..].iter().all(|one| !one.is_met));
+    let gpus: Vec<u64> = found.candidates[..met].iter().map(|one| one.gpus).collect();
+    assert!(
+        gpus.is_sorted() && gpus.iter().all(|&gpus| gpus <= 16),
+        "{gpus:?}"
+    );
+    let failed: usize = found.failed.values().sum();
+    assert_eq!(
+        failed + met + found.not_simulated,
+        found.considered,
+        "{found:?}"
+    );
+}
+
+/// One GPU of either kind is enough; prices say which.
+#[test]
+fn prices_decide() {
+    for (prices, cheapest) in [
+        ([("l40s", 1.0), ("h100_sxm", 3.0)], "l40s"),
+        ([("l40s", 9.0), ("h100_sxm", 3.0)], "h100_sxm"),
+    ] {
+        let found = planned(&Asked {
+            devices: &["l40s", "h100_sxm"],
+            rate: 1.0,
+            slos: &["tpot:p99<60ms"],
+            prices: &prices,
+            ..LLAMA_8B
+        });
+        let best = &found.candidates[0];
+        assert_eq!((best.device.as_str(), best.is_met), (cheapest, true));
+        let price = prices.iter().find(|(name, _)| *name == cheapest).unwrap().1;
+        assert_eq!(best.cost_per_hour, Some(best.gpus as f64 * price));
+    }
+}
+
+/// 141 GB of weights do not fit an L4; 16 GB at 3.35 TB/s take 4.8 ms to read, so that no step of an 8B model takes 1 ms.
+#[test]
+fn what_cannot_work_has_its_reason() {
+    let too_large = planned(&Asked {
+        model: "llama3_1_70b",
+        devices: &["l4"],
+        max_gpus: 2,
+        ..LLAMA_8B
+    });
+    assert!(too_large.candidates.is_empty());
+    assert_eq!(
+        too_large.failed,
+        BTreeMap::from([(Reason::Memory, too_large.considered)])
+    );
+    let too_slow = planned(&Asked {
+        slos: &["tpot:p50<1ms"],
+        max_gpus: 1,
+        ..LLAMA_8B
+    });
+    assert_eq!(too_slow.failed, BTreeMap::from([(Reason::Tpot, 1)]));
+    let too_many = planned(&Asked {
+        rate: 10_000.0,
+        max_gpus: 1,
+        ..LLAMA_8B
+    });
+    assert_eq!(too_many.failed, BTreeMap::from([(Reason::Gpus, 1)]));
+}
+
+#[test]
+fn a_load_needs_a_rate() {
+    let source = |arrivals| Source::Synthetic {
+        arrivals,
+        prompt: PROMPT,
+        output: OUTPUT,
+        shared_prefix: 0,
+    };
+    let closed = Traffic::new(source(Arrivals::Closed { concurrency: 4 }), 0);
+    assert_eq!(closed.err(), Some(TrafficError::Closed));
+    let all_at_once = Traffic::new(
+        source(Arrivals::Poisson {
+            rate: f64::INFINITY,
+        }),
+        0,
+    );
+    assert_eq!(all_at_once.err(), Some(TrafficError::NoRate));
+}

@@ -201,6 +201,7 @@ fn the_doctor_checks_what_is_there() {
             "ncu",
             "/var/lock",
             "perf_event_paranoid",
+            "ptrace_scope",
             "disk",
             "python",
             "torch",

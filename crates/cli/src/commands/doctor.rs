@@ -87,6 +87,7 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<(), Failu
         tool("ncu", ncu::NEEDED),
         lock_folder(),
         perf_events(),
+        ptrace(),
         disk(),
     ]);
     checks.extend(python(&args.python));
@@ -143,7 +144,16 @@ fn driver() -> Check {
 }
 
 /// What to do without a driver.
-const NO_DRIVER: &str = "sudo apt-get install nvidia-driver (or nvidia.com/drivers); without it models run with device=cpu";
+const NO_DRIVER: &str = "Debian: sudo apt-get install nvidia-driver, Ubuntu: sudo ubuntu-drivers install (or nvidia.com/drivers); without it models run with device=cpu";
+const TOOLKIT: &str =
+    "sudo apt-get install nvidia-cuda-toolkit; only packages that compile CUDA code need it";
+const LOCK_FOLDER: &str = "sudo mkdir -p /var/lock && sudo chmod 1777 /var/lock; nsys needs it";
+const CUPTI: &str = "pip install nvidia-cuda-cupti, or install the CUDA toolkit";
+const IMPORTER_LIBRARIES: &str = "sudo apt-get install libdw1 libelf1, or what the message names; until then stage 2 uses llmprof's own timeline";
+const COUNTERS: &str = "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf, then reboot";
+const PERF_EVENTS: &str = "sudo sysctl kernel.perf_event_paranoid=2";
+const PTRACE: &str =
+    "sudo sysctl kernel.yama.ptrace_scope=1; without it recordings have no host stacks";
 
 /// The library that telemetry asks, without nvidia-smi.
 fn nvml_library() -> Check {
@@ -182,7 +192,7 @@ fn nvcc() -> Check {
             NAME,
             State::Missing,
             format!("neither on the PATH nor at {installed}"),
-            "sudo apt-get install cuda-toolkit; only packages that compile CUDA code need it",
+            TOOLKIT,
         ),
     }
 }
@@ -203,8 +213,7 @@ fn lock_folder() -> Check {
             } else {
                 State::Missing
             };
-            let fix = "sudo mkdir -p /var/lock && sudo chmod 1777 /var/lock; nsys needs it";
-            Check::not(NAME, state, error.to_string(), fix)
+            Check::not(NAME, state, error.to_string(), LOCK_FOLDER)
         }
     }
 }
@@ -283,7 +292,7 @@ for folder in sys.path:
             NAME,
             State::Missing,
             "no libcupti.so in Python packages, the loader's cache or /usr/local/cuda",
-            "pip install nvidia-cuda-cupti, or install the CUDA toolkit",
+            CUPTI,
         ),
     }
 }
@@ -298,12 +307,7 @@ fn importer() -> Check {
     match find_importer(&tool.program) {
         Some(program) => match check_importer(&program) {
             Ok(()) => Check::works(NAME, program.display().to_string()),
-            Err(why) => Check::not(
-                NAME,
-                State::Broken,
-                why,
-                "sudo apt-get install libdw1 libelf1, or what the message names; until then stage 2 uses llmprof's own timeline",
-            ),
+            Err(why) => Check::not(NAME, State::Broken, why, IMPORTER_LIBRARIES),
         },
         None => Check::not(
             NAME,
@@ -331,7 +335,7 @@ fn counters() -> Check {
             NAME,
             State::Broken,
             "only root may read counters (ERR_NVGPUCTRPERM)",
-            "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf, then reboot",
+            COUNTERS,
         ),
     }
 }
@@ -376,13 +380,32 @@ fn perf_events() -> Check {
             NAME,
             State::Broken,
             format!("{level}: CPU counters are forbidden"),
-            "sudo sysctl kernel.perf_event_paranoid=2",
+            PERF_EVENTS,
         ),
         _ => Check::not(
             NAME,
             State::Missing,
             "the kernel has no perf events",
             "run on a kernel with perf events",
+        ),
+    }
+}
+
+/// Whether `record` may read the stacks of the program that it starts. A kernel without Yama asks only for the same user.
+fn ptrace() -> Check {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    ptrace_check(scope.as_deref().map_or("0", str::trim))
+}
+
+fn ptrace_check(scope: &str) -> Check {
+    const NAME: &str = "ptrace_scope";
+    match scope {
+        "0" | "1" => Check::works(NAME, scope),
+        _ => Check::not(
+            NAME,
+            State::Broken,
+            format!("{scope}: only administrators may read other processes"),
+            PTRACE,
         ),
     }
 }
@@ -475,6 +498,44 @@ for name in ('torch', 'transformers', 'vllm'):
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn install_page_has_the_commands_of_the_doctor() {
+        let page = include_str!("../../../../docs/install.md");
+        let fixes = [
+            NO_DRIVER,
+            TOOLKIT,
+            LOCK_FOLDER,
+            CUPTI,
+            IMPORTER_LIBRARIES,
+            COUNTERS,
+            PERF_EVENTS,
+            PTRACE,
+        ];
+        let starts = ["sudo ", "pip ", "echo "];
+        for fix in fixes {
+            // "Debian: COMMAND, Ubuntu: COMMAND (remark); remark"
+            let commands: Vec<&str> = fix
+                .split([';', ','])
+                .map(|part| part.rsplit(": ").next().unwrap_or(part))
+                .map(|part| part.split(" (").next().unwrap_or(part).trim())
+                .filter(|part| starts.iter().any(|start| part.starts_with(start)))
+                .collect();
+            assert!(!commands.is_empty(), "{fix}");
+            for command in commands {
+                let line = format!("\n{command}\n");
+                assert!(page.contains(&line), "docs/install.md lacks `{command}`");
+            }
+        }
+    }
+
+    #[test]
+    fn ptrace_needs_a_scope_of_at_most_one() {
+        assert_eq!(ptrace_check("1").state, State::Works);
+        let refused = ptrace_check("2");
+        assert_eq!(refused.state, State::Broken);
+        assert_eq!(refused.fix.as_deref(), Some(PTRACE));
+    }
 
     #[test]
     fn the_header_of_nvidia_smi_names_cuda() {

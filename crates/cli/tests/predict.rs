@@ -242,12 +242,10 @@ fn gated_delta_models_are_traced_in_eager_mode_alone() {
         ("/no/such/python", "hf_eager"),
         (python.as_str(), "hf_graph"),
     ] {
-        let refused = point(python, efficiency);
-        assert!(refused["tpot_ns"].is_null(), "{refused}");
-        assert!(
-            refused.to_string().contains("known from a trace"),
-            "{refused}"
-        );
+        let python = format!("runtime.python={python}");
+        let own = [&python, "--efficiency", efficiency];
+        let refused = common::refused(folder.path(), &[&TINY[..], &own].concat());
+        assert!(refused.contains("known from a trace"), "{refused}");
     }
 }
 

@@ -236,13 +236,6 @@ impl PhaseGain {
     }
 }
 
-impl Cause {
-    /// Whether it saves this part of one of its phases.
-    pub(crate) fn saves_at_least(&self, share: f64) -> bool {
-        self.gains.iter().any(|gain| gain.share() >= share)
-    }
-}
-
 /// A cause in all phases in which it occurs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cause {

@@ -99,10 +99,11 @@ pub struct Finding {
 
 /// Puts findings in their order.
 pub(crate) fn sort(findings: &mut [Finding]) {
-    // A change of the program's own code comes before one of how all of it is run, unless it saves little.
+    let factor = |finding: &Finding| finding.gain.as_ref().map_or(0.0, |gain| gain.factor);
+    // A change of the program's own code comes before one of how all of it is run, unless it saves little of the run.
     let is_minor = |finding: &Finding| match &finding.conclusion {
         Some(Conclusion::Cause { cause }) if cause.kind.is_general() => 1,
-        Some(Conclusion::Cause { cause }) if !cause.saves_at_least(WORTH_SAYING) => 2,
+        Some(Conclusion::Cause { .. }) if factor(finding) * (1.0 - WORTH_SAYING) < 1.0 => 2,
         _ => 0,
     };
     let rank = |finding: &Finding| match (&finding.gain, finding.confidence) {
@@ -110,7 +111,6 @@ pub(crate) fn sort(findings: &mut [Finding]) {
         (Some(gain), _) => (gain.of as u8, is_minor(finding)),
         (None, _) => (3, 0),
     };
-    let factor = |finding: &Finding| finding.gain.as_ref().map_or(0.0, |gain| gain.factor);
     let share = |finding: &Finding| {
         let conclusion = finding.conclusion.as_ref();
         conclusion.and_then(Conclusion::time_share).unwrap_or(0.0)

@@ -1,6 +1,6 @@
 //! What is done with what servers and load generators of others say.
 
-use llmprof_analysis::serving::{Summary, parts};
+use llmprof_analysis::serving::{load_issues, parts, summarize};
 use llmprof_load::{
     client::Reading,
     dataset, offline,
@@ -50,8 +50,8 @@ const MOST_TOKENS: u64 = 16;
 
 /// The numbers of a load, and the parts of its requests.
 fn conclude(load: &LoadRecord) {
-    let summary = Summary::of(load, &[]);
-    summary.issues(load, None);
+    let summary = summarize(load, &[]);
+    load_issues(load, &summary, None);
     parts::split(&load.requests, load.started_unix_ns, &[]);
 }
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,11 +14,15 @@ from types import TracebackType
 from typing import Any
 
 from ._torch import require_torch
-from .binary import run_llmprof
+from .binary import find_binary, run_llmprof
 from .ranges import nvtx_range
 from .run import Run, load
 from .table import Table
-from .torch_profiler import RECORDED, activities, keeps_events
+from .torch_profiler import RECORDED, activities, all_threads, keeps_events
+
+# Held while a block is recorded: torch has one profiler for all threads, and starting it twice ends the process.
+_RECORDING = threading.Lock()
+
 
 class profile:  # noqa: N801 - used like a function
     """Records a block and leaves a run directory; in a notebook the object shows the report.
@@ -30,7 +35,8 @@ class profile:  # noqa: N801 - used like a function
     `model` is a model of transformers, its config, a dict with the keys of a config.json, a path to one, or the name of a
     model that llmprof ships; with it the report has rooflines, MFU and MBU. `workload` says what was asked of it
     (`{"prompt_tokens": 128}`) where no `step` ranges do, `device` names the GPU to compare with where torch does not, and
-    `overrides` are further changes to llmprof's config.
+    `overrides` are further changes to llmprof's config. Operators of all threads are recorded. What is wrong with the binary, the
+    model or the directory is found before the block runs; blocks do not nest.
 
     Inside `llmprof record` the GPU is recorded already, and CUPTI has one user at a time: the block then is a range of
     that recording, whose run is complete when the program has ended.
@@ -62,11 +68,13 @@ class profile:  # noqa: N801 - used like a function
         self._profiler: Any = None
         self._range: nvtx_range | None = None
         self._run: Run | None = None
+        self._process: int | None = None
         self._options = {
             "record_shapes": record_shapes,
             "with_stack": with_stack,
             "profile_memory": profile_memory,
             **keeps_events(self._torch),
+            **all_threads(self._torch),
         }
 
     def __enter__(self) -> profile:
@@ -76,9 +84,30 @@ class profile:  # noqa: N801 - used like a function
             return self
         if (self.path / "run.json").exists():
             raise FileExistsError(f"{self.path} holds a run already")
-        self._profiler = self._torch.profiler.profile(activities=activities(self._torch), **self._options)
-        self._profiler.__enter__()
+        self._check()
+        if not _RECORDING.acquire(blocking=False):
+            raise RuntimeError("profile() records another block already; blocks do not nest")
+        try:
+            if self._torch.autograd._profiler_enabled():
+                raise RuntimeError("torch.profiler records already; profile() cannot be used inside it")
+            self._profiler = self._torch.profiler.profile(activities=activities(self._torch), **self._options)
+            self._profiler.__enter__()
+        except BaseException:
+            self._profiler = None
+            _RECORDING.release()
+            raise
+        self._process = os.getpid()
         return self
+
+    def _check(self) -> None:
+        """Finds what would make the run fail once the block has ended."""
+        self._binary = self._binary or find_binary()
+        if self._model is None:
+            run_llmprof(["--version"], self._binary)
+            return
+        with tempfile.TemporaryDirectory(prefix="llmprof-") as scratch:
+            arguments = _model_arguments(self._model, Path(scratch)) + self._words
+            run_llmprof(["model", "--json", *arguments], self._binary)
 
     def __exit__(
         self,
@@ -89,6 +118,21 @@ class profile:  # noqa: N801 - used like a function
         if self._range is not None:
             self._range.__exit__(kind, error, trace)
             return
+        if self._process != os.getpid():
+            # A fork inside the block leaves it too; the run is its parent's.
+            return
+        try:
+            self._end(kind, error, trace)
+        finally:
+            self._profiler = None
+            _RECORDING.release()
+
+    def _end(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._torch.cuda.is_available():
             # What the block launched belongs to it.
             self._torch.cuda.synchronize()
@@ -100,8 +144,6 @@ class profile:  # noqa: N801 - used like a function
                 raise
             # The block's own error is the one to report.
             print(f"llmprof_harness: no run was made of the failed block: {failure}", file=sys.stderr)
-        finally:
-            self._profiler = None
 
     def _import(self) -> None:
         folder = self.path / "torch_profiler"
@@ -123,6 +165,21 @@ class profile:  # noqa: N801 - used like a function
             when = "when the recorded program has ended" if self.is_recorded_outside else "when the block has ended"
             raise RuntimeError(f"the run in {self.path} is complete {when}")
         return self._run
+
+    @property
+    def status(self) -> str:
+        """`recording` inside the block, else that of the run."""
+        if self._run is not None:
+            return self._run.status
+        return "recording" if self._profiler is not None or self._range is not None else "not recorded"
+
+    @property
+    def issues(self) -> list[dict[str, Any]]:
+        return self.run.issues
+
+    @property
+    def report(self) -> Path:
+        return self.run.report
 
     @property
     def operators(self) -> Table:

@@ -103,7 +103,10 @@ class Run:
         if not self.report.is_file():
             return f"<pre>{html.escape(repr(self))}: no report.html</pre>"
         # The page has styles and scripts of its own, which must not meet those of the notebook.
-        page = html.escape(self.report.read_text(encoding="utf-8"), quote=True)
+        page = self.report.read_text(encoding="utf-8")
+        # Links to sections would lead to those of the notebook. The page's own policy allows no other base after it.
+        page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
+        page = html.escape(page, quote=True)
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 80vh; border: 0" title="llmprof report"></iframe>'
 
     def _json(self, name: str) -> dict[str, Any]:

@@ -40,6 +40,15 @@ def keeps_events(torch: Any) -> dict[str, bool]:
     return {"acc_events": True} if "acc_events" in known else {}
 
 
+def all_threads(torch: Any) -> dict[str, Any]:
+    """Options by which operators of every thread are recorded; older versions of torch record those of the caller alone."""
+    try:
+        config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except (AttributeError, TypeError):
+        return {}
+    return {"experimental_config": config}
+
+
 def run_torch_profiler(
     step_fn: Callable[[int], object],
     steps: int,

@@ -71,11 +71,22 @@ def test_commands_print_what_the_page_shows(page: Path, clone: Path) -> None:
         assert now == shown, "LLMPROF_UPDATE_DOCS=1 writes what is printed now"
 
 
+def test_the_first_picture_is_that_of_the_first_command(binary: Path, tmp_path: Path) -> None:
+    trace = ROOT / "fixtures/h200/torch_full.json.gz"
+    subprocess.run([binary, "import", trace, "model=qwen2_5_0_5b", "-o", tmp_path / "run"], capture_output=True, check=True)
+    drawn = (tmp_path / "run/plots/waterfall_decode.svg").read_text()
+    picture = ROOT / "docs/images/waterfall_decode.svg"
+    if os.environ.get("LLMPROF_UPDATE_DOCS"):
+        picture.write_text(drawn)
+    else:
+        assert drawn == picture.read_text(), "LLMPROF_UPDATE_DOCS=1 draws it anew"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_that_are_not_run_say_why(page: Path) -> None:
     for block in FENCE.finditer(page.read_text()):
         if block["kind"] in ("sh", "bash"):
-            assert re.fullmatch(r' title="(needs|changes) [^"]+"', block["rest"]), block[0]
+            assert re.fullmatch(r' title="(needs |changes |需要|修改)[^"]+"', block["rest"]), block[0]
         assert block["kind"] or "llmprof " not in block["body"], f"a command without a kind of block:\n{block[0]}"
 
 
@@ -113,6 +124,14 @@ def test_every_command_has_a_section(binary: Path) -> None:
     commands = re.findall(r"^  ([a-z]+) {2,}", listed.partition("Commands:")[2].partition("Options:")[0], re.MULTILINE)
     page = (ROOT / "docs/commands.md").read_text()
     assert commands and [command for command in commands if command != "help" and f"\n$ llmprof {command} --help\n" not in page] == []
+
+
+def test_every_config_file_is_shown() -> None:
+    page = (ROOT / "docs/config-keys.md").read_text()
+    files = [file.relative_to(ROOT) for file in sorted((ROOT / "conf").rglob("*.yaml"))]
+    # A model's file has the keys of its config.json.
+    files = [file for file in files if file.parent.name != "model" or file.stem in ("base", "local")]
+    assert files and [file for file in files if f'\n--8<-- "{file}"\n' not in page] == []
 
 
 def test_codes_that_a_symptom_names_exist() -> None:

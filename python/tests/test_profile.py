@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,8 @@ def test_a_notebook_shows_the_report_in_a_frame(captured: profile) -> None:
     page = captured._repr_html_()
     assert page.startswith('<iframe srcdoc="') and page.count("<") == 2
     assert "&lt;html" in page.lower()
+    base, policy = page.index("&lt;base href=&quot;about:srcdoc&quot;&gt;"), page.index("Content-Security-Policy")
+    assert base < policy
     assert "<table>" in captured.ops._repr_html_()
 
 
@@ -234,3 +237,83 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     run = Run(tmp_path)
     with pytest.raises(NotARun, match="run.json is not JSON"):
         run.status  # noqa: B018
+
+
+def test_operators_of_all_threads_are_recorded(binary: Path, tmp_path: Path) -> None:
+    model = Decoder()
+
+    def work() -> None:
+        with torch.inference_mode():
+            for token in range(3):
+                with step(batch=1, new_tokens=1, cached=token):
+                    model(torch.ones(1, HIDDEN))
+
+    with profile(tmp_path / "threads") as run:
+        assert run.status == "recording"
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    (row,) = [row for row in run.ops if row["key"] == "aten::mm"]
+    assert row["calls"] == 2 * 3 * 2
+    assert len(run.steps) == 6
+    assert (run.status, run.report) == ("complete", run.path / "report.html")
+    assert run.issues == run.run.issues
+
+
+def test_blocks_do_not_nest(binary: Path, tmp_path: Path) -> None:
+    with profile(tmp_path / "outer") as outer:
+        with pytest.raises(RuntimeError, match="do not nest"), profile(tmp_path / "inner"):
+            pass
+        torch.ones(2) + 1
+    assert outer.status == "complete"
+    assert not (tmp_path / "inner").exists()
+    with torch.profiler.profile():
+        with pytest.raises(RuntimeError, match="torch.profiler records already"), profile(tmp_path / "inside"):
+            pass
+    # What was refused holds nothing.
+    with profile(tmp_path / "after") as after:
+        torch.ones(2) + 1
+    assert after.status == "complete"
+
+
+def test_mistakes_are_found_before_the_block_runs(binary: Path, tmp_path: Path) -> None:
+    ran = []
+    with pytest.raises(LlmprofError, match="no_such_model"), profile(tmp_path / "a", model="no_such_model"):
+        ran.append("model")
+    with pytest.raises(OSError), profile(tmp_path / "b", binary=tmp_path / "no_binary"):
+        ran.append("binary")
+    with pytest.raises(TypeError, match="not int"), profile(tmp_path / "c", model=7):
+        ran.append("type")
+    assert not ran and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ending", [ValueError, KeyboardInterrupt])
+def test_a_block_that_fails_leaves_its_run(binary: Path, tmp_path: Path, ending: type[BaseException]) -> None:
+    with pytest.raises(ending), profile(tmp_path / "failed") as run:
+        torch.ones(2) + 1
+        raise ending
+    assert run.status == "complete"
+    with profile(tmp_path / "next") as run:
+        torch.ones(2) + 1
+    assert run.status == "complete"
+
+
+def test_a_fork_inside_the_block_makes_no_run(binary: Path, tmp_path: Path) -> None:
+    program = """
+import os, sys, torch
+from llmprof_harness import profile
+try:
+    with profile(sys.argv[1]) as run:
+        torch.ones(2) + 1
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+finally:
+    if not child:
+        os._exit(0)
+print(run.status)
+"""
+    said = subprocess.run([sys.executable, "-c", program, str(tmp_path / "run")], capture_output=True, text=True)
+    assert (said.stdout, said.returncode) == ("complete\n", 0), said.stderr

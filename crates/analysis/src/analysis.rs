@@ -21,6 +21,7 @@ use crate::matching::places::KernelPlaces;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::program::Program;
 use crate::ranks::{OwnCollectives, RanksAnalysis};
+use crate::serving::ServingAnalysis;
 use crate::telemetry::HostTelemetry;
 use crate::trace::TraceAnalysis;
 
@@ -83,6 +84,9 @@ pub struct Analysis {
     /// GEMMs of a cuBLAS log with the times of their kernels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gemms: Option<GemmsAnalysis>,
+    /// A load on a server, where the run was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Box<ServingAnalysis>>,
     /// Sums by name of other tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<SummaryTable>,

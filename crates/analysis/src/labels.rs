@@ -103,9 +103,12 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
     if captured.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         return None;
     }
-    let name = text
-        .trim_end_matches(|c: char| c.is_ascii_digit())
-        .trim_end_matches(['#', ' ', ':', '-']);
+    let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let name = if name.len() < text.len() {
+        name.trim_end_matches(['#', ' ', ':', '-'])
+    } else {
+        name
+    };
     (!name.is_empty()).then(|| name.to_owned())
 }
 
@@ -152,6 +155,7 @@ mod tests {
         assert_eq!(phase("encoder").as_deref(), Some("encoder"));
         assert_eq!(phase("vision_tower.encoder"), None);
         assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
+        assert_eq!(own_name("## forward ##").as_deref(), Some("## forward ##"));
         assert_eq!(
             own_name("Thunk:#hlo_op=while.5,unique_hlo_op_id=60129542153#"),
             None

@@ -1,5 +1,6 @@
 //! Mean, deviation, confidence interval and percentiles.
 
+use llmprof_units::stats::percentile;
 use serde::{Deserialize, Serialize};
 
 /// What repeated measurements of one thing say. The unit is in the name of the field that holds it.
@@ -103,13 +104,6 @@ impl Distribution {
             max: sorted[sorted.len() - 1],
         })
     }
-}
-
-/// The value at rank p × (n − 1) of sorted values, interpolated between neighbours: NumPy's default.
-fn percentile(sorted: &[f64], p: f64) -> f64 {
-    let rank = p * (sorted.len() - 1) as f64;
-    let (low, high) = (rank.floor() as usize, rank.ceil() as usize);
-    sorted[low] + (sorted[high.min(sorted.len() - 1)] - sorted[low]) * (rank - low as f64)
 }
 
 /// The t that 97.5 % of Student's distribution with `freedom` degrees lie below, found by bisection.

@@ -1,32 +1,59 @@
-//! Planted faults: causes named, gains against measured ones, no false alarm.
+//! Planted faults: causes named, gains against measured ones, false alarms; docs/diagnosis.md has the same table.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 
 #[path = "../examples/score_faults/score.rs"]
 mod score;
 
+/// What must not get worse: faults named, false alarms, gains that are right.
+struct Kept {
+    named: usize,
+    alarms: usize,
+    right: usize,
+}
+
+fn check_folder(folder: &str, kept: &Kept) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let scores = score::score_folder(&root.join(folder), &[]).unwrap();
+    let table = score::table(&scores);
+    let summary = score::summary(&scores);
+    let rows: Vec<String> = scores.iter().map(score::Score::row).collect();
+    let rows = rows.join("\n");
+    let named = scores.iter().filter(|score| score.named == Some(true));
+    let alarms = scores.iter().map(|score| score.alarms.len());
+    let gains = scores.iter().flat_map(|score| &score.gains);
+    assert!(named.count() >= kept.named, "{summary}\n{rows}");
+    assert!(alarms.sum::<usize>() <= kept.alarms, "{summary}\n{rows}");
+    assert!(
+        gains.filter(|gain| gain.3).count() >= kept.right,
+        "{summary}\n{rows}"
+    );
+    let page = std::fs::read_to_string(root.join("docs/diagnosis.md")).unwrap();
+    let is_shown = page.contains(&format!("`{folder}`: {summary}\n\n{table}"));
+    assert!(
+        is_shown,
+        "docs/diagnosis.md has other figures for {folder}:\n{summary}\n\n{table}"
+    );
+}
+
 #[test]
 fn planted_faults_are_named_with_their_gain_and_nothing_else_is() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/faults");
-    let scores = score::score_folder(&folder, &[]).unwrap();
-    let table: Vec<String> = scores.iter().map(score::Score::row).collect();
-    let table = table.join("\n");
-    assert_eq!(scores.len(), 11, "{table}");
-    let named = scores.iter().filter_map(|score| score.named);
-    assert!(
-        named.clone().count() == 8 && named.into_iter().all(|named| named),
-        "{table}"
-    );
-    assert!(
-        scores.iter().all(|score| score.alarms.is_empty()),
-        "{table}"
-    );
-    let gains: Vec<bool> = scores
-        .iter()
-        .flat_map(|score| score.gains.iter().map(|gain| gain.3))
-        .collect();
-    let right = gains.iter().filter(|right| **right).count();
-    // Two are off, `no_kv_cache` and `other_stream_load`; the goal is 80 %. Why is not known: the recorded and the timed run may
-    // have differed.
-    assert!(right >= 6, "{}\n{table}", score::summary(&scores));
+    let kept = Kept {
+        named: 8,
+        alarms: 0,
+        right: 6,
+    };
+    check_folder("fixtures/faults", &kept);
+}
+
+#[test]
+fn faults_of_other_kinds_are_named_with_their_gain() {
+    let kept = Kept {
+        named: 25,
+        alarms: 0,
+        right: 25,
+    };
+    check_folder("fixtures/faults/varied", &kept);
 }

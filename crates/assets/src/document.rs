@@ -1,15 +1,16 @@
 //! YAML files that people write, read into types, with errors that name the file and the line.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use llmprof_config::{emit, node::Node, source::Source, typed, yaml};
+use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_text_bounded};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{AssetError, Result};
 
 /// A file as a tree, with the place of each value.
 pub(crate) fn tree(path: &Path) -> Result<Node> {
-    let text = fs::read_to_string(path).map_err(AssetError::io("read", path))?;
+    let text = read_text_bounded(path, CONFIG_MAX_BYTES).map_err(AssetError::io("read", path))?;
     let source = Source::new(path.to_string_lossy(), text);
     yaml::load(&source).map_err(|error| AssetError::BadFile {
         path: path.to_owned(),

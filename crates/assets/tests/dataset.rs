@@ -4,11 +4,11 @@
 
 mod common;
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use common::{made, write};
 use llmprof_assets::dataset::{
-    Dataset, NewDataset, Selection, VariantRequest, add,
+    Dataset, NewDataset, SampleTokenizer, Selection, VariantRequest, add,
     samples::{Content, Samples},
     variant_root, variants, verify,
 };
@@ -71,6 +71,9 @@ fn a_dataset_is_added_with_what_others_need_to_find_it() {
     let statistics: serde_json::Value = serde_json::from_str(&statistics).unwrap();
     assert_eq!(statistics["source-data"]["samples"], 10);
     assert_eq!(statistics["source-data"]["text_characters"]["sum"], 50);
+    let page = fs::read_to_string(dataset.folder.join("analysis/samples.html")).unwrap();
+    assert!(page.contains("The first 10 of 10 samples."), "{page}");
+    assert!(page.contains("<h2>3.txt</h2>\n<pre>a b 3</pre>"), "{page}");
     assert_eq!(verify(&dataset).unwrap(), []);
     // On another host the link is made again from what was written.
     let link = dataset.source();
@@ -260,12 +263,19 @@ fn texts_are_tokenized_once() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let dataset = project(&root);
-    let tokenizer = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
-        "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1, "b": 2}, "unk_token": "<unk>"}}"#;
-    write(&root, &[("gpt2/tokenizer.json", tokenizer)]);
+    write(&root, &[("gpt2/tokenizer.json", "{}")]);
+    let encode = |text: &str| {
+        let word = |word: &str| ["a", "b"].iter().position(|known| *known == word);
+        Ok(text
+            .split_whitespace()
+            .map(|text| word(text).map_or(0, |place| place as u32 + 1))
+            .collect())
+    };
     let tokenized = VariantRequest {
-        tokenizer: Some(root.join("gpt2")),
+        tokenizer: Some(SampleTokenizer {
+            file: root.join("gpt2/tokenizer.json"),
+            encode: Arc::new(encode),
+        }),
         ..request(Selection::All)
     };
     made(variants(&dataset, &tokenized).unwrap());
@@ -290,8 +300,33 @@ fn texts_are_tokenized_once() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("cannot be tokenized"), "{error}");
-    write(&root, &[("gpt2/tokenizer.json", "{}")]);
+    fs::remove_file(root.join("gpt2/tokenizer.json")).unwrap();
     assert!(variants(&dataset, &tokenized).is_err());
+}
+
+/// Samples are text of others: none of it is markup of the page, and long ones are cut.
+#[test]
+fn the_page_of_samples_shows_text_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let long = format!("<script>alert(1)</script>&{}", "é".repeat(1_000));
+    write(&root, &[("store/texts/a<b>.txt", &long), ("project/x", "")]);
+    let new = NewDataset {
+        name: "texts".to_owned(),
+        source: root.join("store/texts"),
+        url: None,
+        license: None,
+        version: None,
+    };
+    made(add(&root.join("project"), &new).unwrap());
+    let page = root.join("project/datasets/texts/analysis/samples.html");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("<h2>a&lt;b&gt;.txt</h2>"), "{page}");
+    assert!(
+        page.contains("<pre>&lt;script&gt;alert(1)&lt;/script&gt;&amp;é"),
+        "{page}"
+    );
+    assert!(page.contains("… 426 characters more</pre>"), "{page}");
 }
 
 #[test]
@@ -321,6 +356,18 @@ fn images_stay_where_they_are() {
     made(add(&root.join("project"), &new).unwrap());
     let dataset = Dataset::open(&root.join("project"), "docs").unwrap();
     made(variants(&dataset, &request(Selection::Random(2))).unwrap());
+    for (name, address) in [
+        ("samples.html", "../source-data/images/p.png"),
+        (
+            "samples-subset-2.html",
+            "../subset-2/data/../../source-data/images/p.png",
+        ),
+    ] {
+        let page = fs::read_to_string(dataset.folder.join("analysis").join(name)).unwrap();
+        assert!(page.contains(&format!("src=\"{address}\"")), "{page}");
+        let image = dataset.folder.join("analysis").join(address);
+        assert_eq!(fs::read(image).unwrap(), png);
+    }
     // The project moves, its links with it.
     fs::rename(root.join("project"), root.join("moved")).unwrap();
     let dataset = Dataset::open(&root.join("moved"), "docs").unwrap();

@@ -15,3 +15,4 @@ pub mod runner;
 mod scratch;
 pub mod session;
 pub mod telemetry;
+pub mod tokenizer;

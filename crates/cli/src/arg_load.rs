@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
-use llmprof_units::significant;
 
 use crate::failure::Failure;
 
@@ -81,20 +80,5 @@ impl LoadArgs {
             None if self.constant => Arrivals::Constant { rate },
             None => Arrivals::Poisson { rate },
         }
-    }
-}
-
-/// When requests arrive, in words; `speedup` of a trace.
-pub(crate) fn arrivals_line(arrivals: &Arrivals, speedup: f64) -> String {
-    let per_s = |rate: &f64| format!("{} requests/s", significant(*rate));
-    match arrivals {
-        Arrivals::Closed { concurrency } => format!("{concurrency} in flight"),
-        Arrivals::Constant { rate } => format!("{}, evenly spaced", per_s(rate)),
-        Arrivals::Poisson { rate } => format!("{}, Poisson", per_s(rate)),
-        Arrivals::Gamma { rate, burstiness } => {
-            format!("{}, burstiness {burstiness}", per_s(rate))
-        }
-        Arrivals::Recorded if speedup == 1.0 => "at the times of the trace".to_owned(),
-        Arrivals::Recorded => format!("at the times of the trace, {speedup}×"),
     }
 }

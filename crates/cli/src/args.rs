@@ -86,10 +86,32 @@ Examples:
   llmprof report runs/mine
   llmprof report $(llmprof runs path) --open      the newest run, in the browser")]
     Report(ReportArgs),
+    /// Show runs and profiles in the browser: timeline, findings, tables.
+    ///
+    /// Served on 127.0.0.1 under an address with a random token; nothing leaves the machine. For a remote machine, forward the port:
+    /// ssh -L 8470:127.0.0.1:8470 HOST, then llmprof view --port 8470 --no-open there. Ctrl-C ends it.
+    #[command(after_help = "\
+Examples:
+  llmprof view runs/mine
+  llmprof view trace.json.gz
+  llmprof view runs/a runs/b                      side by side
+  llmprof view runs/mine --port 8470 --no-open    for ssh -L
+  llmprof view runs/mine -o page/                 as files for any web server")]
+    View(crate::args_view::ViewArgs),
+    /// Ask a run with SQL: kernels, launches, host operators, steps, idle gaps, copies, samples, findings.
+    ///
+    /// Read-only; docs/view.md describes the tables. Times are integer nanoseconds since the first event.
+    #[command(after_help = "\
+Examples:
+  llmprof query runs/mine                          the tables
+  llmprof query runs/mine 'SELECT category, count(*) n, sum(duration_ns) ns FROM kernel GROUP BY 1 ORDER BY 3 DESC'
+  llmprof query trace.json.gz 'SELECT cause, sum(duration_ns) FROM idle_gap GROUP BY 1' --format csv")]
+    Query(crate::args_view::QueryArgs),
     /// Export a run's timeline for another tool.
     #[command(after_help = "\
 Examples:
-  llmprof export runs/mine --to chrome             opens in Perfetto
+  llmprof export runs/mine --to pftrace            opens in Perfetto
+  llmprof export runs/mine --to chrome             opens in Perfetto and chrome://tracing
   llmprof export runs/mine --to sqlite -o t.sqlite && sqlite3 t.sqlite .tables")]
     Export(ExportArgs),
     /// Show the theoretical cost of a model: parameters, FLOPs, bytes, memory, roofline time on a device.
@@ -419,6 +441,9 @@ pub(crate) struct ImportArgs {
     /// Device for the roofline instead of the one the profile names.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
+    /// Then show the run in the browser, as `llmprof view` does.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) view: bool,
     /// Print the analysis as JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -463,6 +488,8 @@ pub(crate) struct ExportArgs {
 /// What a timeline can be written as.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ExportFormat {
+    /// Perfetto's protobuf: smaller than JSON, right for events that overlap, with phases and idle causes.
+    Pftrace,
     /// Chrome JSON, which Perfetto opens.
     Chrome,
     /// A SQLite file with documented tables.

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use llmprof_units::Nanos;
+
 /// Now, in UTC to the millisecond.
 pub(crate) fn now() -> String {
     match timestamp(SystemTime::now()) {
@@ -11,6 +13,14 @@ pub(crate) fn now() -> String {
             .to_string(),
         Err(seconds) => format!("@{seconds}"),
     }
+}
+
+/// A time since 1970, in UTC.
+pub(crate) fn at_unix_ns(time: Nanos) -> String {
+    jiff::Timestamp::from_nanosecond(i128::from(time.0)).map_or_else(
+        |_| format!("@{}", time.0 / 1_000_000_000),
+        |at| at.to_string(),
+    )
 }
 
 /// Now in local time. A clock past the year 9999 is taken to stand at its end.

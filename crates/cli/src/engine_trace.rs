@@ -5,11 +5,11 @@ use std::path::Path;
 use llmprof_analysis::{Served, engine_steps, judged_device};
 use llmprof_record::{run::RunRecord, serving::EngineStep};
 
-use crate::{commands::profile, failure::Failure, subject::Subject};
+use crate::{failure::Failure, profiles, subject::Subject};
 
 /// The steps of a trace; none where its program labels none. Of a model that is known they have a roofline.
 pub(crate) fn load(path: &Path, subject: Option<&Subject>) -> Result<Vec<EngineStep>, Failure> {
-    let mut record = profile::read(&[path.to_owned()])?;
+    let mut record = profiles::read(&[path.to_owned()])?;
     // The device's events come after the steps in a file: those of the last steps would be idle.
     let mut issues = record.traces.iter().flat_map(|one| &one.trace.issues);
     if issues.any(|issue| issue.code.is_cut_file()) {

@@ -9,26 +9,19 @@ use llmprof_config::{
 };
 use llmprof_record::{kernel_name::canonical, store::Folder};
 use llmprof_report::compose::{KernelNote, KernelNotes};
+use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_text_bounded};
 
 use crate::failure::Failure;
 
 /// The copy that a run keeps: its reports are made from it, wherever the run is moved.
 pub(crate) const KEPT: &str = "ncu/kernel-info.yaml";
 
-const MOST_BYTES: u64 = 16 << 20;
-
 /// Reads a user's file; the answer has its text too.
 pub(crate) fn read(path: &Path) -> Result<(KernelNotes, String), Failure> {
     let unreadable = |error: &dyn std::fmt::Display| {
         Failure::new(format!("cannot read {}: {error}", path.display()))
     };
-    let length = std::fs::metadata(path)
-        .map_err(|error| unreadable(&error))?
-        .len();
-    if length > MOST_BYTES {
-        return Err(unreadable(&"it is larger than 16 MiB"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
+    let text = read_text_bounded(path, CONFIG_MAX_BYTES).map_err(|error| unreadable(&error))?;
     Ok((parse(&path.display().to_string(), &text)?, text))
 }
 
@@ -40,7 +33,7 @@ pub(crate) fn of_run(run: &Path) -> Result<KernelNotes, Failure> {
     if !folder.has_file(KEPT) {
         return Ok(KernelNotes::new());
     }
-    let bytes = folder.read(KEPT, MOST_BYTES).map_err(unreadable)?;
+    let bytes = folder.read(KEPT, CONFIG_MAX_BYTES).map_err(unreadable)?;
     parse(&name, &String::from_utf8_lossy(&bytes))
 }
 

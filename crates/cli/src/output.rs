@@ -7,6 +7,8 @@ use llmprof_report::{Document, Table, render::terminal};
 use llmprof_units::{is_order, printable};
 use serde::Serialize;
 
+pub(crate) use llmprof_report::csv_field;
+
 use crate::failure::Failure;
 
 pub(crate) struct Output {
@@ -93,37 +95,9 @@ fn ascii_controls(json: &str) -> String {
     text
 }
 
-/// A field of a CSV file, quoted where it must be. A text that a spreadsheet would take for a formula begins with an
-/// apostrophe.
-pub(crate) fn csv_field(text: &str) -> String {
-    let formula =
-        text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
-    let neutral = if formula {
-        format!("'{text}")
-    } else {
-        text.to_owned()
-    };
-    let text = neutral.as_str();
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cell_is_no_formula() {
-        assert_eq!(csv_field("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");
-        assert_eq!(csv_field("@sum"), "'@sum");
-        for number in ["-1.5", "+3", "-2e-9", "-inf"] {
-            assert_eq!(csv_field(number), number);
-        }
-        assert_eq!(csv_field("void f<-1>"), "void f<-1>");
-    }
 
     #[test]
     fn json_for_a_terminal_is_still_json() {

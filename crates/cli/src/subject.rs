@@ -14,7 +14,10 @@ use llmprof_theory::{
     Model, ModelError, Workload,
     device::{Catalog, Device},
 };
-use llmprof_units::DType;
+use llmprof_units::{
+    DType,
+    bounded_file::{CONFIG_MAX_BYTES, read_text_bounded},
+};
 use serde_json::{Map, Value};
 
 use crate::{calibration, failure::Failure};
@@ -413,6 +416,6 @@ fn parse(file: &Path) -> Result<Map<String, Value>, Failure> {
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file)
+    read_text_bounded(file, CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))
 }

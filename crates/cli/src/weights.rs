@@ -11,7 +11,11 @@ use llmprof_record::{
     plan::{LoadFormat, ModelPlan, Plan, RuntimeType},
     run::RecordedWeights,
 };
-use llmprof_units::{Bytes, hex_text};
+use llmprof_units::{
+    Bytes,
+    bounded_file::{INDEX_MAX_BYTES, read_bounded},
+    hex_text,
+};
 use sha2::{Digest as _, Sha256};
 
 /// Files that list the tensors of weights in several files.
@@ -124,7 +128,7 @@ fn revision(cwd: &Path, directory: &Path) -> Option<String> {
 /// What lists the tensors: the index of several files, or the header of the only one.
 fn index(directory: &Path, files: &[PathBuf]) -> Option<Vec<u8>> {
     for name in INDICES {
-        if let Ok(bytes) = fs::read(directory.join(name)) {
+        if let Ok(bytes) = read_bounded(&directory.join(name), INDEX_MAX_BYTES) {
             return Some(bytes);
         }
     }
@@ -135,6 +139,9 @@ fn index(directory: &Path, files: &[PathBuf]) -> Option<Vec<u8>> {
 }
 
 fn safetensors_header(file: &Path) -> Option<Vec<u8>> {
+    if !file.is_file() {
+        return None;
+    }
     let mut file = File::open(file).ok()?;
     let mut length = [0; 8];
     file.read_exact(&mut length).ok()?;

@@ -605,3 +605,60 @@ fn one_is_never_reported_in_the_plural() {
         }
     }
 }
+
+/// 60 kB of text that rules of a small file double forty times: the process that tokenizes ends, and nothing else.
+#[test]
+fn a_tokenizer_that_grows_without_bound_ends_alone() {
+    let folder = folder();
+    let root = folder.path();
+    let doubling = r#"{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}"#;
+    let normalizers = format!(
+        r#""normalizer": {{"type": "Sequence", "normalizers": [{}]}}"#,
+        [doubling; 40].join(", ")
+    );
+    let hostile = tokenizer().replace(r#""normalizer": null"#, &normalizers);
+    assert!(hostile.len() < 10_000);
+    fs::write(root.join("tokenizer.json"), hostile).unwrap();
+    fs::write(root.join("text.txt"), "a".repeat(60_000)).unwrap();
+    let text = refused(
+        root,
+        &[
+            "dataset=text",
+            "dataset.root=text.txt",
+            "model.tokenizer=.",
+            "hydra.run.dir=out",
+        ],
+    );
+    assert!(
+        text.contains("cannot tokenize") && text.contains("the tokenizer needs more than"),
+        "{text}"
+    );
+}
+
+#[test]
+fn files_of_models_that_are_no_files_are_refused() {
+    let folder = folder();
+    let root = folder.path();
+    fs::write(root.join("text.txt"), "a b c").unwrap();
+    fs::create_dir(root.join("model")).unwrap();
+    let fifo = root.join("model/tokenizer.json");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let zeros = root.join("model/config.json");
+    std::os::unix::fs::symlink("/dev/zero", &zeros).unwrap();
+    let text = refused(root, &["model.config=model/config.json"]);
+    assert!(text.contains("is not a file"), "{text}");
+    let text = refused(
+        root,
+        &[
+            "dataset=text",
+            "dataset.root=text.txt",
+            "model.tokenizer=model/tokenizer.json",
+        ],
+    );
+    assert!(text.contains("not a regular file"), "{text}");
+    let huge = root.join("model/huge.json");
+    fs::File::create(&huge).unwrap().set_len(1 << 30).unwrap();
+    let text = refused(root, &["model.config=model/huge.json"]);
+    assert!(text.contains("larger than the limit of 16 MiB"), "{text}");
+}

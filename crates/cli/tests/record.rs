@@ -644,10 +644,15 @@ const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/server.p
 
 /// Loads a server each of whose requests is `work` of a process of its own.
 fn served(place: &Place, work: &str, options: &str) -> serde_json::Value {
+    let host = built().host.display();
+    served_by(place, &format!("{host} nvtx cuda {work}"), options)
+}
+
+/// Loads a server that starts `program` for each request.
+fn served_by(place: &Place, program: &str, options: &str) -> serde_json::Value {
     let free = || std::net::TcpListener::bind("127.0.0.1:0")?.local_addr();
     let port = free().unwrap().port();
-    let host = built().host.display();
-    let serve = format!("python3 {SERVER} {port} 2 {host} nvtx cuda {work}");
+    let serve = format!("python3 {SERVER} {port} 2 {program}");
     let url = format!("http://127.0.0.1:{port}");
     let output = Command::new(cargo_bin!("llmprof"))
         .current_dir(place.0.path())
@@ -774,6 +779,12 @@ fn the_report_says_what_the_host_did_while_the_gpu_was_idle() {
         let text = std::fs::read_to_string(place.run().join(file)).unwrap();
         assert!(text.contains("wait_for_samples ("), "{format}: {text}");
     }
+    // A server is sampled like a command.
+    let place = Place::new();
+    std::fs::write(place.0.path().join("serve.py"), SAMPLED).unwrap();
+    served_by(&place, &format!("{python} serve.py"), "--requests 1");
+    let trace = Trace::load(&place.run().join("server/record/trace.llmprof")).unwrap();
+    assert!(!trace.kernels.is_empty() && !trace.host_samples.is_empty());
     let without = Place::new();
     std::fs::write(without.0.path().join("serve.py"), "import ctypes, os\nctypes.CDLL(os.environ['CUDA_INJECTION64_PATH']).InitializeInjection()\nctypes.CDLL(os.environ['LLMPROF_CUPTI']).standin_kernel(b'k', 0, 0)").unwrap();
     let output = without.record("--no-host-stacks", &format!("{python} serve.py"));

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use llmprof_analysis::serving::{SelfCheck, Summary};
+use llmprof_analysis::serving::{SelfCheck, summarize};
 use llmprof_load::{
     arrivals::Arrivals,
     body::{Dialect, Template},
@@ -24,6 +24,7 @@ use llmprof_load::{
     record::LoadRecord,
     stub::{Behaviour, Served, Stub},
 };
+use llmprof_traffic::figures::LoadSummary;
 
 /// Other load generators, run against the same stub where they are installed: program, and arguments after its name. `URL` is the
 /// stub's address and `TOKENIZER` what the variable of that name says, a folder where there is no network. The words are those of
@@ -162,10 +163,10 @@ fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64, stream: bool)
     }
 }
 
-fn run(load: &Load) -> (LoadRecord, Summary) {
+fn run(load: &Load) -> (LoadRecord, LoadSummary) {
     let record = drive(load, |_, _| true).unwrap();
-    let summary = Summary::of(&record, &[]);
-    assert_eq!(summary.failed, 0, "{:?}", summary.failures);
+    let summary = summarize(&record, &[]);
+    assert_eq!(summary.figures.failed, 0, "{:?}", summary.failures);
     (record, summary)
 }
 
@@ -176,6 +177,7 @@ fn requests_per_second() {
         .map(|_| {
             run(&load(&stub.1, &closed, 60_000, 1, false))
                 .1
+                .figures
                 .request_throughput
         })
         .fold(0.0, f64::max);
@@ -237,8 +239,9 @@ fn events_per_second() {
         let (record, summary) = run(&load);
         let events: usize = record.requests.iter().map(|r| r.arrivals.len()).sum();
         // The busiest worker had its part of them.
-        let cpu_s = record.client.worker_cpu_share * summary.duration_s * EVENT_WORKERS as f64;
-        by_wall = by_wall.max(events as f64 / summary.duration_s);
+        let cpu_s =
+            record.client.worker_cpu_share * summary.figures.duration_s * EVENT_WORKERS as f64;
+        by_wall = by_wall.max(events as f64 / summary.figures.duration_s);
         by_cpu = by_cpu.max(events as f64 / cpu_s);
     }
     println!(

@@ -136,7 +136,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
 #[cfg(test)]
 mod tests {
     use super::*;
-    use llmprof_analysis::serving::{Summary, parts};
+    use llmprof_analysis::serving::{parts, summarize};
 
     const TEXT: &str = concat!(
         r#"{"vllm": "0.32.0", "started_unix_ns": 1794787980000000000}"#,
@@ -154,8 +154,8 @@ mod tests {
         let found = read(TEXT, |_| 2).unwrap();
         assert!(found.is_whole);
         assert_eq!((found.version.as_str(), found.preemptions), ("0.32.0", 2));
-        let summary = Summary::of(&found.load, &[]);
-        assert_eq!((summary.completed, summary.failed), (1, 1));
+        let summary = summarize(&found.load, &[]);
+        assert_eq!((summary.figures.completed, summary.figures.failed), (1, 1));
         let parts = parts::split(&found.load.requests, Nanos(0), &[]);
         assert_eq!(
             (parts[0].client_ns, parts[0].queue_ns, parts[0].prefill_ns),
@@ -177,8 +177,11 @@ mod tests {
         );
         let found = read(&text, |_| 2).unwrap();
         assert_eq!(found.preemptions, u64::MAX);
-        let summary = Summary::of(&found.load, &[]);
-        assert_eq!((summary.itl_ms, summary.total_output_tokens), (None, None));
+        let summary = summarize(&found.load, &[]);
+        assert_eq!(
+            (summary.figures.itl_ms, summary.figures.total_output_tokens),
+            (None, None)
+        );
     }
 
     #[test]

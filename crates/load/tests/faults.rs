@@ -5,7 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use llmprof_analysis::serving::Summary;
+use llmprof_analysis::serving::{load_issues, summarize};
 use llmprof_load::{
     arrivals::Arrivals,
     record::{FailureKind, RequestRecord, TokenBasis},
@@ -129,15 +129,17 @@ fn a_server_that_stops_answering_is_told_with_the_time() {
     })
     .unwrap();
     let record = run(&load(&stub.url(), &CLOSED, 60, 4));
-    let summary = Summary::of(&record, &[]);
+    let summary = summarize(&record, &[]);
     let stopped = summary.server_stopped_s;
     let stopped = stopped.expect("nothing was answered after it");
-    assert_eq!((summary.completed, summary.failed), (20, 40));
+    assert_eq!(
+        (summary.figures.completed, summary.figures.failed),
+        (20, 40)
+    );
     for request in record.requests.iter().filter(|r| r.is_complete()) {
         assert!(request.end_ns.seconds() <= stopped, "{request:?}");
     }
-    let codes: Vec<IssueCode> = summary
-        .issues(&record, None)
+    let codes: Vec<IssueCode> = load_issues(&record, &summary, None)
         .into_iter()
         .map(|issue| issue.code)
         .collect();
@@ -154,9 +156,9 @@ fn a_server_that_is_not_there() {
     for request in &record.requests {
         assert_eq!(request.failure.as_ref().unwrap().kind, FailureKind::Connect);
     }
-    let summary = Summary::of(&record, &[]);
-    assert_eq!((summary.completed, summary.failed), (0, 2));
-    assert_eq!(summary.ttft_ms, None);
+    let summary = summarize(&record, &[]);
+    assert_eq!((summary.figures.completed, summary.figures.failed), (0, 2));
+    assert_eq!(summary.figures.ttft_ms, None);
 }
 
 #[test]
@@ -251,10 +253,9 @@ fn several_tokens_an_event_and_late_blank_lines() {
     // A reader that takes an event for complete only when the next one begins would time the last two alike, with no gap between
     // them.
     assert!(longest >= 10_000_000, "{longest}");
-    let summary = Summary::of(&record, &[]);
+    let summary = summarize(&record, &[]);
     assert!(
-        summary
-            .issues(&record, None)
+        load_issues(&record, &summary, None)
             .iter()
             .any(|i| i.code.as_str() == "bench.tokens_together")
     );
@@ -269,20 +270,22 @@ fn a_server_without_usage_counts_by_tokenizer_or_not_at_all() {
     .unwrap();
     let mut load = load(&stub.url(), &CLOSED, 3, 6);
     let record = run(&load);
-    let summary = Summary::of(&record, &[]);
-    assert_eq!(summary.total_output_tokens, None);
-    assert_eq!(summary.tpot_ms, None);
-    assert_eq!(summary.completed, 3);
+    let summary = summarize(&record, &[]);
+    assert_eq!(summary.figures.total_output_tokens, None);
+    assert_eq!(summary.figures.tpot_ms, None);
+    assert_eq!(summary.figures.completed, 3);
     assert!(
-        summary
-            .issues(&record, None)
+        load_issues(&record, &summary, None)
             .iter()
             .any(|i| i.code.as_str() == "bench.tokens_unknown")
     );
     load.count_tokens = Some(std::sync::Arc::new(|text| {
-        text.split_whitespace().count() as u64
+        Some(text.split_whitespace().count() as u64)
     }));
     let record = run(&load);
     assert_eq!(record.requests[0].token_basis, TokenBasis::Tokenizer);
-    assert_eq!(Summary::of(&record, &[]).total_output_tokens, Some(18));
+    assert_eq!(
+        summarize(&record, &[]).figures.total_output_tokens,
+        Some(18)
+    );
 }

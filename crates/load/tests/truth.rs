@@ -5,7 +5,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use llmprof_analysis::serving::{LatencyPart, Summary, parts};
+use llmprof_analysis::serving::{LatencyPart, parts, summarize};
 use llmprof_load::{
     arrivals::Arrivals,
     body::Dialect,
@@ -47,15 +47,18 @@ fn latencies_are_the_stubs() {
         40,
         9,
     ));
-    let summary = Summary::of(&record, &[]);
-    assert_eq!((summary.completed, summary.failed), (40, 0));
-    assert_eq!(summary.total_output_tokens, Some(360));
-    assert_eq!(summary.total_input_tokens, Some(640));
-    assert!(is_about(summary.ttft_ms.unwrap().p50, 30.0), "{summary:?}");
-    assert!(is_about(summary.e2e_ms.unwrap().p50, 70.0));
-    let tpot = summary.tpot_ms.unwrap().p50;
+    let summary = summarize(&record, &[]);
+    assert_eq!((summary.figures.completed, summary.figures.failed), (40, 0));
+    assert_eq!(summary.figures.total_output_tokens, Some(360));
+    assert_eq!(summary.figures.total_input_tokens, Some(640));
+    assert!(
+        is_about(summary.figures.ttft_ms.unwrap().p50, 30.0),
+        "{summary:?}"
+    );
+    assert!(is_about(summary.figures.e2e_ms.unwrap().p50, 70.0));
+    let tpot = summary.figures.tpot_ms.unwrap().p50;
     assert!((3.0..15.0).contains(&tpot), "{tpot}");
-    assert_eq!(summary.itl_ms.unwrap().count, 320);
+    assert_eq!(summary.figures.itl_ms.unwrap().count, 320);
     assert_eq!(record.requests[7].scheduled_ns.0, 140_000_000);
     assert_eq!(stub.served().len(), 40);
 }
@@ -88,8 +91,8 @@ fn a_closed_loop_keeps_its_concurrency() {
     .unwrap();
     let mut asked = load(&stub.url(), &Arrivals::Closed { concurrency: 4 }, 40, 2);
     asked.workers = 2;
-    let summary = Summary::of(&run(&asked), &[]);
-    assert_eq!(summary.completed, 40);
+    let summary = summarize(&run(&asked), &[]);
+    assert_eq!(summary.figures.completed, 40);
     assert_eq!(summary.concurrency.max, 4);
     assert!(summary.concurrency.mean > 3.0);
     assert_eq!(summary.schedule_lag_ms, None);
@@ -286,14 +289,14 @@ fn the_servers_histograms_split_the_mean_request() {
     assert!((queue.mean.unwrap() - truth).abs() < 1e-3);
     assert_eq!(said.output_tokens, Some(36.0));
 
-    let summary = Summary::of(&record, &[]);
+    let summary = summarize(&record, &[]);
     let each = parts::split(&record.requests, record.started_unix_ns, &[]);
     for (parts, request) in each.iter().zip(&record.requests) {
         assert_eq!(parts.sum_ns(), request.e2e_ns().unwrap());
     }
     let mean = parts::mean(&each, &record, Some(&said)).unwrap();
     let sum: f64 = mean.parts.iter().map(|part| part.mean_ms).sum();
-    assert!((sum - summary.e2e_ms.unwrap().mean).abs() < 1e-6);
+    assert!((sum - summary.figures.e2e_ms.unwrap().mean).abs() < 1e-6);
     assert!((mean.ms(LatencyPart::Queueing) - truth).abs() < 1e-3);
     assert!(mean.ms(LatencyPart::Prefill) >= 20.0);
     // Without the server nothing is split, and that is said.
@@ -348,15 +351,15 @@ fn a_sweep_finds_what_the_stub_can_do() {
     let found = sweep(bounds, |rate| {
         let count = (rate * 0.8) as usize;
         let record = run(&load(&stub.url(), &Arrivals::Constant { rate }, count, 1));
-        let summary = Summary::of(&record, &slos);
-        let is_met = all_met(&slos, &summary);
+        let summary = summarize(&record, &slos);
+        let is_met = all_met(&slos, &summary.figures);
         Some((summary, is_met))
     });
     let failing = found.first_failing_rate.unwrap();
     assert!(failing > 80.0 / 1.5, "{failing}");
     assert!(failing <= 640.0, "{failing}");
     let worst = found.points.last().unwrap();
-    assert!(!worst.is_met && worst.summary.goodput.unwrap() < worst.rate);
+    assert!(!worst.is_met && worst.summary.figures.goodput.unwrap() < worst.rate);
 }
 
 #[test]
@@ -368,7 +371,7 @@ fn results_of_vllm_are_written_as_they_are_read() {
     .unwrap();
     let arrivals = Arrivals::Poisson { rate: 200.0 };
     let record = run(&load(&stub.url(), &arrivals, 20, 4));
-    let summary = Summary::of(&record, &[]);
+    let summary = summarize(&record, &[]);
     let json = llmprof_report::vllm_bench(&record, &summary, &arrivals, "stub", "20260101-000000");
     let read = &results::read(&json.to_string()).unwrap()[0];
     assert_eq!(read.tool, "vllm bench serve");
@@ -376,8 +379,14 @@ fn results_of_vllm_are_written_as_they_are_read() {
     assert_eq!(read.request_rate, Some(200.0));
     // JSON is read to the last digit but one.
     let is_same = |read: f64, own: f64| (read - own).abs() < 1e-9 * own;
-    assert!(is_same(read.ttft_ms["p99"], summary.ttft_ms.unwrap().p99));
-    assert!(is_same(read.e2e_ms["mean"], summary.e2e_ms.unwrap().mean));
+    assert!(is_same(
+        read.ttft_ms["p99"],
+        summary.figures.ttft_ms.unwrap().p99
+    ));
+    assert!(is_same(
+        read.e2e_ms["mean"],
+        summary.figures.e2e_ms.unwrap().mean
+    ));
     let request = &read.requests[3];
     assert_eq!(request.gaps_ms.len(), 3);
     let e2e = record.requests[3].e2e_ns().unwrap().0 as f64 / 1e6;

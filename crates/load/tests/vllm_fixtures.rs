@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use llmprof_analysis::serving::{Summary, parts};
+use llmprof_analysis::serving::{parts, summarize};
 use llmprof_load::{
     answer::Answer,
     offline,
@@ -199,9 +199,9 @@ fn its_offline_class_splits_every_request() {
     let found = offline::read(&text, |_| 4).unwrap();
     assert!(found.is_whole);
     assert_eq!(found.version, "0.32.0");
-    let summary = Summary::of(&found.load, &[]);
-    assert_eq!((summary.completed, summary.failed), (2, 1));
-    assert_eq!(summary.total_output_tokens, Some(7));
+    let summary = summarize(&found.load, &[]);
+    assert_eq!((summary.figures.completed, summary.figures.failed), (2, 1));
+    assert_eq!(summary.figures.total_output_tokens, Some(7));
     let each = parts::split(&found.load.requests, Nanos(0), &[]);
     for (parts, request) in each.iter().zip(&found.load.requests) {
         assert_eq!(parts.split_by, parts::SplitBy::Timings);

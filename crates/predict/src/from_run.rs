@@ -91,12 +91,12 @@ impl Predictor<'_> {
         let middle = {
             let mut pass = self.model.decode_step(workload);
             pass.past += (steps as u64 - 1) / 2;
-            pass.first_step()
+            Step::first_of(&pass)
         };
         let prefill = self
             .model
             .prefill_passes(&run.workload)
-            .map(|pass| self.groups(workload, &pass.first_step()))
+            .map(|pass| self.groups(workload, &Step::first_of(&pass)))
             .fold([0.0; 2], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
         let ns = |seconds: f64| seconds * 1e9;
         let prefill = run.prefill.map_or(Factors::NONE, |measured| {

@@ -7,8 +7,8 @@
 use llmprof_units::DType;
 
 use super::{
-    lowering::{Group, Sequences},
     routing::equal_tokens,
+    sequences::{Group, Sequences},
 };
 use llmprof_theory::{
     Decoder, Model, Routing, WeightFormat, Workload,

@@ -187,7 +187,7 @@ mod tests {
 
     fn quantile(mut off: Vec<f64>, share: f64) -> f64 {
         off.sort_unstable_by(f64::total_cmp);
-        off[(off.len() as f64 * share) as usize]
+        llmprof_units::stats::percentile(&off, share)
     }
 
     /// 4.0 % in the median over the 249 rows between cells, 26 % at p90. What lies far off are shapes that were measured apart from their neighbours, by disturbance or by another

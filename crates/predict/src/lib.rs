@@ -15,11 +15,13 @@ mod fused;
 mod grid;
 mod interval;
 mod kernel_clock;
+mod kernel_factors;
 mod lowering;
 mod memory;
 pub mod parallel;
 mod phase;
 mod routing;
+mod sequences;
 mod target;
 mod traced;
 
@@ -54,8 +56,9 @@ use llmprof_theory::{
     parallel::Parallel,
     roofline::{PhaseRoofline, Roof},
 };
-use lowering::{Group, Sequences, Wanted};
+use lowering::Wanted;
 use phase::{Clock, DeviceTime, Launch, width};
+use sequences::{Group, Sequences};
 
 /// Why there is no prediction.
 #[derive(Clone, Debug, PartialEq, Error)]

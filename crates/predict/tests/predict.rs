@@ -5,7 +5,7 @@ use llmprof_predict::{
     PredictError, Predictor, Target,
 };
 use llmprof_theory::{
-    Model, Precision, WeightFormat, Workload,
+    Model, Precision, Step, WeightFormat, Workload,
     device::{Catalog, Device},
     kernels::KernelClass,
     roofline::{MemoryLevel, PhaseRoofline, Resource, Roof, Rooflines},
@@ -582,7 +582,7 @@ fn attention_grows_evenly_over_the_end_of_a_window() {
     let flops = |prompt: u64| {
         let asked = workload(prompt, 2, 1);
         let pass = model.prefill_passes(&asked).next().unwrap();
-        let kernels = predictor.kernels(&asked, &pass.first_step());
+        let kernels = predictor.kernels(&asked, &Step::first_of(&pass));
         let attention = kernels
             .iter()
             .filter(|(kernel, ..)| kernel.class() == KernelClass::Attention);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use llmprof_units::{Bytes, BytesPerSecond, DType, Nanos};
+use llmprof_units::{Bytes, BytesPerSecond, DType, Nanos, stats::median};
 use serde::{Deserialize, Serialize};
 
 use crate::issue::Issue;
@@ -209,9 +209,4 @@ impl CallSums {
 /// Bytes of so many elements of a dtype by any of its names.
 pub(crate) fn message_bytes(elements: Option<u64>, dtype: &str) -> Option<u64> {
     dtype.parse::<DType>().ok()?.bytes_for(elements?)
-}
-
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
 }

@@ -6,6 +6,7 @@
 mod analyzed;
 pub mod chart;
 pub mod compose;
+mod csv_field;
 mod document;
 mod kernel_label;
 mod plots;
@@ -15,6 +16,7 @@ pub mod view;
 mod vllm_bench;
 
 pub use compose::{Report, statics};
+pub use csv_field::{csv_field, csv_lines};
 pub use document::{
     Align, Block, Cell, Chart, Column, Document, Drawing, FindingItem, Link, Row, Section, Table,
     Target, key,

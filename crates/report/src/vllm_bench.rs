@@ -1,8 +1,7 @@
 //! A load as `vllm bench serve` writes it, for programs that read its results.
 
-use llmprof_analysis::serving::Summary;
 use llmprof_record::serving::{LoadRecord, RequestRecord};
-use llmprof_traffic::{arrivals::Arrivals, statistics::Distribution};
+use llmprof_traffic::{arrivals::Arrivals, figures::LoadSummary, statistics::Distribution};
 use llmprof_units::Nanos;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// those between arrivals, as the tool has them.
 pub fn vllm_bench(
     load: &LoadRecord,
-    summary: &Summary,
+    summary: &LoadSummary,
     arrivals: &Arrivals,
     model: &str,
     date: &str,
@@ -55,31 +54,40 @@ fn asked(load: &LoadRecord, arrivals: &Arrivals, model: &str, date: &str) -> Map
     ])
 }
 
-fn totals(summary: &Summary) -> Map<String, Value> {
+fn totals(summary: &LoadSummary) -> Map<String, Value> {
     let tokens = |count: Option<u64>| json!(count.unwrap_or(0));
     let rate = |rate: Option<f64>| json!(rate.unwrap_or(0.0));
     map([
-        ("duration", json!(summary.duration_s)),
-        ("completed", json!(summary.completed)),
-        ("failed", json!(summary.failed)),
-        ("total_input_tokens", tokens(summary.total_input_tokens)),
-        ("total_output_tokens", tokens(summary.total_output_tokens)),
-        ("request_throughput", json!(summary.request_throughput)),
-        ("request_goodput", json!(summary.goodput)),
-        ("output_throughput", rate(summary.output_throughput)),
+        ("duration", json!(summary.figures.duration_s)),
+        ("completed", json!(summary.figures.completed)),
+        ("failed", json!(summary.figures.failed)),
+        (
+            "total_input_tokens",
+            tokens(summary.figures.total_input_tokens),
+        ),
+        (
+            "total_output_tokens",
+            tokens(summary.figures.total_output_tokens),
+        ),
+        (
+            "request_throughput",
+            json!(summary.figures.request_throughput),
+        ),
+        ("request_goodput", json!(summary.figures.goodput)),
+        ("output_throughput", rate(summary.figures.output_throughput)),
         (
             "total_token_throughput",
-            rate(summary.total_token_throughput),
+            rate(summary.figures.total_token_throughput),
         ),
     ])
 }
 
-fn latencies(summary: &Summary) -> Map<String, Value> {
+fn latencies(summary: &LoadSummary) -> Map<String, Value> {
     let latencies: [(&str, Option<Distribution>); 4] = [
-        ("ttft", summary.ttft_ms),
-        ("tpot", summary.tpot_ms),
+        ("ttft", summary.figures.ttft_ms),
+        ("tpot", summary.figures.tpot_ms),
         ("itl", summary.arrival_gap_ms),
-        ("e2el", summary.e2e_ms),
+        ("e2el", summary.figures.e2e_ms),
     ];
     let mut out = Map::new();
     for (name, found) in latencies {

@@ -36,7 +36,7 @@ fn of_a_trace() -> Document {
     .document()
 }
 
-/// Result and findings come first, then where the time went, then phases, then tables.
+/// Result and findings with their replay come first, then where the time went, then phases, then tables.
 #[test]
 fn a_report_begins_with_what_matters() {
     let document = of_a_trace();
@@ -49,6 +49,7 @@ fn a_report_begins_with_what_matters() {
     assert_eq!(
         keys,
         [
+            "replay",
             "waterfall",
             "phases",
             "timeline",

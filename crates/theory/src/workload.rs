@@ -3,12 +3,7 @@
 use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    operator::Phase,
-    quant::WeightFormat,
-    ranks::Parallel,
-    step::{Part, Sequences, Step},
-};
+use crate::{operator::Phase, quant::WeightFormat, ranks::Parallel};
 
 /// How the work of attention is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -208,22 +203,6 @@ impl Pass {
     /// Rows of a linear layer: sequences × new tokens, in one step.
     pub fn rows(&self) -> u64 {
         self.batch.saturating_mul(self.queries)
-    }
-
-    /// Its first step.
-    pub fn first_step(&self) -> Step {
-        let sequences = Part::Groups(vec![Sequences {
-            count: self.batch,
-            new: self.queries,
-            cached: self.past,
-        }]);
-        Step {
-            logits: Some(self.batch.saturating_mul(self.logits)),
-            ..match self.phase {
-                Phase::Decode => Step::decode(sequences),
-                _ => Step::prefill(sequences),
-            }
-        }
     }
 
     /// Σ over steps of the cached tokens that a step finds, none above `cap`.

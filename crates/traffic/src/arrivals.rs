@@ -1,6 +1,6 @@
 //! When requests are sent.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, significant};
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
@@ -41,6 +41,21 @@ pub const RATE_MIN: f64 = 1e-4;
 pub const CONCURRENCY_MAX: usize = 1 << 20;
 
 impl Arrivals {
+    /// When requests arrive, in words; `speedup` of a trace.
+    pub fn describe(&self, speedup: f64) -> String {
+        let per_s = |rate: f64| format!("{} requests/s", significant(rate));
+        match *self {
+            Self::Closed { concurrency } => format!("{concurrency} in flight"),
+            Self::Constant { rate } => format!("{}, evenly spaced", per_s(rate)),
+            Self::Poisson { rate } => format!("{}, Poisson", per_s(rate)),
+            Self::Gamma { rate, burstiness } => {
+                format!("{}, burstiness {burstiness}", per_s(rate))
+            }
+            Self::Recorded if speedup == 1.0 => "at the times of the trace".to_owned(),
+            Self::Recorded => format!("at the times of the trace, {speedup}×"),
+        }
+    }
+
     /// What is wrong with it.
     pub fn mistake(&self) -> Option<String> {
         let positive = |name: &str, value: f64| {

@@ -1,6 +1,6 @@
 //! How many tokens prompts and answers have.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,17 @@ impl Lengths {
             Self::Uniform { least, most } => least + random.below(most - least + 1),
             Self::Normal { mean, deviation } => rounded(mean + deviation * random.normal()),
             Self::Lognormal { median, sigma } => rounded(median * (sigma * random.normal()).exp()),
+        }
+    }
+}
+
+impl fmt::Display for Lengths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Fixed { tokens } => write!(f, "{tokens}"),
+            Self::Uniform { least, most } => write!(f, "{least}–{most}"),
+            Self::Normal { mean, deviation } => write!(f, "{mean} ± {deviation}"),
+            Self::Lognormal { median, sigma } => write!(f, "{median} (σ {sigma})"),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! real load, objectives, and the statistics they are judged by. No sockets, no runtime; one seed means one load in both.
 
 pub mod arrivals;
+pub mod figures;
 pub mod lengths;
 pub mod random;
 pub mod replay;

@@ -5,6 +5,7 @@
 //! [`Basis`] says where a number comes from, so that a report never mixes what was measured with what was computed.
 
 mod basis;
+pub mod bounded_file;
 mod dtype;
 mod format;
 mod hex;

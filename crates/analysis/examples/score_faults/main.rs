@@ -1,11 +1,14 @@
 //! Scores findings on programs with planted faults.
 //!
-//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…]
+//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…] [--table]
+//!
+//! `--table` prints the table of docs/diagnosis.md.
 //!
 //! FOLDER holds `truth.json` and one `NAME.json.gz` (torch.profiler) for each of its entries. An entry has times without the
 //! profiler, `base_ms` without and `fault_ms` with the fault, under `prefill` and `decode_step`; optionally `cause` (`none` for a
 //! program without a fault), `accept` (codes of findings that name it), `config` (a file in FOLDER; else `config.json`),
-//! `costs_nothing` and `noisy` (phases whose gain is not scored). A cause that [`score::accepted`] does not know and that has no
+//! `costs_nothing`, `noisy` (phases whose gain is not scored) and `also_true` (codes of findings that are right but are not the
+//! fault: neither alarms nor names). A cause that [`score::accepted`] does not know and that has no
 //! `accept` is printed with `?` for a reader to judge.
 //!
 //! `named`: one of the first three findings has an accepted code. `false alarm`: a finding states a gain of 5 % or more of a phase
@@ -20,14 +23,20 @@ use std::path::Path;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(folder) = arguments.next() else {
-        println!("usage: score_faults FOLDER [NAME…]");
+        println!("usage: score_faults FOLDER [NAME…] [--table]");
         return;
     };
-    let names: Vec<String> = arguments.collect();
+    let mut names: Vec<String> = arguments.collect();
+    let is_table = names.iter().any(|name| name == "--table");
+    names.retain(|name| name != "--table");
     match score::score_folder(Path::new(&folder), &names) {
         Ok(scores) => {
-            for score in &scores {
-                println!("{}", score.row());
+            if is_table {
+                println!("{}", score::table(&scores));
+            } else {
+                for score in &scores {
+                    println!("{}", score.row());
+                }
             }
             println!("{}", score::summary(&scores));
         }

@@ -5,7 +5,6 @@ use llmprof_theory::ModelError;
 use llmprof_theory::device::Device;
 
 use crate::matching::lanes::Lane;
-use crate::program::ProgramKind;
 use crate::trace::TraceAnalysis;
 
 /// That theory cannot count a model which ran all the same.
@@ -25,8 +24,8 @@ pub(super) fn trace_issues(
     is_measured: bool,
 ) -> Vec<Issue> {
     let of_host = lanes.iter().any(|lane| lane.device.is_none());
-    let mut issues = timeline.issues.clone();
-    issues.retain(|issue| !(of_host && issue.code == IssueCode::AnalysisNoDeviceEvents));
+    let is_loss = |issue: &&Issue| !of_host || issue.code != IssueCode::AnalysisNoDeviceEvents;
+    let mut issues: Vec<Issue> = timeline.issues.iter().filter(is_loss).cloned().collect();
     if of_host && !is_measured {
         issues.push(Issue::info(IssueCode::RunHostOnly));
     }
@@ -49,19 +48,18 @@ pub(super) fn no_device() -> Issue {
 
 pub(super) fn absent(
     is_counted: bool,
-    program: ProgramKind,
+    needs_model: bool,
     device: Option<&Device>,
     lanes: &[Lane],
     issues: &mut Vec<Issue>,
 ) {
-    if !is_counted {
-        // Theory counts language models: of another program none can be named.
-        if program.generates_text() {
-            issues.push(Issue::warning(IssueCode::RunNoModel));
-        }
-    } else if device.is_none() {
+    // Theory counts language models: of another program none can be named.
+    if needs_model {
+        issues.push(Issue::warning(IssueCode::RunNoModel));
+    }
+    if is_counted && device.is_none() {
         issues.push(no_device());
-    } else if lanes.len() > 1 {
+    } else if is_counted && lanes.len() > 1 {
         issues.push(Issue::warning(IssueCode::RunSeveralDevices).with("devices", lanes.len()));
     }
     if lanes.is_empty() {

@@ -58,6 +58,7 @@ use crate::graphs::{self, ModelOperators, StepRows};
 use crate::latency::{Latency, load_time};
 use crate::phases::engine::labelled_steps;
 use crate::ranks;
+use crate::serving::analyze_load;
 use crate::statics;
 use crate::telemetry::{self, HostTelemetry};
 
@@ -75,6 +76,9 @@ fn beside(record: &RunRecord, device: Option<&Device>) -> Vec<Analysis> {
 /// Analyzes what was recorded, against the peaks of `device`, of the record's own device, or of the one that its trace
 /// names. Only a workload that theory refuses is an error.
 pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, AnalysisError> {
+    if let Some(load) = &record.load {
+        return Ok(analyze_load(record, load));
+    }
     let Judged {
         device: judged,
         issue: of_device,
@@ -90,12 +94,6 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
         Some(recorded) => of_trace(record, recorded, subject.as_ref(), judged),
         None => of_passes(record, subject.as_ref(), judged),
     };
-    // One was named, even where nothing is counted by it.
-    if record.model.is_some() {
-        analysis
-            .issues
-            .retain(|issue| issue.code != IssueCode::RunNoModel);
-    }
     if is_divided {
         analysis.workload = asked(record);
         analysis.issues.push(if is_one {
@@ -121,10 +119,6 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     if let Some((found, issue)) = graphs::analyze(record, judged, operators.as_ref()) {
         analysis.graphs = Some(found);
         analysis.issues.extend(issue);
-    }
-    let has_time = !record.traces.is_empty() || !record.passes.is_empty();
-    if !has_time {
-        analysis.issues.clear();
     }
     analysis.beside = beside(record, judged);
     let model = record.model.as_ref();
@@ -241,12 +235,16 @@ fn of_passes(
 ) -> Analysis {
     let telemetry = HostTelemetry::of(record);
     let (latency, latency_issues) = Latency::of(record);
-    let mut issues = record.issues.clone();
-    issues.extend(latency_issues);
-    issues.extend(telemetry::issues(telemetry.as_ref()));
-    issues.push(Issue::warning(IssueCode::RunNoCapture));
-    if subject.is_some() && device.is_none() {
-        issues.push(no_device());
+    let mut issues = Vec::new();
+    // Counters, sums and memory alone miss nothing of a run.
+    if !record.passes.is_empty() {
+        issues.clone_from(&record.issues);
+        issues.extend(latency_issues);
+        issues.extend(telemetry::issues(telemetry.as_ref()));
+        issues.push(Issue::warning(IssueCode::RunNoCapture));
+        if subject.is_some() && device.is_none() {
+            issues.push(no_device());
+        }
     }
     let device = device.filter(|_| subject.is_some());
     let workload = subject.map(|subject| subject.workload);

@@ -84,7 +84,9 @@ pub(super) fn of_trace(
     let (telemetry, latency, told) = of_passes(record);
     issues.extend(told);
     let program = structure.program.kind;
-    absent(named_model, program, device, &lanes, &mut issues);
+    // One may be named though nothing is counted by it.
+    let needs_model = !named_model && record.model.is_none() && program.generates_text();
+    absent(named_model, needs_model, device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
     let roof = roof.as_ref().filter(|_| lanes.len() <= 1);

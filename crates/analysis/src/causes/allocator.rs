@@ -3,13 +3,14 @@
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
+use super::pinned_memory::is_pinning;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit};
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
     let rows: Vec<usize> = rows
-        .filter(|&row| scene.api(row) == Some(Api::Memory))
+        .filter(|&row| scene.api(row) == Some(Api::Memory) && !is_pinning(scene, row))
         .collect();
     let Some(&first) = rows.first() else {
         return Vec::new();
@@ -31,4 +32,33 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         edit,
         partial: None,
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    #[test]
+    fn memory_of_the_driver_in_every_step_is_a_cause() {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.call("cudaMalloc", 300);
+            sketch.matrix_product(16, 1024, 1024, 50);
+            sketch.synchronize();
+            sketch.call("cudaFree", 200);
+        }
+        let (saved, now) = sketch.diagnose().gain_of("allocation").unwrap();
+        assert!((1.9..2.1).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn memory_of_the_caching_allocator_is_none() {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.operator("aten::empty", &[], &[]);
+            sketch.matrix_product(16, 1024, 1024, 50);
+        }
+        sketch.synchronize();
+        assert_eq!(sketch.diagnose().gain_of("allocation"), None);
+    }
 }

@@ -163,3 +163,60 @@ fn replace(scene: &Scene<'_>, edit: &mut Edit, one: &Unfused, fused: i64) -> i64
     }
     total
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    const SCORES: &[i64] = &[4, 16, 2048, 2048];
+    const HALF: &str = "c10::BFloat16";
+
+    fn sketch_attention(is_fused: bool) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.matrix_product(8192, 2048, 2048, 150);
+            let heads: &[i64] = &[64, 2048, 128];
+            let keys: &[i64] = &[64, 128, 2048];
+            if is_fused {
+                sketch.operator(
+                    "aten::scaled_dot_product_attention",
+                    &[(&[4, 16, 2048, 128], HALF)],
+                    &[("flash_fwd_kernel", 200)],
+                );
+            } else {
+                sketch.operator(
+                    "aten::bmm",
+                    &[(heads, HALF), (keys, HALF)],
+                    &[("gemm", 400)],
+                );
+                sketch.operator("aten::softmax", &[(SCORES, HALF)], &[("softmax", 600)]);
+                sketch.operator(
+                    "aten::bmm",
+                    &[(&[64, 2048, 2048], HALF), (heads, HALF)],
+                    &[("gemm", 400)],
+                );
+            }
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn scores_and_softmax_as_tensors_are_a_cause() {
+        let (saved, now) = sketch_attention(false)
+            .diagnose()
+            .gain_of("unfused_attention")
+            .unwrap();
+        assert!(saved > 0.6 * now, "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn fused_attention_is_none() {
+        assert_eq!(
+            sketch_attention(true)
+                .diagnose()
+                .gain_of("unfused_attention"),
+            None
+        );
+    }
+}

@@ -26,3 +26,31 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         partial: None,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    #[test]
+    fn launches_that_run_ahead_do_not_block() {
+        let mut sketch = Sketch::default();
+        for _ in 0..20 {
+            sketch.matrix_product(512, 2048, 2048, 100);
+        }
+        sketch.synchronize();
+        assert_eq!(sketch.diagnose().gain_of("blocking_launches"), None);
+    }
+
+    #[test]
+    fn launches_that_end_with_their_kernels_do() {
+        let mut sketch = Sketch::default();
+        sketch.is_blocking = true;
+        for _ in 0..20 {
+            sketch.matrix_product(512, 2048, 2048, 100);
+            sketch.pause(50);
+        }
+        sketch.synchronize();
+        let (saved, now) = sketch.diagnose().gain_of("blocking_launches").unwrap();
+        assert!(saved > 0.3 * now, "{saved} of {now} ms");
+    }
+}

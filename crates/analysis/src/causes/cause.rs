@@ -41,6 +41,10 @@ pub enum CauseKind {
     },
     /// Operators that compute on the CPU, or take far longer on the host than others of their kind.
     HostOperators { time_ns: Nanos, on_cpu: bool },
+    /// Host memory page-locked and released.
+    PinnedMemory { time_ns: Nanos },
+    /// A CUDA graph captured and instantiated in the step that launches it.
+    GraphCaptures { time_ns: Nanos },
     /// Memory taken from the driver and given back.
     Allocation { time_ns: Nanos },
     /// Every launch returns when its kernel has ended.
@@ -71,6 +75,37 @@ pub enum CauseKind {
     Recomputed { tokens: u64, new_tokens: u64 },
     /// Logits of tokens that nothing is sampled from.
     UnusedLogits { rows: u64, needed: u64 },
+    /// Operators on tensors larger than anything that the model multiplies.
+    BeyondModel {
+        /// The tensor that takes most of the time.
+        shape: String,
+        /// Elements of the largest input or result of a GEMM.
+        largest_activation: u64,
+        kernels_ns: Nanos,
+    },
+    /// Attention over positions of the KV cache that hold no token.
+    UnusedSpan {
+        positions: u64,
+        tokens: u64,
+        kernels_ns: Nanos,
+    },
+    /// A loop of the same few operators on small tensors.
+    OperatorLoop {
+        iterations: u64,
+        /// Of one iteration.
+        operators: u64,
+        /// On the host.
+        time_ns: Nanos,
+    },
+    /// Passes over the same positions one after another.
+    RepeatedPasses {
+        passes: u64,
+        sequences: u64,
+        /// Of each sequence.
+        tokens: u64,
+    },
+    /// Dropout runs, as in training.
+    Dropout { kernels_ns: Nanos },
     /// The KV cache copied: cloned, or concatenated with the new token.
     KvCopies {
         operator: String,
@@ -123,6 +158,8 @@ impl CauseKind {
             Self::HostCopies { .. } => "host_copies",
             Self::HostCode { .. } => "host_code",
             Self::HostOperators { .. } => "host_operators",
+            Self::PinnedMemory { .. } => "pinned_memory",
+            Self::GraphCaptures { .. } => "graph_captures",
             Self::Allocation { .. } => "allocation",
             Self::BlockingLaunches => "blocking_launches",
             Self::GemmFormat { .. } => "gemm_format",
@@ -130,6 +167,11 @@ impl CauseKind {
             Self::UnfusedAttention { .. } => "unfused_attention",
             Self::Recomputed { .. } => "recomputed_tokens",
             Self::UnusedLogits { .. } => "unused_logits",
+            Self::BeyondModel { .. } => "beyond_model",
+            Self::UnusedSpan { .. } => "unused_span",
+            Self::OperatorLoop { .. } => "operator_loop",
+            Self::RepeatedPasses { .. } => "repeated_passes",
+            Self::Dropout { .. } => "dropout",
             Self::KvCopies { .. } => "kv_copies",
             Self::VocabularySort { .. } => "vocabulary_sort",
             Self::OtherWork { .. } => "other_work",
@@ -191,6 +233,13 @@ impl PhaseGain {
 
     pub fn phase_name(&self) -> &str {
         self.label.as_deref().unwrap_or(self.phase.name())
+    }
+}
+
+impl Cause {
+    /// Whether it saves this part of one of its phases.
+    pub(crate) fn saves_at_least(&self, share: f64) -> bool {
+        self.gains.iter().any(|gain| gain.share() >= share)
     }
 }
 

@@ -5,6 +5,7 @@ use llmprof_record::run::RunPhase;
 use super::cause::CauseKind;
 use super::estimate::{efficiency, gemm_ns};
 use super::gemms::Gemm;
+use super::repeated_passes::are_separate_prompts;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 
@@ -26,6 +27,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         || passes < 2 * windows
         || tokens > CHUNK_MAX_TOKENS
         || !are_alike
+        || are_separate_prompts(scene)
     {
         return Vec::new();
     }

@@ -36,3 +36,35 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         partial: None,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_exchange(name: &str) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.matrix_product(512, 2048, 2048, 100);
+            sketch.operator("c10d::allreduce_", &[], &[(name, 80)]);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn exposed_collectives_are_a_cause() {
+        let found = sketch_exchange("ncclDevKernel_AllReduce_Sum_bf16_RING_LL").diagnose();
+        let (saved, now) = found.gain_of("communication").unwrap();
+        assert!((0.31..0.33).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn other_kernels_are_none() {
+        assert_eq!(
+            sketch_exchange("elementwise_kernel")
+                .diagnose()
+                .gain_of("communication"),
+            None
+        );
+    }
+}

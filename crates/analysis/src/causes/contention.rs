@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::cause::{CauseKind, Place};
 use super::host_code::is_pause;
+use super::stacks::sampled;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, Wait};
 
@@ -45,7 +46,23 @@ pub(super) fn is_contended(scene: &Scene<'_>) -> bool {
     }
     let total: i64 = places.values().sum();
     let most = places.values().copied().max().unwrap_or(0);
-    places.len() >= PLACES_MIN && (most as f64) < PLACE_MAX_SHARE * total as f64
+    let are_unrelated =
+        places.len() >= PLACES_MIN && (most as f64) < PLACE_MAX_SHARE * total as f64;
+    are_unrelated && !is_python_waiting(scene)
+}
+
+/// Whether sampled stacks show what the pauses are: the garbage collector, or another thread that holds the GIL.
+fn is_python_waiting(scene: &Scene<'_>) -> bool {
+    let mut intervals: Vec<(i64, i64)> = all_pauses(scene)
+        .into_iter()
+        .map(|(segment, _)| {
+            let start = scene.graph.segment_start(segment);
+            (start, start + scene.graph.segment_duration(segment))
+        })
+        .collect();
+    intervals.sort_unstable();
+    let stacks = sampled(scene, scene.graph.main_thread(), &intervals);
+    stacks.gil_holder.is_some() || stacks.collecting_share.is_some_and(|share| share > 0.5)
 }
 
 /// Pauses in operators as well as between them.
@@ -86,4 +103,50 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         edit,
         partial: None,
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    /// Pauses of 4 ms before operators of as many kinds as `names`.
+    fn sketch_pauses(names: &[&str]) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..3 {
+            for name in names {
+                for _ in 0..10 {
+                    sketch.matrix_product(16, 1024, 1024, 5);
+                }
+                sketch.pause(4_000);
+                sketch.operator(name, &[], &[("elementwise", 5)]);
+            }
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn pauses_at_unrelated_places_are_contention() {
+        let found =
+            sketch_pauses(&["aten::add", "aten::mul", "aten::cat", "aten::silu"]).diagnose();
+        assert!(found.gain_of("cpu_contention").is_some());
+        assert_eq!(found.gain_of("host_code"), None);
+    }
+
+    /// Stacks say more than where pauses are.
+    #[test]
+    fn pauses_in_which_another_thread_holds_the_gil_are_no_contention() {
+        let mut sketch = sketch_pauses(&["aten::add", "aten::mul", "aten::cat", "aten::silu"]);
+        sketch.sample_gil_waits();
+        let found = sketch.diagnose();
+        assert_eq!(found.gain_of("cpu_contention"), None);
+        assert!(found.gain_of("host_code").is_some());
+    }
+
+    #[test]
+    fn pauses_at_one_place_are_code() {
+        let found = sketch_pauses(&["aten::add"]).diagnose();
+        assert_eq!(found.gain_of("cpu_contention"), None);
+        assert!(found.gain_of("host_code").is_some());
+    }
 }

@@ -146,3 +146,34 @@ fn candidate(scene: &Scene<'_>, to_device: bool, group: Group) -> Candidate {
         partial: Some(group.partial),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::trace::CopyKind;
+
+    use crate::causes::sketch::Sketch;
+
+    fn with_copy(bytes: u64, us: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.copy(CopyKind::DEVICE_TO_HOST, bytes, us);
+            sketch.matrix_product(16, 4096, 4096, 200);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn large_copies_that_the_host_waits_for_are_a_cause() {
+        let (saved, now) = with_copy(32 << 20, 4_000)
+            .diagnose()
+            .gain_of("host_copies")
+            .unwrap();
+        assert!((15.9..16.9).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn reading_a_token_is_none() {
+        assert_eq!(with_copy(8, 2).diagnose().gain_of("host_copies"), None);
+    }
+}

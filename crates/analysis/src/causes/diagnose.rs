@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, PhaseGain};
 use super::scene::Scene;
-use super::{Candidate, SEARCHES};
+use super::shapes::Shapes;
+use super::{Candidate, SEARCHES, beyond_model};
 use crate::replay::{Edit, FIDELITY_ERROR_MAX, Graph, Model, PhaseWindows, Window};
 
 /// Gains below this part of a phase are not reported: host-bound phases vary by more from run to run.
@@ -17,8 +18,13 @@ const GAIN_MIN_SHARE: f64 = 0.05;
 const SPECIAL_GAIN_MIN_SHARE: f64 = 0.02;
 /// What torch's profiler costs per host event, ns: median over 20 traces of an H200 with plain times (fixtures/faults).
 const EVENT_COST_NS: f64 = 2_500.0;
-/// Its quartiles.
-const EVENT_COST_RANGE_NS: [f64; 2] = [1_500.0, 5_000.0];
+/// Its quartiles as parts of the median.
+const EVENT_COST_RANGE: [f64; 2] = [0.6, 2.0];
+/// The cost of an event ÷ the time of such a pair: median over the traces of fixtures/faults with plain times and a device that is
+/// busy for less than half of the step (quartiles 0.7 and 1.2).
+const EVENT_COST_OF_PAIR: f64 = 1.1;
+/// Pairs of an operator and the one it calls that show what recording costs.
+const EVENT_COST_MIN_PAIRS: usize = 50;
 /// Costs that plain times of the same program may give.
 const EVENT_COST_SOLVED_NS: [f64; 2] = [0.0, 8_000.0];
 /// A cause that adds less than this part of its own gain to another's is about the same time.
@@ -75,6 +81,8 @@ struct Searched<'a> {
     steps: u64,
     error: f64,
     recorded: i64,
+    /// What recording a host event costs as the trace shows it.
+    event_cost_ns: f64,
     costs: [f64; 3],
 }
 
@@ -99,34 +107,37 @@ pub fn diagnose(
     windows.sort_by_key(|(window, _)| window.start);
     let graph = Graph::of(trace, windows.iter().map(|(window, _)| *window).collect())?;
     let fidelity = graph.fidelity();
+    let mut scenes: Vec<Scene<'_>> = phases
+        .iter()
+        .map(|input| {
+            let windows = &input.windows.windows;
+            let mut scene = Scene::of(trace, &graph, input.phase, windows, device, subject);
+            scene.steps = steps(input, &scene);
+            scene
+        })
+        .collect();
+    let shapes = Shapes::of(&scenes);
     let mut judged = Vec::new();
     let mut searched = Vec::new();
-    for (index, input) in phases.iter().enumerate() {
+    for (index, (input, scene)) in phases.iter().zip(&mut scenes).enumerate() {
+        scene.shapes = shapes.clone();
         let own: Vec<usize> = (0..windows.len())
             .filter(|&at| windows[at].1 == index)
             .collect();
         let recorded: i64 = own.iter().map(|&at| fidelity[at].0).sum();
         let replayed: i64 = own.iter().map(|&at| fidelity[at].1).sum();
-        let mut scene = Scene::of(
-            trace,
-            &graph,
-            input.phase,
-            &input.windows.windows,
-            device,
-            subject,
-        );
-        scene.steps = steps(input, &scene);
         let mut phase = Searched {
             input,
             windows: own,
             steps: scene.steps,
             error: replayed as f64 / recorded.max(1) as f64 - 1.0,
             recorded,
+            event_cost_ns: event_cost(scene),
             costs: [0.0; 3],
         };
         phase.costs = costs(&graph, &phase);
         if recorded > 0 {
-            judged.extend(judge(&graph, &phase, index, &scene));
+            judged.extend(judge(&graph, &phase, index, scene));
         }
         searched.push(phase);
     }
@@ -146,7 +157,7 @@ fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -
         candidates.partition(|candidate| candidate.kind.is_general());
     let mut judged: Vec<Judged> = Vec::new();
     let mut removed = Edit::default();
-    for candidate in special {
+    let mut judge_special = |candidate: Candidate, removed: &mut Edit| {
         let gain = gain(graph, phase, &candidate, &Edit::default());
         if gain.share() >= SPECIAL_GAIN_MIN_SHARE {
             removed.extend(&candidate.edit);
@@ -156,6 +167,14 @@ fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -
                 gain,
             });
         }
+    };
+    let mut explained = Edit::default();
+    for candidate in special {
+        explained.extend(&candidate.edit);
+        judge_special(candidate, &mut removed);
+    }
+    if let Some(candidate) = beyond_model::find(scene, &explained) {
+        judge_special(candidate, &mut removed);
     }
     for candidate in general {
         let gain = gain(graph, phase, &candidate, &removed);
@@ -211,11 +230,38 @@ fn costs(graph: &Graph, phase: &Searched<'_>) -> [f64; 3] {
         let solved = f64::midpoint(low, high);
         return [solved, 0.8 * solved, 1.2 * solved];
     }
-    [
-        EVENT_COST_NS,
-        EVENT_COST_RANGE_NS[0],
-        EVENT_COST_RANGE_NS[1],
-    ]
+    let cost = phase.event_cost_ns;
+    let [least, most] = EVENT_COST_RANGE;
+    [cost, least * cost, most * cost]
+}
+
+/// What recording one host event costs here. An operator that only calls another, which only makes a view, takes little longer
+/// than recording the inner one: its time is that cost at the speed that the host had.
+fn event_cost(scene: &Scene<'_>) -> f64 {
+    let mut times: Vec<i64> = Vec::new();
+    for &top in &scene.tops {
+        for row in scene.rows_in(top) {
+            let inner = row + 1..scene.graph.subtree_end(row);
+            let is_pair = inner.len() == 1 && inner.clone().all(|row| scene.is_operator(row));
+            if is_pair && scene.is_operator(row) {
+                times.push(scene.trace.hosts.duration[row]);
+            }
+        }
+    }
+    if times.len() < EVENT_COST_MIN_PAIRS {
+        return EVENT_COST_NS;
+    }
+    let middle = times.len() / 2;
+    let median = *times.select_nth_unstable(middle).1 as f64;
+    let [least, most] = EVENT_COST_SOLVED_NS;
+    let cost = (EVENT_COST_OF_PAIR * median).clamp(least, most);
+    // A thread that launches work of its own competes for the GIL: times of operators have waiting in them.
+    let mut work = scene.graph.work().iter();
+    if work.any(|work| !scene.graph.is_own_work(work)) {
+        cost.min(EVENT_COST_NS)
+    } else {
+        cost
+    }
 }
 
 /// What a cause saves of a phase from which `removed` is gone already.
@@ -275,8 +321,13 @@ fn replayed(graph: &Graph, phase: &Searched<'_>, index: usize, judged: &[Judged]
 
 /// Whether two findings are one cause: of one kind, at one place.
 fn is_same(a: &Candidate, b: &Candidate) -> bool {
+    // Inside of a graph no operator is known.
+    let are_one_place = match (&a.place.operator, &b.place.operator) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    };
     a.kind.code() == b.kind.code()
-        && a.place.operator == b.place.operator
+        && are_one_place
         && match (&a.kind, &b.kind) {
             (
                 super::CauseKind::HostCopies { to_device: a, .. },

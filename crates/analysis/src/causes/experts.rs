@@ -86,3 +86,42 @@ fn shorten_between(scene: &Scene<'_>, edit: &mut Edit, experts: i64, tokens: i64
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_experts(tokens_of_each: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        sketch.look_up(4, 256, 32_000, 2048);
+        for _ in 0..4 {
+            sketch.values = Some("[\"\", \"4\"]");
+            sketch.operator(
+                "aten::topk",
+                &[(&[1024, 32], "float"), (&[], "Scalar")],
+                &[("topk", 5)],
+            );
+            sketch.values = None;
+            let tokens: &[i64] = &[32, tokens_of_each, 2048];
+            let weights: &[i64] = &[32, 2048, 768];
+            let tensors = [(tokens, "c10::BFloat16"), (weights, "c10::BFloat16")];
+            sketch.operator("aten::bmm", &tensors, &[("gemm", 300)]);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn all_tokens_for_all_experts_are_a_cause() {
+        let (saved, now) = sketch_experts(1024)
+            .diagnose()
+            .gain_of("all_experts")
+            .unwrap();
+        assert!(saved > 0.6 * now, "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn routed_tokens_are_none() {
+        assert_eq!(sketch_experts(128).diagnose().gain_of("all_experts"), None);
+    }
+}

@@ -41,3 +41,37 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         partial: None,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_new_tensors(name: &str) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.nested("aten::empty", name, &[("fill_kernel", 40)]);
+            sketch.matrix_product(512, 2048, 2048, 100);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn filling_an_empty_tensor_is_a_cause() {
+        let (saved, now) = sketch_new_tensors("aten::fill_")
+            .diagnose()
+            .gain_of("fills")
+            .unwrap();
+        assert!((0.15..0.17).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn other_operators_are_none() {
+        assert_eq!(
+            sketch_new_tensors("aten::copy_")
+                .diagnose()
+                .gain_of("fills"),
+            None
+        );
+    }
+}

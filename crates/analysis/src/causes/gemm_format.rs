@@ -163,3 +163,40 @@ fn halve_rest(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_head(dtype: &str, us: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            for _ in 0..8 {
+                sketch.matrix_product(256, 3072, 8192, 30);
+            }
+            let head: [(&[i64], &str); 2] = [(&[256, 3072], dtype), (&[3072, 32_000], dtype)];
+            sketch.operator("aten::mm", &head, &[("sgemm_kernel", us)]);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn one_gemm_in_fp32_is_a_cause() {
+        let (saved, now) = sketch_head("float", 1_500)
+            .diagnose()
+            .gain_of("gemm_format")
+            .unwrap();
+        assert!(saved > 0.6 * now, "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn gemms_in_the_model_format_are_none() {
+        assert_eq!(
+            sketch_head("c10::BFloat16", 100)
+                .diagnose()
+                .gain_of("gemm_format"),
+            None
+        );
+    }
+}

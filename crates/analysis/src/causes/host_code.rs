@@ -100,3 +100,33 @@ fn copied_to_host(scene: &Scene<'_>, top: usize) -> Option<Bytes> {
     let bytes: u64 = bytes.sum();
     (bytes > SMALL_COPY_MAX_BYTES).then_some(Bytes(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn with_pauses(us: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            for _ in 0..10 {
+                sketch.matrix_product(16, 1024, 1024, 10);
+            }
+            sketch.synchronize();
+            sketch.pause(us);
+        }
+        sketch.matrix_product(16, 1024, 1024, 10);
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn pauses_of_milliseconds_at_one_place_are_a_cause() {
+        let (saved, now) = with_pauses(2_500).diagnose().gain_of("host_code").unwrap();
+        assert!((9.9..10.1).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn the_code_of_a_loop_is_none() {
+        assert_eq!(with_pauses(60).diagnose().gain_of("host_code"), None);
+    }
+}

@@ -1,13 +1,12 @@
 //! Operators that compute on the CPU, and calls that take far longer on the host than usual.
 
-use std::collections::BTreeMap;
-
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cause::CauseKind;
 use super::contention::is_contended;
 use super::copies::host_operators_after;
+use super::pinned_memory::is_pinning;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, Wait};
 
@@ -48,7 +47,8 @@ fn after_copies(scene: &Scene<'_>) -> FxHashSet<usize> {
 
 fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
     let copied = after_copies(scene);
-    let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+    let mut group = Group::default();
+    let mut longest = 0;
     for &top in &scene.tops {
         let time = scene.trace.hosts.duration[top];
         if scene.api(top).is_some()
@@ -58,16 +58,16 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
         {
             continue;
         }
-        let group = groups.entry(scene.name(top)).or_default();
         scene.remove(&mut group.edit, top);
         group.count += 1;
         group.time += time;
-        group.row = top;
+        if time > longest {
+            longest = time;
+            group.row = top;
+        }
     }
-    groups
-        .into_values()
-        .map(|group| candidate(scene, group, true))
-        .collect()
+    let found = (group.count > 0).then(|| candidate(scene, group, true));
+    found.into_iter().collect()
 }
 
 /// Segments of operators and calls that are far longer than others of the same name.
@@ -79,7 +79,7 @@ fn slow(scene: &Scene<'_>) -> Vec<Candidate> {
         };
         let is_other = match scene.api(row) {
             Some(Api::Memory | Api::Transfer) => true,
-            Some(api) => api.waits_by_itself(),
+            Some(api) => api.waits_by_itself() || is_pinning(scene, row),
             None => scene.is_code(segment),
         };
         let computes_on_cpu = scene
@@ -131,5 +131,39 @@ fn candidate(scene: &Scene<'_>, group: Group, on_cpu: bool) -> Candidate {
         count: group.count,
         edit: group.edit,
         partial: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_host_operator(us: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.host_operator("aten::triu", us);
+            for _ in 0..4 {
+                sketch.matrix_product(16, 2048, 2048, 20);
+            }
+            sketch.synchronize();
+        }
+        sketch
+    }
+
+    #[test]
+    fn an_operator_that_computes_on_the_cpu_is_a_cause() {
+        let (saved, now) = sketch_host_operator(400)
+            .diagnose()
+            .gain_of("host_operators")
+            .unwrap();
+        assert!((1.5..1.7).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn a_view_is_none() {
+        assert_eq!(
+            sketch_host_operator(5).diagnose().gain_of("host_operators"),
+            None
+        );
     }
 }

@@ -130,3 +130,37 @@ fn is_copied_whole(tensors: &[(&[i64], &str)]) -> bool {
         .into_iter()
         .all(|(dims, _)| 2 * elements(dims) >= elements(first))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    const HALF: &str = "c10::BFloat16";
+
+    fn sketch_append(new_tokens: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            let cache: &[i64] = &[32, 8, 2048, 128];
+            let new: &[i64] = &[32, 8, new_tokens, 128];
+            sketch.operator(
+                "aten::cat",
+                &[(cache, HALF), (new, HALF)],
+                &[("CatArrayBatchedCopy", 80)],
+            );
+            sketch.matrix_product(32, 4096, 4096, 20);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn a_cache_concatenated_with_a_token_is_a_cause() {
+        let (saved, now) = sketch_append(1).diagnose().gain_of("kv_copies").unwrap();
+        assert!((0.28..0.33).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn tensors_of_one_size_are_none() {
+        assert_eq!(sketch_append(2048).diagnose().gain_of("kv_copies"), None);
+    }
+}

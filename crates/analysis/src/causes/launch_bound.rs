@@ -53,3 +53,31 @@ fn is_slow(scene: &Scene<'_>, segment: usize) -> bool {
     const LAUNCHING_MAX_NS: i64 = 200_000;
     scene.graph.segment_duration(segment) > LAUNCHING_MAX_NS
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_kernels(us: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..100 {
+            sketch.matrix_product(16, 1024, 1024, us);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn short_kernels_wait_for_launches() {
+        let (saved, now) = sketch_kernels(2)
+            .diagnose()
+            .gain_of("launch_bound")
+            .unwrap();
+        assert!(saved > 0.4 * now, "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn long_kernels_do_not() {
+        assert_eq!(sketch_kernels(100).diagnose().gain_of("launch_bound"), None);
+    }
+}

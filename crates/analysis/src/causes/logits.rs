@@ -64,3 +64,38 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         partial: None,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    use llmprof_record::run::RunPhase;
+
+    fn sketch_prompt(rows: i64, us: i64) -> Sketch {
+        let mut sketch = Sketch::of_phase(RunPhase::Prefill);
+        sketch.look_up(4, 1024, 100_000, 2048);
+        for _ in 0..8 {
+            sketch.matrix_product(4096, 2048, 8192, 200);
+        }
+        sketch.matrix_product(rows, 2048, 100_000, us);
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn logits_of_all_tokens_are_a_cause() {
+        let (saved, now) = sketch_prompt(4096, 2_400)
+            .diagnose()
+            .gain_of("unused_logits")
+            .unwrap();
+        assert!((2.1..2.4).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn logits_of_the_last_tokens_are_none() {
+        assert_eq!(
+            sketch_prompt(4, 90).diagnose().gain_of("unused_logits"),
+            None
+        );
+    }
+}

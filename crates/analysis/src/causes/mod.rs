@@ -3,6 +3,7 @@
 
 mod allocator;
 mod attention;
+mod beyond_model;
 mod blocking;
 mod cause;
 mod chunks;
@@ -10,24 +11,35 @@ mod communication;
 mod contention;
 mod copies;
 mod diagnose;
+mod dropout;
 mod estimate;
 mod experts;
 mod fills;
 mod forwards;
 mod gemm_format;
 mod gemms;
+mod graph_captures;
+mod graph_nodes;
 mod host_code;
 mod host_ops;
+mod kernel_elements;
 mod kv_copies;
 mod launch_bound;
 mod logits;
+mod operator_loops;
 mod other_work;
+mod pinned_memory;
 mod recomputed;
+mod repeated_passes;
 mod scene;
+mod shapes;
+#[cfg(test)]
+mod sketch;
 mod sorting;
 mod stacks;
 mod sync;
 mod unfused;
+mod unused_span;
 mod weight_casts;
 mod wide_ops;
 
@@ -56,6 +68,8 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     contention::find,
     host_code::find,
     host_ops::find,
+    pinned_memory::find,
+    graph_captures::find,
     allocator::find,
     blocking::find,
     gemm_format::find,
@@ -68,6 +82,11 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     recomputed::find,
     logits::find,
     kv_copies::find,
+    dropout::find,
+    graph_nodes::find,
+    unused_span::find,
+    operator_loops::find,
+    repeated_passes::find,
     sorting::find,
     other_work::find,
     communication::find,

@@ -93,3 +93,26 @@ fn key(scene: &Scene<'_>, work: &Work) -> Option<(StrId, [u32; 3])> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    #[test]
+    fn kernels_of_another_thread_are_a_cause_and_those_of_the_program_none() {
+        let draw = |is_disturbed: bool| {
+            let mut sketch = Sketch::default();
+            for _ in 0..6 {
+                sketch.matrix_product(512, 2048, 2048, 50);
+                if is_disturbed {
+                    sketch.disturb(200);
+                }
+            }
+            sketch.synchronize();
+            sketch.diagnose().gain_of("other_work")
+        };
+        let (saved, now) = draw(true).unwrap();
+        assert!(saved > 0.4 * now, "{saved} of {now} ms");
+        assert_eq!(draw(false), None);
+    }
+}

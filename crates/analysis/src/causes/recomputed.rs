@@ -59,3 +59,38 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         partial: None,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_steps(grows: bool) -> Sketch {
+        let mut sketch = Sketch::default();
+        for step in 0..6 {
+            let tokens = if grows { 512 + step } else { 1 };
+            sketch.look_up(4, tokens, 32_000, 2048);
+            for _ in 0..8 {
+                sketch.matrix_product(4 * tokens, 2048, 8192, if grows { 110 } else { 12 });
+            }
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn passes_that_grow_by_a_token_are_a_cause() {
+        let (saved, now) = sketch_steps(true)
+            .diagnose()
+            .gain_of("recomputed_tokens")
+            .unwrap();
+        assert!(saved > 0.6 * now, "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn passes_of_one_token_are_none() {
+        assert_eq!(
+            sketch_steps(false).diagnose().gain_of("recomputed_tokens"),
+            None
+        );
+    }
+}

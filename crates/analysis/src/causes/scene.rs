@@ -13,6 +13,8 @@ use super::cause::Place;
 use super::diagnose::Subject;
 use super::forwards::{Forward, forwards};
 use super::gemms::{Gemm, gemms};
+use super::graph_captures::captured_segments;
+use super::shapes::Shapes;
 use crate::replay::{Api, Edit, Graph, Window, Work, WorkRow};
 use crate::timeline::launches::is_api;
 
@@ -28,10 +30,14 @@ pub(crate) struct Scene<'a> {
     pub(crate) steps: u64,
     pub(crate) device: Option<&'a Device>,
     pub(crate) subject: Option<&'a Subject>,
+    /// Segments in which graphs are captured, in order: only `graph_captures` looks at them.
+    pub(crate) captures: Vec<Range<usize>>,
     /// Outermost operators and API calls of the program's thread in the phase, in order of time.
     pub(crate) tops: Vec<usize>,
     pub(crate) forwards: Vec<Forward>,
     pub(crate) gemms: Vec<Gemm>,
+    /// Of all phases together.
+    pub(crate) shapes: Shapes,
     /// Median gap between them.
     pub(crate) usual_gap: i64,
     categories: RefCell<FxHashMap<StrId, Category>>,
@@ -54,12 +60,15 @@ impl<'a> Scene<'a> {
             steps: 1,
             device,
             subject,
+            captures: Vec::new(),
             tops: Vec::new(),
             forwards: Vec::new(),
             gemms: Vec::new(),
+            shapes: Shapes::default(),
             usual_gap: 0,
             categories: RefCell::default(),
         };
+        scene.captures = captured_segments(&scene);
         scene.tops = scene.outermost();
         scene.usual_gap = scene.median_gap();
         scene.forwards = forwards(&scene);
@@ -92,15 +101,28 @@ impl<'a> Scene<'a> {
         tops
     }
 
+    pub(crate) fn is_operator(&self, row: usize) -> bool {
+        self.trace.hosts.kind[row] == HostKind::OPERATOR
+    }
+
     pub(crate) fn is_op_or_call(&self, row: usize) -> bool {
         let kind = self.trace.hosts.kind[row];
         kind == HostKind::OPERATOR || is_api(kind)
     }
 
-    /// Segments of the program's thread in the phase.
+    /// Segments of the program's thread in the phase, without those in which graphs are captured.
     pub(crate) fn segments(&self) -> impl Iterator<Item = usize> + '_ {
         let windows = self.windows.iter();
-        windows.flat_map(|window| self.graph.segments_in(*window))
+        windows
+            .flat_map(|window| self.graph.segments_in(*window))
+            .filter(|&segment| !self.is_captured(segment))
+    }
+
+    pub(crate) fn is_captured(&self, segment: usize) -> bool {
+        let next = self.captures.partition_point(|range| range.end <= segment);
+        self.captures
+            .get(next)
+            .is_some_and(|range| range.start <= segment)
     }
 
     /// Whether no operator and no API call runs in a segment: code of the program itself.
@@ -141,6 +163,13 @@ impl<'a> Scene<'a> {
             row = self.graph.parent_row(inner);
         }
         top
+    }
+
+    /// The outermost operator that holds a row.
+    pub(crate) fn top_around(&self, row: usize) -> Option<usize> {
+        let after = self.tops.partition_point(|&top| top <= row);
+        let top = *self.tops.get(after.checked_sub(1)?)?;
+        self.rows_in(top).contains(&row).then_some(top)
     }
 
     /// The first operator or call that begins after a segment.

@@ -65,3 +65,46 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         partial: None,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_sampling(width: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.look_up(64, 1, 100_000, 2048);
+            sketch.matrix_product(64, 2048, 100_000, 100);
+            sketch.operator(
+                "aten::sort",
+                &[(&[64, width], "float")],
+                &[("radix_sort", 300)],
+            );
+            sketch.operator("aten::cumsum", &[(&[64, width], "float")], &[("scan", 30)]);
+            sketch.operator(
+                "aten::multinomial",
+                &[(&[64, width], "float")],
+                &[("sample", 10)],
+            );
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn sorting_the_vocabulary_is_a_cause() {
+        let (saved, now) = sketch_sampling(100_000)
+            .diagnose()
+            .gain_of("vocabulary_sort")
+            .unwrap();
+        assert!((1.2..1.4).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn sorting_the_top_values_is_none() {
+        assert_eq!(
+            sketch_sampling(50).diagnose().gain_of("vocabulary_sort"),
+            None
+        );
+    }
+}

@@ -74,3 +74,38 @@ fn is_fusable(category: Category) -> bool {
             | Category::Softmax
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_runs(kernels: usize) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..8 {
+            sketch.matrix_product(4096, 2048, 2048, 80);
+            for _ in 0..kernels {
+                let name = "void at::native::elementwise_kernel<128, 4>";
+                sketch.operator("aten::mul", &[], &[(name, 30)]);
+            }
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn elementwise_kernels_in_a_row_can_be_one() {
+        let (saved, now) = sketch_runs(5)
+            .diagnose()
+            .gain_of("unfused_elementwise")
+            .unwrap();
+        assert!((0.6..0.75).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn single_kernels_cannot() {
+        assert_eq!(
+            sketch_runs(1).diagnose().gain_of("unfused_elementwise"),
+            None
+        );
+    }
+}

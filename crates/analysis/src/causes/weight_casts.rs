@@ -6,11 +6,9 @@ use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::scene::shape_text;
+use super::shapes::WEIGHT_DIM_MIN;
 use super::{Candidate, Scene};
 use crate::replay::{Edit, WorkRow};
-
-/// Smaller matrices than this in either dimension are not taken for weights.
-const WEIGHT_DIM_MIN: i64 = 256;
 
 #[derive(Default)]
 struct Group {
@@ -29,11 +27,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let with_gemm: FxHashSet<usize> = scene
         .gemms
         .iter()
-        .filter_map(|gemm| {
-            let after = scene.tops.partition_point(|&top| top <= gemm.row);
-            scene.tops.get(after.checked_sub(1)?).copied()
-        })
+        .filter(|gemm| gemm.k >= WEIGHT_DIM_MIN)
+        .filter_map(|gemm| scene.top_around(gemm.row))
         .collect();
+    let deltas = deltas(scene, &weights);
     let mut group = Group::default();
     let rows = scene.tops.iter().flat_map(|&top| {
         // Autocast converts inside of the operator that multiplies.
@@ -55,6 +52,12 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         let Some(&(dims, dtype)) = tensors.iter().max_by_key(|(dims, _)| elements(dims)) else {
             continue;
         };
+        if deltas.contains(&top) {
+            // The product that is added to a weight goes with the sum.
+            scene.remove(&mut group.edit, top);
+            group.device_ns += time;
+            continue;
+        }
         if !weights.contains(dims) {
             continue;
         }
@@ -107,11 +110,20 @@ fn weight_shapes(scene: &Scene<'_>) -> FxHashSet<Vec<i64>> {
             shapes.insert(vec![gemm.k, gemm.n]);
         }
     }
-    for gemm in &scene.gemms {
+    // Products of two thin factors (LoRA) have the shape of a weight and are none of an activation.
+    for gemm in scene.gemms.iter().filter(|gemm| gemm.k >= WEIGHT_DIM_MIN) {
         shapes.remove(&vec![gemm.m, gemm.k]);
         shapes.remove(&vec![gemm.m, gemm.n]);
     }
     shapes
+}
+
+/// Outermost operators that multiply two thin factors to the shape of a weight.
+fn deltas(scene: &Scene<'_>, weights: &FxHashSet<Vec<i64>>) -> FxHashSet<usize> {
+    let thin = scene.gemms.iter().filter(|gemm| {
+        gemm.groups == 1 && gemm.k < WEIGHT_DIM_MIN && weights.contains(&vec![gemm.m, gemm.n])
+    });
+    thin.filter_map(|gemm| scene.top_around(gemm.row)).collect()
 }
 
 /// Weights that come from the host are copies (`host_copies`).
@@ -141,5 +153,61 @@ fn formats(scene: &Scene<'_>, top: usize, dtype: &str) -> (String, String) {
     match tensors.as_slice() {
         [(_, to), (_, from), ..] => ((*from).to_owned(), (*to).to_owned()),
         _ => (dtype.to_owned(), dtype.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_casts(rows: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.operator(
+                "aten::to",
+                &[(&[rows, 2048], "float")],
+                &[("elementwise_kernel", 40)],
+            );
+            sketch.matrix_product(16, 2048, 8192, 15);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn converting_a_weight_in_every_step_is_a_cause() {
+        let (saved, now) = sketch_casts(8192)
+            .diagnose()
+            .gain_of("weight_casts")
+            .unwrap();
+        assert!((0.14..0.18).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn adding_a_product_to_a_weight_in_every_step_is_a_cause() {
+        let mut sketch = Sketch::default();
+        let weight: &[i64] = &[8192, 2048];
+        for _ in 0..4 {
+            sketch.matrix_product(8192, 16, 2048, 20);
+            sketch.operator(
+                "aten::mul",
+                &[(weight, "c10::BFloat16")],
+                &[("elementwise_kernel", 20)],
+            );
+            sketch.operator(
+                "aten::add",
+                &[(weight, "c10::BFloat16")],
+                &[("elementwise_kernel", 25)],
+            );
+            sketch.matrix_product(16, 2048, 8192, 15);
+        }
+        sketch.synchronize();
+        let (saved, now) = sketch.diagnose().gain_of("weight_casts").unwrap();
+        assert!((0.2..0.28).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn converting_activations_is_none() {
+        assert_eq!(sketch_casts(16).diagnose().gain_of("weight_casts"), None);
     }
 }

@@ -48,3 +48,39 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         partial: None,
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn sketch_norms(dtype: &str) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.matrix_product(4096, 2048, 2048, 80);
+            sketch.operator(
+                "aten::pow",
+                &[(&[4096, 2048], dtype)],
+                &[("elementwise", 120)],
+            );
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn operators_in_fp64_are_a_cause() {
+        let (saved, now) = sketch_norms("double")
+            .diagnose()
+            .gain_of("wide_operators")
+            .unwrap();
+        assert!((0.23..0.25).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn operators_in_fp32_are_none() {
+        assert_eq!(
+            sketch_norms("float").diagnose().gain_of("wide_operators"),
+            None
+        );
+    }
+}

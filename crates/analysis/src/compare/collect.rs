@@ -13,6 +13,9 @@ use crate::phase_analysis::PhaseAnalysis;
 impl RunFacts {
     /// What a comparison needs of a run.
     pub fn of(label: &str, path: &str, record: &RunRecord, analysis: &Analysis) -> Self {
+        if let (Some(served), Some(serving)) = (&record.load, &analysis.serving) {
+            return Self::of_load(label, path, served, analysis, serving);
+        }
         let latency = &analysis.latency;
         let kind = latency.measured_in;
         let mut facts = Self {

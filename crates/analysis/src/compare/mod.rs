@@ -14,6 +14,7 @@ mod gate;
 mod metric;
 mod replaced;
 mod rounds;
+mod served;
 mod verdict;
 mod work;
 

@@ -1,6 +1,7 @@
 //! What a finding says, as values: the conclusion, how its gain is computed, or why there is none.
 
 use llmprof_record::kernel_name::Library;
+use llmprof_record::serving::ServerFamily;
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Bytes, DType, FlopsPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use crate::bottleneck::ClassReason;
 use crate::causes::Cause;
 use crate::matching::UnmatchedReason;
 use crate::phase_facts::CopyTime;
+use crate::serving::ServingConclusion;
 
 /// The conclusion of a finding. Shares are of the wall time that gains are judged by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,6 +131,13 @@ pub enum Conclusion {
         attention_wait_ns: Option<Nanos>,
         lengths: u64,
     },
+    /// Of a served load.
+    Serving {
+        /// The server whose options may be named.
+        server: Option<ServerFamily>,
+        #[serde(flatten)]
+        found: ServingConclusion,
+    },
     Throttled {
         gpu: u32,
         share: f64,
@@ -143,6 +152,18 @@ fn is_usual() -> bool {
 }
 
 impl Conclusion {
+    /// The share of the phase that it is about, where it is about a part of the time.
+    pub(crate) fn time_share(&self) -> Option<f64> {
+        match self {
+            Self::Idle {
+                share, host_work, ..
+            } => Some(host_work.as_ref().map_or(*share, |work| work.share)),
+            Self::Copies { share, .. } | Self::GemmShapes { share, .. } => Some(*share),
+            Self::Communication { exposed_share, .. } => Some(*exposed_share),
+            _ => None,
+        }
+    }
+
     /// The code of the finding.
     pub(crate) fn code(&self) -> String {
         match self {
@@ -159,6 +180,7 @@ impl Conclusion {
             Self::WeightsOnChip { .. } => "weights_on_chip",
             Self::KvLengths { .. } => "first_use.kv_lengths",
             Self::FirstPass { .. } | Self::FirstRange { .. } => "first_use",
+            Self::Serving { found, .. } => found.code(),
             Self::Throttled { .. } => "throttled",
         }
         .to_owned()
@@ -277,4 +299,8 @@ pub enum Abstention {
     },
     /// Theory cannot count the change on this device.
     NotCounted,
+    /// The client of a load did not keep up, so its latencies are not the server's.
+    ClientTooSlow,
+    /// No request of a load streamed to its end.
+    NoCompleteStream,
 }

@@ -2,7 +2,7 @@
 //! values; `report::text` has the sentences.
 //!
 //! A gain is a factor: time now ÷ time after the change, other things equal. Gains of the same workload come first, the
-//! largest first; then those that need more requests at once; then those of the first request alone; then what is worth
+//! largest first, causes with evidence of their own before what is true of most programs run operator by operator; then those that need more requests at once; then those of the first request alone; then what is worth
 //! knowing without a gain; last what could not be supported, with the reason.
 
 use llmprof_record::run::RunPhase;
@@ -10,6 +10,7 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
+use crate::findings::WORTH_SAYING;
 use crate::findings::conclusion::{Abstention, Conclusion, Derivation};
 use crate::phase_analysis::PhaseAnalysis;
 
@@ -23,6 +24,8 @@ pub enum GainOf {
     Throughput,
     /// The first request after a start.
     FirstRequest,
+    /// The mean request of a served load.
+    Latency,
 }
 
 /// What a change would give.
@@ -96,16 +99,27 @@ pub struct Finding {
 
 /// Puts findings in their order.
 pub(crate) fn sort(findings: &mut [Finding]) {
+    // A change of the program's own code comes before one of how all of it is run, unless it saves little.
+    let is_minor = |finding: &Finding| match &finding.conclusion {
+        Some(Conclusion::Cause { cause }) if cause.kind.is_general() => 1,
+        Some(Conclusion::Cause { cause }) if !cause.saves_at_least(WORTH_SAYING) => 2,
+        _ => 0,
+    };
     let rank = |finding: &Finding| match (&finding.gain, finding.confidence) {
-        (_, Confidence::Abstains) => 4,
-        (Some(gain), _) => gain.of as u8,
-        (None, _) => 3,
+        (_, Confidence::Abstains) => (4, 0),
+        (Some(gain), _) => (gain.of as u8, is_minor(finding)),
+        (None, _) => (3, 0),
     };
     let factor = |finding: &Finding| finding.gain.as_ref().map_or(0.0, |gain| gain.factor);
+    let share = |finding: &Finding| {
+        let conclusion = finding.conclusion.as_ref();
+        conclusion.and_then(Conclusion::time_share).unwrap_or(0.0)
+    };
     findings.sort_by(|a, b| {
         rank(a)
             .cmp(&rank(b))
             .then_with(|| factor(b).total_cmp(&factor(a)))
+            .then_with(|| share(b).total_cmp(&share(a)))
     });
 }
 

@@ -36,7 +36,7 @@ impl Facts<'_> {
 
     pub(crate) fn first_use(&self) -> Option<Finding> {
         let first = self.latency.first_use?;
-        if !first.outside_later_range || first.extra_ns < WORTH_SAYING * first.later_ns {
+        if !first.outside_later_range || first.extra_e2e_ns < WORTH_SAYING * first.later_ns {
             return None;
         }
         let factor = first.first_ns / first.later_ns;
@@ -47,7 +47,7 @@ impl Facts<'_> {
             time(Measure::ExtraTtft, first.extra_ttft_ns),
             time(
                 Measure::ExtraAfterTtft,
-                first.extra_ns - first.extra_ttft_ns,
+                first.extra_e2e_ns - first.extra_ttft_ns,
             ),
         ];
         let step = self.latency.itl_ns.as_ref().map_or(0.0, |gaps| gaps.p50);
@@ -66,7 +66,7 @@ impl Facts<'_> {
             of: GainOf::FirstRequest,
             factor,
             phase_factor: None,
-            saved_ns: Some(nanos(first.extra_ns)),
+            saved_ns: Some(nanos(first.extra_e2e_ns)),
             derivation: Derivation::FirstOverLaterPasses,
             is_bound: false,
         };

@@ -14,10 +14,10 @@ use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
 use crate::matching::UnmatchedReason;
 use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
-use crate::phase_facts::CopyTime;
-use crate::thresholds::LONG_GAP_MIN_NS;
+use crate::phase_facts::{CopyTime, TracedPhase};
+use crate::thresholds::{HOST_WORK_MIN_SHARE, LONG_GAP_MIN_NS};
 use crate::waterfall::idle_parts::{
-    DATA_LOADING, HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, QUEUED_GAP,
+    DATA_LOADING, HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime, QUEUED_GAP,
 };
 use llmprof_record::run::RunPhase;
 
@@ -370,14 +370,16 @@ fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
     evidence
 }
 
-/// The operator of the host that covers more than half of the idle time, in gaps too long for launching.
+/// What the host did for a good part of the idle time: waited for its DataLoader, or ran one operator in gaps too long for launching.
 fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
     let idle = phase.judged_share(phase.judged_idle());
     let loading = idle * phase.idle_part(&[DATA_LOADING]);
+    let is_large = phase.idle_part(&[DATA_LOADING]) > HOST_WORK_MIN_SHARE;
     let loader = traced.host_operators.iter();
     let mut loader = loader.filter(|one| one.name.to_ascii_lowercase().contains("dataloader"));
-    if let Some(loader) = loader.next().filter(|_| loading >= WORTH_SAYING) {
+    let is_told = is_large && loading >= WORTH_SAYING;
+    if let Some(loader) = loader.next().filter(|_| is_told) {
         return Some(HostWork {
             operator: loader.name.clone(),
             gaps: loader.count,
@@ -386,12 +388,27 @@ fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     }
     let longest = traced.host_operators.first()?;
     let of_idle = longest.time_ns.0 as f64 / phase.waterfall.idle_ns.0.max(1) as f64;
-    let is_long = longest.time_ns.0 > LONG_GAP_MIN_NS.saturating_mul(longest.count.max(1) as i64);
-    (is_long && of_idle > 0.5).then(|| HostWork {
+    (has_long_gaps(longest) && of_idle > HOST_WORK_MIN_SHARE).then(|| HostWork {
         operator: longest.name.clone(),
         gaps: longest.count,
         share: of_idle.min(1.0) * phase.judged_share(phase.judged_idle()),
     })
+}
+
+/// Whether gaps with one operator are on average too long for launching.
+fn has_long_gaps(operator: &NamedTime) -> bool {
+    operator.time_ns.0 > LONG_GAP_MIN_NS.saturating_mul(operator.count.max(1) as i64)
+}
+
+/// Whether most idle time lies in gaps that are too long for launching: cheaper launches would change little.
+fn waits_long(phase: &PhaseAnalysis, traced: &TracedPhase) -> bool {
+    let idle = phase.waterfall.idle_ns.0;
+    let long = traced
+        .host_operators
+        .iter()
+        .filter(|one| has_long_gaps(one));
+    let long = long.map(|one| one.time_ns.0).fold(0, i64::saturating_add);
+    long > idle / 2 || idle > LONG_GAP_MIN_NS.saturating_mul(traced.kernels.max(1) as i64)
 }
 
 /// What would make idle time of a device shorter, by what most of it is.
@@ -399,11 +416,11 @@ fn remedy(phase: &PhaseAnalysis) -> Option<IdleRemedy> {
     let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
     let from_graphs = 2 * traced.graph_kernels > traced.kernels;
     if phase.idle_part(&[HOST_BUSY, LAUNCH_LATENCY, LAUNCH_CALL]) > 0.5 {
-        return Some(if from_graphs {
-            IdleRemedy::LessAroundGraphs
-        } else {
-            IdleRemedy::CheaperLaunches
-        });
+        return match (from_graphs, waits_long(phase, traced)) {
+            (true, _) => Some(IdleRemedy::LessAroundGraphs),
+            (false, false) => Some(IdleRemedy::CheaperLaunches),
+            (false, true) => None,
+        };
     }
     (phase.idle_part(&[QUEUED_GAP]) > 0.5).then_some(IdleRemedy::FewerKernels)
 }

@@ -14,6 +14,7 @@ mod memory;
 pub(crate) mod throttling;
 mod what_if;
 
+use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::Roof;
 use llmprof_theory::{Model, Pass, Workload};
 use llmprof_units::Nanos;
@@ -57,6 +58,9 @@ pub(crate) struct Facts<'a> {
 pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let mut of_devices = Vec::new();
     for (phase, passes) in &facts.phases {
+        if facts.is_negligible(phase) {
+            continue;
+        }
         let mut found = Vec::new();
         // Where the timeline can be replayed, causes say what parts of the time are for.
         if facts.diagnosis.is_none() || phase.device().is_none() {
@@ -118,6 +122,13 @@ fn hidden_by_the_host(phase: &PhaseAnalysis) -> bool {
 }
 
 impl Facts<'_> {
+    /// Whether a range of the program takes so little of its time that no part of it is worth saying. Phases of text generation are
+    /// looked at however short: a prefill is what the first token waits for.
+    fn is_negligible(&self, phase: &PhaseAnalysis) -> bool {
+        let run = self.run_seconds(phase.device());
+        phase.phase == RunPhase::Other && phase.judged_wall().seconds() < WORTH_SAYING * run
+    }
+
     /// Whether a cause states a gain for the phase.
     fn has_cause(&self, phase: &PhaseAnalysis) -> bool {
         let causes = self.diagnosis.into_iter().flat_map(|found| &found.causes);

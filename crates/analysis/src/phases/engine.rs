@@ -57,7 +57,7 @@ pub(super) fn labelled(
 
 /// The steps that an engine labelled, by time.
 pub(crate) fn labelled_steps(trace: &Trace) -> Vec<Labelled> {
-    let threads = labelled_by_thread(trace).into_iter();
+    let threads = labelled_by_thread(trace, StepsOf::Engine).into_iter();
     let mut steps: Vec<Labelled> = threads.flat_map(|(_, steps)| steps).collect();
     steps.sort_by_key(|step| step.start);
     steps
@@ -67,25 +67,34 @@ pub(crate) fn labelled_steps(trace: &Trace) -> Vec<Labelled> {
 ///
 /// Where a label encloses another one (`execute_…` around `step[…]`), the inner one is the step and the outer one has the
 /// batch. One that encloses several says nothing about each of them.
-pub(super) fn labelled_by_thread(trace: &Trace) -> Vec<(ThreadId, Vec<Labelled>)> {
+pub(super) fn labelled_by_thread(trace: &Trace, by: StepsOf) -> Vec<(ThreadId, Vec<Labelled>)> {
     let mut threads = Vec::new();
     let ranges = &trace.ranges;
     let rows: Vec<usize> = (0..ranges.len())
         .filter(|&row| is_annotation(ranges.kind[row]))
         .collect();
     for thread in rows.chunk_by(|&a, &b| ranges.thread[a] == ranges.thread[b]) {
-        let labelled = thread.iter().filter_map(|&row| read(trace, row));
+        let labelled = thread.iter().filter_map(|&row| read(trace, row, by));
         let steps = innermost(labelled.collect());
         threads.push((ranges.thread[thread[0]], steps));
     }
     threads
 }
 
+/// Who marked steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepsOf {
+    Engine,
+    /// PyTorch's profiler, with a schedule.
+    Profiler,
+}
+
 /// The label of a range, where it is one of a step.
-fn read(trace: &Trace, row: usize) -> Option<Labelled> {
+fn read(trace: &Trace, row: usize, by: StepsOf) -> Option<Labelled> {
     let ranges = &trace.ranges;
     let label = EngineLabel::parse(trace.text(ranges.name[row]))?;
-    let is_step = label.engine != Engine::ProfilerStep && label.kind != StepKind::Idle;
+    let is_profiler = label.engine == Engine::ProfilerStep;
+    let is_step = is_profiler == (by == StepsOf::Profiler) && label.kind != StepKind::Idle;
     is_step.then(|| Labelled {
         start: ranges.start[row],
         end: ranges.start[row].saturating_add(ranges.duration[row]),
@@ -98,7 +107,8 @@ fn read(trace: &Trace, row: usize) -> Option<Labelled> {
 fn device_steps(trace: &Trace) -> Vec<Labelled> {
     let ranges = &trace.ranges;
     let rows = (0..ranges.len()).filter(|&row| ranges.kind[row] == RangeKind::DEVICE_ANNOTATION);
-    let mut steps: Vec<Labelled> = rows.filter_map(|row| read(trace, row)).collect();
+    let read = |row| read(trace, row, StepsOf::Engine);
+    let mut steps: Vec<Labelled> = rows.filter_map(read).collect();
     steps.sort_by_key(|step| (step.start, std::cmp::Reverse(step.end)));
     innermost(merged(steps))
 }

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::annotations::annotated;
+use self::engine::StepsOf;
 use self::forward::ForwardPasses;
 use self::processes::Processes;
 use crate::labels::{
@@ -130,7 +131,7 @@ impl Phases {
         shown: Option<&ForwardPasses>,
         program: &Program,
     ) -> Self {
-        let processes = Processes::of(trace);
+        let processes = Processes::of(trace, program);
         // Where processes run different steps at once, no range is one of all of them.
         if processes.as_ref().is_some_and(|found| found.differ) {
             let mut phases = whole(trace, events);
@@ -138,7 +139,8 @@ impl Phases {
             phases.issues.push(differ);
             return phases;
         }
-        let common = processes.map(|found| found.steps);
+        let by_engine = processes.filter(|found| found.by == StepsOf::Engine);
+        let common = by_engine.map(|found| found.steps);
         let mut dropped = Vec::new();
         let mut covering = |phases: Phases| match phases.covering(events, launched) {
             Ok(phases) => Some(phases),

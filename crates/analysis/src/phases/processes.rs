@@ -3,7 +3,8 @@
 use llmprof_record::trace::{ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
-use super::engine::{Labelled, labelled_by_thread};
+use super::engine::{Labelled, StepsOf, labelled_by_thread};
+use crate::program::Program;
 use crate::timeline::launch_times::LaunchTimes;
 use crate::timeline::launches::EventCalls;
 
@@ -12,6 +13,8 @@ pub(super) type Process = (i64, u32);
 
 /// The steps of the process with the most of them, and which of them those of the others are.
 pub(crate) struct Processes {
+    /// Who marked the steps.
+    pub(super) by: StepsOf,
     /// By time.
     pub(super) steps: Vec<Labelled>,
     first: Process,
@@ -29,10 +32,15 @@ struct OtherStep {
 }
 
 impl Processes {
-    /// Nothing where fewer than two processes have labelled steps.
-    pub(crate) fn of(trace: &Trace) -> Option<Self> {
+    /// Nothing where fewer than two processes have marked steps. Those of a profiler count for programs without steps of an engine.
+    pub(crate) fn of(trace: &Trace, program: &Program) -> Option<Self> {
+        let by_profiler = || (!program.generates_text()).then_some(StepsOf::Profiler);
+        Self::marked_by(trace, StepsOf::Engine).or_else(|| Self::marked_by(trace, by_profiler()?))
+    }
+
+    fn marked_by(trace: &Trace, by: StepsOf) -> Option<Self> {
         let mut by_process: Vec<(Process, Vec<Labelled>)> = Vec::new();
-        for (thread, steps) in labelled_by_thread(trace) {
+        for (thread, steps) in labelled_by_thread(trace, by) {
             let process = process_of(trace, thread);
             match by_process.iter_mut().find(|(known, _)| *known == process) {
                 Some((_, known)) => known.extend(steps),
@@ -43,6 +51,7 @@ impl Processes {
         for (_, steps) in &mut by_process {
             steps.sort_by_key(|step| step.start);
         }
+        by_process.sort_by_key(|(process, _)| *process);
         let longest = by_process.iter().enumerate();
         let (longest, _) = longest.rev().max_by_key(|(_, (_, steps))| steps.len())?;
         let (first, steps) = by_process.swap_remove(longest);
@@ -65,6 +74,7 @@ impl Processes {
             others.insert(process, own.collect());
         }
         Some(Self {
+            by,
             steps,
             first,
             others,

@@ -22,10 +22,12 @@ const MAX_MODULES_NAMED: usize = 3;
 
 /// Parts of kernel names that only gradients and optimizers have. `dgrad` is not one of them: transposed convolutions of an
 /// inference run as the data gradient of a convolution.
-const TRAINING_KERNELS: [&str; 7] = [
+const TRAINING_KERNELS: [&str; 9] = [
     "wgrad",
     "flash_bwd",
     "fmha_bwd",
+    "FmhaBwd",
+    "bwd_dkdv",
     "_backward",
     "layer_norm_grad",
     "AdamFunctor",
@@ -102,8 +104,13 @@ fn backward_ops(trace: &Trace) -> Option<Proof> {
     for (name, thread) in in_hosts.chain(in_ranges) {
         first.get_or_insert(name);
         let row = thread.0 as usize;
-        if seen.insert(thread) && threads.len() < MAX_THREADS_NAMED && row < trace.threads.len() {
-            threads.push(trace.threads.thread[row].to_string());
+        if seen.insert(thread) && row < trace.threads.len() {
+            // Threads of several processes may have one number.
+            add_distinct(
+                &mut threads,
+                &trace.threads.thread[row].to_string(),
+                MAX_THREADS_NAMED,
+            );
         }
     }
     let op = trace.text(first?);
@@ -134,7 +141,18 @@ fn training_kernel(trace: &Trace) -> Option<Proof> {
     })
 }
 
-/// Ranges `prefill` and `decode`. A lone `decode` may be that of an image or a video: it counts where attention runs too.
+/// Parts of the names of attention kernels that read a KV cache. `splitkv` is not one of them: FlashAttention divides the keys of any
+/// small batch.
+const CACHED_ATTENTION: [&str; 5] = [
+    "paged_attention",
+    "PagedKV",
+    "BatchDecode",
+    "masked_multihead_attention",
+    "mmha",
+];
+
+/// Ranges of prefill, or of single steps of decode. A lone `decode` may be that of an image or a video: it counts where attention
+/// reads a KV cache.
 pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
     let ranges = &trace.ranges;
     let mut names: Vec<String> = Vec::new();
@@ -154,19 +172,10 @@ pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
         }
     }
     let is_alone = phases.iter().all(|phase| phase == "decode");
-    (!names.is_empty() && (!is_alone || has_attention(trace))).then_some(Proof::Ranges { names })
-}
-
-fn has_attention(trace: &Trace) -> bool {
-    use llmprof_record::kernel_name::{Category, classify};
-    let is_attention = |name: &str| classify(name).category == Category::Attention;
-    let attends = |name: &str| name.contains("scaled_dot_product_attention");
-    named_rows(trace, &trace.kernels.name, is_attention)
-        .next()
-        .is_some()
-        || named_rows(trace, &trace.hosts.name, attends)
-            .next()
-            .is_some()
+    let is_cached = |name: &str| CACHED_ATTENTION.iter().any(|part| name.contains(part));
+    let mut cached = named_rows(trace, &trace.kernels.name, is_cached);
+    let is_proof = !names.is_empty() && (!is_alone || cached.next().is_some());
+    is_proof.then_some(Proof::Ranges { names })
 }
 
 /// The modules of a trace by class: `LlamaForCausalLM` of `nn.Module: LlamaForCausalLM_0`, and last parts of module paths.
@@ -190,13 +199,15 @@ impl Modules {
                 continue;
             };
             let class = module_class(name);
-            add_distinct(&mut language_models, class, is_language_model(class));
+            if is_language_model(class) {
+                add_distinct(&mut language_models, class, MAX_MODULES_NAMED);
+            }
             if thread != Some(hosts.thread[row]) {
                 (thread, until) = (Some(hosts.thread[row]), i64::MIN);
             }
             if hosts.start[row] >= until {
                 until = hosts.start[row].saturating_add(hosts.duration[row]);
-                add_distinct(&mut outermost, class, true);
+                add_distinct(&mut outermost, class, MAX_MODULES_NAMED);
             }
         }
         let ranges = &trace.ranges;
@@ -226,8 +237,8 @@ impl Modules {
     }
 }
 
-fn add_distinct(names: &mut Vec<String>, name: &str, is_wanted: bool) {
-    if is_wanted && names.len() < MAX_MODULES_NAMED && !names.iter().any(|known| known == name) {
+fn add_distinct(names: &mut Vec<String>, name: &str, most: usize) {
+    if names.len() < most && !names.iter().any(|known| known == name) {
         names.push(name.to_owned());
     }
 }

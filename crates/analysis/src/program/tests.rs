@@ -102,7 +102,11 @@ fn names_of_ranges_prove_generation_unless_the_program_trains() {
         ProgramKind::Unknown
     );
     assert_eq!(
-        kind_of(&[], &["decode"], &["flash_fwd_splitkv_kernel"]),
+        kind_of(&[], &["vae.decode"], &["flash_fwd_splitkv_kernel"]),
+        ProgramKind::Unknown
+    );
+    assert_eq!(
+        kind_of(&[], &["decode"], &["vllm::paged_attention_v2_kernel"]),
         ProgramKind::LlmInference
     );
     assert_eq!(

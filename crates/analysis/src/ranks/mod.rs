@@ -32,6 +32,7 @@ use crate::ranks::parts::{Piece, pieces, row};
 use crate::ranks::skew::{Meeting, rows};
 use crate::ranks::slowest::{caused, slowest};
 use crate::ranks::work::RankWork;
+use crate::thresholds::DEVICES_MAX;
 
 /// What several ranks did together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -293,12 +294,12 @@ fn pieces_of(
     pieces(work, index, aligned.shift[index], meetings)
 }
 
-/// The devices of one trace that exchange data.
+/// The devices of one trace that exchange data; none of more than any host has.
 fn devices(trace: &Trace) -> Vec<RankWork<'_>> {
     let mut numbers: Vec<u32> = trace.kernels.device.to_vec();
     numbers.sort_unstable();
     numbers.dedup();
-    if numbers.len() < 2 {
+    if !(2..=DEVICES_MAX).contains(&numbers.len()) {
         return Vec::new();
     }
     let mut all: Vec<RankWork<'_>> = numbers

@@ -1,10 +1,12 @@
 //! What would make a server faster, or why nothing is concluded.
 
-use llmprof_record::serving::{EngineStep, Gauges, ServerWindow};
+use llmprof_record::serving::{EngineStep, Gauges, ServerFamily, ServerWindow};
 use llmprof_units::Nanos;
 
 use super::SelfCheck;
-use super::finding::{Finding, FindingKind, LatencyPart, MeanParts, NoFindings, QueueLimit};
+use super::conclusion::{QueueLimit, ServingConclusion};
+use super::mean_parts::{LatencyPart, MeanParts};
+use crate::findings::{Abstention, Conclusion, Confidence, Derivation, Finding, Gain, GainOf};
 
 /// A part below this share of its whole is not worth a knob.
 const WORTH: f64 = 0.1;
@@ -13,38 +15,77 @@ const KV_FULL: f64 = 0.9;
 
 /// What rules look at.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
+pub(super) struct Evidence<'a> {
+    /// Whose options a report may name.
+    pub(super) server: Option<ServerFamily>,
     /// The client.
-    pub self_check: &'a SelfCheck,
+    pub(super) self_check: &'a SelfCheck,
     /// The mean request.
-    pub mean: Option<&'a MeanParts>,
+    pub(super) mean: Option<&'a MeanParts>,
     /// What the server says of the window.
-    pub window: Option<&'a ServerWindow>,
+    pub(super) window: Option<&'a ServerWindow>,
     /// Gauges over time.
-    pub gauges: &'a [(Nanos, Gauges)],
+    pub(super) gauges: &'a [(Nanos, Gauges)],
     /// Engine steps of the server's trace.
-    pub steps: &'a [EngineStep],
+    pub(super) steps: &'a [EngineStep],
     /// Tokens of prompts that all have in common, as a share.
-    pub shared_prefix: f64,
+    pub(super) shared_prefix: f64,
 }
 
-/// Conclusions, the one with most to gain first; the error is why there are none.
-pub fn findings(evidence: Evidence<'_>) -> Result<Vec<Finding>, NoFindings> {
+/// Findings, the one with most to gain first; one that abstains where nothing can be concluded.
+pub(super) fn findings(evidence: Evidence<'_>) -> Vec<Finding> {
     if !evidence.self_check.kept_up {
-        return Err(NoFindings::ClientTooSlow);
+        return vec![abstain(Abstention::ClientTooSlow)];
     }
     let Some(mean) = evidence.mean.filter(|mean| mean.e2e_ms > 0.0) else {
-        return Err(NoFindings::NoCompleteStream);
+        return vec![abstain(Abstention::NoCompleteStream)];
     };
-    let mut found = Vec::new();
-    found.extend(queueing(&evidence, mean));
-    found.extend(others_prefill(mean));
-    found.extend(preemption(&evidence, mean));
-    found.extend(prefix_cache(&evidence, mean));
-    found.extend(without_graphs(evidence.steps, mean));
-    found.extend(network(mean));
-    found.sort_by(|a, b| b.share_of_latency.total_cmp(&a.share_of_latency));
-    Ok(found)
+    let mut conclusions = Vec::new();
+    conclusions.extend(queueing(&evidence, mean));
+    conclusions.extend(others_prefill(mean));
+    conclusions.extend(preemption(&evidence, mean));
+    conclusions.extend(prefix_cache(&evidence, mean));
+    conclusions.extend(without_graphs(evidence.steps, mean));
+    conclusions.extend(network(mean));
+    conclusions.sort_by(|a, b| b.saving_ms().total_cmp(&a.saving_ms()));
+    let finding = |conclusion| finding(conclusion, evidence.server, mean.e2e_ms);
+    conclusions.into_iter().map(finding).collect()
+}
+
+fn abstain(why: Abstention) -> Finding {
+    Finding {
+        code: "serving".to_owned(),
+        phase: None,
+        label: None,
+        conclusion: None,
+        evidence: Vec::new(),
+        gain: None,
+        confidence: Confidence::Abstains,
+        abstains: Some(why),
+        is_contended: false,
+    }
+}
+
+/// The gain is of the mean request, and a bound: a server may do other work in the time.
+fn finding(found: ServingConclusion, server: Option<ServerFamily>, e2e_ms: f64) -> Finding {
+    let nanos = |ms: f64| Nanos((ms * 1e6).round() as i64);
+    let (wall, saved) = (nanos(e2e_ms), nanos(found.saving_ms()));
+    let gain = (saved > Nanos(0) && saved < wall).then(|| Gain {
+        of: GainOf::Latency,
+        factor: wall.0 as f64 / (wall - saved).0 as f64,
+        phase_factor: None,
+        saved_ns: Some(saved),
+        derivation: Derivation::WithoutPart {
+            wall_ns: wall,
+            part_ns: saved,
+        },
+        is_bound: true,
+    });
+    Finding {
+        gain,
+        confidence: Confidence::Medium,
+        ..Finding::of_run(Conclusion::Serving { server, found })
+    }
 }
 
 fn worthy(mean: &MeanParts, part: LatencyPart) -> Option<f64> {
@@ -55,47 +96,38 @@ fn most(gauges: &[(Nanos, Gauges)], value: impl Fn(&Gauges) -> Option<f64>) -> O
     gauges.iter().filter_map(|(_, g)| value(g)).reduce(f64::max)
 }
 
-fn queueing(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
+fn queueing(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
     let queue_ms = worthy(mean, LatencyPart::Queueing)?;
     let kv_usage_max = most(evidence.gauges, |g| g.kv_usage);
-    Some(Finding {
-        kind: FindingKind::ServerQueueing {
-            queue_ms,
-            e2e_ms: mean.e2e_ms,
-            running_max: most(evidence.gauges, |g| g.running),
-            waiting_max: most(evidence.gauges, |g| g.waiting),
-            kv_usage_max,
-            limit: match kv_usage_max {
-                Some(kv) if kv >= KV_FULL => QueueLimit::KvCache,
-                Some(_) => QueueLimit::Scheduler,
-                None => QueueLimit::Unknown,
-            },
+    Some(ServingConclusion::ServerQueueing {
+        queue_ms,
+        e2e_ms: mean.e2e_ms,
+        running_max: most(evidence.gauges, |g| g.running),
+        waiting_max: most(evidence.gauges, |g| g.waiting),
+        kv_usage_max,
+        limit: match kv_usage_max {
+            Some(kv) if kv >= KV_FULL => QueueLimit::KvCache,
+            Some(_) => QueueLimit::Scheduler,
+            None => QueueLimit::Unknown,
         },
-        share_of_latency: queue_ms / mean.e2e_ms,
     })
 }
 
-fn others_prefill(mean: &MeanParts) -> Option<Finding> {
+fn others_prefill(mean: &MeanParts) -> Option<ServingConclusion> {
     let wait_ms = worthy(mean, LatencyPart::OthersPrefill)?;
-    Some(Finding {
-        kind: FindingKind::PrefillInterruptsDecode {
-            wait_ms,
-            decode_ms: mean.ms(LatencyPart::Decode) + wait_ms,
-        },
-        share_of_latency: wait_ms / mean.e2e_ms,
+    Some(ServingConclusion::PrefillInterruptsDecode {
+        wait_ms,
+        decode_ms: mean.ms(LatencyPart::Decode) + wait_ms,
     })
 }
 
-fn preemption(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
+fn preemption(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
     let requests = evidence.window?.preemptions.filter(|count| *count > 0.0)?;
     let stall_ms = mean.ms(LatencyPart::Stalls);
-    Some(Finding {
-        kind: FindingKind::Preemption { requests, stall_ms },
-        share_of_latency: stall_ms / mean.e2e_ms,
-    })
+    Some(ServingConclusion::Preemption { requests, stall_ms })
 }
 
-fn prefix_cache(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
+fn prefix_cache(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
     let hits = evidence.window?.prefix_cache_hit_rate.unwrap_or(0.0);
     let shared = evidence.shared_prefix;
     let missed = shared - hits;
@@ -103,18 +135,15 @@ fn prefix_cache(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<Finding> {
         return None;
     }
     let gain_ms = worthy(mean, LatencyPart::Prefill)? * missed;
-    Some(Finding {
-        kind: FindingKind::PrefixCacheMisses {
-            shared,
-            hits,
-            gain_ms,
-        },
-        share_of_latency: gain_ms / mean.e2e_ms,
+    Some(ServingConclusion::PrefixCacheMisses {
+        shared,
+        hits,
+        gain_ms,
     })
 }
 
 /// A CUDA Graph removes at most the time in which the GPU waits for launches: its idle time in steps that replay none.
-fn without_graphs(steps: &[EngineStep], mean: &MeanParts) -> Option<Finding> {
+fn without_graphs(steps: &[EngineStep], mean: &MeanParts) -> Option<ServingConclusion> {
     let decode = || {
         steps
             .iter()
@@ -132,35 +161,29 @@ fn without_graphs(steps: &[EngineStep], mean: &MeanParts) -> Option<Finding> {
         return None;
     }
     let gain_ms = mean.ms(LatencyPart::Decode) * idle_ns / all_ns;
-    (gain_ms >= WORTH * mean.e2e_ms).then(|| Finding {
-        kind: FindingKind::WithoutCudaGraphs {
-            eager_steps: eager().count() as u64,
-            decode_steps: decode().count() as u64,
-            eager_batch,
-            graph_batch_max: decode()
-                .filter(|step| step.is_eager == Some(false))
-                .map(batch)
-                .max(),
-            idle_share: idle_ns / eager_ns,
-            gain_ms,
-        },
-        share_of_latency: gain_ms / mean.e2e_ms,
+    (gain_ms >= WORTH * mean.e2e_ms).then(|| ServingConclusion::WithoutCudaGraphs {
+        eager_steps: eager().count() as u64,
+        decode_steps: decode().count() as u64,
+        eager_batch,
+        graph_batch_max: decode()
+            .filter(|step| step.is_eager == Some(false))
+            .map(batch)
+            .max(),
+        idle_share: idle_ns / eager_ns,
+        gain_ms,
     })
 }
 
-fn network(mean: &MeanParts) -> Option<Finding> {
+fn network(mean: &MeanParts) -> Option<ServingConclusion> {
     let outside_ms = worthy(mean, LatencyPart::Network)?;
-    Some(Finding {
-        kind: FindingKind::OutsideOfTheEngine { outside_ms },
-        share_of_latency: outside_ms / mean.e2e_ms,
-    })
+    Some(ServingConclusion::OutsideOfTheEngine { outside_ms })
 }
 
 #[cfg(test)]
 mod tests {
 
     use super::*;
-    use crate::serving::finding::{MeanPart, PartSource};
+    use crate::serving::mean_parts::{MeanPart, PartSource};
     use llmprof_record::serving::EnginePart;
 
     fn mean(parts: &[(LatencyPart, f64)]) -> MeanParts {
@@ -180,7 +203,14 @@ mod tests {
         }
     }
 
-    fn found(mean: &MeanParts, kv: f64, kept_up: bool) -> Result<Vec<FindingKind>, NoFindings> {
+    fn conclusion(finding: &Finding) -> ServingConclusion {
+        match finding.conclusion {
+            Some(Conclusion::Serving { found, .. }) => found,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    fn found(mean: &MeanParts, kv: f64, kept_up: bool) -> Vec<Finding> {
         let check = SelfCheck {
             kept_up,
             ..SelfCheck::default()
@@ -190,15 +220,15 @@ mod tests {
             waiting: Some(9.0),
             kv_usage: Some(kv),
         };
-        let found = findings(Evidence {
+        findings(Evidence {
+            server: None,
             self_check: &check,
             mean: Some(mean),
             window: None,
             gauges: &[(Nanos(0), gauges)],
             steps: &[],
             shared_prefix: 0.0,
-        })?;
-        Ok(found.into_iter().map(|f| f.kind).collect())
+        })
     }
 
     #[test]
@@ -210,16 +240,16 @@ mod tests {
             (LatencyPart::OthersPrefill, 50.0),
         ]);
         let limit = |kv: f64| {
-            let found = found(&mean, kv, true).unwrap();
+            let found = found(&mean, kv, true);
             assert_eq!(
-                found[0],
-                FindingKind::PrefillInterruptsDecode {
+                conclusion(&found[0]),
+                ServingConclusion::PrefillInterruptsDecode {
                     wait_ms: 50.0,
                     decode_ms: 150.0
                 }
             );
-            match found[1] {
-                FindingKind::ServerQueueing { limit, .. } => limit,
+            match conclusion(&found[1]) {
+                ServingConclusion::ServerQueueing { limit, .. } => limit,
                 other => panic!("{other:?}"),
             }
         };
@@ -230,13 +260,13 @@ mod tests {
     #[test]
     fn a_late_client_concludes_nothing() {
         let queueing = mean(&[(LatencyPart::Queueing, 30.0)]);
-        assert_eq!(found(&queueing, 0.5, false), Err(NoFindings::ClientTooSlow));
-        assert_eq!(
-            found(&mean(&[]), 0.5, true),
-            Err(NoFindings::NoCompleteStream)
-        );
+        let late = found(&queueing, 0.5, false);
+        assert_eq!(late[0].abstains, Some(Abstention::ClientTooSlow));
+        let empty = found(&mean(&[]), 0.5, true);
+        assert_eq!(empty[0].abstains, Some(Abstention::NoCompleteStream));
+        assert_eq!((late.len(), empty.len()), (1, 1));
         let decode = mean(&[(LatencyPart::Decode, 30.0)]);
-        assert_eq!(found(&decode, 0.5, true), Ok(Vec::new()));
+        assert_eq!(found(&decode, 0.5, true), []);
     }
 
     /// With a client that kept up, and whatever else there is.
@@ -245,20 +275,21 @@ mod tests {
         window: &ServerWindow,
         steps: &[EngineStep],
         shared_prefix: f64,
-    ) -> Vec<Finding> {
+    ) -> Vec<ServingConclusion> {
         let check = SelfCheck {
             kept_up: true,
             ..SelfCheck::default()
         };
-        findings(Evidence {
+        let found = findings(Evidence {
+            server: None,
             self_check: &check,
             mean: Some(mean),
             window: Some(window),
             gauges: &[],
             steps,
             shared_prefix,
-        })
-        .unwrap()
+        });
+        found.iter().map(conclusion).collect()
     }
 
     #[test]
@@ -269,12 +300,9 @@ mod tests {
             ..ServerWindow::default()
         };
         let found = of(&stalled, &window(Some(3.0)), &[], 0.0);
-        let expected = Finding {
-            kind: FindingKind::Preemption {
-                requests: 3.0,
-                stall_ms: 40.0,
-            },
-            share_of_latency: 0.4,
+        let expected = ServingConclusion::Preemption {
+            requests: 3.0,
+            stall_ms: 40.0,
         };
         assert_eq!(found, [expected]);
         // Stalls alone may be anything.
@@ -290,7 +318,7 @@ mod tests {
             ..ServerWindow::default()
         };
         let found = of(&prefill, &window(Some(0.1)), &[], 0.6);
-        let FindingKind::PrefixCacheMisses { gain_ms, .. } = found[0].kind else {
+        let ServingConclusion::PrefixCacheMisses { gain_ms, .. } = found[0] else {
             panic!("{found:?}");
         };
         assert!((gain_ms - 25.0).abs() < 1e-9, "{gain_ms}");
@@ -310,10 +338,7 @@ mod tests {
             ]);
             of(&mean, &ServerWindow::default(), &[], 0.0)
         };
-        let expected = Finding {
-            kind: FindingKind::OutsideOfTheEngine { outside_ms: 20.0 },
-            share_of_latency: 0.2,
-        };
+        let expected = ServingConclusion::OutsideOfTheEngine { outside_ms: 20.0 };
         assert_eq!(outside(20.0), [expected]);
         assert_eq!(outside(9.0), []);
     }
@@ -346,16 +371,13 @@ mod tests {
         ];
         let found = of(&decode, &ServerWindow::default(), &steps, 0.0);
         // The GPU idles 70 + 50 of 400 ns of decode.
-        let expected = Finding {
-            kind: FindingKind::WithoutCudaGraphs {
-                eager_steps: 2,
-                decode_steps: 4,
-                eager_batch: [9, 12],
-                graph_batch_max: Some(8),
-                idle_share: 0.6,
-                gain_ms: 24.0,
-            },
-            share_of_latency: 0.24,
+        let expected = ServingConclusion::WithoutCudaGraphs {
+            eager_steps: 2,
+            decode_steps: 4,
+            eager_batch: [9, 12],
+            graph_batch_max: Some(8),
+            idle_share: 0.6,
+            gain_ms: 24.0,
         };
         assert_eq!(found, [expected]);
         // A busy GPU gains nothing by graphs, and a trace without kernels says nothing.

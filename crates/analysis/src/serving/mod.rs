@@ -1,19 +1,21 @@
 //! A served load: its numbers, where requests spent their time, and what would make the server faster.
 
-mod finding;
+mod analysis;
+mod conclusion;
 mod findings;
+mod gpus;
+mod mean_parts;
 pub mod parts;
 mod self_check;
+mod steps;
 mod stopped;
 mod summary;
 
-/// The rates that a load was sent at, with the numbers of each.
-pub type Sweep = llmprof_traffic::sweep::Sweep<Summary>;
-
-pub use self::finding::{
-    Finding, FindingKind, LatencyPart, MeanPart, MeanParts, NoFindings, NotSplit, PartSource,
-    QueueLimit,
-};
-pub use self::findings::{Evidence, findings};
+pub(crate) use self::analysis::analyze_load;
+pub use self::analysis::{ServerUse, ServingAnalysis, SloOutcome};
+pub use self::conclusion::{QueueLimit, ServingConclusion};
+pub use self::gpus::GpuUse;
+pub use self::mean_parts::{LatencyPart, MeanPart, MeanParts, NotSplit, PartSource};
 pub use self::self_check::SelfCheck;
-pub use self::summary::{Concurrency, SteadyState, Summary, in_flight};
+pub use self::steps::{StepKind, StepKindUse, StepsUse};
+pub use self::summary::{in_flight, load_issues, summarize};

@@ -5,113 +5,16 @@ use std::collections::BTreeMap;
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::serving::{LoadRecord, RequestRecord, TokenBasis};
 use llmprof_traffic::{
-    slo::{Latencies, Metric, Slo},
+    figures::{Concurrency, LoadFigures, LoadSummary, SteadyState},
+    slo::Slo,
     statistics::Distribution,
 };
-use llmprof_units::Nanos;
-use serde::{Deserialize, Serialize};
+use llmprof_units::{Basis, Nanos};
 
 use super::{SelfCheck, stopped::server_stopped_ns};
 
 /// Fewest requests that a steady state is told of.
 const FEWEST_STEADY: usize = 10;
-
-/// The numbers of a load. Times are milliseconds, rates per second; latencies are of the requests that [`LoadRecord::timed`] has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// First token − scheduled.
-    pub ttft_ms: Option<Distribution>,
-    /// (Last − first token) ÷ (output tokens − 1), one a request.
-    pub tpot_ms: Option<Distribution>,
-    /// Time to each token after the first, one a token.
-    pub itl_ms: Option<Distribution>,
-    /// Last token − scheduled.
-    pub e2e_ms: Option<Distribution>,
-    /// Gaps between arrivals of text, whatever each brings.
-    pub arrival_gap_ms: Option<Distribution>,
-    /// What the client was late by; absent in a closed loop.
-    pub schedule_lag_ms: Option<Distribution>,
-    /// Completed requests per second, from the first due to the last answer.
-    pub request_throughput: f64,
-    /// Output tokens per second; absent where tokens are not known.
-    pub output_throughput: Option<f64>,
-    /// Prompt and output tokens per second.
-    pub total_token_throughput: Option<f64>,
-    /// Completed requests per second that met every SLO, where there are any.
-    pub goodput: Option<f64>,
-    /// Requests with a result.
-    pub completed: u64,
-    /// Requests without.
-    pub failed: u64,
-    /// Those by kind.
-    pub failures: BTreeMap<String, u64>,
-    /// Turns never asked, since one before them failed.
-    pub abandoned: u64,
-    /// Requests that latencies are of: completed, and not slowed by the server's profiler unless all were.
-    #[serde(default)]
-    pub timed: u64,
-    /// When the server stopped answering, seconds from the start of the load; absent where it answered to the end.
-    #[serde(default)]
-    pub server_stopped_s: Option<f64>,
-    /// Prompt tokens of completed requests, by usage.
-    pub total_input_tokens: Option<u64>,
-    /// Output tokens of completed requests.
-    pub total_output_tokens: Option<u64>,
-    /// How tokens were counted, by requests.
-    pub token_basis: BTreeMap<String, u64>,
-    /// Highest number of requests in flight, and the mean over time.
-    pub concurrency: Concurrency,
-    /// Seconds from the first due to the last answer.
-    pub duration_s: f64,
-    /// The part of the load in which neither its start nor its end shows.
-    pub steady_state: Option<SteadyState>,
-}
-
-impl Latencies for Summary {
-    fn distribution(&self, metric: Metric) -> Option<Distribution> {
-        match metric {
-            Metric::Ttft => self.ttft_ms,
-            Metric::Tpot => self.tpot_ms,
-            Metric::Itl => self.itl_ms,
-            Metric::E2e => self.e2e_ms,
-        }
-    }
-
-    fn outcomes(&self) -> (u64, u64) {
-        (self.completed, self.failed)
-    }
-}
-
-/// Requests in flight, from due to end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Concurrency {
-    /// At once.
-    pub max: u64,
-    /// Over time.
-    pub mean: f64,
-}
-
-/// From the first completion to the last request that was due, or to where the server stopped answering.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SteadyState {
-    /// Its start, seconds.
-    pub start_s: f64,
-    /// Its end, seconds.
-    pub end_s: f64,
-    /// Requests that were due in it.
-    pub requests: u64,
-    /// Requests per second, each counted by the share of its latency that lies in it: completions at the edges of a closed loop
-    /// come in waves, and counting them whole adds a wave.
-    pub request_throughput: f64,
-    /// Tokens that arrived in it per second; absent where arrivals of tokens are not known.
-    pub output_throughput: Option<f64>,
-    /// TTFT of requests due in it.
-    pub ttft_ms: Option<Distribution>,
-    /// TPOT of requests due in it.
-    pub tpot_ms: Option<Distribution>,
-    /// Latency of requests due in it.
-    pub e2e_ms: Option<Distribution>,
-}
 
 fn ms(nanos: Nanos) -> f64 {
     nanos.0 as f64 / 1e6
@@ -137,143 +40,146 @@ fn e2e(request: &RequestRecord) -> Option<f64> {
     request.e2e_ns().map(ms)
 }
 
-impl Summary {
-    /// Of a load; goodput counts requests that meet every one of `slos`.
-    pub fn of(load: &LoadRecord, slos: &[Slo]) -> Self {
-        let completed: Vec<&RequestRecord> =
-            load.requests.iter().filter(|r| r.is_complete()).collect();
-        let all = || completed.iter().copied();
-        let timed = || load.timed();
-        let server_stopped = server_stopped_ns(load);
-        let start = load.requests.iter().map(|r| r.scheduled_ns).min();
-        let end = load.requests.iter().map(|r| r.end_ns).max();
-        let duration_s = match (start, end) {
-            (Some(start), Some(end)) => (end - start).0 as f64 / 1e9,
-            _ => 0.0,
-        };
-        let per_second = |count: f64| {
-            if duration_s > 0.0 {
-                count / duration_s
-            } else {
-                0.0
-            }
-        };
-        let outputs = sum(all(), |r| {
-            r.output_tokens.filter(|_| r.usage_mistake.is_none())
-        });
-        let inputs = sum(all(), |r| r.prompt_tokens);
-        let good = all()
-            .filter(|r| slos.iter().all(|slo| slo.is_met_by(*r)))
-            .count();
-        let (mut failures, mut token_basis) = (BTreeMap::new(), BTreeMap::new());
-        for failure in load.requests.iter().filter_map(|r| r.failure.as_ref()) {
-            *failures.entry(failure.kind.name().to_owned()).or_default() += 1;
+/// The numbers of a load; goodput counts requests that meet every one of `slos`.
+pub fn summarize(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
+    let completed: Vec<&RequestRecord> = load.requests.iter().filter(|r| r.is_complete()).collect();
+    let all = || completed.iter().copied();
+    let timed = || load.timed();
+    let server_stopped = server_stopped_ns(load);
+    let start = load.requests.iter().map(|r| r.scheduled_ns).min();
+    let end = load.requests.iter().map(|r| r.end_ns).max();
+    let duration_s = match (start, end) {
+        (Some(start), Some(end)) => (end - start).0 as f64 / 1e9,
+        _ => 0.0,
+    };
+    let per_second = |count: f64| {
+        if duration_s > 0.0 {
+            count / duration_s
+        } else {
+            0.0
         }
-        for request in all() {
-            let name = match request.token_basis {
-                _ if request.usage_mistake.is_some() => "usage_refused",
-                TokenBasis::ContinuousUsage => "continuous_usage",
-                TokenBasis::Usage => "usage",
-                TokenBasis::Tokenizer => "tokenizer",
-                TokenBasis::Unknown => "unknown",
-            };
-            *token_basis.entry(name.to_owned()).or_default() += 1;
-        }
-        // Tokens of one request depend on each other, so they have no intervals.
-        let gaps: Vec<f64> = timed()
-            .filter_map(RequestRecord::inter_token_ns)
-            .flatten()
-            .map(|ns| ns / 1e6)
-            .collect();
-        let arrivals: Vec<f64> = timed()
-            .flat_map(RequestRecord::gaps_ns)
-            .map(|ns| ns as f64 / 1e6)
-            .collect();
-        Self {
-            ttft_ms: distribution(timed(), ttft),
-            tpot_ms: distribution(timed(), tpot),
-            itl_ms: Distribution::of(&gaps),
-            e2e_ms: distribution(timed(), e2e),
-            arrival_gap_ms: Distribution::of(&arrivals),
-            schedule_lag_ms: SelfCheck::of(load).schedule_lag_ms,
-            request_throughput: per_second(completed.len() as f64),
-            output_throughput: outputs.map(|tokens| per_second(tokens as f64)),
-            total_token_throughput: outputs
-                .zip(inputs)
-                .map(|(output, input)| per_second(output as f64 + input as f64)),
-            goodput: (!slos.is_empty()).then(|| per_second(good as f64)),
-            completed: completed.len() as u64,
-            failed: (load.requests.len() - completed.len()) as u64,
-            failures,
-            abandoned: load.abandoned,
-            timed: timed().count() as u64,
-            server_stopped_s: server_stopped.map(Nanos::seconds),
-            total_input_tokens: inputs,
-            total_output_tokens: outputs,
-            token_basis,
-            concurrency: concurrency(&load.requests),
-            duration_s,
-            // A server that was paused by its profiler was in no steady state.
-            steady_state: steady_state(&load.requests, server_stopped)
-                .filter(|_| !load.requests.iter().any(|r| r.was_profiled)),
-        }
+    };
+    let outputs = sum(all(), |r| {
+        r.output_tokens.filter(|_| r.usage_mistake.is_none())
+    });
+    let inputs = sum(all(), |r| r.prompt_tokens);
+    let good = all()
+        .filter(|r| slos.iter().all(|slo| slo.is_met_by(*r)))
+        .count();
+    let (mut failures, mut token_basis) = (BTreeMap::new(), BTreeMap::new());
+    for failure in load.requests.iter().filter_map(|r| r.failure.as_ref()) {
+        *failures.entry(failure.kind.name().to_owned()).or_default() += 1;
     }
+    for request in all() {
+        let name = match request.token_basis {
+            _ if request.usage_mistake.is_some() => "usage_refused",
+            TokenBasis::ContinuousUsage => "continuous_usage",
+            TokenBasis::Usage => "usage",
+            TokenBasis::Tokenizer => "tokenizer",
+            TokenBasis::Unknown => "unknown",
+        };
+        *token_basis.entry(name.to_owned()).or_default() += 1;
+    }
+    // Tokens of one request depend on each other, so they have no intervals.
+    let gaps: Vec<f64> = timed()
+        .filter_map(RequestRecord::inter_token_ns)
+        .flatten()
+        .map(|ns| ns / 1e6)
+        .collect();
+    let arrivals: Vec<f64> = timed()
+        .flat_map(RequestRecord::gaps_ns)
+        .map(|ns| ns as f64 / 1e6)
+        .collect();
+    let figures = LoadFigures {
+        basis: Basis::Measured,
+        ttft_ms: distribution(timed(), ttft),
+        tpot_ms: distribution(timed(), tpot),
+        itl_ms: Distribution::of(&gaps),
+        e2e_ms: distribution(timed(), e2e),
+        request_throughput: per_second(completed.len() as f64),
+        output_throughput: outputs.map(|tokens| per_second(tokens as f64)),
+        total_token_throughput: outputs
+            .zip(inputs)
+            .map(|(output, input)| per_second(output as f64 + input as f64)),
+        goodput: (!slos.is_empty()).then(|| per_second(good as f64)),
+        completed: completed.len() as u64,
+        failed: (load.requests.len() - completed.len()) as u64,
+        total_input_tokens: inputs,
+        total_output_tokens: outputs,
+        duration_s,
+    };
+    LoadSummary {
+        figures,
+        arrival_gap_ms: Distribution::of(&arrivals),
+        schedule_lag_ms: SelfCheck::of(load).schedule_lag_ms,
+        failures,
+        abandoned: load.abandoned,
+        timed: timed().count() as u64,
+        server_stopped_s: server_stopped.map(Nanos::seconds),
+        token_basis,
+        concurrency: concurrency(&load.requests),
+        // A server that was paused by its profiler was in no steady state.
+        steady_state: steady_state(&load.requests, server_stopped)
+            .filter(|_| !load.requests.iter().any(|r| r.was_profiled)),
+    }
+}
 
-    /// What should be known before the numbers are believed. `steal_share` is that of [`SelfCheck::issue`].
-    pub fn issues(&self, load: &LoadRecord, steal_share: Option<f64>) -> Vec<Issue> {
-        let mut issues = Vec::new();
-        issues.extend(SelfCheck::of(load).issue(steal_share));
-        if let Some(at) = server_stopped_ns(load) {
-            let after = |r: &&RequestRecord| !r.is_complete() && r.end_ns >= at;
-            let lost = load.requests.iter().filter(after).count() as u64;
-            let issue = Issue::error(IssueCode::BenchServerStopped)
-                .with("at_ns", at.0)
-                .with("requests", load.requests.len());
-            issues.push(issue.counting(lost));
-        }
-        for (kind, count) in &self.failures {
-            let failures = load.requests.iter().filter_map(|r| r.failure.as_ref());
-            let first = failures
-                .filter(|failure| failure.kind.name() == kind)
-                .map(|failure| failure.message.as_str())
-                .next()
-                .unwrap_or_default();
-            let issue = Issue::error(IssueCode::BenchFailed)
-                .with("kind", kind.as_str())
-                .with("requests", load.requests.len())
-                .with("first", first);
-            issues.push(issue.counting(*count));
-        }
-        let unknown = self.token_basis.get("unknown").copied().unwrap_or(0);
-        if unknown > 0 {
-            issues.push(Issue::warning(IssueCode::BenchTokensUnknown).counting(unknown));
-        }
-        let mistaken = load
-            .requests
-            .iter()
-            .filter_map(|r| r.usage_mistake.as_ref());
-        if let Some(first) = mistaken.clone().next() {
-            let issue = Issue::warning(IssueCode::BenchUsageWrong).with("first", first.as_str());
-            issues.push(issue.counting(mistaken.count() as u64));
-        }
-        // A server whose usage is not believed says nothing about arrivals either.
-        let believed = load.requests.iter().filter(|r| {
-            r.is_complete()
-                && r.token_basis == TokenBasis::ContinuousUsage
-                && r.usage_mistake.is_none()
-        });
-        let (together, tokens) = believed.fold((0, 0), |(together, tokens), r| {
-            (
-                together + r.tokens_in_company(),
-                r.output_tokens.unwrap_or(0).saturating_add(tokens),
-            )
-        });
-        if tokens > 0 && together * 10 > tokens {
-            let share = together as f64 / tokens as f64;
-            issues.push(Issue::info(IssueCode::BenchTokensTogether).with("share", share));
-        }
-        issues
+/// What should be known before the numbers are believed. `steal_share` is that of [`SelfCheck::issue`].
+pub fn load_issues(
+    load: &LoadRecord,
+    summary: &LoadSummary,
+    steal_share: Option<f64>,
+) -> Vec<Issue> {
+    let mut issues = Vec::new();
+    issues.extend(SelfCheck::of(load).issue(steal_share));
+    if let Some(at) = server_stopped_ns(load) {
+        let after = |r: &&RequestRecord| !r.is_complete() && r.end_ns >= at;
+        let lost = load.requests.iter().filter(after).count() as u64;
+        let issue = Issue::error(IssueCode::BenchServerStopped)
+            .with("at_ns", at.0)
+            .with("requests", load.requests.len());
+        issues.push(issue.counting(lost));
     }
+    for (kind, count) in &summary.failures {
+        let failures = load.requests.iter().filter_map(|r| r.failure.as_ref());
+        let first = failures
+            .filter(|failure| failure.kind.name() == kind)
+            .map(|failure| failure.message.as_str())
+            .next()
+            .unwrap_or_default();
+        let issue = Issue::error(IssueCode::BenchFailed)
+            .with("kind", kind.as_str())
+            .with("requests", load.requests.len())
+            .with("first", first);
+        issues.push(issue.counting(*count));
+    }
+    let unknown = summary.token_basis.get("unknown").copied().unwrap_or(0);
+    if unknown > 0 {
+        issues.push(Issue::warning(IssueCode::BenchTokensUnknown).counting(unknown));
+    }
+    let mistaken = load
+        .requests
+        .iter()
+        .filter_map(|r| r.usage_mistake.as_ref());
+    if let Some(first) = mistaken.clone().next() {
+        let issue = Issue::warning(IssueCode::BenchUsageWrong).with("first", first.as_str());
+        issues.push(issue.counting(mistaken.count() as u64));
+    }
+    // A server whose usage is not believed says nothing about arrivals either.
+    let believed = load.requests.iter().filter(|r| {
+        r.is_complete() && r.token_basis == TokenBasis::ContinuousUsage && r.usage_mistake.is_none()
+    });
+    let (together, tokens) = believed.fold((0, 0), |(together, tokens), r| {
+        (
+            together + r.tokens_in_company(),
+            r.output_tokens.unwrap_or(0).saturating_add(tokens),
+        )
+    });
+    if tokens > 0 && together * 10 > tokens {
+        let share = together as f64 / tokens as f64;
+        issues.push(Issue::info(IssueCode::BenchTokensTogether).with("share", share));
+    }
+    issues
 }
 
 /// The sum over those that have it; `None` where none has. Servers may say any number.
@@ -411,16 +317,16 @@ mod tests {
 
     #[test]
     fn numbers_by_hand() {
-        let summary = Summary::of(&load(20), &[]);
-        assert_eq!(summary.ttft_ms.unwrap().p99, 50.0);
-        assert_eq!(summary.tpot_ms.unwrap().mean, 10.0);
-        assert_eq!(summary.itl_ms.unwrap().count, 80);
-        assert_eq!(summary.e2e_ms.unwrap().p50, 90.0);
+        let summary = summarize(&load(20), &[]);
+        assert_eq!(summary.figures.ttft_ms.unwrap().p99, 50.0);
+        assert_eq!(summary.figures.tpot_ms.unwrap().mean, 10.0);
+        assert_eq!(summary.figures.itl_ms.unwrap().count, 80);
+        assert_eq!(summary.figures.e2e_ms.unwrap().p50, 90.0);
         // 19 × 100 ms + 90 ms.
-        assert!((summary.duration_s - 1.99).abs() < 1e-9);
-        assert!((summary.request_throughput - 20.0 / 1.99).abs() < 1e-9);
-        assert_eq!(summary.total_output_tokens, Some(100));
-        assert_eq!(summary.total_input_tokens, Some(140));
+        assert!((summary.figures.duration_s - 1.99).abs() < 1e-9);
+        assert!((summary.figures.request_throughput - 20.0 / 1.99).abs() < 1e-9);
+        assert_eq!(summary.figures.total_output_tokens, Some(100));
+        assert_eq!(summary.figures.total_input_tokens, Some(140));
         assert_eq!(summary.concurrency.max, 1);
         assert!((summary.concurrency.mean - 20.0 * 0.09 / 1.99).abs() < 1e-9);
         // From 90 ms to 1900 ms: requests 1 to 19 are due in it, 1 to 18 run in it.
@@ -455,7 +361,7 @@ mod tests {
     #[test]
     fn a_closed_loop_in_waves_has_its_true_rate_and_tokens_agree() {
         for count in [4, 8, 30] {
-            let steady = Summary::of(&waves(count), &[]).steady_state.unwrap();
+            let steady = summarize(&waves(count), &[]).steady_state.unwrap();
             let rate = steady.request_throughput;
             assert!((rate / 80.0 - 1.0).abs() < 1e-3, "{count} waves: {rate}");
             // The last tokens of 7 requests of the first wave come after the window began.
@@ -476,10 +382,10 @@ mod tests {
             request.end_ns = request.scheduled_ns + Nanos(1_000_000);
             request.failure = Some(RequestFailure::new(FailureKind::Connect, "refused"));
         }
-        let summary = Summary::of(&load, &[]);
+        let summary = summarize(&load, &[]);
         assert_eq!(summary.server_stopped_s, Some(2.99));
         assert_eq!(summary.steady_state.as_ref().unwrap().end_s, 2.99);
-        let issue = &summary.issues(&load, None)[0];
+        let issue = &load_issues(&load, &summary, None)[0];
         assert_eq!(issue.code, IssueCode::BenchServerStopped);
         assert_eq!(
             (issue.count, issue.values["at_ns"].clone()),
@@ -492,11 +398,11 @@ mod tests {
         let mut load = load(4);
         load.requests[2].failure = Some(RequestFailure::new(FailureKind::TooManyRequests, "no"));
         load.requests[2].arrivals[0].at_ns = Nanos(i64::MAX / 2);
-        let summary = Summary::of(&load, &[]);
-        assert_eq!((summary.completed, summary.failed), (3, 1));
+        let summary = summarize(&load, &[]);
+        assert_eq!((summary.figures.completed, summary.figures.failed), (3, 1));
         assert_eq!(summary.failures["too_many_requests"], 1);
-        assert_eq!(summary.ttft_ms.unwrap().max, 50.0);
-        let issues = summary.issues(&load, None);
+        assert_eq!(summary.figures.ttft_ms.unwrap().max, 50.0);
+        let issues = load_issues(&load, &summary, None);
         assert_eq!(issues[0].code, IssueCode::BenchFailed);
     }
 
@@ -508,14 +414,14 @@ mod tests {
         for request in load.requests.iter_mut().filter(|r| r.was_profiled) {
             request.arrivals[0].at_ns += Nanos(1_000_000_000);
         }
-        let summary = Summary::of(&load, &[]);
-        assert_eq!(summary.ttft_ms.unwrap().count, 6);
-        assert_eq!(summary.ttft_ms.unwrap().max, 50.0);
-        assert_eq!(summary.completed, 20);
+        let summary = summarize(&load, &[]);
+        assert_eq!(summary.figures.ttft_ms.unwrap().count, 6);
+        assert_eq!(summary.figures.ttft_ms.unwrap().max, 50.0);
+        assert_eq!(summary.figures.completed, 20);
         assert_eq!(summary.steady_state, None);
         // Where all were profiled, theirs is all there is.
         load.mark_profiled(Nanos(0));
-        assert_eq!(Summary::of(&load, &[]).ttft_ms.unwrap().count, 20);
+        assert_eq!(summarize(&load, &[]).figures.ttft_ms.unwrap().count, 20);
     }
 
     #[test]
@@ -524,11 +430,10 @@ mod tests {
         load.requests[0].usage_mistake = Some("usage fell".to_owned());
         load.requests[1].output_tokens = None;
         load.requests[1].token_basis = TokenBasis::Unknown;
-        let summary = Summary::of(&load, &[]);
-        assert_eq!(summary.total_output_tokens, Some(5));
-        assert_eq!(summary.tpot_ms.unwrap().count, 1);
-        let codes: Vec<IssueCode> = summary
-            .issues(&load, None)
+        let summary = summarize(&load, &[]);
+        assert_eq!(summary.figures.total_output_tokens, Some(5));
+        assert_eq!(summary.figures.tpot_ms.unwrap().count, 1);
+        let codes: Vec<IssueCode> = load_issues(&load, &summary, None)
             .into_iter()
             .map(|i| i.code)
             .collect();

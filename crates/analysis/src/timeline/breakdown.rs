@@ -156,7 +156,8 @@ pub struct DeviceBreakdown {
 pub(crate) struct DeviceTimeline<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) calls: &'a EventCalls,
-    pub(crate) activity: &'a HostActivity<'a>,
+    /// What the host did meanwhile; absent where idle time gets no causes.
+    pub(crate) activity: Option<&'a HostActivity<'a>>,
     /// The events of one device in order.
     pub(crate) events: &'a [DeviceEvent],
     /// The number of the first of them among the events of all devices.
@@ -293,7 +294,7 @@ impl DeviceTimeline<'_> {
                     next: Some((self.first + event.index, event.start)),
                     before,
                 };
-                self.activity.split(&gap, idle);
+                self.split_gap(&gap, idle);
             }
             gap_start = gap_start.max(event.end);
             before = Some(self.first + event.index);
@@ -307,7 +308,7 @@ impl DeviceTimeline<'_> {
                 next: (self.events.get(next)).map(|event| (self.first + next, event.start)),
                 before,
             };
-            self.activity.split(&gap, idle);
+            self.split_gap(&gap, idle);
         }
         time.busy_ns = Nanos(union.length());
         time.overlap_ns = Nanos(time.sum_ns.0.saturating_sub(time.busy_ns.0));
@@ -315,6 +316,13 @@ impl DeviceTimeline<'_> {
         time.idle = idle.causes;
         self.expose(clipped, &mut time);
         time
+    }
+
+    fn split_gap(&self, gap: &Gap, idle: &mut IdleSums) {
+        match self.activity {
+            Some(activity) => activity.split(gap, idle),
+            None => idle.add_unknown(gap),
+        }
     }
 
     /// Gives every moment with an active event to the first class that is active.

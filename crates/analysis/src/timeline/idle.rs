@@ -113,6 +113,11 @@ pub(crate) struct IdleSums {
 }
 
 impl IdleSums {
+    pub(crate) fn add_unknown(&mut self, gap: &Gap) {
+        let length = gap.end.saturating_sub(gap.start);
+        add(&mut self.causes.unknown_ns.0, length);
+    }
+
     pub(crate) fn absorb(&mut self, other: Self) {
         self.causes.add(&other.causes);
         for (name, (gaps, time)) in other.operators {
@@ -187,11 +192,11 @@ impl<'a> HostActivity<'a> {
     /// Splits one gap by cause.
     pub(crate) fn split(&self, gap: &Gap, sums: &mut IdleSums) {
         let hosts = &self.trace.hosts;
-        let causes = &mut sums.causes;
         if !self.has_one_clock {
-            add(&mut causes.unknown_ns.0, gap.end.saturating_sub(gap.start));
+            sums.add_unknown(gap);
             return;
         }
+        let causes = &mut sums.causes;
         let next = gap
             .next
             .and_then(|(event, started)| Some((self.calls.call(event)?, started)));

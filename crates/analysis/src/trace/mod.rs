@@ -35,7 +35,7 @@ use crate::timeline::slices;
 use crate::timeline::source_lines::{SourceRow, source_lines};
 use crate::trace::scaled::{Scaled, scaled_by};
 
-use crate::thresholds::{DEVICE_INTERVALS_MAX, DEVICES_MAX};
+use crate::thresholds::{DEVICE_INTERVALS_MIN, DEVICES_MAX, EVENTS_PER_DEVICE_INTERVAL_MIN};
 use crate::trace::issues::{before_launch, few_slices, issues};
 pub use crate::trace::origins::OriginRow;
 use crate::trace::outside::{OutsidePhases, outside};
@@ -268,7 +268,8 @@ fn judged_devices(events: &DeviceEvents, intervals: usize) -> FxHashSet<u32> {
         .filter_map(|events| Some((events.len(), events.first()?.device)))
         .collect();
     devices.sort_by_key(|&(count, device)| (std::cmp::Reverse(count), device));
-    devices.truncate((DEVICE_INTERVALS_MAX / intervals.max(1)).clamp(1, DEVICES_MAX));
+    let rows = (events.all().len() / EVENTS_PER_DEVICE_INTERVAL_MIN).max(DEVICE_INTERVALS_MIN);
+    devices.truncate((rows / intervals.max(1)).clamp(1, DEVICES_MAX));
     devices.into_iter().map(|(_, device)| device).collect()
 }
 
@@ -298,7 +299,7 @@ impl Structure {
         let shown = shown.filter(|_| program.generates_text());
         let shown = shown.filter(|shown| shown.generate() || is_named(shown));
         let mut launched = LaunchTimes::of(trace, &events, &calls);
-        if let Some(processes) = Processes::of(trace) {
+        if let Some(processes) = Processes::of(trace, &program) {
             processes.align(trace, &calls, &mut launched);
         }
         let phases = Phases::resolve(
@@ -427,14 +428,16 @@ impl Parts {
         } = structure;
         let has_one_clock = !structure.clocks_disagree;
         let activity = HostActivity::of(trace, nesting, calls, has_one_clock);
+        let is_judged = |device: &u32| structure.judged_devices.contains(device);
         let mut first = 0;
         let timelines: Vec<DeviceTimeline<'_>> = events
             .devices()
             .map(|events| {
+                let device = events.first().map(|event| event.device);
                 let timeline = DeviceTimeline {
                     trace,
                     calls,
-                    activity: &activity,
+                    activity: device.filter(is_judged).map(|_| &activity),
                     events,
                     first,
                     depths: queue_depths(trace, calls, events, first),
@@ -458,12 +461,8 @@ impl Parts {
             })
             .collect();
         let api = api_calls(trace, nesting, phases);
-        let is_judged = |timeline: &DeviceTimeline<'_>| {
-            let device = timeline.events.first().map(|event| event.device);
-            device.is_some_and(|device| structure.judged_devices.contains(&device))
-        };
-        let judged: Vec<&DeviceTimeline<'_>> =
-            timelines.iter().filter(|one| is_judged(one)).collect();
+        let judged = timelines.iter().filter(|one| one.activity.is_some());
+        let judged: Vec<&DeviceTimeline<'_>> = judged.collect();
         let mut phase_rows: Vec<PhaseRow> = (0..phases.names.len())
             .map(|name| phase_row(name, phases, &judged, api.get(name + 1)))
             .collect();

@@ -5,10 +5,10 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::phases::{PhaseSource, Phases};
-use crate::thresholds::OUTSIDE_NOTICED_PART;
+use crate::thresholds::{HOST_OPERATOR_NAMED_PART, OUTSIDE_NOTICED_PART};
 use crate::timeline::breakdown::DeviceTimeline;
 use crate::timeline::device_events::DeviceEvent;
-use crate::timeline::idle::IdleCauses;
+use crate::timeline::idle::{HostOperatorIdle, IdleCauses};
 use crate::timeline::slices;
 
 /// Time between the first and the last device event that belongs to no phase.
@@ -70,10 +70,12 @@ pub(crate) fn outside(
     let events = timeline.events;
     let begun = events.partition_point(|event| event.start < gap.start);
     let next = events.partition_point(|event| event.start < gap.end);
-    let host = found
-        .host_operators
-        .iter()
-        .find(|row| row.operator.is_some());
+    let idle = found.total.idle_ns.0;
+    let is_told = |row: &&HostOperatorIdle| {
+        let named = row.operator.is_some();
+        named && row.idle_ns.0.saturating_mul(HOST_OPERATOR_NAMED_PART) >= idle
+    };
+    let host = found.host_operators.iter().find(is_told);
     let phase = |window: Option<usize>| {
         let window = phases.windows.get(window?)?;
         Some(phases.names[window.name].clone())

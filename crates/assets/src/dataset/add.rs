@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::{
-    ANALYSIS, Dataset, METADATA, SOURCE, check_name, readme,
+    ANALYSIS, Dataset, METADATA, SOURCE, check_name, readme, sample_page,
     samples::Samples,
     statistics::{self, Statistics},
 };
@@ -96,6 +96,7 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
         &dataset.folder.join(ANALYSIS).join(statistics::FILE),
         statistics::with_part(&dataset.folder, SOURCE, &statistics),
     );
+    sample_page::put(&dataset, SOURCE, (&source, &samples), &mut changes)?;
     describe(
         &dataset,
         url,

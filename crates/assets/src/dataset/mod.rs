@@ -5,6 +5,7 @@ mod choose;
 mod images;
 mod metadata;
 mod readme;
+mod sample_page;
 pub mod samples;
 mod statistics;
 mod tokens;
@@ -21,6 +22,7 @@ pub use add::{NewDataset, add};
 pub use images::{ImageSize, image_size};
 pub use metadata::{VariantMetadata, VariantSize};
 pub use statistics::Statistics;
+pub use tokens::{Encode, SampleTokenizer};
 pub use variant::{Selection, VariantRequest, variants};
 pub use verify::{Fault, verify};
 

@@ -1,46 +1,41 @@
-use std::path::{Path, PathBuf};
+use std::{path::PathBuf, sync::Arc};
 
-use llmprof_units::hex_text;
+use llmprof_units::{
+    bounded_file::{TOKENIZER_MAX_BYTES, read_bounded},
+    hex_text,
+};
 use sha2::{Digest, Sha256};
-use tokenizers::Tokenizer;
 
 use super::metadata::TokenizerFile;
 use crate::{AssetError, Result};
 
-/// A tokenizer and the file it is from.
-pub(super) struct Loaded {
-    tokenizer: Tokenizer,
-    pub(super) file: TokenizerFile,
+/// The ids of a text without the special tokens that a prompt's template would add, or why there are none.
+pub type Encode = Arc<dyn Fn(&str) -> std::result::Result<Vec<u32>, String> + Send + Sync>;
+
+/// A loaded tokenizer.
+#[derive(Clone)]
+pub struct SampleTokenizer {
+    /// `tokenizer.json`; its folder names the variant.
+    pub file: PathBuf,
+    pub encode: Encode,
 }
 
-/// Reads `tokenizer.json`, given as a file or as the folder that has it.
-pub(super) fn load(path: &Path) -> Result<Loaded> {
-    let file: PathBuf = if path.is_dir() {
-        path.join("tokenizer.json")
-    } else {
-        path.to_owned()
-    };
-    let bytes = std::fs::read(&file).map_err(AssetError::io("read", &file))?;
-    let tokenizer = Tokenizer::from_bytes(&bytes)
-        .map_err(|error| AssetError::bad(&file, format!("not a tokenizer: {error}")))?;
-    Ok(Loaded {
-        tokenizer,
-        file: TokenizerFile {
-            file,
+impl SampleTokenizer {
+    pub(super) fn facts(&self) -> Result<TokenizerFile> {
+        let bytes = read_bounded(&self.file, TOKENIZER_MAX_BYTES)
+            .map_err(AssetError::io("read", &self.file))?;
+        Ok(TokenizerFile {
+            file: self.file.clone(),
             sha256: hex_text(&Sha256::digest(&bytes)),
-        },
-    })
-}
+        })
+    }
 
-impl Loaded {
-    /// The ids of a text, without the special tokens that a prompt's template would add.
     pub(super) fn encode(&self, text: &str, id: &str) -> Result<Vec<u32>> {
-        let encoded = self.tokenizer.encode(text, false).map_err(|error| {
+        (self.encode)(text).map_err(|error| {
             AssetError::refused(
                 format!("sample {id} cannot be tokenized: {error}"),
                 "another tokenizer",
             )
-        })?;
-        Ok(encoded.get_ids().to_vec())
+        })
     }
 }

@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 
 use super::{
     ANALYSIS, DATA, Dataset, METADATA, SOURCE, SUBSETS, VariantMetadata, VariantSize, check_name,
-    choose, readme,
+    choose, readme, sample_page,
     samples::{Content, Samples},
     statistics::{self, Statistics},
-    tokens,
+    tokens::SampleTokenizer,
 };
 use crate::{AssetError, Change, Changes, Result, changes::make_folder, document};
 
@@ -36,7 +36,7 @@ pub enum Selection {
 }
 
 /// What is to be made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 pub struct VariantRequest {
     /// Name of the variant; `None` where a split or a tokenizer names it.
     pub name: Option<String>,
@@ -46,8 +46,8 @@ pub struct VariantRequest {
     pub selection: Selection,
     /// Seed of a random choice.
     pub seed: u64,
-    /// `tokenizer.json`, or the folder that has it: texts become token ids.
-    pub tokenizer: Option<PathBuf>,
+    /// Texts become token ids.
+    pub tokenizer: Option<SampleTokenizer>,
     /// Write the list `subsets/NAME.txt` instead of a folder with data.
     pub list: bool,
     /// Make it anew where there is another variant of that name.
@@ -131,14 +131,9 @@ fn select(samples: &Samples, request: &VariantRequest) -> Result<Vec<Made>> {
         )
     };
     let named = |usual: Option<String>| request.name.clone().or(usual).ok_or_else(unnamed);
-    let tokenized = request.tokenizer.as_ref().map(|path| {
-        let folder = if path.is_dir() {
-            path.as_path()
-        } else {
-            path.parent().unwrap_or(path)
-        };
-        let folder = folder.file_name().unwrap_or_default().to_string_lossy();
-        format!("tokenized-{folder}")
+    let tokenized = request.tokenizer.as_ref().map(|tokenizer| {
+        let folder = tokenizer.file.parent().and_then(Path::file_name);
+        format!("tokenized-{}", folder.unwrap_or_default().to_string_lossy())
     });
     Ok(match &request.selection {
         Selection::All => vec![Made {
@@ -201,17 +196,21 @@ fn folder(
     made: Made,
     changes: &mut Changes,
 ) -> Result<()> {
-    let tokenizer = request.tokenizer.as_deref().map(tokens::load).transpose()?;
+    let tokenizer = request.tokenizer.clone();
+    let tokenizer_file = match &tokenizer {
+        Some(tokenizer) => Some(tokenizer.facts()?),
+        None => None,
+    };
     let mut transform = made.transform;
     if let Some(tokenizer) = &tokenizer {
-        transform += &format!(", tokenized with {}", tokenizer.file.file.display());
+        transform += &format!(", tokenized with {}", tokenizer.file.display());
     }
     let mut metadata = VariantMetadata {
         parent: request.parent.clone(),
         created: request.today.clone(),
         transform,
         seed: made.seed,
-        tokenizer: tokenizer.as_ref().map(|tokenizer| tokenizer.file.clone()),
+        tokenizer: tokenizer_file,
         size: VariantSize {
             samples: made.numbers.len() as u64,
             disk_mb: 0.0,
@@ -287,8 +286,11 @@ pub(super) fn is_whole(folder: &Path, metadata: &VariantMetadata) -> bool {
 
 /// What puts a variant into the statistics and the README.
 fn described(dataset: &Dataset, variant: &str) -> Result<Changes> {
-    let statistics = Statistics::of(&Samples::found(&dataset.root(variant)?)?)?;
+    let root = dataset.root(variant)?;
+    let samples = Samples::found(&root)?;
+    let statistics = Statistics::of(&samples)?;
     let mut changes = Changes::default();
+    sample_page::put(dataset, variant, (&root, &samples), &mut changes)?;
     changes.own_file(
         &dataset.folder.join(ANALYSIS).join(statistics::FILE),
         statistics::with_part(&dataset.folder, variant, &statistics),
@@ -308,7 +310,7 @@ struct Written {
 fn write(
     samples: &Samples,
     numbers: &[usize],
-    tokenizer: Option<&tokens::Loaded>,
+    tokenizer: Option<&SampleTokenizer>,
     partial: &Path,
     target: &Path,
 ) -> Result<Written> {

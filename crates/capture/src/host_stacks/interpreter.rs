@@ -23,6 +23,21 @@ const GENERATIONS_BYTES: usize = 3 * 24;
 /// From the generations to the flag: they, a pointer to the first, the permanent one, and statistics of three.
 const COLLECTING_AFTER_GENERATIONS: u64 = 72 + 8 + 24 + 3 * 24;
 
+/// The version of `_Py_DebugOffsets` whose words [`offsets`] names: 3.14, without the patch release.
+const OFFSETS_VERSION: u64 = 0x030e;
+
+/// Words of `_Py_DebugOffsets` of CPython 3.14 (`pycore_debug_offsets.h`).
+mod offsets {
+    /// `interpreter_state.size`, after a cookie, the version, a flag and three words of the runtime.
+    pub(super) const INTERPRETER_BYTES: u64 = 6;
+    /// `interpreter_state.gc`.
+    pub(super) const GC: u64 = 11;
+    /// `gc.size`, after the tables of threads, frames, code and twelve kinds of objects.
+    pub(super) const GC_BYTES: u64 = 81;
+    /// `gc.collecting`.
+    pub(super) const COLLECTING: u64 = 82;
+}
+
 pub(super) struct Interpreter {
     spy: PythonSpy,
     memory: File,
@@ -55,7 +70,9 @@ impl Interpreter {
         // One that cannot be read once will not be read later.
         spy.get_stack_traces().map_err(|error| refusal(&error))?;
         let gil = find_gil(&spy, runtime, &memory);
-        let collecting = find_collecting(&memory, spy.addresses.interpreter_address as u64);
+        let interpreter = spy.addresses.interpreter_address as u64;
+        let collecting = find_collecting(&memory, interpreter)
+            .or_else(|| find_collecting_by_table(&memory, runtime?, interpreter));
         Ok(Self {
             spy,
             memory,
@@ -146,7 +163,7 @@ fn find_gil(spy: &PythonSpy, runtime: Option<u64>, memory: &File) -> Option<Rang
 }
 
 /// The address of `gc.collecting` of CPython 3.11 to 3.13 in any patch release. The state of the collector has a pointer to itself
-/// (`generation0`, after `generations`), by which it is found; there is none in other versions.
+/// (`generation0`, after `generations`), by which it is found; there is none in other versions, whose collector is incremental.
 fn find_collecting(memory: &File, interpreter: u64) -> Option<u64> {
     let mut state = vec![0; INTERPRETER_BYTES];
     let read = memory.read_at(&mut state, interpreter).ok()?;
@@ -161,6 +178,18 @@ fn find_collecting(memory: &File, interpreter: u64) -> Option<u64> {
     (flag <= 1).then_some(address)
 }
 
+/// The address of `gc.collecting` of CPython 3.14, by the table of offsets at the start of `_PyRuntime` (`_Py_DebugOffsets`).
+fn find_collecting_by_table(memory: &File, runtime: u64, interpreter: u64) -> Option<u64> {
+    let word = |place: u64| read_word(memory, runtime + 8 * place);
+    let is_table = word(0)?.to_le_bytes() == *b"xdebugpy" && word(1)? >> 16 == OFFSETS_VERSION;
+    let (interpreter_bytes, gc) = (word(offsets::INTERPRETER_BYTES)?, word(offsets::GC)?);
+    let (gc_bytes, collecting) = (word(offsets::GC_BYTES)?, word(offsets::COLLECTING)?);
+    let is_inside = collecting < gc_bytes && gc.checked_add(gc_bytes)? <= interpreter_bytes;
+    let address = interpreter.checked_add(gc)?.checked_add(collecting)?;
+    let flag = read_word(memory, address)? as u32;
+    (is_table && is_inside && flag <= 1).then_some(address)
+}
+
 fn read_word(memory: &File, address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     memory.read_exact_at(&mut bytes, address).ok()?;
@@ -170,6 +199,34 @@ fn read_word(memory: &File, address: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Memory as 3.14 lays it out: the table at 64, an interpreter at 4096 whose collector is at 1000, and the flag 168 bytes into that.
+    #[test]
+    fn the_collector_of_3_14_is_found_by_the_table() {
+        let (runtime, interpreter) = (64, 4096);
+        let memory = |version: u64, flag: u8| {
+            let mut bytes = vec![0; 16 << 10];
+            bytes[64..72].copy_from_slice(b"xdebugpy");
+            let mut set = |place: u64, value: u64| {
+                let start = (runtime + 8 * place) as usize;
+                bytes[start..start + 8].copy_from_slice(&value.to_le_bytes());
+            };
+            set(1, version);
+            set(offsets::INTERPRETER_BYTES, 8 << 10);
+            set(offsets::GC, 1000);
+            set(offsets::GC_BYTES, 240);
+            set(offsets::COLLECTING, 168);
+            bytes[4096 + 1000 + 168] = flag;
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&bytes, 0).unwrap();
+            file
+        };
+        let find =
+            |version, flag| find_collecting_by_table(&memory(version, flag), runtime, interpreter);
+        assert_eq!(find(0x030e_02f0, 1), Some(4096 + 1000 + 168));
+        assert_eq!(find(0x030e_02f0, 7), None, "no flag");
+        assert_eq!(find(0x030f_00a1, 1), None, "another table");
+    }
 
     #[test]
     fn only_a_lack_of_rights_is_called_one() {

@@ -180,11 +180,22 @@ impl Target {
     }
 
     fn attach(&mut self, attempt: u32) {
-        if !is_python(self.process) {
-            self.stacks = Stacks::Native;
-            return;
-        }
-        let refusal = match Interpreter::attach(self.process) {
+        let attached = match is_python(self.process) {
+            Ok(true) => Interpreter::attach(self.process),
+            Ok(false) => {
+                self.stacks = Stacks::Native;
+                return;
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(Refusal::NotPermitted(error.to_string()))
+            }
+            Err(_) if is_ended(self.process) => {
+                self.is_gone = true;
+                return;
+            }
+            Err(error) => Err(Refusal::NotYet(error.to_string())),
+        };
+        let refusal = match attached {
             Ok(interpreter) => {
                 self.stacks = Stacks::Python(Box::new(interpreter));
                 return;
@@ -211,17 +222,18 @@ impl Target {
     }
 }
 
-/// Whether a process runs an interpreter: by its program, or by a library that a program embeds.
-fn is_python(process: u32) -> bool {
-    let program = std::fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
+/// Whether a process runs an interpreter: by its program, or by a library that a program embeds. An error says that this cannot be
+/// told, as for processes of other users.
+fn is_python(process: u32) -> io::Result<bool> {
+    let program = std::fs::read_link(format!("/proc/{process}/exe"))?;
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     if name.starts_with("python") {
-        return true;
+        return Ok(true);
     }
-    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps"))?;
     let files: HashSet<&str> = maps
         .lines()
         .filter_map(|line| line.rsplit('/').next())
         .collect();
-    files.iter().any(|file| file.starts_with("libpython"))
+    Ok(files.iter().any(|file| file.starts_with("libpython")))
 }

@@ -25,8 +25,12 @@ pub(crate) fn equal_lengths(
             let tokenizer = tokenizer.as_ref().ok_or_else(|| {
                 Failure::new(FailureKind::BadRequest, "the model has no tokenizer")
             })?;
-            // One that has no tokens fails by itself when it is run.
-            let tokens = tokenizer.encode(text, &request.id).unwrap_or_default();
+            let tokens = match tokenizer.encode(text, &request.id) {
+                Ok(tokens) => tokens,
+                // One that has no tokens fails by itself when it is run.
+                Err(failure) if failure.kind == FailureKind::BadRequest => Vec::new(),
+                Err(failure) => return Err(failure),
+            };
             request.prompt = Prompt::Tokens(tokens);
         }
         let length = match &request.prompt {

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use tokenizers::Tokenizer;
 
-use crate::runner::protocol::{Failure, FailureKind};
-
-/// The file that holds a whole tokenizer.
-const FILE: &str = "tokenizer.json";
+use crate::{
+    runner::protocol::{Failure, FailureKind},
+    tokenizer::{TOKENIZER_FILE, TokenizerProcess},
+};
 
 /// Turns text into token ids and back.
-pub(super) struct TextTokenizer(Box<Tokenizer>);
+pub(super) struct TextTokenizer(TokenizerProcess);
 
 impl TextTokenizer {
     /// The tokenizer of `asked`, a directory or file that must have one, else that of the model's directory where it has
@@ -20,45 +19,38 @@ impl TextTokenizer {
         asked: Option<&Path>,
         model: Option<&Path>,
     ) -> Result<Option<Self>, Failure> {
-        let file = match (asked, model) {
-            (Some(path), _) if path.is_dir() => path.join(FILE),
-            (Some(path), _) => path.to_owned(),
-            (None, Some(model)) if model.join(FILE).is_file() => model.join(FILE),
+        let path = match (asked, model) {
+            (Some(path), _) => path,
+            (None, Some(model)) if model.join(TOKENIZER_FILE).is_file() => model,
             (None, _) => return Ok(None),
         };
-        Tokenizer::from_file(&file)
-            .map(|tokenizer| Some(Self(Box::new(tokenizer))))
-            .map_err(|error| {
-                Failure::new(
-                    FailureKind::Model,
-                    format!("cannot read the tokenizer {}: {error}", file.display()),
-                )
-            })
+        TokenizerProcess::start(path)
+            .map(|tokenizer| Some(Self(tokenizer)))
+            .map_err(|why| Failure::new(FailureKind::Model, why))
     }
 
     /// The ids of a prompt, with the special tokens that the tokenizer adds. `name` identifies the prompt.
     pub(super) fn encode(&self, text: &str, name: &str) -> Result<Vec<u32>, Failure> {
-        let encoding = self.0.encode(text, true).map_err(|error| {
-            Failure::new(
-                FailureKind::BadRequest,
-                format!("cannot tokenize `{name}`: {error}"),
-            )
+        let ids = self.0.encode(text, true).map_err(|error| {
+            let kind = match self.0.failure() {
+                Some(_) => FailureKind::Model,
+                None => FailureKind::BadRequest,
+            };
+            Failure::new(kind, format!("cannot tokenize `{name}`: {error}"))
         })?;
-        if encoding.is_empty() {
+        if ids.is_empty() {
             return Err(Failure::new(
                 FailureKind::BadRequest,
                 format!("`{name}` has no tokens"),
             ));
         }
-        Ok(encoding.get_ids().to_vec())
+        Ok(ids)
     }
 
     /// The text of some ids without and with special tokens; none where they have no text.
     pub(super) fn decode(&self, ids: &[u32]) -> Option<(String, String)> {
-        Some((
-            self.0.decode(ids, true).ok()?,
-            self.0.decode(ids, false).ok()?,
-        ))
+        let decoded = self.0.decode(ids).ok()?;
+        Some((decoded.text, decoded.raw_text))
     }
 }
 

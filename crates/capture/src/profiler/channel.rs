@@ -78,7 +78,7 @@ impl Channel {
     }
 
     /// The processes that have said who they are since this was last asked.
-    pub(super) fn take_new(&mut self) -> Vec<u32> {
+    pub fn take_new(&mut self) -> Vec<u32> {
         let new = self.connections.iter_mut().filter_map(|connection| {
             let process = connection.watched.process;
             let is_new = process != 0 && !std::mem::replace(&mut connection.is_known, process != 0);

@@ -15,7 +15,7 @@ pub struct Limits {
     pub warm_up: Option<Duration>,
     pub generate: Option<Duration>,
     pub bye: Option<Duration>,
-    /// From goodbye to the end of the process; a profiler writes its report here.
+    /// From goodbye to the end of the process: libraries give the device back here, and a profiler writes its report.
     pub exit: Option<Duration>,
     /// Longest line, in bytes.
     pub max_line_bytes: usize,
@@ -31,7 +31,7 @@ impl Default for Limits {
             warm_up: seconds(1800),
             generate: seconds(1800),
             bye: seconds(60),
-            exit: seconds(600),
+            exit: seconds(60),
             max_line_bytes: MAX_LINE_BYTES,
         }
     }

@@ -16,7 +16,7 @@ use llmprof_wire::Options;
 
 use super::{
     Halt, Session, Sliced,
-    passes::{Passes, Start},
+    passes::{Passes, Patience, Start},
     slices,
     worker_files::not_started,
 };
@@ -105,7 +105,7 @@ pub(super) fn capture(
         folder: FOLDER,
         request,
         is_measured: false,
-        is_patient: false,
+        patience: Patience::Usual,
     };
     let kind = session.plan.runtime.kind;
     let (mut passes, _) = Passes::start(session, &start, record)

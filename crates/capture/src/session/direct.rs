@@ -13,7 +13,7 @@ use llmprof_units::Nanos;
 
 use super::{
     Halt, Outcome, Session, images, native,
-    passes::{Passes, Start, load, longest, tokenizer_is_there},
+    passes::{Passes, Patience, Start, load, longest, tokenizer_is_there},
     predictions::{Place, of_batch, tell_skipped, write_samples},
     pytorch,
     watch::Watch,
@@ -57,7 +57,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         folder,
         request: &request,
         is_measured: true,
-        is_patient: false,
+        patience: Patience::Usual,
     };
     let mut skipped = session.feed.skipped().to_vec();
     let ended = if left(session, &log.done()).is_empty() {

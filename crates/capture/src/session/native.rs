@@ -9,7 +9,7 @@ use llmprof_record::{
 
 use super::{
     Halt, Session,
-    passes::{Passes, Start, load, longest, tokenizer_is_there},
+    passes::{Passes, Patience, Start, load, longest, tokenizer_is_there},
     watch::{Counting, Watch},
 };
 use crate::{native::precision, process::Launch, runner::protocol::Generate};
@@ -34,7 +34,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         folder: FOLDER,
         request: &request,
         is_measured: true,
-        is_patient: false,
+        patience: Patience::Usual,
     };
     let (mut passes, loaded) = Passes::start(session, &start, record)?;
     tokenizer_is_there(passes.session, &loaded)?;

@@ -28,7 +28,7 @@ use llmprof_units::{Nanos, Percent};
 use super::{
     Halt, Session, cublas_log,
     own_timeline::record_timeline,
-    passes::{Passes, Start},
+    passes::{Passes, Patience, Start},
     worker_files::not_started,
 };
 use crate::{
@@ -114,7 +114,10 @@ fn run(
         folder: tool,
         request,
         is_measured: false,
-        is_patient: replayed.is_some(),
+        patience: match replayed {
+            Some(_) => Patience::Unlimited,
+            None => Patience::Report,
+        },
     };
     let (mut passes, _) =
         Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;

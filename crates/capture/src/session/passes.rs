@@ -24,6 +24,9 @@ use crate::{
     },
 };
 
+/// How long a profiler may take to write its report after its program has said goodbye.
+const REPORT_MAX: Duration = Duration::from_mins(10);
+
 /// How a worker is started.
 pub(super) struct Start<'a> {
     pub(super) launch: &'a Launch,
@@ -32,8 +35,17 @@ pub(super) struct Start<'a> {
     pub(super) request: &'a Load,
     /// Whether what it reports of loading belongs to the run: a second worker only repeats the first.
     pub(super) is_measured: bool,
-    /// Whether steps may take as long as they take: a profiler that replays kernels needs hours for what takes seconds.
-    pub(super) is_patient: bool,
+    pub(super) patience: Patience,
+}
+
+/// How long the steps of a worker may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    Usual,
+    /// After its goodbye a profiler writes its report.
+    Report,
+    /// As long as they take: a profiler that replays kernels needs hours for what takes seconds.
+    Unlimited,
 }
 
 /// A worker with a model, and the record that its passes complete.
@@ -52,10 +64,13 @@ impl<'p, 's> Passes<'p, 's> {
     ) -> Result<(Self, Loaded), WorkerError> {
         let stage = session.observer.stage("load", 0);
         let logs = session.store.path().join(start.folder);
-        let limits = if start.is_patient {
-            Limits::lifted()
-        } else {
-            limits(session.plan)
+        let limits = match start.patience {
+            Patience::Usual => limits(session.plan),
+            Patience::Report => Limits {
+                exit: Some(REPORT_MAX),
+                ..limits(session.plan)
+            },
+            Patience::Unlimited => Limits::lifted(),
         };
         let mut client = Client::start(start.launch, &logs, "worker", limits, session.interrupt)?;
         let loaded = client.load(start.request, session.interrupt, &mut |progress| {
@@ -67,7 +82,9 @@ impl<'p, 's> Passes<'p, 's> {
         });
         if start.is_measured {
             record.fixed_cache = start.request.options.has_fixed_cache();
-            record.issues.extend(loaded.issues.iter().cloned());
+            for issue in &loaded.issues {
+                record.add_issue(issue.clone());
+            }
             record.passes.push(MeasuredPass {
                 kind: PassKind::WarmUp,
                 phases: vec![PhaseSpan {

@@ -13,7 +13,7 @@ use llmprof_theory::MlaDecode;
 
 use super::{
     Halt, Session, cupti, nsight,
-    passes::{Passes, Start, load, longest, tokenizer_is_there},
+    passes::{Passes, Patience, Start, load, longest, tokenizer_is_there},
     torch_profiler,
     watch::Watch,
     worker_files::not_started,
@@ -133,7 +133,7 @@ fn measure(
         folder: folder(kind),
         request,
         is_measured: true,
-        is_patient: false,
+        patience: Patience::Usual,
     };
     let (mut passes, loaded) =
         Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;

@@ -5,7 +5,7 @@ use llmprof_assets::{
     bootstrap::{self, Part},
 };
 
-use super::changes::{DIFFERS, here, lock, make};
+use crate::changes::{DIFFERS, here, lock, make};
 use crate::{
     args_assets::BootstrapArgs,
     failure::{self, Failure},

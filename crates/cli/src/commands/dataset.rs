@@ -1,12 +1,14 @@
-use std::{fs, path::Path, process::ExitCode};
+use std::{fs, path::Path, process::ExitCode, sync::Arc};
 
 use llmprof_assets::dataset::{
-    self, Dataset, NewDataset, SOURCE, Selection, Statistics, VariantRequest, samples::Samples,
+    self, Dataset, NewDataset, SOURCE, SampleTokenizer, Selection, Statistics, VariantRequest,
+    samples::Samples,
 };
+use llmprof_capture::tokenizer::TokenizerProcess;
 use llmprof_report::Table;
 use serde_json::{Value, json};
 
-use super::changes::{DIFFERS, here, lock, make};
+use crate::changes::{DIFFERS, here, lock, make};
 use crate::{
     args_assets::{DatasetCommand, VariantArgs},
     clock,
@@ -52,12 +54,17 @@ fn variant(project: &Path, args: VariantArgs, output: &mut Output) -> Result<Exi
         _ => Selection::All,
     };
     let today = clock::now().chars().take("2026-01-01".len()).collect();
+    let tokenizer = args
+        .tokenizer
+        .as_deref()
+        .map(sample_tokenizer)
+        .transpose()?;
     let request = VariantRequest {
         name: args.name,
         parent: args.from,
         selection,
         seed: args.seed,
-        tokenizer: args.tokenizer,
+        tokenizer,
         list: args.list,
         replace: args.replace,
         today,
@@ -66,6 +73,14 @@ fn variant(project: &Path, args: VariantArgs, output: &mut Output) -> Result<Exi
     let _lock = lock(project)?;
     let dataset = Dataset::open(project, &args.dataset)?;
     make(dataset::variants(&dataset, &request)?, args.consent, output)
+}
+
+fn sample_tokenizer(path: &Path) -> Result<SampleTokenizer, Failure> {
+    let process = TokenizerProcess::start(path).map_err(Failure::new)?;
+    Ok(SampleTokenizer {
+        file: process.file().to_owned(),
+        encode: Arc::new(move |text| process.encode(text, false)),
+    })
 }
 
 fn facts(dataset: &Dataset) -> Result<Value, Failure> {

@@ -6,7 +6,7 @@ use llmprof_assets::{
 };
 use llmprof_report::Table;
 
-use super::changes::{DIFFERS, here, lock, make};
+use crate::changes::{DIFFERS, here, lock, make};
 use crate::{
     args_assets::{ExternalsArgs, ExternalsCommand},
     failure::Failure,

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use llmprof_assets::project;
 
-use super::changes::{lock, make};
+use crate::changes::{lock, make};
 use crate::{args_assets::InitArgs, failure::Failure, output::Output};
 
 pub(crate) fn init(args: &InitArgs, output: &mut Output) -> Result<ExitCode, Failure> {

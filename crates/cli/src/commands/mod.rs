@@ -1,37 +1,39 @@
 //! One file per command.
 
-mod bench;
+mod analyze;
 mod bootstrap;
-mod changes;
-mod compare;
 mod completions;
 mod config;
 mod dataset;
 mod doctor;
+mod export;
 mod externals;
 mod hardware;
+mod import;
 mod init;
-pub(crate) mod kernels;
+mod kernels;
 mod model;
 mod plan;
 mod predict;
-pub(crate) mod profile;
+mod query;
 mod record;
-mod run;
+mod report;
 mod runs;
 mod simulate;
-mod trtexec;
 mod worker;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
-use llmprof_capture::telemetry::nvml::RESTORE;
+use llmprof_capture::{
+    telemetry::nvml::RESTORE,
+    tokenizer::{TOKENIZE, serve_tokenizer},
+};
 
-use crate::{args::Command, failure::Failure, output::Output};
+use crate::{args::Command, comparing, failure::Failure, jobs, output::Output, serving, viewing};
 
-/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a job of a cluster's sweep, the guard of a power
+/// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a tokenizer, a job of a cluster's sweep, the guard of a power
 /// limit, and the completion of a line. None is an argument that a help text or a completion shows.
 pub(crate) fn internal(
     words: &[OsString],
@@ -41,8 +43,18 @@ pub(crate) fn internal(
     if command == "worker" && rest.is_empty() {
         return Some(worker::worker().map(|()| ExitCode::SUCCESS));
     }
-    if command == run::SWEEP_JOB {
-        return Some(run::sweep_job(rest));
+    if command == TOKENIZE
+        && let [file] = rest
+    {
+        let served = serve_tokenizer(Path::new(file));
+        return Some(
+            served
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(|error| Failure::new(error.to_string())),
+        );
+    }
+    if command == jobs::SWEEP_JOB {
+        return Some(jobs::sweep_job(rest));
     }
     let texts = || -> Vec<String> {
         rest.iter()
@@ -50,7 +62,7 @@ pub(crate) fn internal(
             .collect()
     };
     if command == RESTORE {
-        return Some(run::guard_power_limit(&texts()).map(|()| ExitCode::SUCCESS));
+        return Some(jobs::guard_power_limit(&texts()).map(|()| ExitCode::SUCCESS));
     }
     (command == completions::COMMAND)
         .then(|| completions::complete(&texts(), output).map(|()| ExitCode::SUCCESS))
@@ -60,14 +72,16 @@ pub(crate) fn internal(
 pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode, Failure> {
     match command {
         Command::Config(args) => config::config(args, output)?,
-        Command::Run(args) => return run::run(args, output),
+        Command::Run(args) => return jobs::run(args, output),
         Command::Record(args) => return Ok(record::record(&args, output)),
-        Command::Bench(args) => return bench::bench(&args, output),
-        Command::Compare(args) => return compare::compare(&args, output),
-        Command::Import(args) => profile::import(&args, output)?,
-        Command::Analyze(args) => profile::analyze(&args, output)?,
-        Command::Report(args) => profile::report(&args, output)?,
-        Command::Export(args) => profile::export(&args, output)?,
+        Command::Bench(args) => return serving::bench(&args, output),
+        Command::Compare(args) => return comparing::compare(&args, output),
+        Command::Import(args) => import::import(&args, output)?,
+        Command::Analyze(args) => analyze::analyze(&args, output)?,
+        Command::Report(args) => report::report(&args, output)?,
+        Command::Export(args) => export::export(&args, output)?,
+        Command::Query(args) => query::query(&args, output)?,
+        Command::View(args) => viewing::view(&args, output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Plan(args) => return plan::plan(&args, output),

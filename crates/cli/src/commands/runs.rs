@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::{
     args::{RunChoice, RunsCommand},
-    commands::profile::interrupted::find_unread,
     failure::Failure,
     output::Output,
+    profiles::interrupted::find_unread,
 };
 
 /// A run as `--json` prints it.

@@ -4,7 +4,9 @@ use llmprof_record::run::{PassKind, RunRecord};
 use serde_json::json;
 
 use super::{Output, text};
-use crate::{failure::Failure, output::csv_field};
+use llmprof_report::csv_field;
+
+use crate::failure::Failure;
 
 /// `token_times.csv`, and `allocator.json` where there is an allocator.
 pub(super) fn files(record: &RunRecord) -> Result<Vec<Output>, Failure> {

@@ -1,7 +1,11 @@
 //! The files of a run, all from one record and its analysis.
 
+mod counters;
 mod device_facts;
+pub(crate) mod kernel_tables;
+mod memory;
 mod metrics;
+pub(crate) mod serving;
 mod tables;
 
 use llmprof_analysis::Analysis;
@@ -15,17 +19,14 @@ use llmprof_report::{
     Document, Report,
     compose::{self, KernelNotes},
     plots,
-    render::{html, markdown, terminal::digest},
+    render::{
+        html, markdown,
+        terminal::{self, digest},
+    },
 };
 use llmprof_theory::device::Device;
 
-use crate::{
-    commands::{
-        kernels,
-        profile::{counters, memory},
-    },
-    failure::Failure,
-};
+use crate::failure::Failure;
 
 /// What the files of a run are made of.
 #[derive(Clone, Copy)]
@@ -53,7 +54,16 @@ impl<'a> Results<'a> {
 
     /// What a terminal prints: the result, a line per phase, the best findings.
     pub(crate) fn digest(&self) -> Vec<String> {
-        digest(&self.report(&self.analysis.issues).digest())
+        let document = self.report(&self.analysis.issues).digest();
+        let mut lines = digest(&document);
+        if let Some(serving) = &self.analysis.serving {
+            let tables = compose::serving::result_tables(&serving.summary);
+            let tables: Vec<String> = tables.iter().map(terminal::table).collect();
+            let rows = tables.iter().flat_map(|table| table.lines());
+            let after_summary = document.caveats.len() + document.summary.len();
+            lines.splice(after_summary..after_summary, rows.map(str::to_owned));
+        }
+        lines
     }
 }
 
@@ -125,8 +135,7 @@ pub(crate) fn files(
     if let Some(found) = &analysis.counters {
         files.push(("counters.csv".to_owned(), counters::csv(&found.launches)));
         let all = record.counters.iter();
-        let tables =
-            all.flat_map(|counters| kernels::tables::files(counters, found, results.notes));
+        let tables = all.flat_map(|counters| kernel_tables::files(counters, found, results.notes));
         files.extend(tables.map(|(name, text)| (format!("ncu/analysis/{name}"), text)));
     }
     if let Some(timeline) = record.memory.as_ref().and_then(memory::csv) {
@@ -134,6 +143,7 @@ pub(crate) fn files(
     }
     let report = results.report(issues);
     files.extend(rendered(&report.document(), wanted));
+    files.extend(serving::files(results)?);
     if !record.has_times() {
         return Ok(files);
     }

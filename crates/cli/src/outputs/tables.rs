@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use llmprof_analysis::{Analysis, CaptureCost, attribution::operators::OperatorTimes};
 
 use super::Output;
-use crate::output::csv_field;
+use llmprof_report::csv_field;
 
 /// Operators of the model by phase and place; of the framework where no model is known.
 pub(super) fn operators(analysis: &Analysis) -> Option<Output> {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod configured;
 mod damaged;
 mod gpus;
@@ -141,11 +143,44 @@ fn json_has_the_keys_that_programs_read() {
     ] {
         assert!(run.join(file).is_file(), "{file}");
     }
+    is_a_run_like_any_other(dir.path(), &json);
     let (code, out, _) = bench(dir.path(), &["--import", "run/vllm_bench.json", "--json"]);
     assert_eq!(code, 0);
     let imported: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(imported[0]["completed"], 40);
     assert_eq!(imported[0]["ttft_ms"]["p99"], json["ttft_ms"]["p99"]);
+}
+
+/// Analyzed again, reported again, shown and compared with itself: the numbers are those of the load.
+fn is_a_run_like_any_other(folder: &std::path::Path, printed: &Value) {
+    let run = folder.join("run");
+    let files = ["requests.csv", "report.md", "vllm_bench.json"];
+    let read = || files.map(|file| std::fs::read_to_string(run.join(file)).unwrap());
+    let before = read();
+    for file in files {
+        std::fs::remove_file(run.join(file)).unwrap();
+    }
+    let analysis: Value =
+        serde_json::from_str(&common::works(folder, &["analyze", "run", "--json"])).unwrap();
+    assert_eq!(analysis["serving"]["ttft_ms"], printed["ttft_ms"]);
+    let codes = |of: &Value| -> Vec<Value> {
+        let findings = of["findings"].as_array().unwrap().iter();
+        findings.map(|finding| finding["code"].clone()).collect()
+    };
+    assert_eq!(codes(&analysis), codes(printed));
+    assert_eq!(json(&run.join("bench.json"))["e2e_ms"], printed["e2e_ms"]);
+    assert_eq!(read(), before);
+    std::fs::remove_file(run.join("report.md")).unwrap();
+    common::works(folder, &["report", "run"]);
+    assert_eq!(read(), before);
+    let shown = common::works(folder, &["runs", "show", "run"]);
+    assert!(shown.contains("TTFT p50"), "{shown}");
+    let compared = common::works(folder, &["compare", "--json", "run", "run"]);
+    let compared: Value = serde_json::from_str(&compared).unwrap();
+    assert_eq!(compared["a"]["measured_in"], "load");
+    let mut metrics = compared["metrics"].as_array().unwrap().iter();
+    let ttft = metrics.find(|one| one["metric"] == "ttft").unwrap();
+    assert_eq!(ttft["values"], 40);
 }
 
 #[test]

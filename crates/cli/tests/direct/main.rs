@@ -170,6 +170,28 @@ fn a_killed_run_goes_on_without_losing_or_repeating_a_sample() {
     assert!(error.contains("already holds a run"), "{error}");
 }
 
+/// The model was still loading, or not even that: the same command goes on.
+#[test]
+fn a_run_that_ends_before_its_first_sample_goes_on() {
+    for has_log in [true, false] {
+        let folder = scene(2);
+        let root = folder.path();
+        let all = words(&PAGES);
+        let killed = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+            .current_dir(root)
+            .env("LLMPROF_TEST_KILL_AT", "load")
+            .args(&all)
+            .output()
+            .unwrap();
+        assert_eq!(killed.status.code(), None, "{killed:?}");
+        if !has_log {
+            fs::remove_dir_all(root.join("out/predictions")).unwrap();
+        }
+        works(root, &all);
+        assert_eq!(ids(root).len(), 2);
+    }
+}
+
 /// kill -9 at any moment, the engine of this program: what is on the disk stays, the rest follows.
 #[test]
 fn a_killed_native_run_goes_on() {

@@ -1,6 +1,6 @@
 """A worker that answers every page with grounded text, so that what is drawn is known.
 
-LLMPROF_TEST_KILL_AT=N kills llmprof itself when batch N is asked for. A sample whose id has `refuse` in it is refused.
+LLMPROF_TEST_KILL_AT=N kills llmprof itself when batch N is asked for, =load when the model is. A sample whose id has `refuse` in it is refused.
 """
 
 import json, os, pathlib, signal, socket, time
@@ -9,7 +9,7 @@ now = time.monotonic_ns
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(os.environ["LLMPROF_WORKER_SOCKET"])
 stream = connection.makefile("rw", encoding="utf-8", newline="\n")
-kill_at = int(os.environ.get("LLMPROF_TEST_KILL_AT", "-1"))
+kill_at = os.environ.get("LLMPROF_TEST_KILL_AT")
 batches = 0
 
 ANSWER = (
@@ -24,7 +24,14 @@ def hello(_):
     return {"version": 1, "runtime": "scripted", "runtime_version": "1", "pid": os.getpid(), "monotonic_ns": now()}
 
 
+def kill_parent():
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
 def load(_):
+    if kill_at == "load":
+        kill_parent()
     start = now()
     return {"start_ns": start, "end_ns": now(), "dtype": "f32", "parameters": 0, "weight_bytes": 0, "vocab_size": 96,
             "tokenizer": True}
@@ -32,9 +39,8 @@ def load(_):
 
 def generate(batch):
     global batches
-    if batches == kill_at:
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(60)
+    if str(batches) == kill_at:
+        kill_parent()
     batches += 1
     with open("asked.txt", "a") as log:
         log.writelines(request["id"] + "\n" for request in batch["requests"])

@@ -8,6 +8,7 @@ use std::{
 };
 
 use llmprof_theory::Model;
+use llmprof_units::bounded_file::{INDEX_MAX_BYTES, read_bounded};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorInfo};
 use serde_json::Value;
@@ -132,7 +133,7 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     };
     let index = directory.join(INDEX);
     if index.is_file() {
-        let text = std::fs::read(&index).map_err(read(&index))?;
+        let text = read_bounded(&index, INDEX_MAX_BYTES).map_err(read(&index))?;
         let broken = |reason: String| EngineError::BrokenIndex {
             path: index.clone(),
             reason,
@@ -173,10 +174,8 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(read(directory))? {
         let path = entry.map_err(read(directory))?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "safetensors")
-        {
+        let extension = path.extension();
+        if extension.is_some_and(|extension| extension == "safetensors") && path.is_file() {
             found.push(path);
         }
     }

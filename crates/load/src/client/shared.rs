@@ -20,8 +20,8 @@ use crate::{
     statistics::Distribution,
 };
 
-/// Counts the tokens of a text.
-pub type CountTokens = Arc<dyn Fn(&str) -> u64 + Send + Sync>;
+/// Counts the tokens of a text; `None` where the tokenizer failed.
+pub type CountTokens = Arc<dyn Fn(&str) -> Option<u64> + Send + Sync>;
 
 /// Time that [`Recent`] looks back, and its fewest completions: enough of them for a median, soon enough to follow the server.
 const RECENT_NS: Nanos = Nanos(10_000_000_000);

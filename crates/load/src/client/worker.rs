@@ -225,8 +225,9 @@ async fn one(
     if let Some(count) = &shared.count_tokens
         && record.is_complete()
         && (record.output_tokens.is_none() || record.usage_mistake.is_some())
+        && let Some(tokens) = count(&text)
     {
-        record.output_tokens = Some(count(&text));
+        record.output_tokens = Some(tokens);
         record.token_basis = TokenBasis::Tokenizer;
         record.usage_mistake = None;
     }

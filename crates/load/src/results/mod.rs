@@ -5,6 +5,7 @@ mod vllm;
 
 use std::{collections::BTreeMap, path::Path};
 
+use llmprof_units::bounded_file::read_text_bounded;
 use serde::{Deserialize, Serialize};
 
 /// Statistics of one latency, by name: `mean`, `p50`, `std`, `p99`… in milliseconds.
@@ -92,9 +93,12 @@ pub enum ResultError {
     },
 }
 
+/// A million requests with 1,000 token times each would be larger, and no tool writes so many.
+const RESULTS_MAX_BYTES: u64 = 4 << 30;
+
 /// Reads a file of results: one for each line of JSONL, else one.
 pub fn load(path: &Path) -> Result<Vec<ForeignResult>, ResultError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ResultError::Io {
+    let text = read_text_bounded(path, RESULTS_MAX_BYTES).map_err(|source| ResultError::Io {
         path: path.display().to_string(),
         source,
     })?;

@@ -15,19 +15,19 @@ use axis::Axis;
 use llmprof_theory::kernels::{Access, Kernel, Stored};
 pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
 
+use crate::kernel_factors::KernelFactors;
+
 /// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
 pub(super) const LEAST_COLUMNS: f64 = 32.0;
-/// Share of the memory bandwidth that products of matrices and vectors reach.
-const VECTOR_SHARE: f64 = 0.42;
-/// What a tile of a GEMM in 32 bits takes beside its products, as so many more of them in depth: products of depth 64 reach 61 % of the rate of deep ones on an H200.
-const TILE_DEPTH: f64 = 40.0;
-/// Fused attention of heads whose width is no multiple of eight, which cuDNN does not take, ÷ cuDNN's of the next multiple (FlashAttention 2 on an H200).
-const FLASH_2: f64 = 1.5;
 /// Rows narrower than a warp are reduced as slowly as those of a warp.
 const WARP: f64 = 32.0;
 /// Fused attention has kernels for heads up to this width, and others beyond.
 const WIDE_HEAD: f64 = 128.0;
 const H200: &str = include_str!("../../data/curves/h200.json");
+
+fn kernel_factors() -> &'static KernelFactors {
+    KernelFactors::shipped()
+}
 
 /// The access whose curve stands in for one that older files of curves do not have.
 fn stand_in(access: Access) -> Access {
@@ -426,7 +426,11 @@ impl KernelClock {
                     &curves.decode_in_model
                 };
                 let factor = self.alone.place(alone * 1e6).mix(|at| factors[at]);
-                let flash = if takes_flash_2(key_dim) { FLASH_2 } else { 1.0 };
+                let flash = if takes_flash_2(key_dim) {
+                    kernel_factors().flash_2()
+                } else {
+                    1.0
+                };
                 self.matrix(kernel, curves.fixed_us, ratio * factor * flash)
             }
             // Only serving engines run these, and their tables have them.
@@ -502,8 +506,9 @@ impl KernelClock {
         }
         let curve = &self.curves.gemm;
         if n < LEAST_COLUMNS {
-            let memory = bytes / (VECTOR_SHARE * self.bytes_per_s);
-            return longer(curve.fixed_us * 1.6e-6, 0.0, 0.0, memory);
+            let memory = bytes / (kernel_factors().vector_share() * self.bytes_per_s);
+            let fixed = curve.fixed_us * kernel_factors().narrow_fixed() * 1e-6;
+            return longer(fixed, 0.0, 0.0, memory);
         }
         let [in_m, in_n, in_k] = [
             self.axes[0].place(m),
@@ -533,11 +538,14 @@ impl KernelClock {
         let (rate, share) = if aligned {
             (curve.aligned_bytes_per_s, curve.compute)
         } else if m > 1.0 {
-            (curve.unaligned_bytes_per_s, unaligned_share(n, k))
+            (
+                curve.unaligned_bytes_per_s,
+                kernel_factors().unaligned_share(n, k),
+            )
         } else {
             (
-                VECTOR_SHARE * self.curves.bytes_per_s,
-                unaligned_share(n, k),
+                kernel_factors().vector_share() * self.curves.bytes_per_s,
+                kernel_factors().unaligned_share(n, k),
             )
         };
         let memory = kernel.bytes() / rate * self.memory_scale;
@@ -550,13 +558,13 @@ impl KernelClock {
         let walk = if m > 1.0 && k > 4.0 {
             k * curve.ns_per_k * 1e-9
         } else {
-            1.0e-6
+            kernel_factors().few_products_s()
         };
-        let filled = k / (k + TILE_DEPTH);
+        let filled = kernel_factors().filled_share(k);
         let vector = kernel.flops() / (curve.flops_per_s * filled) * self.compute_scale;
         // Many products of a matrix and a vector, as scores of a decode step.
         let share = if groups > 1.0 && m <= 1.0 {
-            VECTOR_SHARE
+            kernel_factors().vector_share()
         } else {
             1.0
         };
@@ -708,15 +716,6 @@ impl StreamCurve {
 
 fn takes_flash_2(key_dim: f64) -> bool {
     key_dim % 8.0 != 0.0
-}
-
-/// Share of the peak of many matrices whose rows are not aligned: numbers are read one by one where a row is odd, and in pairs or fours where it is not.
-fn unaligned_share(n: f64, k: f64) -> f64 {
-    if n % 2.0 == 0.0 && k % 2.0 == 0.0 {
-        0.12
-    } else {
-        0.05
-    }
 }
 
 /// A fixed time and the longest of three.

@@ -14,7 +14,7 @@ use llmprof_theory::{
     kernels::{Access, Kernel, Stored},
 };
 
-use crate::{lowering::Sequences, routing::equal_tokens};
+use crate::{routing::equal_tokens, sequences::Sequences};
 use habits::{Habits, Rotation};
 
 /// A step of a static batch on its way to kernels.

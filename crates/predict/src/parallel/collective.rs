@@ -1,5 +1,6 @@
 //! How long collectives take: curves of public tables, or latency and bandwidth of a link.
 
+use crate::kernel_factors::KernelFactors;
 use llmprof_theory::{
     device::{Counts, Device, Interconnect},
     parallel::Operation,
@@ -50,10 +51,6 @@ struct Curve {
 
 /// Ranks of a node without a table.
 const NODE: u64 = 8;
-/// Assumed of a link without a table, from the tables of others: what a small collective takes per doubling of the ranks, and the
-/// share of the stated bandwidth that a large one reaches.
-const LINK_LATENCY_S: f64 = 5e-6;
-const LINK_SHARE: f64 = 0.7;
 
 /// Collectives among devices of one kind in one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,8 +102,8 @@ impl Collectives {
             Kind::Table(table) => table.source.clone(),
             Kind::Link { name, .. } => format!(
                 "{name}: {:.0} % of its stated bandwidth and {:.0} µs per doubling of the ranks (assumed)",
-                LINK_SHARE * 100.0,
-                LINK_LATENCY_S * 1e6
+                KernelFactors::shipped().link_share() * 100.0,
+                KernelFactors::shipped().link_latency_s() * 1e6
             ),
         }
     }
@@ -131,9 +128,10 @@ impl Collectives {
                 if ranks > NODE {
                     return Err(CollectiveError::Ranks { most: NODE });
                 }
-                let latency = LINK_LATENCY_S * (ranks as f64).log2();
+                let factors = KernelFactors::shipped();
+                let latency = factors.link_latency_s() * (ranks as f64).log2();
                 let bus = bytes as f64 * operation.bus_factor(ranks as f64);
-                Ok(latency + bus / (bytes_per_s * LINK_SHARE))
+                Ok(latency + bus / (bytes_per_s * factors.link_share()))
             }
         }
     }
@@ -250,7 +248,7 @@ mod tests {
         let link = of("rtx_4090");
         assert!(link.source().contains("assumed"));
         let small = link.seconds(Operation::AllReduce, 2, 8).unwrap();
-        assert!((small / LINK_LATENCY_S - 1.0).abs() < 1e-3);
+        assert!((small / KernelFactors::shipped().link_latency_s() - 1.0).abs() < 1e-3);
         let large = link.seconds(Operation::AllReduce, 2, 1 << 30).unwrap();
         assert!(large > 100.0 * small);
     }

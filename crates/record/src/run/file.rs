@@ -2,6 +2,7 @@
 //!
 //! Each file is replaced whole, so that a run that is killed keeps what it saved last.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use llmprof_theory::{Workload, device::Device};
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::issue::Issue;
 use crate::plan::Plan;
+use crate::serving::{RequestRecord, ServedLoad};
 use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun};
 use crate::trace::{Trace, TraceFileError};
 
@@ -25,6 +27,10 @@ const MEMORY_FILE: &str = "memory.json";
 const COMMUNICATION_FILE: &str = "communication.json";
 const SAMPLES_FILE: &str = "samples.json";
 const SUMMARIES_FILE: &str = "summaries.json";
+/// A served load without its requests.
+const LOAD_FILE: &str = "load.json";
+/// Its requests, a line each.
+const REQUESTS_FILE: &str = "requests.jsonl";
 /// The layout before this one, whose facts were in another file.
 const OLD_FILE: &str = "recorded.json";
 
@@ -112,6 +118,10 @@ impl RunRecord {
         if let Some(samples) = &self.samples {
             write(folder, SAMPLES_FILE, samples)?;
         }
+        if let Some(load) = &self.load {
+            write_requests(folder, &load.load.requests)?;
+            write(folder, LOAD_FILE, load)?;
+        }
         if !self.summaries.is_empty() {
             write(folder, SUMMARIES_FILE, &self.summaries)?;
         }
@@ -195,6 +205,7 @@ impl RunRecord {
             summaries: read::<Vec<Summary>>(folder, SUMMARIES_FILE)?.unwrap_or_default(),
             communication: read(folder, COMMUNICATION_FILE)?,
             memory: read(folder, MEMORY_FILE)?,
+            load: read_load(folder)?,
             issues: stored.issues,
             artifacts: artifacts.unwrap_or_default(),
         }))
@@ -229,13 +240,17 @@ fn read_stored(folder: &Folder) -> Result<Option<Stored>, RecordError> {
 fn write<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), RecordError> {
     let mut text = serde_json::to_vec(value).map_err(RecordError::Write)?;
     text.push(b'\n');
+    write_bytes(folder, name, &text)
+}
+
+fn write_bytes(folder: &Folder, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
     // The record itself is saved last, and syncs the names of the others.
     let durability = match name {
         RECORD_FILE => Durability::Whole,
         _ => Durability::Content,
     };
     folder
-        .replace_as(durability, name, &text)
+        .replace_as(durability, name, bytes)
         .map_err(|source| {
             RecordError::Store(StoreError::Io {
                 action: "write",
@@ -243,6 +258,45 @@ fn write<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), Rec
                 source,
             })
         })
+}
+
+fn write_requests(folder: &Folder, requests: &[RequestRecord]) -> Result<(), RecordError> {
+    let mut lines = Vec::new();
+    for request in requests {
+        serde_json::to_writer(&mut lines, request).map_err(RecordError::Write)?;
+        lines.push(b'\n');
+    }
+    write_bytes(folder, REQUESTS_FILE, &lines)
+}
+
+/// Tokens of an answer beyond which a file is not believed: gaps between tokens are kept one by one.
+const ANSWER_TOKENS_MAX: u32 = 1 << 24;
+
+fn read_load(folder: &Folder) -> Result<Option<ServedLoad>, RecordError> {
+    let Some(mut load) = read::<ServedLoad>(folder, LOAD_FILE)? else {
+        return Ok(None);
+    };
+    let path = folder.path().join(REQUESTS_FILE);
+    let read_error = |source| RecordError::Read {
+        path: path.clone(),
+        source,
+    };
+    let damaged = |number: usize, reason: String| RecordError::Damaged {
+        path: path.clone(),
+        reason: format!("line {}: {reason}", number + 1),
+    };
+    let file = folder.open_file(REQUESTS_FILE).map_err(read_error)?;
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.map_err(read_error)?;
+        let request: RequestRecord =
+            serde_json::from_str(&line).map_err(|error| damaged(number, error.to_string()))?;
+        let mut counts = request.arrivals.iter().filter_map(|arrival| arrival.tokens);
+        if let Some(tokens) = counts.find(|tokens| *tokens > ANSWER_TOKENS_MAX) {
+            return Err(damaged(number, format!("an answer of {tokens} tokens")));
+        }
+        load.load.requests.push(request);
+    }
+    Ok(Some(load))
 }
 
 /// The contents of a JSON file; `None` where there is no such file.
@@ -265,6 +319,7 @@ fn read<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Option<T>, R
 #[cfg(test)]
 mod tests {
     use llmprof_theory::device::Catalog;
+    use llmprof_traffic::arrivals::Arrivals;
     use llmprof_units::{Joules, Nanos};
     use serde_json::json;
 
@@ -272,6 +327,7 @@ mod tests {
     use crate::issue::{IssueCode, Severity};
     use crate::run::{PassKind, PhaseSpan, RunPhase};
     use crate::samples::{Sample, Samples};
+    use crate::serving::{AskedLoad, AskedSource, EngineStep, LoadRecord};
     use crate::trace::{Range, TraceBuilder};
 
     fn record() -> RunRecord {
@@ -359,6 +415,49 @@ mod tests {
         std::fs::write(folder.path().join(RECORD_FILE), r#"{"schema_version": 9}"#).unwrap();
         let error = RunRecord::load(folder.path()).unwrap_err().to_string();
         assert!(error.contains("layout version 9"), "{error}");
+    }
+
+    #[test]
+    fn a_load_is_read_as_it_was_saved_and_damage_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut request = RequestRecord::due(0, Nanos(100), 16);
+        request.arrivals = vec![(Nanos(300), Some(1)).into(), (Nanos(500), None).into()];
+        let record = RunRecord {
+            load: Some(ServedLoad {
+                asked: AskedLoad {
+                    endpoint: "http://127.0.0.1:8000".to_owned(),
+                    arrivals: Arrivals::Poisson { rate: 4.0 },
+                    source: AskedSource::Dataset { conversations: 3 },
+                    requests: 2,
+                    shared_prefix_share: 0.25,
+                    slos: vec!["ttft:p99<500ms".parse().unwrap()],
+                },
+                load: LoadRecord {
+                    requests: vec![request.clone(), request],
+                    ..LoadRecord::default()
+                },
+                server: None,
+                exporters: Vec::new(),
+                steps: vec![EngineStep::default()],
+                sweep: None,
+            }),
+            ..RunRecord::default()
+        };
+        record.save(folder.path()).unwrap();
+        assert_eq!(
+            RunRecord::load(folder.path()).unwrap().unwrap().load,
+            record.load
+        );
+        let file = folder.path().join(REQUESTS_FILE);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let many = text.replacen("[300,1]", "[300,4294967295]", 1);
+        for (damaged, line) in [(&text[..text.len() / 2 + 9], "line 2"), (&many, "line 1")] {
+            std::fs::write(&file, damaged).unwrap();
+            let error = RunRecord::load(folder.path()).unwrap_err();
+            assert!(error.to_string().contains(line), "{error}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(RunRecord::load(folder.path()).is_err());
     }
 
     #[test]

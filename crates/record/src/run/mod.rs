@@ -1,4 +1,4 @@
-//! What a run measured: one type for every kind of run, native, PyTorch, recorded, imported.
+//! What a run measured: one type for every kind of run, native, PyTorch, recorded, imported, served.
 //!
 //! A [`RunRecord`] holds facts only; everything derived is made from it again by `analyze`. It is saved pass by pass as
 //! the run goes on ([`RunRecord::save`]), so that a killed run keeps what it finished, and loaded as a whole.
@@ -24,13 +24,17 @@ pub use self::profiles::SecondProfile;
 pub use self::ranks::{is_graph_capture, rank_of};
 use crate::communication::Communication;
 use crate::counters::Counters;
-use crate::issue::Issue;
+use crate::issue::{Issue, IssueCode};
 use crate::memory::MemoryHistory;
 use crate::plan::Plan;
 use crate::samples::Samples;
+use crate::serving::ServedLoad;
 use crate::store::Artifact;
 use crate::summary::SummaryTable;
 use crate::trace::Trace;
+
+/// Issues of a run that are kept one by one; no reader gets further.
+const ISSUES_MAX: usize = 1_000;
 
 /// The facts of one run. All times are on one clock, the run's, except those of a trace, which may have its own.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -66,6 +70,8 @@ pub struct RunRecord {
     pub communication: Option<Communication>,
     /// The history of a caching allocator.
     pub memory: Option<MemoryHistory>,
+    /// The load on a server, where the run was one.
+    pub load: Option<ServedLoad>,
     /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
     /// The files of the run, as its manifest lists them.
@@ -109,7 +115,8 @@ impl RunRecord {
 
     /// Whether there is anything to analyze.
     pub fn is_empty(&self) -> bool {
-        self.passes.is_empty()
+        self.load.is_none()
+            && self.passes.is_empty()
             && self.traces.is_empty()
             && self.counters.is_none()
             && self.summaries.is_empty()
@@ -123,10 +130,40 @@ impl RunRecord {
         !self.traces.is_empty() || !self.passes.is_empty()
     }
 
-    /// Adds an issue unless it is known already.
+    /// Adds an issue unless it is known already. After [`ISSUES_MAX`] they are only counted: a worker may be anybody's program.
     pub fn add_issue(&mut self, issue: Issue) {
-        if !self.issues.contains(&issue) {
-            self.issues.push(issue);
+        if self.issues.contains(&issue) {
+            return;
         }
+        if self.issues.len() < ISSUES_MAX {
+            self.issues.push(issue);
+            return;
+        }
+        match self.issues.last_mut() {
+            Some(last) if last.code == IssueCode::RunIssuesDropped => last.count += 1,
+            _ => self
+                .issues
+                .push(Issue::warning(IssueCode::RunIssuesDropped)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issues_without_end_are_counted() {
+        let mut record = RunRecord::default();
+        for number in 0..ISSUES_MAX as u64 + 500 {
+            let issue = Issue::info(IssueCode::RunFewSteps).with("steps", number);
+            record.add_issue(issue.clone());
+            record.add_issue(issue);
+        }
+        assert_eq!(record.issues.len(), ISSUES_MAX + 1);
+        let last = &record.issues[ISSUES_MAX];
+        assert_eq!(last.code, IssueCode::RunIssuesDropped);
+        // Issues that are not kept cannot be told apart.
+        assert_eq!(last.count, 1_000);
     }
 }

@@ -1,10 +1,10 @@
 //! The requests of a load, and the client that sent them.
 
-use llmprof_traffic::statistics::Distribution;
+use llmprof_traffic::{figures::LoadSummary, statistics::Distribution, sweep::Sweep};
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::RequestRecord;
+use super::{AskedLoad, DcgmGpus, EngineStep, Gauges, RequestRecord, ServerFamily, ServerWindow};
 
 /// What the client measured of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,8 @@ pub struct LoadRecord {
     pub started_unix_ns: Nanos,
     /// From the clock's zero to the last answer.
     pub duration_ns: Nanos,
-    /// The requests by number.
+    /// The requests by number. A run directory has them in a file of their own.
+    #[serde(skip)]
     pub requests: Vec<RequestRecord>,
     /// Turns that were not asked, since the one before them failed.
     pub abandoned: u64,
@@ -52,4 +53,37 @@ impl LoadRecord {
         }
         count
     }
+}
+
+/// A load with all that was recorded beside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServedLoad {
+    pub asked: AskedLoad,
+    #[serde(flatten)]
+    pub load: LoadRecord,
+    /// Absent where the server has no metrics.
+    pub server: Option<ServerFacts>,
+    /// Pages of exporters beside the server's own.
+    pub exporters: Vec<ExporterFacts>,
+    /// Engine steps of the server's trace.
+    pub steps: Vec<EngineStep>,
+    /// The rates that were tried, where this load is one of them.
+    pub sweep: Option<Sweep<LoadSummary>>,
+}
+
+/// What a server said during a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerFacts {
+    pub family: ServerFamily,
+    /// Until the server's profiler was started, where latencies leave out requests that it slowed.
+    pub window: ServerWindow,
+    /// By time since 1970.
+    pub gauges: Vec<(Nanos, Gauges)>,
+}
+
+/// GPUs by a DCGM exporter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExporterFacts {
+    pub url: String,
+    pub gpus: DcgmGpus,
 }

@@ -100,13 +100,26 @@ pub struct ServerTimings {
     pub load_ms: Option<f64>,
 }
 
-/// An arrival of generated text.
+/// An arrival of generated text. In JSON it is a pair: there are as many as tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(Nanos, Option<u32>)", into = "(Nanos, Option<u32>)")]
 pub struct Arrival {
     /// When.
     pub at_ns: Nanos,
     /// Tokens so far, where the server says so with every event.
     pub tokens: Option<u32>,
+}
+
+impl From<(Nanos, Option<u32>)> for Arrival {
+    fn from((at_ns, tokens): (Nanos, Option<u32>)) -> Self {
+        Self { at_ns, tokens }
+    }
+}
+
+impl From<Arrival> for (Nanos, Option<u32>) {
+    fn from(arrival: Arrival) -> Self {
+        (arrival.at_ns, arrival.tokens)
+    }
 }
 
 /// One request. Times are nanoseconds from the start of the load.

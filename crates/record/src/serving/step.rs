@@ -15,7 +15,7 @@ pub struct EnginePart {
 }
 
 /// One step of the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineStep {
     /// Since 1970.
     pub start_unix_ns: Nanos,

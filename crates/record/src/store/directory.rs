@@ -87,7 +87,7 @@ impl RunDir {
         manifest.issues.clear();
         manifest.artifacts.clear();
         folder
-            .walk(&mut |_, _, _| Ok(()))
+            .sweep_temporary()
             .map_err(|(entry, error)| io_error("use", entry)(error))?;
         let run = Self {
             path,
@@ -208,9 +208,7 @@ impl RunDir {
 fn take(path: &Path) -> Result<(Folder, File), StoreError> {
     fs::create_dir_all(path).map_err(io_error("create", path))?;
     let folder = Folder::open(path).map_err(io_error("open", path))?;
-    let lock = lock(&folder, || {
-        StoredRun::open(path).ok().map(|run| run.manifest.pid)
-    })?;
+    let lock = lock(&folder)?;
     Ok((folder, lock))
 }
 
@@ -256,10 +254,17 @@ mod tests {
     fn a_directory_serves_one_run() {
         let folder = tempfile::tempdir().unwrap();
         let first = create(folder.path()).unwrap();
-        assert!(matches!(
-            create(folder.path()),
-            Err(StoreError::InUse { pid: Some(_), .. })
-        ));
+        // Whatever the manifest says, the process that has the lock is named.
+        let manifest = folder.path().join("run.json");
+        let text = fs::read_to_string(&manifest).unwrap();
+        let own = std::process::id();
+        let other = text.replace(&format!("\"pid\": {own}"), "\"pid\": 4194303");
+        assert_ne!(text, other);
+        fs::write(&manifest, other).unwrap();
+        match create(folder.path()) {
+            Err(StoreError::InUse { pid, .. }) => assert_eq!(pid, Some(own)),
+            other => panic!("{other:?}"),
+        }
         drop(first);
         assert!(matches!(
             create(folder.path()),
@@ -268,6 +273,34 @@ mod tests {
                 ..
             })
         ));
+    }
+
+    /// `RunDir::write` was killed between the new file and its rename.
+    #[test]
+    fn what_a_killed_run_did_not_finish_is_swept_on_resume() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = create(folder.path()).unwrap();
+        run.write("plots/roofline.svg", "abc").unwrap();
+        drop(run);
+        let left = [
+            "plots/.roofline.svg.0123456789abcdef.tmp",
+            ".run.json.00000000000000ff.tmp",
+        ];
+        let kept = [
+            "plots/.x.tmp",
+            "notes.0123456789abcdef.tmp",
+            "plots/roofline.svg",
+        ];
+        for name in left.iter().chain(&kept[..2]) {
+            fs::write(folder.path().join(name), "cut").unwrap();
+        }
+        RunDir::reopen(folder.path(), "0.0.0").unwrap();
+        for name in left {
+            assert!(!folder.path().join(name).exists(), "{name}");
+        }
+        for name in kept {
+            assert!(folder.path().join(name).exists(), "{name}");
+        }
     }
 
     #[test]

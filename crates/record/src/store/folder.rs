@@ -331,6 +331,16 @@ impl Folder {
         Err(last.into())
     }
 
+    /// Removes what [`replace_with`](Self::replace_with) left where its process was killed before the rename.
+    pub(super) fn sweep_temporary(&self) -> Result<(), (PathBuf, io::Error)> {
+        self.walk(&mut |_, folder, name| {
+            if is_temporary(name) {
+                rustix::fs::unlinkat(&folder.handle, name, AtFlags::empty())?;
+            }
+            Ok(())
+        })
+    }
+
     fn create_new(&self, name: &OsStr) -> Result<File, Errno> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -350,6 +360,20 @@ impl Folder {
             Ok(other) => Refused::Kind(kind_name(other)).into(),
         }
     }
+}
+
+/// Whether [`Folder::create_temporary`] makes such names: `.NAME.0123456789abcdef.tmp`.
+fn is_temporary(name: &OsStr) -> bool {
+    let parts = name.to_str().and_then(|name| {
+        let (name, random) = name
+            .strip_prefix('.')?
+            .strip_suffix(".tmp")?
+            .rsplit_once('.')?;
+        Some(
+            !name.is_empty() && random.len() == 16 && random.bytes().all(|b| b.is_ascii_hexdigit()),
+        )
+    });
+    parts == Some(true)
 }
 
 /// Refuses what is open and is no regular file.

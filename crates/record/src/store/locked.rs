@@ -30,7 +30,7 @@ impl StoredRun {
     /// Takes the run for writing; one that a live process writes is refused.
     pub fn lock(self) -> Result<LockedRun, StoreError> {
         let folder = self.folder()?;
-        let lock = lock(&folder, || Some(self.manifest.pid))?;
+        let lock = lock(&folder)?;
         Ok(LockedRun {
             run: self,
             folder,
@@ -63,11 +63,8 @@ pub fn relist(run: StoredRun) -> Result<(), StoreError> {
     run.lock()?.finish()
 }
 
-/// Takes the lock of a run; `holder` names the process that has it where it is taken.
-pub(super) fn lock(
-    folder: &Folder,
-    holder: impl FnOnce() -> Option<u32>,
-) -> Result<File, StoreError> {
+/// Takes the lock of a run.
+pub(super) fn lock(folder: &Folder) -> Result<File, StoreError> {
     let path = folder.path().join(LOCK_FILE);
     let lock = folder
         .open_in_place(LOCK_FILE)
@@ -77,12 +74,34 @@ pub(super) fn lock(
         if source.kind() == io::ErrorKind::WouldBlock {
             return Err(StoreError::InUse {
                 path: folder.path().to_owned(),
-                pid: holder(),
+                pid: lock_holder(&lock),
             });
         }
         return Err(io_error("lock", path)(source));
     }
     Ok(lock)
+}
+
+/// The process that holds the lock of a file, as `/proc/locks` lists it (`1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`); a process of another
+/// PID namespace is 0 there. The manifest names the process that made the run, which may have ended.
+fn lock_holder(file: &File) -> Option<u32> {
+    let status = rustix::fs::fstat(file).ok()?;
+    let inode = format!(
+        "{:02x}:{:02x}:{}",
+        rustix::fs::major(status.st_dev),
+        rustix::fs::minor(status.st_dev),
+        status.st_ino
+    );
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", pid, place, ..] = words[..] else {
+            return None;
+        };
+        (place == inode)
+            .then(|| pid.parse().ok())?
+            .filter(|pid| *pid != 0)
+    })
 }
 
 pub(super) fn save(

@@ -23,6 +23,7 @@ mod operators;
 mod phases;
 mod ranks;
 mod roofline;
+pub mod serving;
 mod slices;
 mod stakeholder;
 pub mod statics;
@@ -49,6 +50,7 @@ use llmprof_theory::device::Device;
 
 use crate::Document;
 use crate::analyzed::Analysis;
+use crate::document::{Block, Section};
 use crate::text;
 
 /// Devices that are shown one by one: no host has more, but a file may say so.
@@ -66,22 +68,29 @@ pub struct Report<'a> {
     pub notes: Option<&'a KernelNotes>,
 }
 
+/// The document in words of the device that ran: sentences speak of a GPU.
+fn named(mut document: Document, analysis: &Analysis) -> Document {
+    let timeline = analysis.timeline.as_deref();
+    let kind = timeline.map(|timeline| timeline.accelerator);
+    let kind = kind.unwrap_or_default();
+    if kind != AcceleratorKind::Gpu {
+        document.replace_word("GPU", kind.noun());
+    }
+    document
+}
+
 impl Report<'_> {
     /// Title, summary, findings and issues.
     pub fn digest(&self) -> Document {
-        self.named(self.first_page())
+        if let Some(document) = self.of_load() {
+            return document;
+        }
+        named(self.first_page(), self.analysis)
     }
 
-    /// The document in words of the device that ran: sentences speak of a GPU.
-    fn named(&self, mut document: Document) -> Document {
-        let timeline = self.analysis.timeline.as_deref();
-        let kind = timeline
-            .map(|timeline| timeline.accelerator)
-            .unwrap_or_default();
-        if kind != AcceleratorKind::Gpu {
-            document.replace_word("GPU", kind.noun());
-        }
-        document
+    fn of_load(&self) -> Option<Document> {
+        let (served, serving) = (self.record.load.as_ref()?, self.analysis.serving.as_ref()?);
+        Some(self.served_load(served, serving))
     }
 
     fn first_page(&self) -> Document {
@@ -107,9 +116,15 @@ impl Report<'_> {
             }
             document.findings = findings::items(analysis);
             document.no_conclusion = findings::abstentions(analysis);
-            document
-                .no_conclusion
-                .extend(text::causes::replay_notes(analysis));
+            let replays = text::causes::replay_notes(analysis);
+            if !replays.is_empty() {
+                document.sections.push(Section {
+                    key: "replay".to_owned(),
+                    title: "Replay".to_owned(),
+                    blocks: vec![Block::List(replays)],
+                    ..Section::default()
+                });
+            }
         } else {
             document.title = self.title();
         }
@@ -145,6 +160,9 @@ impl Report<'_> {
 
     /// The whole report.
     pub fn document(&self) -> Document {
+        if let Some(document) = self.of_load() {
+            return document;
+        }
         let (record, analysis) = (self.record, self.analysis);
         let mut document = self.first_page();
         if record.has_times() {
@@ -179,7 +197,7 @@ impl Report<'_> {
             );
             findings::link(&mut document, analysis);
         }
-        self.named(document)
+        named(document, analysis)
     }
 
     fn run(&self, document: &mut Document) {

@@ -1,6 +1,7 @@
 use crate::Document;
 use crate::analyzed::Analysis;
 use crate::text::stakeholder as text;
+use crate::text::summary::by_size;
 
 /// `stakeholder_summary.md`: how fast, what limits it, what would help.
 pub fn stakeholder(analysis: &Analysis) -> Document {
@@ -8,7 +9,8 @@ pub fn stakeholder(analysis: &Analysis) -> Document {
     document
         .section("speed", "How fast it is")
         .list(text::speed(analysis));
-    let limits: Vec<String> = analysis.phases.iter().map(text::limit).collect();
+    let (large, _) = by_size(&analysis.phases);
+    let limits: Vec<String> = large.into_iter().map(text::limit).collect();
     let section = document.section("limits", "What holds it back");
     if limits.is_empty() {
         section.paragraph("Nothing was recorded that would tell.");
@@ -20,5 +22,5 @@ pub fn stakeholder(analysis: &Analysis) -> Document {
         section.paragraph("Nothing was found whose gain can be computed from this run.");
     }
     section.list(helps);
-    document
+    super::named(document, analysis)
 }

@@ -92,18 +92,18 @@ pub fn assumption(assumption: &Assumption) -> String {
     }
 }
 
-/// By how much a tool slows a program, by the table of docs/record.md. Host-bound decode is slowed most.
+/// By how much a tool slows a program, by the table of docs/record.md. Programs of many short kernels are slowed most.
 fn slowed_by(tool: Option<&str>) -> String {
     let measured = |tool: &str, factor: &str| {
         format!(
-            "{tool} slowed host-bound decode (Qwen2.5-0.5B, eager, batch 1) {factor} on an H200 (docs/record.md)"
+            "{tool} slowed a program of short kernels (Qwen2.5-0.5B, eager, batch 1) {factor} on an H200 (docs/record.md)"
         )
     };
     match tool {
         Some("kineto") => measured("torch.profiler", "1.4× to 1.9×"),
         Some("nsys") => measured("Nsight Systems", "1.9×"),
         Some("llmprof") => format!("{}, less with --overhead", slices::RECORDING_SLOWS),
-        _ => "Profilers slow host-bound programs most".to_owned(),
+        _ => "Profilers slow programs of short kernels most".to_owned(),
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             Percent(*queued_share)
         ),
         ClassReason::IdleUnexplained { idle_share } => format!(
-            "the GPU idles for {} of the time, and launch calls do not show that it waits for the host",
+            "the GPU idles for {} of the time, and no recorded cause takes half of the time",
             Percent(*idle_share)
         ),
         ClassReason::HostAlone => "the trace has no GPU events".to_owned(),

@@ -1,6 +1,6 @@
 //! What the GPU time went to, whatever the bottleneck is.
 
-use llmprof_units::{Nanos, Percent};
+use llmprof_units::{Count, Nanos, Percent};
 
 use crate::analyzed::{Analysis, OperatorRow, OwnCollectives, TraceAnalysis};
 use crate::kernel_label::kernel_label;
@@ -101,7 +101,8 @@ fn collective(row: &OwnCollectives) -> String {
         0 => String::new(),
         size => format!(" among {size} ranks"),
     };
-    let mut text = format!("{} {} ×{group} {}", row.kind.name(), row.calls, row.time_ns);
+    let calls = Count(row.calls, "call");
+    let mut text = format!("{} {calls}{group}, {} in all", row.kind.name(), row.time_ns);
     if let (Some(bytes), Some(rate)) = (row.bytes, row.bus_bytes_per_s) {
         text += &format!(", {bytes}, bus bandwidth at least {rate}");
     }

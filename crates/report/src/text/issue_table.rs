@@ -294,7 +294,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("lower workload.prompt_tokens or infer.max_new_tokens if the generated text matters")] },
         IssueCode::AnalysisBeforeLaunch => const { &[Row::new("device events started before their launch call, the worst by {ahead_ns:ns} (at {start_ns} ns): host and device clocks disagree, and launch latency and idle causes are off by as much")] },
         IssueCode::AnalysisNoDeviceEvents => const { &[Row::new("the trace has no kernels, copies or memsets: no GPU figures")
-        .hint("record with CUDA activities enabled")] },
+        .hint("record with device activities enabled")] },
         IssueCode::AnalysisKernelsFolded => const { &[Row::new("kernels after the {rows} with the longest time are summed in one row")] },
         IssueCode::AnalysisOperatorsFolded => const { &[Row::new("operators after the {rows} with the longest time are summed in one row")] },
         IssueCode::AnalysisTooManyNames => const { &[Row::new("kernels not classified: their names come after the first {names}")] },
@@ -310,6 +310,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("raise the container's CPU limit (cpu.max, --cpus, limits.cpu), or give the worker no more threads than it allows")] },
         IssueCode::RunProcessorsStolen => const { &[Row::new("latencies are longer than on dedicated CPUs: the hypervisor gave {stolen:number} of {cpus:CPU} to other machines during the plain passes")
         .hint("run again later, or on a machine with dedicated CPUs")] },
+        IssueCode::RunIssuesDropped => const { &[Row::new("{count:more issue} of the run are not listed")] },
         IssueCode::RunMissingPeak => const { &[Row::new("{phase} has no roofline time: `{device}` has no {engine} peak for {dtype} (it has: {known})")
         .hint("add the peak to the device file, or compute in a dtype that has one")] },
         IssueCode::LatencyCaptured => const { &[Row::new("latencies include profiling overhead: no pass ran without a profiler")] },
@@ -487,6 +488,8 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         .hint("queueing and prefill stay one part; start the server with metrics, or use --no-metrics")] },
         IssueCode::BenchPageUnread => const { &[Row::new("{url} cannot be scraped: {why}")] },
         IssueCode::BenchScrapesFailed => const { &[Row::new("{count:scrape} of the server's metrics failed")] },
+        IssueCode::BenchTokenizerFailed => const { &[Row::new("tokens are not counted from there on: {why}")
+        .hint("--tokenizer with the tokenizer.json of the served model")] },
         IssueCode::BenchServerStopped => const { &[Row::new("the server stopped answering at {at_ns:ns}: {count} of {requests:request} failed then or later; steady state ends there")] },
         IssueCode::BenchServerRestarted => const { &[Row::new("counters of the server fell: it was started again during the load")] },
         IssueCode::BenchNotProfiled => const { &[

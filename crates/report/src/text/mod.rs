@@ -4,7 +4,6 @@
 
 pub mod advise;
 mod assumptions;
-pub mod bench;
 pub(crate) mod bottleneck;
 pub mod calibration;
 pub(crate) mod causes;
@@ -24,7 +23,6 @@ mod issues;
 pub mod kernel_report;
 pub(crate) mod kernels;
 pub mod latency;
-pub mod load;
 pub mod memory;
 pub mod modules;
 pub mod phases;

@@ -1,5 +1,6 @@
 //! Phases: wall time, bottleneck, utilization.
 
+use llmprof_record::kernel_name::Category;
 use llmprof_units::{Nanos, Percent};
 
 use super::program::shortened;
@@ -66,10 +67,41 @@ pub fn line(phase: &PhaseAnalysis) -> String {
     format!("{name} {time}: {}", parts.join(" · "))
 }
 
-/// The class; nothing of a host that was recorded alone, which has none.
+/// The class, or what most GPU time went to where no limit is known to compare with; nothing of a host that was recorded alone.
 fn class_part(phase: &PhaseAnalysis) -> Option<String> {
-    let is_known = phase.class.class.is_some() || phase.class.why != ClassReason::HostAlone;
-    is_known.then(|| class(phase))
+    let traced = phase.traced.as_ref();
+    let is_host_alone = traced.is_some_and(|one| one.device.is_none() && !one.by_identity);
+    match (phase.class.class, &phase.class.why) {
+        (None, ClassReason::HostAlone) => None,
+        (None, ClassReason::NoPhases) if is_host_alone => None,
+        (None, ClassReason::NoLimits | ClassReason::NoPhases) => {
+            Some(largest_category(phase).unwrap_or_else(|| class(phase)))
+        }
+        _ => Some(class(phase)),
+    }
+}
+
+/// `mostly gemm (85.3 % of GPU time)` of a phase that keeps its GPU busy, where one category of kernels takes more than half of it.
+pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<String> {
+    let kernels = &phase.traced.as_ref()?.longest_kernels;
+    let is_busy = 2 * phase.judged_idle().0 < phase.judged_wall().0;
+    let waterfall = &phase.waterfall;
+    let all = waterfall.busy_ns.0.saturating_add(waterfall.overlap_ns.0);
+    let time_of = |category| {
+        let own = kernels.iter().filter(|kernel| kernel.category == category);
+        own.map(|kernel| kernel.time_ns.0)
+            .fold(0, i64::saturating_add)
+    };
+    let longest = kernels.iter().map(|kernel| kernel.category);
+    let category = longest.max_by_key(|category| time_of(*category))?;
+    let share = time_of(category) as f64 / all.max(1) as f64;
+    let is_told = is_busy && share > 0.5 && category != Category::Other;
+    is_told.then(|| {
+        format!(
+            "mostly {category} ({} of GPU time)",
+            Percent(share.min(1.0))
+        )
+    })
 }
 
 /// `training step: GPU time forward 30.1 %, backward 59.9 %, optimizer 4.0 %, communication 6.0 %.`

@@ -127,7 +127,7 @@ pub(crate) fn between(phase: &str, steps: &BetweenSlices) -> String {
 }
 
 /// The row "decode: recorded / not attached" of docs/record.md.
-pub(super) const RECORDING_SLOWS: &str = "Recording slowed host-bound decode (Qwen2.5-0.5B, eager, batch 1) 1.4× on an H200 (docs/record.md)";
+pub(super) const RECORDING_SLOWS: &str = "Recording slowed a program of short kernels (Qwen2.5-0.5B, eager, batch 1) 1.4× on an H200 (docs/record.md)";
 
 /// A time with its interval.
 pub(crate) fn interval(estimate: &Estimate) -> String {

@@ -88,7 +88,10 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
             "runs slower because the machine protects itself from heat or power"
         }
         Some(PhaseClass::Balanced) => "uses memory and arithmetic about equally",
-        None if phase.class.is_unknown() => "has a bottleneck that this recording does not show",
+        None if phase.class.is_unknown() => match super::phases::largest_category(phase) {
+            Some(category) => &format!("keeps the GPU busy, {category}"),
+            None => "has a bottleneck that this recording does not show",
+        },
         None => "has no dominant bottleneck",
     };
     let limit = phase.waterfall.roofline_ns.map(|roofline| {
@@ -98,8 +101,10 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
             Percent(phase.judged_share(roofline))
         )
     });
+    let is_whole = phase.traced.as_ref().is_some_and(|one| one.is_whole_trace);
+    let noun = if is_whole { "" } else { " phase" };
     let name = phase.name();
-    format!("The {name} phase {what}.{}", limit.unwrap_or_default())
+    format!("The {name}{noun} {what}.{}", limit.unwrap_or_default())
 }
 
 /// What would help most.
@@ -111,6 +116,7 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
             GainOf::Run => "the whole run up to",
             GainOf::Throughput => "with more requests at once, up to",
             GainOf::FirstRequest => "for the first request, up to",
+            GainOf::Latency => "for the mean request, up to",
         };
         let knob = knob(found, analysis).map(|knob| format!(". {}", knob.trim_end_matches('.')));
         Some(format!(

@@ -114,18 +114,21 @@ pub fn summary(analysis: &Analysis) -> Vec<String> {
     lines
 }
 
+/// Phases, and those that take hardly any time, where there are several of these.
+pub(crate) fn by_size(phases: &[PhaseAnalysis]) -> (Vec<&PhaseAnalysis>, Vec<&PhaseAnalysis>) {
+    let wall = |phase: &PhaseAnalysis| phase.whole_wall().0;
+    let all: i64 = phases.iter().map(wall).sum();
+    let is_large = |phase: &&PhaseAnalysis| wall(phase).saturating_mul(NEGLIGIBLE_PART) >= all;
+    let (large, small): (Vec<_>, Vec<_>) = phases.iter().partition(is_large);
+    if small.len() < 3 {
+        return (phases.iter().collect(), Vec::new());
+    }
+    (large, small)
+}
+
 /// One line per phase; those that take hardly any time share one.
 fn phase_lines(analysis: &Analysis) -> Vec<String> {
-    let wall = |phase: &PhaseAnalysis| phase.whole_wall().0;
-    let all: i64 = analysis.phases.iter().map(wall).sum();
-    let is_small = |phase: &PhaseAnalysis| wall(phase).saturating_mul(NEGLIGIBLE_PART) < all;
-    let (small, large): (Vec<_>, Vec<_>) =
-        analysis.phases.iter().partition(|phase| is_small(phase));
-    let (small, large) = if small.len() < 3 {
-        (Vec::new(), analysis.phases.iter().collect())
-    } else {
-        (small, large)
-    };
+    let (large, small) = by_size(&analysis.phases);
     let mut lines: Vec<String> = large
         .iter()
         .copied()
@@ -138,7 +141,7 @@ fn phase_lines(analysis: &Analysis) -> Vec<String> {
     if small.is_empty() {
         return lines;
     }
-    let together = Nanos(small.iter().map(|phase| wall(phase)).sum());
+    let together: Nanos = small.iter().map(|phase| phase.whole_wall()).sum();
     lines.push(format!(
         "{} phases of less than 1 %: {together} together",
         small.len()
@@ -211,8 +214,8 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
     if totals.kernels + totals.copies + totals.memsets == 0 {
         let outside = totals.span_ns.0.saturating_sub(in_phases.0);
         // Less is not seen in the sum of what is printed.
-        let outside = (outside > totals.span_ns.0 / 1000)
-            .then(|| format!("{} outside the phases", Nanos(outside)));
+        let is_seen = !phases.is_empty() && outside > totals.span_ns.0 / 1000;
+        let outside = is_seen.then(|| format!("{} outside the phases", Nanos(outside)));
         let mut parts = vec![format!("{} of host time", totals.span_ns)];
         parts.extend(outside);
         parts.push(Count(totals.host_slices, "host op").to_string());
@@ -245,12 +248,12 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
     } else {
         timeline.devices.len()
     };
-    let of_each = if devices > 1 {
-        format!("{whole} on {devices} GPUs")
+    let on_each = if devices > 1 {
+        format!(" on {devices} GPUs")
     } else {
-        whole.to_string()
+        String::new()
     };
-    let mut parts = vec![format!("GPU busy {busy} of {of_each} {note}")];
+    let mut parts = vec![format!("GPU busy {busy} of {whole} {note}{on_each}")];
     let outside = timeline.outside.as_ref();
     parts.extend(outside.map(|outside| format!("{} outside the phases", outside.total_ns)));
     parts.push(format!(
@@ -330,6 +333,7 @@ pub(crate) fn first_use(analysis: &Analysis) -> Option<String> {
     let mut findings = analysis.findings.iter();
     let finding =
         findings.find(|finding| finding.code == "first_use" && finding.phase.is_none())?;
+    // Analyses of earlier versions have the former name only.
     let after = first.extra_ns - first.extra_ttft_ns;
     let parts = [
         (first.extra_ttft_ns, "before the first token"),

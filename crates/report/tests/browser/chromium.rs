@@ -146,8 +146,11 @@ impl Chromium {
 
     /// Opens a file and waits until it is loaded and its first frame is drawn.
     pub(crate) fn open(&mut self, file: &Path) {
+        self.open_url(&format!("file://{}", file.display()));
+    }
+
+    pub(crate) fn open_url(&mut self, url: &str) {
         self.events.clear();
-        let url = format!("file://{}", file.display());
         let answer = self.call("Page.navigate", json!({"url": url}));
         assert!(answer["errorText"].is_null(), "{answer}");
         while !self

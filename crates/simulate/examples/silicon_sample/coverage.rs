@@ -60,12 +60,5 @@ pub(crate) fn inside(ratios: &[f64], spread: Spread) -> f64 {
 }
 
 pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        length if length % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
-    }
+    llmprof_units::stats::median(&mut values.to_vec()).unwrap_or(0.0)
 }

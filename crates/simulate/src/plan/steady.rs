@@ -88,8 +88,6 @@ pub(crate) fn measured_summary(
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     /// A summary whose requests all take `ttft_ms` to their first token.

@@ -1,10 +1,12 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
+use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_text_bounded};
 use serde::Serialize;
-use thiserror::Error;
 
 use super::{
-    Device, load,
+    Device,
+    error::DeviceError,
+    load,
     nearest::{nearest, normal},
     schema::DeviceFile,
 };
@@ -55,60 +57,6 @@ const EMBEDDED: &[(&str, &str)] = embedded![
     "v100_sxm",
     "xeon_8480",
 ];
-
-/// Why a device could not be had.
-#[derive(Debug, Error)]
-pub enum DeviceError {
-    /// No file describes a device of that name.
-    #[error(
-        "no device file describes `{wanted}`{}; write one (start from `custom_npu`, which documents every key) and add its `name` or its driver's name",
-        suggestion(near)
-    )]
-    Unknown {
-        /// The name as it was given.
-        wanted: String,
-        /// Names that look like it.
-        near: Vec<String>,
-    },
-    /// Two files claim one driver name.
-    #[error("the driver name `{driver_name}` is claimed by {first} and {second}")]
-    Ambiguous {
-        driver_name: String,
-        first: String,
-        second: String,
-    },
-    /// Not YAML of the schema: the message has line, column and key.
-    #[error("device file {file}: {problem}")]
-    Syntax {
-        file: String,
-        /// What the reader says.
-        problem: String,
-    },
-    /// A value that cannot be.
-    #[error("device file {file}: {key}: {problem}")]
-    Invalid {
-        file: String,
-        /// The key in it.
-        key: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A file or directory that cannot be read.
-    #[error("cannot read device files in {path}: {error}")]
-    Unreadable {
-        path: String,
-        /// What the system says.
-        error: io::Error,
-    },
-}
-
-fn suggestion(near: &[String]) -> String {
-    if near.is_empty() {
-        String::new()
-    } else {
-        format!(" (similar: {})", near.join(", "))
-    }
-}
 
 /// Where a device file comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -199,7 +147,7 @@ impl Catalog {
         });
         paths.sort();
         for path in paths {
-            let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
+            let text = read_text_bounded(&path, CONFIG_MAX_BYTES).map_err(unreadable(&path))?;
             self.add(&path.display().to_string(), &text)?;
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 mod calibration;
 mod catalog;
+mod error;
 mod figure;
 mod load;
 mod nearest;
@@ -18,7 +19,8 @@ use llmprof_units::{Basis, Bytes, BytesPerSecond, Hertz, Nanos, Watts};
 use serde::{Deserialize, Serialize};
 
 pub use calibration::Calibration;
-pub use catalog::{Catalog, CatalogEntry, DeviceError, Origin};
+pub use catalog::{Catalog, CatalogEntry, Origin};
+pub use error::DeviceError;
 pub use figure::Figure;
 pub use peak::{Engine, MissingPeak, Peak, Recount};
 

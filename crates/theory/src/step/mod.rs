@@ -68,6 +68,22 @@ impl Step {
         }
     }
 
+    /// The first step of a pass.
+    pub fn first_of(pass: &Pass) -> Self {
+        let sequences = Part::Groups(vec![Sequences {
+            count: pass.batch,
+            new: pass.queries,
+            cached: pass.past,
+        }]);
+        Self {
+            logits: Some(pass.batch.saturating_mul(pass.logits)),
+            ..match pass.phase {
+                Phase::Decode => Self::decode(sequences),
+                _ => Self::prefill(sequences),
+            }
+        }
+    }
+
     /// How many sequences.
     pub fn sequences(&self) -> u64 {
         let decode = self.decode.sequences();

@@ -6,7 +6,7 @@ use llmprof_record::serving::{LoadRecord, ServerWindow, WindowHistogram};
 use llmprof_traffic::statistics::Distribution;
 use llmprof_units::Nanos;
 
-use super::super::finding::{LatencyPart, MeanPart, MeanParts, NotSplit, PartSource};
+use super::super::mean_parts::{LatencyPart, MeanPart, MeanParts, NotSplit, PartSource};
 use super::{Parts, SplitBy};
 
 /// The mean of the requests that latencies are of. Where they could not be split, the server's window splits the mean: its
@@ -234,9 +234,9 @@ mod tests {
         let each = super::super::split(&load.requests, Nanos(0), &[]);
         assert_eq!(each.len(), 40);
         let mean = mean(&each, &load, None).unwrap();
-        let summary = crate::serving::Summary::of(&load, &[]);
+        let summary = crate::serving::summarize(&load, &[]);
         assert_eq!((mean.requests, summary.timed), (25, 25));
-        assert!((mean.e2e_ms - summary.e2e_ms.unwrap().mean).abs() < 1e-9);
+        assert!((mean.e2e_ms - summary.figures.e2e_ms.unwrap().mean).abs() < 1e-9);
         assert_eq!(mean.e2e_ms, 110.0);
         assert_eq!(mean_profiled(&each, &load), None, "no step splits them");
     }

@@ -22,9 +22,7 @@ use llmprof_theory::{
 };
 use llmprof_units::{DType, significant};
 
-use crate::{
-    args::KernelArgs, clock, commands::predict::curves_file, failure::Failure, output::Output,
-};
+use crate::{args::KernelArgs, clock, efficiency::curves_file, failure::Failure, output::Output};
 
 pub(super) fn measure(
     file: Option<PathBuf>,

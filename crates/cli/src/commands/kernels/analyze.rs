@@ -16,7 +16,7 @@ use llmprof_report::{
     text,
 };
 
-use super::tables;
+use crate::outputs::kernel_tables;
 use crate::{
     args_kernels::AnalyzeKernelsArgs,
     failure::Failure,
@@ -43,7 +43,7 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     document.summary = text::counters::summary(&found);
     document.summary.push(text::kernel_report::device(&found));
     add_kernel_report(&mut document, &found, device.as_ref(), &notes);
-    let mut files = tables::files(&counters, &found, Some(&notes));
+    let mut files = kernel_tables::files(&counters, &found, Some(&notes));
     files.extend(rendered(&document, Wanted::ALL));
     let dir = write(args, &files)?;
     for line in &document.summary {

@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use llmprof_config::{source::Source, typed, yaml};
 use llmprof_record::kernel_list::ListedKernel;
+use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_text_bounded};
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -16,7 +17,7 @@ struct List {
 /// Reads a list that `kernels top` wrote, or a person edited.
 pub(super) fn read(path: &Path) -> Result<Vec<ListedKernel>, Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", path.display()));
-    let text = std::fs::read_to_string(path)
+    let text = read_text_bounded(path, CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
     let source = Arc::new(Source::new(path.display().to_string(), text));
     let node = yaml::load(&source).map_err(|error| failed(error.to_string()))?;

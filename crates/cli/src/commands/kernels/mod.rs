@@ -3,7 +3,6 @@
 mod analyze;
 mod listed;
 mod profile;
-pub(crate) mod tables;
 mod top;
 
 use crate::{args_kernels::KernelsCommand, failure::Failure, output::Output};

@@ -16,9 +16,7 @@ use serde::Serialize;
 
 use crate::args_plan::PlanArgs;
 use crate::{
-    app,
-    arg_load::arrivals_line,
-    commands::predict,
+    app, efficiency,
     failure::Failure,
     output::Output,
     plan::{Purpose, plan as read_plan},
@@ -58,9 +56,9 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         .iter()
         .map(|spec| device(spec.trim()))
         .collect::<Result<_, _>>()?;
-    let mut profile = predict::profile(&args.engine)?;
+    let mut profile = efficiency::profile(&args.engine)?;
     for (spec, device) in args.devices.iter().zip(&devices) {
-        predict::add_curves(&mut profile, spec.trim(), device)?;
+        efficiency::add_curves(&mut profile, spec.trim(), device)?;
     }
     let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
     let prices = match &args.prices {
@@ -195,7 +193,7 @@ fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
         return Err(Failure::new("a plan needs a rate of requests")
             .hint("--rate R, or --trace FILE with the times of a recorded load".to_owned()));
     }
-    let when = arrivals_line(&arrivals, load.speedup);
+    let when = arrivals.describe(load.speedup);
     let source = match &load.trace {
         Some(path) => Source::Traced {
             requests: replay::load(path)
@@ -205,8 +203,8 @@ fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
         },
         None => Source::Synthetic {
             arrivals,
-            prompt: load.prompt_tokens.clone(),
-            output: load.output_tokens.clone(),
+            prompt: load.prompt_tokens,
+            output: load.output_tokens,
             shared_prefix: load.shared_prefix,
         },
     };

@@ -1,8 +1,8 @@
 //! The page of a plan.
 
-use llmprof_report::text::{bench, plan as text};
 use llmprof_report::view::{Curve, Curves, Unit};
 use llmprof_report::{Cell, Document, Drawing, Table};
+use llmprof_report::{compose::serving::sentences as bench, text::plan as text};
 use llmprof_simulate::plan::Candidate;
 use llmprof_traffic::slo::Slo;
 use llmprof_units::significant;

@@ -20,6 +20,7 @@ use llmprof_theory::{
 use serde_json::{Map, Value};
 
 use crate::{
+    efficiency,
     failure::Failure,
     plan::{Purpose, plan},
     subject::{Subject, device, unknown_design},
@@ -164,7 +165,7 @@ impl Axes {
         }
         for (_, profile) in &mut reader.profiles {
             for (spec, device) in &reader.devices {
-                super::add_curves(profile, spec, device)?;
+                efficiency::add_curves(profile, spec, device)?;
             }
         }
         Ok(Self {
@@ -348,7 +349,8 @@ impl Reader<'_> {
             if let Some(index) = self.profiles.iter().position(|(known, _)| *known == name) {
                 index
             } else {
-                self.profiles.push((name.clone(), super::profile(&name)?));
+                self.profiles
+                    .push((name.clone(), efficiency::profile(&name)?));
                 self.profiles.len() - 1
             };
         Ok(Setting {

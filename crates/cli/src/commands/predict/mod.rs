@@ -8,17 +8,10 @@ mod ranks;
 mod threads;
 mod traced;
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::collections::HashMap;
 
-use llmprof_predict::{
-    EfficiencyProfile, KernelCurves, Need, PredictError, Prediction, Predictor, ProfileError,
-    Target,
-};
+use llmprof_predict::{EfficiencyProfile, Need, PredictError, Prediction, Predictor, Target};
 use llmprof_theory::{COMMON_KEYS, Workload, device::Device, parallel::Parallel};
-use llmprof_units::Nanos;
 
 use self::{
     axes::{Axes, Point},
@@ -29,6 +22,7 @@ use self::{
 use crate::{
     app,
     args::{PredictArgs, PredictFormat},
+    efficiency,
     failure::Failure,
     output::Output,
 };
@@ -60,6 +54,11 @@ struct Grid<'a> {
 /// What one thread keeps between rows, by model, device, software and ranks: predictors remember the steps that they costed.
 type Predictors<'a> = HashMap<([usize; 3], Parallel), Predictor<'a>>;
 
+/// Rows that are kept before the first one is printed, about 1 kB each.
+const ROWS_MAX: usize = 100_000;
+
+const NO_POINTS: &str = "the sweep has no points";
+
 /// Predictors that a thread keeps: what they remember is a few megabytes each.
 const MOST_PREDICTORS: usize = 32;
 
@@ -89,8 +88,8 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
         spreads: &spreads,
         start: start.as_ref(),
         target: Target {
-            ttft_ns: args.ttft.map(nanos),
-            tpot_ns: args.tpot.map(nanos),
+            ttft_ns: args.ttft.map(efficiency::nanos),
+            tpot_ns: args.tpot.map(efficiency::nanos),
         },
     };
     let mut about = traces.notes();
@@ -98,6 +97,7 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
     match args.format {
         PredictFormat::Table => {
             let rows = rows(&grid)?;
+            any_predicted(&rows).map_err(Failure::new)?;
             print::table(&axes.names(), &rows, about, output)
         }
         PredictFormat::Csv => {
@@ -105,26 +105,55 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
                 Failure::new(note.clone()).warn();
             }
             let names = axes.names();
+            let mut predicted = Err(NO_POINTS.to_owned());
             threads::in_order(
                 grid.axes.len(),
                 |block, predictors: &mut Predictors<'_>| {
                     let mut text = String::new();
-                    for index in block.clone() {
-                        print::csv(&names, &grid.row(index, predictors), index == 0, &mut text);
+                    let rows = block.clone().map(|index| grid.row(index, predictors));
+                    let rows: Vec<Row<'_>> = rows.collect();
+                    for (index, row) in block.clone().zip(&rows) {
+                        print::csv(&names, row, index == 0, &mut text);
                     }
-                    text
+                    (text, any_predicted(&rows))
                 },
-                |text| output.text(&text),
-            )
+                |(text, some)| {
+                    if predicted.is_err() {
+                        predicted = some;
+                    }
+                    output.text(&text)
+                },
+            )?;
+            predicted.map_err(Failure::new)
         }
         PredictFormat::Json => {
             let rows = rows(&grid)?;
-            print::json(&axes.names(), &rows, &about, output)
+            print::json(&axes.names(), &rows, &about, output)?;
+            any_predicted(&rows).map_err(Failure::new)
         }
     }
 }
 
+/// Why no row has a prediction, where none has.
+fn any_predicted(rows: &[Row<'_>]) -> Result<(), String> {
+    let mut why = NO_POINTS.to_owned();
+    for row in rows {
+        match &row.outcome {
+            Ok(_) => return Ok(()),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}
+
 fn rows<'a>(grid: &Grid<'a>) -> Result<Vec<Row<'a>>, Failure> {
+    let points = grid.axes.len();
+    if points > ROWS_MAX {
+        let message = format!("{points} points are more than a table holds ({ROWS_MAX})");
+        return Err(
+            Failure::new(message).hint("--format csv prints points as they come".to_owned())
+        );
+    }
     let mut rows = Vec::with_capacity(grid.axes.len());
     threads::in_order(
         grid.axes.len(),
@@ -208,43 +237,4 @@ impl<'a> Grid<'a> {
             None => predictor.predict(&point.workload),
         }
     }
-}
-
-pub(super) fn profile(name: &str) -> Result<EfficiencyProfile, Failure> {
-    let failed = |error: ProfileError| Failure::new(error.to_string());
-    if Path::new(name).extension().is_none() {
-        return EfficiencyProfile::embedded(name).map_err(failed);
-    }
-    let text = std::fs::read_to_string(name)
-        .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
-    EfficiencyProfile::read(&text, name).map_err(failed)
-}
-
-/// Where `llmprof hardware measure --gpu` leaves the kernel curves of the device that a file describes.
-pub(super) fn curves_file(device_file: &Path) -> PathBuf {
-    device_file.with_extension("curves.json")
-}
-
-/// Adds the kernel curves that lie beside the file of a device, where `spec` is such a file and has any.
-pub(super) fn add_curves(
-    profile: &mut EfficiencyProfile,
-    spec: &str,
-    device: &Device,
-) -> Result<(), Failure> {
-    let file = Path::new(spec);
-    let path = curves_file(file);
-    // A spec without an extension is a name.
-    if file.extension().is_none() || !path.exists() {
-        return Ok(());
-    }
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
-    let curves = KernelCurves::read(&text, &name).map_err(Failure::new)?;
-    profile.curves.insert(device.name.clone(), curves);
-    Ok(())
-}
-
-pub(super) fn nanos(duration: std::time::Duration) -> Nanos {
-    Nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }

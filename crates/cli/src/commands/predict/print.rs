@@ -272,7 +272,7 @@ pub(super) fn json(
         points: Vec<Map<String, Value>>,
     }
     let Some(profile) = rows.first().map(|row| row.profile) else {
-        return Err(Failure::new("the sweep has no points"));
+        return Err(Failure::new(super::NO_POINTS));
     };
     output.json(&Grid {
         basis: "predicted",

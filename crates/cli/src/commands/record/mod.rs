@@ -7,7 +7,7 @@ use std::{
     process::{ExitCode, ExitStatus},
 };
 
-use llmprof_capture::session::{Sliced, cupti_stays, scrub_wire_files};
+use llmprof_capture::session::{Sliced, cupti_stays};
 use llmprof_capture::{
     host_stacks::HostSampler,
     process::{Interrupt, Launch},
@@ -25,11 +25,10 @@ use llmprof_report::text::issue_line;
 use llmprof_units::Share;
 use llmprof_wire::Options;
 
-use super::profile::{self, Profiled, files::free};
+use crate::profiles::{self, Profiled, files::free};
+use crate::recording::{WIRE_FOLDER, dropped_issues, nothing_recorded, scrub};
 use crate::{args::RecordArgs, clock, failure::Failure, output::Output, subject};
 
-/// Where wire files are in a run.
-pub(crate) const FOLDER: &str = "cupti";
 /// Exit code of our own failures; others are the command's.
 pub(crate) const OWN_FAILURE: u8 = 125;
 
@@ -126,8 +125,8 @@ fn recorded(
     store: &mut RunDir,
 ) -> Result<Recorded, Failure> {
     store.describe("record", "", &[])?;
-    store.write(&format!("{FOLDER}/cmd.txt"), format!("{launch}\n"))?;
-    let directory = std::path::absolute(store.path().join(FOLDER)).map_err(failure)?;
+    store.write(&format!("{WIRE_FOLDER}/cmd.txt"), format!("{launch}\n"))?;
+    let directory = std::path::absolute(store.path().join(WIRE_FOLDER)).map_err(failure)?;
     let mut channel = Channel::open().map_err(failure)?;
     let most = args.max_size.or_else(|| quarter_of_free(&directory));
     let schedule = Schedule {
@@ -184,7 +183,7 @@ fn keep(
     store: &mut RunDir,
 ) -> Result<Result<Profiled, Issue>, Failure> {
     let processes = &recorded.processes;
-    let mut issues = issues(processes);
+    let mut issues = dropped_issues(processes);
     issues.extend(recorded.host_issues.iter().cloned());
     let was_full = recorded.end.was_full;
     issues.extend(was_full.then(|| Issue::error(IssueCode::RecordMaxSize)));
@@ -205,7 +204,7 @@ fn keep(
         store.add_issue(issue)?;
     }
     if !uses_cuda(&recorded.directory, processes)? {
-        let why = nothing(processes);
+        let why = nothing_recorded(processes);
         store.add_issue(why.clone())?;
         return Ok(Err(why));
     }
@@ -216,7 +215,7 @@ fn keep(
     });
     let device = args.device.as_deref();
     let directory = std::slice::from_ref(&recorded.directory);
-    profile::keep(
+    profiles::keep(
         directory,
         &title(&args.command),
         None,
@@ -226,11 +225,6 @@ fn keep(
         store,
     )
     .map(Ok)
-}
-
-/// Takes credentials out of the names in the wire files of a directory.
-pub(crate) fn scrub(directory: &Path) -> Vec<Issue> {
-    scrub_wire_files(&wire::files(directory).unwrap_or_default())
 }
 
 /// What to call a command: its program, and the script that an interpreter runs. Other arguments may be anybody's secrets.
@@ -274,18 +268,6 @@ fn uses_cuda(directory: &Path, processes: &[Watched]) -> Result<bool, Failure> {
     Ok(!files.is_empty() && processes.iter().any(uses))
 }
 
-/// What the processes said over the control channel and their files may not: a full disk leaves no room for it.
-pub(crate) fn issues(processes: &[Watched]) -> Vec<Issue> {
-    let dropped = processes.iter().filter_map(|process| {
-        let (count, why) = process.dropped.as_ref()?;
-        let issue = Issue::error(IssueCode::RecordDropped)
-            .with("process", process.process)
-            .with("why", why.as_str());
-        Some(issue.counting(*count))
-    });
-    dropped.collect()
-}
-
 /// Where recording was bounded, and none of the processes that used CUDA did so within the bounds.
 fn never_on(args: &RecordArgs, processes: &[Watched]) -> Option<Issue> {
     let is_on = |process: &Watched| process.has_captured || process.refused.is_some();
@@ -302,22 +284,6 @@ fn never_on(args: &RecordArgs, processes: &[Watched]) -> Option<Issue> {
 
 fn is_bounded(args: &RecordArgs) -> bool {
     args.after.is_some() || args.length.is_some() || args.nvtx_range.is_some()
-}
-
-/// Why there is nothing of any process.
-pub(crate) fn nothing(processes: &[Watched]) -> Issue {
-    let refused = processes.iter().find_map(|process| {
-        let why = process.refused.as_ref()?;
-        let issue = Issue::error(IssueCode::RecordRefused).with("why", why.as_str());
-        Some(match process.process {
-            0 => issue,
-            process => issue.with("process", process),
-        })
-    });
-    if let Some(refused) = refused {
-        return refused;
-    }
-    Issue::error(IssueCode::RecordNoCuda)
 }
 
 /// `runs/record/<name of the program>/<time>`.

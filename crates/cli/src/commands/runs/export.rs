@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use llmprof_record::store::{Liveness, StoredRun};
 use serde_json::Value;
 
-use crate::output::csv_field;
+use llmprof_report::csv_field;
 
 /// Numbers of `metrics.json`, by the path of their keys.
 const METRICS: [(&str, &[&str]); 14] = [

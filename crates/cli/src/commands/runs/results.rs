@@ -18,6 +18,9 @@ pub(super) fn results(run: &StoredRun) -> Vec<(&'static str, String)> {
             lines.extend(phase_line(phase).map(|line| ("phase", line)));
         }
     }
+    if let Some(bench) = json(run, "bench.json") {
+        load(&bench, &mut lines);
+    }
     if let Some(analysis) = json(run, "analysis.json") {
         let is_measured = !analysis["latency"]["measured_in"].is_null();
         let whole = if is_measured { "run" } else { "all phases" };
@@ -51,6 +54,26 @@ fn latency(aggregates: &Value, lines: &mut Vec<(&'static str, String)>) {
     }
     if let Some(rate) = aggregates["tokens_per_s"]["mean"].as_f64() {
         lines.push(("tokens/s", significant(rate)));
+    }
+}
+
+/// A served load: medians, and what it served.
+fn load(bench: &Value, lines: &mut Vec<(&'static str, String)>) {
+    for (name, key) in [("TTFT p50", "ttft_ms"), ("TPOT p50", "tpot_ms")] {
+        if let Some(median) = bench[key]["p50"].as_f64() {
+            lines.push((name, millis(median)));
+        }
+    }
+    for (name, key) in [
+        ("requests/s", "request_throughput"),
+        ("tokens/s", "output_throughput"),
+    ] {
+        if let Some(rate) = bench[key].as_f64() {
+            lines.push((name, significant(rate)));
+        }
+    }
+    if let Some(failed) = bench["failed"].as_u64().filter(|failed| *failed > 0) {
+        lines.push(("failed", failed.to_string()));
     }
 }
 

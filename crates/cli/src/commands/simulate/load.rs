@@ -3,10 +3,7 @@
 use llmprof_simulate::Load;
 use llmprof_traffic::replay;
 
-use crate::{
-    arg_load::{LoadArgs, arrivals_line},
-    failure::Failure,
-};
+use crate::{arg_load::LoadArgs, failure::Failure};
 
 /// More requests than a machine here holds.
 const MOST_REQUESTS: usize = 20_000_000;
@@ -19,7 +16,7 @@ pub(super) fn load(requests: usize, args: &LoadArgs) -> Result<(Load, String), F
         )));
     }
     let arrivals = args.arrivals()?;
-    let when = arrivals_line(&arrivals, args.speedup);
+    let when = arrivals.describe(args.speedup);
     let Some(path) = &args.trace else {
         let load = Load::synthetic(
             &arrivals,

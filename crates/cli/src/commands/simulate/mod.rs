@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use self::step_time::{Basis, KvBlocks};
 use crate::args_simulate::SimulateArgs;
-use crate::{commands::predict, failure::Failure, output::Output};
+use crate::{efficiency, failure::Failure, output::Output};
 
 /// An objective that is not met.
 const NOT_MET: u8 = 1;
@@ -65,7 +65,7 @@ struct Unsettled {
 
 pub(crate) fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let (mut load, line) = load::load(args.requests, &args.load)?;
-    let time = |given: Option<Duration>| given.map_or(Nanos(0), predict::nanos);
+    let time = |given: Option<Duration>| given.map_or(Nanos(0), efficiency::nanos);
     load.front_end = FrontEnd {
         delay: time(args.engine.request_delay),
         token: time(args.engine.token_delay),

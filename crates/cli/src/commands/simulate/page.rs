@@ -1,6 +1,6 @@
 //! The page of a simulation.
 
-use llmprof_report::text::bench;
+use llmprof_report::compose::serving::sentences as bench;
 use llmprof_report::text::simulate::{self as text, Fit, Over};
 use llmprof_report::{Cell, Document, Table};
 use llmprof_simulate::{Level, Summary, search::Candidate};

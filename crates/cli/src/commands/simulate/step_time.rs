@@ -18,9 +18,7 @@ use serde::Serialize;
 
 use crate::args_simulate::SimulateArgs;
 use crate::{
-    app,
-    commands::predict,
-    engine_trace,
+    app, efficiency, engine_trace,
     failure::Failure,
     plan::{Purpose, plan},
     subject::{Subject, device},
@@ -78,8 +76,8 @@ pub(super) fn with<R>(
     }
     let subjects = subjects(args)?;
     let workload = subjects.plan.spread_workload();
-    let mut profile = predict::profile(&args.efficiency)?;
-    predict::add_curves(&mut profile, &subjects.plan.hardware.spec, &subjects.device)?;
+    let mut profile = efficiency::profile(&args.efficiency)?;
+    efficiency::add_curves(&mut profile, &subjects.plan.hardware.spec, &subjects.device)?;
     let spread = Spread::new(&subjects.model, &subjects.device, workload.parallel)
         .map_err(|error| Failure::new(error.to_string()))?;
     let predictor = spread.predictor(&subjects.device, &profile);
@@ -88,7 +86,7 @@ pub(super) fn with<R>(
         let (calibration, basis) = calibrated(trace)?;
         return then(&calibration, blocks, basis);
     }
-    let overhead = args.step_overhead.map_or(Nanos(0), predict::nanos);
+    let overhead = args.step_overhead.map_or(Nanos(0), efficiency::nanos);
     let predict = |step: &Step| spread.step(&predictor, &workload, step);
     let time =
         Predicted::new(&predict, overhead).map_err(|error| Failure::new(error.to_string()))?;

@@ -1,6 +1,6 @@
 //! What to change.
 
-use super::statement::{is_compiler, is_pinning};
+use super::statement::is_compiler;
 use crate::analyzed::{Cause, CauseKind};
 
 pub(crate) fn change(cause: &Cause) -> String {
@@ -47,17 +47,27 @@ pub(crate) fn change(cause: &Cause) -> String {
         {
             "keep shapes fixed or mark them dynamic (torch.compile(dynamic=True)), so that nothing is compiled again"
         }
-        CauseKind::HostOperators { .. }
-            if cause.place.operator.as_deref().is_some_and(is_pinning) =>
-        {
-            "pin host memory once and use it again"
-        }
         CauseKind::HostOperators { on_cpu: true, .. } => {
             "run the operator on the GPU, or outside of the step"
         }
         CauseKind::HostOperators { .. } => {
             "warm up before measuring; avoid shapes that make libraries compile or search again"
         }
+        CauseKind::PinnedMemory { .. } => "pin host memory once and use it again",
+        CauseKind::GraphCaptures { .. } => {
+            "capture a graph once per shape, keep it, and copy new inputs into its tensors"
+        }
+        CauseKind::BeyondModel { .. } => {
+            "leave this out, or compute it for the tokens of the step alone"
+        }
+        CauseKind::UnusedSpan { .. } => {
+            "attend to the filled positions: graphs for a few lengths, or attention that takes the length of each sequence"
+        }
+        CauseKind::OperatorLoop { .. } => "compute the loop with one operator on the whole tensor",
+        CauseKind::RepeatedPasses { .. } => {
+            "compute all sequences in one batch; drop passes whose result is not used"
+        }
+        CauseKind::Dropout { .. } => "call model.eval() before generating",
         CauseKind::Allocation { .. } => {
             "let the caching allocator keep memory: no torch.cuda.empty_cache() in the loop, expandable segments"
         }

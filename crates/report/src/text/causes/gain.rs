@@ -24,7 +24,7 @@ pub(crate) fn gain(cause: &Cause) -> String {
         text.push('.');
     }
     if cause.gains.iter().any(|gain| gain.host_bound_by_profiler) {
-        text += " Host-bound only because profiled: the recording hides it.";
+        text += " While profiled, the phase waits for the host, which hides this gain.";
     }
     text
 }

@@ -63,14 +63,20 @@ fn what(cause: &Cause) -> String {
             let operator = cause.place.operator.as_deref().unwrap_or("an operator");
             let how = if is_compiler(operator) {
                 "compiles again"
-            } else if is_pinning(operator) {
-                "page-locks or releases host memory"
             } else if *on_cpu {
                 "computes on the CPU"
             } else {
                 "takes far longer on the host than its usual calls"
             };
             format!("`{operator}` {how}, {often}, {time_ns}")
+        }
+        CauseKind::PinnedMemory { time_ns } => format!(
+            "host memory is page-locked and released while the program runs, {often}{at}, {time_ns}"
+        ),
+        CauseKind::GraphCaptures { time_ns } => {
+            format!(
+                "CUDA graphs are captured and instantiated between launches, {often}, {time_ns}"
+            )
         }
         CauseKind::Allocation { time_ns } => format!(
             "memory is taken from the driver and given back (cudaMalloc, cudaFree) {often}, {time_ns}"
@@ -90,7 +96,9 @@ fn what(cause: &Cause) -> String {
             shape,
             kernels_ns,
         } => {
-            let how = if from == to {
+            let how = if from.is_empty() {
+                "copied or converted inside of a CUDA graph".to_owned()
+            } else if from == to {
                 format!("processed again ({})", dtype_name(from))
             } else {
                 format!("converted from {} to {}", dtype_name(from), dtype_name(to))
@@ -120,6 +128,37 @@ fn what(cause: &Cause) -> String {
         CauseKind::UnusedLogits { rows, needed } => format!(
             "logits of all {} tokens are computed; {} are sampled from{at}",
             *rows, *needed
+        ),
+        CauseKind::BeyondModel {
+            shape,
+            largest_activation,
+            kernels_ns,
+        } => format!(
+            "work beyond the model: tensors of {shape}{at}, {often}; no GEMM here has more than {largest_activation} elements a side; {kernels_ns} of kernels in all such operators"
+        ),
+        CauseKind::UnusedSpan {
+            positions,
+            tokens,
+            kernels_ns,
+        } => format!(
+            "attention reads all {positions} positions of the KV cache; {tokens} hold tokens: {often}, {kernels_ns} of kernels"
+        ),
+        CauseKind::OperatorLoop {
+            iterations,
+            operators,
+            time_ns,
+        } => format!(
+            "a loop runs the same {operators} operators {iterations} times on small tensors{at}, {time_ns} on the host"
+        ),
+        CauseKind::RepeatedPasses {
+            passes,
+            sequences,
+            tokens,
+        } => format!(
+            "{passes} forward passes over the same positions follow each other, each of {sequences} × {tokens} tokens{at}"
+        ),
+        CauseKind::Dropout { kernels_ns } => format!(
+            "dropout runs {often}{at}, {kernels_ns} of kernels: the model is in training mode"
         ),
         CauseKind::KvCopies {
             operator,
@@ -257,19 +296,6 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         "host code without recorded ops".to_owned()
     };
     format!("{what}{at}: {time_ns} {often}{between}")
-}
-
-/// Whether a runtime call page-locks host memory, or releases it.
-pub(super) fn is_pinning(call: &str) -> bool {
-    const CALLS: [&str; 6] = [
-        "cudaHostRegister",
-        "cudaHostUnregister",
-        "cudaHostAlloc",
-        "cudaFreeHost",
-        "cudaMallocHost",
-        "hipHostMalloc",
-    ];
-    CALLS.contains(&call)
 }
 
 /// Names that torch.compile and Triton give to compiling.

@@ -62,6 +62,7 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
     let speedup = speedup(finding);
     match conclusion {
         Conclusion::Cause { cause } => causes::statement(cause),
+        Conclusion::Serving { found, .. } => super::serving::title(found),
         Conclusion::Idle { .. } => idle(phase, conclusion, &speedup),
         Conclusion::Inefficiency {
             operators,
@@ -407,6 +408,12 @@ pub(crate) fn abstention(why: &Abstention) -> String {
             Percent(*fraction)
         ),
         Abstention::NotCounted => "the theoretical cost of this change on the device is unknown".to_owned(),
+        Abstention::ClientTooSlow => {
+            "No conclusion about the server: the client did not keep up, so its latencies are not the server's.".to_owned()
+        }
+        Abstention::NoCompleteStream => {
+            "No conclusion about the server: no request streamed to its end.".to_owned()
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod conclusion;
 mod evidence;
+mod serving;
 
 use llmprof_record::kernel_name::Library;
 use llmprof_record::run::RunPhase;
@@ -53,6 +54,9 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     if let Some(Conclusion::Cause { cause }) = &finding.conclusion {
         return Some(causes::gain(cause));
     }
+    if let Some(Conclusion::Serving { found, .. }) = &finding.conclusion {
+        return Some(format!("Upper bound: {}.", serving::upper_bound(found)));
+    }
     let gain = finding.gain.as_ref()?;
     let is_called_alike = gain.is_bound || finding.confidence != Confidence::Low;
     if is_called_alike && !finding.is_contended && is_whole(finding) {
@@ -61,6 +65,7 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     let of = match gain.of {
         GainOf::Run => whole,
         GainOf::Throughput => "throughput",
+        GainOf::Latency => "mean request",
         GainOf::FirstRequest => match finding.phase_name() {
             Some(phase) => &format!("first {phase}"),
             None => "first request",
@@ -158,11 +163,15 @@ fn attention_knob(library: Option<Library>, runtime: Runtime) -> String {
     format!("Try: another attention backend ({}).", others.join(", "))
 }
 
-fn host_work_knob(operator: &str) -> String {
-    if operator.contains("DataLoader") {
-        "Try: more DataLoader workers, prefetching.".to_owned()
+/// What to do about an operator that the GPU waits for; nothing where it is one of the framework, which no user can shorten.
+fn host_work_knob(operator: &str) -> Option<String> {
+    let is_own = !["aten::", "autograd::", "torch::", "cuda", "hip"]
+        .iter()
+        .any(|library| operator.starts_with(library));
+    if operator.to_ascii_lowercase().contains("dataloader") {
+        Some("Try: more DataLoader workers, prefetching.".to_owned())
     } else {
-        format!("Try: less work in `{operator}`, or do it while the GPU works.")
+        is_own.then(|| format!("Try: less work in `{operator}`, or do it while the GPU works."))
     }
 }
 
@@ -256,11 +265,14 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
     );
     let knob = match finding.conclusion.as_ref()? {
         Conclusion::Cause { cause } => return Some(causes::change(cause)),
+        Conclusion::Serving { server, found } => {
+            return Some(format!("Try: {}.", serving::change(found, *server)));
+        }
         Conclusion::Idle {
             remedy: Some(IdleRemedy::LessHostWork),
             host_work,
             ..
-        } => return Some(host_work_knob(&host_work.as_ref()?.operator)),
+        } => return host_work_knob(&host_work.as_ref()?.operator),
         Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
         Conclusion::Inefficiency {
             operators, library, ..
@@ -298,7 +310,11 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
             longest,
             ..
         } if gpu => copies::knob(longest.as_ref(), *is_on_device, runtime),
-        Conclusion::Communication { waiting_share, .. } => communication(*waiting_share),
+        Conclusion::Communication {
+            exposed_share,
+            waiting_share,
+            ..
+        } => communication(*exposed_share, *waiting_share),
         // What a compiler has fused is not fused further by turning it on.
         Conclusion::Fusion {
             fused_share: Some(fused),
@@ -343,13 +359,19 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
 }
 
 /// Overlap hides transfers, and no waiting.
-fn communication(waiting_share: Option<f64>) -> &'static str {
+/// Exposed communication above this share leaves hardly any compute to hide it behind.
+const NOTHING_TO_OVERLAP_MIN_SHARE: f64 = 0.9;
+
+fn communication(exposed_share: f64, waiting_share: Option<f64>) -> &'static str {
     match waiting_share {
         Some(waiting) if is_waiting(waiting) => {
             "Try: balance the ranks (equal work for each; the slowest rank first): overlap hides no waiting."
         }
         Some(_) => {
             "Try: overlap transfers with compute; more bus bandwidth: fewer, larger collectives, smaller dtypes, another algorithm."
+        }
+        None if exposed_share > NOTHING_TO_OVERLAP_MIN_SHARE => {
+            "Try: fewer, larger collectives, smaller dtypes, another algorithm."
         }
         None => "Try: overlap communication with compute; fewer, larger collectives.",
     }

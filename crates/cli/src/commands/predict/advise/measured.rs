@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Advice, Advisor};
-use crate::{commands::compare, failure::Failure};
+use crate::{comparing, failure::Failure};
 
 /// Rounds to begin with.
 const ROUNDS: u64 = 3;
@@ -41,7 +41,7 @@ pub(super) fn try_best(
         return Err(Failure::new("`run` accepts none of the changes").hint(why));
     };
     let sides = [advisor.with(&[]), advisor.with(&best.overrides)];
-    let (comparison, dir) = compare::in_turns(&sides, ROUNDS, time)?;
+    let (comparison, dir) = comparing::in_turns(&sides, ROUNDS, time)?;
     let found = comparison
         .metrics
         .iter()

@@ -21,8 +21,9 @@ use super::{axes::implementation, ranks};
 use crate::{
     app,
     args::{PredictArgs, PredictFormat},
-    commands::run,
+    efficiency,
     failure::Failure,
+    jobs,
     output::Output,
     plan::{Purpose, plan},
     subject::Subject,
@@ -145,11 +146,11 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     let mut advisor = Advisor {
         app: app::llmprof(&host.cwd),
         base: &args.overrides,
-        profile: super::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
+        profile: efficiency::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
         host,
         target: Target {
-            ttft_ns: args.ttft.map(super::nanos),
-            tpot_ns: args.tpot.map(super::nanos),
+            ttft_ns: args.ttft.map(crate::efficiency::nanos),
+            tpot_ns: args.tpot.map(crate::efficiency::nanos),
         },
     };
     if advisor.app.sweep(advisor.base, &advisor.host)?.len() != 1 {
@@ -162,10 +163,10 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
     let plan = request.plan.clone();
     request.subject.find_device(&plan)?;
     if let (None, Some(device)) = (&args.efficiency, &request.subject.device) {
-        advisor.profile = super::profile(&implementation(&plan, device))?;
+        advisor.profile = efficiency::profile(&implementation(&plan, device))?;
     }
     if let Some(device) = &request.subject.device {
-        super::add_curves(&mut advisor.profile, &plan.hardware.spec, device)?;
+        efficiency::add_curves(&mut advisor.profile, &plan.hardware.spec, device)?;
     }
     let base = figures(&request, &advisor.profile)?;
     let (advice, left_out) = advisor.rank(&request, &base)?;
@@ -296,7 +297,7 @@ impl Advisor<'_> {
         let found = figures(&changed, profile).ok()?;
         let speedup = found.tokens_per_s / before.tokens_per_s.max(1e-12);
         let interval = speedup_interval(before, &found, speedup);
-        let refused = run::check(&self.with(&change.overrides)).err();
+        let refused = jobs::check(&self.with(&change.overrides)).err();
         Some(Advice {
             code: change.code,
             overrides: change.overrides.clone(),

@@ -1,0 +1,346 @@
+//! Small programs for tests of causes: operators, calls and kernels on one thread and one stream, drawn one after another.
+
+use llmprof_record::run::RunPhase;
+use llmprof_record::trace::{
+    Copy, CopyKind, Host, HostKind, HostSample, HostWait, Kernel, MemoryKind, RawInputs, ThreadId,
+    TraceBuilder,
+};
+use llmprof_theory::device::Catalog;
+
+use super::{Cause, PhaseInput, diagnose};
+use crate::replay::{PhaseWindows, Window};
+
+/// From the begin of a launch call to that of its kernel.
+const LATENCY_NS: i64 = 6_000;
+const GAP_NS: i64 = 1_000;
+const CALL_NS: i64 = 5_000;
+const STREAM: u32 = 7;
+
+pub(crate) type Tensors<'a> = &'a [(&'a [i64], &'a str)];
+
+pub(crate) struct Sketch {
+    builder: TraceBuilder,
+    hosts: Vec<Host>,
+    thread: ThreadId,
+    clock: i64,
+    stream_end: i64,
+    correlation: u32,
+    phase: RunPhase,
+    /// Blocks of kernels from here on.
+    pub(crate) grid: u32,
+    /// Where the prompt ends that `with_prompt` draws.
+    prompt_end: Option<i64>,
+    /// Plain values of operators from here on, as JSON.
+    pub(crate) values: Option<&'static str>,
+    /// When the other thread's stream is free.
+    other_end: i64,
+    /// Whether launch calls return when their kernels have ended.
+    pub(crate) is_blocking: bool,
+}
+
+impl Default for Sketch {
+    fn default() -> Self {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        Self {
+            builder,
+            hosts: Vec::new(),
+            thread,
+            clock: 0,
+            stream_end: 0,
+            correlation: 0,
+            phase: RunPhase::Decode,
+            grid: 1,
+            prompt_end: None,
+            values: None,
+            other_end: 0,
+            is_blocking: false,
+        }
+    }
+}
+
+impl Sketch {
+    pub(crate) fn of_phase(phase: RunPhase) -> Self {
+        Self {
+            phase,
+            ..Self::default()
+        }
+    }
+
+    fn host(
+        &mut self,
+        kind: HostKind,
+        name: &str,
+        start: i64,
+        duration: i64,
+        correlation: u32,
+    ) -> usize {
+        let host = Host {
+            start,
+            duration,
+            name: self.builder.intern(name),
+            thread: self.thread,
+            kind,
+            correlation,
+            ..Host::default()
+        };
+        self.hosts.push(host);
+        self.hosts.len() - 1
+    }
+
+    /// Time in which nothing is recorded.
+    pub(crate) fn pause(&mut self, us: i64) {
+        self.clock += 1_000 * us;
+    }
+
+    pub(crate) fn call(&mut self, name: &str, us: i64) {
+        self.host(HostKind::RUNTIME, name, self.clock, 1_000 * us, 0);
+        self.clock += 1_000 * us;
+        self.pause(2);
+    }
+
+    fn launch(&mut self, call: &str, kernels: &[(&str, i64)]) {
+        self.correlation += 1;
+        let row = self.host(
+            HostKind::RUNTIME,
+            call,
+            self.clock,
+            CALL_NS,
+            self.correlation,
+        );
+        for &(name, us) in kernels {
+            let start = (self.clock + LATENCY_NS).max(self.stream_end + GAP_NS);
+            let kernel = Kernel {
+                start,
+                duration: 1_000 * us,
+                name: self.builder.intern(name),
+                stream: STREAM,
+                correlation: self.correlation,
+                grid: [self.grid, 1, 1],
+                block: [128, 1, 1],
+                ..Kernel::default()
+            };
+            self.builder.kernels.push(kernel);
+            self.stream_end = start + 1_000 * us;
+        }
+        if self.is_blocking {
+            self.hosts[row].duration = CALL_NS.max(self.stream_end - self.clock);
+        }
+        self.clock += self.hosts[row].duration;
+    }
+
+    /// An operator with the shapes and dtypes of its tensors and the kernels that it launches, µs.
+    pub(crate) fn operator(&mut self, name: &str, tensors: Tensors<'_>, kernels: &[(&str, i64)]) {
+        let start = self.clock;
+        let row = self.host(HostKind::OPERATOR, name, start, 0, 0);
+        let dims: Vec<String> = tensors
+            .iter()
+            .map(|(dims, _)| format!("{dims:?}"))
+            .collect();
+        let dtypes: Vec<String> = tensors
+            .iter()
+            .map(|(_, dtype)| format!("{dtype:?}"))
+            .collect();
+        if !tensors.is_empty() {
+            self.hosts[row].inputs = self.builder.inputs(RawInputs {
+                dims: format!("[{}]", dims.join(", ")).as_bytes(),
+                dtypes: format!("[{}]", dtypes.join(", ")).as_bytes(),
+                values: self.values.unwrap_or_default().as_bytes(),
+                ..RawInputs::default()
+            });
+        }
+        self.pause(3);
+        for kernel in kernels {
+            self.launch("cudaLaunchKernel", &[*kernel]);
+            self.pause(1);
+        }
+        self.pause(1);
+        self.hosts[row].duration = self.clock - start;
+        self.pause(2);
+    }
+
+    /// An operator that computes on the host.
+    pub(crate) fn host_operator(&mut self, name: &str, us: i64) {
+        self.host(HostKind::OPERATOR, name, self.clock, 1_000 * us, 0);
+        self.pause(us + 2);
+    }
+
+    /// An operator that calls another, which launches kernels.
+    pub(crate) fn nested(&mut self, outer: &str, inner: &str, kernels: &[(&str, i64)]) {
+        let start = self.clock;
+        let row = self.host(HostKind::OPERATOR, outer, start, 0, 0);
+        self.pause(1);
+        self.operator(inner, &[], kernels);
+        self.hosts[row].duration = self.clock - start;
+        self.pause(2);
+    }
+
+    /// A kernel of another thread on its own stream that keeps the device busy from now on.
+    pub(crate) fn disturb(&mut self, us: i64) {
+        let thread = self.builder.thread(1, 2);
+        self.correlation += 1;
+        let row = self.host(
+            HostKind::RUNTIME,
+            "cudaLaunchKernel",
+            self.clock,
+            CALL_NS,
+            self.correlation,
+        );
+        self.hosts[row].thread = thread;
+        let start = self
+            .stream_end
+            .max(self.clock + LATENCY_NS)
+            .max(self.other_end);
+        self.other_end = start + 1_000 * us;
+        let name = self.builder.intern("other_gemm");
+        self.builder.kernels.push(Kernel {
+            start,
+            duration: 1_000 * us,
+            name,
+            stream: STREAM + 1,
+            correlation: self.correlation,
+            ..Kernel::default()
+        });
+        self.stream_end = self.other_end;
+    }
+
+    /// `aten::mm` of `[m, k]` and `[k, n]` in bf16.
+    pub(crate) fn matrix_product(&mut self, m: i64, k: i64, n: i64, us: i64) {
+        let tensors: Tensors<'_> = &[(&[m, k], "c10::BFloat16"), (&[k, n], "c10::BFloat16")];
+        self.operator("aten::mm", tensors, &[("nvjet_gemm_kernel", us)]);
+    }
+
+    pub(crate) fn launch_graph(&mut self, kernels: &[(&str, i64)]) {
+        self.launch("cudaGraphLaunch", kernels);
+        self.pause(2);
+    }
+
+    /// A copy inside of `aten::copy_` that the host waits for.
+    pub(crate) fn copy(&mut self, kind: CopyKind, bytes: u64, us: i64) {
+        let start = self.clock;
+        let row = self.host(HostKind::OPERATOR, "aten::copy_", start, 0, 0);
+        self.pause(2);
+        self.correlation += 1;
+        let call = self.clock;
+        let begin = (call + LATENCY_NS).max(self.stream_end + GAP_NS);
+        self.stream_end = begin + 1_000 * us;
+        self.clock = self.stream_end + 2_000;
+        self.host(
+            HostKind::RUNTIME,
+            "cudaMemcpyAsync",
+            call,
+            self.clock - call,
+            self.correlation,
+        );
+        let name = self.builder.intern("Memcpy");
+        self.builder.copies.push(Copy {
+            start: begin,
+            duration: 1_000 * us,
+            name,
+            kind,
+            bytes,
+            source: MemoryKind::PAGEABLE,
+            target: MemoryKind::DEVICE,
+            stream: STREAM,
+            correlation: self.correlation,
+            ..Copy::default()
+        });
+        self.pause(2);
+        self.hosts[row].duration = self.clock - start;
+        self.pause(2);
+    }
+
+    /// A prompt pass of `sequences × tokens` before the phase: embedding, a square GEMM and the logits of the last tokens.
+    pub(crate) fn with_prompt(sequences: i64, tokens: i64, hidden: i64, vocabulary: i64) -> Self {
+        let mut sketch = Self::default();
+        sketch.look_up(sequences, tokens, vocabulary, hidden);
+        sketch.matrix_product(sequences * tokens, hidden, hidden, 100);
+        sketch.matrix_product(sequences, hidden, vocabulary, 60);
+        sketch.synchronize();
+        sketch.prompt_end = Some(sketch.clock);
+        sketch
+    }
+
+    pub(crate) fn look_up(&mut self, sequences: i64, tokens: i64, vocabulary: i64, hidden: i64) {
+        let tensors: Tensors<'_> = &[
+            (&[vocabulary, hidden], "c10::BFloat16"),
+            (&[sequences, tokens], "long int"),
+        ];
+        self.operator("aten::embedding", tensors, &[("gather_kernel", 3)]);
+    }
+
+    /// New tokens written into a cache of fixed size.
+    pub(crate) fn write_cache(&mut self, dims: &[i64]) {
+        self.operator(
+            "aten::index_put_",
+            &[(dims, "c10::BFloat16")],
+            &[("index_kernel", 4)],
+        );
+    }
+
+    /// Samples of the whole sketch, 1 kHz, in which the thread waits for the GIL that another holds.
+    pub(crate) fn sample_gil_waits(&mut self) {
+        let holder = self.builder.thread(1, 3);
+        let mut time = 0;
+        while time < self.clock {
+            self.builder.host_samples.push(HostSample {
+                time,
+                period: 1_000_000,
+                thread: self.thread,
+                wait: HostWait::GIL,
+                gil_holder: holder,
+                ..HostSample::default()
+            });
+            time += 1_000_000;
+        }
+    }
+
+    pub(crate) fn synchronize(&mut self) {
+        let end = self.stream_end.max(self.clock) + 2_000;
+        self.host(
+            HostKind::RUNTIME,
+            "cudaDeviceSynchronize",
+            self.clock,
+            end - self.clock,
+            0,
+        );
+        self.clock = end;
+        self.pause(2);
+    }
+
+    /// The causes of the sketch on an H200, each phase as one step.
+    pub(crate) fn diagnose(mut self) -> Diagnosed {
+        for host in self.hosts {
+            self.builder.hosts.push(host);
+        }
+        let input = |phase, start, end| PhaseInput {
+            phase,
+            label: None,
+            windows: PhaseWindows {
+                windows: vec![Window { start, end }],
+                steps: 1,
+            },
+            plain_ns: None,
+        };
+        let start = self.prompt_end.unwrap_or(0);
+        let mut inputs = vec![input(self.phase, start, self.clock)];
+        inputs.extend(self.prompt_end.map(|end| input(RunPhase::Prefill, 0, end)));
+        let device = Catalog::embedded().by_name("h200").unwrap();
+        let diagnosis = diagnose(&self.builder.finish(), &inputs, Some(&device), None).unwrap();
+        Diagnosed(diagnosis.causes)
+    }
+}
+
+pub(crate) struct Diagnosed(pub(crate) Vec<Cause>);
+
+impl Diagnosed {
+    pub(crate) fn cause(&self, code: &str) -> Option<&Cause> {
+        self.0.iter().find(|cause| cause.kind.code() == code)
+    }
+
+    /// What a cause saves and what the phase takes now, ms.
+    pub(crate) fn gain_of(&self, code: &str) -> Option<(f64, f64)> {
+        let gain = self.cause(code)?.gains.first()?;
+        Some((gain.saved_ns.0 as f64 / 1e6, gain.now_ns.0 as f64 / 1e6))
+    }
+}

@@ -1,0 +1,88 @@
+//! The mean request of a load in parts, as codes and values; the report has the sentences.
+
+use serde::{Deserialize, Serialize};
+
+/// The mean request in parts, milliseconds; they add up to its mean latency.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeanParts {
+    /// Requests they are of.
+    pub requests: u64,
+    pub e2e_ms: f64,
+    pub parts: Vec<MeanPart>,
+    pub not_split: Vec<NotSplit>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeanPart {
+    pub part: LatencyPart,
+    /// Milliseconds of the mean request.
+    pub mean_ms: f64,
+    /// 99th percentile over requests, where each has the part.
+    pub p99_ms: Option<f64>,
+    pub source: PartSource,
+}
+
+impl MeanParts {
+    /// Milliseconds of a part; 0 where the mean request has none of it.
+    pub fn ms(&self, part: LatencyPart) -> f64 {
+        let found = self.parts.iter().find(|found| found.part == part);
+        found.map_or(0.0, |found| found.mean_ms)
+    }
+}
+
+/// What a request spends its latency on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyPart {
+    /// Between the time a request was due and the time it was sent.
+    Client,
+    Connection,
+    /// The engine step that ran when the request came: it is scheduled after its end at the earliest.
+    RunningStep,
+    Queueing,
+    Prefill,
+    /// Network and API server: before the first token, and none of the above.
+    Network,
+    /// Queueing, prefill and network in one, where nothing splits them.
+    UntilFirstToken,
+    Decode,
+    OthersPrefill,
+    Stalls,
+}
+
+/// How a part is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartSource {
+    ClientTimestamps,
+    ServerTimings,
+    TraceSteps,
+    ServerTimingsAndTraceSteps,
+    /// The server's histograms: means of the window.
+    ServerHistograms,
+    /// The server's TTFT less its queueing and prefill.
+    ServerTtftRemainder,
+    /// What the histograms leave.
+    Remainder,
+    /// Gaps between tokens in which another request's first token came.
+    OthersFirstTokens,
+    /// Gaps beyond 5 times the typical one.
+    LongGaps,
+    /// The same, and the server counted preemptions.
+    LongGapsAndPreemptions,
+}
+
+/// What stays in one part, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum NotSplit {
+    /// Queueing and prefill of single requests: the server has histograms only.
+    HistogramsOnly,
+    /// The server's means are not those of these requests.
+    OtherRequests {
+        queue_ms: f64,
+        prefill_ms: f64,
+        until_first_token_ms: f64,
+    },
+    NothingKnown,
+}

@@ -1,0 +1,238 @@
+//! The jobs of a sweep side by side: what each measured, in one table.
+
+use llmprof_analysis::Analysis;
+use llmprof_analysis::roofline::Utilization;
+use llmprof_analysis::stats::Summary;
+use llmprof_record::issue::{Issue, Severity};
+use llmprof_record::run::RunPhase;
+use llmprof_report::{
+    Table,
+    text::{self, issue_line},
+};
+use llmprof_units::{Nanos, Percent, significant};
+
+use llmprof_report::csv_field;
+
+const PREFILL: &str = "PREFILL BOTTLENECK";
+const DECODE: &str = "DECODE BOTTLENECK";
+
+/// One job of a sweep.
+pub(super) struct Row {
+    pub(super) number: usize,
+    pub(super) overrides: Vec<String>,
+    pub(super) state: String,
+    pub(super) dir: String,
+    pub(super) complete: bool,
+    pub(super) figures: Option<Figures>,
+    /// What should not be trusted.
+    pub(super) issues: Vec<Issue>,
+}
+
+/// What a job measured. What it did not measure is absent.
+pub(super) struct Figures {
+    pub(super) ttft_ns: Option<f64>,
+    pub(super) tpot_ns: Option<f64>,
+    pub(super) tokens_per_s: Option<f64>,
+    prefill: PhaseFigures,
+    decode: PhaseFigures,
+}
+
+#[derive(Default)]
+struct PhaseFigures {
+    is_found: bool,
+    class: Option<String>,
+    mfu: Option<f64>,
+    mbu: Option<f64>,
+    joules_per_token: Option<f64>,
+}
+
+impl Figures {
+    /// The figures of a run.
+    pub(super) fn of(analysis: &Analysis) -> Self {
+        let mean = |summary: &Option<Summary>| summary.as_ref().map(|summary| summary.mean);
+        Self {
+            ttft_ns: mean(&analysis.latency.ttft_ns),
+            tpot_ns: mean(&analysis.latency.tpot_ns),
+            tokens_per_s: mean(&analysis.latency.tokens_per_s),
+            prefill: PhaseFigures::of(analysis, RunPhase::Prefill),
+            decode: PhaseFigures::of(analysis, RunPhase::Decode),
+        }
+    }
+}
+
+impl PhaseFigures {
+    fn of(analysis: &Analysis, phase: RunPhase) -> Self {
+        let Some(found) = analysis.phase(phase) else {
+            return Self::default();
+        };
+        let used = found
+            .plain_utilization
+            .as_ref()
+            .or(found.utilization.as_ref());
+        let use_of = |choose: fn(&Utilization) -> Option<f64>| used.and_then(choose);
+        let telemetry = analysis.telemetry.iter().flat_map(|seen| &seen.phases);
+        Self {
+            is_found: true,
+            class: found.class.class.map(|class| class.to_string()),
+            mfu: use_of(|used| used.mfu),
+            mbu: use_of(|used| used.mbu),
+            joules_per_token: telemetry
+                .filter(|seen| seen.phase == phase)
+                .find_map(|seen| Some(seen.joules_per_token()?.0)),
+        }
+    }
+}
+
+impl PhaseFigures {
+    fn bottleneck(&self) -> Option<String> {
+        let none = || text::sweep::NO_BOTTLENECK.to_owned();
+        self.class.clone().or_else(|| self.is_found.then(none))
+    }
+}
+
+/// The table for people. Without any figures it says how the jobs ended; columns that no job has are left out.
+pub(super) fn table(rows: &[Row]) -> Table {
+    type Cell = fn(&Figures) -> Option<String>;
+    let columns: [(&str, Cell); 8] = [
+        ("TTFT", |of| of.ttft_ns.map(time)),
+        ("TPOT", |of| of.tpot_ns.map(time)),
+        ("TOKENS/S", |of| of.tokens_per_s.map(significant)),
+        (PREFILL, |of| of.prefill.bottleneck()),
+        ("PREFILL MFU", |of| of.prefill.mfu.map(percent)),
+        (DECODE, |of| of.decode.bottleneck()),
+        ("DECODE MBU", |of| of.decode.mbu.map(percent)),
+        ("J/TOKEN", |of| of.decode.joules_per_token.map(significant)),
+    ];
+    let has = |cell: Cell| {
+        rows.iter()
+            .any(|row| row.figures.as_ref().and_then(cell).is_some())
+    };
+    let shown: Vec<(&str, Cell)> = columns.into_iter().filter(|(_, cell)| has(*cell)).collect();
+    let speeds = speeds(rows);
+    let common = common(rows);
+    let mut headers = vec!["JOB", "OVERRIDES", "STATE"];
+    headers.extend(shown.iter().map(|(name, _)| *name));
+    if speeds.is_some() {
+        headers.push(text::sweep::AGAINST_FIRST);
+    }
+    headers.push("PATH");
+    let mut table = Table::new(&headers, 3).with_words(&[PREFILL, DECODE, "PATH"]);
+    for (index, row) in rows.iter().enumerate() {
+        let mut cells = vec![
+            row.number.to_string(),
+            differing(row, &common),
+            row.state.clone(),
+        ];
+        for (_, cell) in &shown {
+            let text = row.figures.as_ref().and_then(cell);
+            cells.push(text.unwrap_or_else(|| "–".to_owned()));
+        }
+        if let Some(speeds) = &speeds {
+            cells
+                .push(speeds[index].map_or_else(|| "–".to_owned(), |speed| format!("{speed:.2}×")));
+        }
+        cells.push(row.dir.clone());
+        table.row(cells);
+    }
+    table
+}
+
+/// Whether a job measured energy.
+pub(super) fn has_energy(rows: &[Row]) -> bool {
+    let figures = rows.iter().filter_map(|row| row.figures.as_ref());
+    figures
+        .into_iter()
+        .any(|figures| figures.decode.joules_per_token.is_some())
+}
+
+/// Tokens per second of each job as a multiple of the first one's; none where the first or all others have none.
+fn speeds(rows: &[Row]) -> Option<Vec<Option<f64>>> {
+    let rate = |row: &Row| row.figures.as_ref()?.tokens_per_s;
+    let first = rows.first().and_then(rate).filter(|rate| *rate > 0.0)?;
+    (rows.len() > 1).then(|| rows.iter().map(|row| Some(rate(row)? / first)).collect())
+}
+
+/// Overrides that every one of several jobs has: they tell nothing apart.
+pub(super) fn common(rows: &[Row]) -> Vec<String> {
+    let [first, others @ ..] = rows else {
+        return Vec::new();
+    };
+    let everywhere = |line: &&String| others.iter().all(|row| row.overrides.contains(line));
+    let found = first.overrides.iter().filter(everywhere);
+    found.filter(|_| !others.is_empty()).cloned().collect()
+}
+
+fn differing(row: &Row, common: &[String]) -> String {
+    let own = row.overrides.iter().filter(|line| !common.contains(line));
+    own.map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// What should not be trusted of the figures: a line for each kind of warning, in the words of the first job that has it.
+pub(super) fn warnings(rows: &[Row]) -> Vec<String> {
+    let mut found: Vec<(&Issue, Vec<usize>)> = Vec::new();
+    for row in rows {
+        for issue in row
+            .issues
+            .iter()
+            .filter(|issue| issue.severity > Severity::Info)
+        {
+            match found.iter_mut().find(|(known, _)| known.code == issue.code) {
+                Some((_, jobs)) if jobs.last() == Some(&row.number) => {}
+                Some((_, jobs)) => jobs.push(row.number),
+                None => found.push((issue, vec![row.number])),
+            }
+        }
+    }
+    let line = |(issue, jobs): (&Issue, Vec<usize>)| {
+        let others: Vec<String> = jobs[1..].iter().map(ToString::to_string).collect();
+        let also = match others.len() {
+            0 => String::new(),
+            1 => format!("; job {} too", others[0]),
+            _ => format!("; jobs {} too", others.join(", ")),
+        };
+        format!("job {}: {}{also}", jobs[0], issue_line(issue))
+    };
+    found.into_iter().map(line).collect()
+}
+
+/// `comparison.csv`: the same in plain units.
+pub(super) fn csv(rows: &[Row]) -> String {
+    let mut text = "job,overrides,state,ttft_ns,tpot_ns,tokens_per_s,prefill_class,prefill_mfu,prefill_mbu,decode_class,decode_mfu,decode_mbu,decode_joules_per_token,path\n".to_owned();
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    for row in rows {
+        let figures = row.figures.as_ref();
+        let of = |choose: fn(&Figures) -> Option<f64>| number(figures.and_then(choose));
+        let class = |choose: fn(&Figures) -> &PhaseFigures| {
+            figures
+                .and_then(|figures| choose(figures).class.clone())
+                .unwrap_or_default()
+        };
+        let cells = [
+            row.number.to_string(),
+            csv_field(&row.overrides.join(" ")),
+            csv_field(&row.state),
+            of(|figures| figures.ttft_ns),
+            of(|figures| figures.tpot_ns),
+            of(|figures| figures.tokens_per_s),
+            class(|figures| &figures.prefill),
+            of(|figures| figures.prefill.mfu),
+            of(|figures| figures.prefill.mbu),
+            class(|figures| &figures.decode),
+            of(|figures| figures.decode.mfu),
+            of(|figures| figures.decode.mbu),
+            of(|figures| figures.decode.joules_per_token),
+            csv_field(&row.dir),
+        ];
+        text += &cells.join(",");
+        text.push('\n');
+    }
+    text
+}
+
+fn time(ns: f64) -> String {
+    Nanos(ns.round() as i64).to_string()
+}
+
+fn percent(share: f64) -> String {
+    Percent(share).to_string()
+}

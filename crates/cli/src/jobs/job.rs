@@ -1,0 +1,419 @@
+//! One job, from its plan to its finished directory.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use llmprof_analysis::{Analysis, statics::Statics};
+use llmprof_capture::{
+    host,
+    process::Interrupt,
+    session::{Feed, Halt, Session},
+};
+use llmprof_config::hydra::Job;
+use llmprof_record::{
+    issue::{Issue, IssueCode},
+    plan::{Place, Plan, RuntimeType},
+    run::{HostFacts, PassKind, RecordedWeights, RunRecord},
+    store::{Pass, RunDir, RunStatus},
+};
+use llmprof_report::{
+    Document,
+    render::markdown,
+    statics::{assumptions as assumptions_of, document as statics_document},
+    text::{run_weights::weights_line, warning_lines},
+};
+use llmprof_units::{Bytes, Percent};
+
+use super::{command::command, direct, power, prompts::prompts, sources, visuals};
+use crate::{
+    calibration, clock,
+    failure::{self, Failure},
+    fit, kernel_notes,
+    output::Output,
+    outputs::{self, Results, Wanted},
+    plan::{Purpose, plan},
+    progress::Show,
+    serving::serve_configured,
+    subject::Subject,
+    weights,
+};
+
+/// Exit code of a job that was interrupted: 128 + SIGINT, as shells have it.
+pub(super) const INTERRUPTED: u8 = 130;
+
+/// Exit code of a job that is complete but for samples that could not be read or run.
+const SKIPPED: u8 = 3;
+
+/// How a job ended.
+pub(super) struct Ended {
+    pub(super) dir: PathBuf,
+    pub(super) status: RunStatus,
+    pub(super) error: Option<String>,
+    /// What to say about it at the end.
+    pub(super) summary: Vec<String>,
+    pub(super) analysis: Option<Analysis>,
+    /// What should not be trusted.
+    pub(super) issues: Vec<Issue>,
+}
+
+impl Ended {
+    pub(super) fn exit_code(&self) -> ExitCode {
+        match self.status {
+            RunStatus::Complete if self.has_skipped() => ExitCode::from(SKIPPED),
+            RunStatus::Complete => ExitCode::SUCCESS,
+            RunStatus::Interrupted => ExitCode::from(INTERRUPTED),
+            RunStatus::Failed | RunStatus::Running => ExitCode::from(failure::EXIT_CODE),
+        }
+    }
+
+    /// Whether samples of the dataset were left out.
+    fn has_skipped(&self) -> bool {
+        let mut issues = self.issues.iter();
+        issues.any(|issue| issue.code == IssueCode::DatasetSamplesSkipped)
+    }
+
+    pub(super) fn print(&self, output: &mut Output) -> Result<(), Failure> {
+        if let Some(error) = &self.error {
+            Failure::new(error.clone()).report();
+        }
+        for line in &self.summary {
+            output.line(line)?;
+        }
+        let mut warnings = Output::stderr();
+        for line in warning_lines(&self.issues) {
+            warnings.line(&line)?;
+        }
+        let report = self.dir.join("report.html");
+        if !report.is_file() {
+            return output.line(&format!("{}: {}", self.status, self.dir.display()));
+        }
+        if self.status != RunStatus::Complete {
+            warnings.line(&format!("{}: {}", self.status, self.dir.display()))?;
+        }
+        output.line(&format!("report: {}", report.display()))
+    }
+}
+
+/// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
+pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
+    let plan = plan(&job.composed, Purpose::Run)?;
+    let is_direct = plan.pipeline.direct_inference.enable;
+    let is_auto = is_judged_by_this_cpu(&plan);
+    // Direct inference compares nothing with this CPU, whose peaks take seconds to measure.
+    let is_measured = is_auto && !is_direct;
+    let mut subject = Subject::of_run(&plan)?;
+    subject.name_edits(&job.overrides);
+    if !is_auto {
+        subject.find_device(&plan)?;
+    }
+    subject.issues.extend(fit::check(&plan, &subject)?);
+    let feed = match plan.runtime.kind {
+        RuntimeType::None | RuntimeType::Command => None,
+        kind if kind.is_serving() => None,
+        _ => Some(feed(&plan, &subject, cwd)?),
+    };
+    let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
+    let dir = cwd.join(&job.dir);
+    let mut store = direct::directory(&dir, &plan, feed.as_ref())?;
+    let mut summary = Vec::new();
+    let mut analysis = None;
+    let mut limit = None;
+
+    let mut stages = || -> Result<(), Halt> {
+        store.describe(&plan.experiment, &plan.model.name, &job.overrides)?;
+        if is_measured {
+            // After every mistake has been looked for: it takes seconds.
+            calibration::ensure().map_err(|failure| halt(&failure))?;
+            subject
+                .find_device(&plan)
+                .map_err(|failure| halt(&failure))?;
+        }
+        // Before what describes the machine, which has the limit in force.
+        limit = power::limit(&plan, &mut store)?;
+        let host = write_request(job, &plan, cwd, &mut store)?;
+        for issue in &subject.issues {
+            store.add_issue(issue.clone())?;
+        }
+        if plan.pipeline.static_analysis.enable {
+            summary.extend(analyze_statically(&subject, &plan, &mut store)?);
+        }
+        let weights = weights::describe(&plan, cwd);
+        let Some(feed) = &feed else {
+            watched(&plan, job, cwd, &mut store, &mut interrupt, &mut summary)?;
+            summary.extend(weights.as_ref().map(weights_line));
+            return Ok(());
+        };
+        store.write("inputs.yaml", feed.inputs(&plan))?;
+        let mut record = described(&plan, host, weights, &subject, &store)?;
+        let mut session = Session {
+            plan: &plan,
+            feed,
+            cwd,
+            store: &mut store,
+            interrupt: &mut interrupt,
+            observer: &show,
+        };
+        let ran = session.run(&mut record);
+        let drawn = visuals::draw(&plan, &mut store, show)?;
+        record.issues.extend(drawn.issues());
+        if !record.has_times() {
+            return ran;
+        }
+        let found = analyzed(&record, is_direct)?;
+        let predictions = visuals::predictions(store.path(), feed, &drawn)?;
+        let notes = kernel_notes::of_run(store.path()).map_err(|failure| halt(&failure))?;
+        let results = Results {
+            record: &record,
+            analysis: &found,
+            device: subject.device.as_ref(),
+            predictions: predictions.as_ref(),
+            notes: Some(&notes),
+        };
+        // What was found is printed even where the disk has no room for it.
+        summary = results.digest();
+        summary.extend(drawn.summary());
+        summary.extend(peak_memory(&record));
+        let written = outputs::write(&results, Wanted::of(plan.output), &mut store);
+        analysis = Some(found);
+        ran.and(written.map_err(|failure| halt(&failure)))
+    };
+    let done = stages();
+    let done = power::restore(limit, &mut store).and(done);
+    let (status, error) = status(done, interrupt.count() > 0);
+    let is_below = |issue: &Issue| issue.code == IssueCode::WaterfallBelowRoofline;
+    if is_measured && store.manifest().issues.iter().any(is_below) {
+        // A cache that cannot be written is no reason to fail.
+        calibration::outdone().unwrap_or_else(|failure| failure.warn());
+    }
+    let issues = store.manifest().issues.clone();
+    let (status, error) = finish(store, status, error);
+    Ok(Ended {
+        issues,
+        dir: job.dir.clone(),
+        status,
+        error,
+        summary,
+        analysis,
+    })
+}
+
+/// The record of a run before anything ran.
+fn described(
+    plan: &Plan,
+    host: HostFacts,
+    weights: Option<RecordedWeights>,
+    subject: &Subject,
+    store: &RunDir,
+) -> Result<RunRecord, Halt> {
+    let mut record = RunRecord {
+        plan: Some(plan.clone()),
+        host: Some(host),
+        weights,
+        ..RunRecord::default()
+    };
+    subject.describe(&mut record);
+    record.save_facts(store.path())?;
+    Ok(record)
+}
+
+/// Writes what was asked for, and on what machine.
+fn write_request(
+    job: &Job,
+    plan: &Plan,
+    cwd: &Path,
+    store: &mut RunDir,
+) -> Result<HostFacts, Halt> {
+    for (path, text) in &job.files {
+        store.write(&path.to_string_lossy(), text)?;
+    }
+    let host = host::collect(crate::VERSION, cwd);
+    let facts = serde_json::to_string_pretty(&host).expect("host facts have only string keys");
+    store.write("env.json", facts + "\n")?;
+    sources::write(plan, cwd, store)?;
+    let ncu = &plan.pipeline.ncu;
+    if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.is_enabled()) {
+        let read = kernel_notes::read(&cwd.join(path));
+        let (_, text) = read.map_err(|failure| halt(&failure))?;
+        store.write(kernel_notes::KEPT, text)?;
+    }
+    Ok(host)
+}
+
+/// The analysis of what was recorded. Where nothing was to be captured, and no pass is repeated, that is no issue.
+fn analyzed(record: &RunRecord, is_direct: bool) -> Result<Analysis, Halt> {
+    let mut found = llmprof_analysis::analyze(record, None)
+        .map_err(|error| Halt::failed(format!("cannot analyze the run: {error}")))?;
+    found.issues.extend(outputs::saturated(record));
+    if is_direct {
+        let expected = [
+            IssueCode::RunNoCapture,
+            IssueCode::LatencyNoWarmUp,
+            IssueCode::HardwareUnknown,
+        ];
+        let issues = &mut found.issues;
+        issues.retain(|issue| !expected.contains(&issue.code));
+    }
+    Ok(found)
+}
+
+/// Writes the last state of a run. The first failure is the one to report.
+fn finish(store: RunDir, status: RunStatus, error: Option<String>) -> (RunStatus, Option<String>) {
+    match (store.finish(status, error.clone(), clock::now()), error) {
+        (Ok(()), error) => (status, error),
+        (Err(_), Some(error)) => (RunStatus::Failed, Some(error)),
+        (Err(unwritten), None) => {
+            let failure = Failure::from(unwritten);
+            (RunStatus::Failed, Some(failure.in_a_line()))
+        }
+    }
+}
+
+/// Whether the peaks of this machine's CPU are what the run is compared with: they are measured where they are not known.
+fn is_judged_by_this_cpu(plan: &Plan) -> bool {
+    let runs = matches!(
+        plan.runtime.kind,
+        RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
+    );
+    runs && plan.device == Place::Cpu && plan.hardware.spec == "auto"
+}
+
+/// The stage of static analysis; its lines for the terminal.
+fn analyze_statically(
+    subject: &Subject,
+    plan: &Plan,
+    store: &mut RunDir,
+) -> Result<Vec<String>, Halt> {
+    let started = std::time::Instant::now();
+    let mut summary = Vec::new();
+    if subject.model.is_some() {
+        let statics = subject.statics().map_err(|failure| halt(&failure))?;
+        write_statics(&statics, plan, store)?;
+        summary.extend(statics_summary(&statics));
+    }
+    store.set_pass(Pass {
+        name: "static_analysis".to_owned(),
+        status: RunStatus::Complete,
+        duration_ns: Some(llmprof_units::Nanos(started.elapsed().as_nanos() as i64)),
+        exit_code: None,
+    })?;
+    Ok(summary)
+}
+
+/// A run of what takes no prompts from us: a command, a server that is loaded, or nothing.
+fn watched(
+    plan: &Plan,
+    job: &Job,
+    cwd: &Path,
+    store: &mut RunDir,
+    interrupt: &mut Interrupt,
+    summary: &mut Vec<String>,
+) -> Result<(), Halt> {
+    // Asked for before there was a command to end.
+    if interrupt.count() > 0 {
+        return Err(Halt::Interrupted);
+    }
+    if plan.runtime.kind == RuntimeType::Command {
+        summary.push(command(plan, job, cwd, store, interrupt)?);
+    } else if plan.runtime.kind.is_serving() {
+        let done = serve_configured(plan, store, interrupt).map_err(|failure| halt(&failure))?;
+        summary.extend_from_slice(done.lines());
+        if done.was_interrupted() {
+            return Err(Halt::Interrupted);
+        }
+        if let Some(failure) = done.failure() {
+            return Err(halt(&failure));
+        }
+    }
+    Ok(())
+}
+
+/// How the stages ended, with the error where they failed.
+fn status(done: Result<(), Halt>, was_interrupted: bool) -> (RunStatus, Option<String>) {
+    match done {
+        Ok(()) if was_interrupted => (RunStatus::Interrupted, None),
+        Ok(()) => (RunStatus::Complete, None),
+        Err(Halt::Interrupted) => (RunStatus::Interrupted, None),
+        Err(Halt::Failed { message, hint }) => {
+            let hint = hint.map(|hint| format!("\nhint: {hint}"));
+            (RunStatus::Failed, Some(message + &hint.unwrap_or_default()))
+        }
+    }
+}
+
+fn feed(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Feed, Failure> {
+    Feed::of(plan, prompts(plan, subject, cwd)?.as_ref()).map_err(|error| {
+        let failure = Failure::new(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint.to_owned()),
+            None => failure,
+        }
+    })
+}
+
+fn halt(failure: &Failure) -> Halt {
+    Halt::failed(failure.in_a_line())
+}
+
+/// The largest batch of the plain passes, in a line.
+fn peak_memory(record: &RunRecord) -> Option<String> {
+    let plain = record.passes_of(PassKind::Plain);
+    let facts = plain.flat_map(|(_, pass)| &pass.allocator);
+    let most = facts.max_by_key(|facts| facts.peak_allocated_bytes)?;
+    let Bytes(reserved) = most.peak_reserved_bytes;
+    let free = reserved.saturating_sub(most.peak_allocated_bytes.0);
+    let share = Percent(free as f64 / (reserved.max(1)) as f64);
+    Some(format!(
+        "device memory: at most {} allocated of {} reserved ({share} free), {} held before the batch",
+        most.peak_allocated_bytes, most.peak_reserved_bytes, most.start_allocated_bytes
+    ))
+}
+
+/// Writes `static_compute.{json,md}`, also under `static_analysis/`, and `assumptions.md`.
+fn write_statics(statics: &Statics, plan: &Plan, store: &RunDir) -> Result<(), Halt> {
+    if plan.output.json {
+        let text =
+            serde_json::to_string_pretty(statics).expect("the analysis has only string keys");
+        store.write("static_compute.json", text + "\n")?;
+    }
+    if plan.output.markdown {
+        store.write(
+            "static_compute.md",
+            markdown::document(&statics_document(statics)),
+        )?;
+        let mut assumptions = Document::new("Assumptions");
+        assumptions.list(assumptions_of(statics));
+        store.write("assumptions.md", markdown::document(&assumptions))?;
+    }
+    for (is_there, name) in [
+        (plan.output.json, "static_compute.json"),
+        (plan.output.markdown, "static_compute.md"),
+    ] {
+        if is_there {
+            store.link(name, &format!("static_analysis/{name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The roofline time of each phase in a line, below one that says whose they are.
+fn statics_summary(statics: &Statics) -> Vec<String> {
+    let device = statics.device.as_deref().unwrap_or("no device");
+    let title = format!("Theoretical cost of {}:", statics.model);
+    let phases = statics.phases.iter().map(|(name, phase)| {
+        let roofline = phase.roofline.as_ref().map(|roofline| {
+            format!(
+                ", roofline time {} on {device} (bound by {})",
+                roofline.roofline_ns, roofline.binds
+            )
+        });
+        format!(
+            "{name:<12} {}, {} of weights{}",
+            phase.sums.flops,
+            phase.sums.weight_bytes,
+            roofline.unwrap_or_default()
+        )
+    });
+    std::iter::once(title).chain(phases).collect()
+}

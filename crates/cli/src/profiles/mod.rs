@@ -1,0 +1,178 @@
+//! Profiles of programs: read, analyzed, kept in a run.
+
+pub(crate) mod files;
+pub(crate) mod interrupted;
+mod lost;
+pub(crate) mod request;
+
+use std::path::{Path, PathBuf};
+
+use llmprof_analysis::{Analysis, judged_device};
+use llmprof_capture::session::Sliced;
+use llmprof_record::{
+    import::{self, Limits, Profile},
+    issue::{Issue, IssueCode},
+    mapped::was_cut,
+    run::RunRecord,
+    store::RunDir,
+    trace::Trace,
+};
+use llmprof_report::text::warning_lines;
+use llmprof_theory::device::Device;
+
+use crate::{
+    failure::Failure,
+    output::Output,
+    outputs::{self, Results, Wanted},
+    subject::{self, Subject},
+};
+
+/// Reads profiles into a run that is open, analyzes them and writes all that follows. `sliced` says that they were to be
+/// recorded within a budget.
+pub(crate) fn keep(
+    profiles: &[PathBuf],
+    name: &str,
+    subject: Option<&Subject>,
+    device: Option<&str>,
+    sliced: Option<Sliced>,
+    issues: Vec<Issue>,
+    store: &mut RunDir,
+) -> Result<Profiled, Failure> {
+    let mut record = read(profiles)?;
+    name.clone_into(&mut record.name);
+    let described = device.map(subject::device).transpose()?;
+    request::describe(&mut record, subject, described);
+    let mut analysis = analyzed(&record, None)?;
+    record.issues = issues;
+    if let Some(sliced) = sliced {
+        let timeline = analysis.timeline.as_ref();
+        let few = |issue: &Issue| issue.code == IssueCode::SlicesFew;
+        let has_slices = timeline.is_some_and(|timeline| timeline.scaled.is_some())
+            || analysis.issues.iter().any(few);
+        let more = sliced.issues(has_slices, &analysis.issues);
+        record.issues.extend(more);
+    }
+    analysis.issues.extend(record.issues.iter().cloned());
+    let saved = record.save(store.path()).map_err(Failure::from);
+    let written = saved.and_then(|()| write(&record, &analysis, store));
+    Ok(Profiled {
+        record,
+        analysis,
+        unwritten: written.err(),
+    })
+}
+
+/// Profiles with what follows from them.
+pub(crate) struct Profiled {
+    pub(crate) record: RunRecord,
+    pub(crate) analysis: Analysis,
+    /// Why the run directory does not have all of it.
+    pub(crate) unwritten: Option<Failure>,
+}
+
+impl Profiled {
+    pub(crate) fn record(&self) -> &RunRecord {
+        &self.record
+    }
+
+    /// What a terminal prints of them.
+    pub(crate) fn digest(&self) -> Vec<String> {
+        let results = Results {
+            record: &self.record,
+            analysis: &self.analysis,
+            device: None,
+            predictions: None,
+            notes: None,
+        };
+        results.digest()
+    }
+
+    /// Whether a device did anything in what was recorded.
+    pub(crate) fn has_device_events(&self) -> bool {
+        let traces = self.record.traces.iter().map(|recorded| &recorded.trace);
+        let events = |trace: &Trace| trace.kernels.len() + trace.copies.len() + trace.memsets.len();
+        traces.map(events).sum::<usize>() > 0
+    }
+
+    /// Why the run directory does not have all of it, where it does not.
+    pub(crate) fn unwritten(&self) -> Option<&Failure> {
+        self.unwritten.as_ref()
+    }
+
+    /// Prints what was found, and then fails where it could not be written.
+    pub(crate) fn print(self, json: bool, dir: &Path, output: &mut Output) -> Result<(), Failure> {
+        if json {
+            output.json(&self.analysis)?;
+            return self.unwritten.map_or(Ok(()), Err);
+        }
+        for line in self.digest() {
+            output.line(&line)?;
+        }
+        let mut warnings = Output::stderr();
+        for line in warning_lines(&self.analysis.issues) {
+            warnings.line(&line)?;
+        }
+        if let Some(unwritten) = self.unwritten {
+            return Err(unwritten);
+        }
+        output.line(&format!("report: {}", dir.join("report.html").display()))
+    }
+}
+
+/// Reads profiles of one program.
+pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
+    let mut record = RunRecord {
+        name: files::title(profiles),
+        ..RunRecord::default()
+    };
+    for file in profiles {
+        let (_, profile) = import::import(file, &Limits::default())
+            .map_err(|error| Failure::new(error.to_string()))?;
+        if let Profile::Trace(trace) = &profile {
+            lost::refuse(file, trace)?;
+        }
+        record
+            .add_profile(&files::name(file), profile)
+            .map_err(|second| {
+                Failure::new(format!("{} is {second}", file.display()))
+                    .hint(second.hint().to_owned())
+            })?;
+    }
+    Ok(record)
+}
+
+/// The record of a run that has something to analyze.
+pub(crate) fn load(run: &Path) -> Result<RunRecord, Failure> {
+    let record = RunRecord::load(run)?.filter(|record| !record.is_empty());
+    record.ok_or_else(|| {
+        Failure::new(format!("{} holds no profile to analyze", run.display()))
+            .hint("`llmprof runs show RUN` shows how far the run came".to_owned())
+    })
+}
+
+pub(crate) fn analyzed(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, Failure> {
+    let mut analysis = llmprof_analysis::analyze(record, device)
+        .map_err(|error| Failure::new(format!("cannot analyze the run: {error}")))?;
+    // What stands in the run is better than an analysis of zeros.
+    if was_cut() {
+        return Err(Failure::cut());
+    }
+    analysis.issues.extend(outputs::saturated(record));
+    Ok(analysis)
+}
+
+pub(crate) fn write(
+    record: &RunRecord,
+    analysis: &Analysis,
+    store: &mut RunDir,
+) -> Result<(), Failure> {
+    let judged = judged_device(record, None);
+    let results = Results {
+        record,
+        analysis,
+        device: judged.device.as_ref(),
+        predictions: None,
+        notes: None,
+    };
+    outputs::write(&results, Wanted::ALL, store)
+}

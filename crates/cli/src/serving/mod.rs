@@ -1,0 +1,237 @@
+//! `bench`: load a serving endpoint, watch the server, say where each request's time went.
+
+mod configured;
+mod imported;
+mod loading;
+mod offline;
+mod request;
+mod serve;
+mod session;
+mod telemetry;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use llmprof_capture::process::{Interrupt, Launch};
+use llmprof_record::{
+    secrets::without_known,
+    store::{RunDir, RunStatus},
+};
+use llmprof_report::text::warning_lines;
+
+pub(crate) use self::configured::{serve as serve_configured, server_command};
+use self::{
+    loading::{Done, run},
+    request::Request,
+};
+use crate::args_bench::{BenchArgs, ServedArgs};
+use crate::{
+    clock,
+    failure::Failure,
+    output::Output,
+    outputs::serving::BenchFile,
+    profiles::{self, files::free},
+    subject::{self, Subject},
+};
+
+/// An objective that was not met.
+const NOT_MET: u8 = 1;
+const INTERRUPTED: u8 = 130;
+/// Loads an endpoint, or shows results of others.
+pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, Failure> {
+    if !args.import.is_empty() {
+        return imported::show(&args.import, args.json, output);
+    }
+    let (mut request, launch) = requested(args)?;
+    let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
+    let dir = match &args.output {
+        Some(dir) => dir.clone(),
+        None => default_directory(&model_name(args, &mut request, launch.as_ref())?),
+    };
+    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
+        .map_err(|error| Failure::directory(&error, "-o DIR"))?;
+    let done = run(args, &mut request, launch, &mut store, &mut interrupt);
+    let stopped = interrupt.count() > 0;
+    match done {
+        Ok(done) => finish(&done, args, store, &dir, output),
+        // The first failure is the one to report.
+        Err(failure) if stopped => {
+            let why = Some(failure.to_string());
+            let _ = store.finish(RunStatus::Interrupted, why, clock::now());
+            failure.report();
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(failure) => {
+            let _ = store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now());
+            Err(failure)
+        }
+    }
+}
+
+/// The load, and the server to start for it.
+fn requested(args: &BenchArgs) -> Result<(Request, Option<Launch>), Failure> {
+    let (url, overrides) = targets(args)?;
+    let subject = served(&args.served, &overrides)?;
+    let (mut request, launch) = match &args.serve.serve {
+        None => (Request::of(args, url.unwrap_or_default())?, None),
+        Some(command) => {
+            let words = serve::words(command)?;
+            let url = serve::url_of(&args.serve, &words);
+            (Request::of(args, &url)?, Some(serve::launch(&words)?))
+        }
+    };
+    request.subject = subject;
+    Ok((request, launch))
+}
+
+/// The address, and overrides: with `--serve` there is no address, and the first word is an override too.
+fn targets(args: &BenchArgs) -> Result<(Option<&str>, Vec<String>), Failure> {
+    let mut overrides = args.served.overrides.clone();
+    let url = args.url.as_deref();
+    let (Some(word), Some(_)) = (url, &args.serve.serve) else {
+        return Ok((url, overrides));
+    };
+    if word.contains("://") || !word.contains('=') {
+        return Err(Failure::new(format!(
+            "--serve starts the server, so `{word}` is too much"
+        ))
+        .hint("--serve-url URL, where the server is not at its --port".to_owned()));
+    }
+    overrides.insert(0, word.to_owned());
+    Ok((None, overrides))
+}
+
+/// The model that is served, and the device for its roofline.
+fn served(args: &ServedArgs, overrides: &[String]) -> Result<Option<Subject>, Failure> {
+    let mut subject = profiles::request::subject(args.config.as_deref(), overrides)?;
+    if let Some(name) = &args.device {
+        let device = subject::device(name)?;
+        let Some(subject) = &mut subject else {
+            return Err(
+                Failure::new("--device is for roofline times, and no model is named")
+                    .hint("model=NAME, or --config path/to/config.json".to_owned()),
+            );
+        };
+        subject.device = Some(device);
+    }
+    Ok(subject)
+}
+
+fn finish(
+    done: &Done,
+    args: &BenchArgs,
+    store: RunDir,
+    dir: &Path,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
+    let status = if done.was_interrupted {
+        RunStatus::Interrupted
+    } else {
+        RunStatus::Complete
+    };
+    let issues = store.manifest().issues.clone();
+    let failure = done.failure();
+    if let Some(failure) = &failure {
+        store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now())?;
+    } else {
+        store.finish(status, None, clock::now())?;
+    }
+    if args.json {
+        #[derive(serde::Serialize)]
+        struct Printed<'a> {
+            #[serde(flatten)]
+            file: Option<BenchFile<'a>>,
+            run: String,
+        }
+        output.json(&Printed {
+            file: BenchFile::of(&done.record, &done.analysis),
+            run: dir.display().to_string(),
+        })?;
+    } else {
+        for line in &done.lines {
+            output.line(line)?;
+        }
+        let mut warnings = Output::stderr();
+        for line in warning_lines(&issues) {
+            warnings.line(&line)?;
+        }
+        output.line(&format!("report: {}", dir.join("report.html").display()))?;
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    Ok(if done.was_interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else if done.is_met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_MET)
+    })
+}
+
+/// The model that is served: by the arguments, the command of the server, or the server itself.
+fn model_name(
+    args: &BenchArgs,
+    request: &mut Request,
+    launch: Option<&Launch>,
+) -> Result<String, Failure> {
+    if let Some(name) = &args.model {
+        return Ok(name.clone());
+    }
+    if let Some(launch) = launch {
+        return Ok(serve::model_of(&launch.args).unwrap_or_default());
+    }
+    session::ask(request)?;
+    Ok(request.template().model.clone())
+}
+
+/// Most characters of a folder's name: file systems take 255 bytes.
+const FOLDER_CHARACTERS: usize = 60;
+
+/// `runs/bench/<model>/<time>`. A server may call its model anything: no name leaves the folder, is hidden or has the key.
+fn default_directory(model: &str) -> PathBuf {
+    let model = without_known(model);
+    let model = model.trim_matches(|c: char| c == '.' || c == '/' || c.is_whitespace());
+    let mut name: String = model
+        .chars()
+        .take(FOLDER_CHARACTERS)
+        .map(|c| {
+            if c.is_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    if name.is_empty() {
+        name.push_str("endpoint");
+    }
+    let time = clock::directory_name();
+    free(&Path::new("runs").join("bench").join(name).join(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_named_by_its_model_and_stays_in_its_folder() {
+        let folder = |model: &str| {
+            let path = default_directory(model);
+            let mut parts = path.components().map(|part| part.as_os_str().to_owned());
+            assert_eq!(parts.next().unwrap(), "runs");
+            assert_eq!(parts.next().unwrap(), "bench");
+            let name = parts.next().unwrap().into_string().unwrap();
+            assert_eq!(parts.count(), 1, "{}", path.display());
+            name
+        };
+        assert_eq!(folder("Qwen/Qwen3-8B"), "Qwen_Qwen3-8B");
+        for hostile in ["", "..", "../..", "/", " . "] {
+            assert_eq!(folder(hostile), "endpoint", "{hostile}");
+        }
+        assert_eq!(folder("/models/tiny"), "models_tiny");
+        assert_eq!(folder(&"m".repeat(500)).len(), FOLDER_CHARACTERS);
+    }
+}

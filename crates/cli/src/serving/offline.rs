@@ -1,0 +1,149 @@
+//! vLLM without a server: its `LLM` class in a process of its own, all requests together.
+
+use std::{sync::Arc, time::Duration};
+
+use llmprof_analysis::serving::summarize;
+use llmprof_capture::process::{Interrupt, Launch};
+use llmprof_load::{client::Load, offline, prompt::Prompt};
+use llmprof_record::{
+    serving::{AskedLoad, ServedLoad, ServerFacts, ServerFamily, ServerWindow},
+    store::RunDir,
+};
+use serde_json::{Value, json};
+
+use super::{request::Request, serve::Server, session::Measured};
+use crate::args_bench::BenchArgs;
+use crate::{engine_trace, failure::Failure};
+
+/// Drives the class; see its head for what it reads and writes.
+const PROGRAM: &str = include_str!("vllm_offline.py");
+/// Requests that are run again under the profiler, after what is measured.
+const PROFILED: usize = 8;
+
+/// What to run, and how.
+pub(super) struct Job {
+    /// The interpreter with its environment.
+    pub(super) python: Launch,
+    /// The model and the options of `vllm serve`.
+    pub(super) arguments: Vec<String>,
+    /// Whether a few requests are profiled after the measured ones.
+    pub(super) profiled: bool,
+}
+
+/// Runs all requests of the load; waits for their end.
+pub(super) fn measure(
+    job: Job,
+    request: &Request,
+    args: &BenchArgs,
+    store: &RunDir,
+    interrupt: &mut Interrupt,
+) -> Result<(Measured, Server), Failure> {
+    let load = request.load();
+    let most = |index: u64| load.plan.requests[index as usize].max_tokens;
+    let profiled = if job.profiled { PROFILED } else { 0 };
+    let description = json!({
+        "arguments": job.arguments,
+        "ignore_eos": request.ignore_eos,
+        "warmup": requests(&request.warmup(args.warmup), args.warmup)?,
+        "requests": requests(&load, load.plan.requests.len())?,
+        "profile_requests": requests(&load, profiled.min(load.plan.requests.len()))?,
+    });
+    store.write("server/vllm_offline.py", PROGRAM)?;
+    store.write("server/job.json", description.to_string())?;
+    let folder = std::path::absolute(store.path().join("server"))
+        .map_err(|error| Failure::new(error.to_string()))?;
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let result = folder.join("result.jsonl");
+    let launch = job.python.args([
+        path("vllm_offline.py"),
+        path("job.json"),
+        path("result.jsonl"),
+    ]);
+    store.write("server/cmd.txt", format!("{launch}\n"))?;
+    let mut server = Server::start(launch, &args.serve, store.path())?;
+    let mut was_interrupted = false;
+    while server.is_alive() && !was_interrupted {
+        was_interrupted = interrupt.count() > 0;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let found = std::fs::read_to_string(&result)
+        .map_err(|error| error.to_string())
+        .and_then(|text| offline::read(&text, most).map_err(|error| error.to_string()));
+    let found = match found {
+        Ok(found) if found.is_whole || was_interrupted => found,
+        Ok(_) => {
+            return Err(ended(
+                server,
+                interrupt,
+                "ended before its result was whole",
+            ));
+        }
+        Err(_) if was_interrupted => {
+            let _ = server.stop(interrupt);
+            return Err(Failure::new("interrupted before vLLM had a result"));
+        }
+        Err(why) => {
+            let what = format!("left no result ({why})");
+            return Err(ended(server, interrupt, &what));
+        }
+    };
+    let asked = request.asked(&load.plan, &args.slo);
+    let measured = measured(found, asked, &folder, was_interrupted);
+    Ok((measured, server))
+}
+
+fn ended(server: Server, interrupt: &mut Interrupt, what: &str) -> Failure {
+    let failure = server.died(what);
+    let _ = server.stop(interrupt);
+    failure
+}
+
+fn measured(
+    found: offline::Offline,
+    asked: AskedLoad,
+    folder: &std::path::Path,
+    was_interrupted: bool,
+) -> Measured {
+    let mut traces = super::session::traces(&folder.join("profile"));
+    // The profiled requests are others than the measured ones: their steps cannot be joined.
+    traces.retain(|path| engine_trace::load(path, None).is_ok_and(|steps| !steps.is_empty()));
+    let window = ServerWindow {
+        preemptions: Some(found.preemptions as f64),
+        ..ServerWindow::default()
+    };
+    Measured {
+        summary: summarize(&found.load, &asked.slos),
+        served: ServedLoad {
+            asked,
+            load: found.load,
+            server: Some(ServerFacts {
+                family: ServerFamily::Vllm,
+                window,
+                gauges: Vec::new(),
+            }),
+            exporters: Vec::new(),
+            steps: Vec::new(),
+            sweep: None,
+        },
+        pages: Vec::new(),
+        traces,
+        samples: None,
+        issues: Vec::new(),
+        was_interrupted,
+    }
+}
+
+/// The first requests of a load, with their prompts as token ids.
+fn requests(load: &Load, count: usize) -> Result<Vec<Value>, Failure> {
+    let plan = Arc::clone(&load.plan);
+    (0..count)
+        .map(|index| match plan.prompt(index) {
+            Prompt::Tokens(tokens) => Ok(json!({
+                "index": index,
+                "prompt": tokens,
+                "max_tokens": plan.requests[index].max_tokens,
+            })),
+            Prompt::Text(_) => Err(Failure::new("offline prompts are token ids, not text")),
+        })
+        .collect()
+}

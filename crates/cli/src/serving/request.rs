@@ -1,0 +1,325 @@
+//! From arguments to a load: every mistake is found here, before anything is sent.
+
+use std::{sync::Arc, time::Duration};
+
+use llmprof_capture::tokenizer::TokenizerProcess;
+use llmprof_load::{
+    arrivals::{Arrivals, CONCURRENCY_MAX},
+    body::{Dialect, Template},
+    client::{CountTokens, Load},
+    dataset,
+    endpoint::{Api, ApiKey, Endpoint},
+    plan::{Plan, Source},
+    prompt::{Prompt, PromptSource},
+    replay,
+    slo::{Metric, Slo},
+};
+
+use llmprof_record::serving::{AskedLoad, AskedSource};
+
+use crate::{args_bench::BenchArgs, failure::Failure, subject::Subject};
+
+/// Most requests of a load: their records are kept in memory, about 1 KB each and 16 bytes a token.
+const REQUESTS_MAX: usize = 10_000_000;
+/// How long a request may take by default.
+const TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a request of a few tokens may take by default before a server is taken for one that does not answer.
+const PROBE_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// A load that is fully described, whose server was not asked yet.
+pub(super) struct Request {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) arrivals: Arrivals,
+    source: Source,
+    prompts: PromptSource,
+    pub(super) count: usize,
+    think: Duration,
+    template: Template,
+    pub(super) ignore_eos: bool,
+    timeout: Duration,
+    /// How long the request may take that asks what the server understands.
+    pub(super) probe_timeout: Duration,
+    /// Whether the server was asked.
+    pub(super) is_probed: bool,
+    max_concurrency: Option<usize>,
+    workers: usize,
+    tokenizer: Option<Arc<TokenizerProcess>>,
+    /// What is loaded where it is no endpoint.
+    pub(super) instead: Option<&'static str>,
+    /// The model that is served, where it is known.
+    pub(super) subject: Option<Subject>,
+}
+
+impl Request {
+    pub(super) fn of(args: &BenchArgs, url: &str) -> Result<Self, Failure> {
+        let wrong = |what: String| Failure::new(what);
+        let mut endpoint = Endpoint::parse(url).map_err(wrong)?;
+        if args.chat {
+            endpoint.api = Api::Chat;
+        }
+        endpoint.ca.clone_from(&args.ca);
+        endpoint.key = args
+            .api_key_env
+            .as_deref()
+            .map(ApiKey::from_env)
+            .transpose()
+            .map_err(wrong)?;
+        let arrivals = arrivals(args)?;
+        let source = source(args)?;
+        if !(1..=REQUESTS_MAX).contains(&args.requests) {
+            return Err(wrong(format!(
+                "--requests must lie between 1 and {REQUESTS_MAX}"
+            )));
+        }
+        has_values_to_decide(args)?;
+        if args.workers == 0 || args.workers > 1024 {
+            return Err(wrong("--workers must lie between 1 and 1024".to_owned()));
+        }
+        if args
+            .max_concurrency
+            .is_some_and(|most| !(1..=CONCURRENCY_MAX).contains(&most))
+        {
+            return Err(wrong(format!(
+                "--max-concurrency must lie between 1 and {CONCURRENCY_MAX}"
+            )));
+        }
+        if args.turns == 0 {
+            return Err(wrong("--turns must be at least 1".to_owned()));
+        }
+        let has_turns = match &source {
+            Source::Synthetic { turns, .. } => *turns > 1,
+            Source::Dataset { .. } => true,
+            Source::Trace { .. } => false,
+        };
+        let prompts = PromptSource {
+            // A later turn repeats what was said, which is text.
+            as_tokens: endpoint.api == Api::Completions && !has_turns,
+            vocabulary: args.vocabulary,
+            shared_prefix: args.load.shared_prefix,
+            seed: args.load.seed,
+        };
+        let extra = match &args.extra_body {
+            None => serde_json::Map::new(),
+            Some(text) => serde_json::from_str(text)
+                .map_err(|error| wrong(format!("--extra-body is no JSON object: {error}")))?,
+        };
+        Ok(Self {
+            template: Template {
+                api: endpoint.api,
+                model: args.model.clone().unwrap_or_default(),
+                stream: !args.no_stream,
+                dialect: Dialect::all(!args.stop_at_eos)[0],
+                extra,
+            },
+            endpoint: Arc::new(endpoint),
+            arrivals,
+            source,
+            prompts,
+            count: args.requests,
+            think: args.think_time.unwrap_or_default(),
+            ignore_eos: !args.stop_at_eos,
+            timeout: args.timeout.unwrap_or(TIMEOUT),
+            probe_timeout: args.timeout.unwrap_or(PROBE_TIMEOUT),
+            is_probed: false,
+            max_concurrency: args.max_concurrency,
+            workers: args.workers,
+            tokenizer: args
+                .tokenizer
+                .as_deref()
+                .map(|path| TokenizerProcess::start(path).map(Arc::new))
+                .transpose()
+                .map_err(wrong)?,
+            instead: None,
+            subject: None,
+        })
+    }
+
+    pub(super) fn template(&self) -> &Template {
+        &self.template
+    }
+
+    /// What the server answered about itself.
+    pub(super) fn knows(&mut self, model: String, dialect: Dialect) {
+        self.template.model = model;
+        self.template.dialect = dialect;
+        self.is_probed = true;
+    }
+
+    /// A short prompt, for asking what the server understands.
+    pub(super) fn probe_prompt(&self) -> Prompt {
+        self.prompts.prompt(u64::MAX, 4)
+    }
+
+    /// Tokens that prompts have in common, as a share of the mean prompt.
+    fn shared_share(&self, plan: &Plan) -> f64 {
+        let lengths: Vec<u64> = (0..plan.requests.len())
+            .map(|index| match &plan.requests[index].content {
+                llmprof_load::plan::Content::Synthetic(tokens) => *tokens,
+                _ => 0,
+            })
+            .collect();
+        let total: u64 = lengths.iter().sum();
+        let shared: u64 = lengths
+            .iter()
+            .map(|length| (*length).min(self.prompts.shared_prefix))
+            .sum();
+        if total == 0 {
+            0.0
+        } else {
+            shared as f64 / total as f64
+        }
+    }
+
+    /// The load with its own arrivals.
+    pub(super) fn load(&self) -> Load {
+        self.load_with(&self.arrivals, self.count, self.prompts.seed)
+    }
+
+    /// Requests that warm the server up: other prompts than the measured ones, none of them cached for those.
+    pub(super) fn warmup(&self, count: usize) -> Load {
+        let concurrency = match self.arrivals {
+            Arrivals::Closed { concurrency } => concurrency,
+            _ => 4,
+        };
+        let closed = Arrivals::Closed {
+            concurrency: concurrency.min(count),
+        };
+        self.load_with(&closed, count, self.prompts.seed ^ 0x5eed)
+    }
+
+    /// The load at another rate.
+    pub(super) fn load_with(&self, arrivals: &Arrivals, count: usize, seed: u64) -> Load {
+        let prompts = PromptSource {
+            seed,
+            ..self.prompts
+        };
+        Load {
+            endpoint: Arc::clone(&self.endpoint),
+            template: self.template.clone(),
+            plan: Arc::new(Plan::draw(
+                &self.source,
+                arrivals,
+                prompts,
+                count,
+                self.think,
+            )),
+            timeout: self.timeout,
+            max_concurrency: self.max_concurrency,
+            workers: self.workers,
+            count_tokens: self.tokenizer.as_ref().map(|tokenizer| {
+                let tokenizer = Arc::clone(tokenizer);
+                // Special tokens are not generated as text.
+                let count =
+                    move |text: &str| Some(tokenizer.encode(text, false).ok()?.len() as u64);
+                Arc::new(count) as CountTokens
+            }),
+        }
+    }
+
+    /// Why the tokenizer ended before the load did.
+    pub(super) fn tokenizer_failure(&self) -> Option<String> {
+        self.tokenizer.as_ref()?.failure()
+    }
+
+    /// What is asked of the server, as a fact of the run.
+    pub(super) fn asked(&self, plan: &Plan, slos: &[Slo]) -> AskedLoad {
+        AskedLoad {
+            endpoint: match self.instead {
+                Some(instead) => instead.to_owned(),
+                None => self.endpoint.to_string(),
+            },
+            arrivals: self.arrivals.clone(),
+            source: match &self.source {
+                Source::Synthetic {
+                    prompt,
+                    output,
+                    turns,
+                } => AskedSource::Synthetic {
+                    prompt: *prompt,
+                    output: *output,
+                    turns: *turns,
+                },
+                Source::Trace { requests, speedup } => AskedSource::Trace {
+                    requests: requests.len() as u64,
+                    speedup: *speedup,
+                },
+                Source::Dataset { conversations, .. } => AskedSource::Dataset {
+                    conversations: conversations.len() as u64,
+                },
+            },
+            requests: self.planned(),
+            shared_prefix_share: self.shared_share(plan),
+            slos: slos.to_vec(),
+        }
+    }
+
+    /// Requests of the load; a trace may have fewer than were asked for.
+    fn planned(&self) -> u64 {
+        let count = match &self.source {
+            Source::Trace { requests, .. } => requests.len().min(self.count),
+            Source::Synthetic { .. } | Source::Dataset { .. } => self.count,
+        };
+        count as u64
+    }
+}
+
+/// When requests are due. A rate of `inf` and a bound of requests in flight mean what they mean to `vllm bench serve`: all requests
+/// are there from the start, and so many run at once.
+fn arrivals(args: &BenchArgs) -> Result<Arrivals, Failure> {
+    let load = &args.load;
+    let is_bare = load.rate.is_none() && load.concurrency.is_none() && load.trace.is_none();
+    let concurrency = match args.max_concurrency {
+        most if load.rate == Some(f64::INFINITY) => most.unwrap_or(args.requests),
+        Some(most) if is_bare => most,
+        _ => return load.arrivals(),
+    };
+    let arrivals = Arrivals::Closed { concurrency };
+    match arrivals.mistake() {
+        Some(mistake) => Err(Failure::new(mistake)),
+        None => Ok(arrivals),
+    }
+}
+
+/// A sweep decides by a percentile of the requests of one rate: it must be more than their maximum.
+fn has_values_to_decide(args: &BenchArgs) -> Result<(), Failure> {
+    // A request has many ITL.
+    let mut of_requests = args.slo.iter().filter(|slo| slo.metric != Metric::Itl);
+    let short = of_requests.find(|slo| (args.requests as u64) < slo.values_min());
+    match short.filter(|_| args.sweep.is_some()) {
+        None => Ok(()),
+        Some(slo) => Err(Failure::new(format!(
+            "a sweep over {slo} needs at least {} requests at each rate, not {}",
+            slo.values_min(),
+            args.requests
+        ))
+        .hint(format!(
+            "--requests {}, or a lower percentile",
+            slo.values_min()
+        ))),
+    }
+}
+
+fn source(args: &BenchArgs) -> Result<Source, Failure> {
+    let of = |path: &std::path::Path, error: &dyn std::fmt::Display| {
+        Failure::new(format!("{}: {error}", path.display()))
+    };
+    if let Some(path) = &args.load.trace {
+        let requests = replay::load(path).map_err(|error| of(path, &error))?;
+        return Ok(Source::Trace {
+            requests: Arc::new(requests),
+            speedup: args.load.speedup,
+        });
+    }
+    if let Some(path) = &args.dataset {
+        let conversations = dataset::load(path).map_err(|error| of(path, &error))?;
+        return Ok(Source::Dataset {
+            conversations: Arc::new(conversations),
+            output: args.load.output_tokens,
+        });
+    }
+    Ok(Source::Synthetic {
+        prompt: args.load.prompt_tokens,
+        output: args.load.output_tokens,
+        turns: args.turns,
+    })
+}

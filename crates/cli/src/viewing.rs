@@ -1,0 +1,121 @@
+//! `view`: runs in the browser, served on loopback until the command is interrupted.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use llmprof_record::store::{StoredRun, find_runs};
+use llmprof_view::{OpenedRun, Server, Site, serve};
+
+use crate::{
+    args_view::ViewArgs, browser, failure::Failure, output::Output, profiles,
+    progress::with_spinner, stored,
+};
+
+/// Where runs are when none is named.
+const RUNS: &str = "runs";
+/// `report.html` of large runs is some tens of megabytes.
+const REPORT_BYTES_MAX: u64 = 256 << 20;
+
+pub(crate) fn view(args: &ViewArgs, output: &mut Output) -> Result<(), Failure> {
+    let paths = match args.runs.as_slice() {
+        [] => vec![newest_run(Path::new(RUNS))?],
+        paths => paths.to_vec(),
+    };
+    if let Some(folder) = &args.output {
+        return write_archive(&paths, folder, output);
+    }
+    // A port that is taken is said before minutes of reading.
+    let server = Server::bind(args.port).map_err(|error| Failure::new(error.to_string()))?;
+    let runs = open_all(&paths)?;
+    let url = server.url();
+    output.line(&url)?;
+    if !args.no_open {
+        browser::open(Path::new(&url))?;
+    }
+    serve(server, &Arc::new(Site { runs }));
+    Ok(())
+}
+
+/// Shows a run that was just written.
+pub(crate) fn view_run(run: PathBuf, output: &mut Output) -> Result<(), Failure> {
+    let args = ViewArgs {
+        runs: vec![run],
+        output: None,
+        port: 0,
+        no_open: false,
+    };
+    view(&args, output)
+}
+
+fn open_all(paths: &[PathBuf]) -> Result<Vec<Arc<OpenedRun>>, Failure> {
+    with_spinner("reading", || {
+        let opened = paths.iter().map(|path| open(path).map(Arc::new));
+        opened.collect()
+    })
+}
+
+fn write_archive(paths: &[PathBuf], folder: &Path, output: &mut Output) -> Result<(), Failure> {
+    let site = Site {
+        runs: open_all(paths)?,
+    };
+    let facts = with_spinner("writing", || site.write_archive(folder))
+        .map_err(|error| Failure::new(error.to_string()))?;
+    if facts.is_cut {
+        Failure::new("the deepest zoom levels are left out: their tiles exceed 1 GiB").warn();
+    }
+    output.line(&format!(
+        "{} ({} files, {})",
+        folder.join("index.html").display(),
+        facts.files,
+        llmprof_units::Bytes(facts.bytes)
+    ))
+}
+
+fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
+    let (runs, _) = find_runs(root);
+    // The oldest comes first.
+    runs.into_iter()
+        .next_back()
+        .map(|run| run.path)
+        .ok_or_else(|| {
+            Failure::new(format!("no run below {}", root.display()))
+                .hint("llmprof view RUN, or llmprof view trace.json.gz".to_owned())
+        })
+}
+
+/// A run directory with its analysis, or a profile that is analyzed now.
+pub(crate) fn open(path: &Path) -> Result<OpenedRun, Failure> {
+    let title = path.display().to_string();
+    let is_run = path.is_dir() && StoredRun::open(path).is_ok();
+    let (record, analysis, report) = if is_run {
+        let run = StoredRun::open(path)?;
+        let record = profiles::load(&run.path)?;
+        let analysis = match stored::analysis(&run) {
+            Ok(analysis) => analysis,
+            // A run that was killed before its analysis is shown as far as it came.
+            Err(_) => profiles::analyzed(&record, None)?,
+        };
+        let report = run.folder()?.read("report.html", REPORT_BYTES_MAX).ok();
+        let report = report.and_then(|bytes| String::from_utf8(bytes).ok());
+        (record, analysis, report)
+    } else {
+        let record = profiles::read(&[path.to_owned()])?;
+        let analysis = profiles::analyzed(&record, None)?;
+        (record, analysis, None)
+    };
+    OpenedRun::new(title, record, Some(analysis), report)
+        .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// The timelines of a run as a Perfetto trace.
+pub(crate) fn pftrace(run: &Path) -> Result<Vec<u8>, Failure> {
+    let opened = open(run)?;
+    let mut bytes = Vec::new();
+    opened
+        .timeline
+        .write_pftrace(&opened.record, &mut bytes)
+        .map_err(|error| Failure::new(format!("cannot write the trace: {error}")))?;
+    Ok(bytes)
+}

@@ -1,0 +1,92 @@
+//! The sequences of a step, as kernels meet them.
+
+use llmprof_theory::{Pass, Step, Workload};
+
+/// Equal sequences of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Group {
+    pub(crate) count: f64,
+    /// New tokens of each.
+    pub(crate) new: f64,
+    /// Cached tokens of each.
+    pub(crate) cached: f64,
+}
+
+impl Group {
+    /// Kernels of prefill take sequences with several new tokens.
+    pub(crate) fn is_prefill(&self) -> bool {
+        self.new > 1.0
+    }
+}
+
+/// The sequences of a step, and the positions of all of them whose logits are computed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sequences {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) logits: f64,
+}
+
+impl Sequences {
+    /// A step of a pass that finds `past` cached tokens.
+    pub(crate) fn of_pass(pass: &Pass, past: f64) -> Self {
+        Self {
+            groups: vec![Group {
+                count: pass.batch as f64,
+                new: pass.queries as f64,
+                cached: past,
+            }],
+            logits: pass.batch as f64 * pass.logits as f64,
+        }
+    }
+
+    pub(crate) fn of_step(step: &Step, workload: &Workload) -> Self {
+        let known = [step.prefill.groups(), step.decode.groups()];
+        let group = |known: llmprof_theory::Sequences| Group {
+            count: known.count as f64,
+            new: known.new as f64,
+            cached: known.cached as f64,
+        };
+        Self {
+            groups: known.into_iter().flatten().map(group).collect(),
+            logits: step.logit_positions(workload.logits) as f64,
+        }
+    }
+
+    /// Rows of a linear layer.
+    pub(crate) fn rows(&self) -> f64 {
+        self.groups
+            .iter()
+            .map(|group| group.count * group.new)
+            .sum()
+    }
+
+    pub(crate) fn prefill_rows(&self) -> f64 {
+        let prefill = self.groups.iter().filter(|group| group.is_prefill());
+        prefill.map(|group| group.count * group.new).sum()
+    }
+
+    /// Sequences with one new token, and those with more: each run in one launch.
+    pub(crate) fn sides(&self) -> [f64; 2] {
+        let mut sides = [0.0; 2];
+        for group in &self.groups {
+            sides[usize::from(group.is_prefill())] += group.count;
+        }
+        sides
+    }
+
+    /// Whether every sequence has one new token after cached ones.
+    pub(crate) fn is_decode(&self) -> bool {
+        let mut groups = self.groups.iter();
+        groups.all(|group| group.new == 1.0 && group.cached > 0.0)
+    }
+
+    /// A static batch: every sequence is padded to the longest.
+    pub(crate) fn padded(&self) -> Group {
+        let longest = |of: fn(&Group) -> f64| self.groups.iter().map(of).fold(0.0, f64::max);
+        Group {
+            count: self.groups.iter().map(|group| group.count).sum(),
+            new: longest(|group| group.new),
+            cached: longest(|group| group.cached),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The report of a served load.
+
+mod dcgm;
+mod latency;
+mod parts;
+mod requests_csv;
+pub mod sentences;
+mod server;
+
+use llmprof_analysis::serving::ServingAnalysis;
+use llmprof_record::serving::ServedLoad;
+use llmprof_traffic::slo::fails_too_often;
+
+pub use self::latency::result_tables;
+pub use self::requests_csv::{requests_csv, steps_csv};
+use super::{Report, findings};
+use crate::{Document, Section, text};
+
+impl Report<'_> {
+    /// The report of a run that loaded a server.
+    pub(super) fn served_load(&self, served: &ServedLoad, serving: &ServingAnalysis) -> Document {
+        let mut document = Document {
+            title: format!("{} at {}", self.analysis.model, served.asked.endpoint),
+            subtitle: served.asked.to_string(),
+            summary: summary(serving),
+            findings: findings::items(self.analysis),
+            issues: self.issues.to_vec(),
+            ..Document::default()
+        };
+        if document.findings.is_empty() {
+            let abstention = self.analysis.findings.iter();
+            let abstention = abstention.filter_map(|finding| finding.abstains.as_ref());
+            let why = abstention.map(text::abstention).next();
+            let why = why.unwrap_or_else(|| sentences::NOTHING_REMOVABLE.to_owned());
+            document.section("no_findings", "Findings").paragraph(why);
+        }
+        if let Some(sweep) = &serving.sweep {
+            let section = document.section("sweep", "Latency and throughput by rate");
+            latency::curve(section, sweep);
+        }
+        let section = document.section("latency", "Latency");
+        latency::add(section, &serving.summary, &served.load);
+        if let Some(mean) = &serving.parts {
+            let section = document.section("request_time", "Where a request's time went");
+            parts::add(section, mean, serving.profiled_parts.as_ref());
+        }
+        let section = document.section("over_time", "Over time");
+        server::over_time(section, served, self.record.samples.as_ref());
+        if let Some(server) = &serving.server {
+            let section = document.section("server", "Server");
+            server::add(section, server, &serving.summary);
+        }
+        for exporter in &served.exporters {
+            dcgm::add(&mut document, &exporter.url, &exporter.gpus);
+        }
+        if let Some(steps) = &serving.steps {
+            server::steps(document.section("engine_steps", "Engine steps"), steps);
+        }
+        client(document.section("client", "Client"), serving);
+        document
+    }
+}
+
+/// The result, then whether objectives were met.
+fn summary(serving: &ServingAnalysis) -> Vec<String> {
+    let (summary, figures) = (&serving.summary, &serving.summary.figures);
+    let mut lines = Vec::new();
+    if let Some(sweep) = &serving.sweep {
+        let slos: Vec<&str> = serving.slos.iter().map(|slo| slo.slo.as_str()).collect();
+        lines.push(sentences::swept(
+            sweep.best_rate,
+            sweep.first_failing_rate,
+            &slos.join(" and "),
+        ));
+    }
+    lines.push(sentences::latencies(
+        figures.ttft_ms,
+        figures.tpot_ms,
+        figures.e2e_ms,
+    ));
+    lines.push(sentences::throughput(
+        figures.request_throughput,
+        figures.output_throughput,
+        figures.completed,
+        figures.failed,
+        figures.duration_s,
+    ));
+    lines.extend(summary.server_stopped_s.map(sentences::server_stopped));
+    let failed =
+        fails_too_often(figures).then_some((figures.failed, figures.completed + figures.failed));
+    lines.extend(
+        serving
+            .slos
+            .iter()
+            .map(|slo| sentences::objective(&slo.slo, slo.is_met, slo.value_ms, failed)),
+    );
+    lines
+}
+
+fn client(section: &mut Section, serving: &ServingAnalysis) {
+    let check = &serving.self_check;
+    let counted_by = serving.summary.token_basis.iter();
+    let counted_by: Vec<(String, u64)> = counted_by
+        .map(|(name, count)| (name.clone(), *count))
+        .collect();
+    section.list(sentences::client(
+        check.kept_up,
+        check.schedule_lag_ms,
+        check.worker_cpu_share,
+        check.event_loop_delay_ms,
+        &counted_by,
+    ));
+}

@@ -1,0 +1,290 @@
+//! What the page of a served load says, and what it shares with that of a simulation.
+
+use llmprof_traffic::statistics::Distribution;
+use llmprof_units::{Count, Percent, significant};
+
+pub const LATENCY_BASIS: &str = "Measured from the time a request was due, without failed requests. TPOT is (last − first token) ÷ (output tokens − 1), one value per \
+     request; ITL is the time to each token after the first. Intervals of percentiles assume no distribution: that of p99 needs 368 values. \
+     ITL has none, since the tokens of a request are not independent.";
+
+pub const SWEEP_BASIS: &str = "Each rate has a load of its own, after the one before it was drained. Latencies in ms; the numbers below are those of the highest \
+     rate that met the objectives.";
+
+pub const NOTHING_REMOVABLE: &str =
+    "None: nothing that a server setting could remove takes 10 % of the latency.";
+
+pub const CLIENT_KEPT_UP: &str = "The client kept up.";
+pub const CLIENT_DID_NOT_KEEP_UP: &str = "The client did not keep up.";
+
+/// Stands where a value is not known.
+pub fn number(value: Option<f64>) -> String {
+    value.map_or_else(crate::text::dash, significant)
+}
+
+/// Whether objectives are met, in a table.
+pub fn met(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "not met" }
+}
+
+/// The last seconds of a load, or all of it, in a line of progress.
+pub fn live(
+    ttft_p50_ms: Option<f64>,
+    requests_per_s: f64,
+    output_tokens_per_s: Option<f64>,
+) -> String {
+    let mut shown = Vec::new();
+    if let Some(ms) = ttft_p50_ms {
+        shown.push(format!("TTFT p50 {}", crate::text::time(ms * 1e6)));
+    }
+    shown.push(format!("{} requests/s", significant(requests_per_s)));
+    if let Some(rate) = output_tokens_per_s {
+        shown.push(format!("{} tokens/s", significant(rate)));
+    }
+    shown.join(", ")
+}
+
+/// A server that ended or hung during the load.
+pub fn server_stopped(seconds: f64) -> String {
+    format!("The server stopped answering at {seconds:.1} s.")
+}
+
+/// `TTFT p99 200 ms: met (180 ms).` `failed` of all requests, where they are too many for any objective.
+pub fn objective(
+    objective: &str,
+    is_met: bool,
+    value_ms: Option<f64>,
+    failed: Option<(u64, u64)>,
+) -> String {
+    let value = value_ms.map_or_else(
+        || "not known".to_owned(),
+        |value| format!("{} ms", significant(value)),
+    );
+    let value = failed.map_or(value.clone(), |(failed, all)| {
+        format!(
+            "{failed} of {} failed; {value} of the others",
+            Count(all, "request")
+        )
+    });
+    format!("{objective}: {} ({value}).", met(is_met))
+}
+
+/// What a sweep over rates found.
+pub fn swept(best: Option<f64>, failing: Option<f64>, objectives: &str) -> String {
+    match (best, failing) {
+        (Some(best), Some(failing)) => format!(
+            "{} requests/s meet {objectives}; {} do not.",
+            significant(best),
+            significant(failing)
+        ),
+        (Some(best), None) => format!(
+            "{} requests/s, the highest rate tried, meet {objectives}.",
+            significant(best)
+        ),
+        (None, _) => format!("No rate that was tried meets {objectives}."),
+    }
+}
+
+/// `TTFT p50 31.2 ms, p99 80.1 ms; TPOT p50 8.4 ms, p99 9.9 ms; end-to-end p50 420 ms, p99 610 ms.`
+pub fn latencies(
+    ttft: Option<Distribution>,
+    tpot: Option<Distribution>,
+    end_to_end: Option<Distribution>,
+) -> String {
+    let named = [("TTFT", ttft), ("TPOT", tpot), ("end-to-end", end_to_end)];
+    let shown: Vec<String> = named
+        .into_iter()
+        .filter_map(|(name, found)| {
+            let found = found?;
+            Some(format!("{name} {}", median_and_p99(&found)))
+        })
+        .collect();
+    if shown.is_empty() {
+        "No request has a result.".to_owned()
+    } else {
+        format!("{}.", shown.join("; "))
+    }
+}
+
+/// `p50 31.2 ms, p99 80.1 ms`, of a distribution in ms.
+fn median_and_p99(found: &Distribution) -> String {
+    let time = |ms: f64| crate::text::time(ms * 1e6);
+    format!("p50 {}, p99 {}", time(found.p50), time(found.p99))
+}
+
+/// How much was served.
+pub fn throughput(
+    requests_per_s: f64,
+    tokens_per_s: Option<f64>,
+    completed: u64,
+    failed: u64,
+    seconds: f64,
+) -> String {
+    let tokens = tokens_per_s.map_or_else(String::new, |rate| {
+        format!(", {} output tokens/s", significant(rate))
+    });
+    let failed = if failed > 0 {
+        format!(", {failed} failed")
+    } else {
+        String::new()
+    };
+    format!(
+        "{} requests/s{tokens}; {completed} completed{failed} in {} s.",
+        significant(requests_per_s),
+        significant(seconds)
+    )
+}
+
+/// A load between its beginning and its end.
+pub fn steady_state(
+    requests: u64,
+    seconds: f64,
+    requests_per_s: f64,
+    ttft: Option<Distribution>,
+    tpot: Option<Distribution>,
+    has_server_stopped: bool,
+) -> String {
+    let end = if has_server_stopped {
+        "the time at which the server stopped answering"
+    } else {
+        "the last request due"
+    };
+    let of =
+        |found: Option<Distribution>| found.map_or_else(crate::text::dash, |d| median_and_p99(&d));
+    format!(
+        "Steady state, from the first completion to {end} ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
+        Count(requests, "request"),
+        significant(seconds),
+        significant(requests_per_s),
+        of(ttft),
+        of(tpot)
+    )
+}
+
+/// Which requests the latencies are of.
+pub fn timed(timed: u64, completed: u64) -> String {
+    if timed == completed {
+        return format!(
+            "All tables are of the {} that completed.",
+            Count(completed, "request")
+        );
+    }
+    format!(
+        "All tables are of the {} that completed before the server's profiler started; {} that ran under it are left out.",
+        Count(timed, "request"),
+        Count(completed - timed, "request")
+    )
+}
+
+/// What the parts of the mean request are.
+pub fn parts(requests: u64) -> String {
+    format!(
+        "Parts of each of {} add up to its measured latency (`requests.csv`); these are their means.",
+        Count(requests, "request")
+    )
+}
+
+/// The same of requests that are in no other table.
+pub fn profiled_parts(requests: u64) -> String {
+    format!(
+        "{} that the server's profiler recorded, split by its engine steps. Their times include the profiler and the pause in which it wrote its \
+         trace; they are in no other table.",
+        Count(requests, "request")
+    )
+}
+
+/// Where the server's own figures come from.
+pub fn server_basis(family: &str, is_until_profile: bool) -> String {
+    let until = if is_until_profile {
+        ", until its profiler was started"
+    } else {
+        ""
+    };
+    format!(
+        "{family}: its own histograms over the time of the load{until}. Quantiles are no more exact than the buckets are wide; ≤ and ≥ \
+         stand before bounds."
+    )
+}
+
+/// What engine steps there were.
+pub fn engine_steps(
+    steps: u64,
+    with_prefill: u64,
+    mean_decode_batch: f64,
+    busy_share: f64,
+) -> String {
+    format!(
+        "{} during the load, {with_prefill} of them with prefill, {} sequences in a decode step; steps cover {} of the time from the first to \
+         the last (`server/steps.csv`).",
+        Count(steps, "engine step"),
+        significant(mean_decode_batch),
+        Percent(busy_share)
+    )
+}
+
+/// Whether the client can be believed.
+pub fn client(
+    kept_up: bool,
+    schedule_lag_ms: Option<Distribution>,
+    worker_cpu_share: f64,
+    event_loop_delay_ms: Option<Distribution>,
+    counted_by: &[(String, u64)],
+) -> Vec<String> {
+    let of = |found: Option<Distribution>| {
+        found.map_or_else(crate::text::dash, |d| {
+            format!("p50 {:.3} ms, p99 {:.3} ms", d.p50, d.p99)
+        })
+    };
+    let counted: Vec<String> = counted_by
+        .iter()
+        .map(|(name, count)| format!("{name} ({})", Count(*count, "request")))
+        .collect();
+    vec![
+        if kept_up {
+            CLIENT_KEPT_UP
+        } else {
+            CLIENT_DID_NOT_KEEP_UP
+        }
+        .to_owned(),
+        format!("Schedule lag: {}.", of(schedule_lag_ms)),
+        format!("Busiest worker: {} of a core.", Percent(worker_cpu_share)),
+        format!(
+            "Event loop delay: {} (up to 1 ms is timer resolution).",
+            of(event_loop_delay_ms)
+        ),
+        format!("Tokens counted by: {}.", counted.join(", ")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_result_of_a_load_comes_first() {
+        assert_eq!(
+            swept(Some(12.0), Some(14.0), "TTFT p99 200 ms"),
+            "12 requests/s meet TTFT p99 200 ms; 14 do not."
+        );
+        assert_eq!(
+            throughput(3.5, Some(120.0), 70, 2, 20.0),
+            "3.5 requests/s, 120 output tokens/s; 70 completed, 2 failed in 20 s."
+        );
+        assert_eq!(latencies(None, None, None), "No request has a result.");
+        assert_eq!(
+            objective("TTFT p99 200 ms", false, None, None),
+            "TTFT p99 200 ms: not met (not known)."
+        );
+        assert_eq!(
+            objective("TTFT p99 200 ms", false, Some(180.0), Some((43, 60))),
+            "TTFT p99 200 ms: not met (43 of 60 requests failed; 180 ms of the others)."
+        );
+        assert_eq!(
+            server_stopped(8.04),
+            "The server stopped answering at 8.0 s."
+        );
+        assert_eq!(
+            live(Some(31.2), 4.125, Some(512.0)),
+            "TTFT p50 31.2 ms, 4.125 requests/s, 512 tokens/s"
+        );
+    }
+}

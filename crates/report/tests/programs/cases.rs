@@ -1,0 +1,800 @@
+//! Forty programs of other frameworks, names and shapes, each with what must be stated of it and what must not.
+
+use serde_json::json;
+
+use crate::kineto::Kineto;
+
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// Whether the words of text generation apply.
+    pub(crate) generates_text: bool,
+    pub(crate) says: &'static [&'static str],
+    pub(crate) never: &'static [&'static str],
+    pub(crate) write: fn(&mut Kineto),
+}
+
+const GEMM: &str = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn";
+const FLASH: &str =
+    "void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flash_fwd_params)";
+const FLASH_BWD: &str = "void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128, 64, 128, 8>>(Flash_bwd_params)";
+const CONV: &str =
+    "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64";
+const DGRAD: &str =
+    "sm80_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32";
+const WGRAD: &str =
+    "sm80_xmma_wgrad_implicit_gemm_indexed_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64";
+const NORM: &str = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float)";
+const ADD: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>>(int)";
+const SOFTMAX: &str = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)";
+const ADAM: &str = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>>(int)";
+const ALL_REDUCE: &str =
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+const ALL_GATHER: &str = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+const REDUCE_SCATTER: &str =
+    "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+const SEND_RECV: &str = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
+const BACKWARD: i64 = 777;
+
+/// One forward pass of a transformer.
+fn transformer(k: &mut Kineto, layers: usize, us: f64) {
+    for _ in 0..layers {
+        k.op("aten::layer_norm", |k| k.kernel(NORM, us / 8.0));
+        k.op("aten::linear", |k| k.kernel(GEMM, us));
+        k.op("aten::scaled_dot_product_attention", |k| {
+            k.kernel(FLASH, us);
+        });
+        k.op("aten::linear", |k| k.kernel(GEMM, us));
+        k.op("aten::add", |k| k.kernel(ADD, us / 8.0));
+    }
+}
+
+fn convolutions(k: &mut Kineto, layers: usize, us: f64) {
+    for _ in 0..layers {
+        k.op("aten::conv2d", |k| k.kernel(CONV, us));
+        k.op("aten::relu", |k| k.kernel(ADD, us / 4.0));
+    }
+}
+
+fn backward(k: &mut Kineto, layers: usize, us: f64) {
+    k.on_thread(BACKWARD, |k| {
+        for _ in 0..layers {
+            k.op(
+                "autograd::engine::evaluate_function: ConvolutionBackward0",
+                |k| {
+                    k.op("aten::convolution_backward", |k| {
+                        k.kernel(DGRAD, us);
+                        k.kernel(WGRAD, us);
+                    });
+                },
+            );
+        }
+    });
+}
+
+fn optimizer(k: &mut Kineto, name: &str, us: f64) {
+    k.range(&format!("Optimizer.step#{name}.step"), |k| {
+        k.op("aten::_foreach_add_", |k| k.kernel(ADAM, us));
+    });
+}
+
+fn training_step(k: &mut Kineto) {
+    convolutions(k, 8, 100.0);
+    backward(k, 8, 100.0);
+    optimizer(k, "AdamW", 200.0);
+    k.synchronize();
+}
+
+fn collective(k: &mut Kineto, kernel: &str, us: f64) {
+    k.on_stream(20, |k| {
+        k.op("c10d::allreduce_", |k| k.kernel(kernel, us));
+    });
+}
+
+pub(crate) const PROGRAMS: &[Program] = &[
+    Program {
+        name: "ResNet training with a scheduler of the profiler",
+        generates_text: false,
+        says: &[
+            "Training: backward ops on thread 777 (`ConvolutionBackward0`), `Optimizer.step#AdamW.step`",
+            "training step 4 ×",
+            "forward 35.7 %, backward 57.1 %, optimizer 7.1 %",
+        ],
+        never: &["ProfilerStep"],
+        write: |k| {
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), training_step);
+            }
+        },
+    },
+    Program {
+        name: "the same without marks of a profiler",
+        generates_text: false,
+        says: &[
+            "Training:",
+            "training step 5 ×",
+            "each up to the end of an `Optimizer.step`",
+        ],
+        never: &[],
+        write: |k| (0..5).for_each(|_| training_step(k)),
+    },
+    Program {
+        name: "Lightning: ranges of hooks around each part",
+        generates_text: false,
+        says: &["Training:", "training step 4 ×"],
+        never: &[],
+        write: |k| {
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.range(
+                        "[pl][profile][_TrainingEpochLoop].train_dataloader_next",
+                        |k| k.wait(50.0),
+                    );
+                    k.range("[pl][profile]run_training_batch", training_step);
+                });
+            }
+        },
+    },
+    Program {
+        name: "a DataLoader that is too slow",
+        generates_text: false,
+        says: &[
+            "input-bound",
+            "`enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`",
+            "DataLoader workers",
+        ],
+        never: &["CUDA Graphs", "host-bound"],
+        write: |k| {
+            for step in 0..6 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.range(
+                        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                        |k| k.wait(9000.0),
+                    );
+                    training_step(k);
+                });
+            }
+        },
+    },
+    Program {
+        name: "a DataLoader that hardly matters beside slow host code",
+        generates_text: false,
+        says: &["host-bound"],
+        never: &["DataLoader workers", "CUDA Graphs"],
+        write: |k| {
+            for step in 0..6 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.range(
+                        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                        |k| k.wait(3000.0),
+                    );
+                    for _ in 0..8 {
+                        k.op("aten::conv2d", |k| {
+                            k.wait(4000.0);
+                            k.kernel(CONV, 100.0);
+                        });
+                    }
+                    backward(k, 4, 100.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "GAN: two optimizers in turns",
+        generates_text: false,
+        says: &["Training:", "training step 4 ×"],
+        never: &["training step 8 ×"],
+        write: |k| {
+            for _ in 0..4 {
+                convolutions(k, 4, 100.0);
+                backward(k, 4, 100.0);
+                optimizer(k, "Adam", 50.0);
+                convolutions(k, 8, 100.0);
+                backward(k, 8, 100.0);
+                optimizer(k, "RMSprop", 50.0);
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "FSDP: weights gathered and gradients scattered beside compute",
+        generates_text: false,
+        says: &["Training:", "training step 3 ×", "communication"],
+        never: &["experts"],
+        write: |k| {
+            k.meta(
+                "distributedInfo",
+                json!({"backend": "nccl", "rank": 2, "world_size": 8}),
+            );
+            for step in 0..3 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    for _ in 0..6 {
+                        k.range("FullyShardedDataParallel.forward", |k| {
+                            collective(k, ALL_GATHER, 150.0);
+                            transformer(k, 1, 60.0);
+                        });
+                    }
+                    backward(k, 6, 100.0);
+                    collective(k, REDUCE_SCATTER, 300.0);
+                    k.synchronize();
+                    optimizer(k, "AdamW", 100.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "one rank of tensor-parallel training that waits for the others",
+        generates_text: false,
+        says: &[
+            "communication-bound",
+            "rank 3 of 8",
+            "waiting for the other ranks",
+        ],
+        never: &["host-bound", "speedup"],
+        write: |k| {
+            k.meta(
+                "distributedInfo",
+                json!({"backend": "nccl", "rank": 3, "world_size": 8}),
+            );
+            for step in 0..3 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    for _ in 0..10 {
+                        k.op("aten::linear", |k| k.kernel(GEMM, 50.0));
+                        k.op("c10d::allreduce_", |k| k.kernel(ALL_REDUCE, 400.0));
+                    }
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "pipeline stages that send to each other",
+        generates_text: false,
+        says: &["Training:", "training step 4 ×"],
+        never: &[],
+        write: |k| {
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    for _ in 0..4 {
+                        collective(k, SEND_RECV, 20.0);
+                        transformer(k, 2, 60.0);
+                    }
+                    for _ in 0..4 {
+                        backward(k, 2, 100.0);
+                        collective(k, SEND_RECV, 20.0);
+                    }
+                    optimizer(k, "AdamW", 100.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "training that torch.compile fused",
+        generates_text: false,
+        says: &["Training:", "training step 4 ×"],
+        never: &["layers"],
+        write: |k| {
+            for _ in 0..4 {
+                k.range("Torch-Compiled Region: 0/0", |k| {
+                    k.op("CompiledFunction", |k| {
+                        (0..10).for_each(|_| k.kernel("triton_poi_fused_add_relu_3", 60.0));
+                    });
+                });
+                k.on_thread(BACKWARD, |k| {
+                    k.op(
+                        "autograd::engine::evaluate_function: CompiledFunctionBackward",
+                        |k| {
+                            k.op("CompiledFunctionBackward", |k| {
+                                (0..10).for_each(|_| {
+                                    k.kernel("triton_red_fused_native_layer_norm_backward_7", 90.0);
+                                });
+                            });
+                        },
+                    );
+                });
+                optimizer(k, "AdamW", 40.0);
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "training known by its kernels alone",
+        generates_text: false,
+        says: &["Training: kernels of a backward pass or an optimizer"],
+        never: &["host-bound", "step 2"],
+        write: |k| {
+            for _ in 0..6 {
+                (0..4).for_each(|_| k.kernel(FLASH, 80.0));
+                (0..4).for_each(|_| k.kernel(FLASH_BWD, 160.0));
+                k.kernel(GEMM, 70.0);
+            }
+            k.synchronize();
+        },
+    },
+    Program {
+        name: "training on CPUs whose ranks reduce with gloo",
+        generates_text: false,
+        says: &[
+            "Training:",
+            "no GPU events",
+            "all_reduce 10 calls, 200 ms in all",
+        ],
+        never: &["host-bound", "CUDA"],
+        write: |k| {
+            for step in 0..5 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.op("aten::addmm", |k| k.wait(3000.0));
+                    k.on_thread(BACKWARD, |k| {
+                        k.op("autograd::engine::evaluate_function: AddmmBackward0", |k| {
+                            k.wait(2000.0);
+                        });
+                    });
+                    for _ in 0..2 {
+                        k.range("gloo:all_reduce", |k| k.wait(20_000.0));
+                    }
+                    k.range("Optimizer.step#SGD.step", |k| k.wait(500.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "Stable Diffusion: an image decoder is no text decoder",
+        generates_text: false,
+        says: &["unet", "10 ×", "vae.decode"],
+        never: &["LLM", "prefill"],
+        write: |k| {
+            for _ in 0..10 {
+                k.range("unet", |k| {
+                    convolutions(k, 4, 100.0);
+                    transformer(k, 4, 100.0);
+                });
+                k.synchronize();
+            }
+            k.range("vae.decode", |k| {
+                convolutions(k, 12, 300.0);
+                transformer(k, 1, 300.0);
+                k.synchronize();
+            });
+        },
+    },
+    Program {
+        name: "video generation with a range `decode`",
+        generates_text: false,
+        says: &["denoise", "8 ×"],
+        never: &["LLM", "prefill", "TPOT"],
+        write: |k| {
+            for _ in 0..8 {
+                k.range("denoise", |k| {
+                    transformer(k, 6, 200.0);
+                    k.synchronize();
+                });
+            }
+            k.range("decode", |k| {
+                convolutions(k, 20, 200.0);
+                transformer(k, 1, 200.0);
+                k.synchronize();
+            });
+        },
+    },
+    Program {
+        name: "FLUX blocks without any range",
+        generates_text: false,
+        says: &["Top kernels", "flash_fwd_kernel"],
+        never: &["layers", "step "],
+        write: |k| {
+            transformer(k, 57, 150.0);
+            k.synchronize();
+        },
+    },
+    Program {
+        name: "image classification with recorded modules",
+        generates_text: false,
+        says: &["Program: modules `ResNet`", "ResNet 6 ×"],
+        never: &["Training"],
+        write: |k| {
+            for _ in 0..6 {
+                k.module("ResNet", |k| {
+                    convolutions(k, 16, 80.0);
+                });
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "transposed convolutions of a segmentation model",
+        generates_text: false,
+        says: &["infer"],
+        never: &["Training", "backward"],
+        write: |k| {
+            for _ in 0..5 {
+                k.range("infer", |k| {
+                    convolutions(k, 6, 80.0);
+                    k.op("aten::conv_transpose2d", |k| k.kernel(DGRAD, 120.0));
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "object detection whose host code is slow",
+        generates_text: false,
+        says: &["detect"],
+        never: &["Training", "Repeating launches: 1"],
+        write: |k| {
+            for _ in 0..5 {
+                k.range("detect", |k| {
+                    convolutions(k, 10, 60.0);
+                    k.synchronize();
+                    k.wait(20_000.0);
+                    k.op("torchvision::nms", |k| {
+                        k.kernel("void nms_kernel_impl<float>(int, double)", 40.0);
+                    });
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "speech recognition: encoder windows",
+        generates_text: false,
+        says: &["encode_audio", "6 ×"],
+        never: &["LLM"],
+        write: |k| {
+            for _ in 0..6 {
+                k.range("encode_audio", |k| {
+                    convolutions(k, 2, 80.0);
+                    transformer(k, 12, 60.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "text embeddings for retrieval",
+        generates_text: false,
+        says: &["Program: modules `BertModel`", "BertModel 8 ×"],
+        never: &["LLM", "layers ×"],
+        write: |k| {
+            for _ in 0..8 {
+                k.module("BertModel", |k| transformer(k, 12, 40.0));
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "a reranker that encodes pairs",
+        generates_text: false,
+        says: &["encode 7 ×"],
+        never: &["LLM", "encoder"],
+        write: |k| {
+            for _ in 0..7 {
+                k.range("encode", |k| {
+                    transformer(k, 6, 60.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "vLLM decode steps",
+        generates_text: true,
+        says: &["Serving: step labels of vLLM", "decode"],
+        never: &["Training"],
+        write: |k| {
+            for _ in 0..8 {
+                k.range("execute_context_0(0)_generation_4(4)", |k| {
+                    transformer(k, 6, 60.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "LLM inference by ranges",
+        generates_text: true,
+        says: &["LLM inference: ranges `prefill`, `decode", "prefill"],
+        never: &["Training"],
+        write: |k| {
+            k.range("prefill", |k| {
+                transformer(k, 6, 400.0);
+                k.synchronize();
+            });
+            for step in 0..8 {
+                k.range(&format!("decode_step_{step}"), |k| {
+                    transformer(k, 6, 40.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "an inference server whose ranges overlap",
+        generates_text: false,
+        says: &["Top kernels"],
+        never: &["prefill"],
+        write: |k| {
+            for job in 0..12 {
+                let start = k.now();
+                transformer(k, 4, 50.0);
+                k.event(json!({"ph": "X", "cat": "user_annotation", "name": "handle", "pid": 100, "tid": 200 + job % 3, "ts": start, "dur": 2500.0}));
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "an engine of its own: ranges of enqueued plans",
+        generates_text: false,
+        says: &["ExecutionContext::enqueue 9 ×"],
+        never: &["LLM", "layers ×"],
+        write: |k| {
+            for _ in 0..9 {
+                k.range("ExecutionContext::enqueue", |k| {
+                    (0..12).for_each(|_| k.kernel(CONV, 70.0));
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "inference on the CPU",
+        generates_text: false,
+        says: &["no GPU events", "aten::addmm"],
+        never: &["host-bound", "GPU idle", "CUDA"],
+        write: |k| {
+            for _ in 0..20 {
+                k.op("aten::addmm", |k| k.wait(800.0));
+                k.op("aten::softmax", |k| k.wait(100.0));
+                k.wait(3000.0);
+            }
+        },
+    },
+    Program {
+        name: "a recording of launches whose kernels are missing",
+        generates_text: false,
+        says: &["no GPU events"],
+        never: &["host-bound", "speedup", "GPU idle"],
+        write: |k| {
+            k.without_devices();
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    convolutions(k, 8, 100.0);
+                });
+            }
+        },
+    },
+    Program {
+        name: "kernels without launches",
+        generates_text: false,
+        says: &["analysis.no_launches"],
+        never: &["host-bound", "CUDA Graphs"],
+        write: |k| {
+            k.without_launches();
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    convolutions(k, 3, 100.0);
+                    k.wait(5000.0);
+                });
+            }
+        },
+    },
+    Program {
+        name: "two ranks in one file, three steps each",
+        generates_text: false,
+        says: &[
+            "on thread 777 (",
+            "training step (device 0) 3 ×",
+            "training step (device 1) 3 ×",
+        ],
+        never: &[],
+        write: |k| {
+            for (process, device) in [(100, 0), (200, 1)] {
+                k.enter_process(process, device);
+                // One rank begins a good part of a step later.
+                k.wait(9.0 * process as f64);
+                for step in 0..3 {
+                    k.range(&format!("ProfilerStep#{step}"), training_step);
+                }
+            }
+        },
+    },
+    Program {
+        name: "two ranks in one file, one of which begins long after the other",
+        generates_text: false,
+        says: &[
+            "Training:",
+            "analysis.steps_of_processes",
+            "whole trace (device 0)",
+        ],
+        never: &["training step ("],
+        write: |k| {
+            for (process, device) in [(100, 0), (200, 1)] {
+                k.enter_process(process, device);
+                k.wait(200.0 * process as f64);
+                for step in 0..3 {
+                    k.range(&format!("ProfilerStep#{step}"), training_step);
+                }
+            }
+        },
+    },
+    Program {
+        name: "CUDA graphs, launched again and again",
+        generates_text: false,
+        says: &["replay 10 ×"],
+        never: &["Try: CUDA Graphs"],
+        write: |k| {
+            for _ in 0..10 {
+                k.range("replay", |k| {
+                    k.graph(&[(GEMM, 50.0), (ADD, 10.0), (FLASH, 40.0), (SOFTMAX, 10.0)]);
+                    k.synchronize();
+                    k.wait(300.0);
+                });
+            }
+        },
+    },
+    Program {
+        name: "a solver: stencils and transforms",
+        generates_text: false,
+        says: &["Top kernels", "stencil3d", "regular_fft"],
+        never: &["layers", "attention", "GEMM"],
+        write: |k| {
+            for _ in 0..40 {
+                k.kernel(
+                    "void stencil3d<double, 16, 16>(double const*, double*, int)",
+                    120.0,
+                );
+                k.kernel("void regular_fft<1024, double2>(kernel_arguments_t)", 60.0);
+            }
+            k.synchronize();
+        },
+    },
+    Program {
+        name: "JAX training: compiled functions as ranges",
+        generates_text: false,
+        says: &["jit_train_step 5 ×"],
+        never: &["torch.compile"],
+        write: |k| {
+            for _ in 0..5 {
+                k.range(
+                    "XlaModule:#prefix=jit(train_step),hlo_module=jit_train_step,program_id=3#",
+                    |k| {
+                        (0..10).for_each(|_| k.kernel("loop_add_multiply_fusion", 80.0));
+                        k.kernel("gemm_fusion_dot_4", 200.0);
+                        k.synchronize();
+                    },
+                );
+            }
+        },
+    },
+    Program {
+        name: "reinforcement learning: rollouts and updates",
+        generates_text: false,
+        says: &["rollout 3 ×", "update 3 ×", "Training:"],
+        never: &["training step"],
+        write: |k| {
+            for _ in 0..3 {
+                k.range("rollout", |k| {
+                    for _ in 0..10 {
+                        k.op("aten::linear", |k| k.kernel(GEMM, 20.0));
+                        k.synchronize();
+                        k.wait(2000.0);
+                    }
+                });
+                k.range("update", |k| {
+                    convolutions(k, 6, 100.0);
+                    backward(k, 6, 100.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "a graph network",
+        generates_text: false,
+        says: &["epoch 6 ×"],
+        never: &["Training"],
+        write: |k| {
+            for epoch in 0..6 {
+                k.range(&format!("epoch {epoch}"), |k| {
+                    for _ in 0..5 {
+                        k.op("torch_scatter::scatter_sum", |k| {
+                            k.kernel("void scatter_kernel<float, 0, long>(float const*)", 150.0);
+                        });
+                        k.op("aten::linear", |k| k.kernel(GEMM, 40.0));
+                    }
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "a recommender whose tables exchange rows",
+        generates_text: false,
+        says: &["## forward ## 5 ×"],
+        never: &["layers", "steps of"],
+        write: |k| {
+            for _ in 0..5 {
+                k.range("## forward ##", |k| {
+                    k.op("fbgemm::split_embedding_codegen_lookup", |k| k.kernel("void split_embedding_codegen_forward_unweighted_kernel<float, float>(int)", 200.0));
+                    collective(k, SEND_RECV, 250.0);
+                    k.op("aten::linear", |k| k.kernel(GEMM, 60.0));
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "weights that are streamed from the host",
+        generates_text: false,
+        says: &["copy-bound", "pageable"],
+        never: &["fewer, larger copies", "host-bound"],
+        write: |k| {
+            for _ in 0..6 {
+                k.range("block", |k| {
+                    k.copy_in(512 << 20, 40_000.0);
+                    transformer(k, 1, 100.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "a benchmark of collectives",
+        generates_text: false,
+        says: &["communication", "ncclDevKernel_AllReduce"],
+        never: &["steps of", "layers", "host-bound", "overlap communication"],
+        write: |k| {
+            for _ in 0..200 {
+                k.kernel(ALL_REDUCE, 300.0);
+            }
+            k.synchronize();
+        },
+    },
+    Program {
+        name: "start-up before the first step",
+        generates_text: false,
+        says: &["training step 5 ×"],
+        never: &["training step 6 ×"],
+        write: |k| {
+            k.op("aten::randn", |k| {
+                k.kernel(
+                    "void at::native::distribution_elementwise_grid_stride_kernel<float, 4>(long)",
+                    50.0,
+                );
+            });
+            k.wait(900_000.0);
+            k.op("aten::copy_", |k| k.copy_in(1 << 20, 80.0));
+            (0..6).for_each(|_| training_step(k));
+        },
+    },
+    Program {
+        name: "one pass with a range around all of it",
+        generates_text: false,
+        says: &["main"],
+        never: &["outside the phases"],
+        write: |k| {
+            k.range("main", |k| {
+                convolutions(k, 20, 100.0);
+                k.synchronize();
+            });
+        },
+    },
+    Program {
+        name: "two devices that work in turns",
+        generates_text: false,
+        says: &["hop (device 0) 6 ×", "hop (device 1) 6 ×"],
+        never: &["host-bound"],
+        write: |k| {
+            for _ in 0..6 {
+                k.range("hop", |k| {
+                    for device in 0..2 {
+                        k.on_device(device);
+                        transformer(k, 2, 200.0);
+                        k.synchronize();
+                    }
+                });
+            }
+        },
+    },
+];

@@ -1,0 +1,57 @@
+use std::io;
+
+use thiserror::Error;
+
+/// Why a device could not be had.
+#[derive(Debug, Error)]
+pub enum DeviceError {
+    /// No file describes a device of that name.
+    #[error(
+        "no device file describes `{wanted}`{}; write one (start from `custom_npu`, which documents every key) and add its `name` or its driver's name",
+        suggestion(near)
+    )]
+    Unknown {
+        /// The name as it was given.
+        wanted: String,
+        /// Names that look like it.
+        near: Vec<String>,
+    },
+    /// Two files claim one driver name.
+    #[error("the driver name `{driver_name}` is claimed by {first} and {second}")]
+    Ambiguous {
+        driver_name: String,
+        first: String,
+        second: String,
+    },
+    /// Not YAML of the schema: the message has line, column and key.
+    #[error("device file {file}: {problem}")]
+    Syntax {
+        file: String,
+        /// What the reader says.
+        problem: String,
+    },
+    /// A value that cannot be.
+    #[error("device file {file}: {key}: {problem}")]
+    Invalid {
+        file: String,
+        /// The key in it.
+        key: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file or directory that cannot be read.
+    #[error("cannot read device files in {path}: {error}")]
+    Unreadable {
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+fn suggestion(near: &[String]) -> String {
+    if near.is_empty() {
+        String::new()
+    } else {
+        format!(" (similar: {})", near.join(", "))
+    }
+}

@@ -1,0 +1,41 @@
+//! Runs in the browser: a timeline of any size, tables, and questions about them.
+//!
+//! [`Track`] holds slices with a tree over them, [`lanes`] lays a trace out as lanes of tracks, [`tile`] cuts a lane into pieces that a
+//! page draws, [`Timeline`] answers what a page asks, [`Site`] maps paths to answers, [`serve`] speaks HTTP on loopback. The page is
+//! plain ES modules (`web/`) inside the binary.
+
+mod archive;
+mod area;
+mod assets;
+mod counter;
+mod details;
+pub mod lanes;
+mod names;
+mod pftrace;
+pub mod query;
+mod run_page;
+mod server;
+mod site;
+pub mod tile;
+mod timeline;
+pub mod track;
+
+pub use archive::{ArchiveError, ArchiveFacts};
+pub use server::{Server, serve};
+pub use site::{OpenedRun, Reply, Site};
+pub use timeline::Timeline;
+pub use track::Track;
+
+/// Why a run cannot be viewed.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    #[error(
+        "the timeline has {events} events; at most {} can be shown",
+        track::EventRef::ROWS_MAX
+    )]
+    TooManyEvents { events: usize },
+    #[error("cannot listen on 127.0.0.1:{port}: {source}")]
+    Listen { port: u16, source: std::io::Error },
+    #[error("cannot read random bytes from the system: {0}")]
+    Random(std::io::Error),
+}

@@ -1,0 +1,500 @@
+//! The tables of a query: rows of the traces as they are, no copy. `docs/view.md` lists them; a test compares.
+
+use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
+
+use crate::lanes::{idle_label, idle_parts};
+use crate::site::OpenedRun;
+use crate::timeline::TimelineTrace;
+
+/// A value of a cell.
+pub(super) enum Cell<'a> {
+    Null,
+    Integer(i64),
+    Text(&'a str),
+    Owned(String),
+}
+
+impl<'a> From<Option<&'a str>> for Cell<'a> {
+    fn from(text: Option<&'a str>) -> Self {
+        text.map_or(Self::Null, Self::Text)
+    }
+}
+
+impl From<Option<String>> for Cell<'_> {
+    fn from(text: Option<String>) -> Self {
+        text.map_or(Self::Null, Self::Owned)
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => { $(impl From<$type> for Cell<'_> {
+        fn from(value: $type) -> Self { Self::Integer(value as i64) }
+    })* };
+}
+integers!(i64, u32, u64, usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryTable {
+    Kernel,
+    Launch,
+    HostOp,
+    Copy,
+    Memset,
+    Range,
+    Step,
+    IdleGap,
+    Sample,
+    Memory,
+    Finding,
+}
+
+impl QueryTable {
+    pub const ALL: [Self; 11] = [
+        Self::Kernel,
+        Self::Launch,
+        Self::HostOp,
+        Self::Copy,
+        Self::Memset,
+        Self::Range,
+        Self::Step,
+        Self::IdleGap,
+        Self::Sample,
+        Self::Memory,
+        Self::Finding,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Launch => "launch",
+            Self::HostOp => "host_op",
+            Self::Copy => "copy",
+            Self::Memset => "memset",
+            Self::Range => "range",
+            Self::Step => "step",
+            Self::IdleGap => "idle_gap",
+            Self::Sample => "sample",
+            Self::Memory => "memory",
+            Self::Finding => "finding",
+        }
+    }
+
+    pub fn columns(self) -> &'static [&'static str] {
+        match self {
+            Self::Kernel => &[
+                "id",
+                "trace",
+                "name",
+                "category",
+                "library",
+                "start_ns",
+                "duration_ns",
+                "device",
+                "context",
+                "stream",
+                "correlation",
+                "graph",
+                "graph_node",
+                "grid_x",
+                "grid_y",
+                "grid_z",
+                "block_x",
+                "block_y",
+                "block_z",
+                "registers",
+                "shared_bytes",
+                "launch_id",
+                "operator",
+                "module",
+            ],
+            Self::Launch => &[
+                "id",
+                "trace",
+                "name",
+                "start_ns",
+                "duration_ns",
+                "process",
+                "thread",
+                "correlation",
+                "device_events",
+            ],
+            Self::HostOp | Self::Range => &[
+                "id",
+                "trace",
+                "name",
+                "kind",
+                "start_ns",
+                "duration_ns",
+                "process",
+                "thread",
+            ],
+            Self::Copy => &[
+                "id",
+                "trace",
+                "name",
+                "direction",
+                "source",
+                "target",
+                "bytes",
+                "start_ns",
+                "duration_ns",
+                "device",
+                "context",
+                "stream",
+                "correlation",
+                "launch_id",
+                "operator",
+            ],
+            Self::Memset => &[
+                "id",
+                "trace",
+                "name",
+                "bytes",
+                "start_ns",
+                "duration_ns",
+                "device",
+                "context",
+                "stream",
+                "correlation",
+                "launch_id",
+                "operator",
+            ],
+            Self::Step => &["id", "phase", "start_ns", "duration_ns"],
+            Self::IdleGap => &[
+                "id",
+                "trace",
+                "device",
+                "start_ns",
+                "duration_ns",
+                "cause",
+                "host_busy_ns",
+                "host_sync_ns",
+                "launch_latency_ns",
+                "launch_call_ns",
+                "queued_gap_ns",
+                "not_started_ns",
+                "data_loading_ns",
+                "unknown_ns",
+            ],
+            Self::Sample => &[
+                "id",
+                "trace",
+                "time_ns",
+                "period_ns",
+                "process",
+                "thread",
+                "state",
+                "wait",
+                "function",
+                "file",
+                "line",
+            ],
+            Self::Memory => &[
+                "id",
+                "trace",
+                "time_ns",
+                "bytes",
+                "allocated_bytes",
+                "reserved_bytes",
+                "place",
+                "device",
+            ],
+            Self::Finding => &["id", "title", "gain", "knob", "evidence"],
+        }
+    }
+
+    /// Whether rows belong to the run and not to one of its traces.
+    pub(super) fn is_of_run(self) -> bool {
+        matches!(self, Self::Step | Self::Finding)
+    }
+}
+
+fn is_call(kind: HostKind) -> bool {
+    matches!(kind, HostKind::RUNTIME | HostKind::DRIVER)
+}
+
+/// One trace of a run as a query sees it.
+#[derive(Clone, Copy)]
+pub(super) struct TraceRows<'a> {
+    pub(super) run: &'a OpenedRun,
+    pub(super) number: usize,
+    trace: &'a Trace,
+    on: &'a TimelineTrace,
+}
+
+impl<'a> TraceRows<'a> {
+    pub(super) fn of(run: &'a OpenedRun, number: usize) -> Option<Self> {
+        let on = run.timeline.traces.get(number)?;
+        let trace = &run.record.traces.get(on.index)?.trace;
+        Some(Self {
+            run,
+            number,
+            trace,
+            on,
+        })
+    }
+
+    /// Rows of the table; of those [`is_row`](Self::is_row) tells which are in it.
+    pub(super) fn len(&self, table: QueryTable) -> usize {
+        match table {
+            QueryTable::Kernel => self.trace.kernels.len(),
+            QueryTable::Launch | QueryTable::HostOp => self.trace.hosts.len(),
+            QueryTable::Copy => self.trace.copies.len(),
+            QueryTable::Memset => self.trace.memsets.len(),
+            QueryTable::Range => self.trace.ranges.len(),
+            QueryTable::Step => self.run.timeline.phases.len(),
+            QueryTable::IdleGap => self.on.origins.gaps().len(),
+            QueryTable::Sample => self.trace.host_samples.len(),
+            QueryTable::Memory => self.trace.memory.len(),
+            QueryTable::Finding => self.run.findings().len(),
+        }
+    }
+
+    pub(super) fn is_row(&self, table: QueryTable, row: usize) -> bool {
+        match table {
+            QueryTable::Launch => is_call(self.trace.hosts.kind[row]),
+            QueryTable::HostOp => !is_call(self.trace.hosts.kind[row]),
+            _ => true,
+        }
+    }
+
+    fn time(&self, time: i64) -> Cell<'a> {
+        Cell::Integer(time.saturating_add(self.on.shift) - self.run.timeline.origin)
+    }
+
+    fn text(&self, id: StrId) -> Cell<'a> {
+        Cell::Text(self.trace.text(id))
+    }
+
+    fn thread(&self, id: ThreadId, is_process: bool) -> Cell<'a> {
+        let row = id.0 as usize;
+        if id == ThreadId::NONE || row >= self.trace.threads.len() {
+            return Cell::Null;
+        }
+        let thread = self.trace.threads.row(row);
+        let (number, label) = if is_process {
+            (thread.process, thread.process_label)
+        } else {
+            (thread.thread, thread.label)
+        };
+        match label {
+            StrId::EMPTY => Cell::Integer(number),
+            label => self.text(label),
+        }
+    }
+
+    /// Columns that tell where a device event comes from.
+    fn origin(&self, origin: llmprof_analysis::EventOrigin, column: &str) -> Cell<'a> {
+        match column {
+            "launch_id" => origin.call.map_or(Cell::Null, Cell::from),
+            "operator" => origin.operator.map_or(Cell::Null, |row| {
+                self.text(self.trace.hosts.name[row as usize])
+            }),
+            "module" => self.on.origins.modules(self.trace, origin).into(),
+            _ => Cell::Null,
+        }
+    }
+
+    pub(super) fn cell(&self, table: QueryTable, row: usize, column: &str) -> Cell<'a> {
+        match column {
+            "id" => return row.into(),
+            "trace" => return self.number.into(),
+            _ => {}
+        }
+        match table {
+            QueryTable::Kernel => self.kernel(row, column),
+            QueryTable::Launch | QueryTable::HostOp => self.host(row, column),
+            QueryTable::Copy => self.copy(row, column),
+            QueryTable::Memset => self.memset(row, column),
+            QueryTable::Range => self.range(row, column),
+            QueryTable::Step => self.step(row, column),
+            QueryTable::IdleGap => self.idle_gap(row, column),
+            QueryTable::Sample => self.sample(row, column),
+            QueryTable::Memory => self.memory(row, column),
+            QueryTable::Finding => self.finding(row, column),
+        }
+    }
+
+    fn kernel(&self, row: usize, column: &str) -> Cell<'a> {
+        let rows = &self.trace.kernels;
+        match column {
+            "name" => self.text(rows.name[row]),
+            "category" | "library" => {
+                let names = &self.run.timeline.names;
+                let class = names.kernel_class(self.number, rows.name[row]);
+                let (category, library) = class.unzip();
+                if column == "category" {
+                    category
+                } else {
+                    library
+                }
+                .into()
+            }
+            "start_ns" => self.time(rows.start[row]),
+            "duration_ns" => rows.duration[row].into(),
+            "device" => rows.device[row].into(),
+            "context" => rows.context[row].into(),
+            "stream" => rows.stream[row].into(),
+            "correlation" => rows.correlation[row].into(),
+            "graph" => rows.graph[row].into(),
+            "graph_node" => rows.graph_node[row].into(),
+            "grid_x" => rows.grid[row][0].into(),
+            "grid_y" => rows.grid[row][1].into(),
+            "grid_z" => rows.grid[row][2].into(),
+            "block_x" => rows.block[row][0].into(),
+            "block_y" => rows.block[row][1].into(),
+            "block_z" => rows.block[row][2].into(),
+            "registers" => rows.registers[row].into(),
+            "shared_bytes" => {
+                (u64::from(rows.static_shared[row]) + u64::from(rows.dynamic_shared[row])).into()
+            }
+            other => self.origin(self.on.origins.of_kernel(row), other),
+        }
+    }
+
+    fn host(&self, row: usize, column: &str) -> Cell<'a> {
+        let rows = &self.trace.hosts;
+        match column {
+            "name" => self.text(rows.name[row]),
+            "kind" => Cell::Text(rows.kind[row].name()),
+            "start_ns" => self.time(rows.start[row]),
+            "duration_ns" => rows.duration[row].into(),
+            "process" => self.thread(rows.thread[row], true),
+            "thread" => self.thread(rows.thread[row], false),
+            "correlation" => rows.correlation[row].into(),
+            "device_events" => {
+                let launched = &self.on.launched;
+                let first = launched.partition_point(|(call, _)| (*call as usize) < row);
+                let end = launched.partition_point(|(call, _)| *call as usize <= row);
+                (end - first).into()
+            }
+            _ => Cell::Null,
+        }
+    }
+
+    fn copy(&self, row: usize, column: &str) -> Cell<'a> {
+        let rows = &self.trace.copies;
+        match column {
+            "name" => self.text(rows.name[row]),
+            "direction" => Cell::Text(rows.kind[row].name()),
+            "source" => Cell::Text(rows.source[row].name()),
+            "target" => Cell::Text(rows.target[row].name()),
+            "bytes" => rows.bytes[row].into(),
+            "start_ns" => self.time(rows.start[row]),
+            "duration_ns" => rows.duration[row].into(),
+            "device" => rows.device[row].into(),
+            "context" => rows.context[row].into(),
+            "stream" => rows.stream[row].into(),
+            "correlation" => rows.correlation[row].into(),
+            other => self.origin(self.on.origins.of_copy(row), other),
+        }
+    }
+
+    fn memset(&self, row: usize, column: &str) -> Cell<'a> {
+        let rows = &self.trace.memsets;
+        match column {
+            "name" => self.text(rows.name[row]),
+            "bytes" => rows.bytes[row].into(),
+            "start_ns" => self.time(rows.start[row]),
+            "duration_ns" => rows.duration[row].into(),
+            "device" => rows.device[row].into(),
+            "context" => rows.context[row].into(),
+            "stream" => rows.stream[row].into(),
+            "correlation" => rows.correlation[row].into(),
+            other => self.origin(self.on.origins.of_memset(row), other),
+        }
+    }
+
+    fn range(&self, row: usize, column: &str) -> Cell<'a> {
+        let rows = &self.trace.ranges;
+        match column {
+            "name" => self.text(rows.name[row]),
+            "kind" => Cell::Text(rows.kind[row].name()),
+            "start_ns" => self.time(rows.start[row]),
+            "duration_ns" => rows.duration[row].into(),
+            "process" => self.thread(rows.thread[row], true),
+            "thread" => self.thread(rows.thread[row], false),
+            _ => Cell::Null,
+        }
+    }
+
+    fn step(&self, row: usize, column: &str) -> Cell<'a> {
+        let (phase, start, end) = &self.run.timeline.phases[row];
+        match column {
+            "phase" => Cell::Text(phase),
+            "start_ns" => Cell::Integer(start - self.run.timeline.origin),
+            "duration_ns" => Cell::Integer(end - start),
+            _ => Cell::Null,
+        }
+    }
+
+    fn idle_gap(&self, row: usize, column: &str) -> Cell<'a> {
+        let gap = self.on.origins.gaps()[row];
+        let [
+            busy,
+            sync,
+            latency,
+            call,
+            queued,
+            not_started,
+            loading,
+            unknown,
+        ] = idle_parts(&gap).map(|(_, time)| time);
+        match column {
+            "device" => gap.device.into(),
+            "start_ns" => self.time(gap.start_ns),
+            "duration_ns" => (gap.end_ns - gap.start_ns).into(),
+            "cause" => Cell::Text(idle_label(&gap)),
+            "host_busy_ns" => busy.into(),
+            "host_sync_ns" => sync.into(),
+            "launch_latency_ns" => latency.into(),
+            "launch_call_ns" => call.into(),
+            "queued_gap_ns" => queued.into(),
+            "not_started_ns" => not_started.into(),
+            "data_loading_ns" => loading.into(),
+            "unknown_ns" => unknown.into(),
+            _ => Cell::Null,
+        }
+    }
+
+    fn sample(&self, row: usize, column: &str) -> Cell<'a> {
+        let rows = &self.trace.host_samples;
+        let frame = || self.trace.stack_frames.stack(rows.stack[row]).next();
+        match column {
+            "time_ns" => self.time(rows.time[row]),
+            "period_ns" => rows.period[row].into(),
+            "process" => self.thread(rows.thread[row], true),
+            "thread" => self.thread(rows.thread[row], false),
+            "state" => Cell::Text(rows.cpu[row].name()),
+            "wait" => Cell::Text(rows.wait[row].name()),
+            "function" => frame().map_or(Cell::Null, |frame| self.text(frame.function)),
+            "file" => frame().map_or(Cell::Null, |frame| self.text(frame.file)),
+            "line" => frame().map_or(Cell::Null, |frame| frame.line.into()),
+            _ => Cell::Null,
+        }
+    }
+
+    fn memory(&self, row: usize, column: &str) -> Cell<'a> {
+        let rows = &self.trace.memory;
+        match column {
+            "time_ns" => self.time(rows.time[row]),
+            "bytes" => rows.bytes[row].into(),
+            "allocated_bytes" => rows.allocated[row].into(),
+            "reserved_bytes" => rows.reserved[row].into(),
+            "place" => Cell::Text(rows.place[row].name()),
+            "device" => rows.device[row].into(),
+            _ => Cell::Null,
+        }
+    }
+
+    fn finding(&self, row: usize, column: &str) -> Cell<'a> {
+        let finding = &self.run.findings()[row];
+        match column {
+            "title" => Cell::Text(&finding.title),
+            "gain" => finding.gain.as_deref().into(),
+            "knob" => finding.knob.as_deref().into(),
+            "evidence" => Cell::Owned(finding.evidence.join("\n")),
+            _ => Cell::Null,
+        }
+    }
+}

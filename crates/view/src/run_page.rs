@@ -1,0 +1,177 @@
+//! The page of a run: the report's document as data, and tables whose rows lead to the timeline.
+
+use llmprof_analysis::{Analysis, judged_device};
+use llmprof_report::{
+    Align, Block, Cell, Document, FindingItem, Report, Table, Target, plots, text::warning_lines,
+};
+use serde_json::{Value, json};
+
+use crate::names::Named;
+use crate::site::OpenedRun;
+use crate::timeline::Timeline;
+
+/// What a page of a run is made of.
+pub(crate) struct RunPage {
+    pub(crate) json: Vec<u8>,
+    /// Charts as SVG files by name.
+    pub(crate) plots: Vec<(String, String)>,
+    pub(crate) findings: Vec<FindingItem>,
+}
+
+impl RunPage {
+    pub(crate) fn of(run: &OpenedRun) -> Self {
+        let Some(analysis) = &run.analysis else {
+            let page = json!({"title": run.title, "phases": phases(&run.timeline)});
+            return Self {
+                json: page.to_string().into_bytes(),
+                plots: Vec::new(),
+                findings: Vec::new(),
+            };
+        };
+        let document = document_of(run, analysis);
+        let plots: Vec<(String, String)> = plots(&document)
+            .into_iter()
+            .map(|(name, svg)| (name, svg.file()))
+            .collect();
+        Self {
+            json: page_json(run, analysis, &document, &plots)
+                .to_string()
+                .into_bytes(),
+            plots,
+            findings: document.findings,
+        }
+    }
+}
+
+fn page_json(
+    run: &OpenedRun,
+    analysis: &Analysis,
+    document: &Document,
+    plots: &[(String, String)],
+) -> Value {
+    // Plots are in the order of the charts.
+    let mut plot_names = plots.iter().map(|(name, _)| name.as_str());
+    json!({
+        "title": document.title,
+        "subtitle": document.subtitle,
+        "caveats": document.caveats,
+        "summary": document.summary,
+        "findings": document.findings.iter().map(finding).collect::<Vec<_>>(),
+        "no_conclusion": document.no_conclusion,
+        "warnings": warning_lines(&document.issues),
+        "sections": document.sections.iter().map(|section| json!({
+            "key": section.key,
+            "title": section.title,
+            "blocks": section.blocks.iter().map(|part| block(&run.timeline, part, &mut plot_names)).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "phases": phases(&run.timeline),
+        "kernels": kernels(&run.timeline, analysis),
+        "operators": operators(&run.timeline, analysis),
+        "has_report": run.report.is_some(),
+    })
+}
+
+fn document_of(run: &OpenedRun, analysis: &Analysis) -> Document {
+    let judged = judged_device(&run.record, None);
+    let report = Report {
+        record: &run.record,
+        analysis,
+        issues: &analysis.issues,
+        device: judged.device.as_ref(),
+        notes: None,
+    };
+    report.document()
+}
+
+fn finding(item: &FindingItem) -> Value {
+    let links = item.links.iter().map(|link| match &link.target {
+        Target::Anchor(key) => json!({"label": link.label, "section": key}),
+        Target::Phase(name) => json!({"label": link.label, "phase": name}),
+    });
+    json!({
+        "key": item.key, "title": item.title, "gain": item.gain, "knob": item.knob, "evidence": item.evidence,
+        "links": links.collect::<Vec<_>>(),
+    })
+}
+
+fn block<'n>(
+    timeline: &Timeline,
+    block: &Block,
+    plot_names: &mut impl Iterator<Item = &'n str>,
+) -> Value {
+    match block {
+        Block::Heading(text) => json!({"heading": text}),
+        Block::Paragraph(text) => json!({"text": text}),
+        Block::List(items) => json!({"list": items}),
+        Block::Table(table) => json!({"table": table_json(timeline, table)}),
+        Block::Chart(_) => json!({"chart": plot_names.next()}),
+    }
+}
+
+fn table_json(timeline: &Timeline, table: &Table) -> Value {
+    let columns = table
+        .columns
+        .iter()
+        .map(|column| json!([column.header, column.align == Align::Right]));
+    let cell = |cell: &Cell| match cell {
+        Cell::Number { value, text } => json!({"text": text, "value": value}),
+        Cell::Name { label, full } => {
+            let kinds = [Named::Kernel, Named::As("operator"), Named::As("range")];
+            let name = kinds
+                .iter()
+                .find_map(|named| timeline.names.find(*named, full));
+            json!({"text": label, "full": full, "name": name})
+        }
+        other => json!({"text": other.text()}),
+    };
+    let rows = table.rows.iter().map(
+        |row| json!({"key": row.key, "cells": row.cells.iter().map(cell).collect::<Vec<_>>()}),
+    );
+    json!({"columns": columns.collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>(), "noun": table.noun})
+}
+
+fn phases(timeline: &Timeline) -> Vec<Value> {
+    let phases = timeline.phases.iter();
+    phases
+        .map(|(name, start, end)| {
+            json!({"name": name, "start_ns": start - timeline.origin, "duration_ns": end - start})
+        })
+        .collect()
+}
+
+/// Kernels by name, with the number of the name on the timeline.
+fn kernels(timeline: &Timeline, analysis: &Analysis) -> Vec<Value> {
+    let Some(trace) = &analysis.timeline else {
+        return Vec::new();
+    };
+    trace
+        .kernels
+        .iter()
+        .map(|row| {
+            let name = timeline.names.find(Named::Kernel, &row.name);
+            json!({
+                "name": name, "label": llmprof_report::kernel_label(&row.name), "category": row.category.name(),
+                "library": row.library.name(), "calls": row.calls, "total_ns": row.total_ns, "share_percent": row.share_pct,
+                "median_ns": row.median_ns, "max_ns": row.max_ns,
+            })
+        })
+        .collect()
+}
+
+fn operators(timeline: &Timeline, analysis: &Analysis) -> Vec<Value> {
+    let Some(trace) = &analysis.timeline else {
+        return Vec::new();
+    };
+    trace
+        .operators
+        .iter()
+        .map(|row| {
+            let name = timeline.names.find(Named::As("operator"), &row.name);
+            json!({
+                "name": name, "label": row.name, "calls": row.times.calls,
+                "host_total_ns": row.times.host_total_ns, "host_self_ns": row.times.host_self_ns,
+                "device_total_ns": row.times.device_total_ns, "device_self_ns": row.times.device_self_ns,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,184 @@
+//! What a page can ask for: paths and their answers.
+
+use std::sync::{Arc, OnceLock};
+
+use llmprof_analysis::Analysis;
+use llmprof_record::run::RunRecord;
+use llmprof_report::FindingItem;
+use serde_json::{Value, json};
+
+use crate::assets::{ASSETS, BINARY, HTML, JSON, SVG};
+use crate::query::{self, QueryLimits, QueryTable};
+use crate::run_page::RunPage;
+use crate::tile::TilePlace;
+use crate::timeline::Timeline;
+use crate::track::EventRef;
+
+/// A run that pages show.
+pub struct OpenedRun {
+    /// What people call it: the path it was opened by.
+    pub title: String,
+    pub record: RunRecord,
+    pub analysis: Option<Analysis>,
+    /// `report.html`, where the run has one.
+    pub report: Option<String>,
+    pub timeline: Timeline,
+    page: OnceLock<RunPage>,
+}
+
+impl OpenedRun {
+    pub fn new(
+        title: String,
+        record: RunRecord,
+        analysis: Option<Analysis>,
+        report: Option<String>,
+    ) -> Result<Self, crate::ViewError> {
+        Ok(Self {
+            timeline: Timeline::of(&record, analysis.as_ref())?,
+            title,
+            record,
+            analysis,
+            report,
+            page: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn findings(&self) -> &[FindingItem] {
+        &self.page().findings
+    }
+
+    pub(crate) fn plot_names(&self) -> impl Iterator<Item = &str> {
+        self.page().plots.iter().map(|(name, _)| name.as_str())
+    }
+
+    fn page(&self) -> &RunPage {
+        self.page.get_or_init(|| RunPage::of(self))
+    }
+}
+
+/// An answer with its content type.
+pub struct Reply {
+    pub content_type: &'static str,
+    pub body: Vec<u8>,
+    /// Whether the answer may run its own scripts: a report carries its policy itself.
+    pub is_report: bool,
+}
+
+impl Reply {
+    fn new(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            content_type,
+            body: body.into(),
+            is_report: false,
+        }
+    }
+}
+
+impl From<Value> for Reply {
+    fn from(value: Value) -> Self {
+        Self::new(JSON, value.to_string())
+    }
+}
+
+/// Everything that one page shows.
+pub struct Site {
+    pub runs: Vec<Arc<OpenedRun>>,
+}
+
+impl Site {
+    /// The answer to a path without its leading slash; `None` where there is nothing.
+    pub fn reply(&self, path: &str, query: &[(String, String)]) -> Option<Reply> {
+        let asset = if path.is_empty() { "index.html" } else { path };
+        if let Some((_, content_type, text)) = ASSETS.iter().find(|(name, _, _)| *name == asset) {
+            return Some(Reply::new(content_type, *text));
+        }
+        if path == "tables.json" {
+            let tables = QueryTable::ALL.iter();
+            let tables = tables.map(|table| json!([table.name(), table.columns()]));
+            return Some(tables.collect::<Value>().into());
+        }
+        if path == "runs.json" {
+            return Some(self.runs_json().into());
+        }
+        let mut parts = path.strip_prefix("r/")?.split('/');
+        let run = self.runs.get(parts.next()?.parse::<usize>().ok()?)?;
+        let parts: Vec<&str> = parts.collect();
+        run.reply(&parts, query)
+    }
+
+    pub(crate) fn runs_json(&self) -> Value {
+        let runs = self.runs.iter().map(|run| {
+            json!({
+                "title": run.title,
+                "name": run.record.name,
+                "device": run.analysis.as_ref().and_then(|analysis| analysis.device.clone()),
+                "events": run.timeline.events(),
+                "span_ns": run.timeline.span,
+                "has_report": run.report.is_some(),
+            })
+        });
+        json!({"runs": runs.collect::<Vec<_>>()})
+    }
+}
+
+impl OpenedRun {
+    pub(crate) fn reply(
+        self: &Arc<Self>,
+        parts: &[&str],
+        values: &[(String, String)],
+    ) -> Option<Reply> {
+        let timeline = &self.timeline;
+        let text = |key: &str| {
+            let pair = values.iter().find(|(name, _)| name == key);
+            pair.map(|(_, value)| value.as_str())
+        };
+        let number = |key: &str| text(key)?.parse::<i64>().ok();
+        let reply = match parts {
+            ["run.json"] => Reply::new(JSON, self.page().json.as_slice()),
+            ["report.html"] => Reply {
+                is_report: true,
+                ..Reply::new(HTML, self.report.clone()?)
+            },
+            ["plot", name] => {
+                let name = name.strip_suffix(".svg")?;
+                let mut plots = self.page().plots.iter();
+                let plot = plots.find(|(known, _)| known == name)?;
+                Reply::new(SVG, plot.1.as_str())
+            }
+            ["lanes.json"] => timeline.lanes_json().into(),
+            ["names", block] => {
+                let block = block.strip_suffix(".json")?.parse().ok()?;
+                timeline.names_json(block)?.into()
+            }
+            ["tile", lane, level, x] => {
+                let place = TilePlace {
+                    level: level.parse().ok()?,
+                    x: x.parse().ok()?,
+                };
+                Reply::new(BINARY, timeline.tile(lane.parse().ok()?, place)?)
+            }
+            ["event", trace, event] => {
+                let event = EventRef(event.parse().ok()?);
+                let trace = trace.parse().ok()?;
+                timeline.event_json(&self.record, trace, event)?.into()
+            }
+            ["instances", name] => timeline.instances_json(name.parse().ok()?)?.into(),
+            ["totals"] => timeline.totals_json(number("from")?, number("to")?).into(),
+            ["search"] => timeline.search_json(text("text")?).into(),
+            ["query"] => match query::query(self, text("sql")?, QueryLimits::default()) {
+                Ok(answer) => answer.json().into(),
+                Err(error) => json!({"error": error.to_string()}).into(),
+            },
+            ["find"] => {
+                let name = text("name").and_then(|name| name.parse().ok());
+                let is_forward = text("back").is_none();
+                let words = text("text").unwrap_or_default();
+                timeline
+                    .find_json(words, name, number("time")?, is_forward)
+                    .into()
+            }
+            _ => return None,
+        };
+        Some(reply)
+    }
+}

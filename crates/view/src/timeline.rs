@@ -1,0 +1,283 @@
+//! A run as a timeline: its lanes on one clock, and what can be asked of them.
+
+use llmprof_analysis::{Analysis, EventOrigins};
+use llmprof_record::run::{RunRecord, is_graph_capture, rank_of};
+use llmprof_record::trace::Trace;
+use serde_json::{Value, json};
+
+use crate::ViewError;
+use crate::lanes::{Lane, LaneKind, LaneSource};
+use crate::names::Names;
+use crate::tile::{TilePlace, encode_track};
+use crate::track::{EventRef, Slice};
+
+/// A trace on the timeline.
+pub(crate) struct TimelineTrace {
+    /// Index in [`RunRecord::traces`].
+    pub(crate) index: usize,
+    pub(crate) shift: i64,
+    pub(crate) origins: EventOrigins,
+    /// `(call, event)` of every device event whose launch is recorded, by call.
+    pub(crate) launched: Vec<(u32, EventRef)>,
+}
+
+/// The lanes of a run.
+pub struct Timeline {
+    /// The first moment, on the clock of the first trace.
+    pub origin: i64,
+    /// From the first to the last moment, ns.
+    pub span: i64,
+    pub lanes: Vec<Lane>,
+    pub(crate) names: Names,
+    pub(crate) traces: Vec<TimelineTrace>,
+    /// Phases with their intervals on the clock of the first trace.
+    pub(crate) phases: Vec<(String, i64, i64)>,
+}
+
+impl Timeline {
+    /// Lays out every timeline of a run; graph captures, which show no work, are left out.
+    pub fn of(record: &RunRecord, analysis: Option<&Analysis>) -> Result<Self, ViewError> {
+        let shown: Vec<(usize, &Trace)> = (record.traces.iter().enumerate())
+            .map(|(index, recorded)| (index, &recorded.trace))
+            .filter(|(index, trace)| *index == 0 || !is_graph_capture(trace))
+            .collect();
+        for (_, trace) in &shown {
+            if trace.rows() >= EventRef::ROWS_MAX {
+                return Err(ViewError::TooManyEvents {
+                    events: trace.rows(),
+                });
+            }
+        }
+        let phases = analysis.map_or_else(Vec::new, phases_of);
+        let mut names = Names::default();
+        let (mut lanes, mut traces) = (Vec::new(), Vec::new());
+        for (number, &(index, trace)) in shown.iter().enumerate() {
+            let origins = EventOrigins::of(trace);
+            let shift = if number == 0 {
+                0
+            } else {
+                clock_shift(shown[0].1, trace, analysis)
+            };
+            let source = LaneSource {
+                number,
+                trace,
+                origins: &origins,
+                shift,
+                prefix: match rank_of(trace) {
+                    Some(rank) if shown.len() > 1 => format!("rank {rank}"),
+                    None if shown.len() > 1 => format!("trace {}", number + 1),
+                    _ => String::new(),
+                },
+                phases: if number == 0 {
+                    phases.clone()
+                } else {
+                    Vec::new()
+                },
+            };
+            lanes.extend(source.lanes(&mut names));
+            traces.push(TimelineTrace {
+                index,
+                shift,
+                launched: launched_events(trace, &origins),
+                origins,
+            });
+        }
+        let spans = lanes.iter().filter_map(lane_span);
+        let (origin, end) = spans
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+            .unwrap_or((0, 0));
+        Ok(Self {
+            origin,
+            span: end.saturating_sub(origin),
+            lanes,
+            names,
+            traces,
+            phases,
+        })
+    }
+
+    /// Slices and points of all lanes.
+    pub fn events(&self) -> usize {
+        let tracks = self.lanes.iter().flat_map(|lane| &lane.tracks);
+        let counters = self.lanes.iter().filter_map(|lane| lane.counter.as_ref());
+        tracks.map(crate::track::Track::len).sum::<usize>()
+            + counters.map(crate::counter::Counter::len).sum::<usize>()
+    }
+
+    /// Bytes of memory that lanes take beside the traces.
+    pub fn memory_bytes(&self) -> usize {
+        let lane = |lane: &Lane| {
+            let tracks = lane.tracks.iter().map(crate::track::Track::memory_bytes);
+            tracks.sum::<usize>()
+                + lane
+                    .counter
+                    .as_ref()
+                    .map_or(0, crate::counter::Counter::memory_bytes)
+        };
+        self.lanes.iter().map(lane).sum()
+    }
+
+    pub fn lanes_json(&self) -> Value {
+        let lanes = self.lanes.iter().map(|lane| {
+            json!({
+                "group": lane.group,
+                "title": lane.title,
+                "kind": lane.kind,
+                "trace": lane.trace,
+                "tracks": lane.tracks.len(),
+                "slices": lane.tracks.iter().map(crate::track::Track::len).sum::<usize>(),
+                "hidden": lane.hidden,
+                "unit": lane.counter.as_ref().map(|counter| counter.unit),
+                "largest": lane.counter.as_ref().map(|counter| counter.largest),
+            })
+        });
+        json!({
+            "span_ns": self.span,
+            "origin_ns": self.origin,
+            "names": self.names.len(),
+            "events": self.events(),
+            "lanes": lanes.collect::<Vec<_>>(),
+        })
+    }
+
+    pub fn names_json(&self, block: usize) -> Option<Value> {
+        self.names.block(block)
+    }
+
+    /// One lane at one place; `None` where there is no such lane or place. Counters are JSON, slices binary.
+    pub fn tile(&self, lane: usize, place: TilePlace) -> Option<Vec<u8>> {
+        let lane = self.lanes.get(lane)?;
+        place.interval()?;
+        if let Some(counter) = &lane.counter {
+            return Some(counter.tile(self.origin, place).to_string().into_bytes());
+        }
+        let mut out = Vec::new();
+        for track in &lane.tracks {
+            encode_track(track, self.origin, place, &mut out);
+        }
+        Some(out)
+    }
+
+    /// The lane and track of an event of a trace, with its slice there.
+    pub(crate) fn locate(
+        &self,
+        trace: usize,
+        event: EventRef,
+        start: i64,
+    ) -> Option<(usize, usize)> {
+        let lanes = self.lanes.iter().enumerate();
+        lanes
+            .filter(|(_, lane)| lane.trace == trace && may_hold(lane.kind, event.table()))
+            .find_map(|(number, lane)| {
+                let has = |track: &crate::track::Track| {
+                    let first = track.begun_before(start);
+                    let mut rows = (first..track.len()).map(|row| track.slice(row));
+                    rows.by_ref()
+                        .take_while(|slice| slice.start == start)
+                        .any(|slice| slice.event == event)
+                };
+                Some((number, lane.tracks.iter().position(has)?))
+            })
+    }
+
+    /// All slices of lanes that `keep` accepts, with the number of the lane.
+    pub(crate) fn slices(
+        &self,
+        keep: impl Fn(&Lane) -> bool,
+    ) -> impl Iterator<Item = (usize, Slice)> {
+        let lanes = self.lanes.iter().enumerate();
+        lanes
+            .filter(move |(_, lane)| keep(lane))
+            .flat_map(|(number, lane)| {
+                let tracks = lane.tracks.iter();
+                tracks.flat_map(move |track| {
+                    (0..track.len()).map(move |row| (number, track.slice(row)))
+                })
+            })
+    }
+}
+
+fn may_hold(kind: LaneKind, table: u8) -> bool {
+    use crate::lanes::table as tables;
+    match kind {
+        LaneKind::Phases => table == tables::PHASES,
+        LaneKind::GpuIdle => table == tables::IDLE_GAPS,
+        LaneKind::Stream => matches!(table, tables::KERNELS | tables::COPIES | tables::MEMSETS),
+        LaneKind::DeviceRanges | LaneKind::Ranges => table == tables::RANGES,
+        LaneKind::Synchronization => table == tables::SYNCS,
+        LaneKind::Host => table == tables::HOSTS,
+        LaneKind::HostStacks => table == tables::STACKS,
+        LaneKind::Counter => false,
+    }
+}
+
+fn lane_span(lane: &Lane) -> Option<(i64, i64)> {
+    if let Some(counter) = &lane.counter {
+        return counter.span();
+    }
+    let tracks = lane.tracks.iter().filter(|track| !track.is_empty());
+    let spans = tracks.map(|track| (track.slice(0).start, track.slice(track.len() - 1).end));
+    spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+fn phases_of(analysis: &Analysis) -> Vec<(String, i64, i64)> {
+    let Some(timeline) = &analysis.timeline else {
+        return Vec::new();
+    };
+    let mut phases: Vec<(String, i64, i64)> = (timeline.phases.iter())
+        .flat_map(|phase| {
+            let windows = phase.windows.iter();
+            windows.map(|window| {
+                let start = window.start_ns.0;
+                (
+                    phase.name.clone(),
+                    start,
+                    start.saturating_add(window.span_ns.0),
+                )
+            })
+        })
+        .collect();
+    phases.sort_by_key(|phase| (phase.1, phase.2));
+    phases
+}
+
+/// What is added to the times of a trace to put it on the clock of the first: the difference of the clocks' origins, less what the
+/// clock of its rank is ahead by the ends of collectives.
+fn clock_shift(first: &Trace, trace: &Trace, analysis: Option<&Analysis>) -> i64 {
+    let origin = |trace: &Trace| trace.clock_origin_ns.map(|origin| origin.0);
+    let apart = match (origin(first), origin(trace)) {
+        (Some(first), Some(other)) => other.saturating_sub(first),
+        _ => 0,
+    };
+    let ranks = analysis.and_then(|analysis| analysis.ranks.as_ref());
+    let row = ranks.and_then(|ranks| {
+        let rank = rank_of(trace)?;
+        ranks.ranks.iter().find(|row| row.rank == rank)
+    });
+    apart.saturating_sub(row.map_or(0, |row| row.clock.offset_ns.0))
+}
+
+fn launched_events(trace: &Trace, origins: &EventOrigins) -> Vec<(u32, EventRef)> {
+    use crate::lanes::table;
+    let kernels = (0..trace.kernels.len()).map(|row| {
+        (
+            origins.of_kernel(row).call,
+            EventRef::new(table::KERNELS, row),
+        )
+    });
+    let copies = (0..trace.copies.len())
+        .map(|row| (origins.of_copy(row).call, EventRef::new(table::COPIES, row)));
+    let memsets = (0..trace.memsets.len()).map(|row| {
+        (
+            origins.of_memset(row).call,
+            EventRef::new(table::MEMSETS, row),
+        )
+    });
+    let mut launched: Vec<(u32, EventRef)> = kernels
+        .chain(copies)
+        .chain(memsets)
+        .filter_map(|(call, event)| Some((call?, event)))
+        .collect();
+    launched.sort_unstable_by_key(|(call, event)| (*call, event.0));
+    launched
+}

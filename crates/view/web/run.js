@@ -1,0 +1,84 @@
+// The page of a run: result, findings that lead to the timeline, tables that sort, filter and select.
+
+import { el, time, count } from "./format.js";
+import { table } from "./table.js";
+
+/** `go(page, state)` opens another page of the same run. */
+export async function runPage(run, go) {
+  const page = await run.page();
+  if (!page.findings) {
+    return el("div", { class: "page" }, el("h1", {}, page.title), el("p", {}, "This run has no analysis. ", el("a", { href: "#timeline" }, "Timeline")));
+  }
+  const phase = name => page.phases.find(one => one.name === name);
+  const toPhase = found => { const margin = found.duration_ns * 0.02; go("timeline", { t: `${Math.round(found.start_ns - margin)},${Math.round(found.duration_ns + 2 * margin)}` }); };
+  const links = finding => finding.links.map(link => {
+    const found = link.phase && phase(link.phase);
+    if (found) return [el("button", { type: "button", click: () => toPhase(found) }, `${link.label} on the timeline`), " "];
+    return link.section && page.sections.some(section => section.key === link.section)
+      ? [el("button", { type: "button", click: () => document.getElementById(`section-${link.section}`)?.scrollIntoView() }, link.label), " "] : null;
+  });
+  const findings = page.findings.map(finding => el("li", { id: finding.key }, el("strong", {}, finding.title), " ", finding.gain ?? "", " ", finding.knob ?? "",
+    finding.evidence.length ? el("details", {}, el("summary", {}, "Evidence"), el("ul", {}, finding.evidence.map(text => el("li", {}, text)))) : null, el("div", {}, links(finding))));
+  const select = name => go("timeline", { q: name });
+  return el("div", { class: "page" },
+    el("h1", {}, page.title), el("p", { class: "soft" }, page.subtitle),
+    page.caveats.map(text => el("p", { class: "bad" }, text)),
+    page.warnings.map(text => el("p", { class: "bad" }, text)),
+    page.summary.map(text => el("p", {}, text)),
+    el("p", {}, el("button", { type: "button", click: () => go("timeline", {}) }, "Timeline"), " ", page.has_report ? el("a", { href: `${run.base}report.html`, target: "_blank", rel: "noopener" }, "Report") : null),
+    findings.length ? [el("h2", {}, "Findings"), el("ol", { class: "findings" }, findings)] : null,
+    page.no_conclusion.length ? el("details", {}, el("summary", {}, "What the data do not support"), el("ul", {}, page.no_conclusion.map(text => el("li", {}, text)))) : null,
+    page.phases.length ? phases(page, toPhase) : null,
+    page.kernels.length ? [el("h2", {}, "Kernels"), kernels(page.kernels, select)] : null,
+    page.operators.length ? [el("h2", {}, "Operators"), operators(page.operators, select)] : null,
+    page.sections.map(section => sectionOf(run, section, select)));
+}
+
+function phases(page, toPhase) {
+  const slow = page.phases.length > 8 ? { noun: "phases", sort: null } : { noun: "phases" };
+  return [el("h2", {}, "Phases"), table([
+    { head: "Phase", value: row => row.name, text: row => row.name },
+    { head: "Start", number: true, value: row => row.start_ns, text: row => time(row.start_ns) },
+    { head: "Duration", number: true, value: row => row.duration_ns, text: row => time(row.duration_ns) },
+  ], page.phases, { ...slow, choose: toPhase })];
+}
+
+function kernels(rows, select) {
+  return table([
+    { head: "Kernel", value: row => row.label, text: row => row.label },
+    { head: "Category", value: row => row.category, text: row => row.category },
+    { head: "Library", value: row => row.library, text: row => row.library },
+    { head: "Calls", number: true, value: row => row.calls, text: row => count(row.calls) },
+    { head: "Total", number: true, value: row => row.total_ns, text: row => time(row.total_ns) },
+    { head: "Share", number: true, value: row => row.share_percent, text: row => `${row.share_percent.toFixed(1)} %` },
+    { head: "Median", number: true, value: row => row.median_ns, text: row => time(row.median_ns) },
+    { head: "Max", number: true, value: row => row.max_ns, text: row => time(row.max_ns) },
+  ], rows, { noun: "kernels", sort: 4, choose: row => select(row.label) });
+}
+
+function operators(rows, select) {
+  const nanos = (head, key) => ({ head, number: true, value: row => row[key], text: row => time(row[key]) });
+  return table([
+    { head: "Operator", value: row => row.label, text: row => row.label },
+    { head: "Calls", number: true, value: row => row.calls, text: row => count(row.calls) },
+    nanos("Device, self", "device_self_ns"), nanos("Device, total", "device_total_ns"), nanos("Host, self", "host_self_ns"), nanos("Host, total", "host_total_ns"),
+  ], rows, { noun: "operators", sort: 3, choose: row => select(row.label) });
+}
+
+function sectionOf(run, section, select) {
+  const blocks = section.blocks.map(block => {
+    if (block.heading) return el("h3", {}, block.heading);
+    if (block.text) return el("p", {}, block.text);
+    if (block.list) return el("ul", {}, block.list.map(text => el("li", {}, text)));
+    if (block.chart) return el("img", { class: "chart", src: `${run.base}plot/${encodeURIComponent(block.chart)}.svg`, alt: `${section.title}: ${block.chart.replaceAll("_", " ")}`, loading: "lazy" });
+    if (block.table) {
+      const columns = block.table.columns.map(([head, isNumber], place) => ({
+        head, number: isNumber, value: row => row.cells[place]?.value ?? (row.cells[place]?.text || null), text: row => row.cells[place]?.text ?? "", title: row => row.cells[place]?.full,
+      }));
+      const isNamed = block.table.rows.some(row => typeof row.cells[0]?.name === "number");
+      return table(columns, block.table.rows, { noun: block.table.noun || "rows", choose: isNamed ? row => select(row.cells[0].text) : null });
+    }
+    return null;
+  });
+  return el("section", { id: `section-${section.key}` }, section.title ? el("h2", {}, section.title) : null, blocks);
+}

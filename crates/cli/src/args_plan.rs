@@ -39,6 +39,9 @@ pub(crate) struct PlanArgs {
     /// Keep the weight and KV cache formats of the model: without it, FP8 is tried too where the device computes in it.
     #[arg(long)]
     pub(crate) keep_formats: bool,
+    /// Consider prefill and decode on engines of their own, too.
+    #[arg(long)]
+    pub(crate) disaggregated: bool,
     /// Rank by cost: a file with a line `NAME: PRICE` for each device, the price of one device for an hour.
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,

@@ -59,6 +59,7 @@ struct Asked<'a> {
     slos: &'a [&'a str],
     max_gpus: u64,
     prices: &'a [(&'a str, f64)],
+    disaggregated: bool,
 }
 
 fn planned(asked: &Asked<'_>) -> Plan {
@@ -83,6 +84,7 @@ fn planned(asked: &Asked<'_>) -> Plan {
         prices: &prices,
         gpu_memory_utilization: 0.9,
         block_size: 16,
+        disaggregated: asked.disaggregated,
         engines_max: 4,
         requests: Requests {
             first: 200,
@@ -99,6 +101,7 @@ const LLAMA_8B: Asked<'_> = Asked {
     slos: &["ttft:p99<400ms", "tpot:p99<30ms"],
     max_gpus: 16,
     prices: &[],
+    disaggregated: false,
 };
 
 /// The best engine meets the objectives in a simulation of all replicas, and one replica fewer does not.
@@ -204,6 +207,35 @@ fn what_cannot_work_has_its_reason() {
         ..LLAMA_8B
     });
     assert_eq!(too_many.failed, BTreeMap::from([(Reason::Gpus, 1)]));
+}
+
+/// Decode engines compute no prompts: TPOT hardly exceeds that of a decode step, while a KV cache of 512 × 131,072 bytes passes NVLink.
+#[test]
+fn prefill_and_decode_apart() {
+    let found = planned(&Asked {
+        rate: 40.0,
+        disaggregated: true,
+        ..LLAMA_8B
+    });
+    let apart = found.candidates.iter().find(|one| one.split.is_some());
+    let apart = apart.unwrap();
+    let split = apart.split.unwrap();
+    assert!(apart.is_met, "{apart:?}");
+    assert_eq!(
+        apart.gpus,
+        (split.prefill + split.decode) * apart.parallel.ranks()
+    );
+    let same = |one: &&llmprof_simulate::plan::Candidate| {
+        one.split.is_none() && one.parallel == apart.parallel
+    };
+    let together = found.candidates.iter().find(same).unwrap();
+    let tpot = |one: &llmprof_simulate::plan::Candidate| one.steady.summary.tpot_ms.unwrap().p99;
+    assert!(
+        tpot(apart) < tpot(together),
+        "{} {}",
+        tpot(apart),
+        tpot(together)
+    );
 }
 
 #[test]

@@ -22,6 +22,11 @@ pub fn best(engine: &str, replicas: u64, gpus: u64, cost_per_hour: Option<f64>) 
     )
 }
 
+/// Engines of each kind, where prefill and decode are apart.
+pub fn split(prefill: u64, decode: u64) -> String {
+    format!("{prefill} for prefill and {decode} for decode")
+}
+
 pub fn none_met(engine: &str, replicas: u64) -> String {
     format!(
         "No engine that was simulated meets the objectives. Nearest: {} of {engine}.",

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod layout;
+mod split;
 pub mod steady;
 pub mod traffic;
 
@@ -22,15 +23,19 @@ use serde::Serialize;
 
 pub use bounds::Reason;
 pub use layout::Formats;
+pub use split::Split;
 pub use steady::{Requests, Steady};
 pub use traffic::{Source, Traffic, TrafficError};
 
 use self::{
     bounds::{Asked, Choice},
     layout::{layouts, precisions},
+    split::Fleet,
     steady::{measured_summary, settle},
 };
-use crate::{engine::simulate, predicted::Predicted, settings::Settings, summary::Summary};
+use crate::{
+    disaggregated, engine::simulate, predicted::Predicted, settings::Settings, summary::Summary,
+};
 
 /// Limits that are tried in turn: new tokens of a step, and sequences. Fewer tokens keep prompts from delaying decode steps, fewer sequences
 /// keep those short.
@@ -64,6 +69,8 @@ pub struct Question<'a> {
     pub prices: &'a BTreeMap<String, f64>,
     pub gpu_memory_utilization: f64,
     pub block_size: u64,
+    /// Whether prefill and decode on engines of their own are considered, too.
+    pub disaggregated: bool,
     /// Engines that are simulated at most.
     pub engines_max: usize,
     pub requests: Requests,
@@ -79,7 +86,11 @@ pub struct Candidate {
     /// Whether one of these formats is narrower than the model's own.
     pub is_narrowed: bool,
     pub settings: Settings,
+    /// Engines of one kind, or of both where prefill and decode are apart.
     pub replicas: u64,
+    /// Prefill and decode on engines of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     pub gpus: u64,
     /// By the user's prices.
     pub cost_per_hour: Option<f64>,
@@ -161,6 +172,11 @@ pub fn plan(
             not_simulated += 1;
             continue;
         }
+        if question.disaggregated
+            && let Some(apart) = engines.best_split(choice)?
+        {
+            candidates.push((choice, apart));
+        }
         let Some(candidate) = engines.best_of(choice)? else {
             *failed.entry(Reason::Memory).or_default() += 1;
             continue;
@@ -172,7 +188,10 @@ pub fn plan(
         }
         candidates.push((choice, candidate));
     }
-    let simulated = candidates.len();
+    let simulated = candidates
+        .iter()
+        .filter(|(_, one)| one.split.is_none())
+        .count();
     candidates.sort_by(|(_, a), (_, b)| rank(a, b));
     let highest_rate = match candidates.first() {
         Some((choice, best)) if best.is_met => engines.highest_rate(choice, best)?,
@@ -251,7 +270,8 @@ impl Engines<'_> {
         let mut replicas = choice.replicas;
         for _ in 0..REPLICA_TRIES {
             for limits in ENGINE_LIMITS {
-                let Some(candidate) = self.candidate(choice, limits, replicas)? else {
+                let Some(candidate) = self.candidate(choice, limits, Fleet::Replicas(replicas))?
+                else {
                     continue;
                 };
                 if candidate.is_met {
@@ -278,7 +298,7 @@ impl Engines<'_> {
         &self,
         choice: &Choice,
         limits: [u64; 2],
-        replicas: u64,
+        fleet: Fleet,
     ) -> Result<Option<Candidate>, PredictError> {
         let asked = self.asked();
         let question = self.question;
@@ -288,8 +308,8 @@ impl Engines<'_> {
         let Ok(settings) = asked.settings((spread, device), &workload, limits) else {
             return Ok(None);
         };
-        let steady = self.simulated(spread, device, &workload, &settings, (replicas, 1.0))?;
-        let gpus = replicas * choice.parallel.ranks();
+        let steady = self.simulated(spread, device, &workload, &settings, (fleet, 1.0))?;
+        let gpus = fleet.engines() * choice.parallel.ranks();
         let summary = &steady.summary;
         let share = limit_share(question.slos, summary);
         // Percentiles that still grow are trusted only far from the limits.
@@ -305,7 +325,11 @@ impl Engines<'_> {
             kv_dtype: formats.kv.to_string(),
             is_narrowed: choice.precision != question.base.precision,
             settings,
-            replicas,
+            replicas: fleet.engines(),
+            split: match fleet {
+                Fleet::Replicas(_) => None,
+                Fleet::Split(split) => Some(split),
+            },
             gpus,
             cost_per_hour: question
                 .prices
@@ -319,30 +343,44 @@ impl Engines<'_> {
         }))
     }
 
-    /// One of `replicas` engines that get requests in turn, at `scale` times the rate.
+    /// A fleet at `scale` times the rate. Of engines that get requests in turn, one is simulated.
     fn simulated(
         &self,
         spread: &Spread,
         device: &Device,
         workload: &Workload,
         settings: &Settings,
-        (replicas, scale): (u64, f64),
+        (fleet, scale): (Fleet, f64),
     ) -> Result<Steady, PredictError> {
         let question = self.question;
         let predictor = spread.predictor(device, question.profile);
         let predict = |step: &Step| spread.step(&predictor, workload, step);
         let time = Predicted::new(&predict, Nanos(0))?;
-        let count = replicas as usize;
-        let steady = settle(question.requests, question.slos, |requests| {
-            let load = question
-                .traffic
-                .load(requests * count, scale)
-                .share(0, count);
-            let simulated = load.requests.len();
-            let outcome = simulate(&load, settings, &time).expect("`Asked::settings` checks them");
-            let summary = measured_summary(outcome, simulated, settings.kv_blocks, question.slos);
-            Ok::<_, PredictError>((summary, simulated))
-        })?;
+        let kv_blocks = settings.kv_blocks;
+        let steady = match fleet {
+            Fleet::Replicas(replicas) => {
+                let count = replicas as usize;
+                settle(question.requests, question.slos, |requests| {
+                    let load = question.traffic.load(requests * count, scale);
+                    let load = load.share(0, count);
+                    let simulated = load.requests.len();
+                    let outcome =
+                        simulate(&load, settings, &time).expect("`Asked::settings` checks them");
+                    let summary = measured_summary(outcome, simulated, kv_blocks, question.slos);
+                    Ok::<_, PredictError>((summary, simulated))
+                })?
+            }
+            Fleet::Split(split) => {
+                let workers = self.workers(spread, device, workload, settings, split)?;
+                settle(question.requests, question.slos, |requests| {
+                    let load = question.traffic.load(requests * workers.decode, scale);
+                    let simulated = load.requests.len();
+                    let outcome = disaggregated::simulate(&load, workers, &time, &time);
+                    let summary = measured_summary(outcome, simulated, kv_blocks, question.slos);
+                    Ok::<_, PredictError>((summary, simulated / workers.decode))
+                })?
+            }
+        };
         time.failure().map_or(Ok(steady), Err)
     }
 
@@ -364,7 +402,10 @@ impl Engines<'_> {
             tries: RATE_TRIES,
         };
         let found = sweep(bounds, |scale| {
-            let load = (best.replicas, scale);
+            let fleet = best
+                .split
+                .map_or(Fleet::Replicas(best.replicas), Fleet::Split);
+            let load = (fleet, scale);
             match self.simulated(spread, device, &workload, &best.settings, load) {
                 Ok(steady) => {
                     let is_met = all_met(question.slos, &steady.summary);

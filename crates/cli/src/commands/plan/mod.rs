@@ -81,6 +81,7 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         prices: &prices,
         gpu_memory_utilization: args.gpu_memory_utilization,
         block_size: BLOCK_SIZE,
+        disaggregated: args.disaggregated,
         engines_max: args.simulate_max,
         requests: Requests {
             first: FIRST_REQUESTS.min(args.requests_max),

@@ -21,7 +21,7 @@ pub(super) fn document(planned: &Planned, slos: &[Slo]) -> Document {
         let section = document.section("engines", "Engines");
         section.paragraph(text::listed(
             LISTED.min(plan.candidates.len()),
-            plan.simulated,
+            plan.candidates.len(),
             plan.candidates
                 .iter()
                 .any(|one| one.cost_per_hour.is_some()),
@@ -98,6 +98,10 @@ fn named(one: &Candidate) -> String {
     words.extend(spread.map(|(name, ranks)| format!("{name} {ranks}")));
     words.push(format!("weights {}", one.weights));
     words.push(format!("KV cache {}", one.kv_dtype));
+    words.extend(
+        one.split
+            .map(|split| text::split(split.prefill, split.decode)),
+    );
     words.join(", ")
 }
 
@@ -110,6 +114,8 @@ fn table(candidates: &[Candidate]) -> Table {
         "Limited by",
         "GPUs",
         "Replicas",
+        "Prefill",
+        "Decode",
         "Tensor",
         "Pipeline",
         "Expert",
@@ -134,6 +140,10 @@ fn table(candidates: &[Candidate]) -> Table {
             }),
             Cell::from(one.gpus.to_string()),
             Cell::from(one.replicas.to_string()),
+            one.split
+                .map_or(Cell::Missing, |split| split.prefill.to_string().into()),
+            one.split
+                .map_or(Cell::Missing, |split| split.decode.to_string().into()),
             Cell::from(one.parallel.tensor.to_string()),
             Cell::from(one.parallel.pipeline.to_string()),
             Cell::from(one.parallel.expert.to_string()),

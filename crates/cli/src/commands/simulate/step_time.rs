@@ -114,7 +114,7 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
     if app.sweep(&args.overrides, &host)?.len() != 1 {
         return Err(
             Failure::new("a simulation is of one model on one device, not of a sweep")
-                .hint("`llmprof predict` takes lists of models, devices and workloads".to_owned()),
+                .hint("`llmprof predict` takes lists of models, devices and workloads; `llmprof plan` chooses among --devices".to_owned()),
         );
     }
     let composed = app.compose(&args.overrides, RunMode::Run, &host);

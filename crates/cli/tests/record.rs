@@ -781,7 +781,10 @@ fn the_report_says_what_the_host_did_while_the_gpu_was_idle() {
     }
     // A server is sampled like a command.
     let place = Place::new();
-    std::fs::write(place.0.path().join("serve.py"), SAMPLED).unwrap();
+    // New processes are looked for during the load, not during the one request before it.
+    let after_probe = "import os, sys\nif not os.path.exists('probed'):\n    open('probed', 'w').close()\n    sys.exit()\n";
+    let program = format!("{after_probe}{SAMPLED}");
+    std::fs::write(place.0.path().join("serve.py"), program).unwrap();
     served_by(&place, &format!("{python} serve.py"), "--requests 1");
     let trace = Trace::load(&place.run().join("server/record/trace.llmprof")).unwrap();
     assert!(!trace.kernels.is_empty() && !trace.host_samples.is_empty());

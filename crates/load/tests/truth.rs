@@ -60,7 +60,7 @@ fn latencies_are_the_stubs() {
     assert!((3.0..15.0).contains(&tpot), "{tpot}");
     assert_eq!(summary.figures.itl_ms.unwrap().count, 320);
     assert_eq!(record.requests[7].scheduled_ns.0, 140_000_000);
-    assert_eq!(stub.served().len(), 40);
+    assert_eq!(stub.served_when_idle().len(), 40);
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn json_has_the_keys_that_programs_read() {
     assert_eq!(json["total_output_tokens"], 200);
     assert!(json["schedule_lag_ms"]["p99"].as_f64().unwrap() >= 0.0);
     // Warm-up and probe are in the stub's count, not in ours.
-    assert_eq!(stub.served().len(), 40 + 3 + 1);
+    assert_eq!(stub.served_when_idle().len(), 40 + 3 + 1);
     assert_eq!(json["server"]["queue_ms"]["count"], 40.0);
 
     // The parts of each request add up to its latency.

@@ -13,7 +13,7 @@ mod trace;
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -129,6 +129,14 @@ impl Stub {
     /// What it did with each request, in order of arrival.
     pub fn served(&self) -> Vec<Served> {
         lock(&self.state.served).clone()
+    }
+
+    /// What it did with each request, once none is being answered: a client has its answer before it is counted here.
+    pub fn served_when_idle(&self) -> Vec<Served> {
+        while self.state.running.load(Ordering::Acquire) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.served()
     }
 
     /// Calls of its profiler.

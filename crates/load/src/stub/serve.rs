@@ -314,7 +314,6 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
         reply.whole(stream).await
     };
     drop(slot);
-    state.running.fetch_sub(1, Ordering::Relaxed);
     if matches!(result, Ok(true)) {
         lock(&state.served).push(Served {
             arrived_unix_ns,
@@ -325,6 +324,7 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
             prompt_tokens: prompt,
         });
     }
+    state.running.fetch_sub(1, Ordering::Release);
     result
 }
 

@@ -1,11 +1,12 @@
 //! The facts of a trace that show what ran.
 
+use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::trace::{HostKind, StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{ProgramKind, Proof};
 use crate::engine_label::{Engine, EngineLabel};
-use crate::labels::{is_annotation, phase_of_name};
+use crate::labels::{is_annotation, own_name, phase_of_name};
 use crate::phases::engine::labelled_steps;
 use crate::timeline::nesting::module_name;
 
@@ -152,11 +153,12 @@ const CACHED_ATTENTION: [&str; 5] = [
 ];
 
 /// Ranges of prefill, or of single steps of decode. A lone `decode` may be that of an image or a video: it counts where attention
-/// reads a KV cache.
+/// reads a KV cache, or where attention runs and the program has no other range.
 pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
     let ranges = &trace.ranges;
     let mut names: Vec<String> = Vec::new();
     let mut phases: Vec<String> = Vec::new();
+    let mut has_others = false;
     let mut seen = FxHashSet::default();
     for row in 0..ranges.len() {
         if !is_annotation(ranges.kind[row]) || !seen.insert(ranges.name[row]) {
@@ -164,6 +166,8 @@ pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
         }
         let text = trace.text(ranges.name[row]);
         let phase = phase_of_name(text);
+        let is_part_of_path = text.contains(['.', '/', '@']);
+        has_others |= is_part_of_path || phase.is_none() && own_name(text).is_some();
         if let Some(phase) = phase.filter(|phase| phase == "prefill" || phase.starts_with("decode"))
             && !phases.contains(&phase)
         {
@@ -173,8 +177,13 @@ pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
     }
     let is_alone = phases.iter().all(|phase| phase == "decode");
     let is_cached = |name: &str| CACHED_ATTENTION.iter().any(|part| name.contains(part));
-    let mut cached = named_rows(trace, &trace.kernels.name, is_cached);
-    let is_proof = !names.is_empty() && (!is_alone || cached.next().is_some());
+    let is_attention = |name: &str| classify(name).category == Category::Attention;
+    let runs = |is_told: &dyn Fn(&str) -> bool| {
+        let mut rows = named_rows(trace, &trace.kernels.name, is_told);
+        rows.next().is_some()
+    };
+    let is_proof =
+        !names.is_empty() && (!is_alone || runs(&is_cached) || !has_others && runs(&is_attention));
     is_proof.then_some(Proof::Ranges { names })
 }
 

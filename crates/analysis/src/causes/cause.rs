@@ -75,14 +75,6 @@ pub enum CauseKind {
     Recomputed { tokens: u64, new_tokens: u64 },
     /// Logits of tokens that nothing is sampled from.
     UnusedLogits { rows: u64, needed: u64 },
-    /// Operators on tensors larger than anything that the model multiplies.
-    BeyondModel {
-        /// The tensor that takes most of the time.
-        shape: String,
-        /// Elements of the largest input or result of a GEMM.
-        largest_activation: u64,
-        kernels_ns: Nanos,
-    },
     /// Attention over positions of the KV cache that hold no token.
     UnusedSpan {
         positions: u64,
@@ -167,7 +159,6 @@ impl CauseKind {
             Self::UnfusedAttention { .. } => "unfused_attention",
             Self::Recomputed { .. } => "recomputed_tokens",
             Self::UnusedLogits { .. } => "unused_logits",
-            Self::BeyondModel { .. } => "beyond_model",
             Self::UnusedSpan { .. } => "unused_span",
             Self::OperatorLoop { .. } => "operator_loop",
             Self::RepeatedPasses { .. } => "repeated_passes",

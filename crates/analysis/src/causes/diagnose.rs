@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::cause::{Cause, PhaseGain};
 use super::scene::Scene;
 use super::shapes::Shapes;
-use super::{Candidate, SEARCHES, beyond_model};
+use super::{Candidate, SEARCHES};
 use crate::replay::{Edit, FIDELITY_ERROR_MAX, Graph, Model, PhaseWindows, Window};
 
 /// Gains below this part of a phase are not reported: host-bound phases vary by more from run to run.
@@ -157,7 +157,7 @@ fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -
         candidates.partition(|candidate| candidate.kind.is_general());
     let mut judged: Vec<Judged> = Vec::new();
     let mut removed = Edit::default();
-    let mut judge_special = |candidate: Candidate, removed: &mut Edit| {
+    for candidate in special {
         let gain = gain(graph, phase, &candidate, &Edit::default());
         if gain.share() >= SPECIAL_GAIN_MIN_SHARE {
             removed.extend(&candidate.edit);
@@ -167,14 +167,6 @@ fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -
                 gain,
             });
         }
-    };
-    let mut explained = Edit::default();
-    for candidate in special {
-        explained.extend(&candidate.edit);
-        judge_special(candidate, &mut removed);
-    }
-    if let Some(candidate) = beyond_model::find(scene, &explained) {
-        judge_special(candidate, &mut removed);
     }
     for candidate in general {
         let gain = gain(graph, phase, &candidate, &removed);

@@ -3,7 +3,6 @@
 
 mod allocator;
 mod attention;
-mod beyond_model;
 mod blocking;
 mod cause;
 mod chunks;

@@ -41,12 +41,6 @@ impl Edit {
         self.is_alone = true;
     }
 
-    /// Device work that is not done or takes another time.
-    pub(crate) fn changed_work(&self) -> impl Iterator<Item = usize> + '_ {
-        let changed = self.device.iter().map(|(work, _)| work);
-        changed.chain(&self.dropped).map(|&work| work as usize)
-    }
-
     /// Adds all changes of `other`.
     pub fn extend(&mut self, other: &Self) {
         self.host.extend_from_slice(&other.host);

@@ -57,9 +57,6 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::GraphCaptures { .. } => {
             "capture a graph once per shape, keep it, and copy new inputs into its tensors"
         }
-        CauseKind::BeyondModel { .. } => {
-            "leave this out, or compute it for the tokens of the step alone"
-        }
         CauseKind::UnusedSpan { .. } => {
             "attend to the filled positions: graphs for a few lengths, or attention that takes the length of each sequence"
         }

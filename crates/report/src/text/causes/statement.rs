@@ -129,13 +129,6 @@ fn what(cause: &Cause) -> String {
             "logits of all {} tokens are computed; {} are sampled from{at}",
             *rows, *needed
         ),
-        CauseKind::BeyondModel {
-            shape,
-            largest_activation,
-            kernels_ns,
-        } => format!(
-            "work beyond the model: tensors of {shape}{at}, {often}; no GEMM here has more than {largest_activation} elements a side; {kernels_ns} of kernels in all such operators"
-        ),
         CauseKind::UnusedSpan {
             positions,
             tokens,

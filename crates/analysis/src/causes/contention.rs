@@ -65,8 +65,25 @@ fn is_python_waiting(scene: &Scene<'_>) -> bool {
     stacks.gil_holder.is_some() || stacks.collecting_share.is_some_and(|share| share > 0.5)
 }
 
-/// Pauses in operators as well as between them.
+/// Pauses in operators as well as between them. What is used for the first time is loaded or compiled then.
 fn all_pauses<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
+    let mut found = pauses_of_any_use(scene);
+    if found.is_empty() {
+        return found;
+    }
+    let mut first_uses: FxHashMap<&str, usize> = FxHashMap::default();
+    for (index, work) in scene.graph.work().iter().enumerate() {
+        first_uses.entry(scene.work_name(work)).or_insert(index);
+    }
+    found.retain(|&(segment, _)| {
+        let top = scene.top_of(segment).or_else(|| scene.top_after(segment));
+        let mut launched = top.map_or(0..0, |top| scene.work_of(top));
+        !launched.any(|index| first_uses[scene.work_name(&scene.graph.work()[index])] == index)
+    });
+    found
+}
+
+fn pauses_of_any_use<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
     let mut found = pauses(scene);
     for segment in scene.segments() {
         let row = scene.graph.row_of_segment(segment);
@@ -131,6 +148,20 @@ mod tests {
             sketch_pauses(&["aten::add", "aten::mul", "aten::cat", "aten::silu"]).diagnose();
         assert!(found.gain_of("cpu_contention").is_some());
         assert_eq!(found.gain_of("host_code"), None);
+    }
+
+    #[test]
+    fn pauses_before_first_uses_are_no_contention() {
+        let mut sketch = Sketch::default();
+        for name in ["aten::add", "aten::mul", "aten::cat", "aten::silu"] {
+            for _ in 0..10 {
+                sketch.matrix_product(16, 1024, 1024, 5);
+            }
+            sketch.pause(4_000);
+            sketch.operator(name, &[], &[(name, 5)]);
+        }
+        sketch.synchronize();
+        assert_eq!(sketch.diagnose().gain_of("cpu_contention"), None);
     }
 
     /// Stacks say more than where pauses are.

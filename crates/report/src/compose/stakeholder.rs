@@ -10,7 +10,10 @@ pub fn stakeholder(analysis: &Analysis) -> Document {
         .section("speed", "How fast it is")
         .list(text::speed(analysis));
     let (large, _) = by_size(&analysis.phases);
-    let limits: Vec<String> = large.into_iter().map(text::limit).collect();
+    let limits: Vec<String> = large
+        .into_iter()
+        .map(|phase| text::limit(phase, &analysis.findings))
+        .collect();
     let section = document.section("limits", "What holds it back");
     if limits.is_empty() {
         section.paragraph("Nothing was recorded that would tell.");

@@ -5,7 +5,7 @@ use llmprof_units::{Count, Percent};
 
 use super::{knob, statement, summary::device, time};
 use crate::analyzed::{
-    Analysis, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
+    Analysis, Finding, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
 };
 
 /// Gains below this factor are no news to people who decide.
@@ -73,7 +73,11 @@ fn one_step(phase: &PhaseAnalysis) -> String {
 }
 
 /// What limits a phase.
-pub fn limit(phase: &PhaseAnalysis) -> String {
+pub fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
+    let has_finding = findings.iter().any(|finding| {
+        let is_here = finding.phase == Some(phase.phase) && finding.label == phase.label;
+        is_here && finding.abstains.is_none()
+    });
     let what = match phase.class.class {
         Some(PhaseClass::MemoryBound | PhaseClass::L2Bound) => {
             "waits for memory: reading the model's weights takes most of the time"
@@ -82,14 +86,17 @@ pub fn limit(phase: &PhaseAnalysis) -> String {
         Some(PhaseClass::HostBound) => "waits for the program that launches its work",
         Some(PhaseClass::InputBound) => "waits for its input data",
         Some(PhaseClass::LatencyBound) => "does work in pieces that are too small for the machine",
-        Some(PhaseClass::CommunicationBound) => "waits for machines to exchange data",
+        Some(PhaseClass::CommunicationBound) => "waits for data from other devices",
         Some(PhaseClass::CopyBound) => "spends its time copying data from one memory to another",
         Some(PhaseClass::Throttled) => {
             "runs slower because the machine protects itself from heat or power"
         }
         Some(PhaseClass::Balanced) => "uses memory and arithmetic about equally",
         None if phase.class.is_unknown() => match super::phases::largest_category(phase) {
-            Some(category) => &format!("keeps the GPU busy, {category}"),
+            Some(category) => &format!("runs {category}"),
+            None if has_finding => {
+                "fits no single class of bottleneck; the findings of the report say where its time goes"
+            }
             None => "has a bottleneck that this recording does not show",
         },
         None => "has no dominant bottleneck",

@@ -244,7 +244,7 @@ fn gated_delta_models_are_traced_in_eager_mode_alone() {
     ] {
         let python = format!("runtime.python={python}");
         let own = [&python, "--efficiency", efficiency];
-        let refused = common::refused(folder.path(), &[&TINY[..], &own].concat());
+        let refused = common::refused(folder.path(), &[&["predict"][..], &TINY[..], &own].concat());
         assert!(refused.contains("known from a trace"), "{refused}");
     }
 }

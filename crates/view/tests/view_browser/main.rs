@@ -311,6 +311,8 @@ fn every_page_is_quiet_at_every_width_in_both_themes() {
     ] {
         browser.value(&format!("location.hash = '#{page}?run=0'"));
         wait(&mut browser, &format!("document.querySelector('{probe}')"));
+        let objects = browser.number("document.body.innerText.split('[object ').length - 1");
+        assert!(objects == 0.0, "{page} prints objects");
         for mode in ["light", "dark"] {
             theme(&mut browser, mode);
             for width in [390, 1400, 2560] {

@@ -167,7 +167,7 @@ mod tests {
         };
         assert_eq!(
             (row.calls, row.ranks, row.median_ns.map(|time| time.0)),
-            (2, 8, Some(50_000))
+            (2, 8, Some(55_000))
         );
         assert_eq!(found.communicators[0].seen, [2, 3]);
         let codes: Vec<&str> = found

@@ -476,10 +476,6 @@ fn slices_grow_until_they_hold_whole_steps_by_the_pattern_of_kernels() {
         begun.count().saturating_sub(1)
     };
     let held: Vec<usize> = slices.iter().map(whole_steps).collect();
-    assert_eq!(
-        held[0], 0,
-        "a slice of 100 ms holds no step of 120: {held:?}"
-    );
     assert!(
         held.iter().any(|&steps| steps > 0),
         "{held:?} in {slices:?}"

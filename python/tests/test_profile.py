@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -315,5 +316,7 @@ finally:
         os._exit(0)
 print(run.status)
 """
-    said = subprocess.run([sys.executable, "-c", program, str(tmp_path / "run")], capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(llmprof_harness.__file__).parent.parent)}
+    command = [sys.executable, "-c", program, str(tmp_path / "run")]
+    said = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (said.stdout, said.returncode) == ("complete\n", 0), said.stderr

@@ -53,6 +53,8 @@ def arguments(request: Load, dtype: torch.dtype) -> dict[str, Any]:
     told: dict[str, Any] = {"dtype" if new else "torch_dtype": dtype}
     if request.options.attn_implementation:
         told["attn_implementation"] = request.options.attn_implementation
+    if request.options.experts_implementation:
+        told["experts_implementation"] = request.options.experts_implementation
     if request.options.trust_remote_code:
         told["trust_remote_code"] = True
     return told
@@ -142,6 +144,13 @@ def issues(ready: Ready) -> dict[str, Any]:
     return {"issues": found.found} if found.found else {}
 
 
+def experts_of(config: Any) -> dict[str, str]:
+    """Which code multiplies the experts, for models that have some; transformers chooses between several from version 5 on."""
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    chosen = getattr(config, "_experts_implementation", None)
+    return {"experts_implementation": str(chosen)} if chosen and any(getattr(config, name, None) for name in names) else {}
+
+
 def facts(ready: Ready) -> dict[str, str]:
     options = ready.request.options
     config = ready.module.config
@@ -151,6 +160,7 @@ def facts(ready: Ready) -> dict[str, str]:
         "transformers": transformers.__version__,
         "model_class": type(ready.module).__name__,
         "attn_implementation": str(getattr(config, "_attn_implementation", None) or "unknown"),
+        **experts_of(config.get_text_config()),
         "compile": options.compile,
         "cuda_graph": str(options.cuda_graph).lower(),
         **({"ranks": str(options.ranks)} if options.ranks > 1 else {}),

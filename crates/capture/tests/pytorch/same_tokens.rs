@@ -61,6 +61,28 @@ fn tokens_are_those_of_the_native_engine() {
     worker.finish();
 }
 
+/// The code that multiplies the experts is chosen by name, and changes no token.
+#[test]
+fn tokens_do_not_depend_on_the_code_of_the_experts() {
+    let Some(mut worker) = Worker::start() else {
+        return;
+    };
+    let mut load = stored(root().join("crates/engine/tests/data/mixtral"));
+    let asked = batch(&[&[5, 17, 40, 2, 33], &[44, 8, 8, 21, 3]], 8);
+    let mut generated = Vec::new();
+    for name in ["eager", "batched_mm", "grouped_mm"] {
+        load.options.experts_implementation = Some(name.to_owned());
+        let loaded = worker.load(&load).unwrap();
+        assert_eq!(loaded.facts["experts_implementation"], name);
+        generated.push(tokens(&worker.generate(&asked).unwrap()));
+    }
+    assert_eq!(generated[1], generated[0]);
+    assert_eq!(generated[2], generated[0]);
+    load.options.experts_implementation = Some("nope".to_owned());
+    assert!(worker.load(&load).is_err());
+    worker.finish();
+}
+
 /// Padding on the left changes no token, and a cache of fixed size changes none either.
 #[test]
 fn tokens_do_not_depend_on_the_batch_or_the_cache() {

@@ -79,7 +79,13 @@ pub(super) fn how_it_ran(record: &RunRecord) -> Option<Assumption> {
     Some(Assumption::Worker {
         model_class: facts.get("model_class")?.clone(),
         versions: known(&["torch", "transformers"]),
-        options: known(&["attn_implementation", "compile", "cuda_graph", "kv_cache"]),
+        options: known(&[
+            "attn_implementation",
+            "experts_implementation",
+            "compile",
+            "cuda_graph",
+            "kv_cache",
+        ]),
     })
 }
 

@@ -53,6 +53,8 @@ def arguments(request: Load, dtype: torch.dtype) -> dict[str, Any]:
     told: dict[str, Any] = {"dtype" if new else "torch_dtype": dtype}
     if request.options.attn_implementation:
         told["attn_implementation"] = request.options.attn_implementation
+    if request.options.experts_implementation:
+        told["experts_implementation"] = request.options.experts_implementation
     if request.options.trust_remote_code:
         told["trust_remote_code"] = True
     return told
@@ -142,6 +144,20 @@ def issues(ready: Ready) -> dict[str, Any]:
     return {"issues": found.found} if found.found else {}
 
 
+def kv_cache_of(ready: Ready) -> str:
+    """What is known of the cache at the start: how long it is fixed to be depends on the images, where there are some."""
+    if not ready.request.options.fixed_cache:
+        return "grows"
+    return "fixed" if ready.processor is not None else f"fixed, {ready.request.max_positions} positions"
+
+
+def experts_of(config: Any) -> dict[str, str]:
+    """Which code multiplies the experts, for models that have some; transformers chooses between several from version 5 on."""
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    chosen = getattr(config, "_experts_implementation", None)
+    return {"experts_implementation": str(chosen)} if chosen and any(getattr(config, name, None) for name in names) else {}
+
+
 def facts(ready: Ready) -> dict[str, str]:
     options = ready.request.options
     config = ready.module.config
@@ -151,10 +167,11 @@ def facts(ready: Ready) -> dict[str, str]:
         "transformers": transformers.__version__,
         "model_class": type(ready.module).__name__,
         "attn_implementation": str(getattr(config, "_attn_implementation", None) or "unknown"),
+        **experts_of(config.get_text_config()),
         "compile": options.compile,
         "cuda_graph": str(options.cuda_graph).lower(),
         **({"ranks": str(options.ranks)} if options.ranks > 1 else {}),
-        "kv_cache": f"fixed, {ready.request.max_positions} positions" if options.fixed_cache else "grows",
+        "kv_cache": kv_cache_of(ready),
     }
     if getattr(config.get_text_config(), "num_attention_heads", None) is None:
         # A model of states, not of attention: it keeps no keys and values.

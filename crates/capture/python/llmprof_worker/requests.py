@@ -32,6 +32,7 @@ def is_required(one: dataclasses.Field[Any]) -> bool:
 @dataclass
 class LoadOptions:
     attn_implementation: str | None = None
+    experts_implementation: str | None = None
     compile: str = "off"
     cuda_graph: bool = False
     trust_remote_code: bool = False

@@ -117,6 +117,7 @@ fn write(directory: &Path) -> io::Result<()> {
 pub fn options(plan: &Plan) -> LoadOptions {
     LoadOptions {
         attn_implementation: plan.runtime.attn_implementation.clone(),
+        experts_implementation: plan.runtime.experts_implementation.clone(),
         compile: plan.runtime.compile,
         cuda_graph: plan.runtime.cuda_graph,
         trust_remote_code: plan.runtime.trust_remote_code,

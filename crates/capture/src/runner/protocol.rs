@@ -154,6 +154,9 @@ pub struct LoadOptions {
     /// Which attention code the runtime uses, by its own name for it; its choice where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attn_implementation: Option<String>,
+    /// Which code multiplies the experts of a mixture, by the runtime's own name for it; its choice where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experts_implementation: Option<String>,
     /// How decode is compiled.
     pub compile: Compile,
     /// Whether a decode step is captured once as a CUDA graph and replayed.

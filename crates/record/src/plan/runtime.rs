@@ -99,6 +99,9 @@ pub struct RuntimePlan {
     /// `pytorch`: which attention code transformers uses, by its name for it; its choice where absent.
     #[serde(default)]
     pub attn_implementation: Option<String>,
+    /// `pytorch`: which code of transformers multiplies the experts of a mixture, by its name for it; its choice where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts_implementation: Option<String>,
     /// `pytorch`: how decode is compiled.
     #[serde(default)]
     pub compile: Compile,

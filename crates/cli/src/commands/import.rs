@@ -10,7 +10,11 @@ use crate::{
     clock,
     failure::Failure,
     output::Output,
-    profiles::{self, Profiled, files::default_directory, request},
+    profiles::{
+        self, Profiled,
+        files::{default_directory, expand_directories},
+        request,
+    },
     progress::with_spinner,
     subject, trtexec, viewing,
 };
@@ -22,6 +26,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         return Err(Failure::new("no profile to import")
             .hint(format!("llmprof import FILE {}", overrides.join(" "))));
     }
+    let files = expand_directories(files);
     if let Some(done) = trtexec::import(&files, args, output) {
         return done;
     }

@@ -137,3 +137,23 @@ fn mistakes_are_said_before_anything_is_written() {
         assert!(errors.contains(why), "{arguments:?}: {errors}");
     }
 }
+
+#[test]
+fn every_rank_is_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let ranks = fixtures().display().to_string();
+    done(at, &["import", &ranks, "-o", "run"]);
+    let text = done(at, &["export", "run", "--to", "chrome"]);
+    assert_eq!(text.lines().count(), 8, "{text}");
+    let kernels = |rank: u32| {
+        let file = at.join(format!("run/trace.rank{rank}.json"));
+        let trace: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        events
+            .iter()
+            .filter(|event| event["cat"] == "kernel")
+            .count()
+    };
+    assert_eq!((0..8).map(kernels).sum::<usize>(), 2_104);
+}

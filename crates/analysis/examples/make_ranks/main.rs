@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = PathBuf::from(dir);
     std::fs::create_dir_all(&dir)?;
     let ranks: u64 = ranks.parse()?;
-    if ranks < 32 || ranks % 8 != 0 {
+    if ranks < 32 || !ranks.is_multiple_of(8) {
         return Err("RANKS is a multiple of 8, from 32 on".into());
     }
     let job = MadeJob {

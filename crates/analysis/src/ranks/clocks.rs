@@ -1,6 +1,8 @@
 //! Clocks of ranks, aligned by the ends of collectives: no rank can leave one before all have entered, so that the ends of all
 //! ranks are one moment. A clock has an offset, and a drift where the ends show one.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -157,11 +159,11 @@ impl<'a> Reached<'a> {
 
     /// Sets the clocks of all that share a collective with `first`, then of those that share one with them.
     fn spread_from(&mut self, first: usize, ranks: &[&RankCalls], fits: &mut [Fit]) {
-        let mut queue = std::collections::VecDeque::from([first]);
+        let mut queue = VecDeque::from([first]);
         self.is_done[first] = true;
         let end = |rank: usize, index: usize| ranks[rank].collectives[index].end;
         while let Some(rank) = queue.pop_front() {
-            let mut later: std::collections::BTreeMap<usize, Vec<i64>> = Default::default();
+            let mut later: BTreeMap<usize, Vec<i64>> = BTreeMap::new();
             for number in std::mem::take(&mut self.of_rank[rank]) {
                 // Whoever used it has set the clocks of all its members.
                 if std::mem::replace(&mut self.is_used[number as usize], true) {
@@ -310,6 +312,6 @@ fn anchor(aligned: &mut Aligned, by_clock: impl Fn(usize) -> i64) {
     for (rank, clock) in aligned.clocks.iter_mut().enumerate() {
         let fit = &aligned.fits[rank];
         clock.offset_ns = Nanos(by_clock(rank).saturating_sub(fit.shift));
-        clock.drift_ppm = -fit.rate * 1e6;
+        clock.drift_ppm = 0.0 - fit.rate * 1e6;
     }
 }

@@ -289,13 +289,13 @@ impl<'a> Joined<'a> {
             .map(|(index, work)| at(index, work.recorded.1));
         let window = (starts.max()?, ends.min()?);
         Some(Self {
-            dropped,
-            meetings,
-            pieces,
-            window,
             ranks,
             are_devices,
             aligned,
+            meetings,
+            dropped,
+            pieces,
+            window,
         })
     }
 

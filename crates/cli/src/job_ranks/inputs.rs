@@ -55,9 +55,9 @@ fn timelines_of(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Ok(vec![folder.to_owned()]);
     }
     let is_timeline = |path: &PathBuf| {
-        let name = path.to_string_lossy().to_ascii_lowercase();
-        let is_packed = name.ends_with(".json.gz") || name.ends_with(".json.zst");
-        is_packed || name.ends_with(".sqlite") || (name.ends_with(".json") && is_trace(path))
+        let name = path.to_string_lossy();
+        let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
+        ends(&[".json.gz", ".json.zst", ".sqlite"]) || (ends(&[".json"]) && is_trace(path))
     };
     let mut files = entries(folder)?;
     files.retain(|path| path.is_file() && is_timeline(path));

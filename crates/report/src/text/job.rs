@@ -43,8 +43,21 @@ pub(crate) fn conclusions(job: &JobAnalysis) -> Vec<String> {
     lines
 }
 
+/// What a straggler did, and what took longer on it.
 fn straggler(found: &Straggler) -> String {
-    let steps = if found.is_stable {
+    let mut text = delay(found);
+    if !found.differences.is_empty() {
+        let differences: Vec<String> = found.differences.iter().map(difference).collect();
+        text += &format!(". What takes longer in a step: {}", differences.join("; "));
+    }
+    text
+}
+
+/// In which steps a straggler was waited for, and how long.
+fn delay(found: &Straggler) -> String {
+    let steps = if found.steps == 1 {
+        "holds the others up".to_owned()
+    } else if found.is_stable {
         format!(
             "holds the others up in {} of {}",
             found.slow_steps.len(),
@@ -68,17 +81,12 @@ fn straggler(found: &Straggler) -> String {
             found.steps
         )
     };
-    let mut text = format!(
+    format!(
         "{steps}: it works {} longer than its peers before collectives, and others wait {} ({} of a step)",
         found.own_delay_ns,
         found.caused_waiting_ns,
         Percent(found.share_of_step)
-    );
-    if !found.differences.is_empty() {
-        let differences: Vec<String> = found.differences.iter().map(difference).collect();
-        text += &format!(". What takes longer in a step: {}", differences.join("; "));
-    }
-    text
+    )
 }
 
 fn difference(found: &RankDifference) -> String {
@@ -159,7 +167,7 @@ pub(crate) fn reason(job: &JobAnalysis, reason: &Reason) -> String {
     match reason {
         Reason::Straggler(number) | Reason::SlowInSteps(number) => {
             let found = job.stragglers.get(*number as usize);
-            found.map_or_else(String::new, straggler)
+            found.map_or_else(String::new, delay)
         }
         Reason::SlowLink(number) => {
             let link = job.slow_links.get(*number as usize);

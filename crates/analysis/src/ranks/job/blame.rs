@@ -18,9 +18,6 @@ pub(super) struct Blamed {
     pub(super) steps: Vec<Vec<StepBlame>>,
     /// For each rank, the largest meeting at which it was late by its own work: its members are its peers.
     pub(super) peers: Vec<Option<u32>>,
-    /// Waiting of all ranks that is led back to nobody: clocks, starts of the recording, ranks that take turns.
-    pub(super) unexplained_ns: i64,
-    pub(super) waiting_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +37,7 @@ struct Before {
 
 impl Blamed {
     pub(super) fn of(job: &Job<'_>) -> Self {
-        let before: Vec<Vec<Before>> = job.calls.iter().map(|calls| befores(calls)).collect();
+        let before: Vec<Vec<Before>> = job.calls.iter().map(befores).collect();
         let mut result = Self {
             steps: job
                 .summaries
@@ -48,8 +45,6 @@ impl Blamed {
                 .map(|summary| vec![StepBlame::default(); summary.steps.len()])
                 .collect(),
             peers: vec![None; job.summaries.len()],
-            unexplained_ns: 0,
-            waiting_ns: 0,
         };
         let meetings = &job.met.meetings;
         let mut order: Vec<u32> = (0..meetings.len() as u32).collect();
@@ -67,9 +62,7 @@ impl Blamed {
                 .iter()
                 .map(|member| meeting.waited(member, i64::MIN))
                 .fold(0, i64::saturating_add);
-            result.waiting_ns = result.waiting_ns.saturating_add(waited);
             let Some(late) = Late::of(meeting, &before) else {
-                result.unexplained_ns = result.unexplained_ns.saturating_add(waited);
                 continue;
             };
             if late.wait_ns <= tolerance {
@@ -95,15 +88,9 @@ impl Blamed {
                     *peers = Some(number);
                 }
             }
-            match inherited {
-                Some((rank, step)) => {
-                    let blame = &mut result.steps[rank][step];
-                    blame.waiting_ns = blame.waiting_ns.saturating_add(waited - own_waited);
-                }
-                None => {
-                    result.unexplained_ns =
-                        result.unexplained_ns.saturating_add(waited - own_waited);
-                }
+            if let Some((rank, step)) = inherited {
+                let blame = &mut result.steps[rank][step];
+                blame.waiting_ns = blame.waiting_ns.saturating_add(waited - own_waited);
             }
             roots[number as usize] = if share >= 0.5 {
                 own_step.map(|step| (meeting.last, step))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_record::rank_summary::RankSummary;
+use llmprof_record::rank_summary::{RankStep, RankSummary};
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -73,11 +73,7 @@ pub(super) fn step_at(summary: &RankSummary, time: i64) -> Option<usize> {
 pub(super) fn own_times(job: &Job<'_>) -> Vec<Vec<i64>> {
     let times = |rank: usize| {
         let summary = job.summaries[rank];
-        let mut own: Vec<i64> = summary
-            .steps
-            .iter()
-            .map(|step| step.duration_ns())
-            .collect();
+        let mut own: Vec<i64> = summary.steps.iter().map(RankStep::duration_ns).collect();
         for (index, call) in summary.collectives.iter().enumerate() {
             if let Some(step) = step_at(summary, call.start_ns) {
                 own[step] = own[step].saturating_sub(exposed_waiting(job, rank, index));

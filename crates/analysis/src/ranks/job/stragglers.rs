@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_record::rank_summary::{IDLE_CAUSES, RankSummary};
+use llmprof_record::rank_summary::{IDLE_CAUSES, RankStep, RankSummary};
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Straggler {
     /// Steps in which it held the others up, of those that it has.
     pub slow_steps: Vec<u64>,
     pub steps: u64,
-    /// Whether it did so in at least half of its steps.
+    /// Whether it did so in at least half of its steps, of two or more.
     pub is_stable: bool,
     /// How much longer than its peers it worked in one slow step: the mean.
     pub own_delay_ns: Nanos,
@@ -75,11 +75,7 @@ fn straggler(job: &Job<'_>, blamed: &Blamed, rank: usize) -> Option<Straggler> {
     let summary = job.summaries[rank];
     let others = (job.summaries.len() as i64 - 1).max(1);
     let waited = |blame: &StepBlame| blame.waiting_ns / others;
-    let mut durations: Vec<i64> = summary
-        .steps
-        .iter()
-        .map(|step| step.duration_ns())
-        .collect();
+    let mut durations: Vec<i64> = summary.steps.iter().map(RankStep::duration_ns).collect();
     let usual = median(&mut durations).max(1);
     let least = STRAGGLER_STEP_MIN_SHARE * usual as f64;
     let slow: Vec<usize> = (0..summary.steps.len())
@@ -104,7 +100,7 @@ fn straggler(job: &Job<'_>, blamed: &Blamed, rank: usize) -> Option<Straggler> {
             .map(|&step| summary.steps[step].number.unwrap_or(step as u64))
             .collect(),
         steps: steps as u64,
-        is_stable: slow.len() as f64 >= STRAGGLER_STEPS_MIN_SHARE * steps as f64,
+        is_stable: steps > 1 && slow.len() as f64 >= STRAGGLER_STEPS_MIN_SHARE * steps as f64,
         own_delay_ns: Nanos(own_delay),
         caused_waiting_ns: Nanos(caused),
         share_of_step: caused as f64 / usual as f64,

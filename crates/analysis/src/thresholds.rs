@@ -62,7 +62,7 @@ pub(crate) const SAMPLED_STEPS_MIN: u64 = 4;
 
 /// A first interval is first use if it takes this many times as long as the later ones…
 pub(crate) const FIRST_USE_MIN_RATIO: f64 = 1.5;
-/// …while its device time differs by less than this factor.
+/// …for its work, and its device time is not shorter by this factor.
 pub(crate) const SAME_WORK_MAX_RATIO: f64 = 1.5;
 /// Waits from here on…
 pub(crate) const ATTENTION_WAIT_MIN_NS: i64 = 5_000_000;

@@ -23,7 +23,7 @@ pub(crate) use llmprof_analysis::phase_facts::{
     BetweenSlices, CopyDirection, CopyTime, RecordedPart, TracedPhase,
 };
 pub(crate) use llmprof_analysis::phases::PhaseSource;
-pub(crate) use llmprof_analysis::program::{Program, ProgramKind, Proof};
+pub(crate) use llmprof_analysis::program::{Parallelism, Program, ProgramKind, Proof};
 pub(crate) use llmprof_analysis::ranks::{
     CollectiveRow, Difference, LanePiece, MatchedBy, OwnCollectives, Part, RankRow, RanksAnalysis,
     SlowestRank, lanes,

@@ -33,6 +33,9 @@ pub(crate) const HOST_WORK_MIN_SHARE: f64 = 0.25;
 /// A few events may lead to the wrong call, where ids of calls are used again.
 pub(crate) const EARLY_EVENTS_MIN_PART: usize = 100;
 
+/// Part of the time that ranks wait for one of them from which on it is named: less is no reason to look for what it did.
+pub(crate) const RANK_WAITING_MIN_SHARE: f64 = 0.001;
+
 // Steps and phases
 
 /// One part in so many of the device's span is named. Of the public traces with labelled steps (`fixtures/public`) four have 7 to 50 % of

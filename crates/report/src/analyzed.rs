@@ -37,7 +37,7 @@ pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };
-pub(crate) use llmprof_analysis::trace::OriginRow;
 pub(crate) use llmprof_analysis::trace::scaled::{Estimate, Scaled};
+pub(crate) use llmprof_analysis::trace::{OriginRow, Totals};
 pub(crate) use llmprof_analysis::{Analysis, PhaseAnalysis, TraceAnalysis};
 pub(crate) use llmprof_record::run::PassKind;

@@ -312,10 +312,13 @@ fn judged(
     let mut all = Vec::new();
     for phase in found {
         for lane in 0..tracing.lanes.len() {
-            let (mut judged, passes) = tracing.phase(phase, lane, issues);
+            let Some(phase) = phase.on_device(tracing.lanes[lane].device) else {
+                continue;
+            };
+            let (mut judged, passes) = tracing.phase(&phase, lane, issues);
             if let Some(traced) = &mut judged.traced {
                 let is_judged = |number: usize| !traced.instances[number].left_out;
-                let part = recorded::part(tracing.trace, phases, phase, is_judged);
+                let part = recorded::part(tracing.trace, phases, &phase, is_judged);
                 traced.recorded = part;
                 issues.extend(part.and_then(|part| recorded::too_small(&part, judged.name())));
             }

@@ -6,6 +6,7 @@ use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use llmprof_units::DType;
 use rustc_hash::FxHashMap;
 
+use crate::labels::runs_on_host;
 use crate::ranks::kind::CollectiveKind;
 use crate::timeline::device_events::{Class, DeviceEvents};
 use crate::timeline::launches::Launches;
@@ -256,8 +257,8 @@ impl<'a> Facts<'a> {
     fn on_host(&mut self, work: &mut Vec<Work>, collectives: &mut Vec<Instance>) {
         let (trace, hosts, table) = (self.trace, &self.trace.hosts, &self.trace.collectives);
         let mut busy: FxHashMap<ThreadId, Vec<(i64, i64)>> = FxHashMap::default();
-        let is_annotation = |row: usize| trace.text(table.name[row]).contains(':');
-        for row in (0..table.len()).filter(|&row| is_annotation(row)) {
+        let is_own = |row: &usize| runs_on_host(trace.text(table.name[*row]));
+        for row in (0..table.len()).filter(is_own) {
             let (start, thread) = (table.start[row], table.thread[row]);
             let end = start.saturating_add(table.duration[row]);
             work.push(Work {

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_record::import::{Source, sniff, wire};
-
-use crate::failure::Failure;
+use crate::{failure::Failure, profiles::files::expand_directories};
 
 /// Files that one import takes: more than any job has ranks.
 const FILES_MAX: usize = 100_000;
@@ -19,7 +17,7 @@ pub(crate) fn expand(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         } else if !word.exists() && text.contains(['*', '?']) {
             files.extend(matching(&text)?);
         } else if word.is_dir() {
-            files.extend(timelines_of(word)?);
+            files.extend(expand_directories(vec![word.clone()]));
         } else {
             files.push(word.clone());
         }
@@ -47,34 +45,6 @@ fn read_list(list: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Err(Failure::new(format!("{} lists no file", list.display())));
     }
     Ok(paths)
-}
-
-/// The timelines in a folder where it has at least two; the folder itself otherwise, which an importer may know.
-fn timelines_of(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if wire::files(folder).is_ok_and(|files| !files.is_empty()) {
-        return Ok(vec![folder.to_owned()]);
-    }
-    let is_timeline = |path: &PathBuf| {
-        let name = path.to_string_lossy();
-        let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| name.ends_with(suffix));
-        ends(&[".json.gz", ".json.zst", ".sqlite"]) || (ends(&[".json"]) && is_trace(path))
-    };
-    let mut files = entries(folder)?;
-    files.retain(|path| path.is_file() && is_timeline(path));
-    Ok(if files.len() < 2 {
-        vec![folder.to_owned()]
-    } else {
-        files
-    })
-}
-
-/// Whether a JSON file is a timeline; folders hold others too.
-fn is_trace(path: &Path) -> bool {
-    use std::io::Read as _;
-    let mut head = Vec::new();
-    let opened = std::fs::File::open(path);
-    let read = opened.and_then(|file| file.take(Source::HEAD_BYTES as u64).read_to_end(&mut head));
-    read.is_ok() && sniff(&head).is_some_and(|importer| importer.name == "kineto")
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {

@@ -24,6 +24,9 @@ pub(crate) use llmprof_analysis::phase_facts::{
 };
 pub(crate) use llmprof_analysis::phases::PhaseSource;
 pub(crate) use llmprof_analysis::program::{Parallelism, Program, ProgramKind, Proof};
+pub(crate) use llmprof_analysis::ranks::job::{
+    GroupKind, GroupSet, JobAnalysis, RankDifference, Reason, SlowLink, Straggler,
+};
 pub(crate) use llmprof_analysis::ranks::{
     CollectiveRow, Difference, LanePiece, MatchedBy, OwnCollectives, Part, RankRow, RanksAnalysis,
     SlowestRank, lanes,

@@ -276,7 +276,8 @@ fn lone_rank(record: &RunRecord, trace: &Trace) -> Option<(u64, u64)> {
     let number = |key: &str| trace.metadata.get(key)?.parse::<u64>().ok();
     let ranks = number("distributed_world_size").filter(|&ranks| ranks > 1)?;
     let rank = number("distributed_rank")?;
-    record.ranks().is_empty().then_some((rank, ranks))
+    let is_alone = record.ranks().is_empty() && record.rank_summaries.is_empty();
+    is_alone.then_some((rank, ranks))
 }
 
 /// The workload with the experts that the trace shows to be reached.

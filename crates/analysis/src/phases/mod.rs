@@ -36,6 +36,23 @@ pub(crate) const TRAINING_STEP: &str = "training step";
 /// The name of a sequence of launches that repeats, of which nothing says what it is.
 pub(crate) const REPETITION: &str = "repetition";
 
+/// The steps that something in a trace marks, in order: number, start and end on the host.
+pub(crate) fn marked_steps(trace: &Trace) -> Vec<(Option<u64>, i64, i64)> {
+    let labelled = self::engine::steps_of_one_thread(trace);
+    let mut steps: Vec<(Option<u64>, i64, i64)> = labelled
+        .iter()
+        .map(|step| (step.label.number, step.start, step.end))
+        .collect();
+    if steps.is_empty()
+        && let Some(phases) = self::marks::optimizer_steps(trace)
+    {
+        let windows = phases.windows.iter();
+        steps.extend(windows.map(|window| (None, window.start, window.end)));
+    }
+    steps.sort_by_key(|(_, start, end)| (*start, *end));
+    steps
+}
+
 /// How the phases of a trace are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

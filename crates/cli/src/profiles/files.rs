@@ -56,7 +56,7 @@ pub(super) fn name(file: &Path) -> String {
 }
 
 /// What to call profiles of one program.
-pub(super) fn title(profiles: &[PathBuf]) -> String {
+pub(crate) fn title(profiles: &[PathBuf]) -> String {
     match profiles {
         [] => String::new(),
         [file] => placed(file),

@@ -210,6 +210,15 @@ pub fn offset(offset: Nanos) -> String {
     }
 }
 
+/// `+12.3 ppm`; a dash where the collectives show none.
+pub fn drift(ppm: f64) -> String {
+    if ppm == 0.0 {
+        "–".to_owned()
+    } else {
+        format!("{ppm:+.1} ppm")
+    }
+}
+
 /// What a part is called, as in the table.
 pub fn part(part: Part) -> &'static str {
     match part {

@@ -41,8 +41,8 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
 /// `18411 host ops`, `8960 runtime calls`.
 pub(super) fn host_events(totals: &Totals) -> Vec<String> {
     let ops = totals.host_slices.saturating_sub(totals.api_calls);
-    let calls = (totals.api_calls > 0).then(|| Count(totals.api_calls, "runtime call"));
-    let ops = (ops > 0 || calls.is_none()).then(|| Count(ops, "host op"));
+    let calls = (totals.api_calls > 0).then_some(Count(totals.api_calls, "runtime call"));
+    let ops = (ops > 0 || calls.is_none()).then_some(Count(ops, "host op"));
     let parts = ops.into_iter().chain(calls);
     parts.map(|count| count.to_string()).collect()
 }

@@ -28,8 +28,8 @@ pub(crate) use llmprof_analysis::ranks::job::{
     GroupKind, GroupSet, JobAnalysis, RankDifference, Reason, SlowLink, Straggler,
 };
 pub(crate) use llmprof_analysis::ranks::{
-    CollectiveRow, Difference, LanePiece, MatchedBy, OwnCollectives, Part, RankRow, RanksAnalysis,
-    SlowestRank, lanes,
+    CollectiveKind, CollectiveRow, Difference, LanePiece, MatchedBy, OwnCollectives, Part, RankRow,
+    RanksAnalysis, SlowestRank, lanes,
 };
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
 pub(crate) use llmprof_analysis::stats::{Distribution, Summary};

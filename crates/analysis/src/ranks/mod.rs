@@ -26,6 +26,7 @@ pub use self::alone::OwnCollectives;
 pub(crate) use self::alone::own_collectives;
 pub use self::clocks::Clock;
 use self::job::JobAnalysis;
+pub use self::kind::CollectiveKind;
 pub use self::matched::MatchedBy;
 pub use self::parts::{Part, RankRow};
 pub use self::reduce::summarize;

@@ -89,6 +89,12 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             let mut parts: Vec<String> = causes
                 .map(|(share, when)| format!("for {} {when}", Percent(**share)))
                 .collect();
+            if parts.is_empty() {
+                return format!(
+                    "the GPU idles for {} of the time, and the trace does not show why",
+                    Percent(*idle_share)
+                );
+            }
             parts.push("for the rest the trace shows no cause".to_owned());
             format!(
                 "the GPU idles for {} of the time: {}",

@@ -2,7 +2,7 @@
 
 use llmprof_units::{Count, Nanos, Percent};
 
-use crate::analyzed::{Analysis, OperatorRow, OwnCollectives, TraceAnalysis};
+use crate::analyzed::{Analysis, CollectiveKind, OperatorRow, OwnCollectives, TraceAnalysis};
 use crate::kernel_label::kernel_label;
 
 /// Kernels that are named.
@@ -102,7 +102,11 @@ fn collective(row: &OwnCollectives) -> String {
         size => format!(" among {size} ranks"),
     };
     let calls = Count(row.calls, "call");
-    let mut text = format!("{} {calls}{group}, {} in all", row.kind.name(), row.time_ns);
+    let calls = match row.kind {
+        CollectiveKind::Other => format!("{calls} of unknown kind"),
+        kind => format!("{} {calls}", kind.name()),
+    };
+    let mut text = format!("{calls}{group}, {} in all", row.time_ns);
     if let (Some(bytes), Some(rate)) = (row.bytes, row.bus_bytes_per_s) {
         text += &format!(", {bytes}, bus bandwidth at least {rate}");
     }

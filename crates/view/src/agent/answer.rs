@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use llmprof_units::is_order;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -243,7 +244,17 @@ fn in_lines(value: &Value) -> String {
             other => format!("{name}: {other}"),
         }
     });
-    format!("{{{}}}", lines.collect::<Vec<_>>().join(",\n "))
+    let text = format!("{{{}}}", lines.collect::<Vec<_>>().join(",\n "));
+    // Characters that change how text is shown stand in strings only, where JSON has escapes for them.
+    let mut clean = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_order(character) {
+            clean += &format!("\\u{:04x}", u32::from(character));
+        } else {
+            clean.push(character);
+        }
+    }
+    clean
 }
 
 /// An argument as answers repeat it.
@@ -332,6 +343,16 @@ mod tests {
         );
         let value: Value = serde_json::from_str(&answer.text()).unwrap();
         assert!(value["error"].as_str().unwrap().contains("too long"));
+    }
+
+    /// A terminal must not be given them, and what is printed must stay JSON.
+    #[test]
+    fn directions_of_text_are_escaped_as_json_has_it() {
+        let rows = vec!["a\u{202e}b\u{9b}".to_owned()];
+        let text = Answer::new(Some("r\u{202e}"), Long { rows }).text();
+        assert!(!text.chars().any(is_order), "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["rows"][0], "a\u{202e}b\u{9b}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::answer::{Answer, AnswerBody, ms, percent};
 use super::findings::{FindingAnswer, cause_of};
 use super::kernels::KernelAnswer;
+use super::place::find_phase;
 use super::recorded_text::{RecordedNames, RecordedText};
 use super::summary::PhaseAnswer;
 use super::{PlaceId, RunAnswers};
@@ -189,9 +190,9 @@ impl RunAnswers<'_> {
         let gains = cause.map_or(&[][..], |cause| &cause.gains);
         let mut about: Vec<&str> = gains.iter().map(PhaseGain::phase_name).collect();
         about.extend(finding.phase_name());
-        let phases = analysis.phases.iter();
+        let phases = (1..).zip(&analysis.phases);
         let phases: Vec<PhaseAnswer> = phases
-            .filter(|phase| about.contains(&phase.name()))
+            .filter(|(_, phase)| about.contains(&phase.name()))
             .map(PhaseAnswer::of)
             .collect();
         let replay = analysis.replays.iter().filter(|replay| {
@@ -200,8 +201,7 @@ impl RunAnswers<'_> {
         let replay = replay.map(|replay| {
             format!(
                 "{}: recorded {} ms, replay off by {:+.1} %",
-                RecordedNames::default()
-                    .mark(replay.label.as_deref().unwrap_or(replay.phase.name())),
+                names.mark(replay.label.as_deref().unwrap_or(replay.phase.name())),
                 ms(replay.recorded_ns.0 as f64),
                 100.0 * replay.error
             )
@@ -368,11 +368,10 @@ impl RunAnswers<'_> {
 
     pub(super) fn explain_phase(&self, name: &str) -> Result<Answer<PhaseExplained>, String> {
         let analysis = self.analysis()?;
-        let found = analysis.phases.iter().find(|phase| phase.name() == name);
-        let phase = found.ok_or_else(|| {
-            let names = analysis.phases.iter().take(PARTS_MAX);
+        let (number, phase) = find_phase(analysis, name).ok_or_else(|| {
+            let names = (1..).zip(&analysis.phases).take(PARTS_MAX);
             let names: Vec<String> = names
-                .map(|phase| RecordedNames::default().mark(phase.name()))
+                .map(|(number, phase)| PlaceId::of_phase(number, phase).to_string())
                 .collect();
             match names.as_slice() {
                 [] => "the run shows no phases".to_owned(),
@@ -422,8 +421,8 @@ impl RunAnswers<'_> {
         });
         let names = RecordedNames::of([phase.name()]);
         let body = PhaseExplained {
-            view: self.asked.view(&PlaceId::Phase(name.to_owned())),
-            phase: PhaseAnswer::of(phase),
+            view: self.asked.view(&PlaceId::of_phase(number, phase)),
+            phase: PhaseAnswer::of((number, phase)),
             why: names.mark(&text::phases::why(phase)),
             parts_ms: parts.collect(),
             idle_ms: idle.collect(),

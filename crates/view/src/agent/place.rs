@@ -3,6 +3,9 @@
 
 use std::fmt;
 
+use llmprof_analysis::{Analysis, PhaseAnalysis};
+
+use super::recorded_text::is_plain;
 use crate::site::OpenedRun;
 
 /// A place in a run.
@@ -12,6 +15,7 @@ pub enum PlaceId {
     Finding(usize),
     /// A kernel by its number in the order of total time.
     Kernel(usize),
+    /// A phase by its name, or by its number from 1 where no phase has that name.
     Phase(String),
     /// An interval of a phase by its number in the order of time, as in the table `step` of `llmprof query`.
     Step(usize),
@@ -19,6 +23,32 @@ pub enum PlaceId {
     Request(u64),
     /// A time, ns since the first event of the timeline.
     Window(i64, i64),
+}
+
+impl PlaceId {
+    /// The id of a phase: a name that a program chose is not repeated unless it is plain.
+    pub(super) fn of_phase(number: usize, phase: &PhaseAnalysis) -> Self {
+        let name = phase.name();
+        if is_plain(name) && name.parse::<usize>().is_err() {
+            Self::Phase(name.to_owned())
+        } else {
+            Self::Phase(number.to_string())
+        }
+    }
+}
+
+/// The phase that an id names, with its number.
+pub(super) fn find_phase<'a>(
+    analysis: &'a Analysis,
+    name: &str,
+) -> Option<(usize, &'a PhaseAnalysis)> {
+    let by_name = |(_, phase): &(usize, &PhaseAnalysis)| phase.name() == name;
+    let number = name.parse::<usize>().ok();
+    let mut phases = (1..).zip(&analysis.phases);
+    let mut numbered = phases.clone();
+    phases
+        .find(by_name)
+        .or_else(|| numbered.find(|(place, _)| Some(*place) == number))
 }
 
 impl fmt::Display for PlaceId {
@@ -90,8 +120,9 @@ impl OpenedRun {
                 ))
             }
             PlaceId::Phase(name) => {
+                let (_, phase) = find_phase(self.analysis.as_ref()?, name)?;
                 let phases = &self.timeline.phases;
-                let (_, start, end) = phases.iter().find(|(known, ..)| known == name)?;
+                let (_, start, end) = phases.iter().find(|(known, ..)| known == phase.name())?;
                 let origin = self.timeline.origin;
                 Some(of_window(start - origin, end - origin))
             }

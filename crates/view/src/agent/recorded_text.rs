@@ -166,7 +166,7 @@ fn common_prefix(a: &str, b: &str) -> usize {
 }
 
 /// A name that cannot be taken for a sentence: `aten::item`, `void gemm<float>` is none.
-fn is_plain(text: &str) -> bool {
+pub(super) fn is_plain(text: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "_.:/<>*-+=%×".contains(c);
     text.len() <= PLAIN_CHARS_MAX && text.chars().all(is_name)
 }

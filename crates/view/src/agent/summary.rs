@@ -64,12 +64,13 @@ pub struct PhaseAnswer {
 }
 
 impl PhaseAnswer {
-    pub(super) fn of(phase: &PhaseAnalysis) -> Self {
+    /// A phase with its number in the analysis, from 1.
+    pub(super) fn of((number, phase): (usize, &PhaseAnalysis)) -> Self {
         let waterfall = &phase.waterfall;
         let wall = waterfall.wall_ns.0 as f64;
         let traced = phase.traced.as_ref();
         Self {
-            id: PlaceId::Phase(phase.name().to_owned()).to_string(),
+            id: PlaceId::of_phase(number, phase).to_string(),
             name: RecordedText::new(phase.name()),
             wall_ms: ms(wall),
             plain_wall_ms: phase.unrecorded_wall().map(|plain| ms(plain.0 as f64)),
@@ -149,9 +150,8 @@ impl RunAnswers<'_> {
                 .and_then(|kind| kind.as_str().map(str::to_owned))
                 .unwrap_or_default(),
             result,
-            phases: analysis
-                .phases
-                .iter()
+            phases: (1..)
+                .zip(&analysis.phases)
                 .take(PHASES_MAX)
                 .map(PhaseAnswer::of)
                 .collect(),

@@ -429,8 +429,9 @@ pub(crate) struct RecordArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArgs {
     /// Profiles, then config overrides for the model that ran and its workload: model=NAME,
-    /// workload.prompt_tokens=128. Without a model there are no roofline times.
-    #[arg(required = true, value_name = "FILE|OVERRIDE")]
+    /// workload.prompt_tokens=128. Without a model there are no roofline times. The ranks of a job are
+    /// files, 'patterns', folders of timelines or @LIST, a file with a path a line.
+    #[arg(required_unless_present = "join", value_name = "FILE|OVERRIDE")]
     pub(crate) files: Vec<PathBuf>,
     /// The model that ran, by its Hugging Face config.json.
     #[arg(long, value_name = "FILE")]
@@ -441,12 +442,33 @@ pub(crate) struct ImportArgs {
     /// Device for the roofline instead of the one the profile names.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
+    /// Only reduce each rank to a summary in the folder of -o; ranks that it has are not read again.
+    #[arg(long, conflicts_with_all = ["join", "launcher", "view"])]
+    pub(crate) summary_only: bool,
+    /// Join the rank summaries of a folder as one run.
+    #[arg(long, value_name = "DIR", conflicts_with = "launcher")]
+    pub(crate) join: Option<PathBuf>,
+    /// Keep the summaries of more than 16 ranks in a folder beside the run, for imports with further ranks.
+    #[arg(long, value_name = "DIR", conflicts_with = "join")]
+    pub(crate) summaries: Option<PathBuf>,
+    /// Memory for reading ranks of a job [default: half of what is free].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<Bytes>,
+    /// Read ranks as an array job of Slurm and join them in a dependent one.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) launcher: Option<ImportLauncher>,
     /// Then show the run in the browser, as `llmprof view` does.
     #[arg(long, conflicts_with = "json")]
     pub(crate) view: bool,
     /// Print the analysis as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where ranks are read.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ImportLauncher {
+    Slurm,
 }
 
 /// Which run is analyzed again.

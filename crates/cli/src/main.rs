@@ -24,6 +24,7 @@ mod efficiency;
 mod engine_trace;
 mod failure;
 mod fit;
+mod job_ranks;
 mod jobs;
 mod kernel_notes;
 mod moved_keys;

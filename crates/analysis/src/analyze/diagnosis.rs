@@ -25,7 +25,9 @@ pub(super) fn diagnosed(
 ) -> Option<Diagnosis> {
     // What need not be done is known of programs that generate text: training and others do what looks alike for reasons of their own.
     let is_known = structure.program.generates_text() && are_times_addable(trace);
-    if !is_known || structure.phases.source == PhaseSource::Whole || structure.clocks_disagree() {
+    let phases = &structure.phases;
+    let are_divided = phases.source != PhaseSource::Whole && !phases.are_of_devices();
+    if !is_known || !are_divided || structure.clocks_disagree() {
         return None;
     }
     let inputs: Vec<PhaseInput> = found

@@ -76,6 +76,10 @@ impl Tracing<'_> {
             small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
             ..self.traced(&included, number, &breakdowns)
         };
+        if lane.device.is_none() && waterfall.communication_ns.0 > 0 {
+            let exposed = waterfall.share(waterfall.exposed_communication_ns);
+            traced.exposed_communication_share = Some(exposed);
+        }
         if phase.phase != RunPhase::Other {
             add_waits(&mut traced, phase, lane);
         }

@@ -97,7 +97,7 @@ pub(super) fn slowest(
     differences.retain(|found| (found.time_ns.0 - found.others_ns.0) as f64 >= LEAST * time as f64);
     differences.truncate(MOST);
     Some(SlowestRank {
-        rank: ranks[slow].rank,
+        rank: ranks[slow].calls.rank,
         caused_waiting_ns: Nanos(time),
         all_waiting_ns: Nanos(caused.iter().map(|(time, _)| time).sum()),
         last_at,
@@ -108,14 +108,16 @@ pub(super) fn slowest(
 
 /// The number of the first collective of each rank.
 fn first_meetings(meetings: &[Meeting], ranks: usize) -> Vec<Option<usize>> {
-    let first = |rank: usize| {
-        let own = meetings.iter().enumerate().filter_map(|(number, meeting)| {
-            let member = meeting.members.iter().find(|member| member.rank == rank)?;
-            Some((member.start, number))
-        });
-        own.min().map(|(_, number)| number)
-    };
-    (0..ranks).map(first).collect()
+    let mut first: Vec<Option<(i64, usize)>> = vec![None; ranks];
+    for (number, meeting) in meetings.iter().enumerate() {
+        for member in &meeting.members {
+            let known = &mut first[member.rank];
+            let own = (member.start, number);
+            *known = Some(known.map_or(own, |known| known.min(own)));
+        }
+    }
+    let number = |first: Option<(i64, usize)>| first.map(|(_, number)| number);
+    first.into_iter().map(number).collect()
 }
 
 /// From the end of the collective before to the start of each at which a rank came last. What the rank that entered the recording

@@ -14,6 +14,7 @@ mod findings;
 mod gemms;
 mod graphs;
 mod host_stacks;
+mod job;
 mod kernel_report;
 mod kernels;
 mod latency;

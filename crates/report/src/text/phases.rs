@@ -1,6 +1,7 @@
 //! Phases: wall time, bottleneck, utilization.
 
 use llmprof_record::kernel_name::Category;
+use llmprof_units::stats::percentile;
 use llmprof_units::{Nanos, Percent};
 
 use super::program::shortened;
@@ -93,15 +94,15 @@ pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<String> {
             .fold(0, i64::saturating_add)
     };
     let longest = kernels.iter().map(|kernel| kernel.category);
-    let category = longest.max_by_key(|category| time_of(*category))?;
-    let share = time_of(category) as f64 / all.max(1) as f64;
-    let is_told = is_busy && share > 0.5 && category != Category::Other;
-    is_told.then(|| {
-        format!(
-            "mostly {category} ({} of GPU time)",
-            Percent(share.min(1.0))
-        )
-    })
+    let category = longest.max_by_key(|category| time_of(*category));
+    let of_kernels = category.filter(|category| *category != Category::Other);
+    let of_kernels = of_kernels.map(|category| (category.to_string(), time_of(category)));
+    let copies = ("copies and memsets".to_owned(), waterfall.copies_ns.0);
+    let parts = of_kernels.into_iter().chain([copies]);
+    let (name, time) = parts.max_by_key(|(_, time)| *time)?;
+    let share = time as f64 / all.max(1) as f64;
+    (is_busy && share > 0.5)
+        .then(|| format!("mostly {name} ({} of GPU time)", Percent(share.min(1.0))))
 }
 
 /// `training step: GPU time forward 30.1 %, backward 59.9 %, optimizer 4.0 %, communication 6.0 %.`
@@ -146,7 +147,8 @@ fn times(phase: &PhaseAnalysis) -> Option<String> {
     let mut walls: Vec<Nanos> = intervals.map(|one| one.wall_ns).collect();
     walls.sort_unstable();
     let (first, last) = (*walls.first()?, *walls.last()?);
-    let middle = walls[walls.len() / 2];
+    let lengths: Vec<f64> = walls.iter().map(|wall| wall.0 as f64).collect();
+    let middle = Nanos(percentile(&lengths, 0.5).round() as i64);
     match walls.len() {
         1 => None,
         2 => Some(format!("2 × ({first}, {last})")),

@@ -221,6 +221,7 @@ mod tests {
         let mut all = vec![
             idle(IdleRemedy::CheaperLaunches),
             idle(IdleRemedy::LessHostWork),
+            idle(IdleRemedy::ReuseMemory),
             idle(IdleRemedy::LessAroundGraphs),
             idle(IdleRemedy::FewerKernels),
             Conclusion::GemmShapes {
@@ -233,6 +234,7 @@ mod tests {
                 is_on_device: false,
                 is_copy_bound: true,
                 longest: None,
+                others: Vec::new(),
             },
             Conclusion::Communication {
                 exposed_share: 0.5,

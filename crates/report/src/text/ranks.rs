@@ -7,6 +7,9 @@ use crate::analyzed::{
     SlowestRank,
 };
 
+/// Who is waited for is said from this part of the time on.
+const WAITING_MIN_SHARE: f64 = 0.001;
+
 /// What one lane is: a rank of a job, or a GPU of one process.
 pub fn noun(ranks: &RanksAnalysis) -> &'static str {
     if ranks.are_devices { "GPU" } else { "rank" }
@@ -46,7 +49,10 @@ pub(crate) fn line(analysis: &Analysis) -> Option<String> {
             ranks.entered_apart_ns
         );
     }
-    if let Some(slowest) = &ranks.slowest {
+    let is_noticed = |slowest: &&SlowestRank| {
+        slowest.caused_waiting_ns.0 as f64 >= WAITING_MIN_SHARE * span.0 as f64
+    };
+    if let Some(slowest) = ranks.slowest.as_ref().filter(is_noticed) {
         line += &format!(" {}", slow(ranks, slowest));
     }
     if !ranks.are_devices
@@ -207,6 +213,15 @@ pub fn offset(offset: Nanos) -> String {
         format!("+{offset}")
     } else {
         offset.to_string()
+    }
+}
+
+/// `+12.3 ppm`; a dash where the collectives show none.
+pub fn drift(ppm: f64) -> String {
+    if ppm == 0.0 {
+        "–".to_owned()
+    } else {
+        format!("{ppm:+.1} ppm")
     }
 }
 

@@ -53,11 +53,14 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
                 plain.plain_ns
             ));
         } else if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {
-            let usual = if steps.count > 1 { " on average" } else { "" };
+            let usual = match steps.count {
+                0 | 1 => String::new(),
+                count => format!(" (the median of {count})"),
+            };
             lines.push(format!(
                 "{} took {}{usual}.",
                 one_step(phase),
-                time(steps.mean)
+                time(steps.p50)
             ));
         }
     }
@@ -68,6 +71,7 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
 fn one_step(phase: &PhaseAnalysis) -> String {
     match phase.phase {
         RunPhase::Decode => format!("A step of {}", phase.name()),
+        RunPhase::Mixed => format!("One {} step", phase.name()),
         _ => format!("One {}", phase.name()),
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn gain(cause: &Cause) -> String {
         text.push('.');
     }
     if cause.gains.iter().any(|gain| gain.host_bound_by_profiler) {
-        text += " While profiled, the phase waits for the host, which hides this gain.";
+        text += " With the profiler's cost included hardly any of this gain is left.";
     }
     text
 }
@@ -78,8 +78,8 @@ pub(crate) fn replay_notes(analysis: &Analysis) -> Vec<String> {
                 ""
             };
             format!(
-                "{name}: recorded {} ms{unit}; the replay is off by {:+.1} %{refused}. Without the profiler's cost {} ms, \
-                 with all findings removed {} ms.",
+                "{name}: {} ms{unit} from its first host op to the end of its GPU work; the replay is off by {:+.1} %{refused}. \
+                 Without the profiler's cost, which gains are stated of: {} ms; with all findings removed {} ms.",
                 ms(phase.recorded_ns),
                 100.0 * phase.error,
                 ms(phase.plain_ns),

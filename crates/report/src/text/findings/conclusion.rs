@@ -163,19 +163,19 @@ fn copied(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         is_on_device,
         is_copy_bound,
         longest,
+        others,
     } = conclusion
     else {
         return String::new();
     };
-    let longest = longest
-        .as_ref()
-        .map(|longest| format!(" ({})", copies::rate(longest)));
+    let each: Vec<String> = longest.iter().chain(others).map(copies::rate).collect();
+    let each = (!each.is_empty()).then(|| format!(" ({})", each.join("; ")));
     format!(
-        "{phase}{}: copies and memsets{} take {} of the time{}; {speedup} without them",
+        "{phase}{}: exposed copies and memsets{} take {} of the time{}; {speedup} without them",
         if *is_copy_bound { " is copy-bound" } else { "" },
         if *is_on_device { " on the GPU" } else { "" },
         Percent(*share),
-        longest.unwrap_or_default()
+        each.unwrap_or_default()
     )
 }
 

@@ -110,6 +110,9 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
             _ => "Try: CUDA Graphs or torch.compile.",
         },
         IdleRemedy::LessHostWork => "Try: less work of the host, or do it while the GPU works.",
+        IdleRemedy::ReuseMemory => {
+            "Try: allocate once and reuse (a caching allocator, workspaces kept between calls): freeing memory waits for the GPU."
+        }
         IdleRemedy::LessAroundGraphs => {
             "Most kernels run in CUDA Graphs already; what is left lies between their kernels and around their launches."
         }
@@ -469,10 +472,11 @@ mod tests {
                     is_on_device: true,
                     is_copy_bound: false,
                     longest: None,
+                    others: Vec::new(),
                 },
                 false
             ),
-            "decode: copies and memsets on the GPU take 25.0 % of the time; phase speedup 3.70× without them"
+            "decode: exposed copies and memsets on the GPU take 25.0 % of the time; phase speedup 3.70× without them"
         );
     }
 

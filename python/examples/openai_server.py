@@ -16,11 +16,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import torch
-from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
+from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM, StaticCache
 
 from llmprof_harness import step
 
 NAME = "random-qwen2"
+# Positions of the cache of `--compile`, which cannot grow.
+POSITIONS = 1024
 
 
 def arguments() -> argparse.Namespace:
@@ -30,6 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=896)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", default="bfloat16" if torch.cuda.is_available() else "float32")
+    parser.add_argument("--compile", action="store_true", help="decode is one compiled CUDA graph, with a cache of fixed size")
     return parser.parse_args()
 
 
@@ -53,6 +56,11 @@ class Engine:
             self.model = Qwen2ForCausalLM(config).eval()
         torch.set_default_dtype(torch.float32)
         self.device = args.device
+        self.fixed: StaticCache | None = None
+        self.decode = self.model.forward
+        if args.compile:
+            self.fixed = StaticCache(config=config, max_cache_len=POSITIONS)
+            self.decode = torch.compile(self.model.forward, mode="reduce-overhead", dynamic=False)
         self.waiting: queue.Queue[tuple[list[int], int, queue.Queue[int | None]]] = queue.Queue()
         threading.Thread(target=self._work, daemon=True).start()
 
@@ -75,12 +83,19 @@ class Engine:
     def _request(self, prompt: list[int], new_tokens: int, made: queue.Queue[int | None]) -> None:
         vocabulary = self.model.config.vocab_size
         tokens = torch.tensor([[token % vocabulary for token in prompt]], device=self.device)
-        cache = DynamicCache()
-        for _ in range(new_tokens):
-            with step(batch=1, new_tokens=tokens.shape[1], cached=cache.get_seq_length()):
-                logits = self.model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        if self.fixed is not None:
+            self.fixed.reset()
+            new_tokens = min(new_tokens, POSITIONS - len(prompt))
+        cache = DynamicCache() if self.fixed is None else self.fixed
+        cached = 0
+        for index in range(new_tokens):
+            new = tokens.shape[1]
+            with step(batch=1, new_tokens=new, cached=cached):
+                forward = self.model.forward if index == 0 else self.decode
+                logits = forward(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
                 tokens = logits[:, -1].argmax(-1, keepdim=True)
                 token = int(tokens)
+            cached += new
             made.put(token)
 
 

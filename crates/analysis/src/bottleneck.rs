@@ -4,7 +4,8 @@
 //!
 //! 1. **throttled**: the device ran below its clock for at least [`THROTTLED_MIN_SHARE`] of the time.
 //! 2. **communication-bound**: exchange between devices that nothing hides takes at least [`COMMUNICATION_BOUND_MIN_SHARE`] of W.
-//! 3. **input-bound**: the device waits for at least [`HOST_BOUND_MIN_SHARE`] of W while the program waits for its DataLoader.
+//! 3. **input-bound**: the device waits for at least [`HOST_BOUND_MIN_SHARE`] of W, and for more than half of that the program waits for its
+//!    DataLoader.
 //!    **host-bound**: the device waits for at least [`HOST_BOUND_MIN_SHARE`] of W, and launch calls show that the host was late; of the wall time
 //!    without capture where that is known, since capture slows the host down and not the device. Idle time with work queued that
 //!    the device did not start does not count, nor that between queued kernels, nor that of which the trace shows no cause: where
@@ -133,8 +134,16 @@ pub enum ClassReason {
         /// At most.
         memory_share: f64,
     },
-    /// The device idles for longer than would make the phase host-bound, but launch calls do not show that the host was late.
-    IdleUnexplained { idle_share: f64 },
+    /// The device idles for longer than would make the phase host-bound, but launch calls do not show that the host was late for as long.
+    IdleUnexplained {
+        idle_share: f64,
+        /// In which the program waited for its DataLoader; of W too.
+        #[serde(default)]
+        loading_share: f64,
+        /// In which launch calls show that the host was late; of W too.
+        #[serde(default)]
+        host_share: f64,
+    },
     /// Only the host was recorded.
     HostAlone,
     /// The file is cut, or launches have no kernels.
@@ -308,8 +317,8 @@ pub(crate) fn classify(
             Measure::ExposedCommunicationShare,
         ),
         (
-            Some(loading).filter(|loading| *loading > 0.0),
-            HOST_BOUND_MIN_SHARE,
+            Some(loading).filter(|loading| *loading > 0.0 && idle >= HOST_BOUND_MIN_SHARE),
+            idle / 2.0,
             PhaseClass::InputBound,
             Measure::DataLoadingShare,
         ),
@@ -362,7 +371,11 @@ pub(crate) fn classify(
                     queued_share: queued,
                 }
             } else {
-                ClassReason::IdleUnexplained { idle_share: idle }
+                ClassReason::IdleUnexplained {
+                    idle_share: idle,
+                    loading_share: loading,
+                    host_share: share.max(0.0),
+                }
             };
             return abstain(why, evidence);
         }
@@ -462,6 +475,34 @@ mod tests {
             panic!("{:?}", found.why);
         };
         assert!((idle_share - 0.6).abs() < 1e-9 && (queued_share - 0.3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_phase_that_waits_for_its_loader_in_most_of_its_idle_time_is_input_bound() {
+        let loading = |idle: i64, loading: i64| {
+            let mut phase = phase(idle);
+            phase.idle = vec![
+                NamedTime {
+                    name: DATA_LOADING.to_owned(),
+                    time_ns: Nanos(loading),
+                    count: 1,
+                },
+                NamedTime {
+                    name: UNKNOWN.to_owned(),
+                    time_ns: Nanos(idle - loading),
+                    count: 1,
+                },
+            ];
+            classify(&phase, None, &PhaseSignals::default())
+        };
+        assert_eq!(loading(530, 490).class, Some(PhaseClass::InputBound));
+        assert_eq!(loading(390, 290).class, None);
+        let mixed = loading(600, 200);
+        assert_eq!(mixed.class, None);
+        let ClassReason::IdleUnexplained { loading_share, .. } = mixed.why else {
+            panic!("{:?}", mixed.why);
+        };
+        assert!((loading_share - 0.2).abs() < 1e-9);
     }
 
     /// The class of a phase without idle time whose bytes take `memory` of 1,000 ns.

@@ -112,6 +112,12 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
+/// Whether a range of torch.distributed is the collective itself, which the CPU runs. Those of backends for devices (`nccl:all_reduce`)
+/// are the calls that enqueue one.
+pub(crate) fn runs_on_host(name: &str) -> bool {
+    ["gloo:", "mpi:"].iter().any(|by| name.starts_with(by))
+}
+
 /// The compiled function that XLA runs in a range: `jit_step` of `XlaModule:#hlo_module=jit_step,program_id=14#`, and of
 /// `jit_step(14)` in its trace viewer.
 pub(crate) fn xla_module(text: &str) -> Option<String> {

@@ -33,6 +33,9 @@ pub(crate) const HOST_WORK_MIN_SHARE: f64 = 0.25;
 /// A few events may lead to the wrong call, where ids of calls are used again.
 pub(crate) const EARLY_EVENTS_MIN_PART: usize = 100;
 
+/// Part of the time that ranks wait for one of them from which on it is named: less is no reason to look for what it did.
+pub(crate) const RANK_WAITING_MIN_SHARE: f64 = 0.001;
+
 // Steps and phases
 
 /// One part in so many of the device's span is named. Of the public traces with labelled steps (`fixtures/public`) four have 7 to 50 % of
@@ -62,7 +65,7 @@ pub(crate) const SAMPLED_STEPS_MIN: u64 = 4;
 
 /// A first interval is first use if it takes this many times as long as the later ones…
 pub(crate) const FIRST_USE_MIN_RATIO: f64 = 1.5;
-/// …while its device time differs by less than this factor.
+/// …for its work, and its device time is not shorter by this factor.
 pub(crate) const SAME_WORK_MAX_RATIO: f64 = 1.5;
 /// Waits from here on…
 pub(crate) const ATTENTION_WAIT_MIN_NS: i64 = 5_000_000;
@@ -103,6 +106,26 @@ pub(crate) const EVENTS_PER_DEVICE_INTERVAL_MIN: usize = 8;
 pub(crate) const DEVICE_INTERVALS_MIN: usize = 2_000;
 /// Devices that are analyzed one by one.
 pub(crate) const DEVICES_MAX: usize = 64;
+
+/// A rank is late by its own work where it worked longer before a collective than the median of the others by this many standard
+/// deviations of them: of 10,000 ranks with normal noise the largest is at 3.9.
+pub(crate) const STRAGGLER_DEVIATIONS_MIN: f64 = 6.0;
+/// The same for few ranks, whose deviation says little: longer by this share.
+pub(crate) const STRAGGLER_EXCESS_MIN_SHARE: f64 = 0.05;
+/// A rank is a straggler in a step where its peers waited for its own work for this share of a step.
+pub(crate) const STRAGGLER_STEP_MIN_SHARE: f64 = 0.01;
+/// A straggler or a slow link is stable where it is one in this share of the steps.
+pub(crate) const STRAGGLER_STEPS_MIN_SHARE: f64 = 0.5;
+/// What a straggler did differently explains at least this share of its delay.
+pub(crate) const STRAGGLER_DIFFERENCE_MIN_SHARE: f64 = 0.1;
+/// A link is slow where transfers take this many times those of the median group of the same kind, size and message,
+pub(crate) const SLOW_LINK_MIN_RATIO: f64 = 1.25;
+/// and exceed them by this many standard deviations of all such groups,
+pub(crate) const SLOW_LINK_DEVIATIONS_MIN: f64 = 6.0;
+/// of which there must be this many: two groups do not say which of them is slow.
+pub(crate) const SLOW_LINK_GROUPS_MIN: usize = 4;
+/// Clocks that NTP or PTP keeps drift by less.
+pub(crate) const CLOCK_DRIFT_MIN_PPM: f64 = 5.0;
 
 #[cfg(test)]
 mod tests {

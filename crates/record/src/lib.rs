@@ -15,6 +15,7 @@ pub mod mapped;
 pub mod memory;
 pub mod plan;
 pub mod predictions;
+pub mod rank_summary;
 pub mod run;
 pub mod samples;
 pub mod secrets;

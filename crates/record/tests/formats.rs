@@ -7,6 +7,7 @@ mod support;
 use std::path::Path;
 
 use llmprof_record::import::{self, ImportError, Limits, Profile, Source};
+use llmprof_record::issue::IssueCode;
 use llmprof_record::memory::MemoryHistory;
 use llmprof_record::samples::Samples;
 use llmprof_record::summary::{GemmRow, Summary};
@@ -452,10 +453,24 @@ fn a_file_whose_events_were_all_dropped_is_an_error() {
     for path in [path, packed] {
         let error = import::import(&path, &Limits::default()).unwrap_err();
         let said = error.to_string();
-        assert!(
-            said.contains("none of its 2 events can be used") && said.contains("kineto.no_time"),
-            "{said}"
-        );
+        assert!(said.contains("none of its 2 events can be used"), "{said}");
+        let ImportError::NoEvents { worst, .. } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(worst.unwrap().code, IssueCode::KinetoNoTime);
+    }
+}
+
+#[test]
+fn a_file_in_which_nothing_was_recorded_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let name = r#"{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}"#;
+    for events in ["", name] {
+        let content = format!(r#"{{"schemaVersion": 1, "traceEvents": [{events}]}}"#);
+        std::fs::write(&path, content).unwrap();
+        let error = import::import(&path, &Limits::default()).unwrap_err();
+        assert!(matches!(error, ImportError::NoEvents { .. }), "{error}");
     }
 }
 

@@ -23,7 +23,10 @@ pub(crate) use llmprof_analysis::phase_facts::{
     BetweenSlices, CopyDirection, CopyTime, RecordedPart, TracedPhase,
 };
 pub(crate) use llmprof_analysis::phases::PhaseSource;
-pub(crate) use llmprof_analysis::program::{Program, ProgramKind, Proof};
+pub(crate) use llmprof_analysis::program::{Parallelism, Program, ProgramKind, Proof};
+pub(crate) use llmprof_analysis::ranks::job::{
+    GroupKind, GroupSet, JobAnalysis, RankDifference, Reason, SlowLink, Straggler,
+};
 pub(crate) use llmprof_analysis::ranks::{
     CollectiveRow, Difference, LanePiece, MatchedBy, OwnCollectives, Part, RankRow, RanksAnalysis,
     SlowestRank, lanes,
@@ -34,7 +37,7 @@ pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };
-pub(crate) use llmprof_analysis::trace::OriginRow;
 pub(crate) use llmprof_analysis::trace::scaled::{Estimate, Scaled};
+pub(crate) use llmprof_analysis::trace::{OriginRow, Totals};
 pub(crate) use llmprof_analysis::{Analysis, PhaseAnalysis, TraceAnalysis};
 pub(crate) use llmprof_record::run::PassKind;

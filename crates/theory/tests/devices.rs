@@ -81,6 +81,7 @@ fn drivers_names_find_their_device_and_only_it() {
         ("NVIDIA B200", "b200"),
         ("AMD Instinct MI300X", "mi300x"),
         ("AMD Instinct MI300X VF", "mi300x"),
+        ("AMD Instinct MI350X", "mi350x"),
         ("AMD Instinct MI355X", "mi355x"),
         ("AMD Instinct MI210", "mi210"),
         ("Tesla V100-DGXS-32GB", "v100_sxm"),

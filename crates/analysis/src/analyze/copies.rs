@@ -17,13 +17,14 @@ impl Tracing<'_> {
         let mut found: Vec<CopyTime> = Vec::new();
         for interval in included {
             for item in &lane.items[lane.around(interval.window())] {
-                let Some((table, row)) = item.transfer else {
-                    continue;
-                };
-                if !(interval.start..interval.end).contains(&item.start) {
+                let is_here = (interval.start..interval.end).contains(&item.start);
+                if !is_here || !matches!(item.class, Class::Copy | Class::Memset) {
                     continue;
                 }
-                let (direction, bytes, is_pageable) = self.transfer(table, row as usize);
+                let (direction, bytes, is_pageable) = match item.transfer {
+                    Some((table, row)) => self.transfer(table, row as usize),
+                    None => (CopyDirection::Other, 0, false),
+                };
                 let place = found.iter().position(|one| one.direction == direction);
                 let place = place.unwrap_or_else(|| {
                     found.push(CopyTime {
@@ -33,7 +34,9 @@ impl Tracing<'_> {
                     found.len() - 1
                 });
                 let (sum, time) = (&mut found[place], item.end.saturating_sub(item.start));
-                sum.copies += 1;
+                // What starts a copy is counted with what waits for it.
+                let starts = self.trace.text(item.name).starts_with("copy-start");
+                sum.copies += u64::from(item.transfer.is_some() || !starts);
                 sum.time_ns = Nanos(sum.time_ns.0.saturating_add(time));
                 sum.bytes = Bytes(sum.bytes.0.saturating_add(bytes));
                 if is_pageable {

@@ -43,6 +43,7 @@ pub(super) fn diagnosed(
 fn purpose(structure: &Structure) -> Option<Purpose> {
     match structure.phases.source {
         PhaseSource::Whole => None,
+        _ if structure.phases.are_of_devices() => None,
         _ if structure.program.generates_text() => Some(Purpose::GeneratesText),
         PhaseSource::Inferred if !structure.program.is_training() => Some(Purpose::Unknown),
         _ => None,

@@ -5,6 +5,8 @@ use llmprof_record::run::RunRecord;
 use llmprof_record::trace::DeviceProperties;
 use llmprof_theory::device::{Catalog, Device, DeviceKind};
 
+/// Clocks of one device differ by less, as drivers round them; those of an MI350X and an MI355X by 9 %.
+const CLOCK_MAX_OFF: f64 = 0.01;
 /// Memory that a driver reports ÷ that of a data sheet, whose gigabytes are 10⁹ or 2³⁰ bytes: 1.065 of an H200's 141 GB
 /// (`fixtures/h200`) and of a V100's 32 GB, 1.074 of an MI300X's 192 GB (`ranks_dlrm`, `sglang_mi300` of `fixtures/public`). ECC keeps
 /// 1/16 of GDDR memory (nvidia-smi(1), ECC Mode).
@@ -46,7 +48,8 @@ pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
     }
 }
 
-/// The only device of the catalog with as many multiprocessors and as much memory. HIP traces often have no name.
+/// The only device of the catalog with as many multiprocessors and as much memory, and of several the one with the same clock (MI350X
+/// and MI355X differ in nothing else). HIP traces often have no name.
 fn described(properties: &DeviceProperties) -> Judged {
     let (Some(units), Some(memory)) = (properties.sm_count, properties.memory_bytes) else {
         return Judged::default();
@@ -73,6 +76,13 @@ fn described(properties: &DeviceProperties) -> Judged {
         .iter()
         .filter_map(|entry| catalog.by_name(&entry.name).ok());
     let mut found: Vec<Device> = known.filter(fits).collect();
+    if let Some(clock) = properties.clock_hz.filter(|_| found.len() > 1) {
+        let near = |device: &Device| {
+            let boost = device.clocks_hz.get("boost");
+            boost.is_some_and(|boost| (boost.value.0 / clock as f64 - 1.0).abs() < CLOCK_MAX_OFF)
+        };
+        found.retain(near);
+    }
     let figures = |issue: Issue| issue.with("units", units).with("memory_bytes", memory.0);
     match found.len() {
         0 => Judged {
@@ -134,6 +144,20 @@ mod tests {
             of(77, 85_052_358_656, 32),
             none(IssueCode::HardwareNotDescribed)
         );
+        let clocked = |megahertz: u64| {
+            let judged = described(&DeviceProperties {
+                sm_count: Some(256),
+                memory_bytes: Some(Bytes(309_220_868_096)),
+                warp_size: Some(64),
+                clock_hz: Some(megahertz * 1_000_000).filter(|clock| *clock > 0),
+                ..DeviceProperties::default()
+            });
+            judged.device.map(|device| device.name)
+        };
+        assert_eq!(clocked(2200).as_deref(), Some("mi350x"));
+        assert_eq!(clocked(2400).as_deref(), Some("mi355x"));
+        assert_eq!(clocked(0), None);
+        assert_eq!(clocked(1700), None);
         let nothing = described(&DeviceProperties::default());
         assert!(nothing.device.is_none() && nothing.issue.is_none());
     }

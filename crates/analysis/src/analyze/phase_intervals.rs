@@ -1,5 +1,7 @@
 //! The intervals of a trace's phases, with what the model did in each.
 
+use std::borrow::Cow;
+
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::Trace;
 use llmprof_theory::{Pass, Step, Workload};
@@ -9,6 +11,7 @@ use crate::phases::{Phases, TRAINING_STEP};
 use crate::roofline::{Theory, Work};
 use crate::trace::Structure;
 use llmprof_record::run::{RunPhase, RunRecord};
+use rustc_hash::FxHashMap;
 
 /// One interval of a phase.
 #[derive(Clone, Debug)]
@@ -17,7 +20,9 @@ pub(crate) struct Interval {
     pub(crate) window: usize,
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// Its place among the intervals with the same name.
+    /// The device that alone it concerns, where devices run apart.
+    pub(crate) device: Option<u32>,
+    /// Its place among the intervals with the same name, and of the same device where they run apart.
     pub(crate) order: usize,
     /// The number of that name.
     pub(crate) name: usize,
@@ -59,6 +64,25 @@ pub(crate) struct TracePhase {
     pub(crate) intervals: Vec<Interval>,
 }
 
+impl TracePhase {
+    /// What of it concerns a device; nothing where it has no interval there.
+    pub(crate) fn on_device(&self, device: Option<u32>) -> Option<Cow<'_, Self>> {
+        let is_here = |interval: &Interval| interval.device.is_none() || interval.device == device;
+        if self.intervals.iter().all(is_here) {
+            return Some(Cow::Borrowed(self));
+        }
+        let intervals = self.intervals.iter().filter(|one| is_here(one));
+        let intervals: Vec<Interval> = intervals.cloned().collect();
+        (!intervals.is_empty()).then(|| {
+            Cow::Owned(Self {
+                phase: self.phase,
+                label: self.label.clone(),
+                intervals,
+            })
+        })
+    }
+}
+
 /// The phase that a name stands for; nothing for warm-up, which belongs to none. Names of a program that is not proven to generate
 /// text are its own.
 pub(crate) fn run_phase(phases: &Phases, name: &str) -> Option<(RunPhase, Option<String>)> {
@@ -94,10 +118,11 @@ pub(crate) fn name_repetitions(phases: &mut Phases, workload: &Workload) -> Opti
 pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
     let phases = &structure.phases;
     let mut found: Vec<TracePhase> = Vec::new();
-    let mut orders = vec![0; phases.names.len()];
+    let mut orders: FxHashMap<(usize, Option<u32>), usize> = FxHashMap::default();
     for (window, interval) in phases.windows.iter().enumerate() {
-        let order = orders[interval.name];
-        orders[interval.name] += 1;
+        let next = orders.entry((interval.name, interval.device)).or_default();
+        let order = *next;
+        *next += 1;
         let Some((phase, label)) = run_phase(phases, &phases.names[interval.name]) else {
             continue;
         };
@@ -123,6 +148,7 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
             window,
             start: interval.start,
             end: interval.end,
+            device: interval.device,
             order,
             name: interval.name,
             steps: if is_step {
@@ -169,7 +195,7 @@ pub(crate) fn leave_out_parts(
 
 /// Puts the ranges of single steps into the intervals of decode that hold them.
 fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
-    let mut by_window = rustc_hash::FxHashMap::<usize, Vec<i64>>::default();
+    let mut by_window = FxHashMap::<usize, Vec<i64>>::default();
     for &(start, end) in steps {
         if let Some(window) = phases.at_launch(start)
             && phases.names[phases.windows[window].name] != STEP
@@ -315,6 +341,7 @@ mod tests {
             window: 0,
             start,
             end: start + 10,
+            device: None,
             order: 0,
             name: 0,
             steps: vec![10],

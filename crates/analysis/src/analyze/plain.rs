@@ -113,6 +113,7 @@ mod tests {
             window: 0,
             start: 0,
             end: 1,
+            device: None,
             order: 0,
             name: 0,
             steps: vec![1; steps],

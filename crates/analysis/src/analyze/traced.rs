@@ -276,7 +276,8 @@ fn lone_rank(record: &RunRecord, trace: &Trace) -> Option<(u64, u64)> {
     let number = |key: &str| trace.metadata.get(key)?.parse::<u64>().ok();
     let ranks = number("distributed_world_size").filter(|&ranks| ranks > 1)?;
     let rank = number("distributed_rank")?;
-    record.ranks().is_empty().then_some((rank, ranks))
+    let is_alone = record.ranks().is_empty() && record.rank_summaries.is_empty();
+    is_alone.then_some((rank, ranks))
 }
 
 /// The workload with the experts that the trace shows to be reached.
@@ -311,10 +312,13 @@ fn judged(
     let mut all = Vec::new();
     for phase in found {
         for lane in 0..tracing.lanes.len() {
-            let (mut judged, passes) = tracing.phase(phase, lane, issues);
+            let Some(phase) = phase.on_device(tracing.lanes[lane].device) else {
+                continue;
+            };
+            let (mut judged, passes) = tracing.phase(&phase, lane, issues);
             if let Some(traced) = &mut judged.traced {
                 let is_judged = |number: usize| !traced.instances[number].left_out;
-                let part = recorded::part(tracing.trace, phases, phase, is_judged);
+                let part = recorded::part(tracing.trace, phases, &phase, is_judged);
                 traced.recorded = part;
                 issues.extend(part.and_then(|part| recorded::too_small(&part, judged.name())));
             }

@@ -11,9 +11,6 @@ use crate::matching::unmatched::UnmatchedReason;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::waterfall::{Event, EventClass, HostInterval, Input, Roofline, Waterfall};
 
-/// The name of idle time of a host without a device.
-const BETWEEN_OPERATORS: &str = "between operators";
-
 impl Tracing<'_> {
     /// Where the time of some intervals went on lane `number`.
     pub(super) fn waterfall(
@@ -90,17 +87,10 @@ impl Tracing<'_> {
         (events, rooflines)
     }
 
-    /// What the host did between the events of a lane. A device's idle time has causes of its own.
+    /// What llmprof's engine did between its operators. A device's idle time has causes of its own, and other recorders show none.
     fn host_intervals(&self, lane: &Lane, interval: &Interval) -> Vec<HostInterval> {
-        if lane.device.is_some() {
+        if lane.device.is_some() || !lane.is_exact {
             return Vec::new();
-        }
-        if !lane.is_exact {
-            return vec![HostInterval {
-                name: BETWEEN_OPERATORS.to_owned(),
-                start_ns: Nanos(interval.start),
-                end_ns: Nanos(interval.end),
-            }];
         }
         // The engine marks what it does between operators, such as sampling, by ranges inside of its phases.
         let ranges = &self.trace.ranges;

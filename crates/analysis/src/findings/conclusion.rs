@@ -67,6 +67,7 @@ pub enum Conclusion {
         views_share: Option<f64>,
     },
     Copies {
+        /// Of the wall time, with nothing else running.
         share: f64,
         /// Whether most of that time is copies inside a device and fills.
         is_on_device: bool,
@@ -75,6 +76,9 @@ pub enum Conclusion {
         /// The direction that takes most of it; absent where none is recorded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         longest: Option<CopyTime>,
+        /// Other directions that take a good part of it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<CopyTime>,
     },
     /// Exchange between devices with nothing else running.
     Communication {
@@ -205,6 +209,8 @@ pub enum IdleRemedy {
     CheaperLaunches,
     /// One operator of the host, in gaps that are far longer than launching takes.
     LessHostWork,
+    /// One function of the runtime that allocates or frees memory.
+    ReuseMemory,
     /// Host work around the launches of CUDA Graphs, from which most kernels come.
     LessAroundGraphs,
     /// Gaps between kernels that were launched in time.

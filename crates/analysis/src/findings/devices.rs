@@ -101,6 +101,7 @@ mod tests {
             is_on_device: false,
             is_copy_bound: false,
             longest: None,
+            others: Vec::new(),
         });
         finding.phase = Some(RunPhase::Decode);
         finding.label = Some(format!("decode (device {device})"));

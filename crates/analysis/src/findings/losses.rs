@@ -16,6 +16,7 @@ use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::{CopyTime, TracedPhase};
 use crate::thresholds::{HOST_WORK_MIN_SHARE, LONG_GAP_MIN_NS};
+use crate::timeline::launches::is_memory_call;
 use crate::waterfall::idle_parts::{
     DATA_LOADING, HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime, QUEUED_GAP,
 };
@@ -24,6 +25,8 @@ use llmprof_record::run::RunPhase;
 /// A phase in which the device is busy for a smaller part of the time is no work of the device: to remove its idle time would
 /// promise the impossible.
 const NEARLY_UNUSED: f64 = 0.02;
+/// A direction of copies is named from this part of the longest one on.
+const COPY_DIRECTION_MIN_PART: f64 = 0.1;
 
 impl Facts<'_> {
     pub(crate) fn idle(&self, phase: &PhaseAnalysis) -> Option<Finding> {
@@ -105,7 +108,8 @@ impl Facts<'_> {
             on_device: phase.device().is_some(),
             first_use_share: (apart.0 > 0).then_some(first_use_share),
             queued_share: (queued_share >= WORTH_SAYING).then_some(queued_share),
-            remedy: match host_work {
+            remedy: match &host_work {
+                Some(work) if is_memory_call(&work.operator) => Some(IdleRemedy::ReuseMemory),
                 Some(_) => Some(IdleRemedy::LessHostWork),
                 None => remedy(phase),
             },
@@ -239,7 +243,13 @@ impl Facts<'_> {
     }
 
     pub(crate) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
-        let time = phase.waterfall.copies_ns;
+        // What kernels run beside takes no time of its own.
+        let exposed = phase.traced.as_ref().map(|traced| {
+            let share = traced.exposed_copy_share.unwrap_or(0.0);
+            Nanos::from_seconds(share * phase.waterfall.busy_ns.seconds())
+        });
+        let all = phase.waterfall.copies_ns;
+        let time = exposed.map_or(all, |exposed| exposed.min(all));
         let copies = phase.traced.as_ref().map(|traced| &traced.copies);
         let inside = |is_inside: bool| {
             let copies = copies.into_iter().flatten();
@@ -249,11 +259,18 @@ impl Facts<'_> {
                 .fold(0, i64::saturating_add)
         };
         let longest = copies.and_then(|copies| copies.first());
+        let others = copies.into_iter().flatten().skip(1);
+        let is_large = |other: &&CopyTime| {
+            longest.is_some_and(|longest| {
+                other.time_ns.0 as f64 >= COPY_DIRECTION_MIN_PART * longest.time_ns.0 as f64
+            })
+        };
         let conclusion = Conclusion::Copies {
             share: phase.judged_share(time),
             is_on_device: inside(true) > inside(false),
             is_copy_bound: phase.class.class == Some(PhaseClass::CopyBound),
             longest: longest.cloned(),
+            others: others.filter(is_large).cloned().collect(),
         };
         let mut finding = self.part(phase, time, Measure::CopyTime, conclusion, false)?;
         finding
@@ -370,7 +387,8 @@ fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
     evidence
 }
 
-/// What the host did for a good part of the idle time: waited for its DataLoader, or ran one operator in gaps too long for launching.
+/// What the host did for a good part of the idle time: waited for its DataLoader, ran one operator in gaps too long for launching, or
+/// allocated and freed memory.
 fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
     let idle = phase.judged_share(phase.judged_idle());
@@ -388,7 +406,9 @@ fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     }
     let longest = traced.host_operators.first()?;
     let of_idle = longest.time_ns.0 as f64 / phase.waterfall.idle_ns.0.max(1) as f64;
-    (has_long_gaps(longest) && of_idle > HOST_WORK_MIN_SHARE).then(|| HostWork {
+    // Allocating and freeing are not part of a launch, however short they are.
+    let is_apart = has_long_gaps(longest) || is_memory_call(&longest.name);
+    (is_apart && of_idle > HOST_WORK_MIN_SHARE).then(|| HostWork {
         operator: longest.name.clone(),
         gaps: longest.count,
         share: of_idle.min(1.0) * phase.judged_share(phase.judged_idle()),

@@ -3,6 +3,7 @@
 use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 
+use crate::labels::runs_on_host;
 use crate::matching::host_operators;
 use crate::timeline::device_events::{Class, DeviceEvent, Table};
 use crate::trace::Structure;
@@ -181,7 +182,7 @@ fn engine(trace: &Trace, structure: &Structure) -> Lane {
 
 fn host(trace: &Trace, structure: &Structure) -> Option<Lane> {
     let (thread, leaves) = host_operators::leaves(trace)?;
-    let items = leaves
+    let mut items: Vec<Item> = leaves
         .iter()
         .map(|leaf| Item {
             start: leaf.start,
@@ -200,5 +201,30 @@ fn host(trace: &Trace, structure: &Structure) -> Option<Lane> {
             call: None,
         })
         .collect();
+    items.extend(host_collectives(trace, structure));
+    items.sort_by_key(|item| (item.start, item.end));
     Some(Lane::new(None, items))
+}
+
+/// Collectives that the CPU runs, on threads of their backend.
+fn host_collectives(trace: &Trace, structure: &Structure) -> Vec<Item> {
+    let table = &trace.collectives;
+    let rows = (0..table.len()).filter(|&row| runs_on_host(trace.text(table.name[row])));
+    rows.map(|row| Item {
+        start: table.start[row],
+        end: table.start[row].saturating_add(table.duration[row]),
+        launched: None,
+        place: Some((table.thread[row], table.start[row])),
+        window: structure.phases.at_launch(table.start[row]),
+        name: table.name[row],
+        class: Class::Communication,
+        category: Category::Communication,
+        whole_graph: false,
+        begins: true,
+        kernel: None,
+        transfer: None,
+        node: None,
+        call: None,
+    })
+    .collect()
 }

@@ -1,8 +1,8 @@
 //! Ranges of a program as phases: which names say what, and what lies inside of what.
 
-use llmprof_record::trace::{RangeKind, Trace};
+use std::collections::{BTreeMap, BTreeSet};
 
-use std::collections::BTreeMap;
+use llmprof_record::trace::{RangeKind, StrId, Trace};
 
 use rustc_hash::FxHashMap;
 
@@ -21,8 +21,61 @@ pub(crate) fn annotated(
     launched: &LaunchTimes,
     name_of: impl Fn(&str) -> Option<String>,
 ) -> Option<Phases> {
-    let ranges = &trace.ranges;
     let on_device = lie_on_device(trace, events, launched);
+    let devices = if on_device {
+        devices_of_ranges(trace, &name_of)
+    } else {
+        BTreeSet::new()
+    };
+    let mut phases = if devices.len() > 1 {
+        let mut phases = Phases::empty(PhaseSource::Annotation);
+        for device in devices {
+            if let Some(own) = ranges_as_phases(trace, &name_of, Some(device), on_device) {
+                phases.absorb_device(device, &own);
+            }
+        }
+        phases.order_devices();
+        phases
+    } else {
+        ranges_as_phases(trace, &name_of, None, on_device)?
+    };
+    phases.on_device = on_device;
+    // By their launches: a device may run behind its host.
+    let windows = EventWindows::of(events, launched, &phases);
+    let time = |inside: bool| -> i128 {
+        let events = events.all().iter().enumerate();
+        events
+            .filter(|(index, _)| !inside || windows.get(*index).is_some())
+            .map(|(_, event)| i128::from(event.duration()))
+            .sum()
+    };
+    let (inside, all) = (time(true), time(false));
+    (2 * inside >= all && !phases.windows.is_empty()).then_some(phases)
+}
+
+/// Devices that have ranges with a name.
+fn devices_of_ranges(trace: &Trace, name_of: impl Fn(&str) -> Option<String>) -> BTreeSet<u32> {
+    let ranges = &trace.ranges;
+    let mut is_named: FxHashMap<StrId, bool> = FxHashMap::default();
+    (0..ranges.len())
+        .filter(|&row| ranges.kind[row] == RangeKind::DEVICE_ANNOTATION)
+        .filter(|&row| {
+            let name = ranges.name[row];
+            let named = || name_of(trace.text(name)).is_some();
+            *is_named.entry(name).or_insert_with(named)
+        })
+        .map(|row| ranges.device[row])
+        .collect()
+}
+
+/// Intervals of the ranges to which `name_of` gives a name: those of the device, or of the program's threads.
+fn ranges_as_phases(
+    trace: &Trace,
+    name_of: impl Fn(&str) -> Option<String>,
+    device: Option<u32>,
+    on_device: bool,
+) -> Option<Phases> {
+    let ranges = &trace.ranges;
     let mut cache = rustc_hash::FxHashMap::default();
     let mut found: Vec<(i64, i64, usize)> = Vec::new();
     let mut names: Vec<String> = Vec::new();
@@ -36,7 +89,11 @@ pub(crate) fn annotated(
         } else {
             is_annotation(ranges.kind[row])
         };
-        if !is_used || own.is_some_and(|own| process_of(trace, ranges.thread[row]) != own) {
+        let is_elsewhere = device.is_some_and(|device| ranges.device[row] != device);
+        if !is_used
+            || is_elsewhere
+            || own.is_some_and(|own| process_of(trace, ranges.thread[row]) != own)
+        {
             continue;
         }
         let name = cache.entry(ranges.name[row]).or_insert_with(|| {
@@ -81,19 +138,7 @@ pub(crate) fn annotated(
     if !on_device && !is_generation && overlap_share(&found) > RANGE_OVERLAP_MAX_SHARE {
         return None;
     }
-    let mut phases = partition(&found, &names);
-    phases.on_device = on_device;
-    // By their launches: a device may run behind its host.
-    let windows = EventWindows::of(events, launched, &phases);
-    let time = |inside: bool| -> i128 {
-        let events = events.all().iter().enumerate();
-        events
-            .filter(|(index, _)| !inside || windows.get(*index).is_some())
-            .map(|(_, event)| i128::from(event.duration()))
-            .sum()
-    };
-    let (inside, all) = (time(true), time(false));
-    (2 * inside >= all).then_some(phases)
+    Some(partition(&found, &names))
 }
 
 /// The part of the time of ranges in which another one runs.

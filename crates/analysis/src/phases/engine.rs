@@ -63,6 +63,19 @@ pub(crate) fn labelled_steps(trace: &Trace) -> Vec<Labelled> {
     steps
 }
 
+/// The steps that an engine labels, else those of PyTorch's profiler, of the thread that has most of them.
+pub(super) fn steps_of_one_thread(trace: &Trace) -> Vec<Labelled> {
+    let of = |by: StepsOf| {
+        let threads = labelled_by_thread(trace, by).into_iter();
+        let most = threads.max_by_key(|(thread, steps)| (steps.len(), std::cmp::Reverse(*thread)));
+        most.map(|(_, steps)| steps)
+            .filter(|steps| !steps.is_empty())
+    };
+    of(StepsOf::Engine)
+        .or_else(|| of(StepsOf::Profiler))
+        .unwrap_or_default()
+}
+
 /// The steps that an engine labelled, thread by thread.
 ///
 /// Where a label encloses another one (`execute_…` around `step[…]`), the inner one is the step and the outer one has the

@@ -2,6 +2,7 @@
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
+use llmprof_units::stats::percentile;
 use rustc_hash::FxHashMap;
 
 use super::{PhaseSource, Phases, TRAINING_STEP};
@@ -22,20 +23,20 @@ pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
     let own = hosts.thread.partition_point(|&on| on < thread);
     let first = (hosts.thread.get(own) == Some(&thread)).then(|| hosts.start[own]);
     let mut phases = Phases::empty(PhaseSource::OptimizerSteps);
-    let mut lengths: Vec<i64> = ends
+    let mut lengths: Vec<f64> = ends
         .windows(2)
-        .map(|pair| pair[1].saturating_sub(pair[0]))
+        .map(|pair| pair[1].saturating_sub(pair[0]) as f64)
         .collect();
-    lengths.sort_unstable();
-    let usual = lengths[lengths.len() / 2];
+    lengths.sort_by(f64::total_cmp);
+    let usual = percentile(&lengths, 0.5);
     if let Some(start) = first.filter(|&start| start < ends[0]) {
-        let is_long = ends[0].saturating_sub(start) as f64 > FIRST_STEP_MAX_RATIO * usual as f64;
+        let is_long = ends[0].saturating_sub(start) as f64 > FIRST_STEP_MAX_RATIO * usual;
         if is_long {
             let left_out = Issue::info(IssueCode::AnalysisFirstStepLong);
             phases.issues.push(
                 left_out
                     .with("first_ns", ends[0].saturating_sub(start))
-                    .with("usual_ns", usual),
+                    .with("usual_ns", usual.round() as i64),
             );
         } else {
             phases.push(TRAINING_STEP, start, ends[0]);

@@ -8,6 +8,7 @@ mod marks;
 pub(crate) mod processes;
 
 use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::run::is_graph_capture;
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
 use rustc_hash::FxHashMap;
@@ -34,6 +35,23 @@ use crate::timeline::slices;
 pub(crate) const TRAINING_STEP: &str = "training step";
 /// The name of a sequence of launches that repeats, of which nothing says what it is.
 pub(crate) const REPETITION: &str = "repetition";
+
+/// The steps that something in a trace marks, in order: number, start and end on the host.
+pub(crate) fn marked_steps(trace: &Trace) -> Vec<(Option<u64>, i64, i64)> {
+    let labelled = self::engine::steps_of_one_thread(trace);
+    let mut steps: Vec<(Option<u64>, i64, i64)> = labelled
+        .iter()
+        .map(|step| (step.label.number, step.start, step.end))
+        .collect();
+    if steps.is_empty()
+        && let Some(phases) = self::marks::optimizer_steps(trace)
+    {
+        let windows = phases.windows.iter();
+        steps.extend(windows.map(|window| (None, window.start, window.end)));
+    }
+    steps.sort_by_key(|(_, start, end)| (*start, *end));
+    steps
+}
 
 /// How the phases of a trace are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,13 +80,15 @@ pub(crate) struct Window {
     pub(crate) end: i64,
     /// The number of its name in [`Phases::names`].
     pub(crate) name: usize,
+    /// The device that alone it concerns; absent where it is one of all devices.
+    pub(crate) device: Option<u32>,
     /// Whether all of it was recorded.
     pub(crate) is_whole: bool,
     /// The step that an engine's label states, where one does.
     step: Option<u32>,
 }
 
-/// The phases of a trace: intervals of time that do not overlap, in order.
+/// The phases of a trace: intervals of time in order, which do not overlap but where each is of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Phases {
     /// How they are known.
@@ -92,6 +112,8 @@ pub(crate) struct Phases {
     pub(crate) plain: FxHashMap<String, Vec<i64>>,
     /// Whether the ranges that they are made from are the device's own, which a profiler derived from those of the host.
     on_device: bool,
+    /// The windows of each device, in order, where devices run apart.
+    of_device: FxHashMap<u32, Vec<usize>>,
     /// What is wrong with ranges that could have been phases.
     pub(crate) issues: Vec<Issue>,
 }
@@ -106,6 +128,9 @@ impl EventWindows {
     /// Where the trace has launches, an event without one was launched before the recording began: it belongs to nothing.
     pub(crate) fn of(events: &DeviceEvents, launched: &LaunchTimes, phases: &Phases) -> Self {
         let window = |(index, event): (usize, &DeviceEvent)| {
+            if phases.are_of_devices() {
+                return phases.at_device(event.start, event.device);
+            }
             if !phases.by_launch() || phases.on_device {
                 return phases.at(event.start);
             }
@@ -186,7 +211,8 @@ impl Phases {
         if phases.source == PhaseSource::Shapes && phases.launched.is_none() && !is_sliced {
             phases.clip(events, launched);
         }
-        if phases.by_launch() && !phases.on_device && !is_sliced {
+        // The capture of graphs executes nothing, and has no kernels to miss.
+        if phases.by_launch() && !phases.on_device && !is_sliced && !is_graph_capture(trace) {
             let cut = cut::mark(&mut phases, trace, events);
             phases.issues.extend(cut);
         }
@@ -287,8 +313,30 @@ impl Phases {
         true
     }
 
-    /// The window that holds a moment.
+    /// Whether devices run apart, so that each has windows of its own.
+    pub(crate) fn are_of_devices(&self) -> bool {
+        self.windows.first().is_some_and(|one| one.device.is_some())
+    }
+
+    /// The windows that concern a device, in order.
+    pub(crate) fn windows_on(&self, device: u32) -> impl Iterator<Item = &Window> {
+        let windows = self.windows.iter();
+        windows.filter(move |window| window.device.is_none_or(|own| own == device))
+    }
+
+    /// The window of a device that holds a moment, where devices run apart.
+    fn at_device(&self, time: i64, device: u32) -> Option<usize> {
+        let own = self.of_device.get(&device)?;
+        let after = own.partition_point(|&window| self.windows[window].start <= time);
+        let window = own[after.checked_sub(1)?];
+        (time < self.windows[window].end).then_some(window)
+    }
+
+    /// The window that holds a moment; none where devices run apart.
     pub(crate) fn at(&self, time: i64) -> Option<usize> {
+        if self.are_of_devices() {
+            return None;
+        }
         let after = self.windows.partition_point(|window| window.start <= time);
         let window = after.checked_sub(1)?;
         let end = self.windows[window].end;
@@ -452,6 +500,7 @@ impl Phases {
             spans: None,
             plain: FxHashMap::default(),
             on_device: false,
+            of_device: FxHashMap::default(),
             issues: Vec::new(),
         }
     }
@@ -489,6 +538,28 @@ impl Phases {
         }
     }
 
+    /// Takes over what the ranges of one device show.
+    fn absorb_device(&mut self, device: u32, own: &Self) {
+        for window in &own.windows {
+            self.push(&own.names[window.name], window.start, window.end);
+            if let Some(last) = self.windows.last_mut() {
+                last.device = Some(device);
+            }
+        }
+    }
+
+    /// Puts the windows of all devices in order.
+    fn order_devices(&mut self) {
+        self.windows
+            .sort_by_key(|window| (window.start, window.end, window.device));
+        self.of_device.clear();
+        for (number, window) in self.windows.iter().enumerate() {
+            if let Some(device) = window.device {
+                self.of_device.entry(device).or_default().push(number);
+            }
+        }
+    }
+
     fn push(&mut self, name: &str, start: i64, end: i64) {
         let found = self.names.iter().position(|known| known == name);
         let name = found.unwrap_or_else(|| {
@@ -499,6 +570,7 @@ impl Phases {
             start,
             end,
             name,
+            device: None,
             is_whole: true,
             step: None,
         });

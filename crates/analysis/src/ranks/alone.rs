@@ -40,7 +40,7 @@ struct Sums {
 pub(crate) fn own_collectives(trace: &Trace) -> Vec<OwnCollectives> {
     let work = RankWork::of(0, trace, None);
     let mut sums: BTreeMap<(CollectiveKind, u64), Sums> = BTreeMap::new();
-    for call in &work.collectives {
+    for call in &work.calls.collectives {
         let sum = sums.entry((call.kind, call.group_size)).or_insert(Sums {
             are_sizes_known: true,
             ..Sums::default()

@@ -50,6 +50,16 @@ impl CollectiveKind {
         known.map_or(Self::Other, |(_, kind)| *kind)
     }
 
+    /// The kind that has this name in tables.
+    pub(super) fn named(name: &str) -> Self {
+        let is_named = |kind: &Self| kind.name() == name;
+        NAMES
+            .iter()
+            .map(|(_, kind)| *kind)
+            .find(is_named)
+            .unwrap_or(Self::Other)
+    }
+
     /// The name in tables: as frameworks write it.
     pub fn name(self) -> &'static str {
         match self {

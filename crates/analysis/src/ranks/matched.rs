@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use llmprof_record::rank_summary::ProcessGroup;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::middle::deviation;
-use crate::ranks::work::{Group, Instance, RankWork};
+use crate::ranks::work::{Instance, RankCalls};
 
 /// How collectives were matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,13 +38,18 @@ const CLOSE: i64 = 1_000;
 const AGREES: f64 = 0.98;
 
 /// The collectives that at least two ranks have.
-pub(super) fn matched(ranks: &[RankWork<'_>]) -> Vec<Matched> {
+pub(super) fn matched(ranks: &[&RankCalls]) -> Vec<Matched> {
     // Instances of each group, rank by rank.
-    let mut groups: BTreeMap<&Group, BTreeMap<usize, Vec<usize>>> = BTreeMap::new();
-    for (rank, work) in ranks.iter().enumerate() {
-        for (index, instance) in work.collectives.iter().enumerate() {
-            let lists = groups.entry(&instance.group).or_default();
-            lists.entry(rank).or_default().push(index);
+    let mut groups: BTreeMap<&ProcessGroup, BTreeMap<usize, Vec<usize>>> = BTreeMap::new();
+    for (rank, calls) in ranks.iter().enumerate() {
+        let mut lists = vec![Vec::new(); calls.groups.len()];
+        for (index, instance) in calls.collectives.iter().enumerate() {
+            lists[instance.group as usize].push(index);
+        }
+        for (group, list) in calls.groups.iter().zip(lists) {
+            if !list.is_empty() {
+                groups.entry(group).or_default().insert(rank, list);
+            }
         }
     }
     let mut all = Vec::new();
@@ -69,7 +75,7 @@ pub(super) fn matched(ranks: &[RankWork<'_>]) -> Vec<Matched> {
 }
 
 /// Lays the lists of ranks beside that of the first.
-fn by_order(ranks: &[RankWork<'_>], lists: &BTreeMap<usize, Vec<usize>>) -> Vec<Matched> {
+fn by_order(ranks: &[&RankCalls], lists: &BTreeMap<usize, Vec<usize>>) -> Vec<Matched> {
     let mut lists = lists.iter();
     let Some((&first, reference)) = lists.next() else {
         return Vec::new();

@@ -5,15 +5,18 @@
 
 mod alone;
 mod clocks;
+pub mod job;
 pub mod kind;
 mod matched;
 mod middle;
 mod parts;
+mod reduce;
 mod skew;
 mod slowest;
 mod work;
 
 use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::rank_summary::{RankSummary, SummarySource};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
@@ -22,8 +25,10 @@ use serde::{Deserialize, Serialize};
 pub use self::alone::OwnCollectives;
 pub(crate) use self::alone::own_collectives;
 pub use self::clocks::Clock;
+use self::job::JobAnalysis;
 pub use self::matched::MatchedBy;
 pub use self::parts::{Part, RankRow};
+pub use self::reduce::summarize;
 pub use self::skew::CollectiveRow;
 pub use self::slowest::{Difference, SlowestRank};
 use crate::ranks::clocks::{Aligned, aligned};
@@ -31,7 +36,7 @@ use crate::ranks::matched::{Matched, matched};
 use crate::ranks::parts::{Piece, pieces, row};
 use crate::ranks::skew::{Meeting, rows};
 use crate::ranks::slowest::{caused, slowest};
-use crate::ranks::work::RankWork;
+use crate::ranks::work::{RankCalls, RankWork};
 use crate::thresholds::DEVICES_MAX;
 
 /// What several ranks did together.
@@ -57,6 +62,9 @@ pub struct RanksAnalysis {
     pub ranks: Vec<RankRow>,
     pub collectives: Vec<CollectiveRow>,
     pub slowest: Option<SlowestRank>,
+    /// Steps, stragglers, slow links and groups; absent for devices of one trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobAnalysis>,
 }
 
 /// Work of ranks on one clock, for a timeline with a lane for each.
@@ -84,6 +92,12 @@ pub struct LanePiece<'a> {
 
 /// Everything about the ranks of a record; nothing where it has one.
 pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)> {
+    if !record.rank_summaries.is_empty() {
+        let summaries: Vec<&RankSummary> = record.rank_summaries.iter().collect();
+        let (analysis, mut issues) = job::analyze(&summaries)?;
+        issues.extend(mostly_waiting(&analysis));
+        return Some((analysis, issues));
+    }
     let joined = Joined::of(record)?;
     let mut issues = joined.issues(record);
     let Joined {
@@ -103,7 +117,7 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
     let rank_rows = ranks.iter().enumerate().map(|(index, work)| {
         let (caused_waiting, last_at) = caused[index];
         RankRow {
-            rank: work.rank,
+            rank: work.calls.rank,
             clock: aligned.clocks[index],
             caused_waiting_ns: Nanos(caused_waiting),
             last_at,
@@ -111,7 +125,7 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
         }
     });
     let in_meetings: usize = meetings.iter().map(|meeting| meeting.members.len()).sum();
-    let instances: usize = ranks.iter().map(|work| work.collectives.len()).sum();
+    let instances: usize = ranks.iter().map(|work| work.calls.collectives.len()).sum();
     let analysis = RanksAnalysis {
         world_size: world_sizes(record).into_iter().max(),
         are_devices: *are_devices,
@@ -121,11 +135,23 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
         matched: meetings.len() as u64,
         unmatched: instances.saturating_sub(in_meetings) as u64,
         ranks: rank_rows.collect(),
-        collectives: rows(meetings, ranks),
+        collectives: rows(meetings, &calls_of(ranks)),
         slowest: slowest(ranks, pieces, meetings, &entered, *window),
+        job: (!are_devices).then(|| job_of(record)).flatten(),
     };
     issues.extend(mostly_waiting(&analysis));
     Some((analysis, issues))
+}
+
+/// The job by summaries of the traces, as it is for ranks that were reduced when they were read.
+fn job_of(record: &RunRecord) -> Option<JobAnalysis> {
+    use rayon::prelude::*;
+    let summaries: Vec<RankSummary> = record
+        .ranks()
+        .par_iter()
+        .map(|&(rank, trace)| summarize(trace, rank, SummarySource::default()))
+        .collect();
+    job::of_summaries(&summaries.iter().collect::<Vec<_>>())
 }
 
 impl RanksAnalysis {
@@ -160,7 +186,7 @@ fn mostly_waiting(analysis: &RanksAnalysis) -> Option<Issue> {
 /// The lanes of a timeline.
 pub fn lanes(record: &RunRecord) -> Option<RankLanes<'_>> {
     let joined = Joined::of(record)?;
-    let number = |rank: usize| joined.ranks[rank].rank;
+    let number = |rank: usize| joined.ranks[rank].calls.rank;
     let lanes = joined
         .ranks
         .iter()
@@ -174,7 +200,7 @@ pub fn lanes(record: &RunRecord) -> Option<RankLanes<'_>> {
                 waits_for: piece.waits_for.map(number),
             });
             RankLane {
-                rank: work.rank,
+                rank: work.calls.rank,
                 trace: work.trace,
                 pieces: pieces.collect(),
             }
@@ -183,6 +209,36 @@ pub fn lanes(record: &RunRecord) -> Option<RankLanes<'_>> {
         lanes: lanes.collect(),
         are_devices: joined.are_devices,
     })
+}
+
+fn calls_of<'a>(ranks: &'a [RankWork<'_>]) -> Vec<&'a RankCalls> {
+    ranks.iter().map(|work| &work.calls).collect()
+}
+
+/// Collectives of ranks on one clock.
+struct Met {
+    aligned: Aligned,
+    meetings: Vec<Meeting>,
+    /// Matches that cannot be: some rank had ended before another began.
+    dropped: usize,
+}
+
+/// Matches the collectives of ranks, aligns their clocks and puts the collectives on one.
+fn meet(ranks: &[&RankCalls], share_clock: bool) -> Met {
+    let found = matched(ranks);
+    let aligned = if share_clock {
+        Aligned::as_is(ranks.len())
+    } else {
+        aligned(ranks, &found)
+    };
+    let tolerance = aligned.tolerance();
+    let meeting = |matched: &Matched| Meeting::of(ranks, &aligned, matched, tolerance);
+    let meetings: Vec<Meeting> = found.iter().filter_map(meeting).collect();
+    Met {
+        dropped: found.len() - meetings.len(),
+        aligned,
+        meetings,
+    }
 }
 
 /// The ranks of a record on one clock.
@@ -213,28 +269,16 @@ impl<'a> Joined<'a> {
         if ranks.len() < 2 {
             return None;
         }
-        let found = matched(&ranks);
-        let aligned = if are_devices {
-            // One process has one clock.
-            Aligned::as_is(ranks.len())
-        } else {
-            aligned(&ranks, &found)
-        };
-        let worst = aligned
-            .clocks
-            .iter()
-            .map(|clock| clock.spread_ns.0)
-            .max()
-            .unwrap_or(0);
-        // Half of the collectives are within the spread; nearly all within some times of it.
-        let tolerance = worst.saturating_mul(8).max(5_000);
-        let meeting = |matched: &Matched| Meeting::of(&ranks, &aligned.shift, matched, tolerance);
-        let meetings: Vec<Meeting> = found.iter().filter_map(meeting).collect();
+        let Met {
+            aligned,
+            meetings,
+            dropped,
+        } = meet(&calls_of(&ranks), are_devices);
         let pieces = ranks.iter().enumerate();
         let pieces: Vec<Vec<Piece>> = pieces
             .map(|(index, work)| pieces_of(work, index, &aligned, &meetings))
             .collect();
-        let at = |index: usize, time: i64| time.saturating_add(aligned.shift[index]);
+        let at = |index: usize, time: i64| aligned.common(index, time);
         let starts = ranks
             .iter()
             .enumerate()
@@ -245,37 +289,31 @@ impl<'a> Joined<'a> {
             .map(|(index, work)| at(index, work.recorded.1));
         let window = (starts.max()?, ends.min()?);
         Some(Self {
-            dropped: found.len() - meetings.len(),
-            meetings,
-            pieces,
-            window,
             ranks,
             are_devices,
             aligned,
+            meetings,
+            dropped,
+            pieces,
+            window,
         })
     }
 
     /// When the recording of each rank began, on one clock.
     fn entered(&self) -> Vec<i64> {
-        let starts = self.ranks.iter().zip(&self.aligned.shift);
+        let starts = self.ranks.iter().enumerate();
         starts
-            .map(|(work, shift)| work.recorded.0.saturating_add(*shift))
+            .map(|(rank, work)| self.aligned.common(rank, work.recorded.0))
             .collect()
     }
 
     fn issues(&self, record: &RunRecord) -> Vec<Issue> {
         let mut issues = Vec::new();
-        let worlds = world_sizes(record);
-        let world = worlds.iter().max().copied();
-        if worlds.iter().any(|size| Some(*size) != world) {
-            issues.push(Issue::warning(IssueCode::RanksOtherJob));
-        } else if let Some(world) = world.filter(|world| (*world as usize) > self.ranks.len()) {
-            let missing = Issue::info(IssueCode::RanksMissing).with("have", self.ranks.len());
-            issues.push(missing.with("world_size", world));
-        }
+        issues.extend(world_issues(&world_sizes(record), self.ranks.len()));
         for &rank in &self.aligned.alone {
             issues.push(
-                Issue::warning(IssueCode::RanksNotAligned).with("rank", self.ranks[rank].rank),
+                Issue::warning(IssueCode::RanksNotAligned)
+                    .with("rank", self.ranks[rank].calls.rank),
             );
         }
         if self.dropped > 0 {
@@ -291,7 +329,7 @@ fn pieces_of(
     aligned: &Aligned,
     meetings: &[Meeting],
 ) -> Vec<Piece> {
-    pieces(work, index, aligned.shift[index], meetings)
+    pieces(work, index, aligned, meetings)
 }
 
 /// The devices of one trace that exchange data; none of more than any host has.
@@ -306,8 +344,19 @@ fn devices(trace: &Trace) -> Vec<RankWork<'_>> {
         .into_iter()
         .map(|device| RankWork::of(device, trace, Some(device)))
         .collect();
-    all.retain(|work| !work.collectives.is_empty());
+    all.retain(|work| !work.calls.collectives.is_empty());
     all
+}
+
+/// Ranks of other jobs, or ranks that are missing.
+fn world_issues(worlds: &[u32], ranks: usize) -> Option<Issue> {
+    let world = worlds.iter().max().copied();
+    if worlds.iter().any(|size| Some(*size) != world) {
+        return Some(Issue::warning(IssueCode::RanksOtherJob));
+    }
+    let world = world.filter(|world| (*world as usize) > ranks)?;
+    let missing = Issue::info(IssueCode::RanksMissing).with("have", ranks);
+    Some(missing.with("world_size", world))
 }
 
 fn world_sizes(record: &RunRecord) -> Vec<u32> {

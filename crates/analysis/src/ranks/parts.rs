@@ -3,7 +3,7 @@
 use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::ranks::clocks::Clock;
+use crate::ranks::clocks::{Aligned, Clock};
 use crate::ranks::skew::Meeting;
 use crate::ranks::work::RankWork;
 use crate::timeline::device_events::Class;
@@ -85,7 +85,7 @@ pub(super) struct Piece {
 pub(super) fn pieces(
     work: &RankWork<'_>,
     rank: usize,
-    shift: i64,
+    aligned: &Aligned,
     meetings: &[Meeting],
 ) -> Vec<Piece> {
     let mut bounds: Vec<(i64, i64, i64, usize)> = meetings
@@ -99,8 +99,8 @@ pub(super) fn pieces(
     let mut pieces = Vec::with_capacity(work.work.len());
     for (index, item) in work.work.iter().enumerate() {
         let (start, end) = (
-            item.start.saturating_add(shift),
-            item.end.saturating_add(shift),
+            aligned.common(rank, item.start),
+            aligned.common(rank, item.end),
         );
         let mut push = |start: i64, end: i64, part: Part, waits_for: Option<usize>| {
             if end > start {

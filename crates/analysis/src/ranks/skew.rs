@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 use llmprof_units::{Bytes, BytesPerSecond, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::ranks::clocks::Aligned;
 use crate::ranks::kind::CollectiveKind;
 use crate::ranks::matched::{Matched, MatchedBy};
 use crate::ranks::middle::middle;
-use crate::ranks::work::RankWork;
+use crate::ranks::work::RankCalls;
 
 /// One rank in a collective, on the aligned clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     /// Index of the rank.
     pub(super) rank: usize,
+    /// Index of its collective.
+    pub(super) instance: usize,
     pub(super) start: i64,
     pub(super) end: i64,
 }
@@ -38,8 +41,8 @@ pub(super) struct Meeting {
 impl Meeting {
     /// Nothing where some rank ended before another began by more than `tolerance`: then they are not one collective.
     pub(super) fn of(
-        ranks: &[RankWork<'_>],
-        shift: &[i64],
+        ranks: &[&RankCalls],
+        aligned: &Aligned,
         matched: &Matched,
         tolerance: i64,
     ) -> Option<Self> {
@@ -50,8 +53,9 @@ impl Meeting {
                 let instance = &ranks[rank].collectives[index];
                 Member {
                     rank,
-                    start: instance.start.saturating_add(shift[rank]),
-                    end: instance.end.saturating_add(shift[rank]),
+                    instance: index,
+                    start: aligned.common(rank, instance.start),
+                    end: aligned.common(rank, instance.end),
                 }
             })
             .collect();
@@ -101,12 +105,12 @@ impl Meeting {
             .saturating_sub(first.unwrap_or(self.last_start))
     }
 
-    fn transfer(&self) -> i64 {
+    pub(super) fn transfer(&self) -> i64 {
         self.end.saturating_sub(self.last_start).max(0)
     }
 
     /// The message of one rank as nccl-tests state it.
-    fn bytes(&self) -> Option<u64> {
+    pub(super) fn bytes(&self) -> Option<u64> {
         let size = match self.kind {
             CollectiveKind::AllGather => self
                 .got
@@ -142,7 +146,7 @@ pub struct CollectiveRow {
 }
 
 /// The longest skew and transfer first.
-pub(super) fn rows(meetings: &[Meeting], ranks: &[RankWork<'_>]) -> Vec<CollectiveRow> {
+pub(super) fn rows(meetings: &[Meeting], ranks: &[&RankCalls]) -> Vec<CollectiveRow> {
     let mut groups: BTreeMap<(CollectiveKind, u64, Option<u64>), Vec<&Meeting>> = BTreeMap::new();
     for meeting in meetings {
         let key = (meeting.kind, meeting.group_size, meeting.bytes());

@@ -9,6 +9,7 @@ use crate::ranks::middle::median;
 use crate::ranks::parts::{Part, Piece};
 use crate::ranks::skew::{Meeting, Member};
 use crate::ranks::work::RankWork;
+use crate::thresholds::RANK_WAITING_MIN_SHARE;
 use crate::timeline::intervals::union_length;
 
 /// The rank that held the others up.
@@ -71,7 +72,7 @@ pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) 
     caused
 }
 
-/// Nothing where nobody waited.
+/// Nothing where nobody waited, or too short to matter.
 pub(super) fn slowest(
     ranks: &[RankWork<'_>],
     pieces: &[Vec<Piece>],
@@ -84,7 +85,8 @@ pub(super) fn slowest(
         .iter()
         .enumerate()
         .max_by_key(|(rank, (time, _))| (*time, usize::MAX - rank))?;
-    if time == 0 {
+    let span = window.1.saturating_sub(window.0) as f64;
+    if time == 0 || (time as f64) < RANK_WAITING_MIN_SHARE * span {
         return None;
     }
     let before = segments(meetings, entered, slow, window.0);
@@ -97,7 +99,7 @@ pub(super) fn slowest(
     differences.retain(|found| (found.time_ns.0 - found.others_ns.0) as f64 >= LEAST * time as f64);
     differences.truncate(MOST);
     Some(SlowestRank {
-        rank: ranks[slow].rank,
+        rank: ranks[slow].calls.rank,
         caused_waiting_ns: Nanos(time),
         all_waiting_ns: Nanos(caused.iter().map(|(time, _)| time).sum()),
         last_at,
@@ -108,14 +110,16 @@ pub(super) fn slowest(
 
 /// The number of the first collective of each rank.
 fn first_meetings(meetings: &[Meeting], ranks: usize) -> Vec<Option<usize>> {
-    let first = |rank: usize| {
-        let own = meetings.iter().enumerate().filter_map(|(number, meeting)| {
-            let member = meeting.members.iter().find(|member| member.rank == rank)?;
-            Some((member.start, number))
-        });
-        own.min().map(|(_, number)| number)
-    };
-    (0..ranks).map(first).collect()
+    let mut first: Vec<Option<(i64, usize)>> = vec![None; ranks];
+    for (number, meeting) in meetings.iter().enumerate() {
+        for member in &meeting.members {
+            let known = &mut first[member.rank];
+            let own = (member.start, number);
+            *known = Some(known.map_or(own, |known| known.min(own)));
+        }
+    }
+    let number = |first: Option<(i64, usize)>| first.map(|(_, number)| number);
+    first.into_iter().map(number).collect()
 }
 
 /// From the end of the collective before to the start of each at which a rank came last. What the rank that entered the recording

@@ -1,10 +1,12 @@
 //! What one rank did when: its device events, or without a device its operators; and its collectives with what the
 //! framework says of them.
 
+use llmprof_record::rank_summary::ProcessGroup;
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use llmprof_units::DType;
 use rustc_hash::FxHashMap;
 
+use crate::labels::runs_on_host;
 use crate::ranks::kind::CollectiveKind;
 use crate::timeline::device_events::{Class, DeviceEvents};
 use crate::timeline::launches::Launches;
@@ -19,20 +21,14 @@ pub(super) struct Work {
     pub(super) name: StrId,
 }
 
-/// Which collective of which group an instance is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Group {
-    pub(super) name: String,
-    pub(super) ranks: String,
-}
-
 /// One collective on one rank.
 #[derive(Clone, Debug)]
 pub(super) struct Instance {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) kind: CollectiveKind,
-    pub(super) group: Group,
+    /// Index in [`RankCalls::groups`].
+    pub(super) group: u32,
     pub(super) group_size: u64,
     pub(super) sequence: Option<i64>,
     /// Bytes that this rank gives and gets.
@@ -40,14 +36,23 @@ pub(super) struct Instance {
     pub(super) got: Option<u64>,
 }
 
+/// The collectives of one rank.
+#[derive(Default)]
+pub(super) struct RankCalls {
+    pub(super) rank: u32,
+    /// Zero of its times by its own clock, ns; 0 where the clock does not say.
+    pub(super) origin: i64,
+    pub(super) groups: Vec<ProcessGroup>,
+    /// In order of starts.
+    pub(super) collectives: Vec<Instance>,
+}
+
 /// What one rank did.
 pub(super) struct RankWork<'a> {
-    pub(super) rank: u32,
     pub(super) trace: &'a Trace,
     /// In order of starts.
     pub(super) work: Vec<Work>,
-    /// In order of starts.
-    pub(super) collectives: Vec<Instance>,
+    pub(super) calls: RankCalls,
     /// From the first to the last event with a length, of any kind.
     pub(super) recorded: (i64, i64),
 }
@@ -55,11 +60,25 @@ pub(super) struct RankWork<'a> {
 impl<'a> RankWork<'a> {
     /// `device` limits it to one of several devices that one process used.
     pub(super) fn of(rank: u32, trace: &'a Trace, device: Option<u32>) -> Self {
-        let events = DeviceEvents::of(trace);
-        let facts = Facts::of(trace);
+        Self::of_events(
+            rank,
+            trace,
+            &DeviceEvents::of(trace),
+            &Launches::of(trace),
+            device,
+        )
+    }
+
+    pub(super) fn of_events(
+        rank: u32,
+        trace: &'a Trace,
+        events: &DeviceEvents,
+        launches: &Launches,
+        device: Option<u32>,
+    ) -> Self {
+        let mut facts = Facts::of(trace);
         let mut work = Vec::new();
         let mut collectives = Vec::new();
-        let launches = Launches::of(trace);
         let on_device = events.all().iter();
         for event in on_device.filter(|event| device.is_none_or(|device| event.device == device)) {
             work.push(Work {
@@ -80,11 +99,15 @@ impl<'a> RankWork<'a> {
         work.sort_by_key(|work| (work.start, work.end));
         collectives.sort_by_key(|instance| (instance.start, instance.end));
         Self {
-            rank,
             trace,
             recorded: recorded(trace, &work),
             work,
-            collectives: joined(collectives),
+            calls: RankCalls {
+                rank,
+                origin: trace.clock_origin_ns.map_or(0, |origin| origin.0),
+                groups: facts.groups,
+                collectives: joined(collectives),
+            },
         }
     }
 }
@@ -92,10 +115,10 @@ impl<'a> RankWork<'a> {
 /// Several kernels of one collective are one instance.
 fn joined(collectives: Vec<Instance>) -> Vec<Instance> {
     let mut joined: Vec<Instance> = Vec::with_capacity(collectives.len());
-    let mut known: FxHashMap<(Group, i64), usize> = FxHashMap::default();
+    let mut known: FxHashMap<(u32, i64), usize> = FxHashMap::default();
     for instance in collectives {
         if let Some(sequence) = instance.sequence {
-            let key = (instance.group.clone(), sequence);
+            let key = (instance.group, sequence);
             if let Some(&place) = known.get(&key) {
                 let first = &mut joined[place];
                 first.end = first.end.max(instance.end);
@@ -133,6 +156,9 @@ struct Facts<'a> {
     trace: &'a Trace,
     /// Rows of kernels, by correlation id.
     by_correlation: FxHashMap<u32, usize>,
+    /// Those of instances so far; the first is the one without a name.
+    groups: Vec<ProcessGroup>,
+    group_numbers: FxHashMap<(StrId, StrId), u32>,
 }
 
 impl<'a> Facts<'a> {
@@ -142,7 +168,21 @@ impl<'a> Facts<'a> {
         Self {
             trace,
             by_correlation: on_device.map(|row| (table.correlation[row], row)).collect(),
+            groups: vec![ProcessGroup::default()],
+            group_numbers: FxHashMap::from_iter([((StrId::EMPTY, StrId::EMPTY), 0)]),
         }
+    }
+
+    fn group_number(&mut self, row: usize) -> u32 {
+        let (trace, table) = (self.trace, &self.trace.collectives);
+        let key = (table.process_group[row], table.group_ranks[row]);
+        *self.group_numbers.entry(key).or_insert_with(|| {
+            self.groups.push(ProcessGroup {
+                name: trace.text(key.0).to_owned(),
+                ranks: trace.text(key.1).to_owned(),
+            });
+            (self.groups.len() - 1) as u32
+        })
     }
 
     /// The row that describes a kernel: its own, else one around its launch; that with a group first, then the innermost.
@@ -171,7 +211,7 @@ impl<'a> Facts<'a> {
 
     /// Nothing for a transfer that the framework calls point-to-point: it concerns two ranks, and no sequence counts it.
     fn instance(
-        &self,
+        &mut self,
         start: i64,
         end: i64,
         kind: CollectiveKind,
@@ -181,7 +221,7 @@ impl<'a> Facts<'a> {
             start,
             end,
             kind,
-            group: Group::default(),
+            group: 0,
             group_size: 0,
             sequence: None,
             given: None,
@@ -198,10 +238,7 @@ impl<'a> Facts<'a> {
         if named != CollectiveKind::Other {
             instance.kind = named;
         }
-        instance.group = Group {
-            name: trace.text(table.process_group[row]).to_owned(),
-            ranks: trace.text(table.group_ranks[row]).to_owned(),
-        };
+        instance.group = self.group_number(row);
         instance.group_size = u64::from(table.group_size[row]);
         instance.sequence = Some(table.sequence[row]).filter(|sequence| *sequence >= 0);
         let dtype: Option<DType> = trace.text(table.dtype[row]).parse().ok();
@@ -217,11 +254,11 @@ impl<'a> Facts<'a> {
     }
 
     /// Operators of a run without a device, and the collectives of its backend, which have threads of their own.
-    fn on_host(&self, work: &mut Vec<Work>, collectives: &mut Vec<Instance>) {
+    fn on_host(&mut self, work: &mut Vec<Work>, collectives: &mut Vec<Instance>) {
         let (trace, hosts, table) = (self.trace, &self.trace.hosts, &self.trace.collectives);
         let mut busy: FxHashMap<ThreadId, Vec<(i64, i64)>> = FxHashMap::default();
-        let is_annotation = |row: usize| trace.text(table.name[row]).contains(':');
-        for row in (0..table.len()).filter(|&row| is_annotation(row)) {
+        let is_own = |row: &usize| runs_on_host(trace.text(table.name[*row]));
+        for row in (0..table.len()).filter(is_own) {
             let (start, thread) = (table.start[row], table.thread[row]);
             let end = start.saturating_add(table.duration[row]);
             work.push(Work {

@@ -175,6 +175,10 @@ struct Clipped {
 }
 
 impl DeviceTimeline<'_> {
+    pub(crate) fn device(&self) -> u32 {
+        self.events.first().map_or(0, |event| event.device)
+    }
+
     /// Breaks down intervals that come in order and do not overlap. Where the last one is `closed`, an event without
     /// length at its very end is in it.
     pub(crate) fn break_down(&self, windows: &[(i64, i64)], closed: bool) -> DeviceBreakdown {

@@ -14,7 +14,7 @@ pub enum Class {
     Compute,
     /// A kernel that exchanges data between devices.
     Communication,
-    /// A copy.
+    /// A copy; of XLA also an op that waits for one.
     Copy,
     /// A memory fill.
     Memset,
@@ -110,6 +110,8 @@ impl DeviceEvents {
         }
         collect!(kernels, Table::Kernels, |name| match classes.get(&name) {
             Some(class) if class.category == Category::Communication => Class::Communication,
+            Some(class) if class.category == Category::Copy && is_async_copy(trace.text(name)) =>
+                Class::Copy,
             _ => Class::Compute,
         });
         collect!(copies, Table::Copies, |_| Class::Copy);
@@ -152,6 +154,11 @@ impl DeviceEvents {
         let end = self.events.iter().map(|event| event.end).max()?;
         Some((start, end))
     }
+}
+
+/// Ops of XLA that start a copy between memories, or wait for its end: `copy-start.4`, `copy-done`.
+pub(crate) fn is_async_copy(name: &str) -> bool {
+    name.starts_with("copy-done") || name.starts_with("copy-start")
 }
 
 fn kernel_classes(trace: &Trace) -> (FxHashMap<StrId, KernelClass>, u64) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::thresholds::{LAUNCH_MAX_NS, LONG_GAP_MIN_NS};
 use crate::timeline::data_loading::DataLoading;
 use crate::timeline::intervals::{Union, add};
-use crate::timeline::launches::{ApiKind, EventCalls, is_api};
+use crate::timeline::launches::{ApiKind, ApiKinds, EventCalls, is_api};
 use crate::timeline::nesting::Nesting;
 
 /// The idle time of a device by cause, ns. The causes sum to the idle time.
@@ -69,10 +69,11 @@ impl IdleCauses {
     }
 }
 
-/// Time that a device waited for the host, by the longest operator that the host ran meanwhile.
+/// Time that a device waited for the host, by the longest operator that the host ran meanwhile, or by the call of the runtime that
+/// took half of that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostOperatorIdle {
-    /// The operator; absent where the host ran none (or none was recorded).
+    /// The operator or function of the runtime; absent where the host ran none (or none was recorded).
     pub operator: Option<String>,
     /// Gaps in which it was the longest.
     pub gaps: u64,
@@ -100,6 +101,8 @@ pub(crate) struct HostActivity<'a> {
     threads: Vec<std::ops::Range<usize>>,
     /// Disjoint times in which each thread waited for a device.
     waits: Vec<Vec<(i64, i64)>>,
+    /// Disjoint calls of the runtime that neither launch nor wait for a device, of each thread: they allocate, free, load modules.
+    other_calls: Vec<Vec<(i64, i64, StrId)>>,
     loading: DataLoading,
     /// Whether host and device have one clock: else no gap has a cause.
     has_one_clock: bool,
@@ -157,7 +160,8 @@ impl<'a> HostActivity<'a> {
         let hosts = &trace.hosts;
         let mut threads = vec![0..0; trace.threads.len()];
         let mut waits = vec![Vec::new(); trace.threads.len()];
-        let mut blocking: FxHashMap<StrId, bool> = FxHashMap::default();
+        let mut other_calls = vec![Vec::new(); trace.threads.len()];
+        let mut kinds = ApiKinds::default();
         let mut begin = 0;
         for rows in hosts.thread.chunk_by(|a, b| a == b) {
             let thread = rows[0].0 as usize;
@@ -167,13 +171,20 @@ impl<'a> HostActivity<'a> {
                 continue;
             }
             for row in range.clone() {
-                let blocks = is_api(hosts.kind[row])
-                    && *blocking
-                        .entry(hosts.name[row])
-                        .or_insert_with(|| blocks(trace.text(hosts.name[row])));
-                if blocks {
-                    let (start, duration) = (hosts.start[row], hosts.duration[row]);
-                    cover(&mut waits[thread], start, start.saturating_add(duration));
+                if !is_api(hosts.kind[row]) {
+                    continue;
+                }
+                let (start, name) = (hosts.start[row], hosts.name[row]);
+                let end = start.saturating_add(hosts.duration[row]);
+                match kinds.get(trace, name) {
+                    ApiKind::Sync => cover(&mut waits[thread], start, end),
+                    ApiKind::Memory | ApiKind::Other => {
+                        let calls: &mut Vec<(i64, i64, StrId)> = &mut other_calls[thread];
+                        if calls.last().is_none_or(|&(_, last, _)| last <= start) {
+                            calls.push((start, end, name));
+                        }
+                    }
+                    ApiKind::Launch | ApiKind::Transfer => {}
                 }
             }
             threads[thread] = range;
@@ -184,6 +195,7 @@ impl<'a> HostActivity<'a> {
             calls,
             threads,
             waits,
+            other_calls,
             loading: DataLoading::of(trace),
             has_one_clock,
         }
@@ -239,6 +251,9 @@ impl<'a> HostActivity<'a> {
         if launched > gap.start {
             let waited = self.waited(thread, gap.start, launched);
             let busy = launched.saturating_sub(gap.start).saturating_sub(waited);
+            let runtime_call = self
+                .longest_call(thread, gap.start, launched)
+                .filter(|(time, _)| time.saturating_mul(2) > busy);
             add(&mut causes.host_sync_ns.0, waited);
             let loaded = self.loading.between(gap.start, launched).min(busy);
             let busy = busy.saturating_sub(loaded);
@@ -260,10 +275,13 @@ impl<'a> HostActivity<'a> {
             add(&mut causes.host_busy_ns.0, busy);
             add(&mut causes.unknown_ns.0, unknown);
             if busy > 0 {
-                let longest = self.longest_operator(thread, gap.start, launched);
                 let all = busy.saturating_add(unknown);
                 let is_told = |(time, _): &(i64, StrId)| all <= LONG_GAP_MIN_NS || *time >= all / 2;
-                let longest = longest.filter(is_told).map(|(_, name)| name);
+                let longest = runtime_call.or_else(|| {
+                    let longest = self.longest_operator(thread, gap.start, launched);
+                    longest.filter(is_told)
+                });
+                let longest = longest.map(|(_, name)| name);
                 let sum = sums.operators.entry(longest).or_default();
                 // The DataLoader may be an operator too: its gap was counted above.
                 let is_counted = loaded > 0 && longest == self.loading.name();
@@ -277,7 +295,8 @@ impl<'a> HostActivity<'a> {
         if loaded > 0 {
             add(&mut sums.causes.data_loading_ns.0, loaded);
             let sum = sums.operators.entry(self.loading.name()).or_default();
-            sum.0 += 1;
+            // A loader that touches the end of a gap of launching is not what the gap is for.
+            sum.0 += u64::from(loaded > LAUNCH_MAX_NS);
             add(&mut sum.1, loaded);
         }
     }
@@ -324,6 +343,22 @@ impl<'a> HostActivity<'a> {
         covered.length()
     }
 
+    /// The function of the runtime that a thread was in for the longest part of the time between two moments, neither to launch nor to
+    /// wait, and that part.
+    fn longest_call(&self, thread: u32, from: i64, to: i64) -> Option<(i64, StrId)> {
+        let calls = self.other_calls.get(thread as usize)?;
+        let first = calls.partition_point(|&(_, end, _)| end <= from);
+        let mut times: Vec<(i64, StrId)> = Vec::new();
+        for &(start, end, name) in calls[first..].iter().take_while(|call| call.0 < to) {
+            let inside = end.min(to).saturating_sub(start.max(from));
+            match times.iter_mut().find(|(_, known)| *known == name) {
+                Some((time, _)) => add(time, inside),
+                None => times.push((inside, name)),
+            }
+        }
+        times.into_iter().max_by_key(|&(time, _)| time)
+    }
+
     /// The operator that a thread was in for the longest part of the time between two moments, and that part.
     fn longest_operator(&self, thread: u32, from: i64, to: i64) -> Option<(i64, StrId)> {
         let hosts = &self.trace.hosts;
@@ -365,15 +400,6 @@ impl<'a> HostActivity<'a> {
             }
         }
         longest
-    }
-}
-
-/// Whether an API function does not return before the device is done.
-fn blocks(name: &str) -> bool {
-    match ApiKind::of(name) {
-        ApiKind::Sync => true,
-        ApiKind::Transfer => name.contains("Memcpy") && !name.contains("Async"),
-        _ => false,
     }
 }
 

@@ -56,6 +56,26 @@ pub(crate) fn is_api(kind: HostKind) -> bool {
     kind == HostKind::RUNTIME || kind == HostKind::DRIVER
 }
 
+/// Parts of names of functions that take or give back memory; the last ones are of CUDA's virtual memory, as in expandable segments.
+const MEMORY: [&str; 10] = [
+    "Malloc",
+    "Free",
+    "MemAlloc",
+    "HostAlloc",
+    "MemCreate",
+    "MemMap",
+    "MemUnmap",
+    "MemRelease",
+    "MemSetAccess",
+    "MemAddressReserve",
+];
+
+/// Whether a name is that of an API function that takes or gives back memory, and not of an operator.
+pub(crate) fn is_memory_call(name: &str) -> bool {
+    let is_api = name.starts_with("cu") || name.starts_with("hip");
+    is_api && !name.contains(':') && ApiKind::of(name) == ApiKind::Memory
+}
+
 /// What a call of the CUDA API is for.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
@@ -86,7 +106,7 @@ impl ApiKind {
             Self::Launch
         } else if has("Memcpy") || has("Memset") {
             Self::Transfer
-        } else if has("Malloc") || has("Free") || has("MemAlloc") {
+        } else if MEMORY.into_iter().any(has) {
             Self::Memory
         } else {
             Self::Other
@@ -112,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_that_are_not_asynchronous_wait() {
+    fn functions_are_read_by_their_names() {
         for (name, kind) in [
             ("cudaMemcpy", ApiKind::Sync),
             ("hipMemcpyWithStream", ApiKind::Sync),
@@ -124,8 +144,14 @@ mod tests {
             ("cudaMemset", ApiKind::Transfer),
             ("hipStreamSynchronize", ApiKind::Sync),
             ("cudaGraphLaunch", ApiKind::Launch),
+            ("cudaHostAlloc", ApiKind::Memory),
+            ("hipFree", ApiKind::Memory),
+            ("cuMemSetAccess", ApiKind::Memory),
+            ("cudaEventRecord", ApiKind::Other),
         ] {
             assert_eq!(ApiKind::of(name), kind, "{name}");
         }
+        assert!(is_memory_call("hipFree") && is_memory_call("cuMemFree_v2"));
+        assert!(!is_memory_call("custom::FreeBlocks") && !is_memory_call("cudaStreamCreate"));
     }
 }

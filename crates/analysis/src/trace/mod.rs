@@ -55,6 +55,9 @@ pub struct TraceAnalysis {
     /// What its devices are.
     #[serde(default)]
     pub accelerator: AcceleratorKind,
+    /// What the trace calls its device; absent where it has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_name: Option<String>,
     /// The device that rooflines are of, where one was given.
     pub roofline_device: Option<String>,
     /// Sums over the whole trace.
@@ -108,6 +111,9 @@ pub struct Totals {
     pub events: u64,
     /// Host slices.
     pub host_slices: u64,
+    /// Calls of the runtime and the driver among them.
+    #[serde(default)]
+    pub api_calls: u64,
     /// Kernels.
     pub kernels: u64,
     /// Copies.
@@ -124,6 +130,12 @@ pub struct Totals {
     pub device_span_ns: Nanos,
     /// From the first to the last moment of any event.
     pub span_ns: Nanos,
+    /// From the first to the last host slice; marks and the window of the profiler do not count.
+    #[serde(default)]
+    pub host_span_ns: Nanos,
+    /// From the first host slice to the first device event: the start of the program, or work on the host alone.
+    #[serde(default)]
+    pub before_device_ns: Nanos,
     /// Device time of events with a known operator.
     pub attributed_ns: Nanos,
     /// Device time of events that began outside every phase.
@@ -313,7 +325,12 @@ impl Structure {
         let attribution = Attribution::of(trace, &events, &calls, &nesting);
         let windows = EventWindows::of(&events, &launched, &phases);
         let early = before_launch(trace, &events, &launches);
-        let judged_devices = judged_devices(&events, phases.windows.len());
+        let intervals = if phases.are_of_devices() {
+            phases.windows.len() / events.devices().count().max(1)
+        } else {
+            phases.windows.len()
+        };
+        let judged_devices = judged_devices(&events, intervals);
         let other_devices = events.devices().count() - judged_devices.len();
         Self {
             judged_devices,
@@ -374,6 +391,7 @@ pub(crate) fn analyze_structure(
         tool: trace.metadata.get("tool").cloned(),
         framework: Framework::of(trace),
         accelerator: trace.accelerator(),
+        device_name: recorded_name(trace),
         roofline_device: device.map(|device| device.name.clone()),
         totals,
         phase_source: phases.source,
@@ -477,7 +495,13 @@ impl Parts {
     }
 }
 
-fn span_of(events: &[DeviceEvent]) -> (i64, i64) {
+/// What the trace calls its device.
+fn recorded_name(trace: &Trace) -> Option<String> {
+    let mut names = trace.devices.iter().map(|device| &device.name);
+    names.find(|name| !name.is_empty()).cloned()
+}
+
+pub(crate) fn span_of(events: &[DeviceEvent]) -> (i64, i64) {
     let start = events.first().map_or(0, |event| event.start);
     let end = events.iter().map(|event| event.end).max().unwrap_or(start);
     (start, end)

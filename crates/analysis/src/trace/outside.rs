@@ -2,6 +2,7 @@
 
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::phases::{PhaseSource, Phases};
@@ -10,11 +11,12 @@ use crate::timeline::breakdown::DeviceTimeline;
 use crate::timeline::device_events::DeviceEvent;
 use crate::timeline::idle::{HostOperatorIdle, IdleCauses};
 use crate::timeline::slices;
+use crate::trace::span_of;
 
 /// Time between the first and the last device event that belongs to no phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutsidePhases {
-    /// All of it.
+    /// All of it, summed over devices.
     pub total_ns: Nanos,
     /// The longest interval of it.
     pub longest: OutsideGap,
@@ -27,7 +29,8 @@ pub struct OutsideGap {
     pub span_ns: Nanos,
     /// With at least one device event.
     pub busy_ns: Nanos,
-    /// Time of events in it whose launch is not in the trace, though others' are: they were launched before the recording.
+    /// Time of events in it that were launched before the recording: their launch is not in the trace, and that of every later event
+    /// of their stream is.
     pub launched_before_ns: Nanos,
     /// The phases around it; absent at the beginning and at the end of the trace.
     pub after_phase: Option<String>,
@@ -59,11 +62,26 @@ pub(crate) fn outside(
     let all = timelines.iter().flat_map(|one| one.events);
     let first = all.clone().map(|event| event.start).min()?;
     let last = all.map(|event| event.end).max()?;
-    let gaps = gaps(phases, (first, last));
-    let total = gaps.iter().map(Apart::length).fold(0, i64::saturating_add);
-    if total.saturating_mul(OUTSIDE_NOTICED_PART) <= last.saturating_sub(first) {
+    // A device that runs apart from the others has begun with its own first event.
+    let span_on = |one: &DeviceTimeline<'_>| {
+        let own = span_of(one.events);
+        if phases.are_of_devices() {
+            own
+        } else {
+            (first, last)
+        }
+    };
+    let judged = timelines.iter().filter(|one| one.activity.is_some());
+    let devices = judged.clone().count().max(1) as i64;
+    let total = judged
+        .flat_map(|one| gaps(phases, one.device(), span_on(one)))
+        .map(|gap| gap.length())
+        .fold(0, i64::saturating_add);
+    let span = last.saturating_sub(first).saturating_mul(devices);
+    if total.saturating_mul(OUTSIDE_NOTICED_PART) <= span {
         return None;
     }
+    let gaps = gaps(phases, timeline.device(), span_on(timeline));
     let gap = gaps.iter().max_by_key(|gap| gap.length())?;
     let found = timeline.break_down(&[(gap.start, gap.end)], false);
     let name = |event: &DeviceEvent| trace.text(event.name).to_owned();
@@ -119,14 +137,29 @@ fn ends_with_first_of_stream(events: &[DeviceEvent], (start, end): (i64, i64)) -
     })
 }
 
-/// Time of the events from one place to another that no recorded call launched; none where no launch is recorded.
+/// Time of the events from one place to another that were launched before the recording. A stream runs its events in the order of
+/// their launches: where all launches of later events are recorded, those of the first ones came before the recording.
 fn launched_before(timeline: &DeviceTimeline<'_>, first: usize, last: usize) -> i64 {
     let is_launched = |place: usize| timeline.calls.call(timeline.first + place).is_some();
-    if !(0..timeline.events.len()).any(is_launched) {
-        return 0;
+    // The first event of a stream with a launch, or none where a later one has no launch.
+    let mut begins: FxHashMap<(u32, u32), Option<usize>> = FxHashMap::default();
+    for (place, event) in timeline.events.iter().enumerate() {
+        match (is_launched(place), begins.get(&event.stream)) {
+            (true, None) => {
+                begins.insert(event.stream, Some(place));
+            }
+            (false, Some(Some(_))) => {
+                begins.insert(event.stream, None);
+            }
+            _ => {}
+        }
     }
+    let is_early = |place: &usize| {
+        let begins = begins.get(&timeline.events[*place].stream);
+        begins.is_some_and(|begins| begins.is_some_and(|begins| *place < begins))
+    };
     (first..last)
-        .filter(|&place| !is_launched(place))
+        .filter(is_early)
         .map(|place| timeline.events[place].duration())
         .fold(0, i64::saturating_add)
 }
@@ -146,11 +179,13 @@ impl Apart {
     }
 }
 
-/// What windows, which are in order of time, leave of a span.
-fn gaps(phases: &Phases, (first, last): (i64, i64)) -> Vec<Apart> {
+/// What the windows of a device, which are in order of time, leave of a span.
+fn gaps(phases: &Phases, device: u32, (first, last): (i64, i64)) -> Vec<Apart> {
     let mut gaps = Vec::new();
     let (mut reached, mut after) = (first, None);
-    for (number, window) in phases.windows.iter().enumerate() {
+    let windows = phases.windows.iter().enumerate();
+    let own = windows.filter(|(_, window)| window.device.is_none_or(|own| own == device));
+    for (number, window) in own {
         if window.start.min(last) > reached {
             gaps.push(Apart {
                 start: reached,

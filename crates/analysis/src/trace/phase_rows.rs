@@ -4,7 +4,7 @@ use llmprof_record::trace::{StrId, Trace};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
-use crate::phases::{EventWindows, Phases};
+use crate::phases::{EventWindows, Phases, Window};
 use crate::timeline::breakdown::{DeviceBreakdown, DeviceTimeline};
 use crate::timeline::device_events::{DeviceEvents, Table};
 use crate::timeline::intervals::add;
@@ -18,15 +18,16 @@ pub(crate) fn phase_row(
     timelines: &[&DeviceTimeline<'_>],
     api: Option<&Vec<ApiRow>>,
 ) -> PhaseRow {
-    let windows: Vec<(i64, i64)> = phases
-        .windows
-        .iter()
-        .filter(|window| window.name == name)
-        .map(|window| (window.start, window.end))
-        .collect();
+    let named = |window: &&Window| window.name == name;
+    let times = |window: &Window| (window.start, window.end);
+    let windows: Vec<(i64, i64)> = phases.windows.iter().filter(named).map(times).collect();
     let devices: Vec<DeviceBreakdown> = timelines
         .iter()
-        .map(|timeline| timeline.break_down(&windows, phases.closed(name)))
+        .map(|timeline| {
+            let own = phases.windows_on(timeline.device()).filter(named);
+            let own: Vec<(i64, i64)> = own.map(times).collect();
+            timeline.break_down(&own, phases.closed(name))
+        })
         .collect();
     let launches: u64 = devices.iter().map(|device| device.launches).sum();
     PhaseRow {

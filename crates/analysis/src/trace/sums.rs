@@ -9,8 +9,9 @@ use crate::matching::lanes::WHOLE_GRAPH;
 use crate::phases::EventWindows;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::DeviceEvents;
-use crate::timeline::extent::span;
+use crate::timeline::extent::{host_span, span};
 use crate::timeline::intervals::{add, union_length};
+use crate::timeline::launches::is_api;
 use crate::timeline::slices;
 use crate::trace::{Totals, TransferRow, UnattributedRow};
 
@@ -82,16 +83,23 @@ pub(crate) fn totals(
     windows: &EventWindows,
     devices: &[DeviceBreakdown],
 ) -> Totals {
+    let length = |span: Option<(i64, i64)>| {
+        span.map_or(Nanos(0), |(start, end)| Nanos(end.saturating_sub(start)))
+    };
+    let (host, device) = (host_span(trace), events.span());
+    let api_calls = trace.hosts.kind.iter().filter(|kind| is_api(**kind));
     let mut totals = Totals {
+        api_calls: api_calls.count() as u64,
+        host_span_ns: length(host),
+        before_device_ns: length(host.zip(device).map(|(host, device)| (host.0, device.0)))
+            .max(Nanos(0)),
         events: trace.events_read,
         host_slices: trace.hosts.len() as u64,
         kernels: (trace.kernels.len() - whole_graphs(trace)) as u64,
         copies: trace.copies.len() as u64,
         memsets: trace.memsets.len() as u64,
-        span_ns: span(trace).map_or(Nanos(0), |(start, end)| Nanos(end.saturating_sub(start))),
-        device_span_ns: events
-            .span()
-            .map_or(Nanos(0), |(start, end)| Nanos(end.saturating_sub(start))),
+        span_ns: length(span(trace)),
+        device_span_ns: length(device),
         ..Totals::default()
     };
     for &time in trace.kernels.duration.iter() {

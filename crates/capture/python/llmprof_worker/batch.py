@@ -86,7 +86,7 @@ class Loop:
                        "runtime.compile=off attributes kernels to modules")
 
     def run(self) -> None:
-        decoder: Decoder = self._ready.decoder(len(self._batch.requests))
+        decoder: Decoder = self._ready.decoder(len(self._batch.requests), self._inputs.ids.shape[1] + self._most)
         decoder.begin(self._inputs)
         watched = self._on_cuda and self._batch.instruments.cuda_profiler
         if watched:

@@ -12,7 +12,7 @@ import transformers
 from .failure import Failure, first_line
 from .graphs import CapturedStep
 from .inputs import Inputs
-from .requests import Load
+from .requests import LoadOptions
 
 
 class Decoder(Protocol):
@@ -110,19 +110,20 @@ class GrowingDecoder:
 class FixedDecoder:
     """The cache has all its memory from the start, so that a decode step can be compiled or captured as a CUDA graph."""
 
-    def __init__(self, module: Any, device: torch.device, dtype: torch.dtype, batch: int, request: Load) -> None:
+    def __init__(self, module: Any, device: torch.device, dtype: torch.dtype, batch: int, length: int,
+                 options: LoadOptions) -> None:
         self._call = Call(module)
-        self._length = request.max_positions
-        self._cache = fixed_cache(module, device, dtype, batch, self._length)
-        check_windows(self._cache, self._length)
+        self.length = length
+        self._cache = fixed_cache(module, device, dtype, batch, length)
+        check_windows(self._cache, length)
         self._ids = torch.zeros((batch, 1), dtype=torch.long, device=device)
         self._position = torch.zeros(1, dtype=torch.long, device=device)
         self._device = device
         self._forward = module
-        self._compiles = request.options.compile != "off"
+        self._compiles = options.compile != "off"
         if self._compiles:
-            self._forward = torch.compile(module.forward, mode=request.options.compile, dynamic=False)
-        self._graphs: dict[bool, CapturedStep] | None = {} if request.options.cuda_graph else None
+            self._forward = torch.compile(module.forward, mode=options.compile, dynamic=False)
+        self._graphs: dict[bool, CapturedStep] | None = {} if options.cuda_graph else None
 
     def begin(self, inputs: Inputs) -> None:
         if inputs.padding is not None:

@@ -103,9 +103,8 @@ def check(ready: Any, request: Request, prompt: list[int]) -> None:
         # The decoder begins with a token of its own.
         prompt = [0]
     needed = len(prompt) + request.max_new_tokens
-    # What was announced counts text; a cache that grows has room for images beside it.
-    counts = not request.images or ready.request.options.fixed_cache
-    if counts and needed > ready.request.max_positions:
+    # What was announced counts text; images come beside it.
+    if not request.images and needed > ready.request.max_positions:
         refuse(f"needs {needed} positions, but at most {ready.request.max_positions} were announced")
     if ready.most_positions is not None and needed - 1 > ready.most_positions:
         refuse(f"needs {needed - 1} positions, but the model has learned {ready.most_positions}")

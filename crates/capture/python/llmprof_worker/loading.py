@@ -144,6 +144,13 @@ def issues(ready: Ready) -> dict[str, Any]:
     return {"issues": found.found} if found.found else {}
 
 
+def kv_cache_of(ready: Ready) -> str:
+    """What is known of the cache at the start: how long it is fixed to be depends on the images, where there are some."""
+    if not ready.request.options.fixed_cache:
+        return "grows"
+    return "fixed" if ready.processor is not None else f"fixed, {ready.request.max_positions} positions"
+
+
 def experts_of(config: Any) -> dict[str, str]:
     """Which code multiplies the experts, for models that have some; transformers chooses between several from version 5 on."""
     names = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -164,7 +171,7 @@ def facts(ready: Ready) -> dict[str, str]:
         "compile": options.compile,
         "cuda_graph": str(options.cuda_graph).lower(),
         **({"ranks": str(options.ranks)} if options.ranks > 1 else {}),
-        "kv_cache": f"fixed, {ready.request.max_positions} positions" if options.fixed_cache else "grows",
+        "kv_cache": kv_cache_of(ready),
     }
     if getattr(config.get_text_config(), "num_attention_heads", None) is None:
         # A model of states, not of attention: it keeps no keys and values.

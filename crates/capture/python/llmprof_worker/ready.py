@@ -31,10 +31,10 @@ class Ready:
         reads = self.is_pair and not pairs.hears(module)
         self.most_encoded = learned_positions(module, "encoder") if reads else None
         self.encodes_prompts = reads
-        self._decoders: dict[int, Decoder] = {}
+        self._decoders: dict[int, FixedDecoder] = {}
 
-    def decoder(self, batch: int) -> Decoder:
-        """The decoder for so many sequences. One with a fixed cache is kept: its graphs point into its memory."""
+    def decoder(self, batch: int, positions: int) -> Decoder:
+        """The decoder for so many sequences. One with a fixed cache is kept while it has room: its graphs point into its memory."""
         if self.is_pair:
             if self.request.options.fixed_cache:
                 raise Failure("unsupported", f"{type(self.module).__name__} has an encoder; its decoder runs with a cache that grows",
@@ -42,9 +42,11 @@ class Ready:
             return pairs.PairDecoder(self)
         if not self.request.options.fixed_cache:
             return GrowingDecoder(self.module)
-        if batch not in self._decoders:
-            self._decoders[batch] = FixedDecoder(self.module, self.device, self.dtype, batch, self.request)
-        return self._decoders[batch]
+        kept = self._decoders.get(batch)
+        if kept is None or kept.length < positions:
+            length = max(positions, self.request.max_positions)
+            kept = self._decoders[batch] = FixedDecoder(self.module, self.device, self.dtype, batch, length, self.request.options)
+        return kept
 
 
 def end_tokens(module: Any, tokenizer: Any) -> frozenset[int]:

@@ -1,6 +1,9 @@
 //! `export`: the timeline of a run for other tools.
 
-use std::{io::Write as _, path::Path};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use llmprof_analysis::host_stacks::flame_stacks;
 use llmprof_record::{
@@ -9,38 +12,119 @@ use llmprof_record::{
     store::{StoredRun, write_atomically},
     trace::Trace,
 };
+use llmprof_units::Count;
 
 use crate::{
     args::{ExportArgs, ExportFormat},
+    commands::runs::flat_row,
     failure::Failure,
-    output::Output,
-    viewing,
+    output::{Output, note},
+    outputs, profiles, viewing,
 };
+
+const FLAT_FILE: &str = "flat.json";
 
 pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failure> {
     let run = StoredRun::open(&args.run)?;
-    let file = run.path.join(TRACE_FILE);
+    if matches!(args.to, ExportFormat::FlatJson) {
+        return export_flat(run, args.output.as_deref(), output);
+    }
     if !run.folder()?.has_file(TRACE_FILE) {
         return Err(Failure::new(format!(
             "{} has no timeline to export",
             run.path.display()
         )));
     }
-    let trace = Trace::load(&file).map_err(|error| Failure::new(error.to_string()))?;
     let name = match args.to {
         ExportFormat::Pftrace => "trace.pftrace",
         ExportFormat::Chrome => "trace.json",
         ExportFormat::Sqlite => "trace.sqlite",
         ExportFormat::Folded => "host_idle.folded",
         ExportFormat::Speedscope => "host.speedscope.json",
+        ExportFormat::FlatJson => FLAT_FILE,
     };
     let target = args.output.clone().unwrap_or_else(|| run.path.join(name));
     let within = target.starts_with(&run.path);
     let run_path = &run.path.clone();
+    let record = profiles::load(run_path)?;
+    if !record.rank_summaries.is_empty() {
+        note(&format!(
+            "the timeline of the lowest rank; ranks.csv and rank_steps.csv have all {}",
+            Count(record.rank_summaries.len() as u64, "rank")
+        ));
+    }
+    let ranks = record.ranks();
+    // Perfetto's format has room for all ranks; of the others each rank has a file.
+    let timelines: Vec<(Option<u32>, &Trace)> = match (&ranks[..], record.trace()) {
+        ([_, ..], _) if !matches!(args.to, ExportFormat::Pftrace) => ranks
+            .iter()
+            .map(|(rank, trace)| (Some(*rank), *trace))
+            .collect(),
+        (_, Some(trace)) => vec![(None, trace)],
+        _ => Vec::new(),
+    };
     // A file of the run is written by whoever holds the run.
     let locked = within.then(|| run.lock()).transpose()?;
-    let text = match args.to {
-        ExportFormat::Pftrace => Some(viewing::pftrace(run_path)?),
+    for (rank, trace) in timelines {
+        let target = of_rank(&target, rank);
+        if let Some(text) = contents(args.to, trace, run_path, &target)? {
+            match (&locked, &args.output) {
+                (Some(locked), None) => {
+                    let name = target.file_name().unwrap_or_default().to_string_lossy();
+                    locked.write(&name, &text)?;
+                }
+                _ => write_atomically(&target, &text)?,
+            }
+        }
+        output.line(&target.display().to_string())?;
+    }
+    if let Some(locked) = locked {
+        locked.finish()?;
+    }
+    Ok(())
+}
+
+/// One row of figures, for MLflow or W&B; `-` prints it.
+fn export_flat(run: StoredRun, to: Option<&Path>, output: &mut Output) -> Result<(), Failure> {
+    let row = flat_row(&run);
+    let target = match to {
+        Some(to) if to == Path::new("-") => return output.json(&row),
+        Some(to) => to.to_owned(),
+        None => run.path.join(FLAT_FILE),
+    };
+    let text = outputs::text(&row)?;
+    if to.is_none() {
+        let locked = run.lock()?;
+        locked.write(FLAT_FILE, text.as_bytes())?;
+        locked.finish()?;
+    } else {
+        write_atomically(&target, text.as_bytes())?;
+    }
+    output.line(&target.display().to_string())
+}
+
+/// `trace.json` of rank 3 is `trace.rank3.json`.
+fn of_rank(target: &Path, rank: Option<u32>) -> PathBuf {
+    let Some(rank) = rank else {
+        return target.to_owned();
+    };
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let name = match name.split_once('.') {
+        Some((stem, rest)) => format!("{stem}.rank{rank}.{rest}"),
+        None => format!("{name}.rank{rank}"),
+    };
+    target.with_file_name(name)
+}
+
+/// What is written to a file; nothing where it has been.
+fn contents(
+    format: ExportFormat,
+    trace: &Trace,
+    run: &Path,
+    target: &Path,
+) -> Result<Option<Vec<u8>>, Failure> {
+    Ok(match format {
+        ExportFormat::Pftrace => Some(viewing::pftrace(run)?),
         ExportFormat::Chrome => {
             let mut text = Vec::new();
             trace
@@ -53,34 +137,21 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
         }
         ExportFormat::Sqlite => {
             trace
-                .write_sqlite(&target)
+                .write_sqlite(target)
                 .map_err(|error| Failure::new(error.to_string()))?;
             None
         }
-        ExportFormat::Folded => {
-            Some(flame::write_folded(&host_stacks(&trace, true, run_path)?).into())
-        }
+        ExportFormat::Folded => Some(flame::write_folded(&host_stacks(trace, true, run)?).into()),
         ExportFormat::Speedscope => {
             let profiles = [
-                (
-                    "while no GPU was busy",
-                    host_stacks(&trace, true, run_path)?,
-                ),
-                ("all the time", host_stacks(&trace, false, run_path)?),
+                ("while no GPU was busy", host_stacks(trace, true, run)?),
+                ("all the time", host_stacks(trace, false, run)?),
             ];
             Some(flame::write_speedscope(&profiles).into())
         }
-    };
-    if let Some(text) = text {
-        match (&locked, &args.output) {
-            (Some(locked), None) => locked.write(name, &text)?,
-            _ => write_atomically(&target, &text)?,
-        }
-    }
-    if let Some(locked) = locked {
-        locked.finish()?;
-    }
-    output.line(&target.display().to_string())
+        // A row is of the run, not of its timelines.
+        ExportFormat::FlatJson => None,
+    })
 }
 
 /// The stacks of a trace that has some.

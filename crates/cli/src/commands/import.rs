@@ -1,47 +1,88 @@
 //! `import`: profiles into a run.
 
-use std::time::Instant;
+use std::{path::Path, time::Instant};
 
-use llmprof_record::store::{Pass, RunDir, RunStatus};
+use llmprof_record::store::{Pass, RunDir, RunStatus, StoredRun};
 use llmprof_units::Nanos;
 
 use crate::{
+    agents,
     args::ImportArgs,
+    args_agents::ResultFormat,
     clock,
     failure::Failure,
+    job_ranks::{self, WHOLE_RANKS_MAX, inputs},
     output::Output,
     profiles::{self, Profiled, files::default_directory, request},
     progress::with_spinner,
     subject, trtexec, viewing,
 };
 
+/// The experiment that an import is.
+const IMPORT: &str = "import";
+
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
     let started = Instant::now();
-    let (files, overrides) = request::split(&args.files);
-    if files.is_empty() {
+    let (words, overrides) = request::split(&args.files);
+    if words.is_empty() && args.join.is_none() {
         return Err(Failure::new("no profile to import")
             .hint(format!("llmprof import FILE {}", overrides.join(" "))));
+    }
+    let files = inputs::expand(&words)?;
+    if args.summary_only {
+        return job_ranks::summarize_only(&files, args, output);
+    }
+    if args.launcher.is_some() {
+        return job_ranks::submit(&files, args, output);
     }
     if let Some(done) = trtexec::import(&files, args, output) {
         return done;
     }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
-    let mut record = with_spinner("reading", || profiles::read(&files))?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
-    request::describe(&mut record, subject.as_ref(), device);
-    let analysis = with_spinner("analyzing", || profiles::analyzed(&record, None))?;
-    let dir = match &args.output {
-        Some(dir) => dir.clone(),
-        None => default_directory(&files),
+    let dir = match (&args.output, &args.join) {
+        (Some(dir), _) => dir.clone(),
+        (None, Some(summaries)) => default_directory(std::slice::from_ref(summaries)),
+        (None, None) => default_directory(&files),
     };
-    let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
-        .map_err(|error| Failure::directory(&error, "-o DIR"))?;
+    let is_job = args.join.is_some() || files.len() > WHOLE_RANKS_MAX;
+    // Summaries of ranks are written as they are made, so that a job is gone on with where it was interrupted.
+    let opened = is_job.then(|| open_job(&dir)).transpose()?;
+    let read = || match &args.join {
+        Some(folder) => job_ranks::read_job(&[], folder, args.memory),
+        None if is_job => {
+            let own = job_ranks::folder_of(&dir);
+            let folder = args.summaries.as_deref().unwrap_or(&own);
+            job_ranks::read_job(&files, folder, args.memory)
+        }
+        None => with_spinner("reading", || profiles::read(&files)),
+    };
+    let analyzed = read().and_then(|mut record| {
+        request::describe(&mut record, subject.as_ref(), device);
+        let analysis = with_spinner("analyzing", || profiles::analyzed(&record, None))?;
+        Ok((record, analysis))
+    });
+    let (record, analysis) = match analyzed {
+        Ok(analyzed) => analyzed,
+        Err(failure) => {
+            if let Some(store) = opened {
+                // The first failure is the one to report.
+                let _ = store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now());
+            }
+            return Err(failure);
+        }
+    };
+    let mut store = match opened {
+        Some(store) => store,
+        None => RunDir::create(&dir, clock::now(), crate::VERSION)
+            .map_err(|error| Failure::directory(&error, "-o DIR"))?,
+    };
     let mut write_all = || -> Result<(), Failure> {
-        store.describe("import", &record.name, &overrides)?;
+        store.describe(IMPORT, &record.name, &overrides)?;
         record.save(store.path())?;
         profiles::write(&record, &analysis, &mut store)?;
         store.set_pass(Pass {
-            name: "import".to_owned(),
+            name: IMPORT.to_owned(),
             status: RunStatus::Complete,
             duration_ns: Some(Nanos(started.elapsed().as_nanos() as i64)),
             exit_code: None,
@@ -64,9 +105,31 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         analysis,
         unwritten,
     };
-    profiled.print(args.json, &dir, output)?;
+    if ResultFormat::chosen(args.format, args.json) == ResultFormat::Agent {
+        if let Some(unwritten) = profiled.unwritten {
+            return Err(unwritten);
+        }
+        return agents::print_summary(&dir, output);
+    }
+    let is_json = ResultFormat::chosen(args.format, args.json) == ResultFormat::Json;
+    profiled.print(is_json, &dir, output)?;
     if args.view {
         viewing::view_run(dir, output)?;
     }
     Ok(())
+}
+
+/// The run of a job: a new one, or one that was interrupted, whose ranks are kept.
+fn open_job(dir: &Path) -> Result<RunDir, Failure> {
+    let is_left = StoredRun::open(dir).is_ok_and(|run| {
+        run.manifest.status != RunStatus::Complete && run.manifest.experiment == IMPORT
+    });
+    let mut store = if is_left {
+        RunDir::reopen(dir, crate::VERSION)
+    } else {
+        RunDir::create(dir, clock::now(), crate::VERSION)
+    }
+    .map_err(|error| Failure::directory(&error, "-o DIR"))?;
+    store.describe(IMPORT, "", &[])?;
+    Ok(store)
 }

@@ -5,6 +5,7 @@ mod device_facts;
 pub(crate) mod kernel_tables;
 mod memory;
 mod metrics;
+mod ranks;
 pub(crate) mod serving;
 mod tables;
 
@@ -144,6 +145,7 @@ pub(crate) fn files(
     let report = results.report(issues);
     files.extend(rendered(&report.document(), wanted));
     files.extend(serving::files(results)?);
+    files.extend(ranks::files(analysis));
     if !record.has_times() {
         return Ok(files);
     }

@@ -3,6 +3,24 @@
 use crate::clock;
 use std::path::{Path, PathBuf};
 
+use llmprof_record::import::{FoundProfile, profiles_in};
+
+/// Profiles in place of the directories that hold them. A run, wire files and pages of Nsight Compute are read as a directory.
+pub(crate) fn expand_directories(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let expand = |path: PathBuf| {
+        let found = if path.is_dir() && !path.join("run.json").exists() {
+            profiles_in(&path).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        if found.is_empty() || found.iter().any(FoundProfile::is_part) {
+            return vec![path];
+        }
+        found.into_iter().map(|found| found.path).collect()
+    };
+    paths.into_iter().flat_map(expand).collect()
+}
+
 /// `runs/import/<name of the first file>/<time>`.
 pub(crate) fn default_directory(files: &[PathBuf]) -> PathBuf {
     let name = files.first().map(|file| name(file)).unwrap_or_default();
@@ -38,7 +56,7 @@ pub(super) fn name(file: &Path) -> String {
 }
 
 /// What to call profiles of one program.
-pub(super) fn title(profiles: &[PathBuf]) -> String {
+pub(crate) fn title(profiles: &[PathBuf]) -> String {
     match profiles {
         [] => String::new(),
         [file] => placed(file),

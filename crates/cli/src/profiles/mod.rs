@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use llmprof_analysis::{Analysis, judged_device};
 use llmprof_capture::session::Sliced;
 use llmprof_record::{
-    import::{self, Limits, Profile},
+    import::{self, ImportError, Limits, Profile},
     issue::{Issue, IssueCode},
     mapped::was_cut,
     run::RunRecord,
     store::RunDir,
     trace::Trace,
 };
-use llmprof_report::text::warning_lines;
+use llmprof_report::text::{self, warning_lines};
 use llmprof_theory::device::Device;
 
 use crate::{
@@ -119,6 +119,16 @@ impl Profiled {
     }
 }
 
+fn unreadable(error: &ImportError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        ImportError::NoEvents {
+            worst: Some(worst), ..
+        } => failure.hint(text::issue(worst)),
+        _ => failure,
+    }
+}
+
 /// Reads profiles of one program.
 pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
     let mut record = RunRecord {
@@ -126,8 +136,8 @@ pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
         ..RunRecord::default()
     };
     for file in profiles {
-        let (_, profile) = import::import(file, &Limits::default())
-            .map_err(|error| Failure::new(error.to_string()))?;
+        let (_, profile) =
+            import::import(file, &Limits::default()).map_err(|error| unreadable(&error))?;
         if let Profile::Trace(trace) = &profile {
             lost::refuse(file, trace)?;
         }

@@ -9,6 +9,7 @@ mod csv_text;
 pub mod cublas_log;
 pub mod engine;
 pub mod flight_recorder;
+mod found;
 pub mod gpu_telemetry;
 mod gunzip;
 pub mod kineto;
@@ -36,11 +37,12 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+pub use found::{FoundProfile, profiles_in};
 pub use source::{Limits, Source};
 
 use crate::communication::Communication;
 use crate::counters::Counters;
-use crate::issue::Severity;
+use crate::issue::{Issue, Severity};
 use crate::memory::MemoryHistory;
 use crate::samples::Samples;
 use crate::summary::SummaryTable;
@@ -147,6 +149,15 @@ pub enum ImportError {
         /// What is wrong, and where.
         what: String,
     },
+    /// Nothing was recorded in it, or nothing of it can be used.
+    #[error("{path} looks like {format}, but {what}")]
+    NoEvents {
+        path: PathBuf,
+        format: &'static str,
+        what: String,
+        /// Why most of its events were dropped.
+        worst: Option<Box<Issue>>,
+    },
 }
 
 /// The importer that knows content with this beginning.
@@ -205,26 +216,25 @@ fn of_source(source: &Source) -> Result<(&'static str, Profile), ImportError> {
     Ok((importer.name, profile))
 }
 
-/// An error where a file has events and all of them were dropped: an empty report would hide that.
+/// An error where a file has no events, or all of them were dropped: an empty report would hide that.
 fn check_used(path: &Path, format: &'static str, profile: &Profile) -> Result<(), ImportError> {
     let Profile::Trace(trace) = profile else {
         return Ok(());
     };
-    let dropped = trace
-        .issues
-        .iter()
-        .filter(|issue| issue.severity > Severity::Info);
-    let Some(worst) = dropped.max_by_key(|issue| issue.count) else {
-        return Ok(());
-    };
-    if trace.rows() > 0 || trace.events_read == 0 {
+    if trace.rows() > 0 {
         return Ok(());
     }
-    let events = trace.events_read;
-    Err(ImportError::Unusable {
+    let issues = trace.issues.iter();
+    let dropped = issues.filter(|issue| issue.severity > Severity::Info);
+    let worst = dropped.max_by_key(|issue| issue.count);
+    Err(ImportError::NoEvents {
         path: path.to_owned(),
         format,
-        what: format!("none of its {events} events can be used: {worst}"),
+        what: match trace.events_read {
+            0 => "nothing was recorded in it".to_owned(),
+            events => format!("none of its {events} events can be used"),
+        },
+        worst: worst.cloned().map(Box::new),
     })
 }
 
@@ -246,7 +256,7 @@ fn import_directory(path: &Path) -> Result<(&'static str, Profile), ImportError>
         Err(ncu_csv::NcuError::Io { path, source }) => Err(ImportError::Io { path, source }),
         Err(ncu_csv::NcuError::EmptyDirectory(path)) => Err(ImportError::NotAFile {
             path,
-            what: "a directory without profiles (of a run, `llmprof analyze` reads it; else wire files or pages of Nsight Compute)",
+            what: "a directory without profiles (of a run, `llmprof analyze` reads it)",
         }),
         Err(error) => Err(ImportError::Unusable {
             path: path.to_owned(),

@@ -123,6 +123,30 @@ fn check_whole(path: &Path, map: &Mapped) -> Result<(), ImportError> {
     })
 }
 
+/// The beginning of a file that was found in a directory, unpacked where it is packed; opened as [`Source::open_found`] does.
+pub(super) fn found_head(path: &Path) -> io::Result<Vec<u8>> {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().unwrap_or_default();
+    let file = Folder::open(parent)?.open_file(name)?;
+    let mut head = vec![0; 4];
+    let head_bytes = file.read_at(&mut head, 0)?;
+    let most = Source::HEAD_BYTES as u64;
+    let mut content = Vec::new();
+    match Packing::of(&head[..head_bytes]) {
+        Some(packing) => {
+            let bytes = mapped::map(&file)?;
+            packing
+                .reader(&bytes)?
+                .take(most)
+                .read_to_end(&mut content)?;
+        }
+        None => {
+            file.take(most).read_to_end(&mut content)?;
+        }
+    }
+    Ok(content)
+}
+
 /// What packed a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Packing {

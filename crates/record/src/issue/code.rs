@@ -206,6 +206,7 @@ issue_codes! {
     RanksModelDivided = "ranks.model_divided",
     RanksNotAligned = "ranks.not_aligned",
     RanksOtherJob = "ranks.other_job",
+    RanksUnread = "ranks.unread",
     RanksWaiting = "ranks.waiting",
     RecordCuptiStays = "record.cupti_stays",
     RecordDropped = "record.dropped",

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use llmprof_theory::{Workload, device::Device};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
@@ -14,6 +15,7 @@ use super::{
 };
 use crate::issue::Issue;
 use crate::plan::Plan;
+use crate::rank_summary::{RANK_FILE_MAX_BYTES, RANK_FILE_SUFFIX, RANK_FOLDER, RankSummary};
 use crate::serving::{RequestRecord, ServedLoad};
 use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun};
 use crate::trace::{Trace, TraceFileError};
@@ -104,7 +106,15 @@ impl RunRecord {
     pub fn save(&self, run: &Path) -> Result<(), RecordError> {
         let folder = &open(run)?;
         for (number, recorded) in self.traces.iter().enumerate() {
-            recorded.trace.save_in(folder, trace_file(number))?;
+            // Further timelines that somebody else recorded can be imported again: ranks cost one sync, not one each.
+            let is_imported = number > 0 && recorded.pass.is_none();
+            let durability = if is_imported {
+                Durability::Derived
+            } else {
+                Durability::Content
+            };
+            let name = trace_file(number);
+            recorded.trace.save_in(folder, name, durability)?;
         }
         if let Some(counters) = &self.counters {
             write(folder, COUNTERS_FILE, counters)?;
@@ -125,6 +135,7 @@ impl RunRecord {
         if !self.summaries.is_empty() {
             write(folder, SUMMARIES_FILE, &self.summaries)?;
         }
+        write_ranks(folder, &self.rank_summaries)?;
         self.save_facts_in(folder)
     }
 
@@ -201,6 +212,7 @@ impl RunRecord {
             fixed_cache: stored.fixed_cache,
             samples: read(folder, SAMPLES_FILE)?,
             traces,
+            rank_summaries: read_ranks(folder)?,
             counters: read(folder, COUNTERS_FILE)?,
             summaries: read::<Vec<Summary>>(folder, SUMMARIES_FILE)?.unwrap_or_default(),
             communication: read(folder, COMMUNICATION_FILE)?,
@@ -258,6 +270,62 @@ fn write_bytes(folder: &Folder, name: &str, bytes: &[u8]) -> Result<(), RecordEr
                 source,
             })
         })
+}
+
+/// Ranks that were written when they were read are not written again.
+fn write_ranks(folder: &Folder, ranks: &[RankSummary]) -> Result<(), RecordError> {
+    for summary in ranks {
+        let name = format!("{RANK_FOLDER}/{}", RankSummary::file_name(summary.rank));
+        if !folder.has_file(&name) {
+            folder
+                .replace_as(Durability::Derived, &name, &summary.to_bytes())
+                .map_err(|source| {
+                    RecordError::Store(StoreError::Io {
+                        action: "write",
+                        path: folder.path().join(&name),
+                        source,
+                    })
+                })?;
+        }
+    }
+    Ok(())
+}
+
+/// The ranks of a job, the lowest first.
+fn read_ranks(folder: &Folder) -> Result<Vec<RankSummary>, RecordError> {
+    let path = folder.path().join(RANK_FOLDER);
+    if !path.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    let entries = std::fs::read_dir(&path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    for entry in entries.map_err(|source| RecordError::Read {
+        path: path.clone(),
+        source,
+    })? {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(RANK_FILE_SUFFIX) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    let summaries: Vec<RankSummary> = names
+        .par_iter()
+        .map(|name| {
+            let name = format!("{RANK_FOLDER}/{name}");
+            let path = folder.path().join(&name);
+            let bytes = folder.read(&name, RANK_FILE_MAX_BYTES);
+            let bytes = bytes.map_err(|source| RecordError::Read {
+                path: path.clone(),
+                source,
+            })?;
+            RankSummary::from_bytes(&bytes).map_err(|error| RecordError::Damaged {
+                path,
+                reason: error.to_string(),
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(summaries)
 }
 
 fn write_requests(folder: &Folder, requests: &[RequestRecord]) -> Result<(), RecordError> {

@@ -21,12 +21,13 @@ pub use self::pass::{
     RunPhase,
 };
 pub use self::profiles::SecondProfile;
-pub use self::ranks::{is_graph_capture, rank_of};
+pub use self::ranks::{is_graph_capture, rank_of, rank_of_file};
 use crate::communication::Communication;
 use crate::counters::Counters;
 use crate::issue::{Issue, IssueCode};
 use crate::memory::MemoryHistory;
 use crate::plan::Plan;
+use crate::rank_summary::RankSummary;
 use crate::samples::Samples;
 use crate::serving::ServedLoad;
 use crate::store::Artifact;
@@ -62,6 +63,8 @@ pub struct RunRecord {
     pub samples: Option<Samples>,
     /// The first explains the time. Others stand beside it: other tools, other ranks, captures of graphs.
     pub traces: Vec<RecordedTrace>,
+    /// The ranks of a job that were reduced when they were read, the lowest first, that of the first trace among them.
+    pub rank_summaries: Vec<RankSummary>,
     /// Hardware counters of single launches.
     pub counters: Option<Counters>,
     /// Sums by name of other tools.
@@ -118,6 +121,7 @@ impl RunRecord {
         self.load.is_none()
             && self.passes.is_empty()
             && self.traces.is_empty()
+            && self.rank_summaries.is_empty()
             && self.counters.is_none()
             && self.summaries.is_empty()
             && self.memory.is_none()

@@ -33,7 +33,7 @@ pub fn is_graph_capture(trace: &Trace) -> bool {
 const CAPTURED: &str = "StreamEndCapture";
 
 /// The number behind `rank` or `TP` in the name of a file: `rank3.json.gz`, `dp0_pp0_tp2_rank2.pt.trace.json`, `1740-TP-1.trace.json.gz`.
-pub(super) fn rank_of_file(name: &str) -> Option<u32> {
+pub fn rank_of_file(name: &str) -> Option<u32> {
     let lower = name.to_ascii_lowercase();
     ["rank", "tp"].iter().find_map(|word| {
         lower.rmatch_indices(word).find_map(|(at, _)| {

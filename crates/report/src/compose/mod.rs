@@ -14,6 +14,7 @@ mod findings;
 mod gemms;
 mod graphs;
 mod host_stacks;
+mod job;
 mod kernel_report;
 mod kernels;
 mod latency;
@@ -33,6 +34,7 @@ mod telemetry;
 mod timeline;
 mod waterfall;
 
+pub use findings::concluded_findings;
 pub use kernel_report::{KernelNote, KernelNotes, add as add_kernel_report};
 pub use kernels::kernels;
 pub use memory::series as memory_series;

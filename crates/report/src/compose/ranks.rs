@@ -6,6 +6,7 @@ use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::RunRecord;
 use llmprof_units::{Nanos, Percent};
 
+use super::job;
 use super::timeline::MOST_EVENTS;
 use crate::analyzed::{Analysis, LanePiece, Part, RankRow, RanksAnalysis, lanes};
 use crate::document::{Align, Cell, Column, Document, Drawing, Table};
@@ -22,6 +23,9 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, record: &RunReco
         .extend(drawn.as_ref().and_then(|(_, issue)| issue.clone()));
     let section = document.section("ranks", if ranks.are_devices { "GPUs" } else { "Ranks" });
     section.list(text::slowest(ranks));
+    if let Some(job) = &ranks.job {
+        job::add(section, job);
+    }
     section.table(parts(ranks));
     section.paragraph(text::columns(ranks));
     if let Some((timeline, _)) = drawn {
@@ -33,6 +37,9 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, record: &RunReco
     }
     section.paragraph(text::basis(ranks));
 }
+
+/// Ranks that Markdown and a terminal list; HTML, CSV and JSON have all.
+const ROWS_IN_TEXT: usize = 64;
 
 fn number(time: Nanos) -> Cell {
     Cell::Number {
@@ -58,6 +65,7 @@ fn parts(ranks: &RanksAnalysis) -> Table {
         headers[0] = "GPU";
     } else {
         headers.push("Clock offset");
+        headers.push("Clock drift");
     }
     let column = |(index, header): (usize, &&str)| Column {
         header: (*header).to_owned(),
@@ -68,6 +76,7 @@ fn parts(ranks: &RanksAnalysis) -> Table {
         },
     };
     let mut table = Table::sortable("ranks", headers.iter().enumerate().map(column).collect());
+    table.rows_in_text = ROWS_IN_TEXT;
     for row in &ranks.ranks {
         let mut cells = vec![
             Cell::Number {
@@ -97,6 +106,11 @@ fn parts(ranks: &RanksAnalysis) -> Table {
             cells.push(Cell::Number {
                 value: offset.0 as f64,
                 text: text::offset(offset),
+            });
+            let drift = row.clock.drift_ppm;
+            cells.push(Cell::Number {
+                value: drift,
+                text: text::drift(drift),
             });
         }
         table.push(Some(format!("rank-{}", row.rank)), cells);
@@ -152,7 +166,7 @@ fn collectives(ranks: &RanksAnalysis) -> Table {
                 number(row.skew_max_ns),
                 number(row.transfer_median_ns),
                 rate,
-                Cell::Text(text::last(row, noun)),
+                Cell::Text(text::last(row)),
             ],
         );
     }

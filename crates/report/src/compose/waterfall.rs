@@ -188,7 +188,7 @@ fn idle(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
 }
 
 fn host_ops(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
-    let mut table = Table::new(&["Phase", "Host op", "Gaps", "GPU idle"], 2);
+    let mut table = Table::new(&["Phase", "Host op or runtime call", "Gaps", "GPU idle"], 2);
     for (phase, traced) in traced {
         for row in traced.host_operators.iter().take(MOST_HOST_OPS) {
             table.row([

@@ -3,11 +3,19 @@
 use llmprof_units::Percent;
 
 use super::findings::label;
-use crate::analyzed::{ClassReason, Limits, PhaseClass};
+use crate::analyzed::{ClassReason, Limits, Measure, PhaseClass};
 
 /// The rule that gave the class, or why none did.
 pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
     match why {
+        ClassReason::Share {
+            what: Measure::DataLoadingShare,
+            share,
+            ..
+        } => format!(
+            "the GPU waits for the DataLoader for {} of the time, which is most of its idle time",
+            Percent(*share)
+        ),
         ClassReason::Share {
             what,
             share,
@@ -68,10 +76,26 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             Percent(*idle_share),
             Percent(*queued_share)
         ),
-        ClassReason::IdleUnexplained { idle_share } => format!(
-            "the GPU idles for {} of the time, and no recorded cause takes half of the time",
-            Percent(*idle_share)
-        ),
+        ClassReason::IdleUnexplained {
+            idle_share,
+            loading_share,
+            host_share,
+        } => {
+            let causes = [
+                (loading_share, "while the program waits for its DataLoader"),
+                (host_share, "while the host is late with launches"),
+            ];
+            let causes = causes.iter().filter(|(share, _)| **share > 0.0);
+            let mut parts: Vec<String> = causes
+                .map(|(share, when)| format!("for {} {when}", Percent(**share)))
+                .collect();
+            parts.push("for the rest the trace shows no cause".to_owned());
+            format!(
+                "the GPU idles for {} of the time: {}",
+                Percent(*idle_share),
+                parts.join(", ")
+            )
+        }
         ClassReason::HostAlone => "the trace has no GPU events".to_owned(),
         ClassReason::Cut => {
             "the trace is cut: kernels of recorded launches may be missing".to_owned()

@@ -82,7 +82,17 @@ pub(crate) fn knob(
             "Try: update buffers in place (preallocated) instead of copying them."
         };
     }
+    let is_xla = matches!(
+        runtime,
+        Runtime::Gpu(Framework::Xla)
+            | Runtime::Hip(Framework::Xla)
+            | Runtime::Other(Framework::Xla)
+    );
     match longest {
+        // The compiler places copies between memories; it is told where arrays lie.
+        Some(copies) if is_xla && copies.direction == CopyDirection::Other => {
+            "Try: keep arrays in device memory (no host offloading), or start their copies earlier."
+        }
         Some(copies) if copies.direction == CopyDirection::Peer => {
             "Try: overlap copies between devices with kernels (another stream); fewer, larger copies."
         }

@@ -104,6 +104,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::RanksModelDivided => const { &[Row::new("the model is divided among ranks, and nothing says how: there are no roofline times, no MFU and no MBU of it")] },
         IssueCode::RanksMissing => const { &[Row::new("{have} of {world_size} ranks are here: a slower rank may be among the others")] },
         IssueCode::RanksWaiting => const { &[Row::new("rank {rank}: {waiting} of {exposed} exposed communication is waiting for slower ranks; overlapping it with compute gains nothing, balancing the ranks does")] },
+        IssueCode::RanksUnread => const { &[Row::new("ranks that could not be read are left out: {files}").hint("import again with the same folder: ranks that were read are kept")] },
         IssueCode::RanksNotAligned => const { &[Row::new("rank {rank} shares no collective with the others: its clock is taken as it is")] },
         IssueCode::RanksMismatched => const { &[Row::new("collectives that seemed to be one on several ranks were not running at the same time, and are left out of skew and waiting")] },
         IssueCode::TraceInputsUnreadable => const { &[Row::new("operator input lists whose shapes could not be read")] },

@@ -20,6 +20,7 @@ pub mod graphs;
 pub mod host_stacks;
 pub mod issue_table;
 mod issues;
+pub(crate) mod job;
 pub mod kernel_report;
 pub(crate) mod kernels;
 pub mod latency;

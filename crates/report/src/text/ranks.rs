@@ -135,10 +135,10 @@ pub fn collectives() -> &'static str {
      that of nccl-tests: bytes that must cross the links of one rank over the transfer time."
 }
 
-/// `rank 3, 12 of 16 calls, 7.624 of 8.158 ms`.
-pub fn last(row: &CollectiveRow, noun: &str) -> String {
+/// `3: last in 12 of 16 calls, 7.624 ms of 8.158 ms skew`.
+pub fn last(row: &CollectiveRow) -> String {
     format!(
-        "{noun} {}: last in {} of {}, {} of {} skew",
+        "{}: last in {} of {}, {} of {} skew",
         row.last_rank,
         row.last_rank_calls,
         Count(row.calls, "call"),
@@ -207,6 +207,15 @@ pub fn offset(offset: Nanos) -> String {
         format!("+{offset}")
     } else {
         offset.to_string()
+    }
+}
+
+/// `+12.3 ppm`; a dash where the collectives show none.
+pub fn drift(ppm: f64) -> String {
+    if ppm == 0.0 {
+        "–".to_owned()
+    } else {
+        format!("{ppm:+.1} ppm")
     }
 }
 

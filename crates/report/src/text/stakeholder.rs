@@ -3,7 +3,7 @@
 use llmprof_record::{issue::IssueCode, run::RunPhase};
 use llmprof_units::{Count, Percent};
 
-use super::{knob, statement, summary::device, time};
+use super::{findings::RATIO_MAX, knob, statement, summary::device, time};
 use crate::analyzed::{
     Analysis, Finding, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
 };
@@ -53,11 +53,14 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
                 plain.plain_ns
             ));
         } else if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {
-            let usual = if steps.count > 1 { " on average" } else { "" };
+            let usual = match steps.count {
+                0 | 1 => String::new(),
+                count => format!(" (the median of {count})"),
+            };
             lines.push(format!(
                 "{} took {}{usual}.",
                 one_step(phase),
-                time(steps.mean)
+                time(steps.p50)
             ));
         }
     }
@@ -68,6 +71,7 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
 fn one_step(phase: &PhaseAnalysis) -> String {
     match phase.phase {
         RunPhase::Decode => format!("A step of {}", phase.name()),
+        RunPhase::Mixed => format!("One {} step", phase.name()),
         _ => format!("One {}", phase.name()),
     }
 }
@@ -119,17 +123,20 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
     let findings = analysis.findings.iter().filter_map(|found| {
         let gain = found.gain.as_ref();
         let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;
+        let knob = knob(found, analysis).map(|knob| format!(". {}", knob.trim_end_matches('.')));
+        let knob = knob.unwrap_or_default();
+        if gain.factor >= RATIO_MAX {
+            return Some(format!("{}{knob}", statement(found)));
+        }
         let what = match gain.of {
             GainOf::Run => "the whole run up to",
             GainOf::Throughput => "with more requests at once, up to",
             GainOf::FirstRequest => "for the first request, up to",
             GainOf::Latency => "for the mean request, up to",
         };
-        let knob = knob(found, analysis).map(|knob| format!(". {}", knob.trim_end_matches('.')));
         Some(format!(
-            "{}{} ({what} {:.1} times as fast)",
+            "{}{knob} ({what} {:.1} times as fast)",
             statement(found),
-            knob.unwrap_or_default(),
             gain.factor
         ))
     });

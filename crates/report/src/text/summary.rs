@@ -15,6 +15,8 @@ const MOST_PATTERNS: usize = 2;
 const PHASES_NAMED: usize = 12;
 /// An interval wider than this share of its mean is part of the result.
 const NOTICED_SPREAD: f64 = 0.05;
+/// Host time before the first device event is named from one part in so many of the recording.
+const BEFORE_DEVICE_NOTICED_PART: i64 = 10;
 /// Phases below one part in so many of all phases share a line.
 const NEGLIGIBLE_PART: i64 = 100;
 
@@ -23,7 +25,10 @@ pub fn title(analysis: &Analysis) -> String {
 }
 
 pub(crate) fn device(analysis: &Analysis) -> &str {
-    analysis.device.as_deref().unwrap_or("an unknown device")
+    let timeline = analysis.timeline.as_deref();
+    let recorded = timeline.and_then(|timeline| timeline.device_name.as_deref());
+    let device = analysis.device.as_deref().or(recorded);
+    device.unwrap_or("an unknown device")
 }
 
 /// The workload in one line. Of an imported trace nobody saw what was asked: there it is what roofline times are computed for.
@@ -212,13 +217,14 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
     let walls = phases.iter().map(PhaseAnalysis::whole_wall);
     let in_phases: Nanos = walls.clone().sum();
     if totals.kernels + totals.copies + totals.memsets == 0 {
-        let outside = totals.span_ns.0.saturating_sub(in_phases.0);
+        let all = totals.host_span_ns;
+        let outside = all.0.saturating_sub(in_phases.0);
         // Less is not seen in the sum of what is printed.
-        let is_seen = !phases.is_empty() && outside > totals.span_ns.0 / 1000;
+        let is_seen = !phases.is_empty() && outside > all.0 / 1000;
         let outside = is_seen.then(|| format!("{} outside the phases", Nanos(outside)));
-        let mut parts = vec![format!("{} of host time", totals.span_ns)];
+        let mut parts = vec![format!("{all} of host time")];
         parts.extend(outside);
-        parts.push(Count(totals.host_slices, "host op").to_string());
+        parts.extend(super::trace::host_events(totals));
         parts.push("no GPU events".to_owned());
         return parts;
     }
@@ -256,6 +262,10 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
     let mut parts = vec![format!("GPU busy {busy} of {whole} {note}{on_each}")];
     let outside = timeline.outside.as_ref();
     parts.extend(outside.map(|outside| format!("{} outside the phases", outside.total_ns)));
+    let before = totals.before_device_ns;
+    if before.0.saturating_mul(BEFORE_DEVICE_NOTICED_PART) > totals.span_ns.0 {
+        parts.push(format!("{before} on the host before the first GPU event"));
+    }
     parts.push(format!(
         "{} ({})",
         Count(totals.kernels, "kernel"),

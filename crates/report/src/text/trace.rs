@@ -3,13 +3,13 @@
 use llmprof_units::{Count, Percent};
 
 use super::unmatched;
-use crate::analyzed::{PhaseSource, TraceAnalysis};
+use crate::analyzed::{PhaseSource, Totals, TraceAnalysis};
 
 /// Events, GPU time, attribution and how phases were found. The numbers of events add up.
 pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
     let totals = &timeline.totals;
     let named = totals.host_slices + totals.kernels + totals.copies + totals.memsets;
-    let mut parts = vec![Count(totals.host_slices, "host op").to_string()];
+    let mut parts = host_events(totals);
     let has_device = totals.kernels + totals.copies + totals.memsets > 0;
     if has_device {
         parts.push(Count(totals.kernels, "kernel").to_string());
@@ -36,6 +36,15 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
     }
     facts.push(phases(timeline));
     facts
+}
+
+/// `18411 host ops`, `8960 runtime calls`.
+pub(super) fn host_events(totals: &Totals) -> Vec<String> {
+    let ops = totals.host_slices.saturating_sub(totals.api_calls);
+    let calls = (totals.api_calls > 0).then_some(Count(totals.api_calls, "runtime call"));
+    let ops = (ops > 0 || calls.is_none()).then_some(Count(ops, "host op"));
+    let parts = ops.into_iter().chain(calls);
+    parts.map(|count| count.to_string()).collect()
 }
 
 /// Events that a timeline has no place for.

@@ -86,7 +86,7 @@ pub(crate) fn cause(name: &str) -> &str {
         NOT_STARTED => "queued, not started",
         QUEUED_GAP => "inter-kernel gap",
         DATA_LOADING => "host in the DataLoader",
-        UNRECORDED | "between operators" => "between ops",
+        UNRECORDED => "between ops",
         "sampling" => "token sampling",
         name => name,
     }
@@ -107,7 +107,7 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     }
     if let Some(first) = &traced.first_use {
         parts.push(format!(
-            "the first took {} for the same work and is left out as warm-up",
+            "the first took {} and is left out as warm-up",
             first.wall_ns
         ));
     }
@@ -147,4 +147,4 @@ pub fn unmatched_heading(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
     }
 }
 
-pub const HOST_OPS: &str = "Host ops during which the GPU was idle longest:";
+pub const HOST_OPS: &str = "Host ops and runtime calls during which the GPU was idle longest:";

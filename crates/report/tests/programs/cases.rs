@@ -1,4 +1,4 @@
-//! Forty programs of other frameworks, names and shapes, each with what must be stated of it and what must not.
+//! Programs of other frameworks, names and shapes, each with what must be stated of it and what must not.
 
 use serde_json::json;
 
@@ -199,8 +199,13 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "FSDP: weights gathered and gradients scattered beside compute",
         generates_text: false,
-        says: &["Training:", "training step 3 ×", "communication"],
-        never: &["experts"],
+        says: &[
+            "Training:",
+            "FSDP (`FullyShardedDataParallel.forward`)",
+            "training step 3 ×",
+            "communication",
+        ],
+        never: &["experts", "DDP"],
         write: |k| {
             k.meta(
                 "distributedInfo",
@@ -793,6 +798,278 @@ pub(crate) const PROGRAMS: &[Program] = &[
                         transformer(k, 2, 200.0);
                         k.synchronize();
                     }
+                });
+            }
+        },
+    },
+    Program {
+        name: "a library that frees its workspace in every call",
+        generates_text: false,
+        says: &[
+            "host-bound",
+            "while the host runs `hipFree`",
+            "allocate once",
+        ],
+        never: &["while the host runs `aten::conv2d`", "CUDA Graphs"],
+        write: |k| {
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    for _ in 0..10 {
+                        k.op("aten::conv2d", |k| {
+                            k.call("hipMalloc", 20.0);
+                            k.kernel(CONV, 100.0);
+                            k.call("hipFree", 600.0);
+                        });
+                    }
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "allocations that hardly matter",
+        generates_text: false,
+        says: &["host-bound"],
+        never: &["while the host runs `cudaMalloc`", "allocate once"],
+        write: |k| {
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    for _ in 0..10 {
+                        k.op("aten::conv2d", |k| {
+                            k.call("cudaMalloc", 30.0);
+                            k.wait(400.0);
+                            k.kernel(CONV, 100.0);
+                        });
+                    }
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "two devices that run the same function apart, of which no launch is recorded",
+        generates_text: false,
+        says: &[
+            "jit_step (device 0) 12 × 405 µs",
+            "jit_step (device 1) 12 × 405 µs",
+        ],
+        never: &["warm-up", "jit_step 24", "outside the phases"],
+        write: |k| {
+            k.without_launches();
+            for device in 0..2 {
+                k.enter_process(100 + i64::from(device), device);
+                // One begins while the other is in the middle of its first.
+                k.wait(200.0 * f64::from(device));
+                for _ in 0..12 {
+                    k.device_range("XlaModule:#hlo_module=jit_step,program_id=7#", |k| {
+                        k.kernel("gemm_fusion_dot_4", 300.0);
+                        k.kernel("loop_add_fusion", 100.0);
+                    });
+                    k.synchronize();
+                }
+            }
+        },
+    },
+    Program {
+        name: "copies that XLA waits for",
+        generates_text: false,
+        says: &[
+            "jit_f 8 ×",
+            "copy-bound",
+            "8 copies of unknown direction",
+            "keep arrays in device memory",
+        ],
+        never: &["another stream"],
+        write: |k| {
+            k.without_launches();
+            for _ in 0..8 {
+                k.device_range("XlaModule:#hlo_module=jit_f,program_id=7#", |k| {
+                    k.kernel("copy-start.2", 1.0);
+                    k.kernel("broadcast_add_fusion", 100.0);
+                    k.kernel("copy-done.2", 900.0);
+                });
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "copies in both directions",
+        generates_text: false,
+        says: &[
+            "copies host to device",
+            "copies device to host",
+            "exposed copies",
+        ],
+        never: &[],
+        write: |k| {
+            for _ in 0..6 {
+                k.range("exchange", |k| {
+                    k.copy_in(64 << 20, 5_000.0);
+                    transformer(k, 1, 100.0);
+                    k.copy_out(64 << 20, 4_000.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "copies that kernels hide",
+        generates_text: false,
+        says: &["batch 6 ×"],
+        never: &["copies and memsets take", "copy-bound"],
+        write: |k| {
+            for _ in 0..6 {
+                k.range("batch", |k| {
+                    k.on_stream(9, |k| k.copy_in(64 << 20, 3_000.0));
+                    k.op("aten::linear", |k| k.kernel(GEMM, 4_000.0));
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "an even number of steps: one median",
+        generates_text: false,
+        says: &[
+            "ProfilerStep 4 ×, median 2.5 ms",
+            "ProfilerStep | 4 | 4 ms | 2.5 ms",
+        ],
+        never: &["median 3"],
+        write: |k| {
+            for (step, length) in [1_000.0, 2_000.0, 3_000.0, 10_000.0]
+                .into_iter()
+                .enumerate()
+            {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    let start = k.now();
+                    k.op("aten::linear", |k| k.kernel(GEMM, length / 2.0));
+                    let rest = length - 1.0 - (k.now() - start + 1.0);
+                    k.wait(rest);
+                });
+            }
+        },
+    },
+    Program {
+        name: "kernels whose launches were dropped after the last range",
+        generates_text: false,
+        says: &["outside the phases"],
+        never: &["launched before the recording"],
+        write: |k| {
+            for _ in 0..4 {
+                k.range("job", |k| {
+                    k.op("aten::linear", |k| k.kernel(GEMM, 500.0));
+                    k.synchronize();
+                });
+            }
+            k.without_launches();
+            (0..4).for_each(|_| k.kernel(GEMM, 200.0));
+        },
+    },
+    Program {
+        name: "a host that enqueues collectives, its GPU not recorded",
+        generates_text: false,
+        says: &["no GPU events"],
+        never: &["Collectives of this rank", "communication-bound"],
+        write: |k| {
+            k.without_devices();
+            for step in 0..3 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.op("aten::linear", |k| k.kernel(GEMM, 50.0));
+                    k.range("nccl:all_reduce", |k| k.wait(40.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "training on the CPU whose gradients gloo adds up",
+        generates_text: false,
+        says: &[
+            "communication-bound",
+            "Collectives of this rank",
+            "all_reduce 3 calls",
+        ],
+        never: &["host-bound", "bottleneck unknown"],
+        write: |k| {
+            k.without_devices();
+            for step in 0..3 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.op("aten::linear", |k| k.wait(500.0));
+                    k.on_thread(55, |k| k.range("gloo:all_reduce", |k| k.wait(4_000.0)));
+                    k.op("aten::add_", |k| k.wait(300.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "a DataLoader in most of the idle time, though not in half of the step",
+        generates_text: false,
+        says: &["input-bound", "most of its idle time"],
+        never: &["bottleneck unknown", "no cause"],
+        write: |k| {
+            for step in 0..6 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.range(
+                        "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+                        |k| k.wait(2_750.0),
+                    );
+                    for _ in 0..10 {
+                        k.op("aten::conv2d", |k| {
+                            k.wait(20.0);
+                            k.kernel(CONV, 240.0);
+                        });
+                    }
+                    k.synchronize();
+                    k.wait(200.0);
+                });
+            }
+        },
+    },
+    Program {
+        name: "a long start on the host before the first kernel",
+        generates_text: false,
+        says: &["on the host before the first GPU event"],
+        never: &[],
+        write: |k| {
+            k.op("aten::empty", |k| k.wait(900_000.0));
+            (0..6).for_each(|_| training_step(k));
+        },
+    },
+    Program {
+        name: "calls of the runtime and nothing else",
+        generates_text: false,
+        says: &["3 runtime calls", "no GPU events"],
+        never: &["host op ", "3 host ops"],
+        write: |k| {
+            for name in ["hipGetDeviceCount", "hipMalloc", "hipFree"] {
+                k.call(name, 10.0);
+            }
+        },
+    },
+    Program {
+        name: "a pipeline schedule that marks its micro-batches",
+        generates_text: false,
+        says: &[
+            "DDP (`DistributedDataParallel.forward`)",
+            "a pipeline of 4 micro-batches (`Forward 0`)",
+            "training step 3 ×",
+        ],
+        never: &["FSDP"],
+        write: |k| {
+            for step in 0..3 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    for batch in 0..4 {
+                        k.range(&format!("Forward {batch}"), |k| {
+                            collective(k, SEND_RECV, 20.0);
+                            k.range("DistributedDataParallel.forward", |k| {
+                                transformer(k, 2, 60.0);
+                            });
+                        });
+                    }
+                    for batch in 0..4 {
+                        k.range(&format!("Backward {batch}"), |k| backward(k, 2, 60.0));
+                    }
+                    optimizer(k, "AdamW", 100.0);
+                    k.synchronize();
                 });
             }
         },

@@ -128,7 +128,8 @@ impl Kineto {
         self.stream = caller;
     }
 
-    fn call(&mut self, name: &str, us: f64) {
+    /// A call of the runtime.
+    pub(crate) fn call(&mut self, name: &str, us: f64) {
         self.correlation += 1;
         let start = self.now();
         self.wait(us);
@@ -171,6 +172,24 @@ impl Kineto {
         self.call("cudaMemcpyAsync", self.launch_us);
         let name = "Memcpy HtoD (Pageable -> Device)";
         self.run("gpu_memcpy", name, us, &[("bytes", json!(bytes))]);
+    }
+
+    pub(crate) fn copy_out(&mut self, bytes: u64, us: f64) {
+        self.call("cudaMemcpyAsync", self.launch_us);
+        let name = "Memcpy DtoH (Device -> Pinned)";
+        self.run("gpu_memcpy", name, us, &[("bytes", json!(bytes))]);
+    }
+
+    /// A range of the device around what runs on it; it is free when it begins.
+    pub(crate) fn device_range(&mut self, name: &str, body: impl FnOnce(&mut Self)) {
+        let (device, stream) = (self.device, self.stream);
+        let start = self.now() + 2.0;
+        body(self);
+        let end = self.free.get(&(device, stream)).copied().unwrap_or(start);
+        self.events.push(json!({
+            "ph": "X", "cat": "gpu_user_annotation", "name": name, "pid": device, "tid": stream,
+            "ts": start, "dur": end - start, "args": {"device": device, "stream": stream},
+        }));
     }
 
     /// A graph of kernels, launched by one call.

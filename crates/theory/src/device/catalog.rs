@@ -45,6 +45,7 @@ const EMBEDDED: &[(&str, &str)] = embedded![
     "mi250x_gcd",
     "mi300x",
     "mi325x",
+    "mi350x",
     "mi355x",
     "rtx_3090",
     "rtx_4090",

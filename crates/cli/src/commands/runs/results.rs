@@ -141,7 +141,7 @@ mod tests {
         assert!(
             shown[3]
                 .1
-                .starts_with("decode: copies and memsets take 50.0 %"),
+                .starts_with("decode: exposed copies and memsets take 50.0 %"),
             "{shown:?}"
         );
         // As the run itself called it.

@@ -48,6 +48,9 @@ pub(super) struct Args<'a> {
     pub(super) dynamic_shared: u32,
     pub(super) occupancy: Option<f32>,
     pub(super) bytes: i64,
+    /// What the DMA engines of MTIA move, and which way: `HOST_TO_DEVICE`.
+    pub(super) size: i64,
+    pub(super) direction: Option<Text<'a>>,
     pub(super) dims: &'a [u8],
     pub(super) strides: &'a [u8],
     pub(super) dtypes: &'a [u8],
@@ -204,6 +207,8 @@ impl<'a> Args<'a> {
                 b"graph id" => self.graph = number.small(cursor)?,
                 b"graph node id" => self.graph_node = number.unsigned(cursor)?,
                 b"bytes" | b"Bytes" => self.bytes = number.signed(cursor)?,
+                b"size" if cursor.peek().is_ascii_digit() => self.size = number.signed(cursor)?,
+                b"direction" if cursor.peek() == b'"' => self.direction = Some(cursor.text()?),
                 b"Addr" => self.address = number.unsigned(cursor)?,
                 b"Total Allocated" => self.allocated = number.unsigned(cursor)?,
                 b"Total Reserved" => self.reserved = number.unsigned(cursor)?,

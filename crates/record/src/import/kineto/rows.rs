@@ -216,7 +216,13 @@ impl Part {
     fn copy(&mut self, placed: &Placed<'_, '_>) {
         let args = &placed.event.args;
         let (device, stream) = self.device_place(placed.event);
-        let (kind, source, target) = copy_ends(self.builder.strings.get(placed.name));
+        let (named, source, target) = copy_ends(self.builder.strings.get(placed.name));
+        let kind = match args.direction.as_ref().map(|text| text.raw) {
+            Some(b"HOST_TO_DEVICE") => CopyKind::HOST_TO_DEVICE,
+            Some(b"DEVICE_TO_HOST") => CopyKind::DEVICE_TO_HOST,
+            Some(b"DEVICE_TO_DEVICE") => CopyKind::DEVICE_TO_DEVICE,
+            _ => named,
+        };
         self.builder.copies.push(Copy {
             start: placed.start,
             duration: placed.duration,
@@ -231,7 +237,7 @@ impl Part {
             external: args.external,
             graph: args.graph,
             graph_node: args.graph_node,
-            bytes: args.bytes.max(0) as u64,
+            bytes: args.bytes.max(args.size).max(0) as u64,
         });
     }
 

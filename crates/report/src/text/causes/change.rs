@@ -35,11 +35,11 @@ pub(crate) fn change(cause: &Cause) -> String {
         } => "keep the tensor on the GPU, or copy from pinned memory with non_blocking=True",
         CauseKind::HostCopies {
             to_device: true, ..
-        } => "keep the tensor on the GPU, or copy it on another stream while kernels run",
+        } => "keep the tensor on the GPU, or join the copies into one",
         CauseKind::HostCopies {
             is_pageable: true, ..
         } => "copy less, or into pinned memory with non_blocking=True",
-        CauseKind::HostCopies { .. } => "copy less, or on another stream while kernels run",
+        CauseKind::HostCopies { .. } => "copy less, or once per step with non_blocking=True",
         CauseKind::HostCalls { .. } => "move the call out of the step, or call it less often",
         CauseKind::DeviceCopies { .. } => "use the tensor itself where nothing writes to it",
         CauseKind::HostCode {

@@ -3,6 +3,7 @@
 use llmprof_units::{Nanos, Percent};
 
 use crate::analyzed::{Analysis, Cause, PhaseGain};
+use crate::text::findings::RATIO_MAX;
 
 /// Phases differ from their replay by at most this for gains to be stated, as the analysis has it.
 const REPLAY_ERROR_MAX: f64 = 0.03;
@@ -24,7 +25,7 @@ pub(crate) fn gain(cause: &Cause) -> String {
         text.push('.');
     }
     if cause.gains.iter().any(|gain| gain.host_bound_by_profiler) {
-        text += " While profiled, the phase waits for the host, which hides this gain.";
+        text += " With the profiler's cost included hardly any of this gain is left.";
     }
     text
 }
@@ -42,7 +43,7 @@ fn of_phase(gain: &PhaseGain, is_named: bool) -> String {
         String::new()
     };
     let ratio = gain.now_ns.0 as f64 / (gain.now_ns.0 - gain.saved_ns.0).max(1) as f64;
-    let ratio = if ratio < 10.0 {
+    let ratio = if ratio < RATIO_MAX {
         format!(", {ratio:.2}×")
     } else {
         String::new()
@@ -82,8 +83,8 @@ pub(crate) fn replay_notes(analysis: &Analysis) -> Vec<String> {
                 ""
             };
             format!(
-                "{name}: recorded {} ms{unit}; the replay is off by {:+.1} %{refused}. Without the profiler's cost {} ms, \
-                 with all findings removed {} ms.",
+                "{name}: {} ms{unit} from its first host op to the end of its GPU work; the replay is off by {:+.1} %{refused}. \
+                 Without the profiler's cost, which gains are stated of: {} ms; with all findings removed {} ms.",
                 ms(phase.recorded_ns),
                 100.0 * phase.error,
                 ms(phase.plain_ns),

@@ -18,6 +18,9 @@ use crate::analyzed::{
     ProgramKind,
 };
 
+/// A ratio from here on says less than the two times it is made of.
+pub(crate) const RATIO_MAX: f64 = 10.0;
+
 /// What must not be done with several gains.
 pub(crate) const OVERLAP: &str =
     "Speedups do not multiply: two findings may be about the same time.";
@@ -71,6 +74,10 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
             None => "first request",
         },
     };
+    // The sentence has both times.
+    if gain.of == GainOf::FirstRequest && gain.factor >= RATIO_MAX {
+        return None;
+    }
     let is_bound =
         gain.is_bound || (gain.of == GainOf::Run && finding.confidence == Confidence::Low);
     let label = if is_bound {
@@ -110,6 +117,9 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
             _ => "Try: CUDA Graphs or torch.compile.",
         },
         IdleRemedy::LessHostWork => "Try: less work of the host, or do it while the GPU works.",
+        IdleRemedy::ReuseMemory => {
+            "Try: allocate once and reuse (a caching allocator, workspaces kept between calls): freeing memory waits for the GPU."
+        }
         IdleRemedy::LessAroundGraphs => {
             "Most kernels run in CUDA Graphs already; what is left lies between their kernels and around their launches."
         }
@@ -469,10 +479,11 @@ mod tests {
                     is_on_device: true,
                     is_copy_bound: false,
                     longest: None,
+                    others: Vec::new(),
                 },
                 false
             ),
-            "decode: copies and memsets on the GPU take 25.0 % of the time; phase speedup 3.70× without them"
+            "decode: exposed copies and memsets on the GPU take 25.0 % of the time; phase speedup 3.70× without them"
         );
     }
 

@@ -1,0 +1,113 @@
+//! The ranks to look at first, and why.
+
+use std::collections::BTreeMap;
+
+use llmprof_record::issue::Severity;
+use serde::{Deserialize, Serialize};
+
+use super::Job;
+use super::links::SlowLink;
+use super::stragglers::Straggler;
+use crate::ranks::middle::median;
+use crate::thresholds::CLOCK_DRIFT_MIN_PPM;
+
+/// Ranks that are listed.
+const LOOK_AT_MAX: usize = 10;
+
+/// A rank and what speaks for looking at it; the strongest reason first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankToLookAt {
+    pub rank: u32,
+    pub reasons: Vec<Reason>,
+}
+
+/// Why a rank should be looked at. The order is that of urgency.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// It held the others up in most of its steps: the number in the list of stragglers.
+    Straggler(u64),
+    /// Its group transfers slowly: the number in the list of slow links.
+    SlowLink(u64),
+    /// It held the others up in some steps: the number in the list of stragglers.
+    SlowInSteps(u64),
+    /// Steps that it lacks, of those that the median rank has.
+    MissingSteps(u64),
+    /// Its clock runs faster than those of the others, millionths.
+    ClockDrift(f64),
+    /// It shares no collective with the others.
+    NotAligned,
+    /// Its profile lost records.
+    Losses(u64),
+}
+
+/// How urgent the first reason of a rank is: its place in the order, and in its list.
+fn urgency(reason: &Reason) -> (u8, u64) {
+    match reason {
+        Reason::Straggler(number) => (0, *number),
+        Reason::SlowLink(number) => (1, *number),
+        Reason::SlowInSteps(number) => (2, *number),
+        Reason::NotAligned => (3, 0),
+        Reason::MissingSteps(steps) => (4, u64::MAX - steps),
+        Reason::ClockDrift(ppm) => (5, u64::MAX - ppm.abs() as u64),
+        Reason::Losses(count) => (6, u64::MAX - count),
+    }
+}
+
+pub(super) fn choose(
+    job: &Job<'_>,
+    stragglers: &[Straggler],
+    links: &[SlowLink],
+) -> Vec<RankToLookAt> {
+    let mut reasons: BTreeMap<u32, Vec<Reason>> = BTreeMap::new();
+    let mut add = |rank: u32, reason: Reason| reasons.entry(rank).or_default().push(reason);
+    for (number, straggler) in stragglers.iter().enumerate() {
+        let number = number as u64;
+        let reason = if straggler.is_stable {
+            Reason::Straggler(number)
+        } else {
+            Reason::SlowInSteps(number)
+        };
+        add(straggler.rank, reason);
+    }
+    for (number, link) in links.iter().enumerate() {
+        for rank in &link.ranks {
+            add(*rank, Reason::SlowLink(number as u64));
+        }
+    }
+    let mut counts: Vec<i64> = job
+        .summaries
+        .iter()
+        .map(|summary| summary.steps.len() as i64)
+        .collect();
+    let usual = median(&mut counts) as usize;
+    for (rank, summary) in job.summaries.iter().enumerate() {
+        if summary.steps.len() < usual {
+            let missing = usual - summary.steps.len();
+            add(summary.rank, Reason::MissingSteps(missing as u64));
+        }
+        let drift = job.met.aligned.clocks[rank].drift_ppm;
+        if drift.abs() >= CLOCK_DRIFT_MIN_PPM {
+            add(summary.rank, Reason::ClockDrift(drift));
+        }
+        if job.met.aligned.alone.contains(&rank) {
+            add(summary.rank, Reason::NotAligned);
+        }
+        let losses = summary.issues.iter();
+        let losses = losses.filter(|issue| issue.severity >= Severity::Warning);
+        let lost = losses.map(|issue| issue.count).sum();
+        if lost > 0 {
+            add(summary.rank, Reason::Losses(lost));
+        }
+    }
+    let mut found: Vec<RankToLookAt> = reasons
+        .into_iter()
+        .map(|(rank, mut reasons)| {
+            reasons.sort_by_key(urgency);
+            RankToLookAt { rank, reasons }
+        })
+        .collect();
+    found.sort_by_key(|found| (found.reasons.first().map(urgency), found.rank));
+    found.truncate(LOOK_AT_MAX);
+    found
+}

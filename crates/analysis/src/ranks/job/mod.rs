@@ -1,0 +1,160 @@
+//! A whole job from the summaries of its ranks: steps of all ranks, stragglers with their causes, slow links, process groups, and
+//! the ranks to look at first.
+//!
+//! [`blame`] leads waiting back to the rank that caused it, [`stragglers`] says which ranks do so step after step and what they
+//! did differently, [`links`] compares transfers of groups, [`layout`] reads the parallelism from process groups, [`rows`] sums up
+//! the time of each rank.
+
+mod blame;
+mod layout;
+mod links;
+mod look_at;
+mod rows;
+mod steps;
+mod stragglers;
+
+use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::rank_summary::RankSummary;
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+pub use self::layout::{GroupKind, GroupSet};
+pub use self::links::SlowLink;
+pub use self::look_at::{RankToLookAt, Reason};
+pub use self::steps::{JobStep, StepTimes};
+pub use self::stragglers::{RankDifference, Straggler};
+use crate::ranks::kind::CollectiveKind;
+use crate::ranks::work::{Instance, RankCalls};
+use crate::ranks::{Met, RanksAnalysis, meet};
+
+/// What all ranks of a job did, step by step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobAnalysis {
+    /// Whether something in the profiles marks the steps; otherwise the whole recording is one.
+    pub has_marked_steps: bool,
+    /// Steps that at least two ranks have.
+    pub steps: Vec<JobStep>,
+    /// Ranks × steps.
+    pub step_times: StepTimes,
+    /// The largest compute time of a rank ÷ the mean of all, less 1: the median of the steps.
+    pub compute_imbalance: f64,
+    /// Those that cost most first.
+    pub stragglers: Vec<Straggler>,
+    pub slow_links: Vec<SlowLink>,
+    pub groups: Vec<GroupSet>,
+    /// At most ten, the most urgent first.
+    pub look_at: Vec<RankToLookAt>,
+    /// Events of all profiles.
+    pub events: u64,
+}
+
+/// The ranks of a job with their collectives on one clock.
+struct Job<'a> {
+    summaries: &'a [&'a RankSummary],
+    calls: Vec<RankCalls>,
+    met: Met,
+    /// For each rank and collective, the meeting that it belongs to, and how much later its last rank began.
+    meeting_of: Vec<Vec<Option<(u32, i64)>>>,
+    steps: Vec<steps::StepRow>,
+}
+
+impl<'a> Job<'a> {
+    fn of(summaries: &'a [&'a RankSummary]) -> Self {
+        let calls: Vec<RankCalls> = summaries.iter().map(|summary| calls_of(summary)).collect();
+        let met = meet(&calls.iter().collect::<Vec<_>>(), false);
+        let mut meeting_of: Vec<Vec<Option<(u32, i64)>>> = calls
+            .iter()
+            .map(|calls| vec![None; calls.collectives.len()])
+            .collect();
+        for (number, meeting) in met.meetings.iter().enumerate() {
+            for member in &meeting.members {
+                let later = meeting.last_start.saturating_sub(member.start);
+                meeting_of[member.rank][member.instance] = Some((number as u32, later));
+            }
+        }
+        Self {
+            steps: steps::common_steps(summaries),
+            summaries,
+            calls,
+            met,
+            meeting_of,
+        }
+    }
+}
+
+/// A summary whose collectives are matched with those of others. Times stay those of the summary.
+fn calls_of(summary: &RankSummary) -> RankCalls {
+    let kinds: Vec<CollectiveKind> = summary
+        .names
+        .iter()
+        .map(|name| CollectiveKind::named(name))
+        .collect();
+    let collectives = summary.collectives.iter().map(|call| Instance {
+        start: call.start_ns,
+        end: call.end_ns,
+        kind: kinds[call.kind as usize],
+        group: call.group,
+        group_size: call.group_size,
+        sequence: call.sequence,
+        given: call.given,
+        got: call.got,
+    });
+    RankCalls {
+        rank: summary.rank,
+        origin: summary.begin_ns,
+        groups: summary.groups.clone(),
+        collectives: collectives.collect(),
+    }
+}
+
+/// What is known of a job by the summaries of its ranks, each rank once, in order.
+fn analyze_job(job: &Job<'_>) -> JobAnalysis {
+    let blamed = blame::Blamed::of(job);
+    let stragglers = stragglers::find(job, &blamed);
+    let slow_links = links::find(job);
+    let look_at = look_at::choose(job, &stragglers, &slow_links);
+    let (steps, step_times, compute_imbalance) = steps::describe(job);
+    JobAnalysis {
+        has_marked_steps: job.summaries.iter().all(|summary| summary.has_marked_steps),
+        steps,
+        step_times,
+        compute_imbalance,
+        stragglers,
+        slow_links,
+        groups: layout::find(job),
+        look_at,
+        events: job.summaries.iter().map(|summary| summary.events).sum(),
+    }
+}
+
+/// The job part for ranks whose traces are there as well.
+pub(super) fn of_summaries(summaries: &[&RankSummary]) -> Option<JobAnalysis> {
+    (summaries.len() > 1).then(|| analyze_job(&Job::of(summaries)))
+}
+
+/// Everything about ranks of which only summaries are there.
+pub(super) fn analyze(summaries: &[&RankSummary]) -> Option<(RanksAnalysis, Vec<Issue>)> {
+    if summaries.len() < 2 {
+        return None;
+    }
+    let job = Job::of(summaries);
+    let mut analysis = rows::sum_up(&job);
+    let mut issues = Vec::new();
+    if analysis.span_ns <= Nanos(0) {
+        issues.push(Issue::warning(IssueCode::RanksApart));
+    }
+    let worlds: Vec<u32> = summaries
+        .iter()
+        .filter_map(|summary| summary.world_size)
+        .collect();
+    issues.extend(super::world_issues(&worlds, summaries.len()));
+    let alone = job.met.aligned.alone.iter();
+    issues.extend(alone.map(|&rank| {
+        Issue::warning(IssueCode::RanksNotAligned).with("rank", summaries[rank].rank)
+    }));
+    if job.met.dropped > 0 {
+        issues.push(Issue::warning(IssueCode::RanksMismatched).counting(job.met.dropped as u64));
+    }
+    analysis.job = Some(analyze_job(&job));
+    Some((analysis, issues))
+}

@@ -1,0 +1,136 @@
+//! Steps of all ranks side by side.
+
+use std::collections::BTreeMap;
+
+use llmprof_record::rank_summary::{RankStep, RankSummary};
+use llmprof_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::Job;
+use super::rows::exposed_waiting;
+use crate::ranks::middle::middle;
+
+/// One step on all ranks that have it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobStep {
+    /// The number that the profiles give it.
+    pub number: Option<u64>,
+    pub ranks: u64,
+    /// From the start of the step on the device to that of the next.
+    pub median_ns: Nanos,
+    pub max_ns: Nanos,
+    /// The rank whose own time, without waiting for others, is longest, and that time.
+    pub longest_rank: u32,
+    pub longest_own_ns: Nanos,
+    /// The median of the own times.
+    pub median_own_ns: Nanos,
+}
+
+/// The own time of each rank in each step: its time less what it waited for other ranks in collectives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepTimes {
+    pub ranks: Vec<u32>,
+    /// By rank, then step; −1 where a rank does not have the step.
+    pub own_ns: Vec<Vec<i64>>,
+}
+
+/// The same step on all ranks: for each rank its number among the steps of the rank.
+pub(super) struct StepRow {
+    pub(super) number: Option<u64>,
+    pub(super) of_rank: Vec<Option<u32>>,
+}
+
+/// Steps by their numbers where all have one, else by their order.
+pub(super) fn common_steps(summaries: &[&RankSummary]) -> Vec<StepRow> {
+    let is_numbered = summaries
+        .iter()
+        .all(|summary| summary.steps.iter().all(|step| step.number.is_some()));
+    let mut rows: BTreeMap<u64, StepRow> = BTreeMap::new();
+    for (rank, summary) in summaries.iter().enumerate() {
+        for (index, step) in summary.steps.iter().enumerate() {
+            let number = step.number.filter(|_| is_numbered);
+            let row = rows.entry(number.unwrap_or(index as u64));
+            let row = row.or_insert_with(|| StepRow {
+                number,
+                of_rank: vec![None; summaries.len()],
+            });
+            row.of_rank[rank].get_or_insert(index as u32);
+        }
+    }
+    let mut rows: Vec<StepRow> = rows.into_values().collect();
+    rows.retain(|row| row.of_rank.iter().flatten().count() > 1);
+    rows
+}
+
+/// The step of a rank in which a time lies.
+pub(super) fn step_at(summary: &RankSummary, time: i64) -> Option<usize> {
+    let after = summary.steps.partition_point(|step| step.start_ns <= time);
+    let step = after.checked_sub(1)?;
+    (time < summary.steps[step].end_ns).then_some(step)
+}
+
+/// Own times of all ranks by their own steps.
+pub(super) fn own_times(job: &Job<'_>) -> Vec<Vec<i64>> {
+    let times = |rank: usize| {
+        let summary = job.summaries[rank];
+        let mut own: Vec<i64> = summary.steps.iter().map(RankStep::duration_ns).collect();
+        for (index, call) in summary.collectives.iter().enumerate() {
+            if let Some(step) = step_at(summary, call.start_ns) {
+                own[step] = own[step].saturating_sub(exposed_waiting(job, rank, index));
+            }
+        }
+        own
+    };
+    (0..job.summaries.len()).map(times).collect()
+}
+
+/// The steps, the table of own times, and how uneven computing is.
+pub(super) fn describe(job: &Job<'_>) -> (Vec<JobStep>, StepTimes, f64) {
+    let own = own_times(job);
+    let mut steps = Vec::new();
+    let mut imbalances = Vec::new();
+    let mut table = vec![vec![-1; job.steps.len()]; job.summaries.len()];
+    for (column, row) in job.steps.iter().enumerate() {
+        let of_rank = row.of_rank.iter().enumerate();
+        let present: Vec<(usize, usize)> = of_rank
+            .filter_map(|(rank, step)| Some((rank, (*step)? as usize)))
+            .collect();
+        for &(rank, step) in &present {
+            table[rank][column] = own[rank][step];
+        }
+        let step = |&(rank, step): &(usize, usize)| &job.summaries[rank].steps[step];
+        let mut durations: Vec<i64> = present.iter().map(|at| step(at).duration_ns()).collect();
+        let mut own_ns: Vec<i64> = present
+            .iter()
+            .map(|&(rank, step)| own[rank][step])
+            .collect();
+        let longest = present
+            .iter()
+            .max_by_key(|&&(rank, step)| (own[rank][step], std::cmp::Reverse(rank)));
+        let computing: Vec<i64> = present.iter().map(|at| step(at).compute_ns).collect();
+        let mean = computing.iter().sum::<i64>() as f64 / computing.len().max(1) as f64;
+        if mean > 0.0 {
+            let most = computing.iter().max().copied().unwrap_or(0);
+            imbalances.push(most as f64 / mean - 1.0);
+        }
+        let (longest_rank, longest_own) = longest.map_or((0, 0), |&(rank, step)| {
+            (job.summaries[rank].rank, own[rank][step])
+        });
+        steps.push(JobStep {
+            number: row.number,
+            ranks: present.len() as u64,
+            median_ns: Nanos(middle(&mut durations)),
+            max_ns: Nanos(durations.iter().max().copied().unwrap_or(0)),
+            longest_rank,
+            longest_own_ns: Nanos(longest_own),
+            median_own_ns: Nanos(middle(&mut own_ns)),
+        });
+    }
+    imbalances.sort_by(f64::total_cmp);
+    let imbalance = imbalances.get(imbalances.len() / 2).copied();
+    let times = StepTimes {
+        ranks: job.summaries.iter().map(|summary| summary.rank).collect(),
+        own_ns: table,
+    };
+    (steps, times, imbalance.unwrap_or(0.0))
+}

@@ -1,0 +1,250 @@
+//! Ranks read one by one within a limit of memory, each reduced to a summary that is a file of its own.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use llmprof_analysis::ranks::summarize as summarize_trace;
+use llmprof_record::{
+    import::{self, Limits, Profile},
+    rank_summary::{RankSummary, SummarySource},
+    run::{rank_of, rank_of_file},
+    store::{Durability, Folder},
+};
+use llmprof_units::Bytes;
+use serde_json::{Value, json};
+
+use super::{LIST_FILE, read_summaries};
+use crate::{
+    failure::Failure,
+    progress::{Show, Stage},
+};
+
+/// Bytes of memory that reading takes for each byte of a plain timeline, with the analysis: measured 1.1 to 2.0.
+const MEMORY_PER_BYTE: u64 = 3;
+/// How far packed timelines unpack: 8 to 15 times.
+const UNPACKED_PER_BYTE: u64 = 15;
+/// What reading takes beside that.
+const MEMORY_BASE_BYTES: u64 = 16 << 20;
+
+/// What became of the ranks.
+pub(super) struct Mapped {
+    /// Summaries of the ranks that were asked for.
+    pub(super) summaries: usize,
+    /// Those that were made now, and those that were there.
+    pub(super) read: usize,
+    pub(super) kept: usize,
+    pub(super) failures: Vec<Failure>,
+}
+
+impl Mapped {
+    /// The first failure, with the names of the others.
+    pub(super) fn failed_or<T>(self, value: T) -> Result<T, Failure> {
+        let others = self.failures.len().saturating_sub(1);
+        for failure in self.failures.iter().skip(1) {
+            failure.warn();
+        }
+        match self.failures.into_iter().next() {
+            None => Ok(value),
+            Some(first) if others == 0 => Err(first),
+            Some(first) => Err(first.hint(format!("{others} other files failed, named above"))),
+        }
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        let failed = self.failures.iter().map(Failure::in_a_line);
+        json!({
+            "ranks": self.summaries, "read": self.read, "kept": self.kept,
+            "failed": failed.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What a summary says of the file that it was made of.
+pub(super) fn source_of(file: &Path) -> std::io::Result<SummarySource> {
+    let metadata = fs::metadata(file)?;
+    let seconds = metadata.mtime().saturating_mul(1_000_000_000);
+    Ok(SummarySource {
+        file: fs::canonicalize(file)?.to_string_lossy().into_owned(),
+        bytes: metadata.len(),
+        modified_ns: seconds.saturating_add(metadata.mtime_nsec()),
+    })
+}
+
+/// Reduces each file to a summary in a folder. Files that a summary there is of, unchanged, are not read.
+pub(super) fn summarize(
+    files: &[PathBuf],
+    folder: &Path,
+    memory: Option<Bytes>,
+) -> Result<Mapped, Failure> {
+    fs::create_dir_all(folder)
+        .map_err(|error| Failure::new(format!("cannot create {}: {error}", folder.display())))?;
+    let target = Folder::open(folder)
+        .map_err(|error| Failure::new(format!("cannot use {}: {error}", folder.display())))?;
+    let (known, _) = read_summaries(folder)?;
+    let mut ranks: HashMap<u32, String> = known
+        .iter()
+        .map(|summary| (summary.rank, summary.source.file.clone()))
+        .collect();
+    let known: HashSet<SummarySource> = known.into_iter().map(|summary| summary.source).collect();
+    let mut mapped = Mapped {
+        summaries: 0,
+        read: 0,
+        kept: 0,
+        failures: Vec::new(),
+    };
+    let mut to_read = Vec::new();
+    for file in files {
+        match source_of(file) {
+            Ok(source) if known.contains(&source) => mapped.kept += 1,
+            Ok(source) => to_read.push((file, source)),
+            Err(error) => mapped.failures.push(Failure::new(format!(
+                "cannot read {}: {error}",
+                file.display()
+            ))),
+        }
+    }
+    let limit = memory.map_or_else(half_of_memory, |memory| memory.0);
+    let mut fitting = Vec::new();
+    for (file, source) in to_read {
+        let need = memory_for(file, source.bytes);
+        if need > limit {
+            let what = format!(
+                "{} needs about {}, more than --memory {}",
+                file.display(),
+                Bytes(need),
+                Bytes(limit)
+            );
+            mapped.failures.push(Failure::new(what));
+        } else {
+            fitting.push((file, source, need));
+        }
+    }
+    list_sources(folder, files)?;
+    let largest = fitting.iter().map(|(.., need)| *need).max().unwrap_or(1);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let at_once = usize::try_from(limit / largest.max(1)).unwrap_or(cores);
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results: Mutex<Vec<Result<(), Failure>>> = Mutex::default();
+    let taken = Mutex::new(&mut ranks);
+    let stage = (fitting.len() > 1)
+        .then(|| Stage::start(Show::detect(), "reading ranks", fitting.len() as u64));
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.clamp(1, cores).min(fitting.len()) {
+            scope.spawn(|| {
+                while let Some((file, source, _)) =
+                    fitting.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let result = reduce(file, source.clone())
+                        .and_then(|summary| keep(&summary, &target, &taken));
+                    let result =
+                        result.map_err(|why| Failure::new(format!("{}: {why}", file.display())));
+                    results
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(result);
+                    if let Some(stage) = &stage {
+                        stage.reached(done.fetch_add(1, Ordering::Relaxed) as u64 + 1);
+                    }
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for result in results {
+        match result {
+            Ok(()) => mapped.read += 1,
+            Err(failure) => mapped.failures.push(failure),
+        }
+    }
+    mapped.summaries = mapped.read + mapped.kept;
+    if let Some(stage) = stage {
+        stage.finish(&format!("{} summaries", mapped.summaries));
+    }
+    Ok(mapped)
+}
+
+/// Adds files to the list of those that the folder should have summaries of.
+fn list_sources(folder: &Path, files: &[PathBuf]) -> Result<(), Failure> {
+    let path = |file: &PathBuf| {
+        let whole = fs::canonicalize(file).unwrap_or_else(|_| file.clone());
+        whole.to_string_lossy().into_owned()
+    };
+    let mut all: Vec<String> = super::listed(folder);
+    let known: HashSet<String> = all.iter().cloned().collect();
+    let new: Vec<String> = files
+        .iter()
+        .map(path)
+        .filter(|file| !known.contains(file))
+        .collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    all.extend(new);
+    let text = all.join("\n") + "\n";
+    let written = Folder::open(folder)
+        .and_then(|folder| folder.replace_as(Durability::Derived, LIST_FILE, text.as_bytes()));
+    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", folder.display())))
+}
+
+fn memory_for(file: &Path, bytes: u64) -> u64 {
+    let name = file.to_string_lossy();
+    let is_packed = name.ends_with(".gz") || name.ends_with(".zst");
+    let unpacked = if is_packed { UNPACKED_PER_BYTE } else { 1 };
+    bytes
+        .saturating_mul(unpacked)
+        .saturating_mul(MEMORY_PER_BYTE)
+        .saturating_add(MEMORY_BASE_BYTES)
+}
+
+/// Half of what the system says is free.
+fn half_of_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+    kilobytes.map_or(2 << 30, |kilobytes| kilobytes * 512)
+}
+
+fn reduce(file: &Path, source: SummarySource) -> Result<RankSummary, String> {
+    let (_, profile) =
+        import::import(file, &Limits::default()).map_err(|error| error.to_string())?;
+    let Profile::Trace(trace) = profile else {
+        return Err("not a timeline: a job is made of the timelines of its ranks".to_owned());
+    };
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let rank = rank_of(&trace).or_else(|| rank_of_file(&name));
+    let rank = rank.ok_or(
+        "names no rank, neither recorded (`distributedInfo`) nor in the file name (rank0.json)",
+    )?;
+    Ok(summarize_trace(&trace, rank, source))
+}
+
+/// Writes a summary unless another file is of the same rank.
+fn keep(
+    summary: &RankSummary,
+    folder: &Folder,
+    taken: &Mutex<&mut HashMap<u32, String>>,
+) -> Result<(), String> {
+    {
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = &summary.source.file;
+        let holder = taken.entry(summary.rank).or_insert_with(|| own.clone());
+        if holder != own {
+            return Err(format!("rank {} is that of {holder} too", summary.rank));
+        }
+    }
+    // It can be made again, and a rename leaves no half of it.
+    let name = RankSummary::file_name(summary.rank);
+    folder
+        .replace_as(Durability::Derived, name, &summary.to_bytes())
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,181 @@
+//! The ranks of a whole job: each is read once and reduced to a summary, then all summaries are joined.
+
+pub(crate) mod inputs;
+mod map;
+mod slurm;
+
+use std::path::{Path, PathBuf};
+
+use llmprof_record::{
+    issue::{Issue, IssueCode},
+    rank_summary::{RANK_FILE_MAX_BYTES, RANK_FILE_SUFFIX, RANK_FOLDER, RankSummary},
+    run::RunRecord,
+};
+use llmprof_units::{Bytes, Count};
+use rayon::prelude::*;
+
+pub(crate) use self::slurm::submit;
+use crate::{args::ImportArgs, failure::Failure, output::Output, profiles};
+
+/// Ranks whose timelines a run keeps as a whole; of more, it keeps that of the lowest rank and the summaries of all.
+pub(crate) const WHOLE_RANKS_MAX: usize = 16;
+/// Beside summaries: the profiles that they should be of, one path a line.
+const LIST_FILE: &str = "ranks.list";
+
+/// Ranks that could not be read, as an issue names them.
+const NAMED_MAX: usize = 20;
+
+/// `import --summary-only`: reduces ranks into a folder and joins nothing.
+pub(crate) fn summarize_only(
+    files: &[PathBuf],
+    args: &ImportArgs,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let folder = args
+        .output
+        .as_deref()
+        .or(args.summaries.as_deref())
+        .ok_or_else(|| {
+            Failure::new("--summary-only needs a folder for the summaries")
+                .hint("-o DIR".to_owned())
+        })?;
+    let mapped = map::summarize(files, folder, args.memory)?;
+    if args.json {
+        output.json(&mapped.as_json())?;
+    } else {
+        output.line(&format!(
+            "{} in {} ({} read, {} kept)",
+            Count(mapped.summaries as u64, "rank"),
+            folder.display(),
+            mapped.read,
+            mapped.kept
+        ))?;
+    }
+    mapped.failed_or(())
+}
+
+/// The record of a job: summaries of `files` in a folder, or of what the folder has where there are none.
+pub(crate) fn read_job(
+    files: &[PathBuf],
+    folder: &Path,
+    memory: Option<Bytes>,
+) -> Result<RunRecord, Failure> {
+    let mut record = RunRecord::default();
+    if !files.is_empty() {
+        let mapped = map::summarize(files, folder, memory)?;
+        if mapped.summaries < 2 && !mapped.failures.is_empty() {
+            return mapped.failed_or(record);
+        }
+        for failure in &mapped.failures {
+            failure.warn();
+        }
+    }
+    let (summaries, unread) = read_summaries(folder)?;
+    if summaries.len() < 2 {
+        return Err(Failure::new(format!(
+            "{} has {}: a job has at least 2",
+            folder.display(),
+            Count(summaries.len() as u64, "rank summary")
+        ))
+        .hint("llmprof import --summary-only RANK… -o DIR makes them".to_owned()));
+    }
+    let mut missing = listed(folder);
+    missing.retain(|file| !summaries.iter().any(|summary| summary.source.file == *file));
+    missing.extend(unread);
+    if !missing.is_empty() {
+        record.issues.push(unread_ranks(&missing));
+    }
+    record.name = title(&summaries);
+    record.rank_summaries = summaries;
+    add_first_trace(&mut record);
+    Ok(record)
+}
+
+fn unread_ranks(missing: &[String]) -> Issue {
+    let mut named: Vec<&str> = missing.iter().take(NAMED_MAX).map(String::as_str).collect();
+    if missing.len() > NAMED_MAX {
+        named.push("…");
+    }
+    Issue::error(IssueCode::RanksUnread)
+        .with("files", named.join(", "))
+        .counting(missing.len() as u64)
+}
+
+fn title(summaries: &[RankSummary]) -> String {
+    let first = Path::new(&summaries[0].source.file);
+    profiles::files::title(&[first.to_owned()])
+        + &format!(" and {} more ranks", summaries.len() - 1)
+}
+
+/// The timeline of the lowest rank explains kernels and phases, where its profile is still there as it was.
+fn add_first_trace(record: &mut RunRecord) {
+    let first = &record.rank_summaries[0];
+    let file = PathBuf::from(&first.source.file);
+    let is_same = map::source_of(&file).is_ok_and(|source| source == first.source);
+    let read = is_same
+        .then(|| profiles::read(&[file]))
+        .and_then(Result::ok);
+    if let Some(mut read) = read {
+        let rank = first.rank.to_string();
+        for recorded in &mut read.traces {
+            let metadata = &mut recorded.trace.metadata;
+            metadata
+                .entry("distributed_rank".to_owned())
+                .or_insert_with(|| rank.clone());
+        }
+        record.traces = read.traces;
+    }
+}
+
+/// Profiles that summaries in a folder should be of.
+fn listed(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join(LIST_FILE)).unwrap_or_default();
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The summaries of a folder by rank, and files that are damaged.
+fn read_summaries(folder: &Path) -> Result<(Vec<RankSummary>, Vec<String>), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(format!("cannot read {}: {error}", folder.display()))
+            .hint("--join takes the folder that --summary-only wrote".to_owned())
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.to_string_lossy().ends_with(RANK_FILE_SUFFIX) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let read: Vec<Result<RankSummary, String>> = paths
+        .par_iter()
+        .map(|path| read_summary(path).map_err(|why| format!("{} ({why})", path.display())))
+        .collect();
+    let (mut summaries, mut unread) = (Vec::new(), Vec::new());
+    for one in read {
+        match one {
+            Ok(summary) => summaries.push(summary),
+            Err(why) => unread.push(why),
+        }
+    }
+    summaries.sort_by_key(|summary| summary.rank);
+    summaries.dedup_by_key(|summary| summary.rank);
+    Ok((summaries, unread))
+}
+
+fn read_summary(path: &Path) -> Result<RankSummary, String> {
+    let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if size.len() > RANK_FILE_MAX_BYTES {
+        return Err("too large".to_owned());
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    RankSummary::from_bytes(&bytes).map_err(|error| error.to_string())
+}
+
+/// Where a run keeps the summaries of its ranks.
+pub(crate) fn folder_of(run: &Path) -> PathBuf {
+    run.join(RANK_FOLDER)
+}

@@ -1,0 +1,159 @@
+//! Ranks of a job by the command line: reduced one by one, joined, gone on with, named where they cannot be read.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/public/ranks_dlrm")
+}
+
+fn llmprof(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(folder)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn done(folder: &Path, arguments: &[&str]) -> String {
+    let output = llmprof(folder, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn counts(text: &str) -> (u64, u64, u64) {
+    let value: Value = serde_json::from_str(text).unwrap();
+    let count = |key: &str| value[key].as_u64().unwrap();
+    (count("ranks"), count("read"), count("kept"))
+}
+
+#[test]
+fn ranks_are_read_once_and_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let first = format!("{}/rank[0-3].json.gz", fixtures().display()).replace("[0-3]", "?");
+    let four: Vec<String> = (0..4)
+        .map(|rank| format!("{}/rank{rank}.json.gz", fixtures().display()))
+        .collect();
+    fs::write(at.join("list"), four.join("\n")).unwrap();
+    let summarize = |word: &str| {
+        let text = done(at, &["import", "--summary-only", word, "-o", "S", "--json"]);
+        counts(&text)
+    };
+    assert_eq!(summarize("@list"), (4, 4, 0));
+    assert_eq!(summarize(&first), (8, 4, 4));
+    assert_eq!(summarize(&first), (8, 0, 8));
+    let text = done(at, &["import", "--join", "S", "-o", "run"]);
+    assert!(text.contains("8 ranks over 12.61 ms"), "{text}");
+    let ranks = fs::read_to_string(at.join("run/ranks.csv")).unwrap();
+    assert_eq!(ranks.lines().count(), 9);
+    // The run has all that `analyze` needs.
+    let before: Value =
+        serde_json::from_slice(&fs::read(at.join("run/analysis.json")).unwrap()).unwrap();
+    fs::remove_dir_all(at.join("S")).unwrap();
+    let again = done(at, &["analyze", "run", "--json"]);
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["ranks"], before["ranks"]);
+    assert_eq!(again["ranks"]["ranks"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn ranks_that_cannot_be_read_are_named_and_others_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::create_dir(at.join("traces")).unwrap();
+    for rank in 0..8 {
+        let name = format!("rank{rank}.json.gz");
+        fs::copy(fixtures().join(&name), at.join("traces").join(&name)).unwrap();
+    }
+    // More ranks than are kept whole: copies that say another rank by their names cannot, since they record theirs.
+    let mut words: Vec<String> = (0..8)
+        .map(|rank| format!("traces/rank{rank}.json.gz"))
+        .collect();
+    for number in 0..9 {
+        let name = format!("traces/broken{number}.json");
+        fs::write(at.join(&name), "{\"traceEvents\": [").unwrap();
+        words.push(name);
+    }
+    let mut arguments = vec!["import", "-o", "run"];
+    arguments.extend(words.iter().map(String::as_str));
+    let output = llmprof(at, &arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("broken3.json"), "{errors}");
+    let record: Value =
+        serde_json::from_slice(&fs::read(at.join("run/run.json")).unwrap()).unwrap();
+    let issues = record["issues"].as_array().unwrap();
+    let unread = issues.iter().find(|issue| issue["code"] == "ranks.unread");
+    assert_eq!(unread.unwrap()["count"], 9);
+    // A summary that was damaged later is named, too.
+    let damaged = at.join("run/ranks/rank-00003.rank");
+    let bytes = fs::read(&damaged).unwrap();
+    fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
+    let output = llmprof(at, &["import", "--join", "run/ranks", "-o", "second"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("7 ranks"), "{text}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("rank-00003.rank"), "{errors}");
+}
+
+#[test]
+fn mistakes_are_said_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let rank = format!("{}/rank0.json.gz", fixtures().display());
+    for (arguments, why) in [
+        (vec!["import", "--summary-only", &rank], "needs a folder"),
+        (vec!["import", "no*.json"], "no file matches"),
+        (vec!["import", "@absent"], "cannot read absent"),
+        (
+            vec!["import", "--join", "absent", "-o", "run"],
+            "cannot read absent",
+        ),
+        (
+            vec![
+                "import",
+                "--summary-only",
+                &rank,
+                "-o",
+                "S",
+                "--memory",
+                "1MB",
+            ],
+            "more than --memory",
+        ),
+    ] {
+        let output = llmprof(at, &arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains(why), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn every_rank_is_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let ranks = fixtures().display().to_string();
+    done(at, &["import", &ranks, "-o", "run"]);
+    let text = done(at, &["export", "run", "--to", "chrome"]);
+    assert_eq!(text.lines().count(), 8, "{text}");
+    let kernels = |rank: u32| {
+        let file = at.join(format!("run/trace.rank{rank}.json"));
+        let trace: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        events
+            .iter()
+            .filter(|event| event["cat"] == "kernel")
+            .count()
+    };
+    assert_eq!((0..8).map(kernels).sum::<usize>(), 2_104);
+}

@@ -57,3 +57,14 @@ fn faults_of_other_kinds_are_named_with_their_gain() {
     };
     check_folder("fixtures/faults/varied", &kept);
 }
+
+/// Programs of somebody who knew none of the rules.
+#[test]
+fn faults_by_another_hand_are_named() {
+    let kept = Kept {
+        named: 10,
+        alarms: 0,
+        right: 5,
+    };
+    check_folder("fixtures/faults/unseen", &kept);
+}

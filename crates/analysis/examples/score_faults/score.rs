@@ -153,7 +153,13 @@ fn stated(cause: &Cause, key: &str) -> Option<(f64, f64)> {
     } else {
         RunPhase::Decode
     };
-    let gain = cause.gains.iter().find(|gain| gain.phase == phase)?;
+    let of_phase = cause.gains.iter().find(|gain| gain.phase == phase);
+    // Without ranges and operators nothing but the step repeats.
+    let repeated = || {
+        let mut gains = cause.gains.iter();
+        gains.find(|gain| phase == RunPhase::Decode && gain.phase == RunPhase::Other)
+    };
+    let gain = of_phase.or_else(repeated)?;
     Some((gain.saved_ns.0 as f64 / 1e6, gain.share()))
 }
 

@@ -7,7 +7,7 @@ use llmprof_theory::device::Device;
 use llmprof_units::DType;
 
 use crate::analyze::phase_intervals::{Interval, TracePhase};
-use crate::causes::{Diagnosis, PhaseInput, Subject, diagnose};
+use crate::causes::{Diagnosis, PhaseInput, Purpose, Subject, diagnose};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::PhaseSource;
 use crate::replay::{PhaseWindows, Window};
@@ -23,11 +23,8 @@ pub(super) fn diagnosed(
     judged: &[(PhaseAnalysis, Vec<Pass>)],
     device: Option<&Device>,
 ) -> Option<Diagnosis> {
-    // What need not be done is known of programs that generate text: training and others do what looks alike for reasons of their own.
-    let is_known = structure.program.generates_text() && are_times_addable(trace);
-    let phases = &structure.phases;
-    let are_divided = phases.source != PhaseSource::Whole && !phases.are_of_devices();
-    if !is_known || !are_divided || structure.clocks_disagree() {
+    let purpose = purpose(structure)?;
+    if structure.clocks_disagree() || !are_times_addable(trace) {
         return None;
     }
     let inputs: Vec<PhaseInput> = found
@@ -35,9 +32,22 @@ pub(super) fn diagnosed(
         .filter_map(|phase| input(trace, structure, phase, judged))
         .collect();
     let subject = Subject {
+        purpose,
         weights: stated_format(record),
     };
-    diagnose(trace, &inputs, device, Some(&subject)).filter(|_| !inputs.is_empty())
+    let found = diagnose(trace, &inputs, device, &subject).filter(|_| !inputs.is_empty())?;
+    (purpose == Purpose::GeneratesText || found.has_own_evidence()).then_some(found)
+}
+
+/// What need not be done is known of programs that generate text: training and others do what looks alike for reasons of their own.
+fn purpose(structure: &Structure) -> Option<Purpose> {
+    match structure.phases.source {
+        PhaseSource::Whole => None,
+        _ if structure.phases.are_of_devices() => None,
+        _ if structure.program.generates_text() => Some(Purpose::GeneratesText),
+        PhaseSource::Inferred if !structure.program.is_training() => Some(Purpose::Unknown),
+        _ => None,
+    }
 }
 
 /// Whether no sum of the trace's times overflows: a damaged or invented file may state any.

@@ -79,7 +79,8 @@ fn unfused(scene: &Scene<'_>) -> Vec<Unfused> {
     for (place, &top) in scene.tops.iter().enumerate() {
         if scene.name(top) == "aten::scaled_dot_product_attention" {
             let mut rows = scene.rows_in(top);
-            if let Some(scores) = rows.find_map(|row| softmax_scores(scene, row)) {
+            let scores = rows.find_map(|row| softmax_scores(scene, row));
+            if let Some(scores) = scores.filter(|_| !has_bias(scene, top)) {
                 found.push(Unfused {
                     first: place,
                     last: place,
@@ -108,6 +109,16 @@ fn unfused(scene: &Scene<'_>) -> Vec<Unfused> {
         });
     }
     found
+}
+
+/// Whether attention adds a bias of each head to its scores: flash kernels take none, and others not every layout of it.
+fn has_bias(scene: &Scene<'_>, top: usize) -> bool {
+    let inputs = &scene.trace.inputs;
+    let mut arguments = inputs.arguments(scene.trace.hosts.inputs[top]);
+    let bias = arguments
+        .nth(3)
+        .and_then(|mask| Some(mask.tensors().next()?.dims));
+    matches!(bias, Some(&[_, heads, _, _]) if heads > 1)
 }
 
 /// Keys and values that are repeated for each group of heads, right before the first product.
@@ -208,6 +219,26 @@ mod tests {
             .gain_of("unfused_attention")
             .unwrap();
         assert!(saved > 0.6 * now, "{saved} of {now} ms");
+    }
+
+    fn sketch_fallback(mask: &[i64]) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.matrix_product(8192, 2048, 2048, 150);
+            let heads: &[i64] = &[4, 16, 2048, 128];
+            let tensors = [(heads, HALF), (heads, HALF), (heads, HALF), (mask, HALF)];
+            sketch.attention_in_parts(&tensors, SCORES, 1_400);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn a_fallback_is_a_cause_unless_heads_have_a_bias() {
+        let found = sketch_fallback(&[4, 1, 2048, 2048]).diagnose();
+        assert!(found.gain_of("unfused_attention").is_some());
+        let found = sketch_fallback(&[1, 16, 2048, 2048]).diagnose();
+        assert_eq!(found.gain_of("unfused_attention"), None);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use llmprof_record::run::RunPhase;
 use llmprof_units::{Bytes, DType, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::phases::REPETITION;
+
 /// What was done. Counts and times are of one step where steps are known, else of the phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
@@ -13,17 +15,31 @@ pub enum CauseKind {
         /// The call: `cudaDeviceSynchronize`.
         call: String,
         waited_ns: Nanos,
+        /// Whether the host computes on what it reads and copies the result back.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_copied_back: bool,
+    },
+    /// Calls of the CUDA API that neither launch, copy nor wait.
+    HostCalls {
+        call: String,
+        /// With the code around them.
+        time_ns: Nanos,
     },
     /// Copies between host and device.
     HostCopies {
         to_device: bool,
         bytes: Bytes,
         is_pageable: bool,
+        /// Whether the copies run on a stream of their own, one after another with the kernels.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_serialized: bool,
         /// Time of the copies on the device.
         copied_ns: Nanos,
         /// Operators that compute on the host what was copied there, and their time.
         computed_on_host: Option<(String, Nanos)>,
     },
+    /// Whole tensors cloned within the device.
+    DeviceCopies { bytes: Bytes, copied_ns: Nanos },
     /// Host time in which no recorded event runs.
     HostCode {
         time_ns: Nanos,
@@ -69,6 +85,14 @@ pub enum CauseKind {
         shape: String,
         /// Whether fused attention was asked for, and a fallback ran.
         is_fallback: bool,
+        kernels_ns: Nanos,
+    },
+    /// Fused attention with its causal mask as a tensor.
+    MaskedAttention { shape: String, kernels_ns: Nanos },
+    /// The same GEMMs over many rows in every decode step.
+    RepeatedWork {
+        rows: u64,
+        gemms: u64,
         kernels_ns: Nanos,
     },
     /// Tokens computed again that an earlier pass has computed.
@@ -120,6 +144,13 @@ pub enum CauseKind {
         chosen: u64,
         kernels_ns: Nanos,
     },
+    /// Experts computed one after another by a loop of the host.
+    ExpertLoop {
+        /// Of a layer.
+        experts: u64,
+        /// On the host.
+        time_ns: Nanos,
+    },
     /// New tensors filled before they are written.
     Fills { kernels_ns: Nanos },
     /// A prompt in passes of few tokens.
@@ -147,7 +178,9 @@ impl CauseKind {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Synchronization { .. } => "synchronization",
+            Self::HostCalls { .. } => "host_calls",
             Self::HostCopies { .. } => "host_copies",
+            Self::DeviceCopies { .. } => "device_copies",
             Self::HostCode { .. } => "host_code",
             Self::HostOperators { .. } => "host_operators",
             Self::PinnedMemory { .. } => "pinned_memory",
@@ -157,6 +190,8 @@ impl CauseKind {
             Self::GemmFormat { .. } => "gemm_format",
             Self::WeightCasts { .. } => "weight_casts",
             Self::UnfusedAttention { .. } => "unfused_attention",
+            Self::MaskedAttention { .. } => "masked_attention",
+            Self::RepeatedWork { .. } => "repeated_work",
             Self::Recomputed { .. } => "recomputed_tokens",
             Self::UnusedLogits { .. } => "unused_logits",
             Self::UnusedSpan { .. } => "unused_span",
@@ -168,6 +203,7 @@ impl CauseKind {
             Self::OtherWork { .. } => "other_work",
             Self::WideOperators { .. } => "wide_operators",
             Self::AllExperts { .. } => "all_experts",
+            Self::ExpertLoop { .. } => "expert_loop",
             Self::Fills { .. } => "fills",
             Self::SmallChunks { .. } => "small_chunks",
             Self::CpuContention { .. } => "cpu_contention",
@@ -220,6 +256,15 @@ impl PhaseGain {
     /// Over all steps.
     pub fn total_saved(&self) -> i64 {
         self.saved_ns.0.saturating_mul(self.steps as i64)
+    }
+
+    /// What its times are of, where they are of one of several.
+    pub fn unit_name(&self) -> &'static str {
+        if self.label.as_deref() == Some(REPETITION) {
+            REPETITION
+        } else {
+            "step"
+        }
     }
 
     pub fn phase_name(&self) -> &str {

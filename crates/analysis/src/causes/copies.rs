@@ -2,11 +2,12 @@
 
 use llmprof_record::trace::{CopyKind, MemoryKind};
 use llmprof_units::{Bytes, Nanos};
+use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::sync::SMALL_COPY_MAX_BYTES;
 use super::{Candidate, Scene};
-use crate::replay::{Edit, WorkRow};
+use crate::replay::{Edit, Wait, WorkRow};
 
 /// What a pinned copy reaches over PCIe 5 ×16, bytes per ns (H200: 52–55 GB/s measured).
 const PINNED_BYTES_PER_NS: f64 = 50.0;
@@ -30,10 +31,14 @@ struct Group {
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let mut to_device = Group::default();
     let mut to_host = Group::default();
+    let prefetch = serialized_prefetch(scene);
     for (index, work) in scene.own_work() {
         let WorkRow::Copy(row) = work.row else {
             continue;
         };
+        if prefetch.contains(&index) {
+            continue;
+        }
         let (copies, row) = (&scene.trace.copies, row as usize);
         let group = match copies.kind[row] {
             CopyKind::HOST_TO_DEVICE => &mut to_device,
@@ -69,10 +74,91 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     }
     compute_on_host(scene, &mut to_host);
     let groups = [(true, to_device), (false, to_host)].into_iter();
+    let groups = groups.filter(|(_, group)| group.copies > 0);
     groups
-        .filter(|(_, group)| group.copies > 0)
         .map(|(is_to_device, group)| candidate(scene, is_to_device, group))
+        .chain(prefetch_candidate(scene, &prefetch))
         .collect()
+}
+
+/// Copies from pinned memory on streams without kernels that nothing but an order of streams keeps from running beside kernels.
+fn serialized_prefetch(scene: &Scene<'_>) -> Vec<usize> {
+    let all = scene.graph.work();
+    let kernels = || {
+        let own = scene.own_work().map(|(_, work)| work);
+        own.filter(|work| matches!(work.row, WorkRow::Kernel(_)))
+    };
+    let streams: FxHashSet<u32> = kernels().map(|work| work.stream).collect();
+    let copies: Vec<usize> = scene
+        .own_work()
+        .filter(|(_, work)| {
+            let WorkRow::Copy(row) = work.row else {
+                return false;
+            };
+            scene.trace.copies.kind[row as usize] == CopyKind::HOST_TO_DEVICE
+                && scene.trace.copies.source[row as usize] != MemoryKind::PAGEABLE
+                && !streams.contains(&work.stream)
+                && scene.graph.wait_of(work.segment as usize) == Wait::No
+        })
+        .map(|(index, _)| index)
+        .collect();
+    let mut busy: Vec<(i64, i64)> = kernels().map(|work| (work.start, work.end())).collect();
+    busy.sort_unstable();
+    let copied: i64 = copies.iter().map(|&index| all[index].duration).sum();
+    let beside: i64 = copies
+        .iter()
+        .map(|&index| overlap(&busy, all[index].start, all[index].end()))
+        .sum();
+    if 2 * beside < copied {
+        copies
+    } else {
+        Vec::new()
+    }
+}
+
+/// The part of an interval that lies in others, which are sorted and of one stream or a few.
+fn overlap(others: &[(i64, i64)], start: i64, end: i64) -> i64 {
+    let until = others.partition_point(|other| other.0 < end);
+    let (mut covered, mut from) = (0, start);
+    let first = others[..until].partition_point(|other| other.1 <= start);
+    for other in &others[first.min(until)..until] {
+        let begin = other.0.max(from);
+        let close = other.1.min(end);
+        covered += (close - begin).max(0);
+        from = from.max(close);
+    }
+    covered
+}
+
+fn prefetch_candidate(scene: &Scene<'_>, copies: &[usize]) -> Option<Candidate> {
+    let all = scene.graph.work();
+    let first = all[*copies.first()?].segment as usize;
+    let mut edit = Edit::default();
+    let (mut bytes, mut copied) = (0, 0);
+    for &index in copies {
+        edit.drop_stream_wait(index);
+        copied += all[index].duration;
+        if let WorkRow::Copy(row) = all[index].row {
+            bytes += scene.trace.copies.bytes[row as usize];
+        }
+    }
+    Some(Candidate {
+        kind: CauseKind::HostCopies {
+            to_device: true,
+            bytes: Bytes(bytes / scene.steps.max(1)),
+            is_pageable: false,
+            is_serialized: true,
+            copied_ns: Nanos(scene.a_step(copied)),
+            computed_on_host: None,
+        },
+        place: scene
+            .top_of(first)
+            .map(|top| scene.place(top))
+            .unwrap_or_default(),
+        count: copies.len() as u64,
+        edit,
+        partial: None,
+    })
 }
 
 /// Removes the operators that compute on the host what was copied there, and the copy of their result back.
@@ -137,6 +223,7 @@ fn candidate(scene: &Scene<'_>, to_device: bool, group: Group) -> Candidate {
             to_device,
             bytes: Bytes(group.bytes / scene.steps.max(1)),
             is_pageable: 2 * group.pageable > group.copied,
+            is_serialized: false,
             copied_ns: Nanos(scene.a_step(group.copied)),
             computed_on_host: computed,
         },
@@ -170,6 +257,29 @@ mod tests {
             .gain_of("host_copies")
             .unwrap();
         assert!((15.9..16.9).contains(&saved), "{saved} of {now} ms");
+    }
+
+    /// Layers of 2 ms with weights of 1 ms to copy, in turns or all copied before the first.
+    fn with_prefetch(is_serialized: bool) -> Sketch {
+        let mut sketch = Sketch::default();
+        for layer in 0..8 {
+            if is_serialized || layer == 0 {
+                sketch.prefetch(48 << 20, 1_000);
+            }
+            for _ in 0..20 {
+                sketch.matrix_product(4096, 4096, 4096, 100);
+            }
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn copies_that_could_run_beside_kernels_are_a_cause() {
+        let found = with_prefetch(true).diagnose();
+        let (saved, now) = found.gain_of("host_copies").unwrap();
+        assert!((6.5..7.2).contains(&saved), "{saved} of {now} ms");
+        assert_eq!(with_prefetch(false).diagnose().gain_of("host_copies"), None);
     }
 
     #[test]

@@ -7,9 +7,10 @@ use llmprof_units::{DType, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, PhaseGain};
+use super::repeated_work::ROWS_MIN_RATIO;
 use super::scene::Scene;
 use super::shapes::Shapes;
-use super::{Candidate, SEARCHES};
+use super::{Candidate, Purpose};
 use crate::replay::{Edit, FIDELITY_ERROR_MAX, Graph, Model, PhaseWindows, Window};
 
 /// Gains below this part of a phase are not reported: host-bound phases vary by more from run to run.
@@ -35,10 +36,11 @@ const SAME_TIME_SHARE: f64 = 0.5;
 /// Causes that are compared with each other for that.
 const COMPARED_MAX: usize = 8;
 
-/// What is known of the model beside the trace.
-#[derive(Clone, Debug, Default)]
+/// What is known beside the trace.
+#[derive(Clone, Debug)]
 pub struct Subject {
-    /// The format of its weights as its config states it.
+    pub purpose: Purpose,
+    /// The format of the model's weights as its config states it.
     pub weights: Option<DType>,
 }
 
@@ -76,6 +78,14 @@ pub struct Diagnosis {
     pub phases: Vec<PhaseReplay>,
 }
 
+impl Diagnosis {
+    /// Whether a cause that is not true of most programs has a gain.
+    pub(crate) fn has_own_evidence(&self) -> bool {
+        let mut causes = self.causes.iter();
+        causes.any(|cause| !cause.kind.is_general() && !cause.gains.is_empty())
+    }
+}
+
 /// A phase during the search.
 struct Searched<'a> {
     input: &'a PhaseInput,
@@ -101,7 +111,7 @@ pub fn diagnose(
     trace: &Trace,
     phases: &[PhaseInput],
     device: Option<&Device>,
-    subject: Option<&Subject>,
+    subject: &Subject,
 ) -> Option<Diagnosis> {
     let mut windows: Vec<(Window, usize)> = Vec::new();
     for (index, phase) in phases.iter().enumerate() {
@@ -155,7 +165,8 @@ pub fn diagnose(
 
 /// Causes of one phase that save enough. What is true of most programs is judged last, by what it saves after the rest is removed.
 fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -> Vec<Judged> {
-    let candidates = SEARCHES.iter().flat_map(|search| search(scene));
+    let searches = scene.subject.purpose.searches().iter();
+    let candidates = searches.flat_map(|search| search(scene));
     let (general, special): (Vec<_>, Vec<_>) =
         candidates.partition(|candidate| candidate.kind.is_general());
     let mut judged: Vec<Judged> = Vec::new();
@@ -189,7 +200,12 @@ fn steps(input: &PhaseInput, scene: &Scene<'_>) -> u64 {
     if input.windows.steps > 0 {
         return input.windows.steps;
     }
-    let passes = (scene.forwards.len() as u64).max(scene.graph_launches());
+    // A pass over far more tokens than another is none of the new tokens.
+    let fewest = scene.forwards.iter().map(|forward| forward.tokens).min();
+    let most = fewest.unwrap_or(0).saturating_mul(ROWS_MIN_RATIO);
+    let forwards = scene.forwards.iter();
+    let passes = forwards.filter(|forward| forward.tokens < most).count() as u64;
+    let passes = passes.max(scene.graph_launches());
     if passes > 0 && input.phase == RunPhase::Decode {
         return passes;
     }
@@ -327,6 +343,10 @@ fn is_same(a: &Candidate, b: &Candidate) -> bool {
             (
                 super::CauseKind::HostCopies { to_device: a, .. },
                 super::CauseKind::HostCopies { to_device: b, .. },
+            ) => a == b,
+            (
+                super::CauseKind::HostCalls { call: a, .. },
+                super::CauseKind::HostCalls { call: b, .. },
             ) => a == b,
             _ => true,
         }

@@ -101,7 +101,7 @@ fn shorten(scene: &Scene<'_>, edit: &mut Edit, gemm: &Gemm, after: i64) {
 /// The narrower format that the model is known to have: as its config states, or as most of its other GEMMs show.
 fn model_format(scene: &Scene<'_>) -> Option<DType> {
     let is_narrow = |dtype: &DType| matches!(dtype, DType::Bf16 | DType::F16);
-    if let Some(stated) = scene.subject.and_then(|subject| subject.weights) {
+    if let Some(stated) = scene.subject.weights {
         return Some(stated).filter(is_narrow);
     }
     let table = scene.forwards.first().and_then(|forward| {

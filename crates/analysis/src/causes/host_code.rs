@@ -1,5 +1,7 @@
 //! Host time in which nothing recorded runs: code of the program, the garbage collector, waiting for the GIL.
 
+use std::collections::BTreeMap;
+
 use llmprof_record::trace::CopyKind;
 use llmprof_units::{Bytes, Nanos};
 
@@ -14,6 +16,12 @@ use crate::replay::{Edit, WorkRow};
 const PAUSE_MIN_NS: i64 = 200_000;
 /// And this many times the usual gap between operators.
 const PAUSE_MIN_GAPS: i64 = 10;
+/// Shorter pauses are one cause where they recur at one place, from this length on…
+const RECURRING_MIN_NS: i64 = 80_000;
+/// …and this many times the usual gap: code between modules of transformers takes up to 10 usual gaps.
+const RECURRING_MIN_GAPS: i64 = 12;
+/// …this often in a step: once or twice is the code of the loop.
+const RECURRING_MIN_COUNT: usize = 4;
 /// Python's default switch interval is 5 ms: a thread that waits for the GIL gets it after that, and a little more.
 const SWITCH_INTERVAL_NS: std::ops::Range<i64> = 4_900_000..6_000_000;
 
@@ -26,10 +34,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     if is_contended(scene) {
         return Vec::new();
     }
-    let pauses: Vec<usize> = scene
-        .segments()
-        .filter(|&segment| is_pause(scene, segment))
-        .collect();
+    let mut pauses = recurring_pauses(scene);
+    pauses.extend(scene.segments().filter(|&segment| is_pause(scene, segment)));
+    pauses.sort_unstable();
+    pauses.dedup();
     let duration = |segment: &usize| scene.graph.segment_duration(*segment);
     let Some(&longest) = pauses.iter().max_by_key(|segment| duration(segment)) else {
         return Vec::new();
@@ -87,6 +95,35 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     }]
 }
 
+/// Pauses between the same two operators again and again: hooks and logging in each layer.
+fn recurring_pauses(scene: &Scene<'_>) -> Vec<usize> {
+    let name = |row: Option<usize>| row.map(|row| scene.trace.hosts.name[row]);
+    let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for segment in scene.segments().filter(|&segment| scene.is_code(segment)) {
+        let after = scene.top_after(segment);
+        let before = segment.checked_sub(1).and_then(|other| scene.top_of(other));
+        // What calls of the CUDA API are for is `host_calls`.
+        let is_between_operators = [before, after]
+            .iter()
+            .all(|row| row.is_some_and(|row| scene.is_operator(row)));
+        if is_between_operators {
+            let place = (name(before), name(after));
+            places.entry(place).or_default().push(segment);
+        }
+    }
+    let least = RECURRING_MIN_NS.max(RECURRING_MIN_GAPS * scene.usual_gap);
+    places.retain(|_, segments| {
+        let long = |segment: &&usize| scene.graph.segment_duration(**segment) >= least;
+        let long = segments.iter().filter(long).count();
+        // Other code may lie between operators of the same names.
+        long >= RECURRING_MIN_COUNT * scene.steps as usize && 4 * long >= segments.len()
+    });
+    let recurring = places.into_values().flatten();
+    recurring
+        .filter(|&segment| scene.graph.segment_duration(segment) >= least)
+        .collect()
+}
+
 /// Bytes that an operator copies to the host, where they are worth computing on.
 fn copied_to_host(scene: &Scene<'_>, top: usize) -> Option<Bytes> {
     let work = &scene.graph.work()[scene.work_of(top)];
@@ -103,6 +140,7 @@ fn copied_to_host(scene: &Scene<'_>, top: usize) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use crate::causes::Purpose;
     use crate::causes::sketch::Sketch;
 
     fn with_pauses(us: i64) -> Sketch {
@@ -123,6 +161,36 @@ mod tests {
     fn pauses_of_milliseconds_at_one_place_are_a_cause() {
         let (saved, now) = with_pauses(2_500).diagnose().gain_of("host_code").unwrap();
         assert!((9.9..10.1).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn pauses_between_repetitions_of_any_program_are_a_cause() {
+        let mut sketch = with_pauses(2_500);
+        sketch.purpose = Purpose::Unknown;
+        let (saved, now) = sketch.diagnose().gain_of("host_code").unwrap();
+        assert!((9.9..10.1).contains(&saved), "{saved} of {now} ms");
+    }
+
+    /// Code of `us` before every tenth operator.
+    fn with_hooks(us: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..12 {
+            for _ in 0..9 {
+                sketch.matrix_product(16, 1024, 1024, 5);
+            }
+            sketch.pause(us);
+            sketch.operator("aten::layer_norm", &[], &[("norm", 3)]);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn hooks_in_each_layer_are_a_cause() {
+        let found = with_hooks(120).diagnose();
+        let (saved, now) = found.gain_of("host_code").unwrap();
+        assert!((1.3..1.5).contains(&saved), "{saved} of {now} ms");
+        assert_eq!(with_hooks(40).diagnose().gain_of("host_code"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::cause::CauseKind;
 use super::estimate::KERNEL_MIN_NS;
 use super::scene::shape_text;
 use super::{Candidate, Scene};
-use crate::replay::Edit;
+use crate::replay::{Edit, WorkRow};
 
 /// Operators that copy whole tensors.
 const COPIES: &[&str] = &[
@@ -72,7 +72,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
                 appended.edit.set_duration(index, KERNEL_MIN_NS);
             }
             appended.add(scene, top, dims);
-        } else if COPIES.contains(&name) && is_cache(dims) && is_copied_whole(&tensors) {
+        } else if (COPIES.contains(&name)
+            || (name == "aten::to" && is_conversion(scene, top, dims)))
+            && is_cache(dims)
+            && is_copied_whole(&tensors)
+        {
             scene.remove(&mut copied.edit, top);
             copied.add(scene, top, dims);
         }
@@ -112,9 +116,16 @@ fn is_append(tensors: &[(&[i64], &str)]) -> bool {
 }
 
 /// A tensor of at least four dimensions with two large inner ones: tokens and the width of a head, in any order of heads.
-fn is_cache(dims: &[i64]) -> bool {
+pub(super) fn is_cache(dims: &[i64]) -> bool {
     let large = dims.iter().filter(|&&dim| dim >= CACHED_TOKENS_MIN).count();
     dims.len() >= 4 && large >= 2
+}
+
+/// Whether kernels convert it, and it is no tensor of scores, `[batch, heads, 1, tokens]`: those are converted around a softmax.
+fn is_conversion(scene: &Scene<'_>, top: usize, dims: &[i64]) -> bool {
+    let mut work = scene.graph.work()[scene.work_of(top)].iter();
+    work.all(|work| matches!(work.row, WorkRow::Kernel(_)))
+        && dims.get(1..).is_some_and(|inner| !inner.contains(&1))
 }
 
 /// Writing one token into the cache names the cache too, beside a smaller source.
@@ -157,6 +168,25 @@ mod tests {
     fn a_cache_concatenated_with_a_token_is_a_cause() {
         let (saved, now) = sketch_append(1).diagnose().gain_of("kv_copies").unwrap();
         assert!((0.28..0.33).contains(&saved), "{saved} of {now} ms");
+    }
+
+    /// A cache of 32 sequences, or scores over it, converted in each layer.
+    fn sketch_conversion(dims: &[i64]) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.operator("aten::to", &[(dims, "float")], &[("elementwise", 80)]);
+            sketch.matrix_product(32, 4096, 4096, 20);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn a_cache_that_is_converted_is_a_cause_and_scores_are_none() {
+        let found = sketch_conversion(&[32, 8, 2048, 128]).diagnose();
+        assert!(found.gain_of("kv_copies").is_some());
+        let found = sketch_conversion(&[32, 32, 1, 2048]).diagnose();
+        assert_eq!(found.gain_of("kv_copies"), None);
     }
 
     #[test]

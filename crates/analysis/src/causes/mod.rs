@@ -9,9 +9,11 @@ mod chunks;
 mod communication;
 mod contention;
 mod copies;
+mod device_copies;
 mod diagnose;
 mod dropout;
 mod estimate;
+mod expert_loop;
 mod experts;
 mod fills;
 mod forwards;
@@ -19,17 +21,20 @@ mod gemm_format;
 mod gemms;
 mod graph_captures;
 mod graph_nodes;
+mod host_calls;
 mod host_code;
 mod host_ops;
 mod kernel_elements;
 mod kv_copies;
 mod launch_bound;
 mod logits;
+mod masked_attention;
 mod operator_loops;
 mod other_work;
 mod pinned_memory;
 mod recomputed;
 mod repeated_passes;
+mod repeated_work;
 mod scene;
 mod shapes;
 #[cfg(test)]
@@ -60,12 +65,39 @@ pub(crate) struct Candidate {
     pub(crate) partial: Option<Edit>,
 }
 
+/// What a program is known to be for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    GeneratesText,
+    /// Launches repeat; what looks needless may be what the program is for, but the device need not wait for a host that calls
+    /// nothing.
+    Unknown,
+}
+
+impl Purpose {
+    fn searches(self) -> &'static [fn(&Scene<'_>) -> Vec<Candidate>] {
+        match self {
+            Self::GeneratesText => SEARCHES,
+            Self::Unknown => SEARCHES_OF_ANY_PROGRAM,
+        }
+    }
+}
+
+const SEARCHES_OF_ANY_PROGRAM: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
+    contention::find,
+    host_code::find,
+    host_calls::find,
+    blocking::find,
+    launch_bound::find,
+];
+
 /// The searches, one per kind of cause.
 const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     sync::find,
     copies::find,
     contention::find,
     host_code::find,
+    host_calls::find,
     host_ops::find,
     pinned_memory::find,
     graph_captures::find,
@@ -74,13 +106,17 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     gemm_format::find,
     weight_casts::find,
     attention::find,
+    masked_attention::find,
     wide_ops::find,
     experts::find,
+    expert_loop::find,
     fills::find,
     chunks::find,
     recomputed::find,
+    repeated_work::find,
     logits::find,
     kv_copies::find,
+    device_copies::find,
     dropout::find,
     graph_nodes::find,
     unused_span::find,

@@ -4,17 +4,23 @@ use llmprof_record::run::RunPhase;
 
 use super::cause::CauseKind;
 use super::estimate::{KERNEL_MIN_NS, efficiency, gemm_ns};
+use super::forwards::Forward;
 use super::gemms::Gemm;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 
+/// Passes of fewer tokens that do not grow check guesses of a smaller model.
+const PADDED_MIN_TOKENS: i64 = 32;
+
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let forwards = &scene.forwards;
-    // Each pass is one token longer than the one before: all but the last token were there.
-    let grows = forwards
-        .windows(2)
-        .filter(|pair| pair[0].tokens > 1 && pair[1].tokens == pair[0].tokens + 1)
-        .count();
+    let prompt = scene.shapes.tokens - scene.steps as i64;
+    // Each pass is one token longer than the one before, or as long as a padded prompt: all but one token were there.
+    let repeats = |pair: &[Forward]| match pair[1].tokens - pair[0].tokens {
+        0 => prompt >= PADDED_MIN_TOKENS && pair[0].tokens >= prompt,
+        growth => growth == 1 && pair[0].tokens > 1,
+    };
+    let grows = forwards.windows(2).filter(|pair| repeats(pair)).count();
     let Some(device) = scene.device else {
         return Vec::new();
     };
@@ -84,6 +90,28 @@ mod tests {
             .gain_of("recomputed_tokens")
             .unwrap();
         assert!(saved > 0.6 * now, "{saved} of {now} ms");
+    }
+
+    /// Passes of `tokens` after a prompt of 512.
+    fn sketch_padded(tokens: i64) -> Sketch {
+        let mut sketch = Sketch::with_prompt(4, 512, 2048, 32_000);
+        sketch.steps = 6;
+        for _ in 0..6 {
+            sketch.look_up(4, tokens, 32_000, 2048);
+            for _ in 0..8 {
+                sketch.matrix_product(4 * tokens, 2048, 8192, 110);
+            }
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn passes_as_long_as_the_padded_prompt_are_a_cause_and_checked_guesses_are_none() {
+        let found = sketch_padded(640).diagnose();
+        assert!(found.gain_of("recomputed_tokens").is_some());
+        let found = sketch_padded(8).diagnose();
+        assert_eq!(found.gain_of("recomputed_tokens"), None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Scene<'a> {
     /// At least 1.
     pub(crate) steps: u64,
     pub(crate) device: Option<&'a Device>,
-    pub(crate) subject: Option<&'a Subject>,
+    pub(crate) subject: &'a Subject,
     /// Segments in which graphs are captured, in order: only `graph_captures` looks at them.
     pub(crate) captures: Vec<Range<usize>>,
     /// Outermost operators and API calls of the program's thread in the phase, in order of time.
@@ -50,7 +50,7 @@ impl<'a> Scene<'a> {
         phase: RunPhase,
         windows: &'a [Window],
         device: Option<&'a Device>,
-        subject: Option<&'a Subject>,
+        subject: &'a Subject,
     ) -> Self {
         let mut scene = Self {
             trace,

@@ -1,6 +1,7 @@
 //! What all phases of a trace together show of the model: kernels of a graph have no shapes of their own.
 
 use llmprof_record::run::RunPhase;
+use rustc_hash::FxHashSet;
 
 use super::scene::Scene;
 
@@ -14,6 +15,8 @@ const CACHE_WRITES: &[&str] = &["aten::index_put_", "aten::index_copy_", "aten::
 pub(crate) struct Shapes {
     /// Rows and columns of the second factors of GEMMs.
     pub(super) weights: Vec<(i64, i64)>,
+    /// Rows, columns and depth of the GEMMs of prompt passes.
+    pub(super) prompt_gemms: FxHashSet<(i64, i64, i64)>,
     /// Sequences of a pass, at most.
     pub(super) sequences: i64,
     /// Columns of the widest GEMM.
@@ -48,6 +51,11 @@ impl Shapes {
         }
         shapes.weights.sort_unstable();
         shapes.weights.dedup();
+        let prompts = scenes
+            .iter()
+            .filter(|scene| scene.phase == RunPhase::Prefill);
+        let prompt_gemms = prompts.flat_map(|scene| &scene.gemms);
+        shapes.prompt_gemms = prompt_gemms.map(|gemm| (gemm.m, gemm.n, gemm.k)).collect();
         for forward in scenes.iter().flat_map(|scene| &scene.forwards) {
             shapes.sequences = shapes.sequences.max(forward.sequences);
             shapes.hidden = shapes.hidden.max(forward.hidden);

@@ -7,7 +7,7 @@ use llmprof_record::trace::{
 };
 use llmprof_theory::device::Catalog;
 
-use super::{Cause, PhaseInput, diagnose};
+use super::{Cause, PhaseInput, Purpose, Subject, diagnose};
 use crate::replay::{PhaseWindows, Window};
 
 /// From the begin of a launch call to that of its kernel.
@@ -36,6 +36,9 @@ pub(crate) struct Sketch {
     other_end: i64,
     /// Whether launch calls return when their kernels have ended.
     pub(crate) is_blocking: bool,
+    pub(crate) purpose: Purpose,
+    /// Steps of the phase.
+    pub(crate) steps: u64,
 }
 
 impl Default for Sketch {
@@ -55,6 +58,8 @@ impl Default for Sketch {
             values: None,
             other_end: 0,
             is_blocking: false,
+            purpose: Purpose::GeneratesText,
+            steps: 1,
         }
     }
 }
@@ -175,6 +180,18 @@ impl Sketch {
         self.pause(2);
     }
 
+    /// `aten::scaled_dot_product_attention` that computes a softmax of `scores` as an operator of its own, µs.
+    pub(crate) fn attention_in_parts(&mut self, tensors: Tensors<'_>, scores: &[i64], us: i64) {
+        let row = self.hosts.len();
+        self.operator("aten::scaled_dot_product_attention", tensors, &[]);
+        self.clock = self.hosts[row].start;
+        self.pause(1);
+        let inner: Tensors<'_> = &[(scores, "c10::BFloat16")];
+        self.operator("aten::_softmax", inner, &[("softmax", us)]);
+        self.hosts[row].duration = self.clock - self.hosts[row].start;
+        self.pause(2);
+    }
+
     /// A kernel of another thread on its own stream that keeps the device busy from now on.
     pub(crate) fn disturb(&mut self, us: i64) {
         let thread = self.builder.thread(1, 2);
@@ -217,8 +234,12 @@ impl Sketch {
 
     /// A copy inside of `aten::copy_` that the host waits for.
     pub(crate) fn copy(&mut self, kind: CopyKind, bytes: u64, us: i64) {
+        self.copy_in("aten::copy_", kind, bytes, us);
+    }
+
+    pub(crate) fn copy_in(&mut self, operator: &str, kind: CopyKind, bytes: u64, us: i64) {
         let start = self.clock;
-        let row = self.host(HostKind::OPERATOR, "aten::copy_", start, 0, 0);
+        let row = self.host(HostKind::OPERATOR, operator, start, 0, 0);
         self.pause(2);
         self.correlation += 1;
         let call = self.clock;
@@ -248,6 +269,78 @@ impl Sketch {
         self.pause(2);
         self.hosts[row].duration = self.clock - start;
         self.pause(2);
+    }
+
+    /// A small copy inside of `aten::to` that is followed by a synchronizing call.
+    pub(crate) fn synchronizing_copy(&mut self, kind: CopyKind, bytes: u64) {
+        let start = self.clock;
+        let row = self.host(HostKind::OPERATOR, "aten::to", start, 0, 0);
+        self.pause(5);
+        let begin = (self.clock + LATENCY_NS).max(self.stream_end + GAP_NS);
+        self.push_copy(kind, bytes, begin, 2_000, STREAM, MemoryKind::PAGEABLE);
+        self.stream_end = begin + 2_000;
+        self.clock = self.clock.max(self.stream_end);
+        self.host(
+            HostKind::RUNTIME,
+            "cudaStreamSynchronize",
+            self.clock,
+            4_000,
+            0,
+        );
+        self.pause(6);
+        self.hosts[row].duration = self.clock - start;
+        self.pause(2);
+    }
+
+    /// The call of an asynchronous copy, and the copy.
+    fn push_copy(
+        &mut self,
+        kind: CopyKind,
+        bytes: u64,
+        start: i64,
+        duration: i64,
+        stream: u32,
+        source: MemoryKind,
+    ) {
+        self.correlation += 1;
+        self.host(
+            HostKind::RUNTIME,
+            "cudaMemcpyAsync",
+            self.clock,
+            CALL_NS,
+            self.correlation,
+        );
+        self.clock += CALL_NS;
+        let name = self.builder.intern("Memcpy");
+        self.builder.copies.push(Copy {
+            start,
+            duration,
+            name,
+            kind,
+            bytes,
+            source,
+            target: MemoryKind::DEVICE,
+            stream,
+            correlation: self.correlation,
+            ..Copy::default()
+        });
+    }
+
+    /// A copy from pinned memory on a stream of its own that begins when all kernels have ended, and that later kernels wait for.
+    pub(crate) fn prefetch(&mut self, bytes: u64, us: i64) {
+        self.call("cudaStreamWaitEvent", 1);
+        let begin = (self.clock + LATENCY_NS).max(self.stream_end + GAP_NS);
+        let source = MemoryKind::PINNED;
+        self.push_copy(
+            CopyKind::HOST_TO_DEVICE,
+            bytes,
+            begin,
+            1_000 * us,
+            STREAM + 1,
+            source,
+        );
+        self.stream_end = begin + 1_000 * us;
+        self.call("cudaStreamWaitEvent", 1);
     }
 
     /// A prompt pass of `sequences × tokens` before the phase: embedding, a square GEMM and the logits of the last tokens.
@@ -308,25 +401,31 @@ impl Sketch {
         self.pause(2);
     }
 
-    /// The causes of the sketch on an H200, each phase as one step.
+    /// The causes of the sketch on an H200.
     pub(crate) fn diagnose(mut self) -> Diagnosed {
         for host in self.hosts {
             self.builder.hosts.push(host);
         }
-        let input = |phase, start, end| PhaseInput {
+        let input = |phase, steps, start, end| PhaseInput {
             phase,
             label: None,
             windows: PhaseWindows {
                 windows: vec![Window { start, end }],
-                steps: 1,
+                steps,
             },
             plain_ns: None,
         };
         let start = self.prompt_end.unwrap_or(0);
-        let mut inputs = vec![input(self.phase, start, self.clock)];
-        inputs.extend(self.prompt_end.map(|end| input(RunPhase::Prefill, 0, end)));
+        let mut inputs = vec![input(self.phase, self.steps, start, self.clock)];
+        let prompt = self.prompt_end;
+        inputs.extend(prompt.map(|end| input(RunPhase::Prefill, 1, 0, end)));
         let device = Catalog::embedded().by_name("h200").unwrap();
-        let diagnosis = diagnose(&self.builder.finish(), &inputs, Some(&device), None).unwrap();
+        let subject = Subject {
+            purpose: self.purpose,
+            weights: None,
+        };
+        let trace = self.builder.finish();
+        let diagnosis = diagnose(&trace, &inputs, Some(&device), &subject).unwrap();
         Diagnosed(diagnosis.causes)
     }
 }

@@ -22,7 +22,7 @@ const READS: &[&str] = &[
 ];
 
 /// Operators whose result has a size that only the device knows.
-const SELECTS: &[&str] = &[
+pub(super) const SELECTS: &[&str] = &[
     "aten::nonzero",
     "aten::masked_select",
     "aten::unique",
@@ -74,6 +74,7 @@ struct Group {
     row: usize,
     removed: usize,
     is_read: bool,
+    copied_back: u64,
 }
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
@@ -111,12 +112,13 @@ fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: us
     if moves_data(scene, top) {
         return;
     }
-    let is_read = READS.contains(&scene.name(top));
+    let is_value = READS.contains(&scene.name(top));
+    let is_read = is_value || only_copies(scene, top, CopyKind::DEVICE_TO_HOST);
     let selects = scene
         .rows_in(top)
         .find(|&row| SELECTS.contains(&scene.name(row)));
     let key = match selects {
-        _ if is_read => READS[0],
+        _ if is_value => READS[0],
         Some(row) => scene.name(row),
         None => scene.name(top),
     };
@@ -137,6 +139,7 @@ fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: us
         if is_read {
             remove_checks(scene, &mut group.edit, top);
             remove_between(scene, &mut group.edit, before, top);
+            group.copied_back += u64::from(remove_round_trip(scene, &mut group.edit, top));
         }
     } else if selects.is_some() {
         for row in scene
@@ -167,6 +170,41 @@ fn remove_between(scene: &Scene<'_>, edit: &mut Edit, before: Option<usize>, top
             edit.limit_segment(segment, 0);
         }
     }
+}
+
+/// Whether an operator launches copies of one direction and nothing else.
+fn only_copies(scene: &Scene<'_>, top: usize, kind: CopyKind) -> bool {
+    let work = &scene.graph.work()[scene.work_of(top)];
+    let is_such = |row: WorkRow| match row {
+        WorkRow::Copy(copy) => scene.trace.copies.kind[copy as usize] == kind,
+        _ => false,
+    };
+    !work.is_empty() && work.iter().all(|work| is_such(work.row))
+}
+
+/// Removes what the host computes on a value that was read, where it copies the result back before it launches anything else.
+fn remove_round_trip(scene: &Scene<'_>, edit: &mut Edit, top: usize) -> bool {
+    let Ok(place) = scene.tops.binary_search(&top) else {
+        return false;
+    };
+    let after = &scene.tops[place + 1..];
+    let Some(next) = after
+        .iter()
+        .take(READ_BURST_MAX_OPERATORS)
+        .position(|&row| !scene.work_of(row).is_empty())
+    else {
+        return false;
+    };
+    if !only_copies(scene, after[next], CopyKind::HOST_TO_DEVICE) {
+        return false;
+    }
+    let segments =
+        scene.graph.segments_of_row(top).end..scene.graph.segments_of_row(after[next]).start;
+    for segment in segments {
+        edit.limit_segment(segment, 0);
+    }
+    scene.remove(edit, after[next]);
+    true
 }
 
 /// Whether a copy of some size is what the operator is for.
@@ -201,6 +239,7 @@ fn candidate(scene: &Scene<'_>, group: Group) -> Candidate {
         kind: CauseKind::Synchronization {
             call: group.call,
             waited_ns: Nanos(scene.a_step(group.waited)),
+            is_copied_back: 2 * group.copied_back > group.count,
         },
         place: scene.place(group.row),
         count: group.count,
@@ -211,6 +250,9 @@ fn candidate(scene: &Scene<'_>, group: Group) -> Candidate {
 
 #[cfg(test)]
 mod tests {
+    use llmprof_record::trace::CopyKind;
+
+    use crate::causes::CauseKind;
     use crate::causes::sketch::Sketch;
 
     /// Products of 100 µs whose launches take 13 µs.
@@ -234,6 +276,45 @@ mod tests {
             .gain_of("synchronization")
             .unwrap();
         assert!((0.8..1.2).contains(&saved), "{saved} of {now} ms");
+    }
+
+    /// A table read in each layer, 60 µs of host code on it, and the result copied back.
+    fn with_round_trips(a_step: usize) -> Sketch {
+        let mut sketch = Sketch::default();
+        for layer in 0..16 {
+            for _ in 0..4 {
+                sketch.matrix_product(16, 1024, 1024, 5);
+            }
+            if layer < a_step {
+                sketch.synchronizing_copy(CopyKind::DEVICE_TO_HOST, 6_528);
+                sketch.pause(60);
+                sketch.synchronizing_copy(CopyKind::HOST_TO_DEVICE, 384);
+            }
+        }
+        sketch.matrix_product(16, 1024, 1024, 5);
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn a_round_trip_over_the_host_in_each_layer_is_a_cause() {
+        let found = with_round_trips(16).diagnose();
+        let (saved, now) = found.gain_of("synchronization").unwrap();
+        assert!((1.4..2.0).contains(&saved), "{saved} of {now} ms");
+        let is_named = matches!(
+            found.cause("synchronization").unwrap().kind,
+            CauseKind::Synchronization {
+                is_copied_back: true,
+                ..
+            }
+        );
+        assert!(is_named);
+    }
+
+    #[test]
+    fn reading_once_a_step_is_none() {
+        let found = with_round_trips(1).diagnose();
+        assert_eq!(found.gain_of("synchronization"), None);
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub struct Edit {
     pub(super) device: Vec<(u32, i64)>,
     /// Device work that is not done.
     pub(super) dropped: Vec<u32>,
+    /// Device work that no longer follows work of another stream.
+    pub(super) unordered: Vec<u32>,
     /// Whether device work no longer waits for that of other streams.
     pub(super) is_alone: bool,
 }
@@ -37,6 +39,10 @@ impl Edit {
         self.dropped.push(work as u32);
     }
 
+    pub fn drop_stream_wait(&mut self, work: usize) {
+        self.unordered.push(work as u32);
+    }
+
     pub fn run_alone(&mut self) {
         self.is_alone = true;
     }
@@ -47,6 +53,7 @@ impl Edit {
         self.unwaited.extend_from_slice(&other.unwaited);
         self.device.extend_from_slice(&other.device);
         self.dropped.extend_from_slice(&other.dropped);
+        self.unordered.extend_from_slice(&other.unordered);
         self.is_alone |= other.is_alone;
     }
 }

@@ -7,8 +7,8 @@ use super::graph::{Graph, NO_WORK, Typical, Wait};
 
 /// Work that begins later than launch and stream explain is delayed by something else. Launch latencies scatter by a few µs.
 const DELAY_MIN_NS: i64 = 5_000;
-/// Work that follows an event of another stream begins this soon after it.
-const FOLLOWS_WITHIN_NS: i64 = 10_000;
+/// Work that follows an event of another stream begins this soon after it: 1 to 11 µs on an H200.
+const FOLLOWS_WITHIN_NS: i64 = 25_000;
 /// A call that returns this long before its work ends did not wait for it: clocks of host and device agree to about a µs.
 const CLOCK_SKEW_NS: i64 = 2_000;
 

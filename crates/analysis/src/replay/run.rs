@@ -30,6 +30,7 @@ struct Masks {
     unwaited: Vec<bool>,
     duration: Vec<i64>,
     dropped: Vec<bool>,
+    unordered: Vec<bool>,
 }
 
 impl Masks {
@@ -39,6 +40,7 @@ impl Masks {
             unwaited: vec![false; graph.segment_count()],
             duration: graph.work.iter().map(|work| work.duration).collect(),
             dropped: vec![false; graph.work.len()],
+            unordered: vec![false; graph.work.len()],
         };
         for &(segment, most) in &edit.host {
             let known = &mut masks.most[segment as usize];
@@ -53,6 +55,9 @@ impl Masks {
         }
         for &work in &edit.dropped {
             masks.dropped[work as usize] = true;
+        }
+        for &work in &edit.unordered {
+            masks.unordered[work as usize] = true;
         }
         masks
     }
@@ -106,7 +111,7 @@ impl Graph {
                     (one.latency, one.gap)
                 };
                 let mut start = (begin + without_cost(latency)).max(*tail + gap);
-                if one.after != NO_WORK {
+                if one.after != NO_WORK && !masks.unordered[work] {
                     start = start.max(times.work[one.after as usize]);
                 }
                 if !edit.is_alone {

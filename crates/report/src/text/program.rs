@@ -146,11 +146,17 @@ mod tests {
             CauseKind::Synchronization {
                 call: "cudaDeviceSynchronize".to_owned(),
                 waited_ns: time,
+                is_copied_back: true,
+            },
+            CauseKind::HostCalls {
+                call: "cudaMemGetInfo".to_owned(),
+                time_ns: time,
             },
             CauseKind::HostCopies {
                 to_device: false,
                 bytes: Bytes(1),
                 is_pageable: true,
+                is_serialized: false,
                 copied_ns: time,
                 computed_on_host: None,
             },

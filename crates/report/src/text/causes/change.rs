@@ -5,6 +5,10 @@ use crate::analyzed::{Cause, CauseKind};
 
 pub(crate) fn change(cause: &Cause) -> String {
     let change = match &cause.kind {
+        CauseKind::Synchronization {
+            is_copied_back: true,
+            ..
+        } => "compute it on the GPU, once per step if all layers need it",
         CauseKind::Synchronization { .. } => match cause.place.operator.as_deref() {
             Some("aten::nonzero" | "aten::masked_select" | "aten::unique" | "aten::index") => {
                 "use fixed shapes (torch.where, masks) instead of selecting by condition"
@@ -19,6 +23,12 @@ pub(crate) fn change(cause: &Cause) -> String {
             ..
         } => "compute it on the GPU and copy the result only",
         CauseKind::HostCopies {
+            is_serialized: true,
+            ..
+        } => {
+            "wait for a copy right before its data is used (double buffering), or keep the tensor on the GPU"
+        }
+        CauseKind::HostCopies {
             to_device: true,
             is_pageable: true,
             ..
@@ -30,6 +40,8 @@ pub(crate) fn change(cause: &Cause) -> String {
             is_pageable: true, ..
         } => "copy less, or into pinned memory with non_blocking=True",
         CauseKind::HostCopies { .. } => "copy less, or once per step with non_blocking=True",
+        CauseKind::HostCalls { .. } => "move the call out of the step, or call it less often",
+        CauseKind::DeviceCopies { .. } => "use the tensor itself where nothing writes to it",
         CauseKind::HostCode {
             collecting_share: Some(_),
             ..
@@ -99,6 +111,10 @@ pub(crate) fn change(cause: &Cause) -> String {
             "use inputs that a fused kernel takes (16-bit, no dense mask): flash or cuDNN attention"
         }
         CauseKind::UnfusedAttention { .. } => "attn_implementation=\"sdpa\" or flash attention",
+        CauseKind::MaskedAttention { .. } => "pass is_causal=True and no mask",
+        CauseKind::RepeatedWork { .. } => {
+            "compute it once and keep the result (encoder_outputs, keys and values of cross-attention)"
+        }
         CauseKind::Recomputed { .. } => "use the KV cache (use_cache=True, past_key_values)",
         CauseKind::UnusedLogits { .. } => {
             "compute logits of the last token only (logits_to_keep=1)"
@@ -117,6 +133,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         }
         CauseKind::WideOperators { .. } => "compute in fp32 or the model's format",
         CauseKind::AllExperts { .. } => "route tokens to their experts (grouped GEMM)",
+        CauseKind::ExpertLoop { .. } => {
+            "compute all experts with one grouped GEMM (experts_implementation=\"grouped_mm\")"
+        }
         CauseKind::Fills { .. } => {
             "torch.utils.deterministic.fill_uninitialized_memory = False, or no deterministic algorithms"
         }

@@ -32,7 +32,11 @@ pub(crate) fn gain(cause: &Cause) -> String {
 
 /// `8.47 ms of 19.2 ms a step (44.1 %, range 8.0–8.5)`.
 fn of_phase(gain: &PhaseGain, is_named: bool) -> String {
-    let unit = if gain.steps > 1 { " a step" } else { "" };
+    let unit = if gain.steps > 1 {
+        format!(" a {}", gain.unit_name())
+    } else {
+        String::new()
+    };
     let name = if is_named {
         format!(" in {}", gain.phase_name())
     } else {

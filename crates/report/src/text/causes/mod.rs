@@ -36,6 +36,7 @@ mod tests {
                 to_device: true,
                 bytes: Bytes(64 << 20),
                 is_pageable: true,
+                is_serialized: false,
                 copied_ns: Nanos(8_400_000),
                 computed_on_host: None,
             },

@@ -17,9 +17,9 @@ pub(crate) fn statement(cause: &Cause) -> String {
 /// `10 times`, of one step or of the phase.
 fn often(cause: &Cause) -> String {
     let unit = match cause.gains.first() {
-        Some(gain) if gain.steps > 1 => "a step",
-        Some(_) => "in the pass",
-        None => "in the phase",
+        Some(gain) if gain.steps > 1 => format!("a {}", gain.unit_name()),
+        Some(_) => "in the pass".to_owned(),
+        None => "in the phase".to_owned(),
     };
     let count = if cause.count >= 10.0 || cause.count.fract().abs() < 0.05 {
         format!("{:.0}", cause.count)
@@ -54,10 +54,25 @@ fn at(place: &Place) -> String {
 fn what(cause: &Cause) -> String {
     let (often, at) = (often(cause), at(&cause.place));
     match &cause.kind {
-        CauseKind::Synchronization { call, waited_ns } => {
-            format!("the host waits for the GPU: {call} {often}{at}, {waited_ns} of waiting")
+        CauseKind::Synchronization {
+            call,
+            waited_ns,
+            is_copied_back,
+        } => {
+            let back = if *is_copied_back {
+                "; the host computes on what it reads and copies the result back"
+            } else {
+                ""
+            };
+            format!("the host waits for the GPU: {call} {often}{at}, {waited_ns} of waiting{back}")
+        }
+        CauseKind::HostCalls { call, time_ns } => {
+            format!("the host calls {call} {often}, {time_ns} with the code around it")
         }
         CauseKind::HostCopies { .. } => copies(cause, &often, &at),
+        CauseKind::DeviceCopies { bytes, copied_ns } => {
+            format!("{bytes} are cloned on the GPU {often}{at}, {copied_ns} of copying")
+        }
         CauseKind::HostCode { .. } => host_code(cause, &often, &at),
         CauseKind::HostOperators { time_ns, on_cpu } => {
             let operator = cause.place.operator.as_deref().unwrap_or("an operator");
@@ -121,6 +136,16 @@ fn what(cause: &Cause) -> String {
                 "{how}: scores and softmax as tensors of {shape}, {often}, {kernels_ns} of kernels"
             )
         }
+        CauseKind::MaskedAttention { shape, kernels_ns } => format!(
+            "attention takes its causal mask as a tensor of {shape} and computes the masked half too: {often}, {kernels_ns} of kernels"
+        ),
+        CauseKind::RepeatedWork {
+            rows,
+            gemms,
+            kernels_ns,
+        } => format!(
+            "every step computes {gemms} GEMMs over {rows} rows again, as in the prompt pass: {kernels_ns} of kernels{at}"
+        ),
         CauseKind::Recomputed { tokens, new_tokens } => format!(
             "no KV cache: each step computes {} tokens again for {} new ones",
             *tokens, *new_tokens
@@ -189,6 +214,9 @@ fn what(cause: &Cause) -> String {
         } => format!(
             "all {experts} experts compute every token; the router chooses {chosen}: {kernels_ns} of kernels{at}"
         ),
+        CauseKind::ExpertLoop { experts, time_ns } => format!(
+            "a loop computes {experts} experts one after another, {often}, {time_ns} on the host{at}"
+        ),
         CauseKind::Fills { kernels_ns } => format!(
             "new tensors are filled before they are written (torch.use_deterministic_algorithms) {often}, {kernels_ns} of kernels"
         ),
@@ -224,6 +252,7 @@ fn copies(cause: &Cause, often: &str, at: &str) -> String {
         to_device,
         bytes,
         is_pageable,
+        is_serialized,
         copied_ns,
         computed_on_host,
     } = &cause.kind
@@ -237,6 +266,8 @@ fn copies(cause: &Cause, often: &str, at: &str) -> String {
     };
     let memory = if *is_pageable {
         " (pageable memory)"
+    } else if *is_serialized {
+        " on a stream of its own, but not while kernels run"
     } else {
         ""
     };

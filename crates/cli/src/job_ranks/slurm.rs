@@ -8,7 +8,6 @@ use std::{
 
 use llmprof_units::Count;
 
-use super::folder_of;
 use crate::{args::ImportArgs, failure::Failure, output::Output};
 
 /// Tasks of one array: below Slurm's default `MaxArraySize` of 1001.
@@ -27,14 +26,12 @@ pub(crate) fn submit(
         );
     };
     let run = absolute(run)?;
-    let summaries = match &args.summaries {
-        Some(folder) => absolute(folder)?,
+    let summaries = if let Some(folder) = &args.summaries {
+        absolute(folder)?
+    } else {
         // A folder inside the run would be there before the run.
-        None => folder_of(&run).with_file_name(format!(
-            "{}.{}",
-            run.file_name().unwrap_or_default().to_string_lossy(),
-            "ranks"
-        )),
+        let name = run.file_name().unwrap_or_default().to_string_lossy();
+        run.with_file_name(format!("{name}.ranks"))
     };
     let tasks = files.len().min(TASKS_MAX);
     let written = |path: &Path, error: std::io::Error| {

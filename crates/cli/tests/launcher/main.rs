@@ -453,3 +453,83 @@ fn slurm_runs_the_sweep() {
     let output = scene.sweep("submitit_slurm", &["--resume"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 }
+
+/// Slurm starts a job again that was preempted or whose node failed: it goes on, and one that had ended is left as it is.
+#[test]
+fn a_requeued_job_goes_on() {
+    let scene = Scene::new();
+    scene.recorded_slurm();
+    let output = scene.sweep("submitit_slurm", &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let run = scene.path().join("sweep/1/run.json");
+    let text = fs::read_to_string(&run).unwrap();
+    fs::write(&run, text.replace("\"complete\"", "\"interrupted\"")).unwrap();
+    let submitit = scene.path().join("sweep/.submitit");
+    let mut files = fs::read_dir(&submitit)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let jobs = files
+        .find(|path| path.to_string_lossy().contains("jobs_"))
+        .unwrap();
+    let again = |place: &str, count: &str| {
+        Command::new(env!("CARGO_BIN_EXE_llmprof"))
+            .arg("sweep-job")
+            .arg(&jobs)
+            .arg(place)
+            .env("SLURM_RESTART_COUNT", count)
+            .output()
+            .unwrap()
+    };
+    let refused = again("1", "0");
+    assert!(
+        said(&refused).contains("already holds a run"),
+        "{}",
+        said(&refused)
+    );
+    let output = again("1", "1");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(scene.path().join("sweep/1.attempt1").is_dir());
+    let before = fs::read(&run).unwrap();
+    let output = again("1", "2");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(
+        fs::read(&run).unwrap(),
+        before,
+        "a complete job is left as it is"
+    );
+}
+
+#[test]
+#[ignore = "needs Slurm: scripts/with-slurm cargo test -p llmprof --test launcher -- --ignored"]
+fn slurm_reads_and_joins_ranks() {
+    let scene = Scene::new();
+    let traces = scene.path().join("traces");
+    fs::create_dir(&traces).unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/public/ranks_dlrm");
+    for rank in 0..8 {
+        let name = format!("rank{rank}.json.gz");
+        fs::copy(fixtures.join(&name), traces.join(&name)).unwrap();
+    }
+    fs::write(traces.join("rank8.json.gz"), "not a trace").unwrap();
+    let import = || scene.llmprof(&["import", "traces/rank*", "-o", "run", "--launcher", "slurm"]);
+    let output = import();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let run = scene.path().join("run");
+    wait_for(|| run.join("report.html").is_file());
+    let log = scene.path().join("run.ranks/slurm/join.log");
+    wait_for(|| fs::read_to_string(&log).is_ok_and(|text| text.contains("report:")));
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.contains("8 ranks over"), "{text}");
+    // The one that failed is named, and its task failed.
+    assert!(text.contains("rank8.json.gz"), "{text}");
+    let ranks = fs::read_to_string(run.join("ranks.csv")).unwrap();
+    assert_eq!(ranks.lines().count(), 9);
+    // Submitted again, finished ranks are kept.
+    fs::rename(&run, scene.path().join("first")).unwrap();
+    fs::remove_file(&log).unwrap();
+    let output = import();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    wait_for(|| fs::read_to_string(&log).is_ok_and(|text| text.contains("report:")));
+    let mapped = fs::read_to_string(scene.path().join("run.ranks/slurm/map-3.log")).unwrap();
+    assert!(mapped.contains("0 read, 1 kept"), "{mapped}");
+}

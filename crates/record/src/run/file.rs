@@ -106,7 +106,15 @@ impl RunRecord {
     pub fn save(&self, run: &Path) -> Result<(), RecordError> {
         let folder = &open(run)?;
         for (number, recorded) in self.traces.iter().enumerate() {
-            recorded.trace.save_in(folder, trace_file(number))?;
+            // Further timelines that somebody else recorded can be imported again: ranks cost one sync, not one each.
+            let is_imported = number > 0 && recorded.pass.is_none();
+            let durability = if is_imported {
+                Durability::Derived
+            } else {
+                Durability::Content
+            };
+            let name = trace_file(number);
+            recorded.trace.save_in(folder, name, durability)?;
         }
         if let Some(counters) = &self.counters {
             write(folder, COUNTERS_FILE, counters)?;
@@ -269,7 +277,15 @@ fn write_ranks(folder: &Folder, ranks: &[RankSummary]) -> Result<(), RecordError
     for summary in ranks {
         let name = format!("{RANK_FOLDER}/{}", RankSummary::file_name(summary.rank));
         if !folder.has_file(&name) {
-            write_bytes(folder, &name, &summary.to_bytes())?;
+            folder
+                .replace_as(Durability::Derived, &name, &summary.to_bytes())
+                .map_err(|source| {
+                    RecordError::Store(StoreError::Io {
+                        action: "write",
+                        path: folder.path().join(&name),
+                        source,
+                    })
+                })?;
         }
     }
     Ok(())

@@ -118,7 +118,7 @@ impl Trace {
     pub fn save(&self, path: &Path) -> Result<(), TraceFileError> {
         let (folder, name) = split(path);
         match Folder::open(folder) {
-            Ok(folder) => self.save_in(&folder, name),
+            Ok(folder) => self.save_in(&folder, name, Durability::Content),
             Err(source) => Err(TraceFileError::Io {
                 action: "create",
                 path: path.to_owned(),
@@ -132,10 +132,11 @@ impl Trace {
         &self,
         folder: &Folder,
         name: impl AsRef<Path>,
+        durability: Durability,
     ) -> Result<(), TraceFileError> {
         let name = name.as_ref();
         folder
-            .replace_with(Durability::Content, name, |file| self.write(file))
+            .replace_with(durability, name, |file| self.write(file))
             .map_err(|source| TraceFileError::Io {
                 action: "write",
                 path: folder.path().join(name),

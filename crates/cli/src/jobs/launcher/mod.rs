@@ -90,13 +90,9 @@ pub(super) fn launch(
 fn not_complete(multirun: &Multirun, cwd: &Path, jobs: &[usize]) -> Result<Vec<usize>, Failure> {
     let mut left = Vec::new();
     for &number in jobs {
-        let dir = cwd.join(&multirun.jobs[number].dir);
-        match StoredRun::open(&dir) {
-            Ok(run) if run.manifest.status == RunStatus::Complete => continue,
-            Ok(run) => set_aside(&run, &dir)?,
-            Err(_) => {}
+        if !is_complete(&cwd.join(&multirun.jobs[number].dir))? {
+            left.push(number);
         }
-        left.push(number);
     }
     Ok(left)
 }
@@ -225,9 +221,28 @@ pub(crate) fn sweep_job(words: &[OsString]) -> Result<ExitCode, Failure> {
     let jobs = JobsFile::read(Path::new(file))?;
     std::env::set_current_dir(&jobs.cwd)
         .map_err(|error| Failure::new(format!("cannot enter {}: {error}", jobs.cwd.display())))?;
-    let ended = super::job::run(&jobs.job(place)?, &jobs.cwd, Show::Lines)?;
+    let job = jobs.job(place)?;
+    if is_requeued() && is_complete(&jobs.cwd.join(&job.dir))? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ended = super::job::run(&job, &jobs.cwd, Show::Lines)?;
     if let Some(error) = &ended.error {
         Failure::new(error.clone()).report();
     }
     Ok(ended.exit_code())
+}
+
+/// Whether Slurm started this job before: it was preempted, its node failed, or somebody called `scontrol requeue`.
+fn is_requeued() -> bool {
+    let count = std::env::var("SLURM_RESTART_COUNT");
+    count.is_ok_and(|count| count.parse::<u64>().is_ok_and(|count| count > 0))
+}
+
+/// Whether the attempt before had ended; what one left that had not is moved aside.
+fn is_complete(dir: &Path) -> Result<bool, Failure> {
+    match StoredRun::open(dir) {
+        Ok(run) if run.manifest.status == RunStatus::Complete => Ok(true),
+        Ok(run) => set_aside(&run, dir).map(|()| false),
+        Err(_) => Ok(false),
+    }
 }

@@ -2,7 +2,7 @@
 //! values; `report::text` has the sentences.
 //!
 //! A gain is a factor: time now ÷ time after the change, other things equal. Gains of the same workload come first, the
-//! largest first, causes with evidence of their own before what is true of most programs run operator by operator; then those that need more requests at once; then those of the first request alone; then what is worth
+//! largest first; then those that need more requests at once; then those of the first request alone; then what is worth
 //! knowing without a gain; last what could not be supported, with the reason.
 
 use llmprof_record::run::RunPhase;
@@ -10,7 +10,6 @@ use llmprof_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
-use crate::findings::WORTH_SAYING;
 use crate::findings::conclusion::{Abstention, Conclusion, Derivation};
 use crate::phase_analysis::PhaseAnalysis;
 
@@ -100,16 +99,10 @@ pub struct Finding {
 /// Puts findings in their order.
 pub(crate) fn sort(findings: &mut [Finding]) {
     let factor = |finding: &Finding| finding.gain.as_ref().map_or(0.0, |gain| gain.factor);
-    // A change of the program's own code comes before one of how all of it is run, unless it saves little of the run.
-    let is_minor = |finding: &Finding| match &finding.conclusion {
-        Some(Conclusion::Cause { cause }) if cause.kind.is_general() => 1,
-        Some(Conclusion::Cause { .. }) if factor(finding) * (1.0 - WORTH_SAYING) < 1.0 => 2,
-        _ => 0,
-    };
     let rank = |finding: &Finding| match (&finding.gain, finding.confidence) {
-        (_, Confidence::Abstains) => (4, 0),
-        (Some(gain), _) => (gain.of as u8, is_minor(finding)),
-        (None, _) => (3, 0),
+        (_, Confidence::Abstains) => 4,
+        (Some(gain), _) => gain.of as u8,
+        (None, _) => 3,
     };
     let share = |finding: &Finding| {
         let conclusion = finding.conclusion.as_ref();

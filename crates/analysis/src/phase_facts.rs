@@ -76,6 +76,9 @@ pub struct TracedPhase {
     /// The kernels with most time in the phase.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub longest_kernels: Vec<PhaseKernel>,
+    /// The time of all kernels by category, the longest first; summed, clipped to the phase.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<CategoryTime>,
     /// Of a step of training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingParts>,
@@ -94,6 +97,13 @@ pub struct TrainingParts {
     pub communication_ns: Nanos,
     /// Kernels whose launch was not recorded.
     pub unattributed_ns: Nanos,
+}
+
+/// The kernels of one category in one phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CategoryTime {
+    pub category: Category,
+    pub time_ns: Nanos,
 }
 
 /// One kernel in one phase.

@@ -1,5 +1,7 @@
 //! The kernels of a phase: how many, how many of graphs, those too small for the device, those beside products and attention.
 
+use std::collections::BTreeMap;
+
 use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::{StrId, ThreadId, Trace};
 use llmprof_units::Nanos;
@@ -9,9 +11,9 @@ use crate::analyze::phase_intervals::Interval;
 use crate::analyze::tracing::Tracing;
 use crate::matching::kernel_table::{Purpose, WorkGroup, purpose};
 use crate::matching::lanes::{Item, Lane};
-use crate::phase_facts::{Glue, PhaseKernel};
+use crate::phase_facts::{CategoryTime, Glue, PhaseKernel};
 use crate::timeline::device_events::Class;
-use crate::timeline::intervals::union_length;
+use crate::timeline::intervals::{add, union_length};
 
 /// Kernels of a phase that are named.
 const MOST_KERNELS: usize = 20;
@@ -78,6 +80,25 @@ impl Tracing<'_> {
             .collect();
         rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
         rows.truncate(MOST_KERNELS);
+        rows
+    }
+
+    /// The time of a phase's kernels by category, the longest first.
+    pub(super) fn category_times(included: &[&Interval], lane: &Lane) -> Vec<CategoryTime> {
+        let mut sums: BTreeMap<Category, i64> = BTreeMap::new();
+        for interval in included {
+            for item in &lane.items[lane.around(interval.window())] {
+                if let Some(time) = item.kernel.and(item.inside(interval.window())) {
+                    add(sums.entry(item.category).or_default(), time);
+                }
+            }
+        }
+        let rows = sums.into_iter().map(|(category, time)| CategoryTime {
+            category,
+            time_ns: Nanos(time),
+        });
+        let mut rows: Vec<CategoryTime> = rows.collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.time_ns));
         rows
     }
 

@@ -264,6 +264,7 @@ impl Tracing<'_> {
             exposed_communication_share: exposed_communication(included, breakdowns),
             exposed_copy_share: exposed_copies(included, breakdowns),
             longest_kernels: self.longest_kernels(included, lane),
+            categories: Self::category_times(included, lane),
             copies: self.copies(included, lane),
             training: self
                 .training

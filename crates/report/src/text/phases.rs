@@ -85,37 +85,22 @@ fn class_part(phase: &PhaseAnalysis) -> Option<String> {
 /// `mostly gemm (85.3 % of GPU time)` of a phase that keeps its GPU busy, or `most GPU time in gemm (38.1 %)` where the largest category
 /// takes less than half of it.
 pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<String> {
-    let kernels = &phase.traced.as_ref()?.longest_kernels;
     let is_busy = 2 * phase.judged_idle().0 < phase.judged_wall().0;
     let waterfall = &phase.waterfall;
     let all = waterfall.busy_ns.0.saturating_add(waterfall.overlap_ns.0);
-    let time_of = |category| {
-        let own = kernels.iter().filter(|kernel| kernel.category == category);
-        own.map(|kernel| kernel.time_ns.0)
-            .fold(0, i64::saturating_add)
-    };
-    let longest = kernels.iter().map(|kernel| kernel.category);
-    let mut categories: Vec<Category> = longest.collect();
-    categories.sort_unstable();
-    categories.dedup();
+    let categories = phase.traced.as_ref()?.categories.iter();
     let mut parts: Vec<(String, i64)> = categories
-        .iter()
-        .map(|category| (category.to_string(), time_of(*category)))
+        .map(|row| (row.category.to_string(), row.time_ns.0))
         .collect();
     parts.push(("copies and memsets".to_owned(), waterfall.copies_ns.0));
     parts.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-    // Kernels that are not listed may belong to any category.
-    let times = parts.iter().map(|(_, time)| *time);
-    let listed = times.fold(0, i64::saturating_add);
-    let next = parts.get(1).map_or(0, |(_, time)| *time);
-    let next = next.saturating_add(all.saturating_sub(listed).max(0));
     let (name, time) = parts.into_iter().next()?;
     let share = Percent((time as f64 / all.max(1) as f64).min(1.0));
-    let is_told = is_busy && name != Category::Other.to_string();
+    let is_told = is_busy && time > 0 && name != Category::Other.to_string();
     if is_told && time > all / 2 {
         return Some(format!("mostly {name} ({share} of GPU time)"));
     }
-    (is_told && time > next).then(|| format!("most GPU time in {name} ({share})"))
+    is_told.then(|| format!("most GPU time in {name} ({share})"))
 }
 
 /// `training step: GPU time forward 30.1 %, backward 59.9 %, optimizer 4.0 %, communication 6.0 %.`

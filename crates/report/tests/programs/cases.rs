@@ -1074,4 +1074,26 @@ pub(crate) const PROGRAMS: &[Program] = &[
             }
         },
     },
+    Program {
+        name: "convolutions of thirty names",
+        generates_text: false,
+        says: &[
+            "mostly conv (60.0 % of GPU time)",
+            "conv 60.0 %, gemm 40.0 %",
+        ],
+        never: &["most GPU time in gemm"],
+        write: |k| {
+            for _ in 0..4 {
+                k.range("batch", |k| {
+                    for number in 0..30 {
+                        k.op("aten::conv2d", |k| {
+                            k.kernel(&format!("{CONV}_{number}"), 100.0);
+                        });
+                    }
+                    k.op("aten::linear", |k| k.kernel(GEMM, 2_000.0));
+                    k.synchronize();
+                });
+            }
+        },
+    },
 ];

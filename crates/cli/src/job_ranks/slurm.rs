@@ -26,13 +26,12 @@ pub(crate) fn submit(
         );
     };
     let run = absolute(run)?;
-    let summaries = match &args.summaries {
-        Some(folder) => absolute(folder)?,
+    let summaries = if let Some(folder) = &args.summaries {
+        absolute(folder)?
+    } else {
         // A folder inside the run would be there before the run.
-        None => {
-            let name = run.file_name().unwrap_or_default().to_string_lossy();
-            run.with_file_name(format!("{name}.ranks"))
-        }
+        let name = run.file_name().unwrap_or_default().to_string_lossy();
+        run.with_file_name(format!("{name}.ranks"))
     };
     let tasks = files.len().min(TASKS_MAX);
     let written = |path: &Path, error: std::io::Error| {

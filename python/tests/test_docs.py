@@ -106,7 +106,11 @@ def commands_of(text: str) -> Iterator[str]:
         yield re.split(r" [|;>] | && ", line)[0]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name)
+# What agents are told to call.
+FOR_AGENTS = [ROOT / "crates/cli/skill/SKILL.md", ROOT / "crates/assets/templates/AGENTS.md"]
+
+
+@pytest.mark.parametrize("page", [page for page in [*PAGES, *FOR_AGENTS] if page.name != "CHANGELOG.md"], ids=name)
 def test_commands_and_options_exist(page: Path, binary: Path) -> None:
     for line in commands_of(page.read_text()):
         words = shlex.split(line, comments=True)[1:]

@@ -33,6 +33,9 @@ pub(crate) const HOST_WORK_MIN_SHARE: f64 = 0.25;
 /// A few events may lead to the wrong call, where ids of calls are used again.
 pub(crate) const EARLY_EVENTS_MIN_PART: usize = 100;
 
+/// Part of the time that ranks wait for one of them from which on it is named: less is no reason to look for what it did.
+pub(crate) const RANK_WAITING_MIN_SHARE: f64 = 0.001;
+
 // Steps and phases
 
 /// One part in so many of the device's span is named. Of the public traces with labelled steps (`fixtures/public`) four have 7 to 50 % of
@@ -62,7 +65,7 @@ pub(crate) const SAMPLED_STEPS_MIN: u64 = 4;
 
 /// A first interval is first use if it takes this many times as long as the later ones…
 pub(crate) const FIRST_USE_MIN_RATIO: f64 = 1.5;
-/// …while its device time differs by less than this factor.
+/// …for its work, and its device time is not shorter by this factor.
 pub(crate) const SAME_WORK_MAX_RATIO: f64 = 1.5;
 /// Waits from here on…
 pub(crate) const ATTENTION_WAIT_MIN_NS: i64 = 5_000_000;

@@ -295,6 +295,7 @@ fn a_file_that_has_its_events_twice_says_so() {
 fn capture_of_graphs_is_no_step() {
     let analysis = analyzed(&read("vllm_piecewise_mi300/captures_cut.json.gz"));
     assert!(has(&analysis, "analysis.graph_capture"));
+    assert!(!has(&analysis, "analysis.cut_steps"));
     let names: Vec<&str> = analysis.phases.iter().map(PhaseAnalysis::name).collect();
     assert!(
         !names.iter().any(|name| name.starts_with("capture_")),

@@ -107,12 +107,47 @@ Examples:
   llmprof query runs/mine 'SELECT category, count(*) n, sum(duration_ns) ns FROM kernel GROUP BY 1 ORDER BY 3 DESC'
   llmprof query trace.json.gz 'SELECT cause, sum(duration_ns) FROM idle_gap GROUP BY 1' --format csv")]
     Query(crate::args_view::QueryArgs),
-    /// Export a run's timeline for another tool.
+    /// Explain a run for an agent or a script: cause, place and gain of its findings in at most 8 KB of JSON, with the next command to ask.
+    ///
+    /// The same answers as the tools of `llmprof mcp`. Text between ⟦ and ⟧ was recorded from the profiled program; docs/agents.md.
+    #[command(after_help = "\
+Examples:
+  llmprof explain runs/mine                        the run in short
+  llmprof explain runs/mine finding=1              evidence and place of a finding
+  llmprof explain runs/mine kernels --filter gemm
+  llmprof explain runs/mine step=3                 what ran in one step")]
+    Explain(crate::args_agents::ExplainArgs),
+    /// Serve runs to a coding agent over the Model Context Protocol on stdin and stdout.
+    ///
+    /// Read-only, and only below the folder that it is started in: tools for runs, findings, kernels, time windows, comparisons and
+    /// predictions; docs/agents.md.
+    #[command(after_help = "\
+Examples:
+  claude mcp add llmprof -- llmprof mcp
+  llmprof mcp --root runs/")]
+    Mcp(crate::args_agents::McpArgs),
+    /// Print a skill file that teaches a coding agent to use llmprof.
+    #[command(after_help = "\
+Examples:
+  llmprof skill > .claude/skills/llmprof/SKILL.md")]
+    Skill,
+    /// Print the JSON Schema of an answer, or list all.
+    #[command(after_help = "\
+Examples:
+  llmprof schema
+  llmprof schema llmprof.agent.summary/1")]
+    Schema {
+        /// The value of `schema` in an answer; a part of it that only one has is enough.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Export a run's timeline or its numbers for another tool.
     #[command(after_help = "\
 Examples:
   llmprof export runs/mine --to pftrace            opens in Perfetto
   llmprof export runs/mine --to chrome             opens in Perfetto and chrome://tracing
-  llmprof export runs/mine --to sqlite -o t.sqlite && sqlite3 t.sqlite .tables")]
+  llmprof export runs/mine --to sqlite -o t.sqlite && sqlite3 t.sqlite .tables
+  llmprof export runs/mine --to flat-json -o -     one row for MLflow or W&B")]
     Export(ExportArgs),
     /// Show the theoretical cost of a model: parameters, FLOPs, bytes, memory, roofline time on a device.
     #[command(after_help = "\
@@ -327,6 +362,9 @@ pub(crate) struct RunArgs {
     /// With --multirun and a fixed hydra.sweep.dir: keep jobs that are complete there, run the others again.
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Output format of one job.
+    #[arg(long, value_enum, conflicts_with_all = ["dry_run", "multirun"])]
+    pub(crate) format: Option<crate::args_agents::RunFormat>,
 }
 
 /// Which part of a config is printed.
@@ -458,11 +496,14 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) launcher: Option<ImportLauncher>,
     /// Then show the run in the browser, as `llmprof view` does.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "format"])]
     pub(crate) view: bool,
     /// Print the analysis as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Output format: --json is `json`.
+    #[arg(long, value_enum, conflicts_with = "json")]
+    pub(crate) format: Option<crate::args_agents::ResultFormat>,
 }
 
 /// Where ranks are read.
@@ -520,6 +561,8 @@ pub(crate) enum ExportFormat {
     Folded,
     /// Host stacks while no GPU was busy, and all of them, for speedscope.
     Speedscope,
+    /// One flat JSON object of the run's numbers for MLflow, W&B or a table: metrics, phases, gains. `-o -` prints it.
+    FlatJson,
 }
 
 /// What is predicted, and how.

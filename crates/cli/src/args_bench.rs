@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use llmprof_load::{arrivals::RATE_MIN, slo::Slo};
 use llmprof_units::Share;
 
+use crate::args_agents::ResultFormat;
 use crate::{arg_duration::duration, arg_load::LoadArgs};
 
 /// Which endpoint is loaded, and how.
@@ -113,6 +114,9 @@ pub(crate) struct BenchArgs {
     /// Print the numbers as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Output format: --json is `json`.
+    #[arg(long, value_enum, conflicts_with_all = ["json", "import"])]
+    pub(crate) format: Option<ResultFormat>,
 }
 
 /// The model that is served, for roofline times of its steps.

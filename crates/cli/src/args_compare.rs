@@ -7,6 +7,7 @@ use llmprof_analysis::compare::Gate;
 use llmprof_units::Share;
 
 use crate::arg_duration::duration;
+use crate::args_agents::CompareFormat;
 
 /// What is compared, and what must hold.
 #[derive(Debug, clap::Args)]
@@ -50,6 +51,26 @@ pub(crate) struct CompareArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Output format: --json is `json`, --github is `github`.
+    #[arg(long, value_enum, conflicts_with_all = ["json", "github"])]
+    pub(crate) format: Option<CompareFormat>,
+}
+
+impl CompareArgs {
+    /// The format that `--format`, `--json` and `--github` choose together.
+    pub(crate) fn chosen_format(&self) -> CompareFormat {
+        self.format.unwrap_or(match (self.json, self.github) {
+            (true, _) => CompareFormat::Json,
+            (false, true) => CompareFormat::Github,
+            (false, false) => CompareFormat::Text,
+        })
+    }
+
+    /// Whether standard output is for a program.
+    pub(crate) fn is_data(&self) -> bool {
+        let format = self.chosen_format();
+        matches!(format, CompareFormat::Json | CompareFormat::Agent)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

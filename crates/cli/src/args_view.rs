@@ -9,7 +9,8 @@ use crate::arg_duration::duration;
 /// Which runs are shown, and where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ViewArgs {
-    /// Run directories and profiles of any format that `import` reads [default: the newest run below ./runs].
+    /// Run directories and profiles of any format that `import` reads [default: the newest run below ./runs]. RUN#finding=1, RUN#kernel=1,
+    /// RUN#phase=decode, RUN#step=0 and RUN#window=FROM..TO (ns) open at that place.
     #[arg(value_name = "RUN|FILE")]
     pub(crate) runs: Vec<PathBuf>,
     /// Write the pages to this directory for any web server, and stop: timeline, run pages, facts of events. Sums of a selection, search and

@@ -3,10 +3,12 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0 is done, 1 a threshold the user set was crossed,
 //! 2 a failure, 130 an interrupted run. `record` passes its command's code on and has 125 for its own failures.
 
+mod agents;
 mod app;
 mod arg_duration;
 mod arg_load;
 mod args;
+mod args_agents;
 mod args_assets;
 mod args_bench;
 mod args_compare;

@@ -23,6 +23,7 @@ use serde::Serialize;
 
 use crate::{
     args::ImportArgs,
+    args_agents::ResultFormat,
     clock,
     failure::Failure,
     output::Output,
@@ -110,6 +111,11 @@ fn keep(
             Trtexec::Times(found) => iterations = found,
         }
     }
+    let format = ResultFormat::chosen(args.format, args.json);
+    if format == ResultFormat::Agent {
+        let why = "results of trtexec have layers and no findings for --format agent";
+        return Err(Failure::new(why).hint("--format json has every layer".to_owned()));
+    }
     let dir = match &args.output {
         Some(dir) => dir.clone(),
         None => default_directory(files),
@@ -119,7 +125,7 @@ fn keep(
     let imported = analyze(times, &layers, &iterations, count, device.as_ref(), &dir);
     let written = write(&imported, device.as_ref(), store);
     written?;
-    if args.json {
+    if format == ResultFormat::Json {
         return output.json(&imported);
     }
     for line in summary(&imported) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use llmprof_record::store::{StoredRun, find_runs};
-use llmprof_view::{OpenedRun, Server, Site, serve};
+use llmprof_view::{OpenedRun, Server, Site, agent::PlaceId, serve};
 
 use crate::{
     args_view::ViewArgs, browser, failure::Failure, output::Output, profiles,
@@ -19,9 +19,12 @@ const RUNS: &str = "runs";
 const REPORT_BYTES_MAX: u64 = 256 << 20;
 
 pub(crate) fn view(args: &ViewArgs, output: &mut Output) -> Result<(), Failure> {
-    let paths = match args.runs.as_slice() {
-        [] => vec![newest_run(Path::new(RUNS))?],
-        paths => paths.to_vec(),
+    let Shown { paths, place } = match args.runs.as_slice() {
+        [] => Shown {
+            paths: vec![newest_run(Path::new(RUNS))?],
+            place: None,
+        },
+        arguments => split_places(arguments)?,
     };
     if let Some(folder) = &args.output {
         return write_archive(&paths, folder, output);
@@ -29,7 +32,19 @@ pub(crate) fn view(args: &ViewArgs, output: &mut Output) -> Result<(), Failure> 
     // A port that is taken is said before minutes of reading.
     let server = Server::bind(args.port).map_err(|error| Failure::new(error.to_string()))?;
     let runs = open_all(&paths)?;
-    let url = server.url();
+    let page = place.map(|(run, place)| {
+        let page = runs[run].page_of(&place, run);
+        page.ok_or_else(|| {
+            Failure::new(format!("{} has no {place} to show", paths[run].display())).hint(format!(
+                "llmprof explain {} lists findings and phases",
+                paths[run].display()
+            ))
+        })
+    });
+    let url = match page.transpose()? {
+        Some(page) => format!("{}#{page}", server.url()),
+        None => server.url(),
+    };
     output.line(&url)?;
     if !args.no_open {
         browser::open(Path::new(&url))?;
@@ -47,6 +62,32 @@ pub(crate) fn view_run(run: PathBuf, output: &mut Output) -> Result<(), Failure>
         no_open: false,
     };
     view(&args, output)
+}
+
+/// What is shown, and where it is opened.
+struct Shown {
+    paths: Vec<PathBuf>,
+    /// The number of a run and a place in it.
+    place: Option<(usize, PlaceId)>,
+}
+
+/// Takes `RUN#finding=3` apart. A file with `#` in its name is a file.
+fn split_places(arguments: &[PathBuf]) -> Result<Shown, Failure> {
+    let mut shown = Shown {
+        paths: Vec::new(),
+        place: None,
+    };
+    for path in arguments {
+        let text = path.to_str().filter(|_| !path.exists());
+        let Some((run, id)) = text.and_then(|text| text.rsplit_once('#')) else {
+            shown.paths.push(path.clone());
+            continue;
+        };
+        let id = id.parse().map_err(|error: String| Failure::new(error))?;
+        shown.place.get_or_insert((shown.paths.len(), id));
+        shown.paths.push(PathBuf::from(run));
+    }
+    Ok(shown)
 }
 
 fn open_all(paths: &[PathBuf]) -> Result<Vec<Arc<OpenedRun>>, Failure> {

@@ -23,7 +23,7 @@ pub(crate) use llmprof_analysis::phase_facts::{
     BetweenSlices, CopyDirection, CopyTime, RecordedPart, TracedPhase,
 };
 pub(crate) use llmprof_analysis::phases::PhaseSource;
-pub(crate) use llmprof_analysis::program::{Program, ProgramKind, Proof};
+pub(crate) use llmprof_analysis::program::{Parallelism, Program, ProgramKind, Proof};
 pub(crate) use llmprof_analysis::ranks::job::{
     GroupKind, GroupSet, JobAnalysis, RankDifference, Reason, SlowLink, Straggler,
 };

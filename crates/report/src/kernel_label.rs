@@ -9,14 +9,16 @@ use llmprof_record::kernel_name::canonical;
 const LONGEST: usize = 76;
 
 /// Types that only pass another one on: the argument is what matters.
-const WRAPPERS: [&str; 9] = [
+const WRAPPERS: [&str; 11] = [
     "AUnaryFunctor",
     "BUnaryFunctor",
     "BinaryFunctor",
     "ReduceOp",
     "distribution_nullary_kernel",
+    "enable_3x_kernel_for_sm9x",
     "enable_sm80_to_sm89",
     "enable_sm90",
+    "enable_sm90_or_later",
     "gpu_kernel_impl",
     "gpu_kernel_impl_nocast",
 ];
@@ -136,7 +138,13 @@ fn described(argument: &str) -> Functor {
             dtype: None,
         },
         Some((head, arguments)) => Functor {
-            name: head.to_owned(),
+            name: match arguments.first() {
+                // Many matrices at once, as of experts.
+                Some(shape) if shape.starts_with("GroupProblemShape") => {
+                    format!("{head}<GroupProblemShape>")
+                }
+                _ => head.to_owned(),
+            },
             tile: leading_numbers(&arguments),
             dtype: first_dtype(&arguments).or_else(|| dtype_inside(argument)),
         },
@@ -273,6 +281,10 @@ mod tests {
     #[test]
     fn what_tells_kernels_apart_stays() {
         let cases = [
+            (
+                "void cutlass::device_kernel<at::cuda::detail::enable_3x_kernel_for_sm9x<cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::GroupProblemShape<cute::tuple<int, int, int> >, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90ArrayTmaGmmaWarpSpecialized<4>, cutlass::bfloat16_t> > > >(Params)",
+                "GemmUniversal<GroupProblemShape> bf16",
+            ),
             (
                 "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, at::native::binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, at::native::binary_internal::MulFunctor<float> > const&)::{lambda(int)#1}>(int, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, at::native::binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, at::native::binary_internal::MulFunctor<float> > const&)::{lambda(int)#1})",
                 "elementwise_kernel<128, 4> MulFunctor bf16",

@@ -4,6 +4,7 @@
 //! page draws, [`Timeline`] answers what a page asks, [`Site`] maps paths to answers, [`serve`] speaks HTTP on loopback. The page is
 //! plain ES modules (`web/`) inside the binary.
 
+pub mod agent;
 mod archive;
 mod area;
 mod assets;

@@ -43,7 +43,16 @@ async function show() {
   if (turn !== shown) return;
   main.replaceChildren(content);
   main.scrollTop = 0;
+  if (page === "run" && state.finding) showFinding(document.getElementById(`finding-${state.finding}`));
   content.timeline?.canvas.focus();
+}
+
+/** Opens the evidence of a finding that the address names. */
+function showFinding(item) {
+  if (!item) return;
+  item.classList.add("chosen");
+  item.querySelector("details")?.setAttribute("open", "");
+  item.scrollIntoView({ block: "center" });
 }
 
 async function pageOf(page, number, state) {

@@ -56,7 +56,12 @@ impl Tracing<'_> {
         let label = self.label(phase, lane);
         let name = label.as_deref().unwrap_or(phase.phase.name());
         let mut instances = instances(phase, lane);
-        let first_use = first_instance(&mut instances);
+        // A collective that waits for other devices is longer for their reasons.
+        let first_use = if mostly_communicates(phase, lane) {
+            None
+        } else {
+            first_instance(&mut instances)
+        };
         let included: Vec<&Interval> = phase
             .intervals
             .iter()
@@ -362,6 +367,21 @@ fn expect_experts(analysis: &mut PhaseAnalysis) {
     for basis in bases.filter(|basis| **basis == Basis::Measured) {
         *basis = Basis::Expected;
     }
+}
+
+/// Whether communication takes most of the time of a phase's events.
+fn mostly_communicates(phase: &TracePhase, lane: &Lane) -> bool {
+    let (mut exchanged, mut all) = (0_i64, 0_i64);
+    for interval in &phase.intervals {
+        for item in &lane.items[lane.around(interval.window())] {
+            let time = item.inside(interval.window()).unwrap_or(0);
+            all = all.saturating_add(time);
+            if item.class == Class::Communication {
+                exchanged = exchanged.saturating_add(time);
+            }
+        }
+    }
+    exchanged > all / 2
 }
 
 /// The intervals of a phase with the time of their events.

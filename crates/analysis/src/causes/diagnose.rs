@@ -25,8 +25,11 @@ const EVENT_COST_RANGE: [f64; 2] = [0.6, 2.0];
 const EVENT_COST_OF_PAIR: f64 = 1.1;
 /// Pairs of an operator and the one it calls that show what recording costs.
 const EVENT_COST_MIN_PAIRS: usize = 50;
-/// Costs that plain times of the same program may give.
-const EVENT_COST_SOLVED_NS: [f64; 2] = [0.0, 8_000.0];
+/// Costs that pairs of operators may give.
+const EVENT_COST_PAIRS_NS: [f64; 2] = [0.0, 8_000.0];
+/// Costs that plain times of the same program may give: ranges around modules are pushed by Python code, which takes longer than
+/// recording them does.
+const EVENT_COST_SOLVED_NS: [f64; 2] = [0.0, 100_000.0];
 /// A cause that adds less than this part of its own gain to another's is about the same time.
 const SAME_TIME_SHARE: f64 = 0.5;
 /// Causes that are compared with each other for that.
@@ -211,7 +214,7 @@ fn costs(graph: &Graph, phase: &Searched<'_>) -> [f64; 3] {
     let nothing = Edit::default();
     if let Some(plain) = phase.input.plain_ns {
         let [mut low, mut high] = EVENT_COST_SOLVED_NS;
-        for _ in 0..12 {
+        for _ in 0..16 {
             let middle = f64::midpoint(low, high);
             if phase.time(graph, middle, &nothing) > plain {
                 low = middle;
@@ -245,7 +248,7 @@ fn event_cost(scene: &Scene<'_>) -> f64 {
     }
     let middle = times.len() / 2;
     let median = *times.select_nth_unstable(middle).1 as f64;
-    let [least, most] = EVENT_COST_SOLVED_NS;
+    let [least, most] = EVENT_COST_PAIRS_NS;
     let cost = (EVENT_COST_OF_PAIR * median).clamp(least, most);
     // A thread that launches work of its own competes for the GIL: times of operators have waiting in them.
     let mut work = scene.graph.work().iter();

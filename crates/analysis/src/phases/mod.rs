@@ -8,6 +8,7 @@ mod marks;
 pub(crate) mod processes;
 
 use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::run::is_graph_capture;
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
 use rustc_hash::FxHashMap;
@@ -210,7 +211,8 @@ impl Phases {
         if phases.source == PhaseSource::Shapes && phases.launched.is_none() && !is_sliced {
             phases.clip(events, launched);
         }
-        if phases.by_launch() && !phases.on_device && !is_sliced {
+        // The capture of graphs executes nothing, and has no kernels to miss.
+        if phases.by_launch() && !phases.on_device && !is_sliced && !is_graph_capture(trace) {
             let cut = cut::mark(&mut phases, trace, events);
             phases.issues.extend(cut);
         }

@@ -65,6 +65,20 @@ pub enum Proof {
     TrainingKernel { name: String },
     /// The range of an optimizer's step.
     Optimizer { name: String },
+    /// A range of what divides the work among ranks.
+    Parallel { scheme: Parallelism, range: String },
+    /// Ranges of a pipeline schedule, one for each micro-batch.
+    Pipeline { micro_batches: u64, range: String },
+}
+
+/// How the work of training is divided among ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parallelism {
+    /// Each rank keeps a part of the weights, and gathers the rest for each layer.
+    FullySharded,
+    /// Each rank has all weights, and gradients are added up.
+    DataParallel,
 }
 
 /// What ran, and what shows it.

@@ -4,7 +4,7 @@ use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::trace::{HostKind, StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{ProgramKind, Proof};
+use super::{Parallelism, ProgramKind, Proof};
 use crate::engine_label::{Engine, EngineLabel};
 use crate::labels::{is_annotation, own_name, phase_of_name};
 use crate::phases::engine::labelled_steps;
@@ -72,7 +72,64 @@ pub(super) fn training(trace: &Trace) -> Vec<Proof> {
     if proofs.is_empty() {
         proofs.extend(training_kernel(trace));
     }
+    if !proofs.is_empty() {
+        proofs.extend(parallelism(trace));
+        proofs.extend(pipeline(trace));
+    }
     proofs
+}
+
+/// What PyTorch's wrappers call their ranges. FSDP wraps what DDP could: where both are there, each is named.
+fn parallelism(trace: &Trace) -> Vec<Proof> {
+    const SCHEMES: [(&str, Parallelism); 3] = [
+        ("FullyShardedDataParallel.", Parallelism::FullySharded),
+        ("FSDP::", Parallelism::FullySharded),
+        ("DistributedDataParallel.", Parallelism::DataParallel),
+    ];
+    let mut proofs: Vec<Proof> = Vec::new();
+    for (begin, scheme) in SCHEMES {
+        let is_known = |proof: &Proof| matches!(proof, Proof::Parallel { scheme: known, .. } if *known == scheme);
+        if let Some(name) = annotation(trace, |name| name.starts_with(begin))
+            && !proofs.iter().any(is_known)
+        {
+            proofs.push(Proof::Parallel {
+                scheme,
+                range: trace.text(name).to_owned(),
+            });
+        }
+    }
+    proofs
+}
+
+/// The name of the first range, or operator of older versions of Kineto, that `is_told` accepts.
+fn annotation(trace: &Trace, is_told: impl Fn(&str) -> bool + Copy) -> Option<StrId> {
+    let (hosts, ranges) = (&trace.hosts, &trace.ranges);
+    let in_ranges = named_rows(trace, &ranges.name, is_told)
+        .filter(|&row| is_annotation(ranges.kind[row]))
+        .map(|row| ranges.name[row]);
+    let in_hosts = named_rows(trace, &hosts.name, is_told)
+        .filter(|&row| hosts.kind[row] == HostKind::OPERATOR)
+        .map(|row| hosts.name[row]);
+    in_ranges.chain(in_hosts).next()
+}
+
+/// `torch.distributed.pipelining` marks each micro-batch: `Forward 0`, `Backward 0`. Both are there for at least two of them.
+fn pipeline(trace: &Trace) -> Option<Proof> {
+    let ranges = &trace.ranges;
+    let numbers = |begin: &'static str| -> FxHashSet<u32> {
+        let number = move |name: &str| name.strip_prefix(begin)?.parse().ok();
+        let rows = named_rows(trace, &ranges.name, move |name| number(name).is_some());
+        let own = rows.filter(|&row| is_annotation(ranges.kind[row]));
+        own.filter_map(|row| number(trace.text(ranges.name[row])))
+            .collect()
+    };
+    let (forward, backward) = (numbers("Forward "), numbers("Backward "));
+    let both = forward.intersection(&backward).count() as u64;
+    let first = forward.intersection(&backward).min()?;
+    (both >= 2).then(|| Proof::Pipeline {
+        micro_batches: both,
+        range: format!("Forward {first}"),
+    })
 }
 
 /// Rows of names that `is_told` accepts; each distinct name is looked at once.
@@ -124,11 +181,7 @@ fn backward_ops(trace: &Trace) -> Option<Proof> {
 }
 
 fn optimizer(trace: &Trace) -> Option<Proof> {
-    let is_step = |name: &str| name.starts_with(OPTIMIZER_STEP);
-    let (hosts, ranges) = (&trace.hosts, &trace.ranges);
-    let in_hosts = named_rows(trace, &hosts.name, is_step).map(|row| hosts.name[row]);
-    let in_ranges = named_rows(trace, &ranges.name, is_step).map(|row| ranges.name[row]);
-    let name = in_ranges.chain(in_hosts).next()?;
+    let name = annotation(trace, |name| name.starts_with(OPTIMIZER_STEP))?;
     Some(Proof::Optimizer {
         name: trace.text(name).to_owned(),
     })

@@ -9,6 +9,7 @@ use crate::ranks::middle::median;
 use crate::ranks::parts::{Part, Piece};
 use crate::ranks::skew::{Meeting, Member};
 use crate::ranks::work::RankWork;
+use crate::thresholds::RANK_WAITING_MIN_SHARE;
 use crate::timeline::intervals::union_length;
 
 /// The rank that held the others up.
@@ -71,7 +72,7 @@ pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) 
     caused
 }
 
-/// Nothing where nobody waited.
+/// Nothing where nobody waited, or too short to matter.
 pub(super) fn slowest(
     ranks: &[RankWork<'_>],
     pieces: &[Vec<Piece>],
@@ -84,7 +85,8 @@ pub(super) fn slowest(
         .iter()
         .enumerate()
         .max_by_key(|(rank, (time, _))| (*time, usize::MAX - rank))?;
-    if time == 0 {
+    let span = window.1.saturating_sub(window.0) as f64;
+    if time == 0 || (time as f64) < RANK_WAITING_MIN_SHARE * span {
         return None;
     }
     let before = segments(meetings, entered, slow, window.0);

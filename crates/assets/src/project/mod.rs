@@ -18,6 +18,7 @@ const FIRST_MODEL: &str = "- model: tiny";
 const FILES: &[(&str, &str)] = &[
     (".gitignore", include_str!("../../templates/gitignore")),
     ("README.md", include_str!("../../templates/README.md")),
+    ("AGENTS.md", include_str!("../../templates/AGENTS.md")),
     (
         "pyproject.toml",
         include_str!("../../templates/pyproject.toml"),

@@ -16,13 +16,19 @@ use llmprof_units::Count;
 
 use crate::{
     args::{ExportArgs, ExportFormat},
+    commands::runs::flat_row,
     failure::Failure,
     output::{Output, note},
-    profiles, viewing,
+    outputs, profiles, viewing,
 };
+
+const FLAT_FILE: &str = "flat.json";
 
 pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failure> {
     let run = StoredRun::open(&args.run)?;
+    if matches!(args.to, ExportFormat::FlatJson) {
+        return export_flat(run, args.output.as_deref(), output);
+    }
     if !run.folder()?.has_file(TRACE_FILE) {
         return Err(Failure::new(format!(
             "{} has no timeline to export",
@@ -35,6 +41,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
         ExportFormat::Sqlite => "trace.sqlite",
         ExportFormat::Folded => "host_idle.folded",
         ExportFormat::Speedscope => "host.speedscope.json",
+        ExportFormat::FlatJson => FLAT_FILE,
     };
     let target = args.output.clone().unwrap_or_else(|| run.path.join(name));
     let within = target.starts_with(&run.path);
@@ -75,6 +82,25 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
         locked.finish()?;
     }
     Ok(())
+}
+
+/// One row of figures, for MLflow or W&B; `-` prints it.
+fn export_flat(run: StoredRun, to: Option<&Path>, output: &mut Output) -> Result<(), Failure> {
+    let row = flat_row(&run);
+    let target = match to {
+        Some(to) if to == Path::new("-") => return output.json(&row),
+        Some(to) => to.to_owned(),
+        None => run.path.join(FLAT_FILE),
+    };
+    let text = outputs::text(&row)?;
+    if to.is_none() {
+        let locked = run.lock()?;
+        locked.write(FLAT_FILE, text.as_bytes())?;
+        locked.finish()?;
+    } else {
+        write_atomically(&target, text.as_bytes())?;
+    }
+    output.line(&target.display().to_string())
 }
 
 /// `trace.json` of rank 3 is `trace.rank3.json`.
@@ -123,6 +149,8 @@ fn contents(
             ];
             Some(flame::write_speedscope(&profiles).into())
         }
+        // A row is of the run, not of its timelines.
+        ExportFormat::FlatJson => None,
     })
 }
 

@@ -6,7 +6,9 @@ use llmprof_record::store::{Pass, RunDir, RunStatus, StoredRun};
 use llmprof_units::Nanos;
 
 use crate::{
+    agents,
     args::ImportArgs,
+    args_agents::ResultFormat,
     clock,
     failure::Failure,
     job_ranks::{self, WHOLE_RANKS_MAX, inputs},
@@ -103,7 +105,14 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         analysis,
         unwritten,
     };
-    profiled.print(args.json, &dir, output)?;
+    if ResultFormat::chosen(args.format, args.json) == ResultFormat::Agent {
+        if let Some(unwritten) = profiled.unwritten {
+            return Err(unwritten);
+        }
+        return agents::print_summary(&dir, output);
+    }
+    let is_json = ResultFormat::chosen(args.format, args.json) == ResultFormat::Json;
+    profiled.print(is_json, &dir, output)?;
     if args.view {
         viewing::view_run(dir, output)?;
     }

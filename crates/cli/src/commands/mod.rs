@@ -24,6 +24,7 @@ mod worker;
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
+pub(crate) use predict::prediction;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
 use llmprof_capture::{
@@ -31,7 +32,9 @@ use llmprof_capture::{
     tokenizer::{TOKENIZE, serve_tokenizer},
 };
 
-use crate::{args::Command, comparing, failure::Failure, jobs, output::Output, serving, viewing};
+use crate::{
+    agents, args::Command, comparing, failure::Failure, jobs, output::Output, serving, viewing,
+};
 
 /// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a tokenizer, a job of a cluster's sweep, the guard of a power
 /// limit, and the completion of a line. None is an argument that a help text or a completion shows.
@@ -82,6 +85,10 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Export(args) => export::export(&args, output)?,
         Command::Query(args) => query::query(&args, output)?,
         Command::View(args) => viewing::view(&args, output)?,
+        Command::Explain(args) => return agents::explain(&args, output),
+        Command::Mcp(args) => agents::mcp(&args)?,
+        Command::Skill => output.text(agents::SKILL)?,
+        Command::Schema { name } => agents::schema(name.as_deref(), output)?,
         Command::Model(args) => model::model(&args, output)?,
         Command::Predict(args) => predict::predict(&args, output)?,
         Command::Plan(args) => return plan::plan(&args, output),

@@ -1,6 +1,8 @@
 mod export;
 mod results;
 
+pub(crate) use self::export::flat_row;
+
 use std::path::Path;
 
 use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs, write_atomically};

@@ -20,9 +20,11 @@ use llmprof_report::{
     render::{html, markdown},
 };
 use llmprof_units::Share;
+use llmprof_view::agent::{Caller, compare_answer};
 use serde_json::{Value, json};
 
 use self::gates::Judged;
+use crate::args_agents::CompareFormat;
 use crate::args_compare::{CompareArgs, Inconclusive};
 use crate::{app, failure::Failure, output::Output, outputs};
 
@@ -114,6 +116,7 @@ pub(crate) fn in_turns(
         github: false,
         output: None,
         json: true,
+        format: None,
     };
     let options = Options {
         resolution: resolution.fraction(),
@@ -127,6 +130,32 @@ pub(crate) fn in_turns(
     write(&compared, &dir)?;
     let [compared] = compared;
     Ok((compared.comparison, dir))
+}
+
+/// A comparison with its sentences, for an agent.
+pub(crate) struct ComparedRuns {
+    pub(crate) comparison: Comparison,
+    pub(crate) result: Vec<String>,
+    /// What is not alike beside what is measured.
+    pub(crate) not_alike: Vec<String>,
+}
+
+/// Compares two sides that exist.
+pub(crate) fn compare_runs(a: &Path, b: &Path) -> Result<ComparedRuns, Failure> {
+    let (a, b) = (sides::read(a)?, sides::read(b)?);
+    let resolution: Share = RESOLUTION.parse().expect("a share");
+    let options = Options {
+        resolution: resolution.fraction(),
+        interleaved: false,
+    };
+    let comparison = Comparison::of(&a, &b, options);
+    let comparison = comparison.ok_or_else(|| Failure::new("there is nothing to compare with"))?;
+    let document = compose::compared(&comparison, (&a, &b), &[]);
+    Ok(ComparedRuns {
+        comparison,
+        result: document.summary,
+        not_alike: document.caveats,
+    })
 }
 
 /// Sides that exist: a baseline first, where one is named.
@@ -230,18 +259,26 @@ fn print(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true");
-    if args.github || in_actions {
+    let format = args.chosen_format();
+    if format == CompareFormat::Github || args.github || in_actions {
         let judged: Vec<&Judged> = compared.iter().map(|one| &one.judged).collect();
-        // `--json` keeps standard output for itself.
+        // JSON keeps standard output for itself.
         let mut stderr = Output::stderr();
-        let to = if args.json { &mut stderr } else { &mut *output };
+        let to = if args.is_data() {
+            &mut stderr
+        } else {
+            &mut *output
+        };
         gates::annotate(&judged, args.inconclusive, to)?;
         for one in compared {
             gates::step_summary(&markdown::document(&brief(one)))?;
         }
     }
-    if args.json {
+    if format == CompareFormat::Json {
         return output.json(&as_json(compared)?);
+    }
+    if format == CompareFormat::Agent {
+        return print_for_agents(compared, args, output);
     }
     for (number, one) in compared.iter().enumerate() {
         if number > 0 {
@@ -260,6 +297,29 @@ fn print(
     }
     if let Some(page) = report {
         output.line(&format!("report: {}", page.display()))?;
+    }
+    Ok(())
+}
+
+/// An answer for each comparison.
+fn print_for_agents(
+    compared: &[Compared],
+    args: &CompareArgs,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let given = args.sides.iter();
+    let given: Vec<String> = given.map(|side| side.display().to_string()).collect();
+    for (number, one) in compared.iter().enumerate() {
+        let first = given.first().filter(|_| args.baseline.is_none());
+        let runs = first.zip(given.get(number + 1));
+        let answer = compare_answer(
+            &one.comparison,
+            &one.document.summary,
+            &one.document.caveats,
+            &Caller::Shell,
+            runs.map(|(a, b)| (a.as_str(), b.as_str())),
+        );
+        output.line(&answer.text())?;
     }
     Ok(())
 }

@@ -60,7 +60,7 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
         .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
     let requests = format!("A: {first}\nB: {second}\n");
     write_atomically(&dir.join("sides.txt"), requests.as_bytes())?;
-    if !args.json {
+    if !args.is_data() {
         Output::stderr().line(&llmprof_report::text::compare::rule())?;
     }
     let started = Instant::now();
@@ -106,7 +106,7 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
         let [a, b] = pair;
         taken.a.extend(a);
         taken.b.extend(b);
-        if !args.json {
+        if !args.is_data() {
             tell(&taken, options)?;
         }
         if round == 0 && is_of_other_work(&taken, &args.gate, options) {

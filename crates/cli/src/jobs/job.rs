@@ -28,7 +28,7 @@ use llmprof_units::{Bytes, Percent};
 
 use super::{command::command, direct, power, prompts::prompts, sources, visuals};
 use crate::{
-    calibration, clock,
+    agents, calibration, clock,
     failure::{self, Failure},
     fit, kernel_notes,
     output::Output,
@@ -93,6 +93,16 @@ impl Ended {
             warnings.line(&format!("{}: {}", self.status, self.dir.display()))?;
         }
         output.line(&format!("report: {}", report.display()))
+    }
+}
+
+impl Ended {
+    /// The short answer about the run, where it came so far that there is something to say.
+    pub(super) fn print_for_agents(&self, output: &mut Output) -> Result<(), Failure> {
+        if let Some(error) = &self.error {
+            Failure::new(error.clone()).report();
+        }
+        agents::print_summary(&self.dir, output)
     }
 }
 

@@ -25,6 +25,7 @@ use llmprof_record::store::RunStatus;
 use crate::{
     app,
     args::RunArgs,
+    args_agents::RunFormat,
     failure::Failure,
     moved_keys,
     output::Output,
@@ -49,7 +50,11 @@ pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failur
         }
         Outcome::Execution(Execution::Run(job)) => {
             let ended = job::run(&job, &host.cwd, Show::detect())?;
-            ended.print(output)?;
+            if args.format == Some(RunFormat::Agent) {
+                ended.print_for_agents(output)?;
+            } else {
+                ended.print(output)?;
+            }
             Ok(ended.exit_code())
         }
         Outcome::Execution(Execution::Multirun(multirun)) => {

@@ -26,9 +26,10 @@ use self::{
     loading::{Done, run},
     request::Request,
 };
+use crate::args_agents::ResultFormat;
 use crate::args_bench::{BenchArgs, ServedArgs};
 use crate::{
-    clock,
+    agents, clock,
     failure::Failure,
     output::Output,
     outputs::serving::BenchFile,
@@ -138,7 +139,10 @@ fn finish(
     } else {
         store.finish(status, None, clock::now())?;
     }
-    if args.json {
+    let format = ResultFormat::chosen(args.format, args.json);
+    if format == ResultFormat::Agent && failure.is_none() {
+        agents::print_summary(dir, output)?;
+    } else if format == ResultFormat::Json {
         #[derive(serde::Serialize)]
         struct Printed<'a> {
             #[serde(flatten)]

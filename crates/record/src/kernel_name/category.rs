@@ -392,6 +392,9 @@ const RULES: &[Rule<Category>] = &[
     head("mul_mat_vec", Category::Gemv),
     head("mul_mat", Category::Gemm),
     head("scaled_mm", Category::Gemm),
+    // torch's own weights of 8 and 4 bits.
+    head("weight_int8pack_mm", Category::Gemm),
+    head("tinygemm", Category::Gemm),
     head("grouped_mm", Category::Gemm),
     head("batched_triton_kernel", Category::Gemm),
     head("lora_shrink", Category::Gemm),
@@ -638,6 +641,8 @@ mod tests {
         ("bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x8x512u2_s4_et128x8_m128x8x32_cga1x1x1_16dp256b", Gemm),
         ("nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT", Gemm),
         ("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int, int, int> > >(Params)", Gemm),
+        ("at::native::weight_int8pack_mm_kernel(c10::BFloat16 const*, signed char const*)", Gemm),
+        ("void at::native::tinygemm_m16n8k16_chunk_kernel<at::native::ALayout_RM<(at::native::KReductionType)0>, 8>(int)", Gemm),
         ("kernel_cutlass_kernel_blackwellSm100BlockScaledPersistentDenseGemmKernel_object_at__TiledMMA", Gemm),
         ("void deep_gemm::sm90_fp8_gemm_1d2d_impl<0u, 7168u, 2048u>(float*, int*)", Gemm),
         ("void marlin::Marlin<__nv_bfloat16, 1125899906909960l, 256, 4>(int4 const*)", Gemm),

@@ -6,7 +6,7 @@ use crate::text;
 
 /// What the data support, ranked.
 pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
-    let numbered = (1..).zip(concluded(analysis));
+    let numbered = (1..).zip(concluded_findings(analysis));
     numbered
         .map(|(number, finding)| item(number, finding, analysis))
         .collect()
@@ -32,7 +32,8 @@ pub(super) fn abstentions(analysis: &Analysis) -> Vec<String> {
         .collect()
 }
 
-fn concluded(analysis: &Analysis) -> impl Iterator<Item = &Finding> {
+/// Findings in the order of their numbers in the report, from 1.
+pub fn concluded_findings(analysis: &Analysis) -> impl Iterator<Item = &Finding> {
     let findings = analysis.findings.iter();
     let kind = analysis.program.kind;
     findings.filter(move |finding| {
@@ -66,7 +67,7 @@ pub(super) fn link(document: &mut Document, analysis: &Analysis) {
         })
         .flatten()
         .collect();
-    for (index, finding) in concluded(analysis).enumerate() {
+    for (index, finding) in concluded_findings(analysis).enumerate() {
         let mut links = Vec::new();
         let phase = phase_of(analysis, finding);
         let anchors = anchors(finding, phase);

@@ -34,6 +34,7 @@ mod telemetry;
 mod timeline;
 mod waterfall;
 
+pub use findings::concluded_findings;
 pub use kernel_report::{KernelNote, KernelNotes, add as add_kernel_report};
 pub use kernels::kernels;
 pub use memory::series as memory_series;

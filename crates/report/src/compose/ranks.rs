@@ -166,7 +166,7 @@ fn collectives(ranks: &RanksAnalysis) -> Table {
                 number(row.skew_max_ns),
                 number(row.transfer_median_ns),
                 rate,
-                Cell::Text(text::last(row, noun)),
+                Cell::Text(text::last(row)),
             ],
         );
     }

@@ -82,7 +82,8 @@ fn class_part(phase: &PhaseAnalysis) -> Option<String> {
     }
 }
 
-/// `mostly gemm (85.3 % of GPU time)` of a phase that keeps its GPU busy, where one category of kernels takes more than half of it.
+/// `mostly gemm (85.3 % of GPU time)` of a phase that keeps its GPU busy, or `most GPU time in gemm (38.1 %)` where the largest category
+/// takes less than half of it.
 pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<String> {
     let kernels = &phase.traced.as_ref()?.longest_kernels;
     let is_busy = 2 * phase.judged_idle().0 < phase.judged_wall().0;
@@ -94,15 +95,27 @@ pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<String> {
             .fold(0, i64::saturating_add)
     };
     let longest = kernels.iter().map(|kernel| kernel.category);
-    let category = longest.max_by_key(|category| time_of(*category));
-    let of_kernels = category.filter(|category| *category != Category::Other);
-    let of_kernels = of_kernels.map(|category| (category.to_string(), time_of(category)));
-    let copies = ("copies and memsets".to_owned(), waterfall.copies_ns.0);
-    let parts = of_kernels.into_iter().chain([copies]);
-    let (name, time) = parts.max_by_key(|(_, time)| *time)?;
-    let share = time as f64 / all.max(1) as f64;
-    (is_busy && share > 0.5)
-        .then(|| format!("mostly {name} ({} of GPU time)", Percent(share.min(1.0))))
+    let mut categories: Vec<Category> = longest.collect();
+    categories.sort_unstable();
+    categories.dedup();
+    let mut parts: Vec<(String, i64)> = categories
+        .iter()
+        .map(|category| (category.to_string(), time_of(*category)))
+        .collect();
+    parts.push(("copies and memsets".to_owned(), waterfall.copies_ns.0));
+    parts.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    // Kernels that are not listed may belong to any category.
+    let times = parts.iter().map(|(_, time)| *time);
+    let listed = times.fold(0, i64::saturating_add);
+    let next = parts.get(1).map_or(0, |(_, time)| *time);
+    let next = next.saturating_add(all.saturating_sub(listed).max(0));
+    let (name, time) = parts.into_iter().next()?;
+    let share = Percent((time as f64 / all.max(1) as f64).min(1.0));
+    let is_told = is_busy && name != Category::Other.to_string();
+    if is_told && time > all / 2 {
+        return Some(format!("mostly {name} ({share} of GPU time)"));
+    }
+    (is_told && time > next).then(|| format!("most GPU time in {name} ({share})"))
 }
 
 /// `training step: GPU time forward 30.1 %, backward 59.9 %, optimizer 4.0 %, communication 6.0 %.`

@@ -2,7 +2,9 @@
 
 use llmprof_units::Count;
 
-use crate::analyzed::{Analysis, CauseKind, Conclusion, Finding, Program, ProgramKind, Proof};
+use crate::analyzed::{
+    Analysis, CauseKind, Conclusion, Finding, Parallelism, Program, ProgramKind, Proof,
+};
 use crate::kernel_label::kernel_label;
 
 /// `Training: backward ops on thread 12 (`MseLossBackward0`), `Optimizer.step#Adam.step`.`; nothing where llmprof itself ran the
@@ -63,6 +65,17 @@ fn proof(proof: &Proof) -> String {
             )
         }
         Proof::Optimizer { name } => format!("`{name}`"),
+        Proof::Parallel { scheme, range } => {
+            let scheme = match scheme {
+                Parallelism::FullySharded => "FSDP",
+                Parallelism::DataParallel => "DDP",
+            };
+            format!("{scheme} (`{}`)", shortened(range))
+        }
+        Proof::Pipeline {
+            micro_batches,
+            range,
+        } => format!("a pipeline of {micro_batches} micro-batches (`{range}`)"),
     }
 }
 

@@ -3,7 +3,7 @@
 use llmprof_record::{issue::IssueCode, run::RunPhase};
 use llmprof_units::{Count, Percent};
 
-use super::{knob, statement, summary::device, time};
+use super::{findings::RATIO_MAX, knob, statement, summary::device, time};
 use crate::analyzed::{
     Analysis, Finding, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
 };
@@ -123,17 +123,20 @@ pub fn helps(analysis: &Analysis) -> Vec<String> {
     let findings = analysis.findings.iter().filter_map(|found| {
         let gain = found.gain.as_ref();
         let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;
+        let knob = knob(found, analysis).map(|knob| format!(". {}", knob.trim_end_matches('.')));
+        let knob = knob.unwrap_or_default();
+        if gain.factor >= RATIO_MAX {
+            return Some(format!("{}{knob}", statement(found)));
+        }
         let what = match gain.of {
             GainOf::Run => "the whole run up to",
             GainOf::Throughput => "with more requests at once, up to",
             GainOf::FirstRequest => "for the first request, up to",
             GainOf::Latency => "for the mean request, up to",
         };
-        let knob = knob(found, analysis).map(|knob| format!(". {}", knob.trim_end_matches('.')));
         Some(format!(
-            "{}{} ({what} {:.1} times as fast)",
+            "{}{knob} ({what} {:.1} times as fast)",
             statement(found),
-            knob.unwrap_or_default(),
             gain.factor
         ))
     });

@@ -107,7 +107,7 @@ pub fn basis(phase: &PhaseAnalysis, traced: &TracedPhase) -> Option<String> {
     }
     if let Some(first) = &traced.first_use {
         parts.push(format!(
-            "the first took {} for the same work and is left out as warm-up",
+            "the first took {} and is left out as warm-up",
             first.wall_ns
         ));
     }

@@ -199,8 +199,13 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "FSDP: weights gathered and gradients scattered beside compute",
         generates_text: false,
-        says: &["Training:", "training step 3 ×", "communication"],
-        never: &["experts"],
+        says: &[
+            "Training:",
+            "FSDP (`FullyShardedDataParallel.forward`)",
+            "training step 3 ×",
+            "communication",
+        ],
+        never: &["experts", "DDP"],
         write: |k| {
             k.meta(
                 "distributedInfo",
@@ -1037,6 +1042,35 @@ pub(crate) const PROGRAMS: &[Program] = &[
         write: |k| {
             for name in ["hipGetDeviceCount", "hipMalloc", "hipFree"] {
                 k.call(name, 10.0);
+            }
+        },
+    },
+    Program {
+        name: "a pipeline schedule that marks its micro-batches",
+        generates_text: false,
+        says: &[
+            "DDP (`DistributedDataParallel.forward`)",
+            "a pipeline of 4 micro-batches (`Forward 0`)",
+            "training step 3 ×",
+        ],
+        never: &["FSDP"],
+        write: |k| {
+            for step in 0..3 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    for batch in 0..4 {
+                        k.range(&format!("Forward {batch}"), |k| {
+                            collective(k, SEND_RECV, 20.0);
+                            k.range("DistributedDataParallel.forward", |k| {
+                                transformer(k, 2, 60.0);
+                            });
+                        });
+                    }
+                    for batch in 0..4 {
+                        k.range(&format!("Backward {batch}"), |k| backward(k, 2, 60.0));
+                    }
+                    optimizer(k, "AdamW", 100.0);
+                    k.synchronize();
+                });
             }
         },
     },

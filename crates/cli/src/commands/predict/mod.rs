@@ -66,6 +66,26 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
     if advise::is_asked(args) {
         return advise::advise(args, output);
     }
+    with_grid(args, |grid, about| print_grid(grid, about, args, output))
+}
+
+/// The grid of a request as `--format json` prints it.
+pub(crate) fn prediction(args: &PredictArgs) -> Result<serde_json::Value, Failure> {
+    let mut value = serde_json::Value::Null;
+    with_grid(args, |grid, about| {
+        let rows = rows(grid)?;
+        any_predicted(&rows).map_err(Failure::new)?;
+        value = print::json(&grid.axes.names(), &rows, &about)?;
+        Ok(())
+    })?;
+    Ok(value)
+}
+
+/// Reads a request and hands over its grid, with notes about it.
+fn with_grid(
+    args: &PredictArgs,
+    mut done: impl FnMut(&Grid<'_>, Vec<String>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let host = app::host()?;
     let start = args.from.as_deref().map(Start::read).transpose()?;
     let overrides = match &start {
@@ -94,9 +114,19 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
     };
     let mut about = traces.notes();
     about.extend(start.as_ref().map(Start::note));
+    done(&grid, about)
+}
+
+fn print_grid(
+    grid: &Grid<'_>,
+    about: Vec<String>,
+    args: &PredictArgs,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let axes = grid.axes;
     match args.format {
         PredictFormat::Table => {
-            let rows = rows(&grid)?;
+            let rows = rows(grid)?;
             any_predicted(&rows).map_err(Failure::new)?;
             print::table(&axes.names(), &rows, about, output)
         }
@@ -127,8 +157,8 @@ pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Fai
             predicted.map_err(Failure::new)
         }
         PredictFormat::Json => {
-            let rows = rows(&grid)?;
-            print::json(&axes.names(), &rows, &about, output)?;
+            let rows = rows(grid)?;
+            output.json(&print::json(&axes.names(), &rows, &about)?)?;
             any_predicted(&rows).map_err(Failure::new)
         }
     }

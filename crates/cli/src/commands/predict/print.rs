@@ -252,12 +252,7 @@ pub(super) fn csv(axes: &[&str], row: &Row<'_>, is_first: bool, text: &mut Strin
     text.push('\n');
 }
 
-pub(super) fn json(
-    axes: &[&str],
-    rows: &[Row<'_>],
-    about: &[String],
-    output: &mut Output,
-) -> Result<(), Failure> {
+pub(super) fn json(axes: &[&str], rows: &[Row<'_>], about: &[String]) -> Result<Value, Failure> {
     #[derive(Serialize)]
     struct Grid<'a> {
         basis: &'static str,
@@ -274,7 +269,7 @@ pub(super) fn json(
     let Some(profile) = rows.first().map(|row| row.profile) else {
         return Err(Failure::new(super::NO_POINTS));
     };
-    output.json(&Grid {
+    let grid = Grid {
         basis: "predicted",
         from: text::basis(profile),
         efficiencies: &profile.name,
@@ -282,7 +277,8 @@ pub(super) fn json(
         held_out: KnownError::of(&profile.name),
         notes: about,
         points: rows.iter().map(|row| record(axes, row)).collect(),
-    })
+    };
+    serde_json::to_value(grid).map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
 }
 
 fn dash() -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use llmprof_record::store::{Liveness, StoredRun};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use llmprof_report::csv_field;
 
@@ -43,30 +43,82 @@ const BENCH: [(&str, &[&str]); 5] = [
 /// The table. Every key that some run was started with is a column: `override.runtime.batch_size`.
 pub(super) fn csv(runs: &[StoredRun]) -> String {
     let keys: BTreeSet<String> = runs.iter().flat_map(override_keys).collect();
-    let mut header: Vec<String> = [
-        "path",
-        "created",
-        "finished",
-        "status",
-        "experiment",
-        "model",
-        "device",
-        "issues",
-    ]
-    .map(str::to_owned)
-    .into();
-    header.extend(
-        METRICS
-            .iter()
-            .chain(&BENCH)
-            .map(|(name, _)| (*name).to_owned()),
-    );
-    header.extend(keys.iter().map(|key| csv_field(&format!("override.{key}"))));
-    let mut text = header.join(",") + "\n";
+    let mut text = String::new();
     for run in runs {
-        text += &line(run, &keys);
+        let columns = columns(run);
+        if text.is_empty() {
+            let names = columns.iter().map(|(name, _)| (*name).to_owned());
+            let overrides = keys.iter().map(|key| csv_field(&format!("override.{key}")));
+            text = names.chain(overrides).collect::<Vec<_>>().join(",") + "\n";
+        }
+        let mut cells: Vec<String> = columns.iter().map(|(_, value)| cell(value)).collect();
+        for key in &keys {
+            cells.push(override_of(run, key).unwrap_or_default().to_owned());
+        }
+        let cells: Vec<String> = cells.iter().map(|cell| csv_field(cell)).collect();
+        text += &(cells.join(",") + "\n");
     }
     text
+}
+
+/// One run as one flat object of numbers and texts, for MLflow, W&B and tables: the columns of [`csv`] that it has, phases and gains.
+pub(crate) fn flat_row(run: &StoredRun) -> Map<String, Value> {
+    let columns = columns(run).into_iter();
+    let columns = columns.filter(|(_, value)| !value.is_null() && *value != "");
+    let mut row: Map<String, Value> = columns
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    for key in override_keys(run) {
+        if let Some(value) = override_of(run, &key) {
+            row.insert(tracker_key(&["override", &key]), Value::from(value));
+        }
+    }
+    for phase in list(&json(run, "metrics.json"), "phases") {
+        let name = phase["phase"].as_str().unwrap_or_default();
+        let times = [
+            ("wall_ms", &phase["whole_wall_ns"]),
+            ("plain_wall_ms", &phase["plain_wall_ns"]),
+            ("idle_ms", &phase["waterfall"]["idle_ns"]),
+            ("roofline_ms", &phase["waterfall"]["roofline_ns"]),
+        ];
+        for (key, time) in times {
+            if let Some(time) = time.as_f64() {
+                row.insert(tracker_key(&["phase", name, key]), (time / 1e6).into());
+            }
+        }
+    }
+    for finding in list(&json(run, "analysis.json"), "findings") {
+        let code = finding["code"].as_str().unwrap_or_default();
+        for gain in list(&finding["conclusion"]["cause"], "gains") {
+            let phase = gain["label"].as_str().or(gain["phase"].as_str());
+            let key = tracker_key(&["finding", code, phase.unwrap_or_default(), "saved_ms"]);
+            if let Some(saved) = gain["saved_ns"].as_f64() {
+                // Two of one kind in one phase are worth at least the larger.
+                let known = row.get(&key).and_then(Value::as_f64).unwrap_or(0.0);
+                row.insert(key, known.max(saved / 1e6).into());
+            }
+        }
+    }
+    row
+}
+
+/// A key as trackers take it: letters, digits, `_`, `-`, `.`, spaces and `/`; at most 250 characters.
+fn tracker_key(parts: &[&str]) -> String {
+    let is_kept = |c: char| c.is_ascii_alphanumeric() || "_-. /".contains(c);
+    let kept = |c: char| if is_kept(c) { c } else { '_' };
+    let key = parts.join(".");
+    key.chars().take(250).map(kept).collect()
+}
+
+fn list(value: &Value, key: &str) -> Vec<Value> {
+    value[key].as_array().cloned().unwrap_or_default()
+}
+
+/// The value that the run was started with; the last one holds, as in a config.
+fn override_of<'a>(run: &'a StoredRun, key: &str) -> Option<&'a str> {
+    let pairs = run.manifest.overrides.iter().filter_map(|line| split(line));
+    let mut pairs = pairs.rev().filter(|(found, _)| *found == key);
+    pairs.next().map(|(_, value)| value)
 }
 
 fn override_keys(run: &StoredRun) -> Vec<String> {
@@ -79,7 +131,8 @@ fn split(line: &str) -> Option<(&str, &str)> {
     line.trim_start_matches('+').split_once('=')
 }
 
-fn line(run: &StoredRun, keys: &BTreeSet<String>) -> String {
+/// What every run has, by the name of its column.
+fn columns(run: &StoredRun) -> Vec<(&'static str, Value)> {
     let manifest = &run.manifest;
     let status = match run.liveness() {
         Liveness::Dead => "dead".to_owned(),
@@ -88,26 +141,30 @@ fn line(run: &StoredRun, keys: &BTreeSet<String>) -> String {
     let metrics = json(run, "metrics.json");
     let bench = json(run, "bench.json");
     let device = metrics["device"].as_str().unwrap_or_default();
-    let mut cells = vec![
-        run.path.display().to_string(),
-        manifest.created.clone(),
-        manifest.finished.clone().unwrap_or_default(),
-        status,
-        manifest.experiment.clone(),
-        manifest.model.clone(),
-        device.to_owned(),
-        manifest.issues.len().to_string(),
+    let mut columns = vec![
+        ("path", run.path.display().to_string().into()),
+        ("created", manifest.created.as_str().into()),
+        (
+            "finished",
+            manifest.finished.as_deref().unwrap_or_default().into(),
+        ),
+        ("status", status.into()),
+        ("experiment", manifest.experiment.as_str().into()),
+        ("model", manifest.model.as_str().into()),
+        ("device", device.into()),
+        ("issues", manifest.issues.len().into()),
     ];
-    cells.extend(METRICS.iter().map(|(_, path)| number(&metrics, path)));
-    cells.extend(BENCH.iter().map(|(_, path)| number(&bench, path)));
-    for key in keys {
-        let pairs = manifest.overrides.iter().filter_map(|line| split(line));
-        // The last one holds, as in a config.
-        let value = pairs.rev().find(|(found, _)| found == key);
-        cells.push(value.map_or_else(String::new, |(_, value)| value.to_owned()));
+    columns.extend(METRICS.map(|(name, path)| (name, number(&metrics, path))));
+    columns.extend(BENCH.map(|(name, path)| (name, number(&bench, path))));
+    columns
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
     }
-    let cells: Vec<String> = cells.iter().map(|cell| csv_field(cell)).collect();
-    cells.join(",") + "\n"
 }
 
 /// A file that is absent or damaged leaves its columns empty: the run is listed whatever became of it.
@@ -115,10 +172,38 @@ fn json(run: &StoredRun, file: &str) -> Value {
     run.json(file).ok().flatten().unwrap_or_default()
 }
 
-fn number(value: &Value, path: &[&str]) -> String {
+/// A number, or null.
+fn number(value: &Value, path: &[&str]) -> Value {
     let found = path.iter().fold(value, |value, key| &value[*key]);
     match found {
-        Value::Number(number) => number.to_string(),
-        _ => String::new(),
+        Value::Number(_) => found.clone(),
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::store::RunDir;
+
+    use super::*;
+
+    #[test]
+    fn a_flat_row_has_numbers_and_texts_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "2026-01-01T00:00:00Z".into(), "0.0.0").unwrap();
+        let metrics = r#"{"aggregates": {"tpot_ms": {"mean": 2.5, "count": 3}}, "phases": [{"phase": "my: decode", "whole_wall_ns": 5000000}]}"#;
+        let analysis = r#"{"findings": [{"code": "synchronization", "conclusion": {"cause": {"gains": [{"phase": "decode", "saved_ns": 1500000}]}}},
+            {"code": "synchronization", "conclusion": {"cause": {"gains": [{"phase": "decode", "saved_ns": 500000}]}}}]}"#;
+        std::fs::write(run.path().join("metrics.json"), metrics).unwrap();
+        std::fs::write(run.path().join("analysis.json"), analysis).unwrap();
+        let row = flat_row(&StoredRun::open(folder.path()).unwrap());
+        assert!(
+            row.values()
+                .all(|value| value.is_number() || value.is_string())
+        );
+        assert_eq!(row["tpot_ms"], 2.5);
+        assert_eq!(row["phase.my_ decode.wall_ms"], 5.0);
+        assert_eq!(row["finding.synchronization.decode.saved_ms"], 1.5);
+        assert!(!row.contains_key("ttft_ms") && !row.contains_key("device"));
     }
 }

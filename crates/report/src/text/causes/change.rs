@@ -19,9 +19,17 @@ pub(crate) fn change(cause: &Cause) -> String {
             ..
         } => "compute it on the GPU and copy the result only",
         CauseKind::HostCopies {
-            to_device: true, ..
+            to_device: true,
+            is_pageable: true,
+            ..
         } => "keep the tensor on the GPU, or copy from pinned memory with non_blocking=True",
-        CauseKind::HostCopies { .. } => "copy less, or into pinned memory with non_blocking=True",
+        CauseKind::HostCopies {
+            to_device: true, ..
+        } => "keep the tensor on the GPU, or join the copies into one",
+        CauseKind::HostCopies {
+            is_pageable: true, ..
+        } => "copy less, or into pinned memory with non_blocking=True",
+        CauseKind::HostCopies { .. } => "copy less, or once per step with non_blocking=True",
         CauseKind::HostCode {
             collecting_share: Some(_),
             ..

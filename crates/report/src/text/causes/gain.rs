@@ -3,6 +3,7 @@
 use llmprof_units::{Nanos, Percent};
 
 use crate::analyzed::{Analysis, Cause, PhaseGain};
+use crate::text::findings::RATIO_MAX;
 
 /// Phases differ from their replay by at most this for gains to be stated, as the analysis has it.
 const REPLAY_ERROR_MAX: f64 = 0.03;
@@ -38,7 +39,7 @@ fn of_phase(gain: &PhaseGain, is_named: bool) -> String {
         String::new()
     };
     let ratio = gain.now_ns.0 as f64 / (gain.now_ns.0 - gain.saved_ns.0).max(1) as f64;
-    let ratio = if ratio < 10.0 {
+    let ratio = if ratio < RATIO_MAX {
         format!(", {ratio:.2}×")
     } else {
         String::new()

@@ -1,7 +1,7 @@
 //! The conclusion of a finding in one sentence: the result, then the reason.
 
 use llmprof_theory::roofline::Resource;
-use llmprof_units::{Count, Percent, Times, significant};
+use llmprof_units::{Count, Nanos, Percent, Times, significant};
 
 use super::{is_waiting, is_whole};
 use crate::analyzed::{Abstention, Conclusion, Finding};
@@ -331,8 +331,8 @@ fn first_use(phase: &str, conclusion: &Conclusion, factor: f64, speedup: &str) -
                 )
             });
             format!(
-                "the first pass took {first_ns}, {} the later ones{}",
-                Times(factor),
+                "the first pass took {first_ns}, later ones {}{}",
+                later_than(*first_ns, factor),
                 lengths.unwrap_or_default()
             )
         }
@@ -348,13 +348,18 @@ fn first_use(phase: &str, conclusion: &Conclusion, factor: f64, speedup: &str) -
                 )
             });
             format!(
-                "the first {phase} took {first_ns}, {} the later ones, for the same work{}",
-                Times(factor),
+                "the first {phase} took {first_ns}, later ones {}{}",
+                later_than(*first_ns, factor),
                 waits.unwrap_or_default()
             )
         }
         _ => String::new(),
     }
+}
+
+/// What the later passes took, whose ratio to the first is the factor.
+fn later_than(first: Nanos, factor: f64) -> Nanos {
+    Nanos((first.0 as f64 / factor).round() as i64)
 }
 
 /// What a finding that abstains is about, by its code.

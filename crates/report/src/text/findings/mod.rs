@@ -18,6 +18,9 @@ use crate::analyzed::{
     ProgramKind,
 };
 
+/// A ratio from here on says less than the two times it is made of.
+pub(crate) const RATIO_MAX: f64 = 10.0;
+
 /// What must not be done with several gains.
 pub(crate) const OVERLAP: &str =
     "Speedups do not multiply: two findings may be about the same time.";
@@ -71,6 +74,10 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
             None => "first request",
         },
     };
+    // The sentence has both times.
+    if gain.of == GainOf::FirstRequest && gain.factor >= RATIO_MAX {
+        return None;
+    }
     let is_bound =
         gain.is_bound || (gain.of == GainOf::Run && finding.confidence == Confidence::Low);
     let label = if is_bound {

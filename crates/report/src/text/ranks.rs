@@ -158,6 +158,10 @@ pub fn slowest(ranks: &RanksAnalysis) -> Vec<String> {
         slow(ranks, found),
         Percent(found.caused_waiting_ns.0 as f64 / found.all_waiting_ns.0.max(1) as f64)
     )];
+    // Of a job, the lines on stragglers say what took longer.
+    if found.differences.is_empty() && ranks.job.is_some() {
+        return lines;
+    }
     if found.differences.is_empty() {
         lines.push(format!(
             "Nothing took clearly longer on {noun} {} than on the others.",

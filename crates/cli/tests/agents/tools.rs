@@ -79,7 +79,7 @@ fn answers_have_the_numbers_of_the_analysis() {
     let findings = client.call("findings", &json!({"run": "runs/b"})).answer;
     let first = &findings["findings"][0];
     assert_eq!(first["code"], analysis["findings"][0]["code"]);
-    let cause = &analysis["findings"][0]["conclusion"]["cause"];
+    let cause = &analysis["findings"][0]["conclusion"];
     let (stated, gain) = (&cause["gains"][0], &first["gain"][0]);
     let ms = |value: &Value| value.as_f64().unwrap() / 1e6;
     assert!(

@@ -46,7 +46,7 @@ pub struct MetricAnswer {
     /// 95 % interval of the ratio.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
-    /// `better`, `worse`, `same`, `inconclusive`, `too_few`: decided by the interval, never by the ratio.
+    /// `faster`, `slower`, `lower`, `higher`, `same`, `cannot_tell`, `not_comparable`: decided by the interval, never by the ratio alone.
     pub verdict: &'static str,
 }
 
@@ -122,14 +122,13 @@ pub fn compare_answer(
     if hidden > 0 {
         answer.left_off.insert("reasons".to_owned(), hidden);
     }
-    let undecided = comparison
-        .metrics
-        .iter()
-        .filter(|metric| !["better", "worse", "same"].contains(&metric.verdict.name()));
+    let undecided = comparison.metrics.iter().filter(|metric| {
+        !["faster", "slower", "lower", "higher", "same"].contains(&metric.verdict.name())
+    });
     let undecided: Vec<&str> = undecided.map(|metric| metric.metric).collect();
     if !undecided.is_empty() {
         answer.abstained.push(format!(
-            "no verdict for {}: the data do not decide it; more passes (runtime.repeats) or `llmprof compare --run A --run B` would",
+            "no verdict for {}: the interval does not decide it, or the sides did other work; `result` says which",
             undecided.join(", ")
         ));
     }

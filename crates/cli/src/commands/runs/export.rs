@@ -89,7 +89,7 @@ pub(crate) fn flat_row(run: &StoredRun) -> Map<String, Value> {
     }
     for finding in list(&json(run, "analysis.json"), "findings") {
         let code = finding["code"].as_str().unwrap_or_default();
-        for gain in list(&finding["conclusion"]["cause"], "gains") {
+        for gain in list(&finding["conclusion"], "gains") {
             let phase = gain["label"].as_str().or(gain["phase"].as_str());
             let key = tracker_key(&["finding", code, phase.unwrap_or_default(), "saved_ms"]);
             if let Some(saved) = gain["saved_ns"].as_f64() {
@@ -192,8 +192,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), "2026-01-01T00:00:00Z".into(), "0.0.0").unwrap();
         let metrics = r#"{"aggregates": {"tpot_ms": {"mean": 2.5, "count": 3}}, "phases": [{"phase": "my: decode", "whole_wall_ns": 5000000}]}"#;
-        let analysis = r#"{"findings": [{"code": "synchronization", "conclusion": {"cause": {"gains": [{"phase": "decode", "saved_ns": 1500000}]}}},
-            {"code": "synchronization", "conclusion": {"cause": {"gains": [{"phase": "decode", "saved_ns": 500000}]}}}]}"#;
+        let analysis = r#"{"findings": [{"code": "synchronization", "conclusion": {"gains": [{"phase": "decode", "saved_ns": 1500000}]}},
+            {"code": "synchronization", "conclusion": {"gains": [{"phase": "decode", "saved_ns": 500000}]}}]}"#;
         std::fs::write(run.path().join("metrics.json"), metrics).unwrap();
         std::fs::write(run.path().join("analysis.json"), analysis).unwrap();
         let row = flat_row(&StoredRun::open(folder.path()).unwrap());

@@ -115,15 +115,16 @@ fn tops_of(scene: &Scene<'_>, run: &[&Gemm]) -> Range<usize> {
         })
     };
     let launches = |top: usize| !scene.work_of(top).is_empty();
-    let (mut start, mut end) = (place(run[0].row), place(run[run.len() - 1].row) + 1);
-    for before in (0..start).rev() {
+    let (first, last) = (place(run[0].row), place(run[run.len() - 1].row));
+    let (mut start, mut end) = (first, last + 1);
+    for before in (0..first).rev() {
         if is_of_rows(scene.tops[before]) {
             start = before;
         } else if launches(scene.tops[before]) {
             break;
         }
     }
-    for after in end..scene.tops.len() {
+    for after in last + 1..scene.tops.len() {
         if is_of_rows(scene.tops[after]) {
             end = after + 1;
         } else if launches(scene.tops[after]) {

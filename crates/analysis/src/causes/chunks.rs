@@ -1,6 +1,7 @@
 //! A prompt that is computed in many passes.
 
 use llmprof_record::run::RunPhase;
+use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::estimate::{efficiency, gemm_ns};
@@ -11,6 +12,23 @@ use crate::replay::Edit;
 
 /// Passes of more tokens than this fill a device.
 const CHUNK_MAX_TOKENS: i64 = 2048;
+
+/// Whether all passes multiply by the same weights, but for logits, which the last chunk alone may have: a draft model reads the prompt
+/// too.
+fn are_of_one_model(scene: &Scene<'_>) -> bool {
+    let ends = scene.forwards.iter().skip(1).map(|next| next.row);
+    let ends = ends.chain([usize::MAX]);
+    let passes = scene.forwards.iter().zip(ends).map(|(forward, end)| {
+        let own = |gemm: &&Gemm| (forward.row..end).contains(&gemm.row);
+        let weights = scene.gemms.iter().filter(own);
+        weights
+            .map(|gemm| (gemm.n, gemm.k))
+            .collect::<FxHashSet<_>>()
+    });
+    let passes: Vec<_> = passes.collect();
+    let are_alike = |a: &FxHashSet<_>, b: &FxHashSet<_>| a.is_subset(b) || b.is_subset(a);
+    passes.windows(2).all(|pair| are_alike(&pair[0], &pair[1]))
+}
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let passes = scene.forwards.len() as u64;
@@ -27,6 +45,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         || passes < 2 * windows
         || tokens > CHUNK_MAX_TOKENS
         || !are_alike
+        || !are_of_one_model(scene)
         || are_separate_prompts(scene)
     {
         return Vec::new();

@@ -1,5 +1,6 @@
 //! Operators that compute on the CPU, and calls that take far longer on the host than usual.
 
+use llmprof_record::kernel_name::Category;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,6 +9,7 @@ use super::contention::is_contended;
 use super::copies::host_operators_after;
 use super::pinned_memory::is_pinning;
 use super::{Candidate, Scene};
+use crate::matching::host_operators::category;
 use crate::replay::{Api, Edit, Wait};
 
 /// An operator without device work that takes this long computes; views and allocations take a few µs.
@@ -55,6 +57,7 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
             || time < COMPUTES_MIN_NS
             || !scene.work_of(top).is_empty()
             || copied.contains(&top)
+            || is_view(scene, top)
         {
             continue;
         }
@@ -68,6 +71,12 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
     }
     let found = (group.count > 0).then(|| candidate(scene, group, true));
     found.into_iter().collect()
+}
+
+/// Whether an operator and all that it calls touch no data: what takes long there is the code around them, such as a debugging aid.
+fn is_view(scene: &Scene<'_>, top: usize) -> bool {
+    let mut rows = scene.rows_in(top).filter(|&row| scene.is_operator(row));
+    rows.all(|row| category(scene.name(row)) == Category::View)
 }
 
 /// Segments of operators and calls that are far longer than others of the same name.
@@ -139,9 +148,13 @@ mod tests {
     use crate::causes::sketch::Sketch;
 
     fn sketch_host_operator(us: i64) -> Sketch {
+        sketch_operator("aten::triu", us)
+    }
+
+    fn sketch_operator(name: &str, us: i64) -> Sketch {
         let mut sketch = Sketch::default();
         for _ in 0..4 {
-            sketch.host_operator("aten::triu", us);
+            sketch.host_operator(name, us);
             for _ in 0..4 {
                 sketch.matrix_product(16, 2048, 2048, 20);
             }
@@ -157,6 +170,13 @@ mod tests {
             .gain_of("host_operators")
             .unwrap();
         assert!((1.5..1.7).contains(&saved), "{saved} of {now} ms");
+    }
+
+    /// Anomaly detection writes a traceback for every operator, also for those that touch no data.
+    #[test]
+    fn a_slow_view_does_not_compute() {
+        let found = sketch_operator("aten::transpose", 400).diagnose();
+        assert_eq!(found.gain_of("host_operators"), None);
     }
 
     #[test]

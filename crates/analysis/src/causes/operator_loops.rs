@@ -103,7 +103,7 @@ fn is_small(scene: &Scene<'_>, one: &Loop) -> bool {
     let waits = tops.iter().flat_map(|&top| scene.rows_in(top));
     let mut waits = waits.filter_map(|row| scene.api(row));
     work.peek().is_some()
-        && work.all(|work| matches!(work.row, WorkRow::Kernel(_)) && work.duration <= KERNEL_MAX_NS)
+        && work.all(|work| !matches!(work.row, WorkRow::Copy(_)) && work.duration <= KERNEL_MAX_NS)
         && !waits.any(Api::waits_by_itself)
 }
 

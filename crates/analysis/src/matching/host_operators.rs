@@ -120,7 +120,7 @@ fn inside(outer: Category, inner: Category) -> Category {
 }
 
 /// What an operator of torch does, by its name.
-fn category(name: &str) -> Category {
+pub(crate) fn category(name: &str) -> Category {
     let operator = name.rsplit("::").next().unwrap_or(name);
     let operator = operator.trim_matches('_').to_ascii_lowercase();
     // Writes of keys and values, such as `vllm::unified_kv_cache_update` and `_C::cpu_attn_reshape_and_cache`.

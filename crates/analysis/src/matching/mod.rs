@@ -6,7 +6,7 @@
 mod exact;
 pub(crate) mod expected;
 pub(crate) mod groups;
-mod host_operators;
+pub(crate) mod host_operators;
 pub(crate) mod kernel_table;
 pub(crate) mod lanes;
 pub(crate) mod module_ranges;

@@ -120,6 +120,8 @@ pub enum CauseKind {
         /// Of each sequence.
         tokens: u64,
     },
+    /// Tensors converted between layouts around convolutions.
+    LayoutConversions { kernels_ns: Nanos },
     /// Dropout runs, as in training.
     Dropout { kernels_ns: Nanos },
     /// The KV cache copied: cloned, or concatenated with the new token.
@@ -197,6 +199,7 @@ impl CauseKind {
             Self::UnusedSpan { .. } => "unused_span",
             Self::OperatorLoop { .. } => "operator_loop",
             Self::RepeatedPasses { .. } => "repeated_passes",
+            Self::LayoutConversions { .. } => "layout_conversions",
             Self::Dropout { .. } => "dropout",
             Self::KvCopies { .. } => "kv_copies",
             Self::VocabularySort { .. } => "vocabulary_sort",

@@ -16,8 +16,7 @@ const EXPERTS_MIN: usize = 4;
 const EXPERT_GEMMS_MAX: usize = 3;
 /// Operators of one expert, at most; a layer has more.
 const EXPERT_OPERATORS_MAX: usize = 32;
-/// Iterations that stay: grouped GEMMs for all experts take the operators of one, and sorting tokens by expert those of two more
-/// (OLMoE of transformers: 30 operators instead of 13 for each expert).
+/// Iterations that stay: grouped GEMMs for all experts take the operators of one, and sorting tokens by expert those of two more.
 const KEPT_ITERATIONS: usize = 3;
 
 /// One expert: places among the outermost operators.

@@ -27,6 +27,7 @@ mod host_ops;
 mod kernel_elements;
 mod kv_copies;
 mod launch_bound;
+mod layout_conversions;
 mod logits;
 mod masked_attention;
 mod operator_loops;
@@ -118,6 +119,7 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     kv_copies::find,
     device_copies::find,
     dropout::find,
+    layout_conversions::find,
     graph_nodes::find,
     unused_span::find,
     operator_loops::find,

@@ -84,6 +84,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::RepeatedPasses { .. } => {
             "compute all sequences in one batch; drop passes whose result is not used"
         }
+        CauseKind::LayoutConversions { .. } => {
+            "keep weights and inputs in the layout of the kernels: .to(memory_format=torch.channels_last)"
+        }
         CauseKind::Dropout { .. } => "call model.eval() before generating",
         CauseKind::Allocation { .. } => {
             "let the caching allocator keep memory: no torch.cuda.empty_cache() in the loop, expandable segments"

@@ -175,6 +175,9 @@ fn what(cause: &Cause) -> String {
         } => format!(
             "{passes} forward passes over the same positions follow each other, each of {sequences} × {tokens} tokens{at}"
         ),
+        CauseKind::LayoutConversions { kernels_ns } => format!(
+            "tensors are converted between NCHW and NHWC around convolutions {often}{at}, {kernels_ns} of kernels"
+        ),
         CauseKind::Dropout { kernels_ns } => format!(
             "dropout runs {often}{at}, {kernels_ns} of kernels: the model is in training mode"
         ),

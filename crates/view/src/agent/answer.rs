@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_units::is_order;
+use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -272,7 +273,14 @@ pub fn schema_id(name: &str) -> String {
 
 /// The JSON Schema of an answer.
 pub fn answer_schema<T: AnswerBody>() -> (String, Schema) {
-    (schema_id(T::NAME), schemars::schema_for!(Answer<T>))
+    // What is left out where it is empty is not required.
+    let generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
+    (
+        schema_id(T::NAME),
+        generator.into_root_schema_for::<Answer<T>>(),
+    )
 }
 
 /// An error with the calls that lead on.

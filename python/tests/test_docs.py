@@ -106,7 +106,7 @@ def commands_of(text: str) -> Iterator[str]:
         yield re.split(r" [|;>] | && ", line)[0]
 
 
-# What agents are told to call.
+# Commands that AGENTS.md and the skill name.
 FOR_AGENTS = [ROOT / "crates/cli/skill/SKILL.md", ROOT / "crates/assets/templates/AGENTS.md"]
 
 

@@ -89,7 +89,7 @@ pub(crate) fn knob(
             | Runtime::Other(Framework::Xla)
     );
     match longest {
-        // The compiler places copies between memories; it is told where arrays lie.
+        // XLA decides where copies go; the program decides where arrays are kept.
         Some(copies) if is_xla && copies.direction == CopyDirection::Other => {
             "Try: keep arrays in device memory (no host offloading), or start their copies earlier."
         }

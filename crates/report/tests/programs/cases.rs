@@ -1,4 +1,6 @@
 //! Programs of other frameworks, names and shapes, each with what must be stated of it and what must not.
+//!
+//! One long list, since each entry is read by itself and none has code of its own.
 
 use serde_json::json;
 

@@ -218,7 +218,7 @@ impl Report<'_> {
         convolutions::add(document, analysis);
         graphs::add(document, analysis);
         modules::add(document, analysis);
-        host_stacks::add(document, record.trace());
+        host_stacks::add(document, analysis, record.trace());
         operators::add_framework(document, analysis);
         slices::add(document, analysis);
         let samples = record.samples.as_ref();

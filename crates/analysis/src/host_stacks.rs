@@ -30,6 +30,8 @@ use crate::timeline::source_lines::is_program_frame;
 const GAPS_MAX: usize = 10;
 /// Phases or ranges that are listed: those with most idle time.
 const PARTS_MAX: usize = 10;
+/// Callers among which a function of the program is looked for.
+const CALLERS_MAX: usize = 64;
 /// Places that are listed for each gap, phase or range.
 const PLACES_MAX: usize = 10;
 
@@ -391,11 +393,12 @@ impl<'a> HostPieces<'a> {
     /// The function, file and line of a stack: of its innermost frame. Recorded frames of torch and built-in functions count for the
     /// function that called them.
     fn frame(&self, id: FrameId) -> Option<(String, String, u32)> {
-        let mut stack = self.frames.stack(id);
+        let stack = self.frames.stack(id);
         let own = match self.source {
             StackSource::Sampled => None,
             StackSource::RecordedFunctions => {
-                stack.find(|frame| is_program_frame(self.trace.text(frame.function)))
+                let mut callers = stack.take(CALLERS_MAX);
+                callers.find(|frame| is_program_frame(self.trace.text(frame.function)))
             }
         };
         let frame = own.or_else(|| self.frames.stack(id).next())?;

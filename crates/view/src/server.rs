@@ -21,6 +21,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 const TOKEN_BYTES: usize = 16;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The report is a file of the run's folder, which may come from others: it may draw itself, and reach neither this server nor another.
+const REPORT_POLICY: &str = "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; script-src 'unsafe-inline'; \
+                             style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A server that listens, and the address to open.
 pub struct Server {
@@ -154,7 +157,7 @@ fn is_loopback(host: &str) -> bool {
 fn write_answer(mut stream: &TcpStream, answer: &Answer, keeps_open: bool) -> std::io::Result<()> {
     let reply = &answer.reply;
     let policy = if reply.is_report {
-        "frame-ancestors 'none'"
+        REPORT_POLICY
     } else {
         POLICY
     };

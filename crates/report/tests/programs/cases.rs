@@ -1083,7 +1083,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             "mostly conv (60.0 % of GPU time)",
             "conv 60.0 %, gemm 40.0 %",
         ],
-        never: &["most GPU time in gemm"],
+        never: &["largest part of GPU time: gemm"],
         write: |k| {
             for _ in 0..4 {
                 k.range("batch", |k| {

@@ -1,6 +1,6 @@
 //! What was done, with its place.
 
-use llmprof_units::DType;
+use llmprof_units::{Count, DType};
 
 use crate::analyzed::{Cause, CauseKind, PhaseGain, Place};
 
@@ -244,8 +244,8 @@ fn what(cause: &Cause) -> String {
             *kernels
         ),
         CauseKind::LaunchBound { launches, busy_ns } => format!(
-            "launch-bound: the GPU works {busy_ns} and waits for {} launches",
-            *launches
+            "launch-bound: the GPU works {busy_ns} and waits for {}",
+            Count(*launches, "launch")
         ),
     }
 }

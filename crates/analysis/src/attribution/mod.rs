@@ -71,7 +71,7 @@ impl Attribution {
         let origin = |event: &DeviceEvent, call: u32| {
             let at = |column: &[u32]| column.get(call as usize).copied().unwrap_or(NONE);
             // ROCm repeats the correlation as the id where no call was recorded.
-            let is_repeated = call == NONE && event.external == event.correlation;
+            let is_repeated = call == NONE && event.external == u64::from(event.correlation);
             let named = by_id.get(&event.external).filter(|_| !is_repeated);
             let named = named.copied().unwrap_or(NONE);
             let operator = if named == NONE { at(&operators) } else { named };

@@ -314,7 +314,7 @@ fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate, removed: &Ed
         now_ns: a_step(now),
         saved_ns: a_step(saved_ns),
         low_ns: a_step(all.iter().copied().min().unwrap_or(saved_ns).max(0)),
-        high_ns: a_step(all.iter().copied().max().unwrap_or(saved_ns)),
+        high_ns: a_step(all.iter().copied().max().unwrap_or(saved_ns).min(now)),
         host_bound_by_profiler: !at_least(GAIN_MIN_SHARE, profiled),
     }
 }

@@ -27,8 +27,16 @@ pub(crate) fn gain(cause: &Cause) -> String {
         text += &cause.same_time_as.join(", ").replace('_', " ");
         text.push('.');
     }
-    if cause.gains.iter().any(|gain| gain.host_bound_by_profiler) {
-        text += " With the profiler's cost included hardly any of this gain is left.";
+    let hidden: Vec<&str> = cause
+        .gains
+        .iter()
+        .filter(|gain| gain.host_bound_by_profiler)
+        .map(PhaseGain::phase_name)
+        .collect();
+    if !hidden.is_empty() {
+        let phases = hidden.join(" and ");
+        text +=
+            &format!(" The recorded {phases} hides it: there the profiler's cost takes as long.");
     }
     text
 }

@@ -21,6 +21,13 @@ fn often(cause: &Cause) -> String {
         Some(_) => "in the pass".to_owned(),
         None => "in the phase".to_owned(),
     };
+    // Fewer than one a step: so many in all steps.
+    if let Some(gain) = cause.gains.first().filter(|gain| gain.steps > 1)
+        && cause.count < 0.95
+    {
+        let times = (cause.count * gain.steps as f64).round();
+        return format!("{times}× in {} {}s", gain.steps, gain.unit_name());
+    }
     let count = if cause.count >= 10.0 || cause.count.fract().abs() < 0.05 {
         format!("{:.0}", cause.count)
     } else {

@@ -701,6 +701,7 @@ mod tests {
         ("triton_poi_fused_mul_silu_0", Elementwise),
         ("triton_red_fused_add_mean_mul_pow_rsqrt_1", Norm),
         // cuDNN
+        ("std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)", Norm),
         ("volta_scudnn_128x64_relu_interior_nn_v1", Conv),
         ("volta_fp16_s884cudnn_fp16_128x128_ldg8_splitK_relu_f2f_exp_small_nhwc_tn_v1", Conv),
         ("turing_fp16_s1688cudnn_fp16_128x128_ldg8_relu_f2f_exp_interior_nhwc_tn_v1", Conv),

@@ -51,6 +51,8 @@ fn wrong_token_host_origin_and_method_are_refused() {
         ("/runs.json", host.as_str(), ""),
         ("/", host.as_str(), ""),
         (own.as_str(), "evil.example", ""),
+        (own.as_str(), "localhost:80@evil.example", ""),
+        (own.as_str(), "[::1]evil.example", ""),
         (own.as_str(), "", ""),
         (
             own.as_str(),

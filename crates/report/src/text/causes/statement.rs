@@ -71,7 +71,12 @@ fn what(cause: &Cause) -> String {
             } else {
                 ""
             };
-            format!("the host waits for the GPU: {call} {often}{at}, {waited_ns} of waiting{back}")
+            let waited = if waited_ns.0 > 0 {
+                format!(", {waited_ns} of waiting")
+            } else {
+                String::new()
+            };
+            format!("the host waits for the GPU: {call} {often}{at}{waited}{back}")
         }
         CauseKind::HostCalls { call, time_ns } => {
             format!("the host calls {call} {often}, {time_ns} with the code around it")

@@ -42,10 +42,13 @@ impl WeightFiles {
     pub(crate) fn find(directory: &Path) -> Self {
         let files = listed(directory);
         let has = |ends: &[&str]| files.iter().find(|file| has_extension(file, ends)).cloned();
-        if has(&["safetensors"]).is_some() {
+        // An index without its files is a download that was cut short: whoever loads it names what is missing.
+        let is_indexed = |index: &str| files.iter().any(|file| file.ends_with(index));
+        let [safetensors, pickled] = INDICES;
+        if has(&["safetensors"]).is_some() || is_indexed(safetensors) {
             return Self::Safetensors;
         }
-        if files.iter().any(|file| is_pickled(file)) {
+        if files.iter().any(|file| is_pickled(file)) || is_indexed(pickled) {
             return Self::Pt;
         }
         has(&["gguf", "ggml", "onnx", "h5", "msgpack", "pth", "nemo"])
@@ -205,6 +208,8 @@ mod tests {
         );
         assert_eq!(found(&["training_args.bin"]), Some(LoadFormat::Dummy));
         assert_eq!(found(&["model-q4.gguf"]), None);
+        let indexed = found(&["model.safetensors.index.json"]);
+        assert_eq!(indexed, Some(LoadFormat::Safetensors));
         assert_eq!(
             WeightFiles::find(Path::new("/nowhere")),
             WeightFiles::Absent

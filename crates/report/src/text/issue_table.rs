@@ -248,7 +248,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::NativePromptsCut => const { &[Row::new("{prompts:prompt} cut to {tokens:token}, the shortest of their batch: prompts of a batch have equal length")
         .hint("runtime.batch_size=1 keeps prompts whole")] },
         IssueCode::DatasetSamplesSkipped => const { &[Row::new("samples skipped; the first, {first}: {why}")
-        .hint("predictions/skipped.jsonl lists them; a resumed run tries them again")] },
+        .hint("predictions/skipped.jsonl lists them; mend the files and run again in a new directory")] },
         IssueCode::VisionImagesDiffer => const { &[Row::new("requests whose images became other sizes than the first request's: the vision phase is counted for the first")
         .hint("dataset.subset_filelist with pages of one size gives one workload")] },
         IssueCode::DirectInferenceTornLine => const { &[Row::new("the last prediction of a killed run was incomplete ({bytes:byte}) and ran again")] },

@@ -43,7 +43,7 @@ pub enum SampleError {
         files: Vec<PathBuf>,
     },
     /// A file is not text.
-    #[error("{} is not UTF-8 text (byte {at})", .path.display())]
+    #[error("{} is not UTF-8 text (byte {at}): convert it, or take it out of the dataset", .path.display())]
     NotText {
         /// The file.
         path: PathBuf,

@@ -10,7 +10,8 @@
 //!    without capture where that is known, since capture slows the host down and not the device. Idle time with work queued that
 //!    the device did not start does not count, nor that between queued kernels, nor that of which the trace shows no cause: where
 //!    only all together reach it, there is no class. Nor does idle time in which another device of the trace works, which it may
-//!    wait for. What the host alone did has no class.
+//!    wait for. What the host alone did has no class. Where launch calls do not show that the host was late, causes on the host may:
+//!    their replayed gains count.
 //! 4. **copy-bound**: copies and memsets that no kernel hides take at least [`COPY_BOUND_MIN_SHARE`] of B.
 //! 5. Compute time is the phase's arithmetic at its peaks, memory time its minimum DRAM traffic at the bandwidth of the level
 //!    that holds them. Where the larger is less than [`LIMIT_NEAR_MIN_SHARE`] of B, no limit is near: **latency-bound** where kernels that are
@@ -110,6 +111,8 @@ pub enum ClassReason {
         share: f64,
         least_share: f64,
     },
+    /// Causes on the host, which launch nothing, take this part of the phase.
+    HostCauses { share: f64, least_share: f64 },
     /// Kernels too small for the device take most of the busy time, and no limit that is known is near.
     SmallKernels {
         share: f64,
@@ -191,6 +194,15 @@ impl Classification {
     /// Whether there may well be a bottleneck that the data do not show; else both limits are known, and none is near.
     pub fn is_unknown(&self) -> bool {
         self.class.is_none() && !matches!(self.why, ClassReason::NoLimitNear { .. })
+    }
+
+    /// Makes a phase host-bound whose idle time launch calls do not explain, where causes on the host save `share` of it.
+    pub(crate) fn explain_idle(&mut self, share: f64) {
+        let least_share = HOST_BOUND_MIN_SHARE;
+        if matches!(self.why, ClassReason::IdleUnexplained { .. }) && share >= least_share {
+            self.class = Some(PhaseClass::HostBound);
+            self.why = ClassReason::HostCauses { share, least_share };
+        }
     }
 
     pub(crate) fn unknown(why: ClassReason) -> Self {
@@ -432,6 +444,23 @@ mod tests {
             ridge: None,
             vector_peaks_missing: Vec::new(),
         }
+    }
+
+    #[test]
+    fn causes_on_the_host_explain_idle_time() {
+        let class = |why: ClassReason, share: f64| {
+            let mut found = Classification::unknown(why);
+            found.explain_idle(share);
+            found.class
+        };
+        let unexplained = || ClassReason::IdleUnexplained {
+            idle_share: 0.8,
+            loading_share: 0.0,
+            host_share: 0.1,
+        };
+        assert_eq!(class(unexplained(), 0.6), Some(PhaseClass::HostBound));
+        assert_eq!(class(unexplained(), 0.3), None);
+        assert_eq!(class(ClassReason::Cut, 0.6), None);
     }
 
     #[test]

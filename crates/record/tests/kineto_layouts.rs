@@ -395,3 +395,25 @@ fn packed_traces_are_what_they_unpack_to() {
         "{refused:?}"
     );
 }
+
+/// PyTorch numbers the nodes of autograd's graph; −1 stands for gradients that are off.
+#[test]
+fn numbers_of_autograd_are_kept_and_written_again() {
+    let operator = |id: u64, ts: u64, sequence: &str| {
+        format!(
+            r#"  {{ "ph": "X", "cat": "cpu_op", "name": "aten::view", "pid": 1, "tid": 1, "ts": {ts}, "dur": 2, "args": {{ "External id": {id}{sequence} }} }}"#
+        )
+    };
+    let trace = read(&file(&[
+        operator(7, 10, r#", "Sequence number": 0, "Fwd thread id": 0"#),
+        operator(8, 20, r#", "Sequence number": -1"#),
+        operator(9, 30, ""),
+        operator(10, 40, r#", "Sequence number": 32624"#),
+    ]));
+    let sequences = |trace: &Trace| [7, 8, 9, 10].map(|id| trace.autograd_sequence(id));
+    let expected = [Some(0), None, None, Some(32_624)];
+    assert_eq!(sequences(&trace), expected);
+    let mut written = Vec::new();
+    trace.write_chrome(&mut written).unwrap();
+    assert_eq!(sequences(&import_bytes(&written).unwrap()), expected);
+}

@@ -86,10 +86,10 @@ pub(crate) fn accepted(cause: &str) -> &'static [&'static str] {
         "attention-over-unused-span" => &["unused_span"],
         "python-loop-of-small-kernels" => &["operator_loop"],
         "second-forward" | "batch-one-by-one" => &["repeated_passes"],
+        "autograd" | "autograd-anomaly" => &["autograd"],
         "graph-captured-each-step" => &["graph_captures"],
         // No cause names these: counted as missed.
-        "autograd"
-        | "padding"
+        "padding"
         | "finished-sequences-kept"
         | "other-process"
         | "requests-one-by-one"

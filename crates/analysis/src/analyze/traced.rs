@@ -132,10 +132,16 @@ pub(super) fn of_trace(
         roof,
         device,
     };
-    let phases = judged(&tracing, &found, &structure.phases, &mut issues);
+    let mut phases = judged(&tracing, &found, &structure.phases, &mut issues);
     issues.extend(capture_cost::issues(phases.iter().map(|(phase, _)| phase)));
     let counted_theory = theory.filter(|_| is_counted);
     let diagnosis = diagnosed(record, trace, &structure, &found, &phases, device);
+    if let Some(diagnosis) = &diagnosis {
+        for (phase, _) in &mut phases {
+            let share = diagnosis.host_share(phase.phase, phase.label.as_deref());
+            phase.class.explain_idle(share);
+        }
+    }
     let facts = Facts {
         subject: counted_theory.map(|theory| (theory.model, theory.workload)),
         is_named: named_model,

@@ -55,6 +55,11 @@ pub enum CauseKind {
         /// Whether pauses have the length of Python's switch interval, so that another thread holds the GIL.
         has_switch_interval: bool,
     },
+    /// Nodes of autograd's graph, made without a backward pass.
+    Autograd {
+        /// What a node takes on the host.
+        node_ns: Nanos,
+    },
     /// Operators that compute on the CPU, or take far longer on the host than others of their kind.
     HostOperators { time_ns: Nanos, on_cpu: bool },
     /// Host memory page-locked and released.
@@ -80,6 +85,8 @@ pub enum CauseKind {
         shape: String,
         kernels_ns: Nanos,
     },
+    /// Weights of experts copied for each token before they are multiplied.
+    GatheredWeights { shape: String, kernels_ns: Nanos },
     /// Attention as separate GEMMs and softmax.
     UnfusedAttention {
         shape: String,
@@ -162,7 +169,13 @@ pub enum CauseKind {
     /// Exchange between devices with nothing else running.
     Communication { kernels_ns: Nanos, longest: String },
     /// Elementwise kernels that follow each other.
-    UnfusedElementwise { kernels: u64, kernels_ns: Nanos },
+    UnfusedElementwise {
+        kernels: u64,
+        kernels_ns: Nanos,
+        /// That launch one such run, each once; none inside of a CUDA graph.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        run_operators: Vec<String>,
+    },
     /// The device waits for launches.
     LaunchBound { launches: u64, busy_ns: Nanos },
 }
@@ -176,6 +189,17 @@ impl CauseKind {
         )
     }
 
+    /// Whether the host does something else than launching, while the device may wait.
+    pub(crate) fn is_host_time(&self) -> bool {
+        matches!(
+            self,
+            Self::HostCode { .. }
+                | Self::HostCalls { .. }
+                | Self::HostOperators { .. }
+                | Self::CpuContention { .. }
+        )
+    }
+
     /// The code of the finding.
     pub fn code(&self) -> &'static str {
         match self {
@@ -184,6 +208,7 @@ impl CauseKind {
             Self::HostCopies { .. } => "host_copies",
             Self::DeviceCopies { .. } => "device_copies",
             Self::HostCode { .. } => "host_code",
+            Self::Autograd { .. } => "autograd",
             Self::HostOperators { .. } => "host_operators",
             Self::PinnedMemory { .. } => "pinned_memory",
             Self::GraphCaptures { .. } => "graph_captures",
@@ -191,6 +216,7 @@ impl CauseKind {
             Self::BlockingLaunches => "blocking_launches",
             Self::GemmFormat { .. } => "gemm_format",
             Self::WeightCasts { .. } => "weight_casts",
+            Self::GatheredWeights { .. } => "gathered_weights",
             Self::UnfusedAttention { .. } => "unfused_attention",
             Self::MaskedAttention { .. } => "masked_attention",
             Self::RepeatedWork { .. } => "repeated_work",
@@ -241,6 +267,9 @@ pub struct PhaseGain {
     pub steps: u64,
     /// What the phase takes now.
     pub now_ns: Nanos,
+    /// With the profiler's cost, as recorded.
+    #[serde(default)]
+    pub recorded_ns: Nanos,
     pub saved_ns: Nanos,
     /// The least and most over the range of the profiler's cost and of the new durations.
     pub low_ns: Nanos,

@@ -1,9 +1,10 @@
 //! New durations of device work: the roofline of the device at the efficiency that the trace shows.
 
+use llmprof_record::kernel_name::Category;
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::DType;
 
-use super::gemms::{Gemm, roofline_ns};
+use super::gemms::{Gemm, dtype_of, roofline_ns};
 use super::scene::Scene;
 
 /// No GEMM is taken to run closer to its roofline than this: cuBLAS reaches 0.65–0.75 of the dense peak of an H200.
@@ -56,6 +57,43 @@ pub(super) fn efficiency(
 pub(super) fn gemm_ns(device: &Device, gemm: &Gemm, dtype: DType, efficiency: f64) -> Option<i64> {
     let time = roofline_ns(device, gemm, dtype, Engine::Tensor)? / efficiency;
     Some((time as i64).max(KERNEL_MIN_NS))
+}
+
+/// Smaller tensors may stay in a cache.
+const BANDWIDTH_MIN_BYTES: u64 = 8 << 20;
+/// Operators of that size that show a bandwidth.
+const BANDWIDTH_MIN_OPERATORS: usize = 4;
+
+/// What reading and writing a byte takes an elementwise operator on one large tensor, ns; `None` where the phase has too few.
+pub(super) fn read_and_write_ns(scene: &Scene<'_>) -> Option<f64> {
+    let mut times: Vec<f64> = Vec::new();
+    for &top in &scene.tops {
+        let work = &scene.graph.work()[scene.work_of(top)];
+        let mut bytes = tensor_bytes(scene, top);
+        if let ([kernel], Some(bytes), None) = (work, bytes.next(), bytes.next())
+            && bytes >= BANDWIDTH_MIN_BYTES
+            && scene.category(kernel) == Category::Elementwise
+        {
+            times.push(kernel.duration as f64 / bytes as f64);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let is_enough = times.len() >= BANDWIDTH_MIN_OPERATORS;
+    is_enough.then(|| times[times.len() / 2])
+}
+
+/// Sizes of an operator's tensors.
+pub(super) fn tensor_bytes<'a>(
+    scene: &'a Scene<'_>,
+    row: usize,
+) -> impl Iterator<Item = u64> + use<'a> {
+    let tensors = scene.tensors(row).into_iter();
+    tensors.filter_map(|(dims, dtype)| {
+        let bits = dtype_of(dtype)?.bits() as u64;
+        let sizes = dims.iter().map(|size| size.unsigned_abs());
+        let elements = sizes.fold(1_u64, u64::saturating_mul);
+        (!dims.is_empty()).then_some(elements.saturating_mul(bits) / 8)
+    })
 }
 
 /// Fused attention of `[batch × heads, queries, keys]` in a 16-bit format, ns.

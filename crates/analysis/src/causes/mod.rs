@@ -3,6 +3,7 @@
 
 mod allocator;
 mod attention;
+mod autograd;
 mod blocking;
 mod cause;
 mod chunks;
@@ -17,6 +18,7 @@ mod expert_loop;
 mod experts;
 mod fills;
 mod forwards;
+mod gathered_weights;
 mod gemm_format;
 mod gemms;
 mod graph_captures;
@@ -95,6 +97,7 @@ const SEARCHES_OF_ANY_PROGRAM: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
 /// The searches, one per kind of cause.
 const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     sync::find,
+    autograd::find,
     copies::find,
     contention::find,
     host_code::find,
@@ -106,6 +109,7 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     blocking::find,
     gemm_format::find,
     weight_casts::find,
+    gathered_weights::find,
     attention::find,
     masked_attention::find,
     wide_ops::find,

@@ -2,8 +2,8 @@
 
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::{
-    Copy, CopyKind, Host, HostKind, HostSample, HostWait, Kernel, MemoryKind, RawInputs, ThreadId,
-    TraceBuilder,
+    AutogradSequence, Copy, CopyKind, Host, HostKind, HostSample, HostWait, Kernel, MemoryKind,
+    RawInputs, ThreadId, TraceBuilder,
 };
 use llmprof_theory::device::Catalog;
 
@@ -39,6 +39,7 @@ pub(crate) struct Sketch {
     pub(crate) purpose: Purpose,
     /// Steps of the phase.
     pub(crate) steps: u64,
+    autograd_nodes: u64,
 }
 
 impl Default for Sketch {
@@ -60,6 +61,7 @@ impl Default for Sketch {
             is_blocking: false,
             purpose: Purpose::GeneratesText,
             steps: 1,
+            autograd_nodes: 0,
         }
     }
 }
@@ -167,6 +169,18 @@ impl Sketch {
     /// An operator that computes on the host.
     pub(crate) fn host_operator(&mut self, name: &str, us: i64) {
         self.host(HostKind::OPERATOR, name, self.clock, 1_000 * us, 0);
+        self.pause(us + 2);
+    }
+
+    /// An operator on the host with gradients enabled. One with a node is followed by a higher number.
+    pub(crate) fn operator_of_autograd(&mut self, name: &str, us: i64, makes_node: bool) {
+        let row = self.host(HostKind::OPERATOR, name, self.clock, 1_000 * us, 0);
+        self.hosts[row].external = row as u64 + 1;
+        self.builder.autograd_sequences.push(AutogradSequence {
+            external: row as u64 + 1,
+            sequence: self.autograd_nodes,
+        });
+        self.autograd_nodes += u64::from(makes_node);
         self.pause(us + 2);
     }
 

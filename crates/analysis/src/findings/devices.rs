@@ -53,11 +53,13 @@ pub(super) fn across(found: Vec<(Option<u32>, Finding)>, devices: &[(u32, f64)])
         if let Some(gain) = finding.gain.as_mut().filter(|_| left > 0.0) {
             gain.factor = slowest / left;
         }
-        finding.label = Some(if count > 1 {
-            format!("{} (device {device}; {count} devices alike)", key.name)
-        } else {
-            format!("{} (device {device})", key.name)
-        });
+        let of_devices = match count {
+            1 => format!("device {device}"),
+            2 if devices.len() == 2 => "both devices".to_owned(),
+            _ if devices.len() == count => format!("all {count} devices"),
+            _ => format!("{count} of {} devices", devices.len()),
+        };
+        finding.label = Some(format!("{} ({of_devices})", key.name));
         joined.push(finding);
     }
     joined
@@ -117,10 +119,10 @@ mod tests {
         assert_eq!(joined.len(), 1);
         // Device 1 is left with 0.8 s of the 1 s that both took.
         assert_eq!(joined[0].gain.as_ref().unwrap().factor, 1.25);
-        assert_eq!(
-            joined[0].phase_name(),
-            Some("decode (device 1; 2 devices alike)")
-        );
+        assert_eq!(joined[0].phase_name(), Some("decode (both devices)"));
+        let of_three = [(0, 1.0), (1, 1.0), (2, 1.0)];
+        let joined = across(vec![finding(0, 2.0), finding(1, 1.25)], &of_three);
+        assert_eq!(joined[0].phase_name(), Some("decode (2 of 3 devices)"));
     }
 
     #[test]

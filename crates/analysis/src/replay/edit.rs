@@ -5,6 +5,8 @@
 pub struct Edit {
     /// Host segments with the most they take afterwards, ns. 0 removes them with what they wait for.
     pub(super) host: Vec<(u32, i64)>,
+    /// Host segments that are shorter by so many ns.
+    pub(super) shortened: Vec<(u32, i64)>,
     /// Synchronizing calls that return at once.
     pub(super) unwaited: Vec<u32>,
     /// Device work with its new duration, ns.
@@ -25,6 +27,11 @@ impl Edit {
     /// Limits a segment to `most` ns; a limited segment no longer waits.
     pub fn limit_segment(&mut self, segment: usize, most: i64) {
         self.host.push((segment as u32, most));
+    }
+
+    /// Takes `less` ns off a segment beyond what recording costs.
+    pub fn shorten_segment(&mut self, segment: usize, less: i64) {
+        self.shortened.push((segment as u32, less));
     }
 
     pub fn drop_wait(&mut self, segment: usize) {
@@ -50,6 +57,7 @@ impl Edit {
     /// Adds all changes of `other`.
     pub fn extend(&mut self, other: &Self) {
         self.host.extend_from_slice(&other.host);
+        self.shortened.extend_from_slice(&other.shortened);
         self.unwaited.extend_from_slice(&other.unwaited);
         self.device.extend_from_slice(&other.device);
         self.dropped.extend_from_slice(&other.dropped);

@@ -27,6 +27,7 @@ pub struct Times {
 /// Edits as arrays beside the segments and the work.
 struct Masks {
     most: Vec<i64>,
+    less: Vec<i64>,
     unwaited: Vec<bool>,
     duration: Vec<i64>,
     dropped: Vec<bool>,
@@ -37,6 +38,7 @@ impl Masks {
     fn of(graph: &Graph, edit: &Edit) -> Self {
         let mut masks = Self {
             most: vec![i64::MAX; graph.segment_count()],
+            less: vec![0; graph.segment_count()],
             unwaited: vec![false; graph.segment_count()],
             duration: graph.work.iter().map(|work| work.duration).collect(),
             dropped: vec![false; graph.work.len()],
@@ -45,6 +47,10 @@ impl Masks {
         for &(segment, most) in &edit.host {
             let known = &mut masks.most[segment as usize];
             *known = (*known).min(most);
+        }
+        for &(segment, less) in &edit.shortened {
+            let known = &mut masks.less[segment as usize];
+            *known = (*known).max(less);
         }
         for &segment in &edit.unwaited {
             masks.unwaited[segment as usize] = true;
@@ -129,6 +135,7 @@ impl Graph {
             } else {
                 duration
             };
+            let duration = (duration - masks.less[segment]).max(0);
             let most = masks.most[segment];
             let end = if most != i64::MAX {
                 begin + duration.min(most)

@@ -16,9 +16,9 @@ use super::raw_inputs::{RawInputLists, RawInputs};
 use super::redact::without_user;
 use super::stacks::FrameList;
 use super::{
-    Collectives, Column, Copies, DeviceProperties, FrameId, GraphNodes, HostSamples, Hosts,
-    Interner, Kernels, LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StackFrame,
-    StackFrames, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
+    AutogradSequences, Collectives, Column, Copies, DeviceProperties, FrameId, GraphNodes,
+    HostSamples, Hosts, Interner, Kernels, LaunchedKernels, MemoryEvents, Memsets, OperatorCalls,
+    Ranges, StackFrame, StackFrames, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
 };
 use crate::issue::{Issue, IssueCode};
 use crate::secrets::redacted;
@@ -48,6 +48,8 @@ pub struct TraceBuilder {
     pub operator_calls: OperatorCalls,
     /// See [`Trace::collectives`].
     pub collectives: Collectives,
+    /// See [`Trace::autograd_sequences`].
+    pub autograd_sequences: AutogradSequences,
     /// See [`Trace::launched_kernels`].
     pub launched_kernels: LaunchedKernels,
     /// See [`Trace::host_samples`].
@@ -168,6 +170,7 @@ impl TraceBuilder {
             graph_nodes: trace.graph_nodes,
             operator_calls: trace.operator_calls,
             collectives: trace.collectives,
+            autograd_sequences: trace.autograd_sequences,
             launched_kernels: trace.launched_kernels,
             devices: trace.devices,
             clock_origin_ns: trace.clock_origin_ns,
@@ -351,6 +354,7 @@ impl TraceBuilder {
         self.graph_nodes.append(other.graph_nodes);
         self.operator_calls.append(other.operator_calls);
         self.collectives.append(other.collectives);
+        self.autograd_sequences.append(other.autograd_sequences);
         self.launched_kernels.append(other.launched_kernels);
         self.host_samples.append(other.host_samples);
         self.devices.append(&mut other.devices);
@@ -508,6 +512,7 @@ impl TraceBuilder {
             scope.spawn(|_| order::sort_graph_nodes(&mut self.graph_nodes));
             scope.spawn(|_| order::sort_operator_calls(&mut self.operator_calls));
             scope.spawn(|_| order::sort_collectives(&mut self.collectives));
+            scope.spawn(|_| order::sort_autograd_sequences(&mut self.autograd_sequences));
             scope.spawn(|_| order::sort_launched_kernels(&mut self.launched_kernels));
             scope.spawn(|_| order::sort_host_samples(&mut self.host_samples));
         });
@@ -528,6 +533,7 @@ impl TraceBuilder {
             graph_nodes: self.graph_nodes,
             operator_calls: self.operator_calls,
             collectives: self.collectives,
+            autograd_sequences: self.autograd_sequences,
             launched_kernels: self.launched_kernels,
             stack_frames,
             host_samples: self.host_samples,

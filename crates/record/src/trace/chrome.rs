@@ -316,6 +316,12 @@ impl<W: Write> Writer<'_, W> {
             let mut fields = Fields::default();
             fields.put(self.out, "External id", host.external)?;
             fields.put(self.out, "correlation", u64::from(host.correlation))?;
+            if host.kind == HostKind::OPERATOR
+                && let Some(sequence) = trace.autograd_sequence(host.external)
+            {
+                fields.comma(self.out)?;
+                write!(self.out, "\"Sequence number\": {sequence}")?;
+            }
             fields.put(self.out, "Python id", u64::from(host.python_id))?;
             fields.put(self.out, "Python parent id", u64::from(host.python_parent))?;
             if host.inputs != InputsId::NONE {

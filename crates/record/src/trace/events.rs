@@ -373,6 +373,19 @@ table! {
 }
 
 table! {
+    /// Operators that ran with gradients enabled. PyTorch numbers the nodes of autograd's graph: an operator that makes one is
+    /// followed by a higher number. Sorted by `external`.
+    AutogradSequences as "autograd_sequences",
+    /// One row of [`AutogradSequences`].
+    AutogradSequence {
+        /// The id of the operator in [`Hosts`].
+        external: u64,
+        /// The number of the next node when the operator began.
+        sequence: u64,
+    }
+}
+
+table! {
     /// Kernels that calls launch, where the tool says so at the call: HIP does. It is all that a capture of a graph shows of
     /// them. Sorted by correlation.
     LaunchedKernels as "launched_kernels",

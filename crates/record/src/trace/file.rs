@@ -16,9 +16,9 @@ use thiserror::Error;
 
 use super::column::{Bounds, Column, ColumnBytes, Element};
 use super::{
-    Collectives, Copies, DeviceProperties, GraphNodes, HostSamples, Hosts, Inputs, Kernels,
-    LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StackFrames, Strings, Syncs,
-    Threads, Trace,
+    AutogradSequences, Collectives, Copies, DeviceProperties, GraphNodes, HostSamples, Hosts,
+    Inputs, Kernels, LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StackFrames,
+    Strings, Syncs, Threads, Trace,
 };
 use crate::issue::Issue;
 use crate::mapped::{self, Mapped};
@@ -145,7 +145,7 @@ impl Trace {
     }
 
     /// Every table with its columns, in the order of the file.
-    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 16] {
+    pub(super) fn tables(&self) -> [(&'static str, Vec<ColumnBytes<'_>>); 17] {
         [
             (Strings::NAME, self.strings.columns()),
             (Inputs::NAME, self.inputs.columns()),
@@ -160,6 +160,7 @@ impl Trace {
             (GraphNodes::NAME, self.graph_nodes.columns()),
             (OperatorCalls::NAME, self.operator_calls.columns()),
             (Collectives::NAME, self.collectives.columns()),
+            (AutogradSequences::NAME, self.autograd_sequences.columns()),
             (LaunchedKernels::NAME, self.launched_kernels.columns()),
             (StackFrames::NAME, self.stack_frames.columns()),
             (HostSamples::NAME, self.host_samples.columns()),
@@ -290,6 +291,11 @@ impl Trace {
                 checked!(Collectives)
             } else {
                 Collectives::default()
+            },
+            autograd_sequences: if sections.has(AutogradSequences::NAME) {
+                checked!(AutogradSequences)
+            } else {
+                AutogradSequences::default()
             },
             launched_kernels: if sections.has(LaunchedKernels::NAME) {
                 checked!(LaunchedKernels)

@@ -31,10 +31,10 @@ pub use builder::{Renumbering, TraceBuilder};
 pub use column::{Column, Element};
 pub use device::{AcceleratorKind, DeviceProperties};
 pub use events::{
-    Collective, Collectives, Copies, Copy, CopyKind, GraphNode, GraphNodes, Host, HostKind, Hosts,
-    Kernel, Kernels, LaunchedKernel, LaunchedKernels, MemoryEvent, MemoryEvents, MemoryKind,
-    MemoryPlace, Memset, Memsets, OperatorCall, OperatorCalls, Range, RangeKind, Ranges, Sync,
-    SyncKind, Syncs,
+    AutogradSequence, AutogradSequences, Collective, Collectives, Copies, Copy, CopyKind,
+    GraphNode, GraphNodes, Host, HostKind, Hosts, Kernel, Kernels, LaunchedKernel, LaunchedKernels,
+    MemoryEvent, MemoryEvents, MemoryKind, MemoryPlace, Memset, Memsets, OperatorCall,
+    OperatorCalls, Range, RangeKind, Ranges, Sync, SyncKind, Syncs,
 };
 pub use file::TraceFileError;
 pub use ids::{InputsId, StrId, ThreadId};
@@ -73,6 +73,8 @@ pub struct Trace {
     pub operator_calls: OperatorCalls,
     /// Collectives as the framework describes them.
     pub collectives: Collectives,
+    /// Operators that ran with gradients enabled.
+    pub autograd_sequences: AutogradSequences,
     /// Kernels that calls launch, where the calls say so.
     pub launched_kernels: LaunchedKernels,
     /// Frames of the stacks in `host_samples`; empty where no stack was sampled.
@@ -96,6 +98,13 @@ impl Trace {
     /// The string `id`.
     pub fn text(&self, id: StrId) -> &str {
         self.strings.get(id)
+    }
+
+    /// The number of autograd's next node when the operator `external` began; `None` where gradients were off.
+    pub fn autograd_sequence(&self, external: u64) -> Option<u64> {
+        let rows = &self.autograd_sequences;
+        let row = rows.external.binary_search(&external).ok()?;
+        Some(rows.sequence[row])
     }
 
     /// The kind that all devices of the trace have; [`AcceleratorKind::Other`] where they differ.

@@ -9,8 +9,8 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterato
 use rayon::slice::ParallelSliceMut;
 
 use super::{
-    Collectives, Copies, GraphNodes, HostSamples, Hosts, Kernels, LaunchedKernels, MemoryEvents,
-    Memsets, OperatorCalls, Ranges, Syncs, ThreadId, Threads,
+    AutogradSequences, Collectives, Copies, GraphNodes, HostSamples, Hosts, Kernels,
+    LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, Syncs, ThreadId, Threads,
 };
 
 /// The rows in sorted order, or nothing where they already are.
@@ -84,6 +84,7 @@ sorts! {
     ];
     sort_graph_nodes(GraphNodes) by |t, i| [t.node[i], t.graph[i], t.time[i], t.thread[i], t.ranges[i]];
     sort_operator_calls(OperatorCalls) by |t, i| [t.external[i], t.kind[i], t.dtype[i], t.groups[i], t.m[i], t.n[i], t.k[i], t.experts[i]];
+    sort_autograd_sequences(AutogradSequences) by |t, i| [t.external[i], t.sequence[i]];
     sort_launched_kernels(LaunchedKernels) by |t, i| [t.correlation[i], t.kernel[i]];
     sort_host_samples(HostSamples) by |t, i| [
         t.time[i], t.thread[i], t.cpu[i], t.wait[i], t.stack[i], t.call[i], t.gil_holder[i], t.collecting[i], t.period[i],

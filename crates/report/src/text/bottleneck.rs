@@ -26,6 +26,11 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             Percent(*share),
             Percent(*least_share)
         ),
+        ClassReason::HostCauses { share, least_share } => format!(
+            "the GPU waits for a host that launches nothing for {} of the time (threshold {})",
+            Percent(*share),
+            Percent(*least_share)
+        ),
         ClassReason::SmallKernels {
             share,
             least_share,

@@ -170,12 +170,17 @@ mod tests {
                 gil_holder: None,
                 has_switch_interval: false,
             },
+            CauseKind::Autograd { node_ns: time },
             CauseKind::HostOperators {
                 time_ns: time,
                 on_cpu: true,
             },
             CauseKind::Allocation { time_ns: time },
             CauseKind::BlockingLaunches,
+            CauseKind::GatheredWeights {
+                shape: text(),
+                kernels_ns: time,
+            },
             CauseKind::UnfusedAttention {
                 shape: text(),
                 is_fallback: false,
@@ -213,6 +218,7 @@ mod tests {
             CauseKind::UnfusedElementwise {
                 kernels: 9,
                 kernels_ns: time,
+                run_operators: vec![text()],
             },
             CauseKind::LaunchBound {
                 launches: 9,

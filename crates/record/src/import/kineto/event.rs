@@ -34,6 +34,8 @@ pub(super) struct Event<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Args<'a> {
     pub(super) external: u64,
+    /// The number of the next node of autograd's graph; negative where gradients are off.
+    pub(super) autograd_sequence: Option<i64>,
     pub(super) correlation: u32,
     pub(super) device: Option<u32>,
     pub(super) context: u32,
@@ -187,6 +189,7 @@ impl<'a> Args<'a> {
             let key = cursor.key()?;
             match key {
                 b"External id" | b"external id" => self.external = number.unsigned(cursor)?,
+                b"Sequence number" => self.autograd_sequence = Some(number.signed(cursor)?),
                 b"correlation" => self.correlation = number.small(cursor)?,
                 b"Input Dims" | b"Input dims" => self.dims = cursor.value()?,
                 b"Input Strides" => self.strides = cursor.value()?,

@@ -8,9 +8,9 @@ use super::losses::Losses;
 use super::merged_ranks::MergedRanks;
 use crate::import::torch_names::is_annotation;
 use crate::trace::{
-    AcceleratorKind, Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel, MemoryEvent,
-    MemoryKind, MemoryPlace, Memset, Range, RangeKind, RawInputs, StrId, Sync, SyncKind, ThreadId,
-    TraceBuilder,
+    AcceleratorKind, AutogradSequence, Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel,
+    MemoryEvent, MemoryKind, MemoryPlace, Memset, Range, RangeKind, RawInputs, StrId, Sync,
+    SyncKind, ThreadId, TraceBuilder,
 };
 
 /// What reading a part of the file gives.
@@ -155,6 +155,13 @@ impl Part {
             self.builder.launched_kernels.push(row);
         }
         if kind == HostKind::OPERATOR {
+            let sequence = args.autograd_sequence.and_then(|it| u64::try_from(it).ok());
+            if let Some(sequence) = sequence.filter(|_| args.external != 0) {
+                self.builder.autograd_sequences.push(AutogradSequence {
+                    external: args.external,
+                    sequence,
+                });
+            }
             self.collective(placed, thread, at);
         }
         self.builder.hosts.push(Host {

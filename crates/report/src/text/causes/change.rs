@@ -62,6 +62,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::HostCode { .. } => {
             "move this code out of the step; `llmprof record` samples host stacks and names the line"
         }
+        CauseKind::Autograd { .. } => {
+            "generate under torch.inference_mode(), with torch.autograd.set_detect_anomaly off"
+        }
         CauseKind::HostOperators { .. }
             if cause.place.operator.as_deref().is_some_and(is_compiler) =>
         {
@@ -107,6 +110,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         }
         CauseKind::WeightCasts { .. } => {
             "convert the weights once at load, or use a GEMM that takes the stored format"
+        }
+        CauseKind::GatheredWeights { .. } => {
+            "multiply the tokens of each expert together (grouped GEMM), which reads weights in place"
         }
         CauseKind::UnfusedAttention {
             is_fallback: true, ..

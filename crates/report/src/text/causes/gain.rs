@@ -59,8 +59,10 @@ fn of_phase(gain: &PhaseGain, is_named: bool) -> String {
     } else {
         String::new()
     };
+    let differs = gain.recorded_ns.0 - gain.now_ns.0 > gain.now_ns.0 / 20;
+    let basis = if differs { " without the profiler" } else { "" };
     format!(
-        "{} ms of {} ms{unit}{name} ({}{ratio}, range {}–{} ms)",
+        "{} ms of {} ms{unit}{name}{basis} ({}{ratio}, range {}–{} ms)",
         ms(gain.saved_ns),
         ms(gain.now_ns),
         Percent(gain.share()),

@@ -23,6 +23,7 @@ mod tests {
             label: None,
             steps,
             now_ns: ms(now),
+            recorded_ns: ms(now),
             saved_ns: ms(saved),
             low_ns: ms(saved - 0.5),
             high_ns: ms(saved + 0.5),
@@ -63,6 +64,15 @@ mod tests {
             "Removing it saves 8.47 ms of 19.2 ms a step (44.1 %, 1.79×, range 7.97–8.97 ms)."
         );
         assert!(change(&cause).contains("pinned"));
+    }
+
+    /// The phase is stated as recorded elsewhere.
+    #[test]
+    fn a_time_without_the_profiler_says_so() {
+        let mut cause = copied();
+        cause.gains[0].recorded_ns = Nanos(27_000_000);
+        let stated = "saves 8.47 ms of 19.2 ms a step without the profiler (44.1 %";
+        assert!(gain(&cause).contains(stated), "{}", gain(&cause));
     }
 
     /// A ratio of ten and more says less than the time that is left.

@@ -58,6 +58,20 @@ fn at(place: &Place) -> String {
     format!(" in {}", parts.join(", "))
 }
 
+/// ` (mul, tanh, add)`.
+fn listed_operators(operators: &[String]) -> String {
+    const NAMED_MAX: usize = 6;
+    let names = operators.iter().take(NAMED_MAX);
+    let names: Vec<&str> = names
+        .map(|name| name.strip_prefix("aten::").unwrap_or(name))
+        .collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names if operators.len() > NAMED_MAX => format!(" ({}, …)", names.join(", ")),
+        names => format!(" ({})", names.join(", ")),
+    }
+}
+
 fn what(cause: &Cause) -> String {
     let (often, at) = (often(cause), at(&cause.place));
     match &cause.kind {
@@ -86,6 +100,17 @@ fn what(cause: &Cause) -> String {
             format!("{bytes} are cloned on the GPU {often}{at}, {copied_ns} of copying")
         }
         CauseKind::HostCode { .. } => host_code(cause, &often, &at),
+        CauseKind::Autograd { node_ns } => {
+            const ANOMALY_MIN_NS: i64 = 50_000;
+            let anomaly = if node_ns.0 >= ANOMALY_MIN_NS {
+                ", as with anomaly detection"
+            } else {
+                ""
+            };
+            format!(
+                "gradients are enabled and no backward pass runs: autograd makes {often} a node, {node_ns} on the host each{anomaly}"
+            )
+        }
         CauseKind::HostOperators { time_ns, on_cpu } => {
             let operator = cause.place.operator.as_deref().unwrap_or("an operator");
             let how = if is_compiler(operator) {
@@ -134,6 +159,9 @@ fn what(cause: &Cause) -> String {
                 "weights are {how} in every pass: {shape}, {often}{at}, {kernels_ns} of kernels"
             )
         }
+        CauseKind::GatheredWeights { shape, kernels_ns } => format!(
+            "weights of experts {shape} are copied for each token before they are multiplied, {often}{at}, {kernels_ns} of kernels"
+        ),
         CauseKind::UnfusedAttention {
             shape,
             is_fallback,
@@ -251,9 +279,11 @@ fn what(cause: &Cause) -> String {
         CauseKind::UnfusedElementwise {
             kernels,
             kernels_ns,
+            run_operators,
         } => format!(
-            "{} elementwise kernels run one after another, {kernels_ns}; each run could be one kernel",
-            *kernels
+            "{} elementwise kernels run one after another{}, {kernels_ns}; each run could be one kernel",
+            *kernels,
+            listed_operators(run_operators)
         ),
         CauseKind::LaunchBound { launches, busy_ns } => format!(
             "launch-bound: the GPU works {busy_ns} and waits for {}",

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use llmprof_config::hydra::{self, App, FileTree, Host};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, shipped_models, unknown_option};
 
 /// The shipped config tree.
-const EMBEDDED: FileTree = include!(concat!(env!("OUT_DIR"), "/conf.rs"));
+pub(crate) const EMBEDDED: FileTree = include!(concat!(env!("OUT_DIR"), "/conf.rs"));
 /// The project's own tree, where there is one.
 const PROJECT_CONF: &str = "conf";
 
@@ -38,6 +38,16 @@ const FREE: [&str; 4] = ["model.", "hydra.", "runtime.env.", "runtime.serving.en
 /// A mistake in an override of our own config. Its keys are fixed but for [`FREE`] places, so that adding one is advice for
 /// those alone.
 pub(crate) fn own_failure(error: hydra::Error) -> Failure {
+    if let hydra::Error::MissingConfig {
+        parent,
+        config,
+        options,
+        ..
+    } = &error
+        && parent == "config"
+    {
+        return unknown_option::unknown_option(config, options);
+    }
     let hydra::Error::KeyNotInStruct {
         key, line, meant, ..
     } = &error
@@ -47,7 +57,11 @@ pub(crate) fn own_failure(error: hydra::Error) -> Failure {
     let mut hints = Vec::new();
     hints.extend(moved(key).map(str::to_owned));
     if hints.is_empty() {
-        hints.extend(meant.as_ref().map(|key| format!("did you mean `{key}`?")));
+        let device = line.split_once('=').filter(|_| names_device(key));
+        hints.extend(device.and_then(|(_, name)| unknown_option::device_spec(name)));
+    }
+    if hints.is_empty() {
+        hints.extend(hydra::ask_which(meant));
     }
     if FREE.iter().any(|free| key.starts_with(free)) {
         hints.push(format!("to add it: +{line}"));
@@ -56,6 +70,15 @@ pub(crate) fn own_failure(error: hydra::Error) -> Failure {
         hints.push("`llmprof config` prints every key".to_owned());
     }
     Failure::from(error).hint(hints.join("\n"))
+}
+
+/// Whether a key that does not exist would name the GPU.
+fn names_device(key: &str) -> bool {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    matches!(
+        last,
+        "gpu" | "gpus" | "device" | "hardware" | "accelerator" | "hw" | "name"
+    )
 }
 
 /// Our own application: the project's `conf/` first, with or without a primary config of its own, then the embedded tree.
@@ -67,6 +90,7 @@ pub(crate) fn llmprof(cwd: &Path) -> App {
         config_name: Some("config".to_owned()),
         embedded: EMBEDDED,
         extra_config_dirs: Vec::new(),
+        aliases: shipped_models::hub_aliases(EMBEDDED),
     }
 }
 
@@ -74,10 +98,9 @@ pub(crate) fn llmprof(cwd: &Path) -> App {
 pub(crate) fn shipped() -> App {
     App {
         job_name: "llmprof".to_owned(),
-        config_dir: None,
         config_name: Some("config".to_owned()),
         embedded: EMBEDDED,
-        extra_config_dirs: Vec::new(),
+        ..App::default()
     }
 }
 
@@ -85,10 +108,7 @@ pub(crate) fn shipped() -> App {
 pub(crate) fn foreign() -> App {
     App {
         job_name: "app".to_owned(),
-        config_dir: None,
-        config_name: None,
-        embedded: &[],
-        extra_config_dirs: Vec::new(),
+        ..App::default()
     }
 }
 

@@ -11,12 +11,15 @@ use crate::arg_duration::duration;
 use crate::args_assets::{BootstrapArgs, DatasetCommand, ExternalsCommand, InitArgs};
 use crate::args_kernels::{DoctorArgs, KernelsCommand};
 
+/// Wider lines are hard to read.
+pub(crate) const HELP_WIDTH_MAX: usize = 110;
+
 /// Profiles LLM inference: what a model did on a device, what it should have cost, and where the difference went.
 #[derive(Debug, Parser)]
 #[command(
     name = "llmprof",
     version,
-    max_term_width = 110,
+    max_term_width = HELP_WIDTH_MAX,
     arg_required_else_help = true,
     after_help = "\
 Examples:
@@ -69,8 +72,8 @@ Examples:
     /// attributes the kernels of its graphs.
     #[command(after_help = "\
 Examples:
-  llmprof import trace.json.gz
-  llmprof import trace.json.gz model=qwen2_5_0_5b workload.prompt_tokens=128     with roofline times
+  llmprof import trace.json.gz --open
+  llmprof import trace.json.gz --model Qwen/Qwen2.5-0.5B workload.prompt_tokens=128     with roofline times
   llmprof import report.sqlite decode_raw.csv -o runs/mine     a timeline and its kernel counters
   llmprof import trace.json --json | jq .timeline.totals")]
     Import(ImportArgs),
@@ -155,6 +158,8 @@ Examples:
   llmprof model model=qwen2_5_7b hardware.spec=h200
   llmprof model --config path/to/config.json workload.prompt_tokens=2048 --json
   llmprof model model=qwen2_5_7b model.num_key_value_heads=28   change one design parameter
+  llmprof model model=Qwen/Qwen3-8B               by its id on the Hugging Face hub
+  llmprof model list                              the shipped models
   llmprof model --layers | less")]
     Model(ModelArgs),
     /// Predict latency over models, designs, devices and workloads, given as sweeps.
@@ -471,6 +476,9 @@ pub(crate) struct ImportArgs {
     /// files, 'patterns', folders of timelines or @LIST, a file with a path a line.
     #[arg(required_unless_present = "join", value_name = "FILE|OVERRIDE")]
     pub(crate) files: Vec<PathBuf>,
+    /// The model that ran: a shipped one by its name or hub id, as model=NAME (`llmprof model list`).
+    #[arg(long, value_name = "NAME", conflicts_with = "config")]
+    pub(crate) model: Option<String>,
     /// The model that ran, by its Hugging Face config.json.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -495,6 +503,9 @@ pub(crate) struct ImportArgs {
     /// Read ranks as an array job of Slurm and join them in a dependent one.
     #[arg(long, value_name = "NAME")]
     pub(crate) launcher: Option<ImportLauncher>,
+    /// Open report.html in the browser.
+    #[arg(long, conflicts_with_all = ["view", "summary_only", "launcher"])]
+    pub(crate) open: bool,
     /// Then show the run in the browser, as `llmprof view` does.
     #[arg(long, conflicts_with_all = ["json", "format"])]
     pub(crate) view: bool,
@@ -540,10 +551,10 @@ pub(crate) struct ReportArgs {
 pub(crate) struct ExportArgs {
     /// The run directory.
     pub(crate) run: PathBuf,
-    /// The format.
-    #[arg(long, value_enum)]
+    /// The format; `perfetto` is pftrace.
+    #[arg(long, value_enum, default_value = "pftrace")]
     pub(crate) to: ExportFormat,
-    /// The file [default: in the run directory].
+    /// The file [default: in the run directory]. One that ends with .gz is compressed.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -552,6 +563,7 @@ pub(crate) struct ExportArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// Perfetto's protobuf: smaller than JSON, right for events that overlap, with phases and idle causes.
+    #[value(alias = "perfetto")]
     Pftrace,
     /// Chrome JSON, which Perfetto opens.
     Chrome,
@@ -593,9 +605,22 @@ pub(crate) struct PredictArgs {
     /// Output format.
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: PredictFormat,
-    /// Config overrides; those with several values span the grid.
-    #[arg(value_name = "OVERRIDE")]
+    /// The same as --format json.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
+    /// Config overrides; those with several values span the grid. A bare NAME is model=NAME.
+    #[arg(value_name = "OVERRIDE", value_parser = model_or_override)]
     pub(crate) overrides: Vec<String>,
+}
+
+impl PredictArgs {
+    pub(crate) fn chosen_format(&self) -> PredictFormat {
+        if self.json {
+            PredictFormat::Json
+        } else {
+            self.format
+        }
+    }
 }
 
 /// How a grid is printed.
@@ -609,7 +634,18 @@ pub(crate) enum PredictFormat {
     Json,
 }
 
-/// A time with its unit: `20ms`, `1.5s`, `5min`.
+/// An override; a word that sets nothing and deletes nothing names the model.
+pub(crate) fn model_or_override(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("an override is KEY=VALUE, and NAME is model=NAME".to_owned());
+    }
+    Ok(if text.contains('=') || text.starts_with('~') {
+        text.to_owned()
+    } else {
+        format!("model={text}")
+    })
+}
+
 /// A size: `500M`, `2GiB`, `1000000`. Prefixes are binary.
 pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     let wrong = || format!("`{text}` is not a size such as 500M or 2G");
@@ -689,7 +725,10 @@ pub(crate) struct KernelArgs {
 
 /// Which model is analyzed, and how it is shown.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ModelArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ModelCommand>,
     /// Read the model from this config.json.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -705,9 +744,20 @@ pub(crate) struct ModelArgs {
     /// Also write static_compute.json and static_compute.md there.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Config overrides: model=NAME, workload.prompt_tokens=512, hardware.spec=h200.
-    #[arg(value_name = "OVERRIDE")]
+    /// Config overrides: model=NAME, workload.prompt_tokens=512, hardware.spec=h200. A bare NAME is model=NAME.
+    #[arg(value_name = "OVERRIDE", value_parser = model_or_override)]
     pub(crate) overrides: Vec<String>,
+}
+
+/// What to show of models, beside one of them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// List the models of the config tree: name, hub id, parameters.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// What to show of earlier runs.

@@ -83,7 +83,7 @@ pub(crate) struct BenchArgs {
     /// An objective, such as ttft:p99<500ms. May be repeated: all must be met, else the exit code is 1.
     #[arg(long, value_name = "SLO")]
     pub(crate) slo: Vec<Slo>,
-    /// Find the highest rate that meets the objectives, from MIN to MAX requests per second.
+    /// Find the highest rate that meets the objectives: from MIN up to MAX requests per second, and below MIN where that fails.
     #[arg(long, value_name = "MIN:MAX", requires = "slo", conflicts_with_all = ["concurrency", "trace"], value_parser = bounds)]
     pub(crate) sweep: Option<(f64, f64)>,
     /// Additional Prometheus metrics to scrape, such as those of a DCGM exporter.

@@ -37,8 +37,8 @@ pub(crate) struct SimulateArgs {
     /// Print the numbers as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Config overrides: model=NAME, hardware.spec=h200, workload.weights=fp8.
-    #[arg(value_name = "OVERRIDE")]
+    /// Config overrides: model=NAME, hardware.spec=h200, workload.weights=fp8. A bare NAME is model=NAME.
+    #[arg(value_name = "OVERRIDE", value_parser = crate::args::model_or_override)]
     pub(crate) overrides: Vec<String>,
 }
 

@@ -76,8 +76,8 @@ pub(super) fn make(
 fn agreed() -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Failure::new("these changes need your consent")
-            .hint("--yes makes them, --dry-run only shows them".to_owned()));
+        return Err(Failure::new("not a terminal: nobody can be asked")
+            .hint("--yes makes these changes, --dry-run only shows them".to_owned()));
     }
     Output::stderr().text("Make these changes? [y/N] ")?;
     let mut answer = String::new();

@@ -20,6 +20,7 @@ mod browser;
 mod calibration;
 mod changes;
 mod clock;
+mod command_groups;
 mod commands;
 mod comparing;
 mod efficiency;
@@ -37,16 +38,19 @@ mod profiles;
 mod progress;
 mod recording;
 mod serving;
+mod shipped_models;
 mod stored;
 mod subject;
+mod terminal_width;
 mod threads;
 mod trtexec;
+mod unknown_option;
 mod viewing;
 mod weights;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 use llmprof_capture::process::survive_file_size_limit;
 use llmprof_record::mapped::was_cut;
 
@@ -77,7 +81,10 @@ fn run() -> ExitCode {
         };
     }
     let words = args::with_long_names(given);
-    let args = match Args::try_parse_from(&words) {
+    let parsed = command_groups::command_line()
+        .try_get_matches_from(&words)
+        .and_then(|mut matches| Args::from_arg_matches_mut(&mut matches));
+    let args = match parsed {
         Ok(args) => args,
         Err(error) => {
             let _ = error.print();

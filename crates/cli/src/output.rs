@@ -1,20 +1,31 @@
 //! What a command prints: data on stdout, written so that a reader who has seen enough is no error.
 
-use std::io::{self, ErrorKind, Write};
+use std::{
+    borrow::Cow,
+    io::{self, ErrorKind, Write},
+};
 
-use llmprof_record::secrets::without_known;
-use llmprof_report::{Document, Table, render::terminal};
+use clap::builder::styling::Style;
+use llmprof_record::{issue::Issue, secrets::without_known};
+use llmprof_report::{Cell, Document, Table, render::terminal, text::warning_lines};
 use llmprof_units::{is_order, printable};
 use serde::Serialize;
 
 pub(crate) use llmprof_report::csv_field;
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    terminal_width::{fit_table, width_of, wrap, wrap_document},
+};
+
+const BOLD: Style = Style::new().bold();
 
 pub(crate) struct Output {
     stream: Box<dyn Write>,
     /// Whether what cannot be written is a failure: what is said beside the data is not worth one.
     is_data: bool,
+    /// The width of the terminal, where it is one.
+    width: Option<usize>,
 }
 
 impl Output {
@@ -23,6 +34,7 @@ impl Output {
         Self {
             stream: Box::new(io::BufWriter::new(anstream::stdout())),
             is_data: true,
+            width: width_of(&io::stdout()),
         }
     }
 
@@ -31,15 +43,20 @@ impl Output {
         Self {
             stream: Box::new(anstream::stderr()),
             is_data: false,
+            width: width_of(&io::stderr()),
         }
     }
 
     /// Prints `text`. All that a command prints comes through here, and much of it is text of others: nothing in it is an
     /// order to the terminal, or a secret that the command was given.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
+        self.write(&printable(&without_known(text)))
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
         let written = self
             .stream
-            .write_all(printable(&without_known(text)).as_bytes())
+            .write_all(text.as_bytes())
             .and_then(|()| self.stream.flush());
         match written {
             // The reader closed the pipe (`| head`): it has what it wants.
@@ -56,6 +73,40 @@ impl Output {
         self.text(&format!("{line}\n"))
     }
 
+    /// Prints a sentence: on a terminal in lines of its width.
+    pub(crate) fn prose(&mut self, line: &str) -> Result<(), Failure> {
+        let line = one_line(line);
+        match self.width {
+            Some(width) => self.line(&wrap(&line, width)),
+            None => self.line(&line),
+        }
+    }
+
+    /// Prints what a reader needs who reads nothing else: in bold on a terminal.
+    pub(crate) fn headline(&mut self, line: &str) -> Result<(), Failure> {
+        let Some(width) = self.width else {
+            return self.prose(line);
+        };
+        let line = without_known(&one_line(line)).into_owned();
+        let line = wrap(&printable(&line), width);
+        self.write(&format!("{BOLD}{line}{BOLD:#}\n"))
+    }
+
+    /// Prints sentences, the first as the headline.
+    pub(crate) fn summary<'a>(
+        &mut self,
+        lines: impl IntoIterator<Item = &'a String>,
+    ) -> Result<(), Failure> {
+        let mut lines = lines.into_iter();
+        if let Some(first) = lines.next() {
+            self.headline(first)?;
+        }
+        for line in lines {
+            self.prose(line)?;
+        }
+        Ok(())
+    }
+
     /// Prints a value for a machine.
     pub(crate) fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
@@ -65,12 +116,58 @@ impl Output {
 
     /// Prints rows in aligned columns.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
-        self.text(&terminal::table(table))
+        let table = &with_short_cells(table);
+        self.text(&match self.width {
+            Some(width) => fit_table(table, width),
+            None => terminal::table(table),
+        })
     }
 
     /// Prints a document as plain text.
     pub(crate) fn document(&mut self, document: &Document) -> Result<(), Failure> {
-        self.text(&terminal::document(document))
+        let text = terminal::document(document);
+        self.text(&match self.width {
+            Some(width) => wrap_document(&text, width),
+            None => text,
+        })
+    }
+}
+
+/// Names of others in a line may have breaks, which would begin lines that say anything.
+fn one_line(text: &str) -> Cow<'_, str> {
+    if text.contains(['\n', '\t']) {
+        Cow::Owned(text.replace('\n', r"\n").replace('\t', r"\t"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Characters of a cell that a terminal prints: every row is as long as the longest cell of each column.
+const CELL_CHARACTERS_MAX: usize = 200;
+
+/// A table whose cells are one line each and not too long.
+fn with_short_cells(table: &Table) -> Table {
+    let mut table = table.clone();
+    let shorten = |cell: &mut Cell| {
+        let text = one_line(cell.text());
+        let short = match text.char_indices().nth(CELL_CHARACTERS_MAX) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None if matches!(text, Cow::Owned(_)) => text.into_owned(),
+            None => return,
+        };
+        *cell = Cell::Text(short);
+    };
+    let cells = table.rows.iter_mut().flat_map(|row| &mut row.cells);
+    cells.for_each(shorten);
+    table
+}
+
+/// Says on standard error what of a result should not be trusted.
+pub(crate) fn warn_of(issues: &[Issue]) {
+    let mut output = Output::stderr();
+    for line in warning_lines(issues) {
+        // Nobody may be reading.
+        let _ = output.prose(&line);
     }
 }
 
@@ -98,6 +195,19 @@ fn ascii_controls(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_are_short_and_of_one_line() {
+        let mut table = Table::new(&["NAME", "N"], 1);
+        table.row(["gemm\n::error::forged".to_owned(), "1".to_owned()]);
+        table.row(["é".repeat(100_000), "2".to_owned()]);
+        let text = terminal::table(&with_short_cells(&table));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[1].starts_with(r"gemm\n::error::forged "), "{text}");
+        assert!(lines[2].contains("é…") && lines[2].chars().count() < 220);
+        assert_eq!(one_line("plain"), "plain");
+    }
 
     #[test]
     fn json_for_a_terminal_is_still_json() {

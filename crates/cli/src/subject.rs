@@ -48,6 +48,17 @@ impl Subject {
         Ok(subject)
     }
 
+    /// What a profile is of. A model of an unknown family stays without counts: the timeline is worth reading without them.
+    pub(crate) fn of_profile(plan: &Plan) -> Result<Self, Failure> {
+        let design = design(&plan.model)?;
+        let model = match Model::from_config(&Value::Object(design.clone()), None) {
+            Ok(model) => Some(model),
+            Err(ModelError::UnknownFamily { .. }) => None,
+            Err(error) => return Err(refused(plan, &error)),
+        };
+        Ok(Self::without_device(plan, design, model, Vec::new()))
+    }
+
     /// The same without a device.
     pub(crate) fn model_of(plan: &Plan, family: Option<&str>) -> Result<Self, Failure> {
         let design = design(&plan.model)?;

@@ -13,10 +13,7 @@ use llmprof_record::{
     issue::{Issue, IssueCode},
     store::{RunDir, RunStatus},
 };
-use llmprof_report::{
-    Document, Table,
-    text::{trtexec as text, warning_lines},
-};
+use llmprof_report::{Document, Table, text::trtexec as text};
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Bytes, DType, Flops, Nanos, Percent};
 use serde::Serialize;
@@ -26,9 +23,9 @@ use crate::{
     args_agents::ResultFormat,
     clock,
     failure::Failure,
-    output::Output,
-    output::csv_field,
+    output::{Output, csv_field, warn_of},
     outputs::{self, Wanted},
+    profiles::files::default_directory,
     subject,
 };
 
@@ -118,7 +115,7 @@ fn keep(
     }
     let dir = match &args.output {
         Some(dir) => dir.clone(),
-        None => default_directory(files),
+        None => default_directory(files, None),
     };
     let store = RunDir::create(&dir, clock::now(), crate::VERSION)
         .map_err(|error| Failure::directory(&error, "-o DIR"))?;
@@ -128,13 +125,8 @@ fn keep(
     if format == ResultFormat::Json {
         return output.json(&imported);
     }
-    for line in summary(&imported) {
-        output.line(&line)?;
-    }
-    let mut warnings = Output::stderr();
-    for line in warning_lines(&imported.issues) {
-        warnings.line(&line)?;
-    }
+    output.summary(&summary(&imported))?;
+    warn_of(&imported.issues);
     output.line(&format!("report: {}", dir.join("report.html").display()))
 }
 
@@ -316,13 +308,4 @@ fn write(imported: &Imported, device: Option<&Device>, mut store: RunDir) -> Res
     let error = written.as_ref().err().map(ToString::to_string);
     store.finish(status, error, clock::now())?;
     written
-}
-
-fn default_directory(files: &[PathBuf]) -> PathBuf {
-    let name = files
-        .first()
-        .and_then(|file| file.file_stem())
-        .unwrap_or_default();
-    let time = clock::directory_name();
-    crate::profiles::files::free(&Path::new("runs").join("import").join(name).join(time))
 }

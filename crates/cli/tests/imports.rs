@@ -321,3 +321,222 @@ const COLUMNS_OF: [&str; 2] = [
     "h200/runs/graph05/cupti.wire.gz",
     "h200/torch_shapes.json.gz",
 ];
+
+/// A trace with one kernel.
+fn small_trace() -> String {
+    let host = "\"pid\": 1, \"tid\": 1";
+    let launch = slice(
+        "cuda_runtime",
+        "cudaLaunchKernel",
+        host,
+        12,
+        "\"correlation\": 7",
+    );
+    let kernel = slice(
+        "kernel",
+        "gemm",
+        "\"pid\": 0, \"tid\": 7",
+        20,
+        "\"correlation\": 7, \"device\": 0, \"stream\": 7",
+    );
+    format!(
+        r#"{{"schemaVersion": 1, "deviceProperties": [{{"id": 0, "name": "NVIDIA H200"}}], "traceEvents": [{launch}, {kernel}]}}"#
+    )
+}
+
+#[test]
+fn runs_are_named_after_file_folder_or_model() {
+    let folder = folder();
+    let write = |name: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, small_trace()).unwrap();
+    };
+    write("tp4/traces/rank0.json");
+    write("decode_slow.json");
+    for (args, name) in [
+        (&["tp4/traces/rank0.json"][..], "tp4"),
+        (&["decode_slow.json"], "decode_slow"),
+        (
+            &["decode_slow.json", "--model", "qwen/qwen3-8b"],
+            "qwen3_8b",
+        ),
+        (&["decode_slow.json", "model=gpt2"], "gpt2"),
+    ] {
+        let said = works(folder.path(), &[&["import"], args].concat());
+        let report = format!("report: runs/import/{name}/");
+        assert!(said.contains(&report), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_trace_that_does_not_exist_is_answered_with_those_that_do() {
+    let folder = folder();
+    for number in 0..7 {
+        fs::write(
+            folder.path().join(format!("other{number}.json")),
+            small_trace(),
+        )
+        .unwrap();
+    }
+    fs::write(folder.path().join("decode.json"), small_trace()).unwrap();
+    fs::write(folder.path().join("notes.json"), "{}").unwrap();
+    let said = refused(folder.path(), &["import", "decod.json"]);
+    assert!(said.contains("decod.json does not exist"), "{said}");
+    let listed =
+        "profiles in .: decode.json, other0.json, other1.json, other2.json, other3.json and 3 more";
+    assert!(said.contains(listed), "{said}");
+    assert!(!said.contains("notes"), "{said}");
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let said = refused(folder.path(), &["import", "empty/nope.json"]);
+    assert!(said.contains("empty holds no profile"), "{said}");
+    assert!(!folder.path().join("runs").exists());
+}
+
+#[test]
+fn a_model_of_an_unknown_family_is_left_out() {
+    let folder = folder();
+    fs::write(folder.path().join("decode.json"), small_trace()).unwrap();
+    let config = r#"{"model_type": "mamba9", "hidden_size": 64}"#;
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    let args = [
+        "import",
+        "decode.json",
+        "--config",
+        "config.json",
+        "-o",
+        "run",
+    ];
+    let output = common::llmprof(folder.path(), &args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("model type `mamba9` is not supported"),
+        "{said}"
+    );
+    let analysis = json(&folder.path().join("run/analysis.json"));
+    assert!(analysis["timeline"].is_object());
+}
+
+#[test]
+fn an_import_opens_its_report() {
+    let folder = folder();
+    fs::write(folder.path().join("decode.json"), small_trace()).unwrap();
+    let import = |path: &Path, run: &str| {
+        Command::new(env!("CARGO_BIN_EXE_llmprof"))
+            .current_dir(folder.path())
+            .env("PATH", path)
+            .args(["import", "decode.json", "--open", "-o", run])
+            .output()
+            .unwrap()
+    };
+    let nothing = folder.path().join("nothing");
+    fs::create_dir(&nothing).unwrap();
+    let output = import(&nothing, "first");
+    assert_eq!(output.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("open first/report.html yourself"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("report: first/report.html"), "{printed}");
+    // A stand-in for the browser creates the file that it is asked to open, with another ending.
+    let programs = folder.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    let script = "#!/bin/sh\n: > \"$1.opened\"\n";
+    let opener = programs.join("xdg-open");
+    fs::write(&opener, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&opener, mode).unwrap();
+    assert_eq!(import(&programs, "second").status.code(), Some(0));
+    let opened = folder.path().join("second/report.html.opened");
+    // The browser is not waited for.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !opened.exists() {
+        assert!(std::time::Instant::now() < deadline, "nothing was opened");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn exports_have_a_default_and_are_compressed_by_name() {
+    use std::io::Read as _;
+    let folder = folder();
+    fs::write(folder.path().join("decode.json"), small_trace()).unwrap();
+    works(folder.path(), &["import", "decode.json", "-o", "run"]);
+    let perfetto = works(folder.path(), &["export", "run", "--to", "perfetto"]);
+    assert_eq!(perfetto, "run/trace.pftrace\n");
+    assert_eq!(works(folder.path(), &["export", "run"]), perfetto);
+    for format in ["chrome", "flat-json"] {
+        let export = |name: &str| {
+            works(
+                folder.path(),
+                &["export", "run", "--to", format, "-o", name],
+            );
+            fs::read(folder.path().join(name)).unwrap()
+        };
+        let plain = export("plain.json");
+        let packed = export("packed.json.gz");
+        let mut unpacked = Vec::new();
+        let mut decoder = flate2::read::GzDecoder::new(&packed[..]);
+        decoder.read_to_end(&mut unpacked).unwrap();
+        assert_eq!(unpacked, plain, "{format}");
+    }
+    let sqlite = ["export", "run", "--to", "sqlite", "-o", "t.sqlite.gz"];
+    let said = refused(folder.path(), &sqlite);
+    assert!(said.contains("-o t.sqlite"), "{said}");
+    assert!(!folder.path().join("t.sqlite.gz").exists());
+}
+
+/// What a command prints on a terminal so many columns wide.
+fn on_terminal(folder: &Path, columns: u32, line: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_llmprof");
+    let output = Command::new("script")
+        .args([
+            "-qefc",
+            &format!("stty cols {columns}; exec {program} {line}"),
+            "/dev/null",
+        ])
+        .current_dir(folder)
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    assert_eq!(output.status.code(), Some(0), "{line}: {said}");
+    said
+}
+
+#[test]
+fn a_terminal_gets_lines_of_its_width_and_a_bold_headline() {
+    let folder = folder();
+    fs::write(folder.path().join("decode.json"), small_trace()).unwrap();
+    let piped = works(folder.path(), &["import", "decode.json", "-o", "piped"]);
+    let headline = piped.lines().next().unwrap();
+    for columns in [40, 80] {
+        let said = on_terminal(
+            folder.path(),
+            columns,
+            &format!("import decode.json -o run{columns}"),
+        );
+        let (before, rest) = said.split_once("\u{1b}[1m").unwrap();
+        let (bold, rest) = rest.split_once("\u{1b}[0m").unwrap();
+        assert_eq!(bold.replace('\n', " "), headline);
+        for line in before.lines().chain(bold.lines()).chain(rest.lines()) {
+            assert!(
+                line.chars().count() <= columns as usize,
+                "{columns}: {line}"
+            );
+        }
+    }
+    let narrow = on_terminal(folder.path(), 40, "hardware list");
+    assert!(narrow.contains("(no room for "), "{narrow}");
+    let table = works(folder.path(), &["hardware", "list"]);
+    assert!(!table.contains("no room"), "a pipe has every column");
+    assert_eq!(
+        narrow
+            .lines()
+            .filter(|line| line.trim_end() == "h200")
+            .count(),
+        1
+    );
+}

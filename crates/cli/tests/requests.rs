@@ -143,7 +143,23 @@ fn a_key_without_its_place_is_found() {
         ("colour=red", "`llmprof config` prints every key"),
         ("model.rope_scaling=null", "+model.rope_scaling=null"),
         ("hardware.device_index=1", "device=cuda:N"),
-        ("+preset=fast", "available options in 'preset'"),
+        ("+preset=fast", "preset is one of"),
+        (
+            "workload.prompt_token=4",
+            "did you mean `workload.prompt_tokens`?",
+        ),
+        (
+            "workload.prompts=4",
+            "did you mean `workload.prompt_tokens`?",
+        ),
+        ("batch=4", "did you mean `runtime.batch_size`?"),
+        ("gpu=h200", "did you mean `hardware.spec=h200`?"),
+        ("hardware=h200", "did you mean `hardware.spec=h200`?"),
+        ("hardware.device=h200", "did you mean `hardware.spec=h200`?"),
+        ("hardware=huge", "hardware.spec=NAME is the device"),
+        ("runtime=pytorh", "did you mean `pytorch`?"),
+        ("model=Qwen/Qwen3-8B-FP8", "did you mean `qwen3_8b`?"),
+        ("model=nope", "--config path/to/config.json"),
         ("runtime.num_new_tokens=4", "infer.max_new_tokens=N"),
     ];
     for (line, advice) in cases {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::near_names::nearest;
 use crate::source::Origin;
 
 /// The result of every operation on config values.
@@ -230,48 +231,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// The candidate with the fewest edits from `wanted`, at most a third of its length (rounded up).
-pub fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = wanted.chars().count().div_ceil(3);
-    candidates
-        .map(|candidate| match candidate.strip_prefix(wanted) {
-            // The beginning of a name, as `qwen2` of `qwen2_5_0_5b`, is as near as a name that is just near enough.
-            Some(_) if limit > 0 => (limit, candidate),
-            _ => (edits(wanted, candidate), candidate),
-        })
-        .filter(|&(distance, candidate)| distance <= limit && candidate != wanted)
-        .min_by_key(|&(distance, _)| distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein distance in characters.
-fn edits(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &b) in right.iter().enumerate() {
-            let substituted = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn suggests_near_names_only() {
-        let names = ["batch_size", "model", "device"];
-        assert_eq!(nearest("batchsize", names.into_iter()), Some("batch_size"));
-        assert_eq!(nearest("modle", names.into_iter()), Some("model"));
-        assert_eq!(nearest("modl", names.into_iter()), Some("model"));
-        assert_eq!(nearest("zzz", names.into_iter()), None);
-        assert_eq!(nearest("bat", names.into_iter()), Some("batch_size"));
-    }
-}

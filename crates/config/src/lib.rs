@@ -11,6 +11,7 @@ mod interpolate;
 pub mod key;
 pub mod keypath;
 pub mod merge;
+pub mod near_names;
 pub mod node;
 mod place;
 pub mod python;

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use llmprof_analysis::serving::{load_issues, summarize};
 use llmprof_load::{
     arrivals::Arrivals,
+    body::Dialect,
+    client::{ProbeError, probe},
+    prompt::Prompt,
     record::{FailureKind, RequestRecord, TokenBasis},
     stub::{Behaviour, Fault, Stub},
 };
@@ -104,6 +107,45 @@ fn an_answer_is_done_though_its_connection_stays_open() {
         .map(|r| r.connect_ns.is_some())
         .collect();
     assert_eq!(connected, [true, true, false]);
+}
+
+/// The first request of a bench asks what the server understands: it ends as those of the load do.
+#[test]
+fn the_probe_is_done_though_its_connection_stays_open() {
+    let stub = Stub::start(Behaviour {
+        faults: vec![(0, Fault::OpenAfterDone)],
+        ..Behaviour::default()
+    })
+    .unwrap();
+    let asked = load(&stub.url(), &CLOSED, 1, 1);
+    let prompt = Prompt::Tokens(vec![1000]);
+    let limit = Duration::from_mins(1);
+    let started = Instant::now();
+    let found = probe(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap();
+    assert_eq!(found.dialect, Dialect::all(true)[0]);
+    assert!(started.elapsed() < limit / 2);
+    // Its connection is given up.
+    let record = run(&load(&stub.url(), &CLOSED, 2, 6));
+    assert!(record.requests.iter().all(|r| r.failure.is_none()));
+}
+
+#[test]
+fn a_program_of_another_protocol_is_told_from_no_program() {
+    for fault in [Fault::NotHttp, Fault::ResetAfter(0)] {
+        let stub = Stub::start(Behaviour {
+            faults: vec![(0, fault)],
+            ..Behaviour::default()
+        })
+        .unwrap();
+        let asked = load(&stub.url(), &CLOSED, 1, 1);
+        let prompt = Prompt::Tokens(vec![1000]);
+        let limit = Duration::from_mins(1);
+        let error = probe(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap_err();
+        assert!(
+            matches!(error, ProbeError::Garbled { .. }),
+            "{fault:?}: {error}"
+        );
+    }
 }
 
 #[test]

@@ -374,6 +374,7 @@ impl RunTools {
             try_best: false,
             time: std::time::Duration::ZERO,
             format: PredictFormat::Json,
+            json: false,
             overrides,
         };
         let grid = commands::prediction(&args);

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use flate2::{Compression, write::GzEncoder};
 use llmprof_analysis::host_stacks::flame_stacks;
 use llmprof_record::{
     flame::{self, FlameStack},
@@ -73,7 +74,7 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
                     let name = target.file_name().unwrap_or_default().to_string_lossy();
                     locked.write(&name, &text)?;
                 }
-                _ => write_atomically(&target, &text)?,
+                _ => write_file(&target, &text)?,
             }
         }
         output.line(&target.display().to_string())?;
@@ -98,9 +99,27 @@ fn export_flat(run: StoredRun, to: Option<&Path>, output: &mut Output) -> Result
         locked.write(FLAT_FILE, text.as_bytes())?;
         locked.finish()?;
     } else {
-        write_atomically(&target, text.as_bytes())?;
+        write_file(&target, text.as_bytes())?;
     }
     output.line(&target.display().to_string())
+}
+
+fn is_gzip(target: &Path) -> bool {
+    target
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
+}
+
+/// Writes a file, compressed where its name ends with `.gz`.
+fn write_file(target: &Path, text: &[u8]) -> Result<(), Failure> {
+    if !is_gzip(target) {
+        return Ok(write_atomically(target, text)?);
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let packed = encoder.write_all(text).and_then(|()| encoder.finish());
+    let packed = packed
+        .map_err(|error| Failure::new(format!("cannot compress {}: {error}", target.display())))?;
+    Ok(write_atomically(target, &packed)?)
 }
 
 /// `trace.json` of rank 3 is `trace.rank3.json`.
@@ -134,6 +153,13 @@ fn contents(
                     Failure::new(format!("cannot write {}: {error}", target.display()))
                 })?;
             Some(text)
+        }
+        ExportFormat::Sqlite if is_gzip(target) => {
+            return Err(Failure::new(format!(
+                "{}: a SQLite file is not compressed",
+                target.display()
+            ))
+            .hint(format!("-o {}", target.with_extension("").display())));
         }
         ExportFormat::Sqlite => {
             trace

@@ -9,7 +9,7 @@ use crate::{
     agents,
     args::ImportArgs,
     args_agents::ResultFormat,
-    clock,
+    browser, clock,
     failure::Failure,
     job_ranks::{self, WHOLE_RANKS_MAX, inputs},
     output::Output,
@@ -23,7 +23,8 @@ const IMPORT: &str = "import";
 
 pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
     let started = Instant::now();
-    let (words, overrides) = request::split(&args.files);
+    let (words, mut overrides) = request::split(&args.files);
+    overrides.extend(args.model.iter().map(|name| format!("model={name}")));
     if words.is_empty() && args.join.is_none() {
         return Err(Failure::new("no profile to import")
             .hint(format!("llmprof import FILE {}", overrides.join(" "))));
@@ -42,8 +43,8 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
     let device = args.device.as_deref().map(subject::device).transpose()?;
     let dir = match (&args.output, &args.join) {
         (Some(dir), _) => dir.clone(),
-        (None, Some(summaries)) => default_directory(std::slice::from_ref(summaries)),
-        (None, None) => default_directory(&files),
+        (None, Some(summaries)) => default_directory(std::slice::from_ref(summaries), None),
+        (None, None) => default_directory(&files, subject.as_ref()),
     };
     let is_job = args.join.is_some() || files.len() > WHOLE_RANKS_MAX;
     // Summaries of ranks are written as they are made, so that a job is gone on with where it was interrupted.
@@ -113,6 +114,9 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
     }
     let is_json = ResultFormat::chosen(args.format, args.json) == ResultFormat::Json;
     profiled.print(is_json, &dir, output)?;
+    if args.open {
+        browser::open(&dir.join("report.html"))?;
+    }
     if args.view {
         viewing::view_run(dir, output)?;
     }

@@ -1,4 +1,4 @@
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use llmprof_assets::project;
 
@@ -11,6 +11,10 @@ pub(crate) fn init(args: &InitArgs, output: &mut Output) -> Result<ExitCode, Fai
     let folder = cwd.join(&args.dir);
     // `.` has no name to call the project by.
     let folder = folder.canonicalize().unwrap_or(folder);
+    // A new folder has nothing to lose, and a script cannot answer.
+    let is_new = !folder.exists();
+    let mut consent = args.consent;
+    consent.yes |= is_new && !std::io::stdin().is_terminal();
     let _lock = folder.is_dir().then(|| lock(&folder)).transpose()?;
-    make(project::init(&folder, args.force)?, args.consent, output)
+    make(project::init(&folder, args.force)?, consent, output)
 }

@@ -5,28 +5,27 @@ use llmprof_config::hydra::RunMode;
 use llmprof_record::store::write_atomically;
 use llmprof_report::{Table, render::markdown, statics};
 use llmprof_theory::{Operator, Pass};
-use llmprof_units::{Bytes, Flops};
+use llmprof_units::{Bytes, Flops, significant};
+use serde::Serialize;
 
 use crate::{
     app,
-    args::ModelArgs,
+    args::{ModelArgs, ModelCommand},
     failure::Failure,
     output::Output,
     plan::{Purpose, plan},
+    profiles::request::local_model,
+    shipped_models::GROUP,
     subject::Subject,
 };
 
 pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure> {
-    let host = app::host()?;
-    let mut overrides = Vec::new();
-    if let Some(config) = &args.config {
-        let path = config
-            .to_string_lossy()
-            .replace('\\', r"\\")
-            .replace('\'', r"\'");
-        overrides.push("model=local".to_owned());
-        overrides.push(format!("model.config='{path}'"));
+    if let Some(ModelCommand::List { json }) = args.command {
+        return list(json, output);
     }
+    let host = app::host()?;
+    let config = args.config.as_deref();
+    let mut overrides = config.map_or_else(Vec::new, local_model);
     overrides.extend(args.overrides.iter().cloned());
     let composed = app::llmprof(&host.cwd)
         .compose(&overrides, RunMode::Run, &host)
@@ -60,6 +59,62 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
         output.table(&of_pass(&step))?;
     }
     Ok(())
+}
+
+/// A model of the config tree.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    /// Its id on the Hugging Face hub, or where else its design is from.
+    hub_id: Option<String>,
+    /// Absent where no family counts it.
+    parameters: Option<u64>,
+}
+
+/// Lists the models of the project's config tree and of the shipped one.
+fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
+    let host = app::host()?;
+    let application = app::llmprof(&host.cwd);
+    let groups = application.groups(&host)?;
+    let options = groups
+        .into_iter()
+        .find(|(group, _)| group == GROUP)
+        .map_or_else(Vec::new, |(_, options)| options);
+    let mut models = Vec::new();
+    for name in options {
+        // What other models are made of, and what stands for a model that is given.
+        if matches!(name.as_str(), "base" | "local") {
+            continue;
+        }
+        let composed = application
+            .compose(&[format!("{GROUP}={name}")], RunMode::Run, &host)
+            .map_err(app::own_failure)?;
+        let hub_id = composed.value("model.hf_src")?;
+        let subject = Subject::of_profile(&plan(&composed, Purpose::Paper)?);
+        models.push(Listed {
+            hub_id: hub_id.as_str().map(str::to_owned),
+            parameters: subject
+                .ok()
+                .and_then(|subject| Some(subject.model?.parameters())),
+            name,
+        });
+    }
+    if json {
+        return output.json(&models);
+    }
+    let mut table = Table::new(&["NAME", "HUB ID", "PARAMETERS"], 2);
+    for model in models {
+        let parameters = model.parameters.map(|parameters| match parameters as f64 {
+            billions if billions >= 1e9 => format!("{} B", significant(billions / 1e9)),
+            millions => format!("{} M", significant(millions / 1e6)),
+        });
+        table.row([
+            model.name,
+            model.hub_id.unwrap_or_default(),
+            parameters.unwrap_or_default(),
+        ]);
+    }
+    output.table(&table)
 }
 
 /// Every operator that `lower` sends. Those of a decoder come in the order of execution, equal neighbours not collapsed; those of

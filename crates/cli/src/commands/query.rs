@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use llmprof_report::Table;
+use llmprof_report::{Table, csv_lines};
 use llmprof_view::query::{QueryAnswer, QueryLimits, QueryTable, query as ask};
 use serde_json::{Map, Value};
 
@@ -78,12 +78,14 @@ fn print_table(answer: &QueryAnswer, output: &mut Output) -> Result<(), Failure>
 }
 
 fn csv_text(answer: &QueryAnswer) -> String {
-    let rows = answer.rows.iter();
-    let rows = rows.map(|row| row.iter().map(cell_text).collect());
+    let rows = answer
+        .rows
+        .iter()
+        .map(|row| row.iter().map(cell_text).collect());
     let lines: Vec<Vec<String>> = std::iter::once(answer.columns.clone())
         .chain(rows)
         .collect();
-    llmprof_report::csv_lines(&lines)
+    csv_lines(&lines)
 }
 
 fn objects(answer: &QueryAnswer) -> Vec<Map<String, Value>> {

@@ -5,12 +5,15 @@ pub(crate) use self::export::flat_row;
 
 use std::path::Path;
 
-use llmprof_record::store::{Liveness, Manifest, StoredRun, find_runs, write_atomically};
+use llmprof_record::store::{
+    Liveness, Manifest, StoreError, StoredRun, find_runs, write_atomically,
+};
 use llmprof_report::{Table, text::issue_line};
 use serde::Serialize;
 
 use crate::{
     args::{RunChoice, RunsCommand},
+    comparing::is_round,
     failure::Failure,
     output::Output,
     profiles::interrupted::find_unread,
@@ -49,9 +52,16 @@ pub(crate) fn runs(command: RunsCommand, output: &mut Output) -> Result<(), Fail
     }
 }
 
+/// Runs at or below a folder but for the rounds of comparisons.
+fn listed_runs(root: &Path) -> (Vec<StoredRun>, Vec<StoreError>) {
+    let (mut runs, errors) = find_runs(root);
+    runs.retain(|run| !is_round(&run.path, root));
+    (runs, errors)
+}
+
 fn list(root: &Path, json: bool, output: &mut Output) -> Result<(), Failure> {
     check(root)?;
-    let (runs, errors) = find_runs(root);
+    let (runs, errors) = listed_runs(root);
     for error in errors {
         Failure::from(error).warn();
     }
@@ -64,23 +74,23 @@ fn list(root: &Path, json: bool, output: &mut Output) -> Result<(), Failure> {
     }
     let mut table = Table::new(
         &[
-            "CREATED",
+            "PATH",
             "STATE",
             "EXPERIMENT",
             "MODEL OR SOURCE",
             "ISSUES",
-            "PATH",
+            "CREATED",
         ],
         6,
     );
     for run in &listed {
         table.row([
-            run.manifest.created.clone(),
+            run.path.display().to_string(),
             state(run),
             run.manifest.experiment.clone(),
             run.manifest.model.clone(),
             run.manifest.issues.len().to_string(),
-            run.path.display().to_string(),
+            run.manifest.created.clone(),
         ]);
     }
     output.table(&table)
@@ -217,7 +227,7 @@ fn choose(choice: RunChoice) -> Result<StoredRun, Failure> {
         return Ok(StoredRun::open(path)?);
     }
     check(&choice.root)?;
-    let (mut runs, _) = find_runs(&choice.root);
+    let (mut runs, _) = listed_runs(&choice.root);
     runs.pop().ok_or_else(|| {
         Failure::new(format!("no runs below {}", choice.root.display()))
             .hint("name a run directory, or `--root DIR`".to_owned())

@@ -24,6 +24,7 @@ use llmprof_view::agent::{Caller, compare_answer};
 use serde_json::{Value, json};
 
 use self::gates::Judged;
+pub(crate) use self::turns::is_round;
 use crate::args_agents::CompareFormat;
 use crate::args_compare::{CompareArgs, Inconclusive};
 use crate::{app, failure::Failure, output::Output, outputs};
@@ -284,15 +285,15 @@ fn print(
         if number > 0 {
             output.line("")?;
         }
-        output.line(&one.document.title)?;
+        output.headline(&one.document.title)?;
         for line in one.document.caveats.iter().chain(&one.document.summary) {
-            output.line(line)?;
+            output.prose(line)?;
         }
         if !one.comparison.metrics.is_empty() {
             output.table(&compose::metrics(&one.comparison))?;
         }
         for text in llmprof_report::text::compare::notes(&one.comparison) {
-            Output::stderr().line(&format!("note: {text}"))?;
+            Output::stderr().prose(&format!("note: {text}"))?;
         }
     }
     if let Some(page) = report {

@@ -36,6 +36,9 @@ const MEASURE_ONLY: [&str; 7] = [
     "++output.markdown=false",
 ];
 
+/// Requests of both sides, in the folder of a comparison. Runs below a folder with it are rounds.
+const SIDES_FILE: &str = "sides.txt";
+
 pub(super) struct Taken {
     pub(super) a: Vec<RunFacts>,
     pub(super) b: Vec<RunFacts>,
@@ -59,7 +62,7 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
     std::fs::create_dir_all(dir)
         .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
     let requests = format!("A: {first}\nB: {second}\n");
-    write_atomically(&dir.join("sides.txt"), requests.as_bytes())?;
+    write_atomically(&dir.join(SIDES_FILE), requests.as_bytes())?;
     if !args.is_data() {
         Output::stderr().line(&llmprof_report::text::compare::rule())?;
     }
@@ -115,6 +118,14 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
         }
     }
     Ok(taken)
+}
+
+/// Whether a run below `root` is one round of a comparison below it: the comparison says what came of them all.
+pub(crate) fn is_round(run: &Path, root: &Path) -> bool {
+    let comparison = run.parent().and_then(Path::parent);
+    comparison.is_some_and(|folder| {
+        folder != root && folder.starts_with(root) && folder.join(SIDES_FILE).is_file()
+    })
 }
 
 fn run_dir(dir: &Path, side: usize, round: usize) -> PathBuf {

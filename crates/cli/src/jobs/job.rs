@@ -22,7 +22,7 @@ use llmprof_report::{
     Document,
     render::markdown,
     statics::{assumptions as assumptions_of, document as statics_document},
-    text::{run_weights::weights_line, warning_lines},
+    text::run_weights::weights_line,
 };
 use llmprof_units::{Bytes, Percent};
 
@@ -31,7 +31,7 @@ use crate::{
     agents, calibration, clock,
     failure::{self, Failure},
     fit, kernel_notes,
-    output::Output,
+    output::{Output, note, warn_of},
     outputs::{self, Results, Wanted},
     plan::{Purpose, plan},
     progress::Show,
@@ -78,19 +78,14 @@ impl Ended {
         if let Some(error) = &self.error {
             Failure::new(error.clone()).report();
         }
-        for line in &self.summary {
-            output.line(line)?;
-        }
-        let mut warnings = Output::stderr();
-        for line in warning_lines(&self.issues) {
-            warnings.line(&line)?;
-        }
+        output.summary(&self.summary)?;
+        warn_of(&self.issues);
         let report = self.dir.join("report.html");
         if !report.is_file() {
             return output.line(&format!("{}: {}", self.status, self.dir.display()));
         }
         if self.status != RunStatus::Complete {
-            warnings.line(&format!("{}: {}", self.status, self.dir.display()))?;
+            note(&format!("{}: {}", self.status, self.dir.display()));
         }
         output.line(&format!("report: {}", report.display()))
     }

@@ -17,12 +17,12 @@ use llmprof_record::{
     store::RunDir,
     trace::Trace,
 };
-use llmprof_report::text::{self, warning_lines};
+use llmprof_report::text;
 use llmprof_theory::device::Device;
 
 use crate::{
     failure::Failure,
-    output::Output,
+    output::{Output, warn_of},
     outputs::{self, Results, Wanted},
     subject::{self, Subject},
 };
@@ -105,13 +105,8 @@ impl Profiled {
             output.json(&self.analysis)?;
             return self.unwritten.map_or(Ok(()), Err);
         }
-        for line in self.digest() {
-            output.line(&line)?;
-        }
-        let mut warnings = Output::stderr();
-        for line in warning_lines(&self.analysis.issues) {
-            warnings.line(&line)?;
-        }
+        output.summary(&self.digest())?;
+        warn_of(&self.analysis.issues);
         if let Some(unwritten) = self.unwritten {
             return Err(unwritten);
         }
@@ -136,8 +131,13 @@ pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
         ..RunRecord::default()
     };
     for file in profiles {
-        let (_, profile) =
-            import::import(file, &Limits::default()).map_err(|error| unreadable(&error))?;
+        let (_, profile) = import::import(file, &Limits::default()).map_err(|error| {
+            if file.exists() {
+                unreadable(&error)
+            } else {
+                files::missing(file)
+            }
+        })?;
         if let Profile::Trace(trace) = &profile {
             lost::refuse(file, trace)?;
         }

@@ -26,20 +26,21 @@ pub(crate) fn split(words: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (profiles, overrides)
 }
 
+/// The overrides that read a model from its config.json.
+pub(crate) fn local_model(config: &Path) -> Vec<String> {
+    let path = config
+        .to_string_lossy()
+        .replace('\\', r"\\")
+        .replace('\'', r"\'");
+    vec!["model=local".to_owned(), format!("model.config='{path}'")]
+}
+
 /// What was asked of which model; nothing where no model is named.
 pub(crate) fn subject(
     config: Option<&Path>,
     overrides: &[String],
 ) -> Result<Option<Subject>, Failure> {
-    let mut all = Vec::new();
-    if let Some(config) = config {
-        let path = config
-            .to_string_lossy()
-            .replace('\\', r"\\")
-            .replace('\'', r"\'");
-        all.push("model=local".to_owned());
-        all.push(format!("model.config='{path}'"));
-    }
+    let mut all = config.map_or_else(Vec::new, local_model);
     all.extend(overrides.iter().cloned());
     if all.is_empty() {
         return Ok(None);
@@ -56,7 +57,7 @@ pub(crate) fn subject(
         .compose(&all, RunMode::Run, &host)
         .map_err(app::own_failure)?;
     let plan = plan(&composed, Purpose::Paper)?;
-    let mut subject = Subject::model_of(&plan, None)?;
+    let mut subject = Subject::of_profile(&plan)?;
     subject.workload_keys = workload_keys(overrides);
     // This machine is not the one that the profile is of, nor does it matter what is known of it.
     if plan.hardware.spec != "auto" {

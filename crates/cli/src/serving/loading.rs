@@ -316,6 +316,7 @@ fn swept(
     let mut failure = None;
     let mut late = Vec::new();
     let mut so_far = Sweep::default();
+    let mut was_interrupted = false;
     let found = sweep(bounds, |rate| {
         request.arrivals = args.load.arrivals_at(rate);
         let load = request.load();
@@ -328,6 +329,7 @@ fn swept(
             }
         };
         if measured.was_interrupted {
+            was_interrupted = true;
             kept.get_or_insert((rate, false, measured));
             return None;
         }
@@ -362,6 +364,7 @@ fn swept(
     }
     let (rate, _, mut measured) = kept.ok_or_else(|| Failure::new("the sweep measured nothing"))?;
     request.arrivals = args.load.arrivals_at(rate);
+    measured.was_interrupted |= was_interrupted;
     if found
         .first_failing_rate
         .is_some_and(|rate| late.contains(&rate))

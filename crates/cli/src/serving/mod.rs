@@ -15,11 +15,7 @@ use std::{
 };
 
 use llmprof_capture::process::{Interrupt, Launch};
-use llmprof_record::{
-    secrets::without_known,
-    store::{RunDir, RunStatus},
-};
-use llmprof_report::text::warning_lines;
+use llmprof_record::store::{RunDir, RunStatus};
 
 pub(crate) use self::configured::{serve as serve_configured, server_command};
 use self::{
@@ -31,9 +27,12 @@ use crate::args_bench::{BenchArgs, ServedArgs};
 use crate::{
     agents, clock,
     failure::Failure,
-    output::Output,
+    output::{Output, warn_of},
     outputs::serving::BenchFile,
-    profiles::{self, files::free},
+    profiles::{
+        self,
+        files::{folder_name, free},
+    },
     subject::{self, Subject},
 };
 
@@ -154,13 +153,8 @@ fn finish(
             run: dir.display().to_string(),
         })?;
     } else {
-        for line in &done.lines {
-            output.line(line)?;
-        }
-        let mut warnings = Output::stderr();
-        for line in warning_lines(&issues) {
-            warnings.line(&line)?;
-        }
+        output.summary(&done.lines)?;
+        warn_of(&issues);
         output.line(&format!("report: {}", dir.join("report.html").display()))?;
     }
     if let Some(failure) = failure {
@@ -191,27 +185,9 @@ fn model_name(
     Ok(request.template().model.clone())
 }
 
-/// Most characters of a folder's name: file systems take 255 bytes.
-const FOLDER_CHARACTERS: usize = 60;
-
-/// `runs/bench/<model>/<time>`. A server may call its model anything: no name leaves the folder, is hidden or has the key.
+/// `runs/bench/<model>/<time>`.
 fn default_directory(model: &str) -> PathBuf {
-    let model = without_known(model);
-    let model = model.trim_matches(|c: char| c == '.' || c == '/' || c.is_whitespace());
-    let mut name: String = model
-        .chars()
-        .take(FOLDER_CHARACTERS)
-        .map(|c| {
-            if c.is_alphanumeric() || "-_.".contains(c) {
-                c
-            } else {
-                '_'
-            }
-        })
-        .collect();
-    if name.is_empty() {
-        name.push_str("endpoint");
-    }
+    let name = folder_name(model).unwrap_or_else(|| "endpoint".to_owned());
     let time = clock::directory_name();
     free(&Path::new("runs").join("bench").join(name).join(time))
 }
@@ -236,6 +212,6 @@ mod tests {
             assert_eq!(folder(hostile), "endpoint", "{hostile}");
         }
         assert_eq!(folder("/models/tiny"), "models_tiny");
-        assert_eq!(folder(&"m".repeat(500)).len(), FOLDER_CHARACTERS);
+        assert_eq!(folder(&"m".repeat(500)).len(), 60);
     }
 }

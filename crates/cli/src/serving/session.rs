@@ -9,7 +9,7 @@ use std::{
 use llmprof_analysis::serving::summarize;
 use llmprof_capture::session::StageObserver as _;
 use llmprof_load::{
-    client::{Calls, Load, Probed, Progress, Recent, drive, probe},
+    client::{CallError, Calls, Load, ProbeError, Probed, Progress, Recent, drive, probe},
     clock::Clock,
     endpoint::Endpoint,
     server::{
@@ -88,13 +88,18 @@ pub(super) fn ask(request: &mut Request) -> Result<(), Failure> {
     )
     .map_err(|error| {
         let hint = match &error {
-            llmprof_load::client::ProbeError::Call { .. } => {
+            ProbeError::Call { .. } => {
                 "is the server up? `llmprof bench --serve 'CMD…'` starts one"
             }
-            llmprof_load::client::ProbeError::Refused { .. } => {
+            ProbeError::Garbled { .. } => "check the port: another program may listen there",
+            ProbeError::Refused {
+                source: CallError::Status { status: 500.., .. },
+                ..
+            } => "the server's log says why; one that still loads its model answers later",
+            ProbeError::Refused { .. } => {
                 "try --chat, --extra-body, --vocabulary for a small one, or --api-key-env"
             }
-            llmprof_load::client::ProbeError::NoModel { .. } => "--model NAME",
+            ProbeError::NoModel { .. } => "--model NAME",
         };
         Failure::new(error.to_string()).hint(hint.to_owned())
     })?;

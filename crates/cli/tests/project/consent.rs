@@ -38,10 +38,11 @@ fn plan(said: &str) -> Vec<String> {
 fn plans_are_printed_first_and_made_only_where_agreed_to() {
     let scene = Scene::new();
     prepared(&scene);
+    write(&scene.root, &[("another/kept.txt", "here before\n")]);
     let project = scene.root.join("project");
     let source = scene.root.join("data/texts").to_string_lossy().into_owned();
     let commands: &[&[&str]] = &[
-        &["init", "../another"],
+        &["init", "../another", "--force"],
         &["bootstrap"],
         &["bootstrap", "models"],
         &["dataset", "add", "more", "--source", &source],
@@ -107,6 +108,24 @@ fn plans_are_printed_first_and_made_only_where_agreed_to() {
         }
         assert_eq!(state(), after, "{command:?} again");
     }
+}
+
+/// A script cannot answer, and a folder that does not exist has nothing to lose.
+#[test]
+fn a_new_folder_is_made_without_asking_in_a_script() {
+    let scene = Scene::new();
+    scene.works(&["init", "new", "--dry-run"]);
+    assert!(!scene.root.join("new").exists());
+    let said = scene.works(&["init", "new"]);
+    assert!(said.contains("done: "), "{said}");
+    let config = scene.root.join("new/conf/config.yaml");
+    assert!(config.exists());
+    // What is there already is changed only where that is agreed to.
+    fs::remove_file(&config).unwrap();
+    let mut asked = scene.command_in(&scene.root, &["init", "new", "--force"]);
+    let asked = asked.output().unwrap();
+    assert_eq!(asked.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&asked.stderr).contains("--yes"));
 }
 
 /// On a terminal a command asks, and only `y` or `yes` is an answer that changes something.

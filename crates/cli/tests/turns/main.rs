@@ -227,3 +227,26 @@ fn rounds_end_with_the_first_pair_that_a_gate_cannot_judge() {
     assert_eq!(found["rounds"]["count"], 1, "{found}");
     assert_eq!(found["gates"][0]["reason"]["other_work"], "new_tokens");
 }
+
+#[test]
+fn rounds_are_not_listed_as_runs() {
+    let folder = scene();
+    let root = folder.path();
+    let (a, b) = (side("A", 2000, 0.01), side("B", 2160, 0.01));
+    let more = [
+        "--rounds",
+        "2",
+        "--resolution",
+        "50%",
+        "-o",
+        "runs/compare/x",
+    ];
+    let output = compare(root, [&a, &b], &more);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let listed = |place: &str| -> Vec<Value> {
+        let listed = works(root, &["runs", "list", "--json", "--root", place]);
+        serde_json::from_str(&listed).unwrap()
+    };
+    assert_eq!(listed("runs"), Vec::<Value>::new());
+    assert!(listed("runs/compare/x").len() >= 4);
+}

@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 use super::element::{Choice, Element};
 use super::error::Error;
 use super::repository::Repository;
-use crate::error::nearest;
 use crate::grammar::{Element as Literal, Override, OverrideKind};
+use crate::near_names::nearest;
 
 /// Where a choice that overrides another one was made.
 #[derive(Debug, Clone)]

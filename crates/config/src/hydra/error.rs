@@ -1,7 +1,8 @@
 //! What can be wrong with a composition, in terms of what the user wrote.
 
-use crate::error::{Error as ValueError, ErrorKind, nearest};
+use crate::error::{Error as ValueError, ErrorKind};
 use crate::grammar::{GrammarError, Span};
+use crate::near_names::nearest;
 use crate::source::Origin;
 
 /// A composition that cannot be done.
@@ -168,8 +169,8 @@ pub enum Error {
     KeyNotInStruct {
         key: String,
         line: String,
-        /// The key that was most likely meant.
-        meant: Option<String>,
+        /// The keys that were most likely meant; several where nothing tells them apart.
+        meant: Vec<String>,
         error: ValueError,
     },
     /// `+key=value` where there is a value already.
@@ -301,10 +302,9 @@ impl Error {
             }
             Self::UnknownGroup { group, groups, .. } => did_you_mean(group, groups),
             // A key that was most likely meant stands alone: adding the misspelled one is what nobody wants.
-            Self::KeyNotInStruct { line, meant, .. } => Some(match meant {
-                Some(key) => format!("did you mean `{key}`?"),
-                None => format!("to append to your config use +{line}"),
-            }),
+            Self::KeyNotInStruct { line, meant, .. } => Some(
+                ask_which(meant).unwrap_or_else(|| format!("to append to your config use +{line}")),
+            ),
             Self::AddExisting { key, line } => Some(format!(
                 "remove the + to change it: {}\nor write a second one to add or change '{key}': +{line}",
                 line.strip_prefix('+').unwrap_or(line)
@@ -387,6 +387,17 @@ fn value_kind(kind: &ErrorKind) -> &'static str {
         ErrorKind::InterpolationValidation(_) => "interpolation_validation",
         ErrorKind::Limit(_) => "limit",
     }
+}
+
+/// "did you mean `a`, `b` or `c`?"
+pub fn ask_which(names: &[String]) -> Option<String> {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let (last, before) = quoted.split_last()?;
+    Some(if before.is_empty() {
+        format!("did you mean {last}?")
+    } else {
+        format!("did you mean {} or {last}?", before.join(", "))
+    })
 }
 
 fn did_you_mean(wanted: &str, candidates: &[String]) -> Option<String> {

@@ -1,32 +1,79 @@
-//! Which key was meant by one that does not exist.
+//! Which keys were meant by one that does not exist.
 
-use crate::error::nearest;
+use crate::near_names::{nearest, nearest_alike, shared_words};
 use crate::node::Node;
 
-/// The key of the application that was most likely meant by the unknown `key`: one of the same name elsewhere
-/// (`batch_size` for `runtime.batch_size`), one nearby that is spelled nearly like it, or such a one anywhere.
+/// Keys that a suggestion names at most: more are no help.
+const SUGGESTED_MAX: usize = 3;
+
+/// The keys of the application that were most likely meant by the unknown `key`, in this order: one of the same name elsewhere
+/// (`runtime.batch_size` for `batch_size`); those beside it whose names are near or share words; one whose whole path is near
+/// (`workload.seed` for `wrkload.seeds`); one of a near name anywhere. Several where nothing tells them apart.
 ///
-/// Of several, one that only passes on another key's value is not the place to change it.
-pub(super) fn meant(config: &Node, key: &str) -> Option<String> {
+/// Of several keys of one name, one that only passes on another key's value is not the place to change it.
+pub(super) fn meant(config: &Node, key: &str) -> Vec<String> {
     let mut known = Vec::new();
     list(config, "", &mut known);
     known.sort();
     let paths = || known.iter().map(|(_, path)| path.as_str());
-    let last = name(key);
-    if let Some(same) = paths().find(|path| name(path) == last && *path != key) {
-        return Some(same.to_owned());
+    let (place, last) = split(key);
+    let first_named = |wanted: &str| paths().find(|path| split(path).1 == wanted && *path != key);
+    if let Some(same) = first_named(last) {
+        return vec![same.to_owned()];
+    }
+    let beside: Vec<&str> = paths()
+        .map(split)
+        .filter(|(parent, _)| *parent == place)
+        .map(|(_, name)| name)
+        .collect();
+    let mut near = nearest_alike(last, beside.iter().copied(), SUGGESTED_MAX);
+    if near.is_empty() && !place.is_empty() {
+        near = sharing_most(last, &beside);
+    }
+    if !near.is_empty() {
+        let path = |name| match place {
+            "" => String::from(name),
+            _ => format!("{place}.{name}"),
+        };
+        return near.into_iter().map(path).collect();
     }
     if let Some(near) = nearest(key, paths())
         && near.matches('.').count() == key.matches('.').count()
     {
-        return Some(near.to_owned());
+        return vec![near.to_owned()];
     }
-    let near = nearest(last, paths().map(name))?;
-    paths().find(|path| name(path) == near).map(str::to_owned)
+    let mut names: Vec<&str> = paths().map(|path| split(path).1).collect();
+    names.sort_unstable();
+    names.dedup();
+    nearest_alike(last, names.into_iter(), SUGGESTED_MAX)
+        .into_iter()
+        .filter_map(first_named)
+        .map(str::to_owned)
+        .collect()
 }
 
-fn name(path: &str) -> &str {
-    path.rsplit('.').next().unwrap_or(path)
+/// Names that have at least half of the words of `wanted`, as many as any of them has: `prompt_tokens` for `prompt_length`.
+fn sharing_most<'a>(wanted: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let shared = |name: &str| {
+        let (shared, all) = shared_words(wanted, name);
+        (2 * shared >= all).then_some(shared).unwrap_or_default()
+    };
+    let most = names.iter().map(|name| shared(name)).max().unwrap_or(0);
+    let alike: Vec<&str> = names
+        .iter()
+        .copied()
+        .filter(|name| most > 0 && shared(name) == most)
+        .collect();
+    if alike.len() > SUGGESTED_MAX {
+        Vec::new()
+    } else {
+        alike
+    }
+}
+
+/// The place of a key and its name there.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('.').unwrap_or(("", path))
 }
 
 /// Every key below a node but Hydra's own, each with whether it is an interpolation.
@@ -52,20 +99,31 @@ mod tests {
     fn keys_are_found_by_name_and_by_spelling() {
         let text = "runtime: {batch_size: 1, type: native}\n\
                     infer: {max_new_tokens: 32}\n\
-                    workload: {batch_size: '${runtime.batch_size}', prompt_tokens: 8}\n\
+                    model: {path: null, name: gpt2, num_hidden_layers: 12}\n\
+                    workload: {batch_size: '${runtime.batch_size}', prompt_tokens: 8, cached_tokens: 0, logits: last}\n\
                     hydra: {verbose: false}\n";
         let config = yaml::load(&Source::new("config.yaml", text)).unwrap();
         let cases = [
-            ("batch_size", Some("runtime.batch_size")),
-            ("workload.max_new_tokens", Some("infer.max_new_tokens")),
-            ("workload.promt_tokens", Some("workload.prompt_tokens")),
-            ("wrkload.prompt_tokens", Some("workload.prompt_tokens")),
-            ("batchsize", Some("runtime.batch_size")),
-            ("verbose", None),
-            ("colour", None),
+            ("batch_size", "runtime.batch_size"),
+            ("batch", "runtime.batch_size"),
+            ("batchsize", "runtime.batch_size"),
+            ("workload.max_new_tokens", "infer.max_new_tokens"),
+            ("workload.promt_tokens", "workload.prompt_tokens"),
+            ("workload.prompt_token", "workload.prompt_tokens"),
+            ("workload.prompts", "workload.prompt_tokens"),
+            ("workload.prompt_length", "workload.prompt_tokens"),
+            ("wrkload.prompt_tokens", "workload.prompt_tokens"),
+            ("wrkload.promt_tokens", "workload.prompt_tokens"),
+            ("model.layers", "model.num_hidden_layers"),
+            (
+                "workload.input_tokens",
+                "workload.cached_tokens workload.prompt_tokens",
+            ),
+            ("verbose", ""),
+            ("colour", ""),
         ];
         for (key, expected) in cases {
-            assert_eq!(meant(&config, key).as_deref(), expected, "{key}");
+            assert_eq!(meant(&config, key).join(" "), expected, "{key}");
         }
     }
 }

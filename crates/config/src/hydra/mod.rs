@@ -36,7 +36,7 @@ use std::path::PathBuf;
 pub use command::{Command, Outcome};
 pub use compose::{Composed, Defaults};
 pub use defaults_list::ResultDefault;
-pub use error::Error;
+pub use error::{Error, ask_which};
 pub use execution::Execution;
 pub use info::Info;
 pub use job::Job;
@@ -59,6 +59,16 @@ pub struct App {
     pub embedded: FileTree,
     /// Directories appended to the search path (`--config-dir`).
     pub extra_config_dirs: Vec<PathBuf>,
+    /// Other names of options. Hydra has none.
+    pub aliases: Vec<OptionAlias>,
+}
+
+/// Another name of an option, in any case: `model=Qwen/Qwen3-8B` for `model=qwen3_8b`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionAlias {
+    pub group: &'static str,
+    pub alias: String,
+    pub option: String,
 }
 
 /// Whether one job is composed or a sweep over several.

@@ -21,7 +21,10 @@ pub(super) struct Session {
 impl App {
     pub(super) fn session(&self, overrides: &[String], host: &Host) -> Result<Session, Error> {
         let sources = search_path::sources(self, host)?;
-        let overrides = parse_overrides(overrides, &mut SeededShuffle::new(host.seed))?;
+        let mut overrides = parse_overrides(overrides, &mut SeededShuffle::new(host.seed))?;
+        for line in &mut overrides {
+            self.resolve_alias(line);
+        }
         let mut repository = Repository::new(sources.clone());
         if let Some((provider, entries)) =
             self.configured_search_path(&repository, &overrides, host)?
@@ -38,6 +41,18 @@ impl App {
             repository,
             overrides,
         })
+    }
+
+    fn resolve_alias(&self, line: &mut Override) {
+        let group = line.key_or_group.as_str();
+        if let Some(Literal::Str(name)) = &mut line.element
+            && let Some(found) = self
+                .aliases
+                .iter()
+                .find(|alias| alias.group == group && alias.alias.eq_ignore_ascii_case(name))
+        {
+            found.option.clone_into(name);
+        }
     }
 
     /// `hydra.searchpath` of the command line or, failing that, of the primary config.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     connection::{Connector, Pool},
-    exchange::{Head, collect},
+    exchange::{Head, collect_answer},
 };
 use crate::{endpoint::Endpoint, record::RequestFailure};
 
@@ -134,8 +134,10 @@ impl Calls {
         }
         let response = answer.map_err(disconnected)?;
         let status = response.status().as_u16();
-        let bytes = collect(response.into_body(), MOST_BYTES).await?;
-        self.pool.put(sender);
+        let (bytes, is_reusable) = collect_answer(response.into_body(), MOST_BYTES).await?;
+        if is_reusable {
+            self.pool.put(sender);
+        }
         Ok((status, bytes))
     }
 }

@@ -240,8 +240,20 @@ fn http_failure(error: &hyper::Error) -> RequestFailure {
 }
 
 /// The whole body, up to a limit.
-pub(crate) async fn collect(mut body: Incoming, most: usize) -> Result<Vec<u8>, RequestFailure> {
-    let mut bytes = Vec::new();
+async fn collect(body: Incoming, most: usize) -> Result<Vec<u8>, RequestFailure> {
+    let (bytes, _) = collect_answer(body, most).await?;
+    Ok(bytes)
+}
+
+/// The event that ends an answer. Some servers keep the connection open after it.
+const STREAM_END: &[u8] = b"data: [DONE]";
+
+/// A body up to its end or to the last event of an answer, and whether its connection can be used again.
+pub(crate) async fn collect_answer(
+    mut body: Incoming,
+    most: usize,
+) -> Result<(Vec<u8>, bool), RequestFailure> {
+    let mut bytes: Vec<u8> = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| http_failure(&error))?;
         if let Some(data) = frame.data_ref() {
@@ -252,9 +264,18 @@ pub(crate) async fn collect(mut body: Incoming, most: usize) -> Result<Vec<u8>, 
                 ));
             }
             bytes.extend_from_slice(data);
+            let text = bytes.trim_ascii_end();
+            let tail = text.len();
+            let before = text.strip_suffix(STREAM_END);
+            let is_done = before.is_some_and(|before| before.is_empty() || before.ends_with(b"\n"));
+            // A line is whole where a line break follows it.
+            if is_done && tail < bytes.len() {
+                let end = tokio::time::timeout(END_AFTER_DONE, body.frame()).await;
+                return Ok((bytes, matches!(end, Ok(None))));
+            }
         }
     }
-    Ok(bytes)
+    Ok((bytes, true))
 }
 
 /// Why a server refused, in its own words.

@@ -9,6 +9,7 @@ use crate::{
     body::{Dialect, Template},
     endpoint::Endpoint,
     prompt::Prompt,
+    record::FailureKind,
 };
 
 /// Why a server cannot be loaded.
@@ -17,6 +18,14 @@ pub enum ProbeError {
     /// It does not answer.
     #[error("{endpoint} does not answer: {source}")]
     Call {
+        /// The server.
+        endpoint: String,
+        /// Why.
+        source: CallError,
+    },
+    /// What it answers is not of the protocol, or breaks off.
+    #[error("{endpoint} does not answer as an OpenAI-compatible server: {source}")]
+    Garbled {
         /// The server.
         endpoint: String,
         /// Why.
@@ -69,9 +78,13 @@ pub fn probe(
     limit: Duration,
 ) -> Result<Probed, ProbeError> {
     let name = endpoint.to_string();
-    let failed = |source| ProbeError::Call {
-        endpoint: name.clone(),
-        source,
+    let failed = |source| {
+        let endpoint = name.clone();
+        if is_garbled(&source) {
+            ProbeError::Garbled { endpoint, source }
+        } else {
+            ProbeError::Call { endpoint, source }
+        }
     };
     let calls = Calls::new(Arc::clone(endpoint)).map_err(failed)?;
     let mut template = template.clone();
@@ -126,4 +139,15 @@ pub fn probe(
         endpoint: name,
         source: refusal.expect("there is at least one dialect, and all were refused"),
     })
+}
+
+/// Whether something answered a call that is no server of this protocol.
+fn is_garbled(error: &CallError) -> bool {
+    let CallError::Failed { failure, .. } = error else {
+        return false;
+    };
+    matches!(
+        failure.kind,
+        FailureKind::Malformed | FailureKind::Reset | FailureKind::Disconnected
+    )
 }

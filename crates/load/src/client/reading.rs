@@ -1,6 +1,7 @@
 //! What the events of an answer add up to, apart from where they come from.
 
 use llmprof_units::{Bytes, Nanos};
+use serde_json::error::Category;
 
 use crate::{
     answer::{Answer, Usage},
@@ -70,7 +71,13 @@ impl Reading {
                 let text = String::from_utf8_lossy(event.data);
                 self.failure = Some(RequestFailure::new(
                     FailureKind::Malformed,
-                    format!("an event is no JSON ({error}): {text}"),
+                    match error.classify() {
+                        // It is JSON, of another form.
+                        Category::Data => {
+                            format!("an event is not of the protocol ({error}): {text}")
+                        }
+                        _ => format!("an event is no JSON ({error}): {text}"),
+                    },
                 ));
                 return;
             }

@@ -122,6 +122,8 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
         builder.issues.push(issue.counting(header.dropped));
     }
     let thread = builder.thread(1, 1);
+    builder.name_process(Ok(1), "llmprof engine");
+    builder.name_thread(Ok(1), Ok(1), "operators");
     for range in &header.ranges {
         let name = builder.intern(&range.name);
         builder.ranges.push(Range {

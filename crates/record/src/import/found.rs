@@ -27,8 +27,17 @@ impl FoundProfile {
 
 /// The profiles of a directory in order of their paths. Nothing but regular files is opened, and no link is followed.
 pub fn profiles_in(directory: &Path) -> io::Result<Vec<FoundProfile>> {
+    profiles_within(directory, LEVELS_MAX)
+}
+
+/// The same of a directory without its subdirectories.
+pub fn profiles_beside(directory: &Path) -> io::Result<Vec<FoundProfile>> {
+    profiles_within(directory, 1)
+}
+
+fn profiles_within(directory: &Path, levels: u32) -> io::Result<Vec<FoundProfile>> {
     let mut files = Vec::new();
-    collect_files(directory, LEVELS_MAX, &mut files)?;
+    collect_files(directory, levels, &mut files)?;
     files.sort();
     let known = files.into_iter().filter_map(|path| {
         let Importer { name, .. } = sniff(&found_head(&path).ok()?)?;

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-pub use found::{FoundProfile, profiles_in};
+pub use found::{FoundProfile, profiles_beside, profiles_in};
 pub use source::{Limits, Source};
 
 use crate::communication::Communication;

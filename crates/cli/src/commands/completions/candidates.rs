@@ -92,13 +92,11 @@ impl Line {
             .filter(|command| !command.is_hide_set())
             .map(|command| command.get_name().to_owned())
             .collect();
-        if found.is_empty() {
-            let mut positionals = self.command.get_positionals();
-            let next = self.command.get_positionals().nth(self.given.len());
-            let repeated = positionals.find(|arg| matches!(arg.get_action(), ArgAction::Append));
-            if let Some(arg) = next.or(repeated) {
-                found = self.values(arg, current);
-            }
+        let mut positionals = self.command.get_positionals();
+        let next = self.command.get_positionals().nth(self.given.len());
+        let repeated = positionals.find(|arg| matches!(arg.get_action(), ArgAction::Append));
+        if let Some(arg) = next.or(repeated) {
+            found.extend(self.values(arg, current));
         }
         found
     }

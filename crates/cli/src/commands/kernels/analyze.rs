@@ -21,7 +21,7 @@ use crate::{
     args_kernels::AnalyzeKernelsArgs,
     failure::Failure,
     kernel_notes,
-    output::Output,
+    output::{Output, warn_of},
     outputs::{Wanted, rendered},
     subject,
 };
@@ -46,9 +46,7 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     let mut files = kernel_tables::files(&counters, &found, Some(&notes));
     files.extend(rendered(&document, Wanted::ALL));
     let dir = write(args, &files)?;
-    for line in &document.summary {
-        output.line(line)?;
-    }
+    output.summary(&document.summary)?;
     for (class, count, share) in text::kernel_report::classes(&found) {
         output.line(&format!(
             "{}: {count} ({:.1} % of time)",
@@ -61,10 +59,7 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
             .hint("--device NAME; `llmprof hardware list` shows the names".to_owned())
             .warn();
     }
-    let mut warnings = Output::stderr();
-    for line in text::warning_lines(&counters.issues) {
-        warnings.line(&line)?;
-    }
+    warn_of(&counters.issues);
     output.line(&format!("report: {}", dir.join("report.html").display()))
 }
 

@@ -26,14 +26,13 @@ use llmprof_record::{
     store::{Folder, write_atomically},
     trace::Trace,
 };
-use llmprof_report::text;
 use llmprof_units::Percent;
 
 use super::{listed, top::trace_of_run};
 use crate::{
     args_kernels::{ProfileArgs, TierArg},
     failure::Failure,
-    output::Output,
+    output::{Output, warn_of},
     progress::Show,
 };
 
@@ -165,7 +164,9 @@ fn patterns(kernels: &[ListedKernel]) -> String {
 }
 
 fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), Failure> {
-    let failed = |error: ToolError| Failure::new(error.to_string()).hint(error.hint());
+    // The key of a run is an argument of this command.
+    let hint = |error: &ToolError| error.hint().replace("pipeline.ncu.path=PATH", "--ncu PATH");
+    let failed = |error: ToolError| Failure::new(error.to_string()).hint(hint(&error));
     let (tool, missing) = Tool::find_or_assume("ncu", args.ncu.as_deref()).map_err(failed)?;
     if let Some(failure) = missing.map(failed) {
         if !args.dry_run {
@@ -196,10 +197,7 @@ fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), 
     );
     let (launch, issues) =
         made.map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
-    let mut said = Output::stderr();
-    for line in text::warning_lines(&issues) {
-        said.line(&line)?;
-    }
+    warn_of(&issues);
     Ok((launch, tool))
 }
 

@@ -108,7 +108,9 @@ impl Axes {
         efficiency: Option<&str>,
         own: Option<&Device>,
     ) -> Result<Self, Failure> {
-        let sweep = app.sweep(overrides, host)?;
+        let sweep = app
+            .sweep(overrides, host)
+            .map_err(crate::app::own_failure)?;
         if sweep.len() > MOST_POINTS {
             return Err(Failure::new(format!("{} points are too many", sweep.len()))
                 .hint(format!("at most {MOST_POINTS} at once")));

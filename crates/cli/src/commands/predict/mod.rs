@@ -124,7 +124,7 @@ fn print_grid(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let axes = grid.axes;
-    match args.format {
+    match args.chosen_format() {
         PredictFormat::Table => {
             let rows = rows(grid)?;
             any_predicted(&rows).map_err(Failure::new)?;

@@ -185,7 +185,7 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
         left_out,
         tried,
     };
-    match args.format {
+    match args.chosen_format() {
         PredictFormat::Table => output.document(&page::document(&advised)),
         PredictFormat::Json => output.json(&advised),
         PredictFormat::Csv => {

@@ -22,6 +22,7 @@ mod changes;
 mod clock;
 mod commands;
 mod comparing;
+mod contracts;
 mod efficiency;
 mod engine_trace;
 mod failure;

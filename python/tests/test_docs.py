@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import schema_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -165,3 +166,35 @@ def test_the_site_builds(tmp_path: Path) -> None:
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "start/trace.html").exists()
+
+
+def test_every_key_of_json_is_described(binary: Path) -> None:
+    page = ROOT / "docs/schema.md"
+    written = schema_page.schemas(binary)
+    head, _, shown = page.read_text().partition(schema_page.BEGIN)
+    keys = schema_page.keys(written)
+    if os.environ.get("LLMPROF_UPDATE_DOCS"):
+        page.write_text(head + schema_page.BEGIN + "\n" + keys)
+    else:
+        assert shown == "\n" + keys, "LLMPROF_UPDATE_DOCS=1 writes the keys of the schemas"
+    assert written and schema_page.undescribed(written) == []
+
+
+def test_every_finding_is_on_the_page(binary: Path) -> None:
+    page = ROOT / "docs/findings.md"
+    written = schema_page.findings(schema_page.schemas(binary))
+    if os.environ.get("LLMPROF_UPDATE_DOCS"):
+        page.write_text(written)
+    else:
+        assert page.read_text() == written, "LLMPROF_UPDATE_DOCS=1 writes it anew"
+
+
+def test_every_command_has_a_man_page(binary: Path, tmp_path: Path) -> None:
+    subprocess.run([binary, "man", tmp_path / "man1"], capture_output=True, check=True)
+    listed = subprocess.run([binary, "--help"], capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  ([a-z]+) {2,}", listed.partition("Commands:")[2].partition("Options:")[0], re.MULTILINE)
+    for command in commands:
+        if command != "help":
+            page = (tmp_path / f"man1/llmprof-{command}.1").read_text()
+            assert ".SH SYNOPSIS" in page and "Examples:" in page, command
+    assert "llmprof\\-import(1)" in (tmp_path / "man1/llmprof.1").read_text()

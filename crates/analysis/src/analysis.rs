@@ -7,6 +7,7 @@ use llmprof_record::run::RunPhase;
 use llmprof_record::summary::SummaryTable;
 use llmprof_theory::{Workload, WorkloadError};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -34,8 +35,9 @@ pub enum AnalysisError {
 }
 
 /// Everything that follows from a record.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Analysis {
+    /// Version of this layout.
     pub schema_version: u32,
     /// Name of the model, or of the program that was traced.
     pub model: String,
@@ -48,6 +50,7 @@ pub struct Analysis {
     /// What ran, with its proof.
     #[serde(default)]
     pub program: Program,
+    /// TTFT, TPOT and throughput.
     pub latency: Latency,
     /// Time that loading took, where the run has such a phase.
     pub load_ns: Option<Nanos>,

@@ -24,6 +24,7 @@
 
 use llmprof_theory::roofline::{MemoryLevel, PhaseRoofline};
 use llmprof_units::Basis;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Evidence, Measure};
@@ -34,7 +35,9 @@ use crate::thresholds::{
 use crate::waterfall::{DATA_LOADING, NOT_STARTED, QUEUED_GAP, UNKNOWN, Waterfall};
 
 /// What limits a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseClass {
     /// The device waits for the host; on a CPU run, for the engine's own work.
@@ -102,30 +105,42 @@ pub(crate) struct PhaseSignals {
 }
 
 /// The rule that gave a class, or why none did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "rule", rename_all = "snake_case")]
 pub enum ClassReason {
     /// A share of the time reaches the one that decides.
     Share {
+        /// Measure that decides.
         what: Measure,
+        /// Its value, a share of the time.
         share: f64,
+        /// Value from which on it decides.
         least_share: f64,
     },
     /// Causes on the host, which launch nothing, take this part of the phase.
     HostCauses { share: f64, least_share: f64 },
     /// Kernels too small for the device take most of the busy time, and no limit that is known is near.
     SmallKernels {
+        /// Its value, a share of the time.
         share: f64,
+        /// Value from which on it decides.
         least_share: f64,
         /// What the limits explain of the busy time; absent where they are not known.
         limits: Option<Limits>,
     },
     /// Both limits are within this factor of each other.
-    Balanced { factor: f64 },
+    Balanced {
+        /// Ratio within which both limits are.
+        factor: f64,
+    },
     /// The limit of the class explains this part of the busy time.
-    AtLimit { share: f64 },
+    AtLimit {
+        /// Its value, a share of the time.
+        share: f64,
+    },
     /// Neither limit explains enough of the busy time.
     NoLimitNear {
+        /// What the limits explain of the busy time.
         limits: Limits,
         /// What a limit would have to explain.
         least_share: f64,
@@ -139,6 +154,7 @@ pub enum ClassReason {
     },
     /// The device idles for longer than would make the phase host-bound, but launch calls do not show that the host was late for as long.
     IdleUnexplained {
+        /// Idle time ÷ wall time.
         idle_share: f64,
         /// In which the program waited for its DataLoader; of W too.
         #[serde(default)]
@@ -153,18 +169,23 @@ pub enum ClassReason {
     Cut,
     /// The device idles for longer than would make the phase host-bound, but for too much of it work was queued.
     QueuedIdle {
+        /// Idle time ÷ wall time.
         idle_share: f64,
         /// Of W too.
         queued_share: f64,
     },
     /// The device idles for longer than would make the phase host-bound, but for too much of it another device works.
     OtherDevices {
+        /// Idle time ÷ wall time.
         idle_share: f64,
         /// Of W too.
         elsewhere_share: f64,
     },
     /// The device idles for longer than would make the phase host-bound, but the clocks of host and device disagree.
-    ClocksDisagree { idle_share: f64 },
+    ClocksDisagree {
+        /// Idle time ÷ wall time.
+        idle_share: f64,
+    },
     /// Without a counted model and a device there is no limit to compare with.
     NoLimits,
     /// The phase took no time.
@@ -174,17 +195,20 @@ pub enum ClassReason {
 }
 
 /// Arithmetic and memory at their limits ÷ busy time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Limits {
+    /// Arithmetic at its peak ÷ busy time.
     pub compute_share: f64,
+    /// Minimum DRAM traffic at the bandwidth ÷ busy time.
     pub memory_share: f64,
 }
 
 /// The class of a phase with its reasons, or why it has none.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Classification {
     /// Absent where the data do not say.
     pub class: Option<PhaseClass>,
+    /// The rule that decided, or why none did.
     pub why: ClassReason,
     /// The numbers that were looked at.
     pub evidence: Vec<Evidence>,

@@ -6,6 +6,7 @@
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::analysis::Analysis;
@@ -25,7 +26,7 @@ impl PhaseAnalysis {
 }
 
 /// What recording one phase cost.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaptureCost {
     /// The phase.
     #[serde(skip)]

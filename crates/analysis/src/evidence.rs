@@ -1,10 +1,13 @@
 //! Numbers that support a conclusion.
 
 use llmprof_units::{Basis, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a number of evidence measures. Several take a name: a cause, an operator, a dtype.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// Of wall time.
@@ -88,15 +91,18 @@ pub enum Measure {
 }
 
 /// A number that supports a conclusion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Evidence {
+    /// Code of the measure.
     pub what: Measure,
     /// The cause, operator or dtype that it is of, where [`Measure`] asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Its value in `unit`.
     pub value: f64,
     /// `1` for a fraction of one.
     pub unit: String,
+    /// How the number is known.
     pub basis: Basis,
 }
 

@@ -1,10 +1,11 @@
 //! What launched the kernels of a trace. Advice must fit it.
 
 use llmprof_record::trace::{HostKind, Trace};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a program is built on, as far as its trace shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Framework {
     Pytorch,

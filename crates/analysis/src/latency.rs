@@ -11,6 +11,7 @@
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Distribution, Summary};
@@ -18,7 +19,7 @@ use crate::timeline::intervals::union_length;
 use llmprof_record::run::{MeasuredPass, PassKind, Request, RunPhase, RunRecord};
 
 /// Latencies and rates of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Latency {
     /// The kind of passes that the figures are from; absent where none was measured.
     pub measured_in: Option<PassKind>,
@@ -51,7 +52,7 @@ pub struct Latency {
 }
 
 /// One request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RequestRow {
     /// Number of the pass in the run, from 0, warm-up included.
     pub pass: u64,
@@ -74,7 +75,7 @@ pub struct RequestRow {
 }
 
 /// The first pass beside the later ones: what is paid once for compiling, allocating and filling caches.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FirstUse {
     /// What the first pass was: a warm-up, or the first measured one.
     pub pass: PassKind,

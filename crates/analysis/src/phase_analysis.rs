@@ -3,6 +3,7 @@
 use llmprof_record::run::RunPhase;
 use llmprof_theory::roofline::PhaseRoofline;
 use llmprof_units::{Basis, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::Classification;
@@ -12,7 +13,7 @@ use crate::roofline::{Residence, Utilization};
 use crate::waterfall::Waterfall;
 
 /// What one phase did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseAnalysis {
     /// The phase.
     pub phase: RunPhase,

@@ -2,6 +2,7 @@
 
 use llmprof_record::kernel_name::Category;
 use llmprof_units::{Basis, Bytes, BytesPerSecond, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Evidence, Measure};
@@ -17,7 +18,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// A traced phase on one device, or on the host's thread.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -88,28 +89,35 @@ pub struct TracedPhase {
 }
 
 /// The GPU time of training steps by what launched it, summed, each event in one part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TrainingParts {
     /// Launched outside of backward ops and optimizer steps: the forward pass, the loss, copies of the input.
     pub forward_ns: Nanos,
+    /// Time of the backward pass.
     pub backward_ns: Nanos,
+    /// Time of the optimizer.
     pub optimizer_ns: Nanos,
+    /// Time of communication.
     pub communication_ns: Nanos,
     /// Kernels whose launch was not recorded.
     pub unattributed_ns: Nanos,
 }
 
 /// The kernels of one category in one phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct CategoryTime {
+    /// Category of kernels.
     pub category: Category,
+    /// Summed time.
     pub time_ns: Nanos,
 }
 
 /// One kernel in one phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseKernel {
+    /// Name of the kernel.
     pub name: String,
+    /// Category of the kernel.
     pub category: Category,
     /// Launches that reach into the phase.
     pub calls: u64,
@@ -118,7 +126,9 @@ pub struct PhaseKernel {
 }
 
 /// From where to where data is copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyDirection {
     HostToDevice,
@@ -146,12 +156,15 @@ impl CopyDirection {
 }
 
 /// Copies in one direction that begin in a phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct CopyTime {
+    /// Where data go.
     pub direction: CopyDirection,
+    /// Number of copies.
     pub copies: u64,
     /// Summed, also where they overlap.
     pub time_ns: Nanos,
+    /// Bytes that were copied.
     pub bytes: Bytes,
     /// The part of the time in copies from or to host memory that is not pinned.
     pub pageable_ns: Nanos,
@@ -188,15 +201,17 @@ impl CopyTime {
 }
 
 /// What copies go over, and how many bytes a second they can be there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LinkLimit {
+    /// Name of the link in the device file, or `device memory`.
     pub name: String,
+    /// Bandwidth in one direction.
     pub bytes_per_s: BytesPerSecond,
 }
 
 /// Kernels beside GEMMs, convolutions and attention: norms, RoPE, activations, additions, copies, index work. They are
 /// small and many unless a compiler fuses them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Glue {
     /// How many.
     pub kernels: u64,
@@ -207,7 +222,7 @@ pub struct Glue {
 }
 
 /// One interval of a phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseInstance {
     /// When it begins on the clock of the trace.
     pub start_ns: Nanos,
@@ -221,7 +236,7 @@ pub struct PhaseInstance {
 
 /// Waits before attention kernels that are far above the usual: the first use of a length of the KV cache, for which a
 /// library plans or compiles a kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct NewLengths {
     /// How many.
     pub waits: u64,
@@ -252,7 +267,7 @@ impl NewLengths {
 }
 
 /// A first interval that took longer than the later ones for the same work.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FirstInstance {
     /// How long it took.
     pub wall_ns: Nanos,
@@ -264,13 +279,15 @@ pub struct FirstInstance {
 
 /// Steps, or intervals of a phase, that ran between slices beside those that were recorded. Medians, since a few wait for
 /// something else: of the first use of a kernel, or of what CUPTI did to the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct BetweenSlices {
     /// Those that no slice touches, nor their neighbours.
     pub plain: u64,
+    /// Median time of those that were not recorded.
     pub plain_ns: Nanos,
     /// Those that were recorded whole and are judged.
     pub recorded: u64,
+    /// Median time of those that were recorded whole.
     pub recorded_ns: Nanos,
 }
 
@@ -283,7 +300,7 @@ impl BetweenSlices {
 
 /// The part of a phase that was recorded in slices. All figures of the phase are of this part: what lies between slices
 /// counts nowhere, least of all as idle time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct RecordedPart {
     /// Steps of decode that were recorded whole, without those that are left out as first use; absent where nothing shows
     /// steps.

@@ -7,6 +7,7 @@ use llmprof_theory::{
     roofline::{PhaseRoofline, Roof, Rooflines},
 };
 use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Why there is no static analysis.
@@ -21,7 +22,7 @@ pub enum StaticsError {
 }
 
 /// The whole analysis: `static_compute.json`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Statics {
     /// Name of the model.
     pub model: String,
@@ -42,7 +43,7 @@ pub struct Statics {
 }
 
 /// What has to be held at once, and what the device could hold.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MemoryStatics {
     /// The weights.
     pub weights_bytes: Bytes,
@@ -95,7 +96,7 @@ impl MemoryStatics {
 }
 
 /// How things were counted.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Conventions {
     /// Operations per multiply-add.
     pub flops_per_multiply_add: u32,
@@ -114,7 +115,8 @@ pub struct Conventions {
 }
 
 /// The model as a whole.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "StaticTotals")]
 pub struct Totals {
     /// Parameters, tied ones once.
     pub parameters: u64,
@@ -125,7 +127,7 @@ pub struct Totals {
 }
 
 /// What each phase costs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Phases {
     /// Image towers; absent without images.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,7 +160,7 @@ impl Phases {
 }
 
 /// What one phase costs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PhaseStatics {
     /// Work and traffic.
     #[serde(flatten)]
@@ -174,7 +176,7 @@ pub struct PhaseStatics {
 }
 
 /// What the operators of one kind cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct KindStatics {
     /// The kind.
     pub kind: Kind,
@@ -186,7 +188,7 @@ pub struct KindStatics {
 }
 
 /// Work and traffic of some operators.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Sums {
     /// How often an operator is called.
     pub calls: u64,

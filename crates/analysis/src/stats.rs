@@ -1,10 +1,11 @@
 //! Mean, deviation, confidence interval and percentiles.
 
 use llmprof_units::stats::percentile;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What repeated measurements of one thing say. The unit is in the name of the field that holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Summary {
     /// How many measurements.
     pub count: u64,
@@ -68,7 +69,7 @@ impl Summary {
 }
 
 /// How many single values are spread.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Distribution {
     /// How many values.
     pub count: u64,

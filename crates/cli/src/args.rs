@@ -134,13 +134,14 @@ Examples:
 Examples:
   llmprof skill > .claude/skills/llmprof/SKILL.md")]
     Skill,
-    /// Print the JSON Schema of an answer, or list all.
+    /// Print the JSON Schema of a file or of what a command prints, or list all.
     #[command(after_help = "\
 Examples:
   llmprof schema
+  llmprof schema analysis
   llmprof schema llmprof.agent.summary/1")]
     Schema {
-        /// The value of `schema` in an answer; a part of it that only one has is enough.
+        /// A name from the list; a part of it that only one has is enough.
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
@@ -315,6 +316,15 @@ Examples:
     Completions {
         /// The shell.
         shell: Shell,
+    },
+    /// Write man pages, one for each command.
+    #[command(after_help = "\
+Examples:
+  llmprof man ~/.local/share/man/man1 && man llmprof-import")]
+    Man {
+        /// Folder for the pages; it is created.
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
     },
 }
 

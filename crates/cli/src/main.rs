@@ -23,6 +23,7 @@ mod clock;
 mod command_groups;
 mod commands;
 mod comparing;
+mod contracts;
 mod efficiency;
 mod engine_trace;
 mod failure;

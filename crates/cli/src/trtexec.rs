@@ -16,6 +16,7 @@ use llmprof_record::{
 use llmprof_report::{Document, Table, text::trtexec as text};
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Bytes, DType, Flops, Nanos, Percent};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -30,12 +31,17 @@ use crate::{
 };
 
 /// Layers of one type together.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 struct LayerType {
+    /// Type of layer.
     kind: String,
+    /// Layers of the type.
     layers: u64,
+    /// Time of these layers in an iteration.
     average_ms: f64,
+    /// Floating-point operations; a multiply-add is two.
     flops: Flops,
+    /// Bytes that these layers read and write.
     bytes: Bytes,
     /// Layers whose operations or bytes are not known.
     uncounted: u64,
@@ -43,14 +49,21 @@ struct LayerType {
     of_roofline: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
-struct Imported {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Imported {
+    /// Layers of the engine, in order.
     layers: Vec<LayerTime>,
+    /// Layers by type, the longest first.
     types: Vec<LayerType>,
+    /// Iterations of the profile.
     iterations: Option<u64>,
+    /// Time of all layers in an iteration.
     total_ms: f64,
+    /// Median latency of an inference.
     latency_p50_ms: Option<f64>,
+    /// What was dropped or should not be trusted.
     issues: Vec<Issue>,
+    /// The run directory.
     run: String,
 }
 

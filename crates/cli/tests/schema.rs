@@ -1,18 +1,19 @@
-//! `docs/schema.md` lists every key that the JSON files of a run have.
+//! What is written and printed fits its JSON Schema, and has no key that the schema does not name.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use std::{
-    collections::BTreeSet,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use llmprof_load::stub::{Behaviour, Stub};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false, "eos_token_id": 2}"#;
@@ -21,86 +22,130 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The objects that a heading names, and the keys that the table below it lists.
-struct Section {
-    objects: Vec<String>,
-    keys: BTreeSet<String>,
+/// Python with `jsonschema`; none where there is none and it need not be.
+fn python() -> Option<String> {
+    let default = root().join(".venv/bin/python").display().to_string();
+    let python = std::env::var("LLMPROF_PYTHON").unwrap_or(default);
+    let works = Command::new(&python)
+        .args(["-c", "import jsonschema"])
+        .output();
+    let is_there = works.is_ok_and(|output| output.status.success());
+    assert!(
+        is_there || std::env::var_os("LLMPROF_REQUIRE_PYTHON").is_none(),
+        "LLMPROF_REQUIRE_PYTHON is set and {python} has no jsonschema"
+    );
+    is_there.then_some(python)
 }
 
-/// Every text between backticks.
-fn quoted(text: &str) -> impl Iterator<Item = String> {
-    text.split('`').skip(1).step_by(2).map(str::to_owned)
-}
-
-fn sections(page: &str) -> Vec<Section> {
-    let mut sections: Vec<Section> = Vec::new();
-    for line in page.lines() {
-        if let Some(heading) = line.strip_prefix("### ") {
-            sections.push(Section {
-                objects: quoted(heading).collect(),
-                keys: BTreeSet::new(),
-            });
-        } else if let (Some(row), Some(section)) = (line.strip_prefix("| `"), sections.last_mut()) {
-            let first = format!("`{}", row.split('|').next().unwrap());
-            section.keys.extend(quoted(&first));
-        }
+/// What a validator says of documents, each with the name of its schema. A key that the schema does not name is an error.
+fn faults(documents: &[(&str, Value)]) -> Option<String> {
+    let mut validator = Command::new(python()?)
+        .args(["-c", include_str!("common/validate.py")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = validator.stdin.take().unwrap();
+    for (name, document) in documents {
+        let schema: Value =
+            serde_json::from_str(&common::works(&root(), &["schema", name])).unwrap();
+        writeln!(
+            input,
+            "{}",
+            json!({"name": name, "schema": schema, "document": document})
+        )
+        .unwrap();
     }
-    sections
+    drop(input);
+    let output = validator.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.success(), text.trim().is_empty(), "{text}");
+    Some(text.trim().to_owned())
 }
 
-/// Whether a heading names the object at `path`; `*` is any place in front, or any one key behind.
-fn names(object: &str, path: &str) -> bool {
-    let parent = |path: &str| path.rsplit_once('/').map(|(parent, _)| parent.to_owned());
-    if let Some(shorter) = object.strip_suffix("/*") {
-        return parent(path).is_some_and(|path| names(shorter, &path));
-    }
-    match object.strip_prefix('*') {
-        Some(end) => path.ends_with(end),
-        None => path == object,
-    }
+fn assert_valid(documents: &[(&str, Value)]) {
+    let faults = faults(documents).unwrap_or_default();
+    assert!(faults.is_empty(), "{faults}");
 }
 
-/// Adds each key of `value` that no section lists.
-fn unlisted(value: &Value, path: &str, sections: &[Section], found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(keys) => {
-            let here: Vec<&Section> = sections
-                .iter()
-                .filter(|section| section.objects.iter().any(|object| names(object, path)))
-                .collect();
-            for (key, value) in keys {
-                let is_listed = |section: &&&Section| {
-                    section.keys.contains(key.as_str()) || section.keys.contains("*")
-                };
-                if here.iter().find(is_listed).is_none() {
-                    found.insert(format!("{path}: {key}"));
-                }
-                unlisted(value, &format!("{path}/{key}"), sections, found);
+/// Files that have a schema, by the name of it. Other tools define the rest.
+const SCHEMAS_OF_FILES: [(&str, &str); 23] = [
+    ("run.json", "run"),
+    ("record.json", "record"),
+    ("analysis.json", "analysis"),
+    ("metrics.json", "metrics"),
+    ("static_compute.json", "static_compute"),
+    ("compare.json", "compare"),
+    ("bench.json", "bench"),
+    ("sweep.json", "sweep"),
+    ("load.json", "load"),
+    ("requests.jsonl", "requests"),
+    ("metrics_window.json", "metrics_window"),
+    ("env.json", "env"),
+    ("sources.json", "sources"),
+    ("samples.json", "samples"),
+    ("counters.json", "counters"),
+    ("memory.json", "memory"),
+    ("allocator.json", "allocator"),
+    ("communication.json", "communication"),
+    ("summaries.json", "summaries"),
+    ("slices.json", "slices"),
+    ("overhead.json", "overhead"),
+    ("layers.json", "layers"),
+    ("flat.json", "flat"),
+];
+/// vLLM's layout, and the request of direct inference, which is only compared with itself.
+const WITHOUT_SCHEMA: [&str; 2] = ["vllm_bench.json", "direct_inference.json"];
+
+/// The name of the schema of a file.
+fn schema_of(path: &Path) -> &'static str {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    if path.parent().unwrap().ends_with("predictions") {
+        return if name == "skipped.jsonl" {
+            "skipped"
+        } else {
+            "prediction"
+        };
+    }
+    let known = SCHEMAS_OF_FILES.iter().find(|(file, _)| *file == name);
+    known
+        .unwrap_or_else(|| panic!("{} has no schema", path.display()))
+        .1
+}
+
+/// Every JSON file in a folder and the folders in it, with the name of its schema.
+fn documents_in(folder: &Path) -> Vec<(&'static str, Value)> {
+    let mut documents = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            documents.extend(documents_in(&path));
+        } else if (name.ends_with(".json") || name.ends_with(".jsonl"))
+            && !WITHOUT_SCHEMA.contains(&name)
+        {
+            let schema = schema_of(&path);
+            let text = fs::read_to_string(&path).unwrap();
+            if name.ends_with(".jsonl") {
+                let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+                documents.extend(lines.map(|line| (schema, line)));
+            } else {
+                documents.push((schema, serde_json::from_str(&text).unwrap()));
             }
         }
-        Value::Array(items) => {
-            for item in items {
-                unlisted(item, &format!("{path}[]"), sections, found);
-            }
-        }
-        _ => {}
     }
+    documents
 }
 
-fn check(run: &Path, files: &[&str]) {
-    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
-    let sections = sections(&page);
-    let mut found = BTreeSet::new();
-    for file in files {
-        unlisted(&common::json(&run.join(file)), file, &sections, &mut found);
-    }
-    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
+/// Checks every JSON file of a run; the answer is the names of their schemas.
+fn check(run: &Path) -> Vec<&'static str> {
+    let documents = documents_in(run);
+    assert_valid(&documents);
+    documents.into_iter().map(|(name, _)| name).collect()
 }
-
-const ALL: [&str; 4] = ["analysis.json", "metrics.json", "record.json", "run.json"];
 
 #[test]
-fn every_key_of_an_import_with_a_model_is_listed() {
+fn an_import_with_a_model_fits_its_schemas() {
     let folder = tempfile::tempdir().unwrap();
     let trace = root().join("fixtures/h200/torch_full.json.gz");
     let trace = trace.to_str().unwrap();
@@ -115,11 +160,14 @@ fn every_key_of_an_import_with_a_model_is_listed() {
         "run",
     ];
     common::works(folder.path(), &words);
-    check(&folder.path().join("run"), &ALL);
+    let names = check(&folder.path().join("run"));
+    for name in ["analysis", "metrics", "record", "run"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
 }
 
 #[test]
-fn every_key_of_other_imports_is_listed() {
+fn other_imports_fit_their_schemas() {
     for file in [
         "cupti/slices.wire.gz",
         "memory_snapshot.pickle.gz",
@@ -132,16 +180,33 @@ fn every_key_of_other_imports_is_listed() {
             folder.path(),
             &["import", path.to_str().unwrap(), "-o", "run"],
         );
-        check(
-            &folder.path().join("run"),
-            &["analysis.json", "record.json", "run.json"],
-        );
+        check(&folder.path().join("run"));
     }
+}
+
+#[test]
+fn ranks_fit_their_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    let rank = |number: u32| {
+        let file = format!("fixtures/public/ranks_dlrm/rank{number}.json.gz");
+        root().join(file).display().to_string()
+    };
+    let (first, second) = (rank(0), rank(1));
+    let words = ["import", &first, &second, "-o", "run"];
+    common::works(folder.path(), &words);
+    check(&folder.path().join("run"));
+    let words = ["import", "--summary-only", &first, "-o", "S", "--json"];
+    let made = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
+    let listed = common::works(folder.path(), &["runs", "list", "--root", ".", "--json"]);
+    assert_valid(&[
+        ("import_summary_only", made),
+        ("runs", serde_json::from_str(&listed).unwrap()),
+    ]);
 }
 
 /// Counters with classes and findings, GEMMs with shapes, and what is derived where counters are not there.
 #[test]
-fn every_key_of_a_stage_2_run_is_listed() {
+fn a_stage_2_run_fits_its_schemas() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     let stage2 = root().join("fixtures/h200/stage2");
@@ -155,19 +220,25 @@ fn every_key_of_a_stage_2_run_is_listed() {
         let analysis: Value = serde_json::from_str(&text).unwrap();
         analysis.get(name).is_some()
     };
+    // The record is that of an earlier version.
+    let check_written = || {
+        let mut documents = documents_in(&run);
+        documents.retain(|(schema, _)| *schema != "record");
+        assert_valid(&documents);
+    };
     assert!(keys("gemms") && keys("derived_kernels") && !keys("counters"));
-    check(&run, &ALL);
+    check_written();
     let mut counters = Vec::new();
     let packed = fs::File::open(stage2.join("counters.json.gz")).unwrap();
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut counters).unwrap();
     fs::write(run.join("counters.json"), counters).unwrap();
     common::works(folder.path(), &["analyze", "run"]);
     assert!(keys("counters") && !keys("derived_kernels"));
-    check(&run, &ALL);
+    check_written();
 }
 
 #[test]
-fn every_key_of_a_native_run_is_listed() {
+fn a_native_run_fits_its_schemas() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("tiny.json"), TINY).unwrap();
     let words = [
@@ -182,7 +253,7 @@ fn every_key_of_a_native_run_is_listed() {
     ];
     common::works(folder.path(), &words);
     let run = folder.path().join("run");
-    check(&run, &ALL);
+    check(&run);
     // The cost of the model is at the root and where the stages have their folders.
     for name in ["static_compute.json", "static_compute.md"] {
         let read = |path: PathBuf| fs::read(path).unwrap();
@@ -195,7 +266,7 @@ fn every_key_of_a_native_run_is_listed() {
 
 /// Traces, whose kernels replace each other, with a gate; and runs in turns, which have rounds.
 #[test]
-fn every_key_of_a_comparison_is_listed() {
+fn comparisons_fit_their_schema() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("tiny.json"), TINY).unwrap();
     let fixture = |name: &str| {
@@ -216,7 +287,7 @@ fn every_key_of_a_comparison_is_listed() {
         "traces",
     ];
     common::works(folder.path(), &words);
-    check(&folder.path().join("traces"), &["compare.json"]);
+    check(&folder.path().join("traces"));
     let request = "model=local model.config=tiny.json model.dtype=f32 workload.prompt_tokens=8 \
                    infer.max_new_tokens=4 hardware.spec=xeon_8480";
     let words = [
@@ -224,98 +295,86 @@ fn every_key_of_a_comparison_is_listed() {
         "turns",
     ];
     common::works(folder.path(), &words);
-    check(&folder.path().join("turns"), &["compare.json"]);
-    // What a gate may name is what the page lists.
-    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
-    for metric in llmprof_analysis::compare::Metric::ALL {
-        let quoted = format!("`{}`", metric.key);
-        assert!(page.contains(&quoted), "{quoted} is not in docs/schema.md");
-    }
+    check(&folder.path().join("turns"));
 }
 
-/// Keys of what a command prints that the page does not list under `name`.
-fn unlisted_of(words: &[&str], name: &str) -> (Value, BTreeSet<String>) {
+/// What a command prints, checked against its schema.
+fn printed(words: &str, schema: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
-    let printed: Value = serde_json::from_str(&common::works(folder.path(), words)).unwrap();
-    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
-    let mut found = BTreeSet::new();
-    unlisted(&printed, name, &sections(&page), &mut found);
-    (printed, found)
+    let words: Vec<&str> = words.split(' ').collect();
+    let printed: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
+    assert_valid(&[(schema, printed.clone())]);
+    printed
 }
 
 #[test]
-fn every_key_of_a_prediction_is_listed() {
-    let words = "predict model=llama3_1_8b hardware.spec=h200 runtime=pytorch --tpot 20ms --ttft 1s --format json";
-    let (printed, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "predict");
-    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
-    assert!(printed["held_out"].is_object());
-    // The page lists no key that points do not have.
-    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
-    let page = sections(&page);
-    for (object, value) in [
-        ("predict/points[]", &printed["points"][0]),
-        ("predict/held_out", &printed["held_out"]),
-    ] {
-        let section = page
-            .iter()
-            .find(|section| section.objects.iter().any(|known| known == object))
-            .unwrap();
-        for key in &section.keys {
-            assert!(value.get(key).is_some(), "{object} has no `{key}`");
-        }
+fn a_prediction_fits_its_schema() {
+    let printed_point = printed(
+        "predict model=llama3_1_8b hardware.spec=h200 runtime=pytorch --tpot 20ms --ttft 1s --format json",
+        "predict",
+    );
+    assert!(printed_point["held_out"].is_object());
+    // A swept key is named by itself.
+    let swept = printed(
+        "predict model=llama3_1_8b hardware.spec=h200 runtime.batch_size=1,2 --format json",
+        "predict",
+    );
+    assert_eq!(swept["points"][1]["runtime.batch_size"], "2");
+}
+
+#[test]
+fn advice_a_simulation_and_a_plan_fit_their_schemas() {
+    let advised = printed(
+        "predict --advise model=llama3_1_8b hardware.spec=h200 runtime=pytorch --format json",
+        "advise",
+    );
+    assert!(advised["advice"][0].is_object());
+    let simulated = printed(
+        "simulate model=llama3_1_8b hardware.spec=h200 --rate 8 --requests 50 --prompt-tokens 128 --output-tokens 16 --json",
+        "simulate",
+    );
+    assert!(simulated["summary"].is_object());
+    let planned = printed(
+        "plan llama3_1_8b --rate 2 --prompt-tokens 128 --output-tokens 16 --slo ttft:p99<1s --devices h100_sxm --simulate-max 2 --requests-max 50 --json",
+        "plan",
+    );
+    assert!(planned["candidates"][0].is_object());
+}
+
+#[test]
+fn devices_and_checks_of_the_machine_fit_their_schemas() {
+    let listed = printed("hardware list --json", "hardware");
+    assert!(listed.as_array().unwrap().len() > 5);
+    for device in ["h200", "xeon_8480"] {
+        printed(&format!("hardware show {device} --json"), "hardware_show");
     }
-    // A swept key is named by itself, and nothing else is new.
-    let words = "predict model=llama3_1_8b hardware.spec=h200 runtime.batch_size=1,2 --format json";
-    let (_, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "predict");
-    let found: Vec<&str> = found.iter().map(String::as_str).collect();
-    assert_eq!(found, ["predict/points[]: runtime.batch_size"]);
-}
-
-#[test]
-fn every_key_of_advice_and_of_a_simulation_is_listed() {
-    let words =
-        "predict --advise model=llama3_1_8b hardware.spec=h200 runtime=pytorch --format json";
-    let (printed, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "advise");
-    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
-    assert!(printed["advice"][0].is_object());
-    let words = "simulate model=llama3_1_8b hardware.spec=h200 --rate 8 --requests 50 --prompt-tokens 128 --output-tokens 16 --json";
-    let (printed, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "simulate");
-    assert!(printed["summary"].is_object());
-    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
-}
-
-#[test]
-fn every_key_of_a_plan_is_listed() {
-    let words = "plan llama3_1_8b --rate 2 --prompt-tokens 128 --output-tokens 16 --slo ttft:p99<1s --devices h100_sxm --simulate-max 2 --requests-max 50 --json";
-    let (printed, found) = unlisted_of(&words.split(' ').collect::<Vec<_>>(), "plan");
-    assert!(printed["candidates"][0].is_object());
-    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
-}
-
-#[test]
-fn a_key_without_a_row_is_found() {
-    let page = "### `a.json`, `*/list[]`\n| key | unit |\n| `one`, `two` | ns |\n### `*/open/*`\n| `*` | |\n";
-    let value = serde_json::json!({
-        "one": 1, "two": {"x": 0}, "list": [{"two": 2, "three": 3}], "open": {"any": {"thing": 1}},
-    });
-    let mut found = BTreeSet::new();
-    unlisted(&value, "a.json", &sections(page), &mut found);
-    let found: Vec<&str> = found.iter().map(String::as_str).collect();
-    assert_eq!(
-        found,
-        [
-            "a.json/list[]: three",
-            "a.json/open: any",
-            "a.json/two: x",
-            "a.json: list",
-            "a.json: open"
-        ]
+    printed("doctor --json", "doctor");
+    printed(
+        "model model=llama3_1_8b hardware.spec=h200 --json",
+        "static_compute",
     );
 }
 
+/// A validator that lets everything pass would make every test here pass.
 #[test]
-fn every_key_of_a_load_is_listed() {
+fn what_does_not_fit_is_found() {
+    let mut run = json!({
+        "schema_version": 1, "status": "complete", "created": "2026-01-01T00:00:00Z",
+    });
+    let Some(missing) = faults(&[("run", run.clone())]) else {
+        return;
+    };
+    assert!(missing.contains("is a required property"), "{missing}");
+    run["surprise"] = json!(1);
+    let unknown = faults(&[("run", run.clone())]).unwrap();
+    assert!(unknown.contains("surprise"), "{unknown}");
+    run["created"] = json!(5);
+    let wrong = faults(&[("run", run)]).unwrap();
+    assert!(wrong.contains("$.created"), "{wrong}");
+}
+
+#[test]
+fn a_load_fits_its_schemas() {
     // One request at a time, far slower than they arrive: requests queue, and a client that is late by
     // some milliseconds on a busy machine is late by little of that.
     let stub = Stub::start(Behaviour {
@@ -333,12 +392,10 @@ fn every_key_of_a_load_is_listed() {
         .chain(words.split(' '))
         .collect();
     let printed = common::works(folder.path(), &words);
-    let page = fs::read_to_string(root().join("docs/schema.md")).unwrap();
     let printed: Value = serde_json::from_str(&printed).unwrap();
-    let mut found = BTreeSet::new();
-    unlisted(&printed, "bench.json", &sections(&page), &mut found);
-    assert!(found.is_empty(), "not in docs/schema.md: {found:#?}");
+    assert_valid(&[("bench_printed", printed.clone())]);
     let findings = printed["findings"].as_array().unwrap();
     assert!(!findings.is_empty(), "{printed}");
-    check(&folder.path().join("run"), &["bench.json"]);
+    let names = check(&folder.path().join("run"));
+    assert!(names.contains(&"bench") && names.contains(&"requests"));
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use image::{ExtendedColorType, RgbImage, codecs::jpeg::JpegEncoder, imageops};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -17,9 +18,12 @@ use crate::{
 const QUALITY: u8 = 90;
 
 /// What could not be taken as it was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "PageCounts")]
 pub struct Counts {
+    /// Regions that the text names.
     pub regions: u64,
+    /// Boxes of these regions.
     pub boxes: u64,
     /// Tags that are not a region.
     pub malformed: u64,
@@ -30,14 +34,19 @@ pub struct Counts {
 }
 
 /// A box in pixels, with its label.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PixelBox {
     /// From 1, in the order of the text.
     pub number: usize,
+    /// Left edge, pixels.
     pub x: u32,
+    /// Upper edge, pixels.
     pub y: u32,
+    /// Width, pixels.
     pub w: u32,
+    /// Height, pixels.
     pub h: u32,
+    /// Label of the box.
     pub text: String,
     /// The file of its crop, for a region labelled `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,15 +54,23 @@ pub struct PixelBox {
 }
 
 /// The contents of `info.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Info {
+    /// File of the page.
     pub source_image: String,
+    /// Width of the page, pixels.
     pub width: u32,
+    /// Height of the page, pixels.
     pub height: u32,
+    /// What the model said.
     pub text_raw: String,
+    /// Time of each phase of the batch.
     pub timings_ms: Map<String, Value>,
+    /// Boxes in the order of the text.
     pub boxes: Vec<PixelBox>,
+    /// Tags that are not a region.
     pub malformed: Vec<String>,
+    /// Numbers of regions and boxes.
     pub counts: Counts,
 }
 

@@ -2,21 +2,25 @@
 
 use std::sync::LazyLock;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `cargo run -p xtask -- grade table` writes it.
 const ERRORS: &str = include_str!("../data/errors.json");
 
 /// Errors of one profile on the H200, as shares.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownError {
+    /// Profile of efficiencies.
     pub profile: String,
     /// What was measured: GPU times, TPOT.
     pub what: String,
+    /// Times that were compared.
     pub times: usize,
     /// Of absolute errors.
     pub median: f64,
+    /// Relative error that 90 % of the times stay below.
     pub p90: f64,
     /// With its sign.
     pub worst: f64,

@@ -4,6 +4,7 @@
 //! decide in the other. Prefill and decode have factors of their own. Where kernels are not costed one by one, and where a
 //! run tells no groups apart, one factor corrects a whole phase.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PredictError, Predictor};
@@ -36,10 +37,11 @@ pub struct MeasuredRun {
 }
 
 /// Measured ÷ predicted.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Factors {
     /// GEMMs and attention.
     pub matrix: f64,
+    /// Measured ÷ predicted time of all other kernels.
     pub other: f64,
     /// Host time, where the host decided.
     pub host: f64,

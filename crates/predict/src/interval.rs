@@ -6,11 +6,13 @@
 //! range.
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a device time rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "PredictionCalibration")]
 pub enum Calibration {
     /// Kernel curves measured on this device, or of the native engine the peaks of this CPU.
     Measured,

@@ -3,46 +3,55 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use llmprof_units::{Bytes, BytesPerSecond, DType, Nanos, stats::median};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::issue::Issue;
 
 /// What was read, of all ranks whose files were given.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Communication {
     /// Versions and choices by name: `nccl`, `cuda_driver`, `network`.
     pub versions: BTreeMap<String, String>,
+    /// Groups of ranks.
     pub communicators: Vec<Communicator>,
     /// Connections between ranks by how data goes: `P2P/CUMEM`, `NET/IB`.
     pub transports: BTreeMap<String, u64>,
+    /// Calls by collective and size.
     pub collectives: Vec<CollectiveCalls>,
     /// Collectives that had not ended when the flight recorder wrote.
     pub pending: Vec<PendingCollective>,
     /// How far each rank had come in each group.
     pub progress: Vec<GroupProgress>,
+    /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
 }
 
 /// A group of ranks as the library set it up.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Communicator {
+    /// Id of the communicator.
     pub id: String,
+    /// Ranks of the communicator.
     pub ranks: u64,
+    /// Machines of the communicator.
     pub nodes: Option<u64>,
     /// Ranks whose files were read, sorted.
     pub seen: Vec<u64>,
     /// Channels for collectives, for NVLink SHARP and for point-to-point.
     pub channels: Option<u64>,
+    /// NVLS channels.
     pub nvls_channels: Option<u64>,
+    /// Point-to-point channels.
     pub p2p_channels: Option<u64>,
     /// The longest of the ranks.
     pub init_ns: Option<Nanos>,
 }
 
 /// Calls of one collective with one message size.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct CollectiveCalls {
     /// As the library writes it: `AllReduce`.
@@ -51,8 +60,11 @@ pub struct CollectiveCalls {
     pub ranks: u64,
     /// The message of one rank.
     pub bytes: Option<Bytes>,
+    /// Algorithm of the library.
     pub algorithm: Option<String>,
+    /// Protocol of the library.
     pub protocol: Option<String>,
+    /// Number of calls.
     pub calls: u64,
     /// The median of the times that the library measured.
     pub median_ns: Option<Nanos>,
@@ -61,12 +73,16 @@ pub struct CollectiveCalls {
 }
 
 /// A collective that some rank had begun or asked for, and not ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct PendingCollective {
+    /// Number of the rank.
     pub rank: Option<u32>,
+    /// Name of the process group.
     pub group: String,
+    /// Number of the collective in its group.
     pub sequence: i64,
+    /// Kind of collective.
     pub collective: String,
     /// `scheduled` or `started`.
     pub state: String,
@@ -75,13 +91,18 @@ pub struct PendingCollective {
 }
 
 /// The last collective that a rank had asked for, begun and ended in a group; −1 for none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct GroupProgress {
+    /// Number of the rank.
     pub rank: Option<u32>,
+    /// Name of the process group.
     pub group: String,
+    /// Number of the last collective that was enqueued; −1 for none.
     pub enqueued: i64,
+    /// Number of the last collective that started; −1 for none.
     pub started: i64,
+    /// Number of the last collective that ended; −1 for none.
     pub completed: i64,
 }
 

@@ -35,6 +35,11 @@ pub fn was_cut() -> bool {
     WAS_CUT.load(Ordering::Acquire)
 }
 
+/// Forgets files that were cut. A process that answers many questions calls it between them.
+pub fn forget_cuts() {
+    WAS_CUT.store(false, Ordering::Release);
+}
+
 /// A file mapped for reading.
 #[derive(Debug)]
 pub(crate) struct Mapped {
@@ -198,6 +203,13 @@ mod tests {
         let sum: u64 = mapped.iter().map(|&byte| u64::from(byte)).sum();
         assert_eq!(sum, 7 * 8192);
         assert!(mapped.was_cut() && was_cut());
+        // What is read later is judged by itself.
+        forget_cuts();
+        let mut whole = tempfile::tempfile().unwrap();
+        whole.write_all(&vec![7; 64 << 10]).unwrap();
+        let second = map(&whole).unwrap();
+        assert_eq!(second.iter().filter(|&&byte| byte == 7).count(), 64 << 10);
+        assert!(!second.was_cut() && !was_cut() && mapped.was_cut());
     }
 
     /// Bytes past the end within the last page are zeros, without a signal.

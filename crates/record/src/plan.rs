@@ -21,6 +21,7 @@ use llmprof_theory::{
     parallel::Parallel,
 };
 use llmprof_units::DType;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::cupti::CuptiPlan;
@@ -36,20 +37,24 @@ pub use self::source::CodeSource;
 pub use self::telemetry::TelemetryPlan;
 pub use self::torch::{Activity, Compile, Preset, TorchProfilerPlan, TorchProfilerSettings};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
+    /// Name of the experiment.
     pub experiment: String,
     /// Where the model runs.
     pub device: Place,
+    /// The model.
     pub model: ModelPlan,
     /// What it is fed.
     pub dataset: DatasetPlan,
+    /// What runs it.
     pub runtime: RuntimePlan,
     /// How much of it.
     pub workload: WorkloadPlan,
     /// What it is compared with.
     pub hardware: HardwarePlan,
+    /// Stages of the run.
     pub pipeline: PipelinePlan,
     /// Which files are left.
     pub output: OutputPlan,
@@ -71,8 +76,9 @@ impl Plan {
 }
 
 /// A place to compute: the CPU, one CUDA device, or a device that only torch knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(rename = "ModelPlace")]
 pub enum Place {
     Cpu,
     /// The CUDA device of this index.
@@ -131,7 +137,7 @@ impl fmt::Display for Place {
 }
 
 /// The model: a name, where its files are, and its design.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelPlan {
     /// Names it in paths and reports.
@@ -148,6 +154,7 @@ pub struct ModelPlan {
     pub tokenizer: Option<PathBuf>,
     /// How images are prepared for it.
     pub preprocess: Option<serde_json::Value>,
+    /// Folders with the source code of the model.
     pub impl_src: Option<CodeSource>,
     /// Its home on a model hub.
     pub hf_src: Option<CodeSource>,
@@ -183,7 +190,7 @@ impl ModelPlan {
 }
 
 /// Where weights come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadFormat {
     /// Random numbers of the right shapes.
@@ -194,12 +201,14 @@ pub enum LoadFormat {
     Pt,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetPlan {
+    /// Name of the dataset.
     pub name: String,
     /// Its folder, or one text file; absent makes prompts up.
     pub root: Option<PathBuf>,
+    /// Variant of the dataset; the source data where absent.
     pub variant: Option<String>,
     /// A file that names one sample per line.
     pub subset_filelist: Option<PathBuf>,
@@ -211,7 +220,7 @@ pub struct DatasetPlan {
 }
 
 /// Which samples are used, and how often.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SamplingPlan {
     /// Times the samples are gone through.
@@ -224,7 +233,7 @@ pub struct SamplingPlan {
     pub seed: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadPlan {
     /// Requests that run together.
@@ -239,6 +248,7 @@ pub struct WorkloadPlan {
     pub chunk_tokens: Option<u64>,
     /// Number format of activations.
     pub dtype: Option<DType>,
+    /// Storage of the weights.
     pub weights: Option<WeightFormat>,
     /// Number format of the KV cache.
     pub kv_dtype: Option<DType>,
@@ -248,6 +258,7 @@ pub struct WorkloadPlan {
     pub logits: Logits,
     /// How latent attention decodes.
     pub mla: MlaDecode,
+    /// Images of a sequence.
     pub images: Images,
 }
 
@@ -276,7 +287,7 @@ impl WorkloadPlan {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelinePlan {
     /// What the model must cost, on paper.
@@ -287,6 +298,7 @@ pub struct PipelinePlan {
     /// CUDA, recorded by our own library.
     #[serde(default)]
     pub cupti: CuptiPlan,
+    /// Pass with torch.profiler.
     #[serde(default)]
     pub torch_profiler: TorchProfilerPlan,
     /// The timeline of Nsight Systems.
@@ -295,25 +307,30 @@ pub struct PipelinePlan {
     /// The counters of Nsight Compute.
     #[serde(default)]
     pub ncu: NcuPlan,
+    /// Log of cuBLAS calls.
     #[serde(default)]
     pub cublas_log: CublasLogPlan,
+    /// Inference of every sample.
     #[serde(default)]
     pub direct_inference: DirectInferencePlan,
 }
 
 /// A stage that is on or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StagePlan {
+    /// Whether it is done.
     pub enable: bool,
 }
 
 /// Which files a run leaves.
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of file")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputPlan {
+    /// Whether Markdown files are written.
     pub markdown: bool,
+    /// Whether JSON files are written.
     pub json: bool,
     /// What the model said in the first plain pass of a profiled run.
     #[serde(default = "is_kept")]
@@ -328,7 +345,7 @@ fn is_kept() -> bool {
 }
 
 /// How tokens are generated.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InferPlan {
     /// Tokens generated per request.

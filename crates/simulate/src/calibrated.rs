@@ -2,6 +2,7 @@
 
 use llmprof_theory::Step;
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -26,12 +27,16 @@ pub struct Observation {
 }
 
 /// Step time = step + tokens × new tokens + sequence × sequences + context × (new and cached tokens), none of them below zero.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "FittedSteps")]
 pub struct Calibration {
     /// Nanoseconds of any step.
     pub step_ns: f64,
+    /// Time of a step for each new token.
     pub token_ns: f64,
+    /// Time of a step for each sequence.
     pub sequence_ns: f64,
+    /// Time of a step for each token in the KV cache.
     pub context_token_ns: f64,
     /// Engine steps it rests on.
     pub steps: usize,
@@ -39,9 +44,11 @@ pub struct Calibration {
     pub has_context: bool,
     /// Relative error of steps that a fit without them did not see: median and 90th percentile.
     pub median_error: f64,
+    /// Error that 90 % of the steps stay below, relative.
     pub p90_error: f64,
     /// New tokens and sequences of the largest recorded step: beyond, it extrapolates.
     pub most_tokens: u64,
+    /// Most sequences of a step that was fitted.
     pub most_sequences: u64,
 }
 

@@ -1,6 +1,7 @@
 //! Settings and replicas for an objective.
 
 use llmprof_traffic::slo::{Slo, all_met};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -34,10 +35,14 @@ pub fn on_replicas<T: StepTimer + ?Sized>(
 }
 
 /// A choice of settings, and what it comes to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SettingsCandidate")]
 pub struct Candidate {
+    /// Settings of the engine.
     pub settings: Settings,
+    /// Whether every objective is met with these settings.
     pub is_met: bool,
+    /// What the simulation shows with them.
     pub summary: Summary,
 }
 
@@ -88,7 +93,7 @@ pub fn settings<T: StepTimer + ?Sized>(
 }
 
 /// Replicas for an objective.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Replicas {
     /// The fewest that meet it; absent where not even `tried` do.
     pub fewest: Option<u64>,

@@ -1,10 +1,11 @@
 //! What a serving engine is started with.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Settings of the scheduler, under vLLM's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "flags that an engine is started with"

@@ -5,29 +5,42 @@ use llmprof_traffic::{
     statistics::Distribution,
 };
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::{Finished, Outcome};
 
 /// The numbers of a simulated load. Times are milliseconds, rates per second.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "SimulationSummary")]
 pub struct Summary {
+    /// Time to first token.
     pub ttft_ms: Option<Distribution>,
+    /// Time per output token after the first.
     pub tpot_ms: Option<Distribution>,
+    /// Inter-token latency.
     pub itl_ms: Option<Distribution>,
+    /// Time to the last token.
     pub e2e_ms: Option<Distribution>,
+    /// Completed requests per second.
     pub request_throughput: f64,
+    /// Output tokens per second.
     pub output_throughput: f64,
+    /// Prompt and output tokens per second.
     pub total_token_throughput: f64,
     /// Completed requests per second that met every SLO, where there are any.
     pub goodput: Option<f64>,
+    /// Requests that were completed.
     pub completed: u64,
     /// Requests that the engine refuses.
     pub failed: u64,
+    /// Prompt tokens of all requests.
     pub total_input_tokens: u64,
+    /// Output tokens of all requests.
     pub total_output_tokens: u64,
     /// From the first arrival to the last token.
     pub duration_s: f64,
+    /// Engine steps.
     pub steps: u64,
     /// Share of the duration in which steps ran, over all replicas.
     pub busy_share: f64,
@@ -37,6 +50,7 @@ pub struct Summary {
     pub waiting: Level,
     /// Share of the KV blocks in use, over the time of steps.
     pub kv_usage: Level,
+    /// Preemptions.
     pub preemptions: u64,
     /// Tokens that preemptions threw away.
     pub discarded_tokens: u64,
@@ -44,12 +58,16 @@ pub struct Summary {
     pub cached_tokens: u64,
     /// Tokens that went through the model.
     pub computed_tokens: u64,
+    /// Replicas that share the load.
     pub replicas: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "LoadLevel")]
 pub struct Level {
+    /// Mean over time.
     pub mean: f64,
+    /// Largest value.
     pub max: f64,
 }
 

@@ -1,8 +1,9 @@
 //! Totals over operators: by phase, by kind, by layer.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use llmprof_units::{Basis, DType};
+use llmprof_units::{Basis, DType, Flops};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
@@ -55,6 +56,20 @@ impl Serialize for FlopTable {
             map.serialize_entry(dtype.name(), &flops)?;
         }
         map.end()
+    }
+}
+
+impl JsonSchema for FlopTable {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "FlopTable".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<String, Flops>::json_schema(generator)
     }
 }
 

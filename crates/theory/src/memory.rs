@@ -1,5 +1,6 @@
 //! What a workload keeps in memory: weights, KV cache, and the activations that live at the same time.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -16,8 +17,10 @@ const MAX_TOKENS: u64 = 1 << 32;
 const MAX_BATCH: u64 = 1 << 24;
 
 /// Bytes that a workload needs at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "MemoryFootprint")]
 pub struct Memory {
+    /// Bytes of the weights.
     pub weights: u64,
     /// The KV cache when the last token is made.
     pub kv_cache: u64,

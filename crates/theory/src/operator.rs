@@ -3,6 +3,7 @@
 use std::fmt;
 
 use llmprof_units::{Basis, DType};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A part of inference with its own cost: what happens once per image, once per prompt, or once per token.
@@ -38,8 +39,11 @@ impl fmt::Display for Phase {
 }
 
 /// What an operator does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "OperatorKind")]
 pub enum Kind {
     /// Rows gathered from a table by token id.
     Embedding,
@@ -160,7 +164,7 @@ impl fmt::Display for Path<'_> {
 ///
 /// For a GEMM `m × k` by `k × n`, `groups` times. For attention `groups` is sequences × heads, `m` queries,
 /// `n` keys of the first step, `k` the width of a head. For elementwise work `m` rows of `n` elements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 pub struct Shape {
     /// Independent problems of the same size.
     pub groups: u64,
@@ -189,10 +193,11 @@ impl Shape {
 }
 
 /// Floating-point operations in one number format; a multiply-add is two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Work {
     /// The format that is multiplied.
     pub dtype: DType,
+    /// Floating-point operations; a multiply-add is two.
     pub flops: u64,
 }
 

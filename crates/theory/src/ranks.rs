@@ -1,9 +1,10 @@
 //! Over how many devices a model is spread.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Over how many devices a model is spread, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Parallel {
     /// Ranks that share every layer.

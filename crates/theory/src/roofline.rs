@@ -6,6 +6,7 @@
 //! Over a phase these are summed; the largest of the three sums is given too, for software that would overlap operators.
 
 use llmprof_units::{Bytes, DType, Flops, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,9 @@ use crate::{
 const DTYPES: usize = DType::C64 as usize + 1;
 
 /// What holds a piece of work back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
     /// GEMMs, on whichever pipe the device does them best.
@@ -44,7 +47,7 @@ impl std::fmt::Display for Resource {
 }
 
 /// Where the minimum DRAM bytes of a step can stay between steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryLevel {
     /// They are more than the chip holds: main memory's bandwidth applies.
@@ -210,7 +213,7 @@ fn on_chip(device: &Device) -> (f64, f64) {
 }
 
 /// The least time of one phase on a device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseRoofline {
     /// Σ over operators of each one's largest limit.
     pub roofline_ns: Nanos,
@@ -226,6 +229,7 @@ pub struct PhaseRoofline {
     pub binds: Resource,
     /// Where the bytes come from.
     pub memory_level: MemoryLevel,
+    /// Floating-point operations; a multiply-add is two.
     pub flops: Flops,
     /// Minimum DRAM bytes.
     pub min_dram_bytes: Bytes,

@@ -1,12 +1,13 @@
 //! What is asked of a model: how much text, how many images, in which number formats.
 
 use llmprof_units::DType;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{operator::Phase, quant::WeightFormat, ranks::Parallel};
 
 /// How the work of attention is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttentionConvention {
     /// Each query against the keys it may see: what a kernel that skips masked tiles does.
@@ -17,7 +18,7 @@ pub enum AttentionConvention {
 }
 
 /// The positions whose logits are computed in prefill.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Logits {
     /// The last position of each sequence, which is all that generation needs.
@@ -27,7 +28,7 @@ pub enum Logits {
 }
 
 /// How multi-head latent attention decodes, and what its cache holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MlaDecode {
     /// The cache holds the compressed latent; the up-projections are absorbed into queries and outputs.
@@ -40,7 +41,7 @@ pub enum MlaDecode {
 }
 
 /// Which experts the tokens of a step reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
     /// Every token picks its experts uniformly at random; the number touched is an expectation.
@@ -56,23 +57,26 @@ pub enum Routing {
 }
 
 /// Number formats; what is absent follows the model's config.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Precision {
     /// Storage of the quantizable weight matrices.
     pub weights: Option<WeightFormat>,
     /// Storage of all other weights: as the quantizable ones where those are not quantized, else as activations.
     pub plain: Option<DType>,
+    /// Number format of activations.
     pub activations: Option<DType>,
+    /// Number format of the KV cache.
     pub kv: Option<DType>,
     /// What matrix units multiply for quantized weights.
     pub compute: Option<DType>,
 }
 
 /// Images that come with each sequence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Images {
+    /// Images of a sequence.
     pub count: u64,
     /// Pixels from top to bottom, for models that take any size; 0 is the model's own size.
     pub height: u64,
@@ -85,7 +89,7 @@ pub struct Images {
 }
 
 /// A request shape: what one batch of generation is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Workload {
     /// Sequences that run together.
@@ -98,7 +102,9 @@ pub struct Workload {
     pub cached: u64,
     /// Prompt tokens that one prefill pass takes; absent is all of them.
     pub chunk: Option<u64>,
+    /// Number formats.
     pub precision: Precision,
+    /// Images of a sequence.
     pub images: Images,
     /// How attention is counted.
     pub attention: AttentionConvention,

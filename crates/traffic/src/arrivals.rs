@@ -1,12 +1,13 @@
 //! When requests are sent.
 
 use llmprof_units::{Nanos, significant};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
 /// What decides when the next request is sent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Arrivals {
     /// A new request as soon as one of `concurrency` ends.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_units::Basis;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// What a load that was sent and one that was simulated have in common.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LoadFigures {
     /// `measured`, or `predicted` by a simulation.
     #[serde(default = "measured")]
@@ -66,7 +67,7 @@ impl Latencies for LoadFigures {
 
 /// The numbers of a load that was sent. Latencies are of completed requests, without those that the server's profiler may have
 /// slowed unless there are no others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LoadSummary {
     #[serde(flatten)]
     pub figures: LoadFigures,
@@ -93,7 +94,7 @@ pub struct LoadSummary {
 }
 
 /// Requests in flight, from due to end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Concurrency {
     /// At once.
     pub max: u64,
@@ -102,7 +103,7 @@ pub struct Concurrency {
 }
 
 /// From the first completion to the last request that was due, or to where the server stopped answering.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SteadyState {
     /// Its start, seconds.
     pub start_s: f64,

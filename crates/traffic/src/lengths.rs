@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
@@ -10,7 +11,7 @@ use crate::random::Random;
 pub const MOST_TOKENS: u64 = 16 << 20;
 
 /// A distribution of lengths: `128`, `uniform:64:256`, `normal:128:32`, `lognormal:128:0.5`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Lengths {
     /// Always the same.

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::Distribution;
@@ -24,8 +25,9 @@ pub trait RequestLatencies {
 }
 
 /// A latency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "SloMetric")]
 pub enum Metric {
     /// Time to the first token.
     Ttft,
@@ -50,7 +52,7 @@ impl Metric {
 }
 
 /// An objective: a statistic of a latency below a limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Slo {
     /// The latency.
     pub metric: Metric,

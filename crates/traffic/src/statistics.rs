@@ -2,10 +2,12 @@
 
 // Linear between ranks, as numpy's default and so `vllm bench serve`.
 pub use llmprof_units::stats::percentile;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Values in a few numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "LatencyDistribution")]
 pub struct Distribution {
     /// How many.
     pub count: u64,
@@ -31,7 +33,7 @@ pub struct Distribution {
 }
 
 /// 95 % confidence intervals. `null` where so few values cannot bound it: the 99th percentile needs 368.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Intervals {
     /// Of the mean.
     pub mean: Option<[f64; 2]>,

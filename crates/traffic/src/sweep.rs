@@ -1,9 +1,11 @@
 //! The highest rate that meets the objectives.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One rate that was tried.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "SweepPoint")]
 pub struct Point<S> {
     /// Requests per second that were asked for.
     pub rate: f64,
@@ -14,7 +16,7 @@ pub struct Point<S> {
 }
 
 /// What a sweep found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Sweep<S> {
     /// The rates by size: the latency–throughput curve.
     pub points: Vec<Point<S>>,

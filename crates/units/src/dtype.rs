@@ -1,5 +1,6 @@
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The number format of an element.
@@ -173,6 +174,17 @@ impl FromStr for DType {
 impl Serialize for DType {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl JsonSchema for DType {
+    fn schema_name() -> Cow<'static, str> {
+        "DType".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = TABLE.iter().map(|row| row.1).collect();
+        json_schema!({"type": "string", "enum": names, "description": "Number format of an element."})
     }
 }
 

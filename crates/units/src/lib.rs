@@ -12,6 +12,7 @@ mod hex;
 pub mod path_text;
 mod printable;
 mod quantity;
+pub mod schema;
 mod share;
 pub mod stats;
 
@@ -21,6 +22,6 @@ pub use format::{Count, Percent, Times, significant};
 pub use hex::hex_text;
 pub use printable::{is_order, printable, printable_in_place};
 pub use quantity::{
-    Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Watts, has_saturated,
+    Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Watts, take_saturated,
 };
 pub use share::{Share, ShareError};

@@ -1,20 +1,25 @@
 use std::{
+    borrow::Cow,
     fmt,
     iter::Sum,
     ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign},
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::format::{binary, decimal, duration};
+use crate::{
+    format::{binary, decimal, duration},
+    schema::UNIT_KEYWORD,
+};
 
 static SATURATED: AtomicBool = AtomicBool::new(false);
 
-/// Whether some quantity of this process did not fit its range, so that it stopped at the end of it: a sum of damaged or
-/// hostile numbers. What is made of it should not be trusted.
-pub fn has_saturated() -> bool {
-    SATURATED.load(Ordering::Relaxed)
+/// Whether some quantity of this process did not fit its range since the last call, so that it stopped at the end of it: a sum of
+/// damaged or hostile numbers. What is made of it should not be trusted.
+pub fn take_saturated() -> bool {
+    SATURATED.swap(false, Ordering::Relaxed)
 }
 
 /// Arithmetic that stops at the ends of the range of integers, and says so; floats have infinities for that.
@@ -68,7 +73,7 @@ fn saturated<T>(value: T) -> T {
 }
 
 macro_rules! quantity {
-    ($(#[$attribute:meta])* $name:ident($inner:ty), $format:expr) => {
+    ($(#[$attribute:meta])* $name:ident($inner:ty), $unit:literal, $format:expr) => {
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -76,6 +81,22 @@ macro_rules! quantity {
             /// The value in the unit that the type names.
             pub $inner,
         );
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                let mut schema = <$inner>::json_schema(generator);
+                schema.insert(UNIT_KEYWORD.to_owned(), $unit.into());
+                schema
+            }
+        }
 
         impl Add for $name {
             type Output = Self;
@@ -129,37 +150,43 @@ quantity!(
     /// Nanoseconds: a duration, or a point on a run's one clock. Signed, since differences may be negative.
     #[derive(Eq, Ord, Hash)]
     Nanos(i64),
+    "ns",
     |n: i64| duration(n as f64)
 );
 quantity!(
     /// Bytes; printed with binary prefixes.
     #[derive(Eq, Ord, Hash)]
     Bytes(u64),
+    "B",
     |n: u64| binary(n as f64, "B")
 );
 quantity!(
     /// Floating-point operations; a multiply-add is two.
     #[derive(Eq, Ord, Hash)]
     Flops(u64),
+    "FLOP",
     |n: u64| decimal(n as f64, "FLOP")
 );
 quantity!(
     /// Floating-point operations per second.
     FlopsPerSecond(f64),
+    "FLOP/s",
     |n: f64| decimal(n, "FLOP/s")
 );
 quantity!(
     /// Bytes per second; printed with decimal prefixes, as memory makers do.
     BytesPerSecond(f64),
+    "B/s",
     |n: f64| decimal(n, "B/s")
 );
 quantity!(
     /// Cycles per second.
     Hertz(f64),
+    "Hz",
     |n: f64| decimal(n, "Hz")
 );
-quantity!(Watts(f64), |n: f64| decimal(n, "W"));
-quantity!(Joules(f64), |n: f64| decimal(n, "J"));
+quantity!(Watts(f64), "W", |n: f64| decimal(n, "W"));
+quantity!(Joules(f64), "J", |n: f64| decimal(n, "J"));
 
 impl Neg for Nanos {
     type Output = Self;

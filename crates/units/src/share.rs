@@ -1,5 +1,6 @@
-use std::{fmt, num::NonZeroU32, str::FromStr};
+use std::{borrow::Cow, fmt, num::NonZeroU32, str::FromStr};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// What is meant by a share in an error.
@@ -103,6 +104,20 @@ impl std::error::Error for ShareError {}
 impl Serialize for Share {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(self.fraction())
+    }
+}
+
+impl JsonSchema for Share {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Share".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
     }
 }
 

@@ -5,13 +5,14 @@ use llmprof_record::summary::Spread;
 use llmprof_record::trace::{DeviceProperties, StrId, Trace};
 use llmprof_units::{Bytes, Nanos};
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::occupancy::{BlockNeeds, Occupancy};
 
 /// All launches of one kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct KernelRow {
     /// The name as the tool wrote it.
     pub name: String,
@@ -42,7 +43,8 @@ pub struct KernelRow {
 }
 
 /// Launches of a kernel with one configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "LauncherRow")]
 pub struct LaunchRow {
     /// Blocks in the grid.
     pub grid: [u32; 3],

@@ -11,6 +11,7 @@ pub mod operators;
 
 use llmprof_record::trace::{HostKind, RangeKind, StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
@@ -18,8 +19,11 @@ use crate::timeline::launches::EventCalls;
 use crate::timeline::nesting::{NONE, Nesting, Paths, module_name};
 
 /// Why a device event has no operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "UnattributedReason")]
 pub enum Reason {
     /// It carries neither a correlation id nor the id of an operator.
     NoCorrelation,

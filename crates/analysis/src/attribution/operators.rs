@@ -5,6 +5,7 @@ use llmprof_record::trace::{HostKind, InputsId, StrId, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::{Bytes, DType, Flops, Nanos};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::Attribution;
@@ -14,7 +15,7 @@ use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::intervals::add;
 
 /// Calls and times of some calls of one operator.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorTimes {
     /// Calls.
     pub calls: u64,
@@ -51,10 +52,11 @@ impl OperatorTimes {
 }
 
 /// Work and traffic of calls whose cost is known, and the rates that the device reached in them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorWork {
     /// Calls whose cost is known.
     pub calls: u64,
+    /// Floating-point operations; a multiply-add is two.
     pub flops: Flops,
     /// Bytes that they must read and write.
     pub bytes: Bytes,
@@ -72,7 +74,7 @@ pub struct OperatorWork {
 }
 
 /// One operator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorRow {
     /// Its name.
     pub name: String,
@@ -86,7 +88,7 @@ pub struct OperatorRow {
 }
 
 /// The calls of an operator with one list of inputs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ShapeRow {
     /// The inputs: `bf16[128,896]` for a tensor, the value for anything else; empty where not recorded.
     pub inputs: Vec<String>,

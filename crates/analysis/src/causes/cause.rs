@@ -2,18 +2,20 @@
 
 use llmprof_record::run::RunPhase;
 use llmprof_units::{Bytes, DType, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::phases::REPETITION;
 
 /// What was done. Counts and times are of one step where steps are known, else of the phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum CauseKind {
     /// The host waits for the device.
     Synchronization {
         /// The call: `cudaDeviceSynchronize`.
         call: String,
+        /// Time that the host waits.
         waited_ns: Nanos,
         /// Whether the host computes on what it reads and copies the result back.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -21,14 +23,18 @@ pub enum CauseKind {
     },
     /// Calls of the CUDA API that neither launch, copy nor wait.
     HostCalls {
+        /// Name of the call.
         call: String,
         /// With the code around them.
         time_ns: Nanos,
     },
     /// Copies between host and device.
     HostCopies {
+        /// Whether data go from host to device.
         to_device: bool,
+        /// Bytes copied in a step.
         bytes: Bytes,
+        /// Whether the host memory is not page-locked.
         is_pageable: bool,
         /// Whether the copies run on a stream of their own, one after another with the kernels.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -39,18 +45,27 @@ pub enum CauseKind {
         computed_on_host: Option<(String, Nanos)>,
     },
     /// Whole tensors cloned within the device.
-    DeviceCopies { bytes: Bytes, copied_ns: Nanos },
+    DeviceCopies {
+        /// Bytes copied in a step.
+        bytes: Bytes,
+        /// Time of the copies on the device.
+        copied_ns: Nanos,
+    },
     /// Host time in which no recorded event runs.
     HostCode {
+        /// Host time of a step.
         time_ns: Nanos,
+        /// Longest pause.
         longest_ns: Nanos,
         /// The operators before and after the longest pause.
         after: Option<String>,
+        /// Operator after the longest pause.
         before: Option<String>,
         /// Bytes that were copied to the host right before the longest pause.
         copied: Option<Bytes>,
         /// The part of the sampled time in which the garbage collector ran, or another thread held the GIL.
         collecting_share: Option<f64>,
+        /// Function that holds the GIL.
         gil_holder: Option<String>,
         /// Whether pauses have the length of Python's switch interval, so that another thread holds the GIL.
         has_switch_interval: bool,
@@ -61,59 +76,104 @@ pub enum CauseKind {
         node_ns: Nanos,
     },
     /// Operators that compute on the CPU, or take far longer on the host than others of their kind.
-    HostOperators { time_ns: Nanos, on_cpu: bool },
+    HostOperators {
+        /// Host time of a step.
+        time_ns: Nanos,
+        /// Whether the operators compute on the CPU.
+        on_cpu: bool,
+    },
     /// Host memory page-locked and released.
-    PinnedMemory { time_ns: Nanos },
+    PinnedMemory {
+        /// Host time of a step.
+        time_ns: Nanos,
+    },
     /// A CUDA graph captured and instantiated in the step that launches it.
-    GraphCaptures { time_ns: Nanos },
+    GraphCaptures {
+        /// Host time of a step.
+        time_ns: Nanos,
+    },
     /// Memory taken from the driver and given back.
-    Allocation { time_ns: Nanos },
+    Allocation {
+        /// Host time of a step.
+        time_ns: Nanos,
+    },
     /// Every launch returns when its kernel has ended.
     BlockingLaunches,
     /// GEMMs in a wider format than the model's, or in FP32 without TF32.
     GemmFormat {
+        /// Number format that is used.
         dtype: DType,
+        /// Faster number format.
         faster: DType,
         /// Whether the model's own format is the faster one; else tensor cores would take the same data.
         is_of_model: bool,
+        /// Time of the kernels.
         kernels_ns: Nanos,
     },
     /// Weights converted to another format in every pass.
     WeightCasts {
+        /// Format before the conversion.
         from: String,
+        /// Format after the conversion.
         to: String,
+        /// Shape of the tensor.
         shape: String,
+        /// Time of the kernels.
         kernels_ns: Nanos,
     },
     /// Weights of experts copied for each token before they are multiplied.
     GatheredWeights { shape: String, kernels_ns: Nanos },
     /// Attention as separate GEMMs and softmax.
     UnfusedAttention {
+        /// Shape of the tensor.
         shape: String,
         /// Whether fused attention was asked for, and a fallback ran.
         is_fallback: bool,
+        /// Time of the kernels.
         kernels_ns: Nanos,
     },
     /// Fused attention with its causal mask as a tensor.
-    MaskedAttention { shape: String, kernels_ns: Nanos },
+    MaskedAttention {
+        /// Shape of the tensor.
+        shape: String,
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+    },
     /// The same GEMMs over many rows in every decode step.
     RepeatedWork {
+        /// Rows that are computed.
         rows: u64,
+        /// GEMMs of a step over these rows.
         gemms: u64,
+        /// Time of the kernels.
         kernels_ns: Nanos,
     },
     /// Tokens computed again that an earlier pass has computed.
-    Recomputed { tokens: u64, new_tokens: u64 },
+    Recomputed {
+        /// Tokens that are computed, or held in the KV cache.
+        tokens: u64,
+        /// Tokens that no earlier pass has computed.
+        new_tokens: u64,
+    },
     /// Logits of tokens that nothing is sampled from.
-    UnusedLogits { rows: u64, needed: u64 },
+    UnusedLogits {
+        /// Rows that are computed.
+        rows: u64,
+        /// Rows that are needed.
+        needed: u64,
+    },
     /// Attention over positions of the KV cache that hold no token.
     UnusedSpan {
+        /// Positions of the KV cache that attention reads.
         positions: u64,
+        /// Tokens that are computed, or held in the KV cache.
         tokens: u64,
+        /// Time of the kernels.
         kernels_ns: Nanos,
     },
     /// A loop of the same few operators on small tensors.
     OperatorLoop {
+        /// Iterations of the loop.
         iterations: u64,
         /// Of one iteration.
         operators: u64,
@@ -122,35 +182,62 @@ pub enum CauseKind {
     },
     /// Passes over the same positions one after another.
     RepeatedPasses {
+        /// Passes over the model.
         passes: u64,
+        /// Sequences of a pass.
         sequences: u64,
         /// Of each sequence.
         tokens: u64,
     },
     /// Tensors converted between layouts around convolutions.
-    LayoutConversions { kernels_ns: Nanos },
+    LayoutConversions {
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+    },
     /// Dropout runs, as in training.
-    Dropout { kernels_ns: Nanos },
+    Dropout {
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+    },
     /// The KV cache copied: cloned, or concatenated with the new token.
     KvCopies {
+        /// Operator that copies.
         operator: String,
+        /// Shape of the tensor.
         shape: String,
+        /// Time of the kernels.
         kernels_ns: Nanos,
     },
     /// Sorting of a whole vocabulary.
-    VocabularySort { shape: String, kernels_ns: Nanos },
+    VocabularySort {
+        /// Shape of the tensor.
+        shape: String,
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+    },
     /// Kernels of a thread that has nothing to do with the program, or of nobody in the trace.
     OtherWork {
+        /// Streams of the other work.
         streams: u64,
+        /// Time of the kernels.
         kernels_ns: Nanos,
+        /// Name of the longest kernel.
         longest: Option<String>,
     },
     /// Operators other than GEMMs in a wider format than they need.
-    WideOperators { dtype: DType, kernels_ns: Nanos },
+    WideOperators {
+        /// Number format that is used.
+        dtype: DType,
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+    },
     /// Every token computed by every expert.
     AllExperts {
+        /// Experts that are computed.
         experts: u64,
+        /// Experts that a token chooses.
         chosen: u64,
+        /// Time of the kernels.
         kernels_ns: Nanos,
     },
     /// Experts computed one after another by a loop of the host.
@@ -161,23 +248,46 @@ pub enum CauseKind {
         time_ns: Nanos,
     },
     /// New tensors filled before they are written.
-    Fills { kernels_ns: Nanos },
+    Fills {
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+    },
     /// A prompt in passes of few tokens.
-    SmallChunks { passes: u64, tokens: u64 },
+    SmallChunks {
+        /// Passes over the model.
+        passes: u64,
+        /// Tokens that are computed, or held in the KV cache.
+        tokens: u64,
+    },
     /// The program's thread loses its CPU.
-    CpuContention { time_ns: Nanos },
+    CpuContention {
+        /// Host time of a step.
+        time_ns: Nanos,
+    },
     /// Exchange between devices with nothing else running.
-    Communication { kernels_ns: Nanos, longest: String },
+    Communication {
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+        /// Name of the longest kernel.
+        longest: String,
+    },
     /// Elementwise kernels that follow each other.
     UnfusedElementwise {
+        /// Kernels that follow each other.
         kernels: u64,
+        /// Time of the kernels.
         kernels_ns: Nanos,
-        /// That launch one such run, each once; none inside of a CUDA graph.
+        /// Operators that launch one such run, each once; none inside of a CUDA graph.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         run_operators: Vec<String>,
     },
     /// The device waits for launches.
-    LaunchBound { launches: u64, busy_ns: Nanos },
+    LaunchBound {
+        /// Launches of a step.
+        launches: u64,
+        /// Time in which the device is busy in a step.
+        busy_ns: Nanos,
+    },
 }
 
 impl CauseKind {
@@ -244,7 +354,8 @@ impl CauseKind {
 }
 
 /// Where in the program it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "CausePlace")]
 pub struct Place {
     /// The operator of the framework.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,9 +369,11 @@ pub struct Place {
 }
 
 /// What removing a cause gives in one phase: times without the profiler's cost, of one step where steps are known.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseGain {
+    /// Name of the phase.
     pub phase: RunPhase,
+    /// Name for people, where the phase is not enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Steps that the phase's times are divided by; 1 where the phase is one pass.
@@ -270,9 +383,11 @@ pub struct PhaseGain {
     /// With the profiler's cost, as recorded.
     #[serde(default)]
     pub recorded_ns: Nanos,
+    /// What removing the cause saves, by replay.
     pub saved_ns: Nanos,
     /// The least and most over the range of the profiler's cost and of the new durations.
     pub low_ns: Nanos,
+    /// Most that it saves.
     pub high_ns: Nanos,
     /// Whether the host limits the phase only while it is profiled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -305,12 +420,13 @@ impl PhaseGain {
 }
 
 /// A cause in all phases in which it occurs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Cause {
     #[serde(flatten)]
     pub kind: CauseKind,
     /// How often in one step of the phase where it saves most.
     pub count: f64,
+    /// Where in the program it is.
     pub place: Place,
     /// The phase where it saves most comes first.
     pub gains: Vec<PhaseGain>,

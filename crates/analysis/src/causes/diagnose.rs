@@ -4,6 +4,7 @@ use llmprof_record::run::RunPhase;
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
 use llmprof_units::{DType, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, PhaseGain};
@@ -55,13 +56,16 @@ pub struct PhaseInput {
 }
 
 /// How a phase was replayed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseReplay {
+    /// Name of the phase.
     pub phase: RunPhase,
+    /// Name for people, where the phase is not enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Steps that the times below are divided by.
     pub steps: u64,
+    /// Recorded time of the phase.
     pub recorded_ns: Nanos,
     /// The replay with one launch latency and one gap ÷ the recording, less 1.
     pub error: f64,

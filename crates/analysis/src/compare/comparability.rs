@@ -1,16 +1,20 @@
 //! What differs between two runs beside what is measured, and what cannot be compared for it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::RunFacts;
 use super::metric::Metric;
 
 /// A trait that differs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "TraitDifference")]
 pub struct Difference {
     /// `model`, `device`, `driver`, `dtype`, `batch`, …
     pub what: String,
+    /// Value of side A.
     pub a: String,
+    /// Value of side B.
     pub b: String,
 }
 

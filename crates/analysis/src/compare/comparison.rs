@@ -1,5 +1,6 @@
 //! Two sides beside each other.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{centres, median, paired, unpaired};
@@ -31,32 +32,41 @@ impl Default for Options {
 }
 
 /// What differs between two sides, and why. Keys are stable.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
+    /// Version of this layout.
     pub schema_version: u32,
+    /// The first side.
     pub a: SideFacts,
+    /// The second side.
     pub b: SideFacts,
+    /// Relative difference that does not matter.
     pub resolution: f64,
     /// What differs beside what is measured.
     pub differences: Vec<Difference>,
     /// Absent where runs did not take turns.
     pub rounds: Option<Rounds>,
+    /// Metrics, the headline first.
     pub metrics: Vec<MetricComparison>,
     /// Of the headline metrics, the first first.
     pub explanations: Vec<Explanation>,
+    /// Phases that both sides have.
     pub phases: Vec<PhaseComparison>,
 }
 
 /// One side.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SideFacts {
+    /// Name of the side.
     pub label: String,
+    /// Run directories and files.
     pub runs: Vec<String>,
+    /// `plain`, `captured`, `load`, or empty.
     pub measured_in: String,
 }
 
 /// What an interval is resampled from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalBasis {
     /// Rounds of runs that took turns.
@@ -72,18 +82,25 @@ pub enum IntervalBasis {
 }
 
 /// One metric on both sides.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MetricComparison {
+    /// Name of the metric.
     pub metric: &'static str,
+    /// Unit of `a` and `b`.
     pub unit: Unit,
     /// Medians.
     pub a: Option<f64>,
+    /// What stands for side B.
     pub b: Option<f64>,
     /// B ÷ A.
     pub ratio: Option<f64>,
+    /// Lower end of the 95 % confidence interval of `ratio`.
     pub ci_low: Option<f64>,
+    /// Upper end of the 95 % confidence interval of `ratio`.
     pub ci_high: Option<f64>,
+    /// What the interval says.
     pub verdict: Verdict,
+    /// What the interval is resampled from.
     pub basis: IntervalBasis,
     /// Values that the interval rests on, per side.
     pub values: usize,
@@ -96,33 +113,46 @@ pub struct MetricComparison {
 }
 
 /// One phase on both sides, ns per step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseComparison {
+    /// Name of the phase.
     pub phase: String,
+    /// Whether its work is that of a GPU.
     pub on_device: bool,
     /// Profiled pass.
     pub a_wall_ns: f64,
+    /// Wall time of side B in the profiled pass.
     pub b_wall_ns: f64,
+    /// Wall time of side A without a profiler.
     pub a_plain_ns: Option<f64>,
+    /// Wall time of side B without a profiler.
     pub b_plain_ns: Option<f64>,
     /// Parts of the waterfall.
     pub parts: Vec<PartComparison>,
+    /// Idle time by cause.
     pub idle_causes: Vec<PartComparison>,
+    /// Operators of the model.
     pub operators: Vec<PartComparison>,
     /// Kernels, or operators of a host: what replaced what, the largest difference first.
     pub kernels: Vec<Change>,
+    /// Times of single steps of side A.
     pub steps_a: Option<Distribution>,
+    /// Times of single steps of side B.
     pub steps_b: Option<Distribution>,
     /// Of the wall time; parts sum to the difference.
     pub explanation: Explanation,
 }
 
 /// Something that both sides may have, ns per step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PartComparison {
+    /// Name of the part.
     pub name: String,
+    /// Time of side A in a step; null where it has no such part.
     pub a_ns: Option<f64>,
+    /// Time of side B in a step; null where it has no such part.
     pub b_ns: Option<f64>,
+    /// B − A.
     pub delta_ns: f64,
 }
 

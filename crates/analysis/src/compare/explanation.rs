@@ -6,14 +6,16 @@
 //! to the metric. Either way the parts sum to the difference.
 
 use llmprof_record::run::RunPhase;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::{PhaseFacts, RunFacts};
 use super::replaced::{Change, changes};
 
 /// Why a metric differs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Explanation {
+    /// Metric that is explained.
     pub metric: String,
     /// The phase that it is explained by.
     pub phase: String,
@@ -22,27 +24,34 @@ pub struct Explanation {
     pub per_step: bool,
     /// Whether idle time is that of a GPU.
     pub on_device: bool,
+    /// Time of side A.
     pub a_ns: f64,
+    /// Time of side B.
     pub b_ns: f64,
+    /// B − A.
     pub delta_ns: f64,
     /// The largest first. They sum to `delta_ns`.
     pub parts: Vec<ExplainedPart>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ExplainedPart {
+    /// What the part is.
     pub source: Source,
     /// For work: which kernels.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub change: Option<Change>,
+    /// Time of side A.
     pub a_ns: f64,
+    /// Time of side B.
     pub b_ns: f64,
+    /// B − A.
     pub delta_ns: f64,
     /// Percentage points of the metric's first value.
     pub points: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// Kernels, copies, or operators of a host.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::run::RunPhase;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One run, or one trace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct RunFacts {
     /// What to call it in a comparison.
@@ -21,6 +22,7 @@ pub struct RunFacts {
     pub passes: BTreeMap<String, Vec<f64>>,
     /// By metric, one value per request of all measured passes.
     pub requests: BTreeMap<String, Vec<f64>>,
+    /// Phases of the profiled pass.
     pub phases: Vec<PhaseFacts>,
     /// What disturbed the measured passes.
     pub disturbances: Vec<Disturbance>,
@@ -29,9 +31,11 @@ pub struct RunFacts {
 }
 
 /// One phase of the profiled pass. Times are ns per step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseFacts {
+    /// Name of the phase.
     pub name: String,
+    /// Kind of the phase.
     pub phase: RunPhase,
     /// Whether its work is that of a GPU; otherwise of the host's thread.
     pub on_device: bool,
@@ -40,15 +44,19 @@ pub struct PhaseFacts {
     /// Whether they are steps.
     #[serde(default = "yes")]
     pub has_steps: bool,
+    /// Wall time in the profiled pass.
     pub wall_ns: f64,
     /// The same work without a profiler attached.
     pub plain_wall_ns: Option<f64>,
     /// Time with at least one event.
     pub busy_ns: f64,
+    /// Time in which the device is idle.
     pub idle_ns: f64,
+    /// Time in which events ran at once, counted again for each.
     pub overlap_ns: f64,
     /// Parts of the waterfall by their keys, overlap with its minus sign. They sum to `wall_ns`.
     pub parts: Vec<(String, f64)>,
+    /// Idle time by cause.
     pub idle_causes: Vec<(String, f64)>,
     /// Profiled wall time ÷ plain wall time.
     pub overhead_ratio: Option<f64>,
@@ -68,35 +76,45 @@ fn yes() -> bool {
 }
 
 /// All launches of one kernel in a phase, per step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct WorkRow {
     /// Canonical name of a kernel, name of a copy, place of a host's operator.
     pub name: String,
+    /// Category of kernels.
     pub category: String,
+    /// Calls of a step.
     pub calls: f64,
+    /// Time of a step.
     pub time_ns: f64,
     /// Modules or framework operators that launched it, the longest first.
     pub places: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorTime {
+    /// Name of the operator.
     pub name: String,
+    /// Kind of operator.
     pub kind: String,
+    /// Calls of a step.
     pub calls: f64,
+    /// Time of a step.
     pub time_ns: f64,
 }
 
 /// Why the times of a run are not those of an undisturbed machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Disturbance {
+    /// What disturbed the run.
     pub cause: DisturbanceCause,
     /// Share of the processors, or of the time, from 0 to 1.
     pub share: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum DisturbanceCause {
     /// Other programs used processors that the worker was ready to use.

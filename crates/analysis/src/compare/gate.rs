@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bootstrap::percentile_interval;
@@ -30,7 +31,7 @@ pub enum Bound {
     Absolute(f64),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateState {
     Passed,
@@ -43,7 +44,7 @@ pub enum GateState {
 }
 
 /// Why a gate could not be evaluated.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unevaluated {
     /// A side does not have the metric.
@@ -55,16 +56,20 @@ pub enum Unevaluated {
 }
 
 /// What a gate says of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GateOutcome {
+    /// The gate as it was given.
     pub gate: String,
+    /// Outcome of the gate.
     pub state: GateState,
     /// Only of a gate that was not evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Unevaluated>,
     /// Ratio for a relative bound, else the value in the metric's unit.
     pub value: Option<f64>,
+    /// Lower end of the 95 % confidence interval.
     pub ci_low: Option<f64>,
+    /// Upper end of the 95 % confidence interval.
     pub ci_high: Option<f64>,
     #[serde(skip)]
     pub bound: Option<Bound>,

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::{PhaseFacts, WorkRow};
@@ -19,7 +20,7 @@ use super::facts::{PhaseFacts, WorkRow};
 /// Launches between two equal ones that may be one fused kernel's work.
 const SHORT_GAP: usize = 12;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// Other kernels do the work.
@@ -33,17 +34,23 @@ pub enum ChangeKind {
 }
 
 /// Kernels that belong together on both sides, ns per step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Change {
+    /// What happened to the kernels.
     pub kind: ChangeKind,
     /// Of the longest kernel.
     pub category: String,
     /// The module or operator that launched the longest kernel, where both sides name the same one.
     pub place: Option<String>,
+    /// Kernels of side A.
     pub a: Vec<NamedWork>,
+    /// Kernels of side B.
     pub b: Vec<NamedWork>,
+    /// Time of side A in a step.
     pub a_ns: f64,
+    /// Time of side B in a step.
     pub b_ns: f64,
+    /// B − A.
     pub delta_ns: f64,
 }
 
@@ -55,10 +62,13 @@ impl Change {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct NamedWork {
+    /// Canonical name of the kernel.
     pub name: String,
+    /// Calls of a step.
     pub calls: f64,
+    /// Time of a step.
     pub time_ns: f64,
 }
 

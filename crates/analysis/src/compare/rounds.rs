@@ -4,6 +4,7 @@
 //! [`DISTURBED_SHARE`] of the processors from the worker, a GPU was throttled for that share of the time, or its clock was that far off the
 //! median of the same side's rounds. Disturbed rounds are left out, unless that would leave fewer than half: then the machine is what it is, all rounds count, and the report says so.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::median;
@@ -19,17 +20,20 @@ pub(super) fn is_disturbed(run: &RunFacts) -> bool {
 }
 
 /// What disturbed one round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DisturbedRound {
     /// From 0.
     pub round: usize,
+    /// What disturbed the round.
     pub causes: Vec<Disturbance>,
 }
 
 /// Which rounds count.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Rounds {
+    /// Number of rounds.
     pub count: usize,
+    /// Rounds in which something else took part of the machine.
     pub disturbed: Vec<DisturbedRound>,
     /// Whether disturbed rounds count nevertheless, since most are.
     pub keeps_disturbed: bool,

@@ -1,11 +1,12 @@
 //! What an interval says.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::Interval;
 use super::metric::Metric;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Faster,

@@ -2,13 +2,14 @@
 
 use llmprof_record::kernel_name::Category;
 use llmprof_units::{Bytes, Flops};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LaunchRow;
 use crate::statics::Statics;
 
 /// Work and traffic of some operators: by counters, and by the model. A ratio above 1 is waste or an error of the model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct AgainstModel {
     /// `gemm` or `attention`.
     pub kind: String,
@@ -16,11 +17,15 @@ pub struct AgainstModel {
     pub steps: u64,
     /// DRAM bytes and FLOPs of one step by the counters.
     pub counted_bytes: Bytes,
+    /// Operations that counters show.
     pub counted_flops: Flops,
     /// Weights, keys and values that the model reads in one step, and its FLOPs.
     pub model_bytes: Bytes,
+    /// Operations that the model needs.
     pub model_flops: Flops,
+    /// Counted ÷ needed DRAM traffic.
     pub bytes_ratio: Option<f64>,
+    /// Counted ÷ needed operations.
     pub flops_ratio: Option<f64>,
 }
 

@@ -1,12 +1,15 @@
 //! What limits a kernel, by its counters. `docs/kernels.md` has the rule in words.
 
 use llmprof_record::plan::ClassifyPlan;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantities::Fill;
 
 /// What limits a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelClass {
     ComputeBound,
@@ -52,7 +55,7 @@ impl KernelClass {
 }
 
 /// Margins of the rule, percent of peak.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassRule {
     /// A unit below this limits nothing.
@@ -81,8 +84,9 @@ impl From<ClassifyPlan> for ClassRule {
 }
 
 /// What the rule decides by, percent of peak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Use {
+    /// SM throughput of peak.
     pub sm_pct: Option<f64>,
     /// Floating-point rate of the peak of its pipe and format: by the chip's own counters, or by the device's datasheet
     /// where that is higher.
@@ -90,8 +94,11 @@ pub struct Use {
     /// Whether a pipe worked whose peak is not known: how busy it was cannot be said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_peak: bool,
+    /// DRAM throughput of peak.
     pub dram_pct: Option<f64>,
+    /// L2 throughput of peak.
     pub l2_pct: Option<f64>,
+    /// L1 throughput of peak.
     pub l1_pct: Option<f64>,
 }
 

@@ -6,6 +6,7 @@ use llmprof_record::run::RunRecord;
 use llmprof_theory::Kind;
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantities::Fill;
@@ -14,7 +15,7 @@ use crate::matching::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
 
 /// The kernels of matched operators, without counters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DerivedKernels {
     /// Always `derived`.
     pub basis: Basis,
@@ -27,20 +28,29 @@ pub struct DerivedKernels {
 }
 
 /// The kernels of one place in the model, in one phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DerivedRow {
+    /// Phase of the operator.
     pub phase: String,
     /// The path with `*` for the number of the layer; the kind where kernels cannot be separated.
     pub operator: String,
+    /// Kind of operator.
     pub kind: Kind,
+    /// Number format of the arithmetic.
     pub dtype: DType,
+    /// Number of calls.
     pub calls: u64,
+    /// Time of its kernels.
     pub total_ns: Nanos,
+    /// Floating-point operations; a multiply-add is two.
     pub flops: Flops,
+    /// Minimum DRAM traffic.
     pub min_dram_bytes: Bytes,
     /// FLOP rate and minimum DRAM traffic in percent of peak.
     pub flops_pct: Option<f64>,
+    /// DRAM traffic of the model ÷ what the bandwidth allows; a lower bound.
     pub dram_pct: f64,
+    /// Bottleneck class.
     pub class: KernelClass,
 }
 

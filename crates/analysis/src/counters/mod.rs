@@ -16,6 +16,7 @@ use llmprof_record::counters::{
 use llmprof_record::kernel_name::{Category, classify};
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Bytes, DType, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::against_model::AgainstModel;
@@ -28,7 +29,7 @@ pub use self::readings::KernelFinding;
 use crate::trace::TraceAnalysis;
 
 /// All profiled launches.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct CountersAnalysis {
     /// One row a launch, in the order of the report.
     pub launches: Vec<LaunchRow>,
@@ -46,11 +47,13 @@ pub struct CountersAnalysis {
 }
 
 /// One profiled launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "CountedLaunch")]
 pub struct LaunchRow {
     /// The report it is from and its number there.
     #[serde(default)]
     pub report: String,
+    /// Number of the launch in the report.
     #[serde(default)]
     pub id: u64,
     /// The kernel, under the name by which all tools meet.
@@ -69,6 +72,7 @@ pub struct LaunchRow {
     /// Launches it stands for, and their time.
     #[serde(default)]
     pub launches: Option<u64>,
+    /// Time of all launches that it stands for.
     #[serde(default)]
     pub total_ns: Option<Nanos>,
     /// Use of the device's parts in percent of their peak, by [`percentages`].
@@ -79,6 +83,7 @@ pub struct LaunchRow {
     pub tensor: Option<Point>,
     /// Multiply-adds in f32.
     pub fp32: Option<Point>,
+    /// Bottleneck class.
     #[serde(default = "no_class")]
     pub class: KernelClass,
     /// What the class was decided by.
@@ -93,15 +98,19 @@ pub struct LaunchRow {
     /// Use of the tensor cores in percent of their peak.
     #[serde(default)]
     pub tensor_use_pct: Option<f64>,
+    /// What limits the occupancy.
     #[serde(default)]
     pub occupancy_limiters: Vec<String>,
     /// Why warps waited, the longest first.
     #[serde(default)]
     pub stalls: Vec<Stall>,
+    /// How the launch fills the SMs.
     #[serde(default)]
     pub fill: Fill,
+    /// How memory is accessed.
     #[serde(default)]
     pub access: Access,
+    /// What counters show.
     #[serde(default)]
     pub findings: Vec<KernelFinding>,
     /// The tool's advice that it expects the largest speed-up of the kernel of; absent where it expects none.
@@ -113,7 +122,8 @@ pub struct LaunchRow {
 }
 
 /// Where a launch stands under a roofline.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "CounterPoint")]
 pub struct Point {
     /// Operations per second.
     pub flops_per_s: f64,
@@ -124,7 +134,8 @@ pub struct Point {
 }
 
 /// What the profiler of counters advises.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "KernelAdvice")]
 pub struct Advice {
     /// The rule's name: `SOLBottleneck`.
     pub rule: String,

@@ -1,6 +1,7 @@
 //! Numbers that every reader of counters wants, from whichever page they are on.
 
 use llmprof_record::counters::{Counters, ProfiledLaunch, Value};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 const SPEED_OF_LIGHT: &str = "GPU Speed Of Light Throughput";
@@ -113,15 +114,16 @@ pub fn percentages() -> impl Iterator<Item = &'static str> {
 }
 
 /// Why warps did not issue, of all cycles that warps waited.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Stall {
     /// As Nsight Compute names it: `long_scoreboard`.
     pub reason: String,
+    /// Share of the warp cycles.
     pub share: f64,
 }
 
 /// How the grid fills the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Fill {
     /// Blocks of the grid.
     pub blocks: Option<u64>,
@@ -134,10 +136,11 @@ pub struct Fill {
 }
 
 /// How memory is accessed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Access {
     /// 32-byte sectors of each global load request; 4 where 32 threads read 4 bytes side by side, 16 where each reads 16.
     pub sectors_per_load: Option<f64>,
+    /// Sectors of 32 bytes per store request.
     pub sectors_per_store: Option<f64>,
     /// Wavefronts of shared memory that bank conflicts add, as a part of all.
     pub bank_conflict_share: Option<f64>,

@@ -1,26 +1,36 @@
 //! What counters of one kernel say to do, by name.
 
 use llmprof_record::kernel_name::Category;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ClassRule, KernelClass, LaunchRow};
 
 /// A conclusion from the counters of one launch. Values are percentages.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum KernelFinding {
     /// Low SM throughput with high DRAM throughput and few L2 hits: the kernel streams data it uses once.
     StreamsDram {
+        /// SM throughput of peak.
         sm_pct: f64,
+        /// DRAM throughput of peak.
         dram_pct: f64,
+        /// Hits of the L2 cache.
         l2_hit_pct: f64,
     },
     /// A GEMM that leaves the tensor cores idle.
-    LowTensorUse { tensor_pct: f64 },
+    LowTensorUse {
+        /// Use of the tensor cores.
+        tensor_pct: f64,
+    },
     /// Warps wait for memory, and there are too few of them to hide it.
     MemoryStalls {
+        /// Share of warp cycles that wait.
         stall_pct: f64,
+        /// What warps wait for.
         reason: String,
+        /// Warps of those that fit.
         occupancy_pct: f64,
     },
 }

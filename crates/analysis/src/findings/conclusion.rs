@@ -4,6 +4,7 @@ use llmprof_record::kernel_name::Library;
 use llmprof_record::serving::ServerFamily;
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Bytes, DType, FlopsPerSecond, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::ClassReason;
@@ -13,7 +14,7 @@ use crate::phase_facts::CopyTime;
 use crate::serving::ServingConclusion;
 
 /// The conclusion of a finding. Shares are of the wall time that gains are judged by.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Conclusion {
     /// Something that was done and need not be.
@@ -21,8 +22,11 @@ pub enum Conclusion {
         #[serde(flatten)]
         cause: Box<Cause>,
     },
+    /// The device, or the host of a native run, is idle.
     Idle {
+        /// Share of the wall time.
         share: f64,
+        /// Whether the phase is host-bound.
         is_host_bound: bool,
         /// Whether a device idles; else no operator of the host runs.
         on_device: bool,
@@ -31,6 +35,7 @@ pub enum Conclusion {
         /// The part in which work was queued that the device did not start, where it is worth saying. No gain takes it off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queued_share: Option<f64>,
+        /// What would shorten the idle time.
         remedy: Option<IdleRemedy>,
         /// The operator of the host that most of the idle time waits for, where that is no launching.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,8 +43,11 @@ pub enum Conclusion {
     },
     /// Operators above their roofline time.
     Inefficiency {
+        /// Group of operators.
         operators: String,
+        /// Share of the wall time.
         share: f64,
+        /// Roofline time ÷ measured time.
         roofline_fraction: f64,
         /// The limit; absent where fusion can remove them.
         binds: Option<Resource>,
@@ -49,13 +57,17 @@ pub enum Conclusion {
     },
     /// GEMMs above the roofline time of the shapes that the framework recorded; no model is known.
     GemmShapes {
+        /// Share of the wall time.
         share: f64,
+        /// Roofline time ÷ measured time.
         roofline_fraction: f64,
+        /// Library that most of the time is in.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         library: Option<Library>,
     },
     /// Overhead ops.
     Extra {
+        /// Share of the wall time.
         share: f64,
         /// Whether only names say so, since no model says what is needed.
         by_name: bool,
@@ -66,11 +78,13 @@ pub enum Conclusion {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         views_share: Option<f64>,
     },
+    /// Memory copies and fills.
     Copies {
         /// Of the wall time, with nothing else running.
         share: f64,
         /// Whether most of that time is copies inside a device and fills.
         is_on_device: bool,
+        /// Whether the phase is copy-bound.
         #[serde(default)]
         is_copy_bound: bool,
         /// The direction that takes most of it; absent where none is recorded.
@@ -82,6 +96,7 @@ pub enum Conclusion {
     },
     /// Exchange between devices with nothing else running.
     Communication {
+        /// Share of the wall time with exchange and nothing else running.
         exposed_share: f64,
         /// The part of it that is waiting for slower ranks; absent where only one rank is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,8 +109,11 @@ pub enum Conclusion {
     Fusion {
         /// Of a step, where steps are known.
         kernels: u64,
+        /// All kernels.
         of_kernels: u64,
+        /// Whether kernels are those of one step.
         per_step: bool,
+        /// Mean time of such a kernel, or of such a wait.
         mean_ns: Nanos,
         /// The part that a compiler has fused already.
         fused_share: Option<f64>,
@@ -104,35 +122,54 @@ pub enum Conclusion {
     },
     /// GEMMs in a format that the device multiplies slowly.
     FasterFormat {
+        /// Share of the wall time.
         share: f64,
+        /// Number format of the GEMMs.
         dtype: DType,
+        /// Peak in that format.
         peak_flops_per_s: FlopsPerSecond,
+        /// Faster number format.
         faster_dtype: DType,
+        /// Peak in the faster format.
         faster_peak_flops_per_s: FlopsPerSecond,
         /// Whether llmprof's own engine ran the model, which has no GEMM in that format.
         is_native: bool,
     },
+    /// Weights that could be stored in fewer bits.
     QuantizeWeights {
         /// The present format.
         weights: String,
     },
+    /// The bytes of a step fit into caches, so DRAM is no limit.
     WeightsOnChip {
+        /// Bytes that a step reads.
         bytes_per_step: Bytes,
         /// The level, or `caches` for all of them together.
         cache: String,
     },
     /// Attention that waits at each length of the KV cache that has not run before.
-    KvLengths { waits: u64, mean_ns: Nanos },
+    KvLengths {
+        /// Waits for new lengths of the KV cache.
+        waits: u64,
+        /// Mean time of such a kernel, or of such a wait.
+        mean_ns: Nanos,
+    },
+    /// The first pass takes longer than later ones.
     FirstPass {
+        /// Time of the first pass or range.
         first_ns: Nanos,
         /// What its median step took longer, where each new length costs that.
         extra_step_ns: Option<Nanos>,
+        /// Whether the model is known to have a KV cache.
         has_kv_cache: bool,
     },
+    /// The first range of a phase takes longer than later ones.
     FirstRange {
+        /// Time of the first pass or range.
         first_ns: Nanos,
         /// The part in waits for new lengths of the KV cache, and their number.
         attention_wait_ns: Option<Nanos>,
+        /// Waits for new lengths of the KV cache.
         lengths: u64,
     },
     /// Of a served load.
@@ -142,10 +179,15 @@ pub enum Conclusion {
         #[serde(flatten)]
         found: ServingConclusion,
     },
+    /// The GPU ran below its clock because of a limit.
     Throttled {
+        /// Index of the GPU.
         gpu: u32,
+        /// Share of the wall time.
         share: f64,
+        /// Reasons of the driver.
         reasons: Vec<String>,
+        /// Mean SM clock, MHz.
         clock_mhz: Option<f64>,
     },
 }
@@ -192,8 +234,9 @@ impl Conclusion {
 }
 
 /// An operator of the host during which a device idles, such as the loading of data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct HostWork {
+    /// Name of the host operator.
     pub operator: String,
     /// Gaps of the device in which it was the longest.
     pub gaps: u64,
@@ -202,7 +245,7 @@ pub struct HostWork {
 }
 
 /// What would make idle time of a device shorter, by what most of it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleRemedy {
     /// Host work before launches.
@@ -218,14 +261,21 @@ pub enum IdleRemedy {
 }
 
 /// How the factor of a gain is computed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "formula", rename_all = "snake_case")]
 pub enum Derivation {
     /// A replay of the recorded timeline without the cause.
-    Replayed { now_ns: Nanos, after_ns: Nanos },
+    Replayed {
+        /// What the phase takes.
+        now_ns: Nanos,
+        /// What it takes after the change.
+        after_ns: Nanos,
+    },
     /// wall ÷ (wall − idle)
     WithoutIdle {
+        /// Wall time of the phase.
         wall_ns: Nanos,
+        /// Idle time of the phase.
         idle_ns: Nanos,
         /// Idle time of first uses, which is not taken off.
         first_use_ns: Option<Nanos>,
@@ -234,32 +284,55 @@ pub enum Derivation {
         queued_ns: Option<Nanos>,
     },
     /// wall ÷ (wall − first use)
-    WithoutFirstUse { wall_ns: Nanos, first_use_ns: Nanos },
+    WithoutFirstUse {
+        /// Wall time of the phase.
+        wall_ns: Nanos,
+        /// Time of first uses.
+        first_use_ns: Nanos,
+    },
     /// wall ÷ (wall − (measured − roofline))
     AtRoofline {
+        /// Wall time of the phase.
         wall_ns: Nanos,
+        /// Measured time of the operators.
         measured_ns: Nanos,
+        /// Roofline time of the operators.
         roofline_ns: Nanos,
     },
     /// wall ÷ (wall − part)
-    WithoutPart { wall_ns: Nanos, part_ns: Nanos },
+    WithoutPart {
+        /// Wall time of the phase.
+        wall_ns: Nanos,
+        /// Time of the part.
+        part_ns: Nanos,
+    },
     /// wall ÷ (wall − kernels − gaps)
     Fused {
+        /// Wall time of the phase.
         wall_ns: Nanos,
+        /// Time of the kernels.
         kernels_ns: Nanos,
+        /// Gaps after these kernels.
         gaps_ns: Nanos,
     },
     /// wall ÷ after, with weight GEMMs counted again in another format, at their present share of roofline or that of decode.
     GemmsRecounted {
+        /// Wall time of the phase.
         wall_ns: Nanos,
+        /// What it takes after the change.
         after_ns: Nanos,
+        /// Measured time ÷ roofline time that is kept.
         roofline_ratio: f64,
+        /// Number format after the change.
         dtype: DType,
     },
     /// wall ÷ after, with weights counted again in int8, each operator at its present share of roofline.
     Int8Recounted {
+        /// Wall time of the phase.
         wall_ns: Nanos,
+        /// What it takes after the change.
         after_ns: Nanos,
+        /// Measured time ÷ roofline time that is kept.
         roofline_ratio: f64,
     },
     /// First pass ÷ mean of the later ones.
@@ -269,7 +342,7 @@ pub enum Derivation {
 }
 
 /// Why a finding has no conclusion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Abstention {
     /// No phases were found, so the time includes the program's start and end.
@@ -278,33 +351,39 @@ pub enum Abstention {
     HardlyUsed,
     /// For nearly all of the idle time work was queued that the device did not start. Shares of the wall time.
     QueuedIdle {
+        /// Idle share of the wall time.
         share: f64,
+        /// Share of the wall time with work queued that did not start.
         queued_share: f64,
     },
     /// The device idles for this share of the time, and neither launch calls nor stacks say why.
-    UnknownIdle {
-        share: f64,
-    },
+    UnknownIdle { share: f64 },
     /// The device idles for this share of the time, and the clocks of host and device disagree.
     ClocksDisagree {
+        /// Idle share of the wall time.
         share: f64,
     },
+    /// No model is known to compare with.
     NoModel,
     /// A model was named, but it is not the one that ran, or what was asked of it is not known: an issue says which.
     NothingCounted,
+    /// No device is known whose peaks could be used.
     NoDevice,
     /// Which operators of the model the phase runs is not known.
     UnknownPhase,
     /// Overhead ops cannot be separated from matched work.
     Unmatched {
+        /// Why it cannot be told.
         why: UnmatchedReason,
     },
     /// Whether memory is the limit is not known.
     UnknownLimit {
+        /// Why it cannot be told.
         why: ClassReason,
     },
     /// Linear operators are far from roofline: fewer bytes may change nothing.
     FarFromRoofline {
+        /// Roofline time ÷ measured time.
         fraction: f64,
     },
     /// Theory cannot count the change on this device.

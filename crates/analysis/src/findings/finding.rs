@@ -7,6 +7,7 @@
 
 use llmprof_record::run::RunPhase;
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
@@ -14,7 +15,9 @@ use crate::findings::conclusion::{Abstention, Conclusion, Derivation};
 use crate::phase_analysis::PhaseAnalysis;
 
 /// What becomes faster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum GainOf {
     /// The run as it is.
@@ -28,7 +31,7 @@ pub enum GainOf {
 }
 
 /// What a change would give.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Gain {
     /// What becomes faster.
     pub of: GainOf,
@@ -57,7 +60,9 @@ impl Gain {
 }
 
 /// How sure a conclusion is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// It follows from measured times.
@@ -71,7 +76,7 @@ pub enum Confidence {
 }
 
 /// A conclusion with its evidence and the gain to expect.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Finding {
     /// A stable name that a machine may match: `idle`, `inefficiency.linear`.
     pub code: String,

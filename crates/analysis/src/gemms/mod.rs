@@ -12,6 +12,7 @@ use llmprof_record::trace::Trace;
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Bytes, DType, Flops, Nanos, Percent};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::align::align;
@@ -26,7 +27,7 @@ const FEWEST_JOINED: f64 = 0.8;
 const MOST_OF_PEAK: f64 = 1.1;
 
 /// The GEMMs of a log, joined to kernels.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GemmsAnalysis {
     /// The log that was joined.
     pub log: String,
@@ -34,11 +35,13 @@ pub struct GemmsAnalysis {
     pub log_calls: u64,
     /// GEMM kernels of the timeline outside of graphs, without the sums after a split K, and their time with those sums.
     pub kernels: u64,
+    /// Time of these kernels.
     pub kernels_ns: Nanos,
     /// GEMM kernels inside of graphs.
     pub kernels_in_graphs: u64,
     /// Kernels that have a shape, and their time.
     pub joined: u64,
+    /// Time of the kernels that have a shape.
     pub joined_ns: Nanos,
     /// The longest first.
     pub shapes: Vec<GemmShapeRow>,
@@ -48,11 +51,13 @@ pub struct GemmsAnalysis {
 }
 
 /// Calls of one shape, by one kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GemmShapeRow {
     #[serde(flatten)]
     pub gemm: GemmRow,
+    /// Name of the kernel.
     pub kernel: String,
+    /// Time of all calls.
     pub total_ns: Nanos,
     /// `2·m·n·k·batch` ÷ mean time.
     pub flops_per_s: f64,

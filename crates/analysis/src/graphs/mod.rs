@@ -14,6 +14,7 @@ use llmprof_record::trace::{StrId, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ use crate::timeline::launches::Launches;
 use crate::timeline::nesting::Nesting;
 
 /// What says where kernels of graphs come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GraphSource {
     /// A trace of the capture.
@@ -42,7 +43,7 @@ pub enum GraphSource {
 }
 
 /// What launched graphs did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GraphAnalysis {
     /// Launches of graphs.
     pub launches: u64,
@@ -64,16 +65,20 @@ pub struct GraphAnalysis {
 }
 
 /// How much one source attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct AttributedBy {
+    /// How kernels were led back to operators.
     pub source: GraphSource,
+    /// Device events that it attributes.
     pub events: u64,
+    /// Time of these events.
     pub covered_ns: Nanos,
 }
 
 /// Calls of one operator with one list of inputs in one module, inside graphs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GraphOperatorRow {
+    /// How its kernels were led back to it.
     pub source: GraphSource,
     /// The modules around it, outermost first, joined by `/`.
     pub module: Option<String>,
@@ -83,7 +88,9 @@ pub struct GraphOperatorRow {
     pub inputs: Vec<String>,
     /// Calls, over all launches.
     pub calls: u64,
+    /// Device events of all launches.
     pub events: u64,
+    /// Time of these events.
     pub device_ns: Nanos,
     /// Work of the calls, where their cost is known.
     pub work: Option<OperatorWork>,

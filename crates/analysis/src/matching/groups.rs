@@ -4,6 +4,7 @@ use llmprof_theory::roofline::{OperatorRoofline, Resource};
 use llmprof_theory::{Kind, Shape};
 use llmprof_units::{Basis, Bytes, BytesPerSecond, DType, Flops, FlopsPerSecond, Nanos};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::matching::expected::Expected;
@@ -12,7 +13,7 @@ use crate::matching::expected::Expected;
 ///
 /// The share of roofline is roofline time ÷ measured time. For work of one format on one kind of unit that is the position
 /// under the roofline: achieved FLOP/s ÷ min(peak, intensity × bandwidth).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorGroup {
     /// The kind, or the path with `*` for the number of the layer.
     pub name: String,

@@ -1,12 +1,13 @@
 //! Work that ran and belongs to no operator of the model, and operators that did not run.
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::waterfall::UnmatchedReason;
 
 /// Calls of one operator that ran and are not matched for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct UnmatchedOperator {
     /// Its path.
     pub path: String,
@@ -23,7 +24,7 @@ pub struct UnmatchedOperator {
 }
 
 /// An operator that theory counts and that did not run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct MissingOperator {
     /// Its path.
     pub path: String,

@@ -12,6 +12,7 @@ use llmprof_record::run::is_graph_capture;
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::annotations::annotated;
@@ -54,7 +55,7 @@ pub(crate) fn marked_steps(trace: &Trace) -> Vec<(Option<u64>, i64, i64)> {
 }
 
 /// How the phases of a trace are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseSource {
     /// NVTX ranges or annotations of the framework.

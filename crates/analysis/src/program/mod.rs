@@ -6,6 +6,7 @@
 mod proofs;
 
 use llmprof_record::trace::Trace;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::phases::forward::ForwardPasses;
@@ -13,7 +14,7 @@ use crate::phases::forward::ForwardPasses;
 pub(crate) use proofs::{OPTIMIZER_STEP, is_backward_op, module_class};
 
 /// What ran.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgramKind {
     /// A language model that generates text for one batch.
@@ -44,35 +45,73 @@ impl ProgramKind {
 }
 
 /// One fact of the trace or of the run that shows what ran.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "proof", rename_all = "snake_case")]
 pub enum Proof {
     /// llmprof itself ran the model.
     Harness,
     /// Ranges whose names state the batch of a step.
-    EngineLabels { engine: String, label: String },
+    EngineLabels {
+        /// Serving engine that writes such labels.
+        engine: String,
+        /// Label of the first such step.
+        label: String,
+    },
     /// Ranges that are named for the phases of text generation.
-    Ranges { names: Vec<String> },
+    Ranges {
+        /// Names of the ranges or modules.
+        names: Vec<String>,
+    },
     /// Lookups of tokens and attention over a KV cache that grows, in recorded shapes.
-    Shapes { passes: u64 },
+    Shapes {
+        /// Forward passes with a growing KV cache.
+        passes: u64,
+    },
     /// The named model agrees with what was recorded.
-    Model { name: String },
+    Model {
+        /// Name of the model, kernel or optimizer.
+        name: String,
+    },
     /// Calls of `nn.Module`, or ranges named by module path.
-    Modules { names: Vec<String> },
+    Modules {
+        /// Names of the ranges or modules.
+        names: Vec<String>,
+    },
     /// Operators of autograd, with the threads they ran on.
-    BackwardOps { op: String, threads: Vec<String> },
+    BackwardOps {
+        /// First backward op.
+        op: String,
+        /// Threads that ran backward ops.
+        threads: Vec<String>,
+    },
     /// A kernel that only a backward pass or an optimizer launches.
-    TrainingKernel { name: String },
+    TrainingKernel {
+        /// Name of the model, kernel or optimizer.
+        name: String,
+    },
     /// The range of an optimizer's step.
-    Optimizer { name: String },
+    Optimizer {
+        /// Name of the model, kernel or optimizer.
+        name: String,
+    },
     /// A range of what divides the work among ranks.
-    Parallel { scheme: Parallelism, range: String },
+    Parallel {
+        /// How the model is spread over ranks.
+        scheme: Parallelism,
+        /// Range that shows it.
+        range: String,
+    },
     /// Ranges of a pipeline schedule, one for each micro-batch.
-    Pipeline { micro_batches: u64, range: String },
+    Pipeline {
+        /// Micro-batches of the pipeline.
+        micro_batches: u64,
+        /// Range that shows it.
+        range: String,
+    },
 }
 
 /// How the work of training is divided among ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parallelism {
     /// Each rank keeps a part of the weights, and gathers the rest for each layer.
@@ -82,9 +121,11 @@ pub enum Parallelism {
 }
 
 /// What ran, and what shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Program {
+    /// What kind of program ran.
     pub kind: ProgramKind,
+    /// What shows it.
     pub proofs: Vec<Proof>,
 }
 

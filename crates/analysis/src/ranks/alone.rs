@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use llmprof_record::trace::Trace;
 use llmprof_units::{Bytes, BytesPerSecond, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::kind::CollectiveKind;
@@ -11,11 +12,13 @@ use crate::ranks::work::RankWork;
 use crate::timeline::intervals::Union;
 
 /// Calls of one kind of collective among groups of one size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OwnCollectives {
+    /// Kind of collective.
     pub kind: CollectiveKind,
     /// Ranks of the group; 0 where not recorded.
     pub group_size: u64,
+    /// Number of calls.
     pub calls: u64,
     /// With at least one of them running. It contains waiting for ranks that begin later, which one rank does not show.
     pub time_ns: Nanos,

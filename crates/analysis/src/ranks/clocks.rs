@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::matched::Matched;
@@ -11,7 +12,7 @@ use crate::ranks::middle::{deviation, median, middle};
 use crate::ranks::work::RankCalls;
 
 /// Where the clock of one rank stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Clock {
     /// The clock of this rank less that of the first, where both say when their zero was.
     pub offset_ns: Nanos,

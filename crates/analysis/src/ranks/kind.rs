@@ -1,9 +1,12 @@
 //! Kinds of collectives, and how much of a message crosses the links.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a collective does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectiveKind {
     AllReduce,

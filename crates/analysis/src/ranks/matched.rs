@@ -7,13 +7,16 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::rank_summary::ProcessGroup;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::middle::deviation;
 use crate::ranks::work::{Instance, RankCalls};
 
 /// How collectives were matched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchedBy {
     /// Process group and sequence number.

@@ -20,6 +20,7 @@ use llmprof_record::rank_summary::{RankSummary, SummarySource};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::alone::OwnCollectives;
@@ -41,7 +42,7 @@ use crate::ranks::work::{RankCalls, RankWork};
 use crate::thresholds::DEVICES_MAX;
 
 /// What several ranks did together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RanksAnalysis {
     /// Ranks of the job, where recorded: more than were imported, maybe.
     pub world_size: Option<u32>,
@@ -61,7 +62,9 @@ pub struct RanksAnalysis {
     pub unmatched: u64,
     /// The lowest rank first.
     pub ranks: Vec<RankRow>,
+    /// Collectives by kind and size.
     pub collectives: Vec<CollectiveRow>,
+    /// The rank that the others waited for most.
     pub slowest: Option<SlowestRank>,
     /// Steps, stragglers, slow links and groups; absent for devices of one trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! Where the time of each rank went, in the window in which all of them were recorded.
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::clocks::{Aligned, Clock};
@@ -11,10 +12,13 @@ use crate::timeline::intervals::union_length;
 
 /// The time of one rank by part. Parts sum to the window; where several run at once the time belongs to the first of compute,
 /// transfer, communication that was not matched, waiting, copies.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RankRow {
+    /// Number of the rank; of GPUs of one trace, the device.
     pub rank: u32,
+    /// How its clock was aligned.
     pub clock: Clock,
+    /// Time in kernels that compute.
     pub compute_ns: Nanos,
     /// Communication that computing does not hide: the part after the last rank had begun.
     pub exposed_transfer_ns: Nanos,
@@ -24,6 +28,7 @@ pub struct RankRow {
     pub exposed_unmatched_ns: Nanos,
     /// Copies and memory fills beside nothing else.
     pub copies_ns: Nanos,
+    /// Time in which the device is idle.
     pub idle_ns: Nanos,
     /// All but idle.
     pub busy_ns: Nanos,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_units::{Bytes, BytesPerSecond, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::clocks::Aligned;
@@ -122,26 +123,33 @@ impl Meeting {
 }
 
 /// Collectives of one kind and size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct CollectiveRow {
+    /// Kind of collective.
     pub kind: CollectiveKind,
     /// Ranks in its group.
     pub group_size: u64,
     /// The message of one rank, where recorded.
     pub bytes: Option<Bytes>,
+    /// Number of calls.
     pub calls: u64,
     /// From the first to the last start: the median, the most, the sum of all calls.
     pub skew_median_ns: Nanos,
+    /// Longest time from the first to the last start.
     pub skew_max_ns: Nanos,
+    /// Sum of the times from the first to the last start.
     pub skew_total_ns: Nanos,
     /// From the last start to the end: the median and the sum.
     pub transfer_median_ns: Nanos,
+    /// Sum of the times from the last start to the end.
     pub transfer_total_ns: Nanos,
     /// Bytes over the links of one rank a second of transfer, by the median call.
     pub bus_bytes_per_s: Option<BytesPerSecond>,
     /// The rank that the others waited for longest: how often it came last, and the skew of those calls.
     pub last_rank: u32,
+    /// Calls at which that rank came last.
     pub last_rank_calls: u64,
+    /// Skew of those calls.
     pub last_rank_skew_ns: Nanos,
 }
 

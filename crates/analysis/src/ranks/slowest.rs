@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::middle::median;
@@ -13,8 +14,9 @@ use crate::thresholds::RANK_WAITING_MIN_SHARE;
 use crate::timeline::intervals::union_length;
 
 /// The rank that held the others up.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SlowestRank {
+    /// Number of the rank.
     pub rank: u32,
     /// Mean time that the others waited for it.
     pub caused_waiting_ns: Nanos,
@@ -22,6 +24,7 @@ pub struct SlowestRank {
     pub all_waiting_ns: Nanos,
     /// Collectives at which it came last, of how many.
     pub last_at: u64,
+    /// Collectives of all ranks.
     pub collectives: u64,
     /// What took longer on it than on the median of the others, between the collective before and the one at which it came
     /// last; the largest first.
@@ -29,13 +32,18 @@ pub struct SlowestRank {
 }
 
 /// Time that one rank spent on something, beside the median of the others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "SlowestDifference")]
 pub struct Difference {
     /// The kernel, copy or operator; absent for idle time.
     pub name: Option<String>,
+    /// Time on this rank.
     pub time_ns: Nanos,
+    /// Median of the other ranks.
     pub others_ns: Nanos,
+    /// Calls on this rank.
     pub calls: u64,
+    /// Calls, median of the other ranks.
     pub others_calls: u64,
 }
 

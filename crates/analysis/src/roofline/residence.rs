@@ -3,10 +3,11 @@
 use llmprof_theory::device::{CacheScope, Device};
 use llmprof_theory::roofline::{MemoryLevel, Roof};
 use llmprof_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where the minimum DRAM traffic of a step (weights, KV cache, inputs and outputs) can live.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Residence {
     /// Bytes that each step needs.
     pub bytes_per_step: Bytes,

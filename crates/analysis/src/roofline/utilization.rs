@@ -4,10 +4,11 @@ use llmprof_theory::Cost;
 use llmprof_theory::device::Engine;
 use llmprof_theory::roofline::{MemoryLevel, Roof};
 use llmprof_units::{Bytes, BytesPerSecond, DType, Flops, FlopsPerSecond, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Matrix work of one format.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DtypeWork {
     /// The format.
     pub dtype: DType,
@@ -18,7 +19,7 @@ pub struct DtypeWork {
 }
 
 /// How much of a device's limits a phase used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Utilization {
     /// The time that the figures are of.
     pub wall_ns: Nanos,

@@ -3,6 +3,7 @@
 use llmprof_record::run::RunRecord;
 use llmprof_record::serving::{Gauges, ServedLoad, ServerWindow};
 use llmprof_traffic::{figures::LoadSummary, sweep::Sweep};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Evidence, findings};
@@ -15,17 +16,21 @@ use super::summary::{load_issues, summarize};
 use crate::analysis::Analysis;
 
 /// A served load in numbers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ServingAnalysis {
     #[serde(flatten)]
     pub summary: LoadSummary,
+    /// Objectives and whether they are met.
     pub slos: Vec<SloOutcome>,
+    /// Whether the client kept up.
     pub self_check: SelfCheck,
     /// Where the mean request's time went, of the requests that latencies are of.
     pub parts: Option<MeanParts>,
     /// The same of requests that the server's profiler recorded and slowed, split by its steps.
     pub profiled_parts: Option<MeanParts>,
+    /// What the server's metrics say of the time of the load.
     pub server: Option<ServerUse>,
+    /// Engine steps of the server's trace or recording.
     pub steps: Option<StepsUse>,
     /// GPUs of the client's machine.
     pub gpus: Vec<GpuUse>,
@@ -35,22 +40,28 @@ pub struct ServingAnalysis {
 }
 
 /// An objective, and what was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SloOutcome {
+    /// The objective as it was given.
     pub slo: String,
+    /// What was measured.
     pub value_ms: Option<f64>,
+    /// Whether it is met.
     pub is_met: bool,
 }
 
 /// What the server says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ServerUse {
     /// As people call it.
     pub family: String,
     #[serde(flatten)]
     pub window: ServerWindow,
+    /// Largest share of the KV cache in use.
     pub kv_usage_max: Option<f64>,
+    /// Most requests that ran at once.
     pub running_max: Option<f64>,
+    /// Most requests that waited at once.
     pub waiting_max: Option<f64>,
 }
 

@@ -3,20 +3,27 @@
 use llmprof_record::samples::{GpuSeries, Samples};
 use llmprof_record::serving::LoadRecord;
 use llmprof_units::{Basis, Bytes, Joules, Nanos, Watts};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::telemetry::gpu_facts;
 
 /// A GPU from when the first request was due to the last answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GpuUse {
+    /// Index of the GPU.
     pub index: u32,
+    /// Name that the driver reports.
     pub name: String,
     /// Mean share of the time in which a kernel ran, by NVML; absent where the load is too short for it.
     pub utilization: Option<f64>,
+    /// Mean power.
     pub mean_power_w: Option<Watts>,
+    /// Most memory in use.
     pub memory_used_max_bytes: Option<Bytes>,
+    /// Memory of the GPU.
     pub memory_total_bytes: Option<Bytes>,
+    /// Energy from when the first request was due to the last answer.
     pub energy_j: Option<Joules>,
     /// `measured` by the GPU's counter of energy, `derived` from its power.
     pub energy_basis: Option<Basis>,

@@ -1,24 +1,30 @@
 //! The mean request of a load in parts, as codes and values; the report has the sentences.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The mean request in parts, milliseconds; they add up to its mean latency.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct MeanParts {
     /// Requests they are of.
     pub requests: u64,
+    /// Mean latency: the sum of the parts.
     pub e2e_ms: f64,
+    /// Parts in order of time.
     pub parts: Vec<MeanPart>,
+    /// What stays in one part, and why.
     pub not_split: Vec<NotSplit>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct MeanPart {
+    /// Part of the latency.
     pub part: LatencyPart,
     /// Milliseconds of the mean request.
     pub mean_ms: f64,
     /// 99th percentile over requests, where each has the part.
     pub p99_ms: Option<f64>,
+    /// How the part is known.
     pub source: PartSource,
 }
 
@@ -31,7 +37,7 @@ impl MeanParts {
 }
 
 /// What a request spends its latency on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyPart {
     /// Between the time a request was due and the time it was sent.
@@ -51,7 +57,7 @@ pub enum LatencyPart {
 }
 
 /// How a part is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartSource {
     ClientTimestamps,
@@ -73,15 +79,18 @@ pub enum PartSource {
 }
 
 /// What stays in one part, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum NotSplit {
     /// Queueing and prefill of single requests: the server has histograms only.
     HistogramsOnly,
     /// The server's means are not those of these requests.
     OtherRequests {
+        /// Mean queueing time of the server.
         queue_ms: f64,
+        /// Mean prefill time of the server.
         prefill_ms: f64,
+        /// Mean time to the first token of these requests.
         until_first_token_ms: f64,
     },
     NothingKnown,

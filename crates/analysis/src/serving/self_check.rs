@@ -3,6 +3,7 @@
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::serving::{LoadRecord, RequestRecord};
 use llmprof_traffic::statistics::Distribution;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Latest that a hundredth of the requests may start.
@@ -19,7 +20,7 @@ const STEAL_SHARE_MIN: f64 = 0.01;
 const MOST_DELAY_MS: f64 = 10.0;
 
 /// What the client says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SelfCheck {
     /// Start − scheduled, milliseconds; absent in a closed loop, which has no schedule.
     pub schedule_lag_ms: Option<Distribution>,

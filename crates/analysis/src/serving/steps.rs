@@ -2,13 +2,17 @@
 
 use llmprof_record::serving::EngineStep;
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Engine steps of the server's trace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepsUse {
+    /// Steps during the load.
     pub count: u64,
+    /// Steps with a prefill.
     pub with_prefill: u64,
+    /// Mean number of sequences of a step that decodes.
     pub mean_decode_batch: f64,
     /// Time in steps ÷ from the first to the last.
     pub busy_share: f64,
@@ -17,12 +21,17 @@ pub struct StepsUse {
 }
 
 /// Engine steps of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepKindUse {
+    /// Kind of step.
     pub kind: StepKind,
+    /// Steps of the kind.
     pub count: u64,
+    /// Mean time of a step.
     pub mean_ms: f64,
+    /// Mean number of sequences in a step.
     pub mean_sequences: f64,
+    /// Mean number of new tokens in a step.
     pub mean_new_tokens: f64,
     /// GPU busy ÷ time of the steps; absent where no GPU was recorded.
     pub gpu_busy_share: Option<f64>,
@@ -33,7 +42,7 @@ pub struct StepKindUse {
 }
 
 /// What the sequences of a step do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     Prefill,

@@ -2,6 +2,7 @@
 
 use llmprof_record::trace::Trace;
 use llmprof_units::{Count, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Distribution, Summary};
@@ -12,7 +13,7 @@ use crate::thresholds::REPETITIONS_MIN;
 use crate::timeline::device_events::DeviceEvents;
 
 /// Sequences of launches that repeat, where no range shows steps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepPatterns {
     /// The patterns, those with the most steps of each thread first.
     pub patterns: Vec<StepPattern>,
@@ -21,7 +22,7 @@ pub struct StepPatterns {
 }
 
 /// Steps that launch the same kernels, or nearly so.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepPattern {
     /// `pattern 1 (1006 kernels)`.
     pub name: String,

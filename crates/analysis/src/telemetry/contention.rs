@@ -2,6 +2,7 @@
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::HostTelemetry;
@@ -27,7 +28,7 @@ pub const THROTTLED: IssueCode = IssueCode::RunProcessorsThrottled;
 pub const STOLEN_FROM: IssueCode = IssueCode::RunProcessorsStolen;
 
 /// What the processors that the worker may use did, as means over a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ProcessorUse {
     /// How long that time is.
     pub time_ns: Nanos,

@@ -5,6 +5,7 @@ mod during;
 
 use llmprof_record::run::{PassKind, ProcessorCounters, RunPhase, RunRecord};
 use llmprof_units::{Basis, Bytes, Hertz, Joules, Nanos, Watts};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::contention::{ProcessorUse, SHARED, STOLEN_FROM, THROTTLED};
@@ -13,7 +14,7 @@ pub use self::during::gpu_facts;
 pub(crate) use self::during::throttled_share;
 
 /// What telemetry saw of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct HostTelemetry {
     /// Time between samples, as asked for.
@@ -61,7 +62,7 @@ impl HostTelemetry {
 }
 
 /// The machine during one phase, over all passes without capture. What was not measured is absent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseTelemetry {
     /// The phase.
     pub phase: RunPhase,
@@ -83,7 +84,7 @@ pub struct PhaseTelemetry {
 }
 
 /// Energy of a phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Energy {
     /// How much.
     pub joules: Joules,
@@ -94,7 +95,7 @@ pub struct Energy {
 }
 
 /// One GPU during a phase.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GpuPhase {
     /// Its number.
     pub index: u32,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use llmprof_record::summary::Spread;
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::timeline::device_events::{Class, DeviceEvent};
@@ -17,7 +18,7 @@ use crate::timeline::intervals::{Union, add};
 use crate::timeline::launches::EventCalls;
 
 /// Time of one class of device events, ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ClassTime {
     /// The class.
     pub class: Class,
@@ -30,7 +31,7 @@ pub struct ClassTime {
 }
 
 /// What one device did in one interval of time, or in several that are summed up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceTime {
     /// W: the length of the interval.
     pub span_ns: Nanos,
@@ -106,7 +107,7 @@ impl DeviceTime {
 }
 
 /// What one stream did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StreamTime {
     /// The CUDA context.
     pub context: u32,
@@ -123,7 +124,7 @@ pub struct StreamTime {
 }
 
 /// How long events waited after their launch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Queueing {
     /// From the beginning of the launch call to the start on the device, ns.
     pub launch_delay_ns: Spread,
@@ -134,7 +135,7 @@ pub struct Queueing {
 }
 
 /// What one device did in the intervals of one phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceBreakdown {
     /// The device.
     pub device: u32,

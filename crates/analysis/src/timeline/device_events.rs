@@ -4,10 +4,13 @@ use llmprof_record::kernel_name::{Category, KernelClass, Library, classify};
 use llmprof_record::trace::{StrId, Trace};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a device event is counted as. Every event is in exactly one class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// A kernel that computes.

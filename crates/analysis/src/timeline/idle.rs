@@ -3,6 +3,7 @@
 use llmprof_record::trace::{HostKind, StrId, Trace};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::thresholds::{LAUNCH_MAX_NS, LONG_GAP_MIN_NS};
@@ -12,7 +13,7 @@ use crate::timeline::launches::{ApiKind, ApiKinds, EventCalls, is_api};
 use crate::timeline::nesting::Nesting;
 
 /// The idle time of a device by cause, ns. The causes sum to the idle time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct IdleCauses {
     /// The host was inside a call that waits for the device, before it launched what came next.
     pub host_sync_ns: Nanos,
@@ -71,7 +72,7 @@ impl IdleCauses {
 
 /// Time that a device waited for the host, by the longest operator that the host ran meanwhile, or by the call of the runtime that
 /// took half of that time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct HostOperatorIdle {
     /// The operator or function of the runtime; absent where the host ran none (or none was recorded).
     pub operator: Option<String>,

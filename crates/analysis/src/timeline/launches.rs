@@ -78,7 +78,17 @@ pub(crate) fn is_memory_call(name: &str) -> bool {
 
 /// What a call of the CUDA API is for.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    schemars::JsonSchema,
+    serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ApiKind {

@@ -6,6 +6,7 @@
 
 use llmprof_record::trace::DeviceProperties;
 use llmprof_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What one block of a kernel needs.
@@ -83,7 +84,7 @@ impl BlockLimits {
 }
 
 /// What a launch does to a device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Occupancy {
     /// Blocks that fit on a multiprocessor.
     pub blocks_per_sm: u64,

@@ -7,6 +7,7 @@
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::timeline::device_events::DeviceEvents;
@@ -15,7 +16,7 @@ use crate::timeline::launches::EventCalls;
 use crate::timeline::nesting::module_name;
 
 /// Device time lost while the host was in one function.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct SourceRow {
     /// As the profiler writes it: `model.py(120): forward`.
     pub function: String,

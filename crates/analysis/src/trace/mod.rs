@@ -12,6 +12,7 @@ use llmprof_record::trace::{AcceleratorKind, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashSet;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::kernels::KernelRow;
@@ -43,7 +44,7 @@ use crate::trace::phase_rows::{api_calls, count_events, phase_row};
 use crate::trace::sums::{totals, transfers, unattributed};
 
 /// What a trace says: `analysis.json`. Times are integer ns, on the clock of the trace where they are moments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct TraceAnalysis {
     /// The version of this layout.
     pub schema: u32,
@@ -105,7 +106,8 @@ pub struct TraceAnalysis {
 pub const SCHEMA: u32 = 1;
 
 /// Sums over a whole trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "TraceTotals")]
 pub struct Totals {
     /// Events that were read.
     pub events: u64,
@@ -146,7 +148,7 @@ pub struct Totals {
 }
 
 /// One phase: all intervals of time with one name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseRow {
     /// Its name.
     pub name: String,
@@ -171,7 +173,7 @@ pub struct PhaseRow {
 }
 
 /// One interval of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseWindow {
     /// When it begins.
     pub start_ns: Nanos,
@@ -184,7 +186,7 @@ pub struct PhaseWindow {
 }
 
 /// Device time without an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct UnattributedRow {
     /// Why.
     pub reason: Reason,
@@ -195,7 +197,7 @@ pub struct UnattributedRow {
 }
 
 /// Copies or memory fills with one name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TransferRow {
     /// The name as the tool wrote it.
     pub name: String,
@@ -208,7 +210,7 @@ pub struct TransferRow {
 }
 
 /// Calls of one API function. A driver call inside a runtime call is part of that call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ApiRow {
     /// The function.
     pub name: String,

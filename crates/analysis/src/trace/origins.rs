@@ -3,6 +3,7 @@
 use llmprof_record::trace::{StrId, Trace};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::{Attribution, PathId, Reason};
@@ -10,7 +11,7 @@ use crate::phases::{EventWindows, Phases};
 use crate::timeline::device_events::DeviceEvents;
 
 /// Device time of one origin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OriginRow {
     /// The innermost operator around the launch.
     pub operator: Option<String>,

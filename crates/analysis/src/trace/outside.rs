@@ -3,6 +3,7 @@
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::phases::{PhaseSource, Phases};
@@ -14,7 +15,7 @@ use crate::timeline::slices;
 use crate::trace::span_of;
 
 /// Time between the first and the last device event that belongs to no phase.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OutsidePhases {
     /// All of it, summed over devices.
     pub total_ns: Nanos,
@@ -23,9 +24,11 @@ pub struct OutsidePhases {
 }
 
 /// An interval between phases, on the device with the most events.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OutsideGap {
+    /// When it began.
     pub start_ns: Nanos,
+    /// Length of the gap.
     pub span_ns: Nanos,
     /// With at least one device event.
     pub busy_ns: Nanos,
@@ -34,9 +37,11 @@ pub struct OutsideGap {
     pub launched_before_ns: Nanos,
     /// The phases around it; absent at the beginning and at the end of the trace.
     pub after_phase: Option<String>,
+    /// Phase after the gap.
     pub before_phase: Option<String>,
     /// The last device event that began before it, and the first after it.
     pub after_event: Option<String>,
+    /// Event after the gap.
     pub before_event: Option<String>,
     /// Its idle time by cause.
     pub idle: IdleCauses,
@@ -46,6 +51,7 @@ pub struct OutsideGap {
     pub first_of_stream: bool,
     /// What the host did longest while the device waited for it.
     pub host_operator: Option<String>,
+    /// Time of that host operator.
     pub host_operator_ns: Nanos,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::timeline::idle::IdleCauses;
@@ -17,7 +18,7 @@ pub(crate) struct HostInterval {
 }
 
 /// A part of a part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct NamedTime {
     /// The code of a cause or reason, or the name that a recorder gave.
     pub name: String,

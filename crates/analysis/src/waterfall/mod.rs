@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_theory::roofline::OperatorRoofline;
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::idle_parts::HostInterval;
@@ -97,7 +98,7 @@ pub(crate) struct Input<'a> {
 }
 
 /// Operators that were faster than their roofline time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BelowRoofline {
     /// How many.
     pub operators: u64,
@@ -108,7 +109,7 @@ pub struct BelowRoofline {
 }
 
 /// Where the time of a phase went.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Waterfall {
     /// W: wall time of the phase.
     pub wall_ns: Nanos,

@@ -1,9 +1,12 @@
 //! Why work that ran belongs to no operator of the model.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why an operator that ran is not matched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum UnmatchedReason {
     /// Theory counts no operator of that path in the step.

@@ -7,6 +7,7 @@ mod roots;
 use std::path::{Path, PathBuf};
 
 use llmprof_units::path_text;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{AssetError, Changes, Result, Surroundings};
@@ -26,7 +27,7 @@ pub enum Part {
 }
 
 /// One link, and what it should point at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Asset {
     /// `model` or `dataset`.
     pub kind: &'static str,

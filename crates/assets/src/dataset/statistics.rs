@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use llmprof_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -13,7 +14,8 @@ use crate::{AssetError, Result};
 pub(super) const FILE: &str = "statistics.json";
 
 /// Least, middle and most of something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "SampleSpread")]
 pub struct Spread {
     /// The smallest.
     pub min: u64,
@@ -26,7 +28,7 @@ pub struct Spread {
 }
 
 /// What the samples of a dataset or a variant are.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Statistics {
     /// Samples.
     pub samples: u64,

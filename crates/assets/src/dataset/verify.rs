@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -6,7 +7,7 @@ use super::{
 use crate::Result;
 
 /// Something about a dataset that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fault {
     /// The dataset.
     pub dataset: String,

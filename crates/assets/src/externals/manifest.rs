@@ -3,14 +3,16 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FILE, FOLDER};
 use crate::{AssetError, Result, changes::replace, document};
 
 /// How an external comes to its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "ExternalKind")]
 pub enum Kind {
     /// A git submodule.
     Submodule,

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use llmprof_units::path_text;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
 };
 
 /// What is known of a folder of somebody's source code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SourceRevision {
     /// The folder.
     #[serde(serialize_with = "path_text::serialize")]

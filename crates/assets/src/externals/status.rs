@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
 use crate::Result;
 
 /// How an external stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
     /// At its pinned revision, untouched.
@@ -29,7 +30,8 @@ pub enum Condition {
 }
 
 /// One external as it is found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ExternalState")]
 pub struct State {
     /// Where, below `third_party/`.
     pub path: String,

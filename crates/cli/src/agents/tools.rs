@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
+use llmprof_record::mapped::{forget_cuts, was_cut};
+use llmprof_units::take_saturated;
 use llmprof_view::{
     OpenedRun,
     agent::{
@@ -241,7 +243,7 @@ impl Tools for RunTools {
         let tool = TOOLS.iter().find(|tool| tool.name == name)?;
         let checked = tool.check(arguments);
         Some(match checked {
-            Ok(()) => self.answer(name, arguments),
+            Ok(()) => self.answer_alone(name, arguments),
             Err(error) => Err(names_runs(&error)),
         })
     }
@@ -253,6 +255,19 @@ impl RunTools {
             root,
             opened: Vec::new(),
         }
+    }
+
+    /// An answer that is judged by what it reads itself, whatever earlier ones read.
+    fn answer_alone(&mut self, tool: &str, arguments: &Value) -> Result<String, String> {
+        forget_cuts();
+        take_saturated();
+        let answer = self.answer(tool, arguments);
+        if was_cut() {
+            // Zeros stand in what was read.
+            self.opened.clear();
+            return Err(names_runs(&Failure::cut().to_string()));
+        }
+        answer
     }
 
     fn answer(&mut self, tool: &str, arguments: &Value) -> Result<String, String> {

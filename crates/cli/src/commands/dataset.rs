@@ -1,4 +1,10 @@
-use std::{fs, path::Path, process::ExitCode, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use llmprof_assets::dataset::{
     self, Dataset, NewDataset, SOURCE, SampleTokenizer, Selection, Statistics, VariantRequest,
@@ -6,7 +12,8 @@ use llmprof_assets::dataset::{
 };
 use llmprof_capture::tokenizer::TokenizerProcess;
 use llmprof_report::Table;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::changes::{DIFFERS, here, lock, make};
 use crate::{
@@ -83,21 +90,40 @@ fn sample_tokenizer(path: &Path) -> Result<SampleTokenizer, Failure> {
     })
 }
 
-fn facts(dataset: &Dataset) -> Result<Value, Failure> {
+/// A dataset of the project.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DatasetFacts {
+    /// Name of the dataset.
+    name: String,
+    /// Where `source-data` links to; null where it is a folder of the project.
+    source: Option<PathBuf>,
+    /// Whether the source data are there.
+    is_there: bool,
+    /// Variants beside the source data.
+    variants: Vec<String>,
+    /// File lists.
+    subsets: Vec<String>,
+    /// Statistics of the source data and of each variant that can be read; `dataset show` only.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    statistics: BTreeMap<String, Statistics>,
+}
+
+fn facts(dataset: &Dataset) -> Result<DatasetFacts, Failure> {
     let source = dataset.source();
-    Ok(json!({
-        "name": dataset.name,
-        "source": fs::read_link(&source).ok(),
-        "is_there": source.exists(),
-        "variants": dataset.variants()?,
-        "subsets": dataset.subsets(),
-    }))
+    Ok(DatasetFacts {
+        name: dataset.name.clone(),
+        source: fs::read_link(&source).ok(),
+        is_there: source.exists(),
+        variants: dataset.variants()?,
+        subsets: dataset.subsets(),
+        statistics: BTreeMap::new(),
+    })
 }
 
 fn list(project: &Path, json: bool, output: &mut Output) -> Result<ExitCode, Failure> {
     let datasets = Dataset::list(project)?;
     if json {
-        let all: Vec<Value> = datasets.iter().map(facts).collect::<Result<_, _>>()?;
+        let all: Vec<DatasetFacts> = datasets.iter().map(facts).collect::<Result<_, _>>()?;
         output.json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -134,7 +160,7 @@ fn show(dataset: &Dataset, json: bool, output: &mut Output) -> Result<ExitCode, 
         let mut facts = facts(dataset)?;
         for part in &parts {
             if let Ok(found) = statistics(part) {
-                facts["statistics"][part] = json!(found);
+                facts.statistics.insert(part.clone(), found);
             }
         }
         output.json(&facts)?;

@@ -17,12 +17,14 @@ use llmprof_capture::{
     telemetry::nvml,
 };
 use llmprof_report::{Cell, Table};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{args_kernels::DoctorArgs, failure::Failure, output::Output};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "CheckState")]
 enum State {
     Works,
     /// Part of llmprof does without it.
@@ -41,10 +43,13 @@ impl State {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Check {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Check {
+    /// What was checked.
     name: &'static str,
+    /// Outcome of the check.
     state: State,
+    /// What was found.
     found: String,
     /// What would make it work.
     #[serde(skip_serializing_if = "Option::is_none")]

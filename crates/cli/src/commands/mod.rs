@@ -12,6 +12,7 @@ mod hardware;
 mod import;
 mod init;
 mod kernels;
+mod man;
 mod model;
 mod plan;
 mod predict;
@@ -27,14 +28,43 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 pub(crate) use predict::prediction;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
+use llmprof_assets::{bootstrap::Asset, dataset::Fault, externals::State};
 use llmprof_capture::{
     telemetry::nvml::RESTORE,
     tokenizer::{TOKENIZE, serve_tokenizer},
 };
+use llmprof_theory::device::{CatalogEntry, Device};
 
+use crate::contracts::{NamedSchema, contract, titled};
 use crate::{
     agents, args::Command, comparing, failure::Failure, jobs, output::Output, serving, viewing,
 };
+
+/// The JSON Schemas of what commands print with `--json`, where no file has the same.
+pub(crate) fn schemas() -> Vec<NamedSchema> {
+    vec![
+        contract::<predict::PredictedGrid<'_>>("predict", 1, "llmprof predict --format json"),
+        contract::<predict::Advised>("advise", 1, "llmprof predict --advise --format json"),
+        contract::<simulate::Simulated>("simulate", 1, "llmprof simulate --json"),
+        contract::<plan::Planned>("plan", 1, "llmprof plan --json"),
+        titled(
+            "kernels",
+            1,
+            "llmprof kernels analyze --json",
+            kernels::analyze::schema,
+        ),
+        contract::<Vec<runs::Listed<'_>>>("runs", 1, "llmprof runs list --json"),
+        contract::<runs::Listed<'_>>("runs_show", 1, "llmprof runs show --json"),
+        contract::<Vec<CatalogEntry>>("hardware", 1, "llmprof hardware list --json"),
+        contract::<Device>("hardware_show", 1, "llmprof hardware show --json"),
+        contract::<Vec<doctor::Check>>("doctor", 1, "llmprof doctor --json"),
+        contract::<Vec<dataset::DatasetFacts>>("datasets", 1, "llmprof dataset list --json"),
+        contract::<dataset::DatasetFacts>("dataset", 1, "llmprof dataset show --json"),
+        contract::<Vec<Fault>>("dataset_verify", 1, "llmprof dataset verify --json"),
+        contract::<Vec<State>>("externals", 1, "llmprof externals status --json"),
+        contract::<Vec<Asset>>("bootstrap", 1, "llmprof bootstrap --json"),
+    ]
+}
 
 /// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a tokenizer, a job of a cluster's sweep, the guard of a power
 /// limit, and the completion of a line. None is an argument that a help text or a completion shows.
@@ -102,6 +132,7 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Dataset { command } => return dataset::dataset(command, output),
         Command::Externals { command } => return externals::externals(command, output),
         Command::Completions { shell } => completions::completions(shell, output)?,
+        Command::Man { dir } => man::man(&dir, output)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use llmprof_record::store::{
     Liveness, Manifest, StoreError, StoredRun, find_runs, write_atomically,
 };
 use llmprof_report::{Table, text::issue_line};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -20,8 +21,9 @@ use crate::{
 };
 
 /// A run as `--json` prints it.
-#[derive(Serialize)]
-struct Listed<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Listed<'a> {
+    /// The run directory.
     path: &'a Path,
     /// `live`, `dead` (it says `running` but its process is gone) or `ended`.
     liveness: Liveness,

@@ -4,18 +4,23 @@ use std::path::{Path, PathBuf};
 
 use llmprof_analysis::compare::RunFacts;
 use llmprof_record::store::write_atomically;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{clock, failure::Failure, outputs};
 
 const FOLDER: &str = "baselines";
-const SCHEMA_VERSION: u32 = 1;
+pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-#[derive(Serialize, Deserialize)]
-struct Baseline {
+#[derive(Serialize, JsonSchema, Deserialize)]
+pub(crate) struct Baseline {
+    /// Version of this layout.
     schema_version: u32,
+    /// When it was saved, UTC.
     created: String,
+    /// Version of llmprof that saved it.
     llmprof: String,
+    /// Runs of the side.
     runs: Vec<RunFacts>,
 }
 

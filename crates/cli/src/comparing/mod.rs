@@ -1,6 +1,6 @@
 //! `llmprof compare`: runs beside each other, measured apart or in turns, with thresholds for CI.
 
-mod baseline;
+pub(crate) mod baseline;
 mod gates;
 mod sides;
 mod turns;
@@ -10,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use llmprof_analysis::compare::{Comparison, Options, RunFacts};
+use llmprof_analysis::compare::{Comparison, GateOutcome, Options, RunFacts};
 use llmprof_assets::project;
 use llmprof_record::{command_line, store::Folder};
 use llmprof_report::{
@@ -21,7 +21,8 @@ use llmprof_report::{
 };
 use llmprof_units::Share;
 use llmprof_view::agent::{Caller, compare_answer};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use self::gates::Judged;
 pub(crate) use self::turns::is_round;
@@ -208,21 +209,41 @@ fn one(
     })
 }
 
-fn as_json(compared: &[Compared]) -> Result<Value, Failure> {
-    let values: Vec<Value> = compared
-        .iter()
-        .map(|one| {
-            let mut value = serde_json::to_value(&one.comparison)?;
-            value["gates"] = serde_json::to_value(&one.judged.outcomes)?;
-            Ok(value)
-        })
-        .collect::<Result<_, serde_json::Error>>()
-        .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
-    // One comparison is an object; several are a list of them.
-    Ok(match <[Value; 1]>::try_from(values) {
-        Ok([one]) => one,
-        Err(several) => json!({"comparisons": several}),
-    })
+/// Two sides of runs beside each other. `compare A B C` has several comparisons.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum CompareFile<'a> {
+    One(ComparedSides<'a>),
+    Several {
+        /// The first side beside each of the others.
+        comparisons: Vec<ComparedSides<'a>>,
+    },
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ComparedSides<'a> {
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+    /// Outcome of each `--gate`.
+    gates: &'a [GateOutcome],
+}
+
+fn as_json(compared: &[Compared]) -> CompareFile<'_> {
+    match compared {
+        [one] => CompareFile::One(one.into()),
+        several => CompareFile::Several {
+            comparisons: several.iter().map(ComparedSides::from).collect(),
+        },
+    }
+}
+
+impl<'a> From<&'a Compared> for ComparedSides<'a> {
+    fn from(one: &'a Compared) -> Self {
+        Self {
+            comparison: &one.comparison,
+            gates: &one.judged.outcomes,
+        }
+    }
 }
 
 /// Writes the files of a comparison; the answer is the page. No link inside the folder is followed.
@@ -249,7 +270,7 @@ fn write(compared: &[Compared], dir: &Path) -> Result<PathBuf, Failure> {
             place(&format!("plots/{name}_{plot}.svg"), &svg.file())?;
         }
     }
-    place("compare.json", &outputs::text(&as_json(compared)?)?)?;
+    place("compare.json", &outputs::text(&as_json(compared))?)?;
     Ok(dir.join("compare.html"))
 }
 
@@ -276,7 +297,7 @@ fn print(
         }
     }
     if format == CompareFormat::Json {
-        return output.json(&as_json(compared)?);
+        return output.json(&as_json(compared));
     }
     if format == CompareFormat::Agent {
         return print_for_agents(compared, args, output);

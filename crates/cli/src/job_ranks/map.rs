@@ -19,7 +19,8 @@ use llmprof_record::{
     store::{Durability, Folder},
 };
 use llmprof_units::Bytes;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{LIST_FILE, read_summaries};
 use crate::{
@@ -44,6 +45,19 @@ pub(super) struct Mapped {
     pub(super) failures: Vec<Failure>,
 }
 
+/// What `import --summary-only` made of the profiles of ranks.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SummariesMade {
+    /// Ranks that have a summary.
+    ranks: usize,
+    /// Summaries that were made now.
+    read: usize,
+    /// Summaries that were there.
+    kept: usize,
+    /// Profiles that could not be read, with the reason.
+    failed: Vec<String>,
+}
+
 impl Mapped {
     /// The first failure, with the names of the others.
     pub(super) fn failed_or<T>(self, value: T) -> Result<T, Failure> {
@@ -58,12 +72,13 @@ impl Mapped {
         }
     }
 
-    pub(super) fn as_json(&self) -> Value {
-        let failed = self.failures.iter().map(Failure::in_a_line);
-        json!({
-            "ranks": self.summaries, "read": self.read, "kept": self.kept,
-            "failed": failed.collect::<Vec<_>>(),
-        })
+    pub(super) fn as_json(&self) -> SummariesMade {
+        SummariesMade {
+            ranks: self.summaries,
+            read: self.read,
+            kept: self.kept,
+            failed: self.failures.iter().map(Failure::in_a_line).collect(),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use llmprof_record::{
 use llmprof_units::{Bytes, Count};
 use rayon::prelude::*;
 
+pub(crate) use self::map::SummariesMade;
 pub(crate) use self::slurm::submit;
 use crate::{args::ImportArgs, failure::Failure, output::Output, profiles};
 

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 pub(crate) use self::launcher::{SWEEP_JOB, sweep_job};
 pub(crate) use self::power::guard as guard_power_limit;
+pub(crate) use self::sources::CodeRevision;
 
 use llmprof_config::hydra::{self, Execution, Job, Outcome};
 use llmprof_record::store::RunStatus;

@@ -2,14 +2,27 @@
 
 use std::path::Path;
 
-use llmprof_assets::{externals::source_revision, project};
+use llmprof_assets::{
+    externals::{SourceRevision, source_revision},
+    project,
+};
 use llmprof_capture::session::Halt;
 use llmprof_record::{
     issue::{Issue, IssueCode},
     plan::{CodeSource, Plan},
     store::RunDir,
 };
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Source code that the config of the model names.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CodeRevision {
+    /// Config key that names the folder.
+    key: String,
+    /// The folder and the revision it is at.
+    source: SourceRevision,
+}
 
 /// Writes `sources.json`, where `model.impl_src` or `model.hf_src` name folders. One that is missing is an issue; the run needs none.
 pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), Halt> {
@@ -18,7 +31,7 @@ pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), H
         ("hf_src", &plan.model.hf_src),
     ];
     let project = project::around(cwd);
-    let mut rows: Vec<Value> = Vec::new();
+    let mut rows: Vec<CodeRevision> = Vec::new();
     for (key, source) in named {
         for (name, folder) in source.iter().flat_map(CodeSource::folders) {
             let key = format!("model.{key}.{name}");
@@ -31,8 +44,8 @@ pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), H
                 )?;
                 continue;
             }
-            let found = source_revision(&project, &path);
-            rows.push(json!({"key": key, "source": found}));
+            let source = source_revision(&project, &path);
+            rows.push(CodeRevision { key, source });
         }
     }
     if rows.is_empty() {

@@ -20,6 +20,7 @@ use llmprof_report::{render::gallery, view::GalleryPage};
 use llmprof_units::Count;
 use serde_json::{Map, Value, json};
 
+use crate::outputs::{PageTotals, SampleTotals};
 use crate::progress::Show;
 
 const FOLDER: &str = "visualizations";
@@ -83,22 +84,26 @@ pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn,
 }
 
 /// What became of the samples, for `metrics.json`; none where nothing was kept.
-pub(super) fn predictions(run: &Path, feed: &Feed, drawn: &Drawn) -> Result<Option<Value>, Halt> {
+pub(super) fn predictions(
+    run: &Path,
+    feed: &Feed,
+    drawn: &Drawn,
+) -> Result<Option<SampleTotals>, Halt> {
     if !PredictionLog::exists(run) {
         return Ok(None);
     }
     let all = PredictionLog::read(run)?;
     let count = |finish: &str| all.iter().filter(|one| one.finish == finish).count();
     let asked = feed.names().len() + feed.skipped().len();
-    Ok(Some(json!({
-        "samples": all.len(),
-        "skipped": asked.saturating_sub(all.len()),
-        "stopped": count("stop"),
-        "at_length_limit": count("length"),
-        "prompt_tokens": all.iter().map(|one| one.prompt_tokens).sum::<u64>(),
-        "output_tokens": all.iter().map(|one| one.output_tokens).sum::<u64>(),
-        "grounding": drawn.counts(),
-    })))
+    Ok(Some(SampleTotals {
+        samples: all.len(),
+        skipped: asked.saturating_sub(all.len()),
+        stopped: count("stop"),
+        at_length_limit: count("length"),
+        prompt_tokens: all.iter().map(|one| one.prompt_tokens).sum(),
+        output_tokens: all.iter().map(|one| one.output_tokens).sum(),
+        grounding: drawn.totals(),
+    }))
 }
 
 /// Draws pages on every core.
@@ -236,16 +241,10 @@ impl Drawn {
     }
 
     /// The numbers, for `metrics.json`.
-    pub(super) fn counts(&self) -> Option<Value> {
-        (self.pages > 0).then(|| {
-            json!({
-                "pages": self.pages,
-                "regions": self.counts.regions,
-                "boxes": self.counts.boxes,
-                "malformed": self.counts.malformed,
-                "out_of_range": self.counts.out_of_range,
-                "labels_not_drawn": self.counts.labels_not_drawn,
-            })
+    fn totals(&self) -> Option<PageTotals> {
+        (self.pages > 0).then_some(PageTotals {
+            pages: self.pages,
+            counts: self.counts,
         })
     }
 }

@@ -27,6 +27,8 @@ use llmprof_report::{
 };
 use llmprof_theory::device::Device;
 
+pub(crate) use self::device_facts::AllocatorFile;
+pub(crate) use self::metrics::{Metrics, PageTotals, SampleTotals};
 use crate::failure::Failure;
 
 /// What the files of a run are made of.
@@ -37,7 +39,7 @@ pub(crate) struct Results<'a> {
     /// The device whose rooflines are drawn.
     pub(crate) device: Option<&'a Device>,
     /// What became of the samples, where predictions were kept.
-    pub(crate) predictions: Option<&'a serde_json::Value>,
+    pub(crate) predictions: Option<&'a SampleTotals>,
     /// What the user says of kernels.
     pub(crate) notes: Option<&'a KernelNotes>,
 }
@@ -74,7 +76,7 @@ pub(crate) fn saturated(record: &RunRecord) -> Option<Issue> {
         .traces
         .iter()
         .all(|recorded| recorded.trace.adds_up());
-    (!fit || llmprof_units::has_saturated()).then(|| Issue::error(IssueCode::AnalysisSaturated))
+    (llmprof_units::take_saturated() || !fit).then(|| Issue::error(IssueCode::AnalysisSaturated))
 }
 
 /// Which kinds of files are wanted.
@@ -203,9 +205,10 @@ fn slices(analysis: &Analysis) -> Option<Output> {
 }
 
 /// What `metrics.json` of a run says of its predictions: it does not follow from the record, so it is carried over.
-pub(crate) fn kept_predictions(run: &StoredRun) -> Option<serde_json::Value> {
-    let metrics: serde_json::Value = run.json("metrics.json").ok()??;
-    metrics.get("predictions").cloned()
+pub(crate) fn kept_predictions(run: &StoredRun) -> Option<SampleTotals> {
+    let mut metrics: serde_json::Value = run.json("metrics.json").ok()??;
+    let predictions = metrics.get_mut("predictions")?.take();
+    serde_json::from_value(predictions).ok()?
 }
 
 /// A value as the text of a JSON file.

@@ -11,21 +11,28 @@ use llmprof_report::{
     vllm_bench,
 };
 use llmprof_traffic::arrivals::Arrivals;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Output, Results, text};
 use crate::{clock, failure::Failure};
 
 /// `bench.json`, and what `bench --json` prints.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct BenchFile<'a> {
+    /// URL that was loaded.
     endpoint: &'a str,
+    /// Name of the served model.
     model: &'a str,
+    /// The load in a line.
     load: String,
+    /// When requests were due.
     arrivals: &'a Arrivals,
     #[serde(flatten)]
     serving: &'a ServingAnalysis,
+    /// Conclusions about the server, the largest gain first.
     findings: &'a [Finding],
+    /// What was dropped or should not be trusted.
     issues: &'a [Issue],
 }
 

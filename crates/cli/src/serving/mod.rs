@@ -15,7 +15,13 @@ use std::{
 };
 
 use llmprof_capture::process::{Interrupt, Launch};
-use llmprof_record::store::{RunDir, RunStatus};
+use llmprof_record::{
+    secrets::without_known,
+    store::{RunDir, RunStatus},
+};
+use llmprof_report::text::warning_lines;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 pub(crate) use self::configured::{serve as serve_configured, server_command};
 use self::{
@@ -39,6 +45,16 @@ use crate::{
 /// An objective that was not met.
 const NOT_MET: u8 = 1;
 const INTERRUPTED: u8 = 130;
+
+/// What `bench --json` prints.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PrintedBench<'a> {
+    #[serde(flatten)]
+    file: Option<BenchFile<'a>>,
+    /// The run directory.
+    run: String,
+}
+
 /// Loads an endpoint, or shows results of others.
 pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     if !args.import.is_empty() {
@@ -142,13 +158,7 @@ fn finish(
     if format == ResultFormat::Agent && failure.is_none() {
         agents::print_summary(dir, output)?;
     } else if format == ResultFormat::Json {
-        #[derive(serde::Serialize)]
-        struct Printed<'a> {
-            #[serde(flatten)]
-            file: Option<BenchFile<'a>>,
-            run: String,
-        }
-        output.json(&Printed {
+        output.json(&PrintedBench {
             file: BenchFile::of(&done.record, &done.analysis),
             run: dir.display().to_string(),
         })?;

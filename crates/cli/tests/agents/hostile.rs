@@ -89,3 +89,21 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
         _ => {}
     }
 }
+
+/// The mark of a damaged file stayed on every later answer of the process.
+#[test]
+fn a_damaged_file_does_not_mark_later_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = trace().to_string();
+    let damaged = whole.replace("\"dur\":60,", "\"dur\":9000000000000000,");
+    assert_ne!(whole, damaged);
+    fs::write(folder.path().join("damaged.json"), damaged).unwrap();
+    fs::write(folder.path().join("whole.json"), whole).unwrap();
+    let mut client = Client::start(folder.path());
+    let mut is_marked = |run: &str| {
+        let called = client.call("summary", &json!({"run": run}));
+        called.answer.to_string().contains("exceeds 64 bits")
+    };
+    assert!(is_marked("damaged.json"));
+    assert!(!is_marked("whole.json"));
+}

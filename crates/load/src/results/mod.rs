@@ -6,13 +6,14 @@ mod vllm;
 use std::{collections::BTreeMap, path::Path};
 
 use llmprof_units::bounded_file::read_text_bounded;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Statistics of one latency, by name: `mean`, `p50`, `std`, `p99`… in milliseconds.
 pub type Statistics = BTreeMap<String, f64>;
 
 /// A result of another tool, in our words. What it does not say is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ForeignResult {
     /// Which tool wrote it.
     pub tool: String,
@@ -49,7 +50,7 @@ pub struct ForeignResult {
 }
 
 /// A request of such a result.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ForeignRequest {
     /// When it was sent, seconds on the tool's own clock.
     pub start_s: Option<f64>,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::serving::WindowHistogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::text::{Kind, Page, Sample};
 
 /// A window between two pages.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Window {
     /// Growth of counters, label sets added up.
     pub counters: BTreeMap<String, f64>,

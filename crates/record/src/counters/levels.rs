@@ -5,12 +5,15 @@
 use std::collections::BTreeMap;
 
 use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Counters, ProfiledLaunch, Value};
 
 /// Units that do floating-point work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Pipe {
     Tensor,
@@ -20,19 +23,24 @@ pub enum Pipe {
 }
 
 /// The rate of one pipe, with the format it multiplies.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PipeRate {
+    /// Pipe of the SM.
     pub pipe: Pipe,
     /// Format of the factors as the counter names it: `bf16`, `fp32`.
     pub format: String,
+    /// Operations per second.
     pub flops_per_s: FlopsPerSecond,
     /// What the chip could do at the clock of the measurement, where the counters say so.
     pub peak_flops_per_s: Option<FlopsPerSecond>,
 }
 
 /// A level of the memory hierarchy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "CacheLevel")]
 pub enum Level {
     Dram,
     L2,
@@ -40,9 +48,11 @@ pub enum Level {
 }
 
 /// Traffic of one level.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LevelTraffic {
+    /// Memory level.
     pub level: Level,
+    /// Bytes per second.
     pub bytes_per_s: BytesPerSecond,
     /// At the clock of the measurement, where the counters say so.
     pub peak_bytes_per_s: Option<BytesPerSecond>,

@@ -11,6 +11,7 @@ pub mod unit;
 use std::collections::HashMap;
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use levels::{Level, LevelTraffic, Pipe, PipeRate};
@@ -19,7 +20,7 @@ pub use roofline::RooflinePoint;
 use crate::issue::Issue;
 
 /// Counters of some launches, from one report or several.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Counters {
     /// Every metric that some launch has, in order of first appearance.
     pub metrics: Vec<Metric>,
@@ -49,7 +50,8 @@ impl CountersBuilder {
 }
 
 /// A quantity that a profiler reads, in its base unit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "CounterMetric")]
 pub struct Metric {
     /// The section it was printed under; empty for a page without sections.
     pub section: String,
@@ -62,23 +64,29 @@ pub struct Metric {
 }
 
 /// The number of a metric in [`Counters::metrics`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema, Deserialize,
+)]
 pub struct MetricId(pub u32);
 
 /// One launch of a kernel under the profiler.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ProfiledLaunch {
     /// The report it is from, where several were read: a directory's name.
     pub report: String,
     /// The tool's number of the launch within its report.
     pub id: u64,
+    /// Process id.
     pub process: u64,
     /// The kernel's name as the tool spells it.
     pub kernel: String,
     /// The name under which all tools meet ([`crate::kernel_name::canonical`]).
     pub canonical: String,
+    /// CUDA context.
     pub context: u64,
+    /// CUDA stream.
     pub stream: u64,
+    /// Index of the device.
     pub device: u32,
     /// Compute capability, `9.0`.
     pub compute_capability: String,
@@ -90,6 +98,7 @@ pub struct ProfiledLaunch {
     pub ranges: Vec<LaunchRange>,
     /// What was read, in the order of the file.
     pub readings: Vec<Reading>,
+    /// What rules of Nsight Compute say.
     pub rules: Vec<Rule>,
     /// What the launch stands for on the timeline that it was chosen from; absent where none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,8 +106,9 @@ pub struct ProfiledLaunch {
 }
 
 /// Launches of one kernel with one configuration that take as long as the profiled one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StandsFor {
+    /// Launches that it stands for.
     pub launches: u64,
     /// Their time on the timeline.
     pub total_ns: Nanos,
@@ -107,16 +117,18 @@ pub struct StandsFor {
 }
 
 /// An NVTX range around a profiled launch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct LaunchRange {
     /// Its domain; empty for the default domain.
     pub domain: String,
+    /// Name of the range.
     pub name: String,
 }
 
 /// One value of one metric.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Reading {
+    /// Name of the metric.
     pub metric: MetricId,
     /// Its value in the metric's unit.
     pub value: Value,
@@ -125,7 +137,7 @@ pub struct Reading {
 }
 
 /// What a cell held.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
     /// A number, in the base unit.
@@ -137,7 +149,7 @@ pub enum Value {
 }
 
 /// A remark or advice of the tool about one launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Rule {
     /// The section's identifier: `SpeedOfLight`.
     pub section: String,
@@ -152,7 +164,7 @@ pub struct Rule {
 }
 
 /// The kinds of remarks that rules make.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleKind {
     /// `OPT`: something that could be made faster.
@@ -166,7 +178,7 @@ pub enum RuleKind {
 }
 
 /// A speed-up as the tool estimates it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct EstimatedSpeedup {
     /// Whether the percentage is of the kernel's time, as opposed to the time of the part that the rule looks at.
     pub of_whole_kernel: bool,

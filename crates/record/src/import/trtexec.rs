@@ -3,11 +3,12 @@
 
 use llmprof_units::{Bytes, Flops};
 use memchr::memmem;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The time of one layer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LayerTime {
     /// Its name, which names what was fused into it.
     pub name: String,

@@ -1,7 +1,8 @@
 //! Names of issues. The report words every one of them; a `match` there without an arm for a new code does not compile.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 macro_rules! issue_codes {
@@ -317,6 +318,21 @@ impl fmt::Display for IssueCode {
 impl Serialize for IssueCode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Any text: workers of others and later versions have codes of their own.
+impl JsonSchema for IssueCode {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "IssueCode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string"})
     }
 }
 

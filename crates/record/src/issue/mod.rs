@@ -4,13 +4,16 @@ mod code;
 
 use std::{collections::BTreeMap, fmt};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use code::IssueCode;
 
 /// How much an [`Issue`] takes away from the numbers beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing; no number is affected.
@@ -32,10 +35,11 @@ impl fmt::Display for Severity {
 }
 
 /// A loss in the data, or a reason for distrust. It never stops a run; it stands at the top of every report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Issue {
     /// How much it matters.
     pub severity: Severity,
+    /// Stable name, such as `kineto.truncated`.
     pub code: IssueCode,
     /// What the sentence of the code is about: `{"byte": 4096}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

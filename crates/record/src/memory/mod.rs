@@ -7,13 +7,14 @@
 mod replay;
 
 use llmprof_units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::replay::{Action, Event, replay};
 use crate::issue::Issue;
 
 /// The memory of all devices at the time of a snapshot, and before it as far as that was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct MemoryHistory {
     /// The devices, by number.
     pub devices: Vec<DeviceMemory>,
@@ -38,8 +39,9 @@ impl MemoryHistory {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceMemory {
+    /// Index of the device.
     pub device: i64,
     /// At the time of the snapshot.
     pub now: MemoryState,
@@ -49,7 +51,7 @@ pub struct DeviceMemory {
 }
 
 /// An allocator's memory at one moment, counted from its segments and blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct MemoryState {
     /// Segments that it holds from the device.
     pub segments: u64,
@@ -80,8 +82,9 @@ pub(crate) fn fragmentation(allocated: Bytes, reserved: Bytes) -> Option<f64> {
 }
 
 /// What was recorded of a device before the snapshot.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceHistory {
+    /// Allocations in the recorded time.
     pub allocations: u64,
     /// Blocks given back in it.
     pub frees: u64,
@@ -96,6 +99,7 @@ pub struct DeviceHistory {
     pub at_peak: Vec<Holding>,
     /// The largest allocations, by size and site.
     pub largest: Vec<Holding>,
+    /// Memory over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<MemoryPoint>,
 }
@@ -105,7 +109,7 @@ pub struct DeviceHistory {
 /// A recording holds requested sizes, so `allocated_bytes` is derived: it ends at what the snapshot counts, and every
 /// event before moves it by the request rounded up to the allocator's 512 bytes. Where the allocator gave a larger block
 /// because it would not split it, that is not seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct MemoryPoint {
     /// When, in Unix time.
     pub time_ns: Nanos,
@@ -125,7 +129,7 @@ impl MemoryPoint {
 }
 
 /// Blocks that belong together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Holding {
     /// Where they were allocated: `transformers/models/qwen2/modeling_qwen2.py:356 forward`; absent where that was not
     /// recorded.
@@ -139,7 +143,7 @@ pub struct Holding {
 }
 
 /// A request that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OutOfMemory {
     /// When, in Unix time.
     pub time_ns: Nanos,

@@ -1,12 +1,13 @@
 //! What a request says about recording CUDA with our own library.
 
 use llmprof_units::Share;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, RuntimeType};
 
 /// How a GPU is recorded.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CuptiPlan {
     /// Whether it is; absent is where the model runs on a GPU.

@@ -1,18 +1,21 @@
 //! Direct inference: every sample of the dataset once, without profilers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, RuntimeType, StagePlan};
 
 /// The stage and what it leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DirectInferencePlan {
+    /// Whether it is done.
     pub enable: bool,
+    /// What is written of predictions.
     pub output: DirectOutputPlan,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DirectOutputPlan {
     /// Text and token ids of every sample; times are kept in any case.

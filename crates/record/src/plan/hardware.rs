@@ -1,11 +1,12 @@
 //! What describes the device, and how many of them share the model.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Compile, Place, Plan, RuntimeType};
 
 /// What describes the device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HardwarePlan {
     /// `auto`, the name of a known device, or a file.

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use llmprof_units::Share;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::{Place, Plan, RuntimeType, Word};
 use crate::command_line;
 
 /// Parts of a program that a tool records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub enum CaptureRange {
     /// All of it, warm-up included.
     #[serde(rename = "none")]
@@ -27,7 +28,7 @@ pub enum CaptureRange {
 }
 
 /// How the timeline is recorded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NsysPlan {
     /// Absent is where there is a CUDA program and the tool; decided before the run starts.
@@ -40,6 +41,7 @@ pub struct NsysPlan {
     pub sample: String,
     /// Whether only the range that `nvtx_capture` names is recorded.
     pub gating_nvtx: bool,
+    /// What starts and ends the capture.
     pub capture_range: CaptureRange,
     /// What follows a range: `stop`, `stop-shutdown`, `repeat:N`; the tool's default where absent.
     pub capture_range_end: Option<String>,
@@ -70,7 +72,7 @@ impl Default for NsysPlan {
 }
 
 /// How much is collected of each launch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// Throughputs, occupancy, launch configuration.
@@ -83,7 +85,7 @@ pub enum Tier {
 }
 
 /// Margins of the rule that says what limits a kernel, percent of peak; `docs/kernels.md` has the rule.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClassifyPlan {
     /// A unit below this limits nothing.
@@ -114,13 +116,14 @@ impl ClassifyPlan {
 }
 
 /// How counters are collected.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NcuPlan {
     /// Absent is where there is a CUDA program and the tool; decided before the run starts.
     pub enable: Option<bool>,
     /// The program; looked for where it is absent.
     pub path: Option<PathBuf>,
+    /// How much is counted.
     pub tier: Tier,
     /// The share of device time that profiled launches stand for.
     pub coverage: Share,
@@ -135,6 +138,7 @@ pub struct NcuPlan {
     pub sections: Vec<String>,
     /// Whether the tool itself looks only at launches inside `range`; else kernels are chosen by name.
     pub gating_nvtx: bool,
+    /// Replay mode of Nsight Compute.
     pub replay_mode: String,
     /// `base` locks clocks, `none` leaves them.
     pub clock_control: String,
@@ -224,9 +228,10 @@ fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Word>, D::Err
 }
 
 /// Whether cuBLAS and cuBLASLt write down the GEMMs that they run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CublasLogPlan {
+    /// Whether it is done.
     pub enable: bool,
 }
 

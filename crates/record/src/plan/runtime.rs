@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, Visitor},
@@ -10,7 +11,7 @@ use serde::{
 use super::{Compile, ServingPlan};
 
 /// Who runs the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuntimeType {
     None,
@@ -32,7 +33,7 @@ pub enum RuntimeType {
 }
 
 /// A word of a command line. A config may hold it as a number or a truth value: `[sleep, 300]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Word(
     /// As the command sees it.
@@ -76,7 +77,7 @@ impl<'de> Deserialize<'de> for Word {
 }
 
 /// The runtime and its settings; which of them exist depends on its type.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuntimePlan {
     /// Who runs the model.

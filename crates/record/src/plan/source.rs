@@ -1,9 +1,10 @@
 use std::{collections::BTreeMap, path::Path};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where the source code of a model is: a name for people, or folders and remarks under names of the user's choice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(untagged)]
 pub enum CodeSource {
     /// A repository, such as `org/name`.

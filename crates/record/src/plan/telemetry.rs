@@ -1,11 +1,13 @@
 //! What a request says about telemetry.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the machine is watched while a model runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryPlan {
+    /// Whether it is done.
     pub enable: bool,
     /// Samples per second.
     pub hz: f64,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use llmprof_theory::{Logits, WeightFormat};
 use llmprof_units::DType;
+use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, Visitor},
@@ -12,7 +13,7 @@ use serde::{
 use super::{Plan, RuntimeType, WorkloadPlan};
 
 /// How decode is compiled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compile {
     #[default]
@@ -57,7 +58,7 @@ impl<'de> Deserialize<'de> for Compile {
 }
 
 /// Whose work a profiler records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
     /// Operators on the host.
@@ -67,7 +68,7 @@ pub enum Activity {
 }
 
 /// How much torch's profiler records, in a word.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
     /// Operators and kernels alone.
@@ -80,7 +81,7 @@ pub enum Preset {
 }
 
 /// The stage of torch's own profiler: a preset, and what differs from it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TorchProfilerPlan {
     /// Whether it runs; absent runs it with `runtime=pytorch`.
@@ -91,7 +92,9 @@ pub struct TorchProfilerPlan {
     pub activities: Option<Vec<Activity>>,
     /// Shapes of operators' inputs.
     pub shapes: Option<bool>,
+    /// Whether memory is recorded.
     pub memory: Option<bool>,
+    /// Whether Python stacks are recorded.
     pub stacks: Option<bool>,
     /// Torch's own count of FLOPs.
     pub flops: Option<bool>,

@@ -6,6 +6,7 @@ use std::{
 };
 
 use llmprof_units::path_text;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Prediction;
@@ -16,15 +17,18 @@ pub const PREDICTIONS: &str = "predictions";
 const LINES: &str = "predictions.jsonl";
 
 /// A sample that was left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Skipped {
+    /// Id of the sample.
     pub id: String,
+    /// File of the sample.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         serialize_with = "path_text::serialize_some"
     )]
     pub file: Option<PathBuf>,
+    /// Why it was left out.
     pub why: String,
 }
 

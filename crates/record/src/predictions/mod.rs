@@ -10,6 +10,7 @@ mod request;
 use std::path::PathBuf;
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::log::{PREDICTIONS, PredictionLog, Skipped};
@@ -18,10 +19,11 @@ pub use self::request::DirectRequest;
 use crate::run::{MeasuredPass, PassKind, PhaseSpan, Request};
 
 /// One sample, and what the model said to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Prediction {
     /// Its place in the order in which samples are fed, from 0. An id may occur twice, an index does not.
     pub index: u64,
+    /// Id of the sample.
     pub id: String,
     /// The name of its files, which an id need not be fit for.
     pub name: String,
@@ -39,23 +41,29 @@ pub struct Prediction {
     pub raw_text: Option<String>,
     /// `length` or `stop`.
     pub finish: String,
+    /// Prompt tokens.
     pub prompt_tokens: u64,
     /// Tokens of the prompt that were cut from its end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut_prompt_tokens: u64,
+    /// Output tokens.
     pub output_tokens: u64,
+    /// Time to first token.
     pub ttft_ns: Nanos,
     /// Absent where there is one token only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpot_ns: Option<Nanos>,
+    /// From the start to the last token.
     pub duration_ns: Nanos,
     /// Which process of a resumed run made it, from 0. Times of two of them are not on one clock.
     pub segment: u64,
     /// Which batch of the run it was in, and how many samples that had.
     pub batch: u64,
+    /// Samples of its batch.
     pub batch_size: u64,
     /// The phases of its batch.
     pub phases: Vec<PhaseSpan>,
+    /// When its batch began.
     pub start_ns: Nanos,
     /// When each token was there.
     pub token_ns: Vec<Nanos>,

@@ -6,17 +6,20 @@
 mod digest;
 mod file;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::digest::Digest;
 pub use self::file::{RANK_FILE_MAX_BYTES, RANK_FILE_SUFFIX, RANK_FOLDER, RankFileError};
 use crate::issue::Issue;
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RankSummary {
+    /// Number of the rank.
     pub rank: u32,
     /// Ranks of the job, where recorded.
     pub world_size: Option<u32>,
+    /// The profile that it was made of.
     pub source: SummarySource,
     /// The first recorded event on the clock of the rank, ns.
     pub begin_ns: i64,
@@ -28,6 +31,7 @@ pub struct RankSummary {
     pub device: Option<String>,
     /// Names of kernels, copies and kinds of collectives.
     pub names: Vec<String>,
+    /// Process groups of the rank.
     pub groups: Vec<ProcessGroup>,
     /// In order of time; one for the whole recording where nothing marks steps.
     pub steps: Vec<RankStep>,
@@ -37,31 +41,40 @@ pub struct RankSummary {
     pub collectives: Vec<RankCollective>,
     /// After the last collective.
     pub tail: Between,
+    /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
 }
 
 /// The file that a summary was made of: a rank whose file has not changed is not read again.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 pub struct SummarySource {
+    /// The profile.
     pub file: String,
+    /// Size of the file.
     pub bytes: u64,
+    /// When the file was changed, since 1970.
     pub modified_ns: i64,
 }
 
 /// A group of ranks that exchange data, as the framework names it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 pub struct ProcessGroup {
+    /// Name of the process group.
     pub name: String,
     /// The members as the tool wrote them, long lists shortened: `[0, 1, 2, 3]`.
     pub ranks: String,
 }
 
 /// What ran between two collectives, while none ran, ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Between {
+    /// Time in kernels that compute.
     pub compute_ns: i64,
     /// Copies and memory fills beside no kernel.
     pub copies_ns: i64,
+    /// Time in which nothing ran.
     pub idle_ns: i64,
 }
 
@@ -78,12 +91,15 @@ pub const IDLE_CAUSES: [&str; 8] = [
 ];
 
 /// One step of a rank: its window on the device.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RankStep {
     /// The number that the profile gives it (`ProfilerStep#12`).
     pub number: Option<u64>,
+    /// When it began.
     pub start_ns: i64,
+    /// When it ended.
     pub end_ns: i64,
+    /// Time in kernels that compute.
     pub compute_ns: i64,
     /// Communication beside no computing kernel.
     pub exposed_communication_ns: i64,
@@ -95,6 +111,7 @@ pub struct RankStep {
     pub kernels: Vec<KernelSums>,
     /// Events and time of those that are not listed.
     pub other_events: u64,
+    /// Time in copies and memory fills.
     pub other_ns: i64,
 }
 
@@ -105,15 +122,20 @@ impl RankStep {
 }
 
 /// Calls of one kernel in one step. A row of numbers in the file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(into = "Vec<i64>", try_from = "Vec<i64>")]
 pub struct KernelSums {
     /// Index in [`RankSummary::names`].
     pub name: u32,
+    /// Number of calls.
     pub calls: u64,
+    /// Sum of the durations.
     pub sum_ns: i64,
+    /// Shortest duration.
     pub min_ns: i64,
+    /// Longest duration.
     pub max_ns: i64,
+    /// Distribution of the durations.
     pub digest: Digest,
 }
 
@@ -156,10 +178,12 @@ impl TryFrom<Vec<i64>> for KernelSums {
 }
 
 /// One collective on this rank. A row of numbers in the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(into = "Vec<i64>", try_from = "Vec<i64>")]
 pub struct RankCollective {
+    /// When it began.
     pub start_ns: i64,
+    /// When it ended.
     pub end_ns: i64,
     /// The kind, by its index in [`RankSummary::names`].
     pub kind: u32,
@@ -171,6 +195,7 @@ pub struct RankCollective {
     pub sequence: Option<i64>,
     /// Bytes that this rank gives and gets.
     pub given: Option<u64>,
+    /// Bytes that the rank got.
     pub got: Option<u64>,
     /// What ran since all collectives before it had ended.
     pub before: Between,

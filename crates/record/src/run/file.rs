@@ -6,7 +6,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use llmprof_theory::{Workload, device::Device};
+use llmprof_units::schema::schema_of;
 use rayon::prelude::*;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
@@ -71,25 +73,39 @@ impl RecordError {
     }
 }
 
-/// `record.json`.
-#[derive(Serialize, Deserialize)]
+/// Measured facts of a run, without its large parts.
+#[derive(Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "Record")]
 struct Stored {
+    /// Version of this layout.
     schema_version: u32,
+    /// Name of the model or of the file.
     name: String,
+    /// What was asked for.
     plan: Option<Plan>,
+    /// The machine.
     host: Option<HostFacts>,
+    /// Device with its peaks.
     device: Option<Device>,
+    /// The model as its config has it.
     model: Option<RecordedModel>,
+    /// Which weights the run had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     weights: Option<RecordedWeights>,
+    /// Batch, prompt and output.
     workload: Option<Workload>,
+    /// Keys of the workload that the user stated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     workload_keys: Vec<String>,
+    /// Passes in order.
     passes: Vec<MeasuredPass>,
+    /// Requests of all passes.
     requests: Vec<Request>,
+    /// Whether the KV cache has its final size from the start.
     fixed_cache: bool,
     /// For each trace file, the pass it was recorded in.
     traces: Vec<Option<usize>>,
+    /// What was dropped or should not be trusted.
     issues: Vec<Issue>,
 }
 
@@ -102,6 +118,13 @@ fn trace_file(number: usize) -> String {
 }
 
 impl RunRecord {
+    pub const SCHEMA_VERSION: u32 = SCHEMA_VERSION;
+
+    /// The JSON Schema of `record.json`.
+    pub fn schema(id: &str) -> Schema {
+        schema_of::<Stored>(id)
+    }
+
     /// Writes every part of the record into a run directory.
     pub fn save(&self, run: &Path) -> Result<(), RecordError> {
         let folder = &open(run)?;

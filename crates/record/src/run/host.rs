@@ -3,18 +3,24 @@
 use std::collections::BTreeMap;
 
 use llmprof_units::{Bytes, Hertz, Watts};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The machine and the software on it. What could not be read is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct HostFacts {
+    /// Version of llmprof.
     pub llmprof: String,
+    /// Name of the operating system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
+    /// Version of the operating system's kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
+    /// CPU of the machine.
     pub cpu: Cpu,
+    /// Memory of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<Bytes>,
     /// Absent where there is no NVIDIA driver.
@@ -33,11 +39,13 @@ pub struct HostFacts {
     pub packages: BTreeMap<String, String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Cpu {
+    /// Name of the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Instruction set, such as `x86_64`.
     pub architecture: String,
     /// Hardware threads this process may use.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +55,7 @@ pub struct Cpu {
 }
 
 /// The NVIDIA driver and its GPUs. What is not reported is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct GpuFacts {
     /// Such as `580.159.04`.
@@ -56,6 +64,7 @@ pub struct GpuFacts {
     /// The newest CUDA that the driver runs: `13.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda_version: Option<String>,
+    /// Version of NVML.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvml_version: Option<String>,
     /// In the order of their numbers.
@@ -63,10 +72,12 @@ pub struct GpuFacts {
 }
 
 /// One GPU. Neither its serial number nor its UUID is recorded.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
+    /// Index of the GPU.
     pub index: u32,
+    /// Name that the driver reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Such as `Hopper`.
@@ -75,8 +86,10 @@ pub struct Gpu {
     /// Such as `9.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_capability: Option<String>,
+    /// Address on the PCI bus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_bus_id: Option<String>,
+    /// Memory of the GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<Bytes>,
     /// What the driver keeps of it for itself.
@@ -85,20 +98,25 @@ pub struct Gpu {
     /// The power limit in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<Watts>,
+    /// Power limit that the GPU starts with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_power_limit_w: Option<Watts>,
+    /// Highest SM clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_sm_clock_hz: Option<Hertz>,
+    /// Highest memory clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_memory_clock_hz: Option<Hertz>,
     /// Generation of its PCIe link now; an idle GPU may lower it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcie_generation: Option<u32>,
+    /// Lanes of the PCIe link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcie_lanes: Option<u32>,
     /// Correction of memory errors takes bandwidth on some GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecc_enabled: Option<bool>,
+    /// Whether the GPU is divided by MIG.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mig_enabled: Option<bool>,
     /// Whether the driver stays loaded while nobody uses it.

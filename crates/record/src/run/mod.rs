@@ -11,6 +11,7 @@ mod profiles;
 mod ranks;
 
 use llmprof_theory::{Workload, device::Device};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::file::{RECORD_FILE, RecordError, TRACE_FILE};
@@ -90,8 +91,10 @@ pub struct RecordedTrace {
 }
 
 /// A table of sums, and the file it came from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "SummaryFile")]
 pub struct Summary {
+    /// Name of the file.
     pub file: String,
     #[serde(flatten)]
     pub table: SummaryTable,

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use llmprof_theory::{Model, ModelError};
 use llmprof_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A model as a run knew it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct RecordedModel {
     /// With the keys of a Hugging Face config.
@@ -18,7 +19,7 @@ pub struct RecordedModel {
 }
 
 /// Which weights a run had.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct RecordedWeights {
     /// The directory they were read from; absent for random ones.
@@ -35,8 +36,10 @@ pub struct RecordedWeights {
     pub bytes: Option<Bytes>,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "RecordedModel")]
 struct Stored {
+    /// With the keys of a Hugging Face config.
     design: Map<String, Value>,
     /// Read as this family, whatever the design says; absent for a model that was not counted.
     family: Option<String>,

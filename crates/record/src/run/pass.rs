@@ -4,11 +4,23 @@ use std::fmt;
 
 use llmprof_theory::{Pass, Phase};
 use llmprof_units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a pass was run.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    JsonSchema,
+    Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum PassKind {
@@ -32,9 +44,10 @@ impl PassKind {
 }
 
 /// One run of the whole workload.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct MeasuredPass {
+    /// Kind of the pass.
     pub kind: PassKind,
     /// Intervals do not overlap; a phase may have several.
     pub phases: Vec<PhaseSpan>,
@@ -47,7 +60,9 @@ pub struct MeasuredPass {
 }
 
 /// What part of inference an interval of a run belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum RunPhase {
     Load,
@@ -102,10 +117,13 @@ impl fmt::Display for RunPhase {
 }
 
 /// An interval of a pass that belongs to one phase.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseSpan {
+    /// Name of the phase.
     pub phase: RunPhase,
+    /// When it began.
     pub start_ns: Nanos,
+    /// When it ended.
     pub end_ns: Nanos,
     /// What the decoder did in it, in order. Empty means what the workload says for the phase: all of its prefill, or all
     /// of its decode steps. A generation that stopped early must state its steps, or the others count as missing.
@@ -125,13 +143,15 @@ impl PhaseSpan {
 }
 
 /// Equal steps of the decoder, as [`Pass`] without its phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PassShape {
+    /// Sequences of the pass.
     pub batch: u64,
     /// New tokens per sequence and step.
     pub queries: u64,
     /// Tokens per sequence in the KV cache before the first step.
     pub past: u64,
+    /// Steps of the pass.
     pub steps: u64,
     /// Positions per sequence and step whose logits are computed.
     pub logits: u64,
@@ -151,7 +171,7 @@ impl PassShape {
 }
 
 /// When one request started and when its tokens came.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Request {
     /// Its name in per-request rows.
     pub id: String,
@@ -164,21 +184,26 @@ pub struct Request {
     /// The same by the device's own events, since its batch began; empty where the runtime has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_token_ns: Vec<Nanos>,
+    /// Prompt tokens.
     pub prompt_tokens: u64,
+    /// Output tokens.
     pub output_tokens: u64,
     /// Sequences that ran together with it, itself included.
     pub batch: u64,
 }
 
 /// What the device's caching allocator did during one batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct AllocatorFacts {
     /// Held by tensors when the batch began: weights and what earlier batches left.
     pub start_allocated_bytes: Bytes,
+    /// Most memory that tensors held.
     pub peak_allocated_bytes: Bytes,
     /// Taken from the driver, at most.
     pub peak_reserved_bytes: Bytes,
+    /// Memory that tensors held at the end.
     pub end_allocated_bytes: Bytes,
+    /// Memory that the allocator held of the driver at the end.
     pub end_reserved_bytes: Bytes,
     /// Free pieces of blocks in use, at most: lost to fragmentation unless a later request fits.
     pub peak_inactive_split_bytes: Bytes,
@@ -189,10 +214,12 @@ pub struct AllocatorFacts {
 }
 
 /// What the CPU counted in user mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct ProcessorCounters {
+    /// CPU cycles.
     pub cycles: Option<u64>,
+    /// Instructions that the CPU retired.
     pub instructions: Option<u64>,
     /// Accesses that reached the last level of cache.
     pub cache_references: Option<u64>,

@@ -1,12 +1,13 @@
 //! One GPU over time.
 
 use llmprof_units::{Basis, Bytes, BytesPerSecond, Hertz, Joules, Nanos, Watts};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::throttle::{ThrottleReason, ThrottleReasons};
 
 /// A GPU at one moment. What it does not report is absent. What changes slowly is not read at every sample, and repeated between.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GpuSample {
     /// When, on the run's clock.
     pub time_ns: Nanos,
@@ -54,12 +55,15 @@ pub struct GpuSample {
 }
 
 /// What was sampled of one GPU, in order of time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GpuSeries {
     /// Its number, as NVML counts: in order of the PCI bus, whatever `CUDA_VISIBLE_DEVICES` says.
     pub index: u32,
+    /// Name that the driver reports.
     pub name: String,
+    /// Memory of the GPU.
     pub memory_total_bytes: Option<Bytes>,
+    /// Samples in order of time.
     pub rows: Vec<GpuSample>,
 }
 

@@ -6,6 +6,7 @@ mod nvml_csv;
 mod throttle;
 
 use llmprof_units::{Bytes, Hertz, Joules, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::gpu::{GpuEnergy, GpuSample, GpuSeries, Throttling};
@@ -13,7 +14,7 @@ pub use self::throttle::{ThrottleReason, ThrottleReasons};
 use crate::issue::Issue;
 
 /// The machine at one moment. Rates cover the time since the sample before; what could not be read is absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Sample {
     /// When, on the run's clock.
     pub time_ns: Nanos,
@@ -44,10 +45,11 @@ pub struct Sample {
 }
 
 /// Everything that was sampled, in order of time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Samples {
     /// Time from one sample to the next, as asked for.
     pub period_ns: Nanos,
+    /// Samples in order of time.
     pub rows: Vec<Sample>,
     /// Processor time that sampling itself took.
     pub cost_ns: Nanos,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One reason, as NVML knows them (`nvmlClocksEventReasons`, `nvmlClocksThrottleReasons` before).
@@ -77,7 +78,7 @@ impl fmt::Display for ThrottleReason {
 }
 
 /// All reasons at one moment: NVML's mask.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(transparent)]
 pub struct ThrottleReasons(pub u64);
 

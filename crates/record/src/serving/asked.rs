@@ -4,35 +4,46 @@ use std::fmt;
 
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths, slo::Slo};
 use llmprof_units::Count;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// When requests come, what they are, and what is expected of the server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct AskedLoad {
     /// What is loaded: an address, or vLLM's offline class.
     pub endpoint: String,
+    /// When requests are due.
     pub arrivals: Arrivals,
+    /// Where prompts come from.
     pub source: AskedSource,
+    /// Requests that were asked for.
     pub requests: u64,
     /// Tokens that prompts have in common, as a share of the mean prompt.
     pub shared_prefix_share: f64,
+    /// Objectives.
     pub slos: Vec<Slo>,
 }
 
 /// Where prompts and lengths come from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AskedSource {
     Synthetic {
+        /// Lengths of prompts.
         prompt: Lengths,
+        /// Lengths of outputs.
         output: Lengths,
+        /// Turns of a conversation.
         turns: u32,
     },
     Trace {
+        /// Requests of the trace.
         requests: u64,
+        /// Factor by which the trace is sent faster.
         speedup: f64,
     },
     Dataset {
+        /// Conversations of the dataset.
         conversations: u64,
     },
 }

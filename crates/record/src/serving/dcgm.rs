@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Fields that reports show: busy SMs, clocks, power, the last XID error.
@@ -15,10 +16,13 @@ pub const DCGM_FIELDS: [&str; 6] = [
 ];
 
 /// One field of one GPU over all scrapes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FieldSpread {
+    /// Sum of the values.
     sum: f64,
+    /// Number of values.
     count: u32,
+    /// Largest value.
     pub max: f64,
 }
 
@@ -29,7 +33,7 @@ impl FieldSpread {
 }
 
 /// Fields by GPU, as the exporter numbers it, with the name that it states.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DcgmGpus(pub BTreeMap<String, BTreeMap<String, FieldSpread>>);
 
 impl DcgmGpus {

@@ -2,12 +2,13 @@
 
 use llmprof_traffic::{figures::LoadSummary, statistics::Distribution, sweep::Sweep};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AskedLoad, DcgmGpus, EngineStep, Gauges, RequestRecord, ServerFamily, ServerWindow};
 
 /// What the client measured of itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ClientFacts {
     /// Whether requests were due at times of their own; a closed loop has no schedule.
     pub has_schedule: bool,
@@ -18,7 +19,7 @@ pub struct ClientFacts {
 }
 
 /// What a load left.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LoadRecord {
     /// Wall time of the clock's zero, since 1970.
     pub started_unix_ns: Nanos,
@@ -29,6 +30,7 @@ pub struct LoadRecord {
     pub requests: Vec<RequestRecord>,
     /// Turns that were not asked, since the one before them failed.
     pub abandoned: u64,
+    /// What the client saw of itself.
     pub client: ClientFacts,
 }
 
@@ -56,8 +58,9 @@ impl LoadRecord {
 }
 
 /// A load with all that was recorded beside it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ServedLoad {
+    /// What was asked for.
     pub asked: AskedLoad,
     #[serde(flatten)]
     pub load: LoadRecord,
@@ -72,8 +75,9 @@ pub struct ServedLoad {
 }
 
 /// What a server said during a load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ServerFacts {
+    /// Whose metrics they are.
     pub family: ServerFamily,
     /// Until the server's profiler was started, where latencies leave out requests that it slowed.
     pub window: ServerWindow,
@@ -82,8 +86,10 @@ pub struct ServerFacts {
 }
 
 /// GPUs by a DCGM exporter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ExporterFacts {
+    /// URL of the exporter.
     pub url: String,
+    /// GPUs that it reports.
     pub gpus: DcgmGpus,
 }

@@ -2,10 +2,13 @@
 
 use llmprof_traffic::slo::{Metric, RequestLatencies};
 use llmprof_units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a request has no result. Failures are counted by these names and are in no percentile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// No connection: refused, no route, no such host.
@@ -49,7 +52,7 @@ impl FailureKind {
 }
 
 /// Why a request failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct RequestFailure {
     /// Its kind.
     pub kind: FailureKind,
@@ -67,7 +70,7 @@ impl RequestFailure {
 }
 
 /// How the number of generated tokens is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenBasis {
     /// The server's usage, with every event.
@@ -81,7 +84,7 @@ pub enum TokenBasis {
 }
 
 /// How long the server says it took: llama.cpp's `timings`, Ollama's durations, statistics of vLLM's engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ServerTimings {
     /// Tokens of the prompt that were computed.
     pub prompt_tokens: Option<u64>,
@@ -101,7 +104,7 @@ pub struct ServerTimings {
 }
 
 /// An arrival of generated text. In JSON it is a pair: there are as many as tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(from = "(Nanos, Option<u32>)", into = "(Nanos, Option<u32>)")]
 pub struct Arrival {
     /// When.
@@ -123,7 +126,7 @@ impl From<Arrival> for (Nanos, Option<u32>) {
 }
 
 /// One request. Times are nanoseconds from the start of the load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RequestRecord {
     /// Its number in the load.
     pub index: u64,

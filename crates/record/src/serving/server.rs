@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which program a page of metrics is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerFamily {
     /// vLLM.
@@ -40,7 +41,7 @@ impl ServerFamily {
 }
 
 /// Gauges at one time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Gauges {
     /// Requests in batches.
     pub running: Option<f64>,
@@ -51,7 +52,7 @@ pub struct Gauges {
 }
 
 /// What a server says of a window. Absent is what it does not say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct ServerWindow {
     /// Time to the first token, from when the server had the request.
@@ -89,7 +90,7 @@ pub struct ServerWindow {
 }
 
 /// What a quantile of a histogram is where it is no estimate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// The quantile is no more than this.
@@ -99,7 +100,7 @@ pub enum Bound {
 }
 
 /// A histogram over a window, all label sets together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct WindowHistogram {
     /// Values in the window.
     pub count: f64,

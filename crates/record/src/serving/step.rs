@@ -1,10 +1,11 @@
 //! Engine steps of a server: when each ran, and what was in its batch.
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A part of a batch: sequences, and sums over them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct EnginePart {
     /// Sequences.
     pub sequences: u64,
@@ -15,10 +16,11 @@ pub struct EnginePart {
 }
 
 /// One step of the engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct EngineStep {
     /// Since 1970.
     pub start_unix_ns: Nanos,
+    /// When the step ended, since 1970.
     pub end_unix_ns: Nanos,
     /// Sequences in prefill.
     pub prefill: EnginePart,

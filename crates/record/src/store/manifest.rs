@@ -1,6 +1,7 @@
 use std::fmt;
 
 use llmprof_units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::issue::Issue;
@@ -9,7 +10,7 @@ use crate::issue::Issue;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// How a run stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// In progress, or its process died without saying so.
@@ -34,10 +35,11 @@ impl fmt::Display for RunStatus {
 }
 
 /// One execution of the workload, or one step of analysis, inside a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Pass {
     /// `plain`, the name of a profiler, or the name of an analysis stage.
     pub name: String,
+    /// State of the pass.
     pub status: RunStatus,
     /// Wall time it took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,17 +50,18 @@ pub struct Pass {
 }
 
 /// A file of the run, by which a copy can be checked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Artifact {
     /// Path relative to the run directory, with `/` between its parts.
     pub path: String,
+    /// Size of the file.
     pub bytes: Bytes,
     /// SHA-256 of the contents, in hexadecimal.
     pub sha256: String,
 }
 
 /// The state of a run: the contents of `run.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Manifest {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
@@ -82,8 +85,10 @@ pub struct Manifest {
     /// The overrides it was started with.
     #[serde(default)]
     pub overrides: Vec<String>,
+    /// Why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Passes of the run.
     #[serde(default)]
     pub passes: Vec<Pass>,
     /// What was dropped or should not be trusted.

@@ -4,6 +4,7 @@ use std::{
 };
 
 use rustix::fs::{FlockOperation, flock};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
 };
 
 /// Whether somebody still writes to a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Liveness {
     /// It says `running`, and its process holds the lock.

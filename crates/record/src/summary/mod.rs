@@ -9,6 +9,7 @@ mod reduce;
 mod spread;
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use nsys_csv::kernel_summary_csv;
@@ -21,8 +22,9 @@ pub use spread::Spread;
 use crate::issue::Issue;
 
 /// One table of sums, with what was dropped while it was read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SummaryTable {
+    /// The table.
     pub summary: Summary,
     /// For each call of a log of GEMMs, in order, the row that it is summed in; empty for other tables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -32,8 +34,9 @@ pub struct SummaryTable {
 }
 
 /// The kinds of tables.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "report", content = "rows")]
+#[schemars(rename = "ImportedSummary")]
 pub enum Summary {
     /// Calls of the CUDA API (`cuda_api_sum`).
     CudaApi(Vec<TimeRow>),
@@ -63,17 +66,23 @@ pub enum Summary {
 
 /// Calls of one function with one shape. Matrices are column-major, as cuBLAS counts: of `y = x @ W.T` in torch, `m` is the output
 /// features and `n` the rows of `x`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GemmRow {
+    /// Function of the library.
     pub function: String,
+    /// Rows of the result.
     pub m: u64,
+    /// Columns of the result.
     pub n: u64,
+    /// Depth: elements of each sum.
     pub k: u64,
+    /// GEMMs of a call.
     pub batch: u64,
     /// Of A, by CUDA's name: `R_16BF`; empty where the log does not say.
     pub dtype: String,
     /// Of A and B.
     pub transposed: [bool; 2],
+    /// Number of calls.
     pub calls: u64,
 }
 
@@ -94,9 +103,11 @@ impl GemmRow {
 }
 
 /// Times of everything with one name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct TimeRow {
+    /// Name of the row.
     pub name: String,
+    /// Time of all calls.
     pub total_ns: Nanos,
     /// How the times are spread.
     pub times: Spread,
@@ -112,8 +123,9 @@ pub struct TimeRow {
 }
 
 /// Bytes of all operations of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SizeRow {
+    /// Name of the copy.
     pub name: String,
     /// Sum of all sizes, bytes.
     pub total_bytes: f64,
@@ -122,33 +134,44 @@ pub struct SizeRow {
 }
 
 /// A kernel as one thread launched it with one API function on one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ExecutionRow {
+    /// Process id.
     pub process: i64,
+    /// Thread id.
     pub thread: i64,
+    /// Index of the device.
     pub device: u32,
+    /// Name of the API call.
     pub api: String,
+    /// Name of the kernel.
     pub kernel: String,
     /// From the beginning of the call to the end of the call or the kernel, whichever is later.
     pub total: Spread,
+    /// Time of the call.
     pub call: Spread,
     /// From the end of the call to the start of the kernel, of those that started after it; absent where none did.
     pub queue: Option<Spread>,
+    /// Time of the kernel.
     pub run: Spread,
 }
 
 /// A kernel as launched inside ranges of one name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RangeKernelRow {
     /// The range, `domain:text`; empty for launches outside all ranges.
     pub range: String,
     /// How the range was made; empty outside all ranges.
     pub style: String,
+    /// Process id.
     pub process: i64,
+    /// Thread id.
     pub thread: i64,
     /// How many ranges of this name launched the kernel.
     pub range_instances: u64,
+    /// Name of the kernel.
     pub kernel: String,
+    /// Time of the kernel in the range.
     pub total_ns: Nanos,
     /// How its times are spread.
     pub times: Spread,
@@ -156,7 +179,7 @@ pub struct RangeKernelRow {
 
 /// Ranges of one name, projected on the device: from the start of the first to the end of the last activity that was
 /// launched inside.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ProjectionRow {
     /// The range, `domain:text`.
     pub range: String,

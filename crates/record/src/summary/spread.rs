@@ -1,14 +1,18 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How a set of values is spread. In the unit of the values: ns unless a row says otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Spread {
     /// How many values there are.
     pub count: u64,
+    /// Mean.
     pub mean: f64,
     /// Their median: the middle value, or the mean of the two in the middle. Absent where a report lacks it.
     pub median: Option<f64>,
+    /// Smallest value.
     pub min: f64,
+    /// Largest value.
     pub max: f64,
     /// Their standard deviation with n − 1 in the denominator; 0 for one value. Absent where a report lacks it.
     pub deviation: Option<f64>,

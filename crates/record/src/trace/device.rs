@@ -1,11 +1,23 @@
 //! Devices as a profiler describes them.
 
 use llmprof_units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What kind of processor a device is, where the tool says that it is not a GPU.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    JsonSchema,
+    Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum AcceleratorKind {

@@ -6,6 +6,7 @@ use llmprof_analysis::counters::percentages;
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_theory::device::{Catalog, Device, Engine};
 use llmprof_units::{Basis, Bytes, Nanos, Percent};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::kernels::name;
@@ -19,12 +20,15 @@ use crate::view::{Histogram, Roof, Roofline, RooflinePoint, RooflineTitles, Unit
 const MOST_KERNELS: usize = 20;
 
 /// What a user says of a kernel: `kernel-info.yaml`, joined by canonical name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct KernelNote {
+    /// Name for people.
     pub friendly_name: Option<String>,
+    /// Library that has the kernel.
     pub source_lib: Option<String>,
     /// Each with its kind: `tiled (32, 128), (128, 32) → (32, 32)`.
     pub data_shape: Vec<String>,
+    /// What the kernel does.
     pub description: Option<String>,
 }
 

@@ -18,6 +18,8 @@ pub(crate) mod gallery;
 pub mod gemms;
 pub mod graphs;
 pub mod host_stacks;
+#[cfg(test)]
+mod issue_page;
 pub mod issue_table;
 mod issues;
 pub(crate) mod job;

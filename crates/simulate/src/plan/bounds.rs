@@ -3,14 +3,16 @@
 use llmprof_predict::{EfficiencyProfile, EngineLimits, PredictError, Predictor, parallel::Spread};
 use llmprof_theory::{Precision, Sequences, Step, Workload, device::Device, parallel::Parallel};
 use llmprof_traffic::slo::{Metric, Slo};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::traffic::Traffic;
 use crate::{memory::SequenceMemory, settings::Settings};
 
 /// Why an engine does not serve a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "PlanReason")]
 pub enum Reason {
     /// Weights and activations leave no KV cache.
     Memory,

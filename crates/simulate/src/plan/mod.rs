@@ -19,6 +19,7 @@ use llmprof_traffic::{
     sweep::{Bounds, sweep},
 };
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use bounds::Reason;
@@ -77,39 +78,51 @@ pub struct Question<'a> {
 }
 
 /// Engines of one kind, simulated.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "PlanCandidate")]
 pub struct Candidate {
+    /// Name of the device.
     pub device: String,
+    /// Ranks that share the model, by kind of parallelism.
     pub parallel: Parallel,
+    /// Storage of the weights.
     pub weights: String,
+    /// Number format of the KV cache.
     pub kv_dtype: String,
     /// Whether one of these formats is narrower than the model's own.
     pub is_narrowed: bool,
+    /// Settings of the engine.
     pub settings: Settings,
     /// Engines of one kind, or of both where prefill and decode are apart.
     pub replicas: u64,
     /// Prefill and decode on engines of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
+    /// GPUs of all replicas.
     pub gpus: u64,
     /// By the user's prices.
     pub cost_per_hour: Option<f64>,
+    /// GPU hours for a million output tokens.
     pub gpu_hours_per_million_output_tokens: f64,
+    /// Whether every objective is met.
     pub is_met: bool,
     /// What is nearest to its limit, or beyond it.
     pub limited_by: Option<Reason>,
     /// The largest share of an objective's limit.
     pub limit_share: Option<f64>,
+    /// What the simulation shows after its start.
     pub steady: Steady,
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "PlanAnswer")]
 pub struct Plan {
     /// Those that meet the objectives first, the cheapest of them first; then the others.
     pub candidates: Vec<Candidate>,
     /// Engines that were considered: device, layout and formats.
     pub considered: usize,
+    /// Engines that were simulated.
     pub simulated: usize,
     /// Engines that do not serve the load within the objectives, by reason.
     pub failed: BTreeMap<Reason, usize>,
@@ -120,8 +133,9 @@ pub struct Plan {
 }
 
 /// Requests a second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HighestRate {
+    /// Highest rate that met every objective, requests per second.
     pub met: f64,
     /// The lowest rate that was tried and missed an objective.
     pub missed: Option<f64>,

@@ -6,6 +6,7 @@ use llmprof_theory::{
     device::{Counts, Device},
 };
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Candidate, ENGINE_LIMITS, Engines, Reason, bounds::Choice};
@@ -19,9 +20,11 @@ const DECODE_BATCH: u64 = 64;
 const LINK_SHARE: f64 = 0.7;
 
 /// Engines of each kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Split {
+    /// Replicas for prefill.
     pub prefill: u64,
+    /// Replicas for decode.
     pub decode: u64,
 }
 

@@ -1,6 +1,7 @@
 //! Simulations that grow until their percentiles settle.
 
 use llmprof_traffic::slo::{Latencies, Metric, Slo};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{engine::Outcome, summary::Summary};
@@ -20,8 +21,9 @@ pub struct Requests {
 }
 
 /// A simulated load, and whether its percentiles are those of a longer one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Steady {
+    /// What the simulation shows.
     pub summary: Summary,
     /// Requests of the last simulation, of one engine.
     pub requests: usize,

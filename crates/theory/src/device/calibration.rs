@@ -1,8 +1,10 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How llmprof measured the processor at hand. Whatever disturbs that makes peaks too low, never too high.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "DeviceCalibration")]
 pub struct Calibration {
     /// Goes up with every change that would give other figures.
     pub method: u32,

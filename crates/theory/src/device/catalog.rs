@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_text_bounded};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -60,7 +61,7 @@ const EMBEDDED: &[(&str, &str)] = embedded![
 ];
 
 /// Where a device file comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     Embedded,
@@ -69,9 +70,11 @@ pub enum Origin {
 }
 
 /// What a file's first lines say about it: enough to find it without reading it all.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CatalogEntry {
+    /// Name for `hardware.spec` and `--device`.
     pub name: String,
+    /// Full name of the device.
     pub title: String,
     /// Names that drivers report.
     pub driver_names: Vec<String>,

@@ -1,8 +1,9 @@
 use llmprof_units::Basis;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A number with where it comes from: what [`crate::device::Device`] is made of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Figure<T> {
     /// The number, in the unit of its type.
     pub value: T,

@@ -16,6 +16,7 @@ pub mod schema;
 use std::collections::BTreeMap;
 
 use llmprof_units::{Basis, Bytes, BytesPerSecond, Hertz, Nanos, Watts};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use calibration::Calibration;
@@ -25,13 +26,15 @@ pub use figure::Figure;
 pub use peak::{Engine, MissingPeak, Peak, Recount};
 
 /// What a device can do at most.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Device {
     /// Name in configs and on the command line: `h100_sxm`.
     pub name: String,
+    /// Full name of the device.
     pub title: String,
     /// The names under which drivers and frameworks report it.
     pub driver_names: Vec<String>,
+    /// Maker of the device.
     pub vendor: String,
     /// GPU, CPU or other accelerator.
     pub kind: DeviceKind,
@@ -50,11 +53,13 @@ pub struct Device {
     pub clocks_hz: BTreeMap<String, Figure<Hertz>>,
     /// Most operations per second by format and engine.
     pub peaks: Vec<Peak>,
+    /// Device memory.
     pub memory: Memory,
     /// Caches and scratchpads, nearest first.
     pub caches: Vec<Cache>,
     /// Links to other devices and to the host.
     pub interconnects: Vec<Interconnect>,
+    /// Power limit.
     pub power_w: Option<Figure<Watts>>,
     /// Time from one kernel's end to the start of the next already queued one, where somebody measured it.
     pub launch_latency_ns: Option<Figure<Nanos>>,
@@ -70,7 +75,7 @@ impl Device {
 }
 
 /// What sort of machine a device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
     /// Graphics processor, whether it still draws or not.
@@ -81,29 +86,33 @@ pub enum DeviceKind {
 }
 
 /// How many of which unit a device has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Units {
     /// What the maker calls one: SM, CU, core.
     pub name: String,
+    /// Number of units.
     pub count: Figure<f64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
+#[schemars(rename = "DeviceDram")]
 pub struct Memory {
     /// `HBM3`, `GDDR6X`, `LPDDR5X`…
     pub technology: Option<String>,
     /// Size. Makers' gigabytes are read as 10⁹ bytes; HBM parts often have a little more.
     pub capacity_bytes: Option<Figure<Bytes>>,
+    /// Peak bandwidth.
     pub bandwidth_bytes_per_s: Figure<BytesPerSecond>,
 }
 
 /// One level of on-chip memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Cache {
     /// `l1`, `l2`, `llc`, `sram`…
     pub level: String,
     /// Whether size and bandwidth are of one unit or of the whole device.
     pub scope: CacheScope,
+    /// Size of the cache.
     pub capacity_bytes: Option<Bytes>,
     /// Bandwidth, where stated or measured.
     pub bandwidth_bytes_per_s: Option<BytesPerSecond>,
@@ -114,7 +123,7 @@ pub struct Cache {
 }
 
 /// What a cache's figures are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheScope {
     /// One SM, compute unit or core.
@@ -123,8 +132,9 @@ pub enum CacheScope {
 }
 
 /// A link to other devices or to the host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Interconnect {
+    /// Name of the link.
     pub name: String,
     /// Bandwidth of all links together.
     pub bandwidth: Figure<BytesPerSecond>,
@@ -133,7 +143,7 @@ pub struct Interconnect {
 }
 
 /// Which directions a link's bandwidth counts; makers differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counts {
     /// Each direction has this bandwidth.

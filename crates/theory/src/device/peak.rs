@@ -1,13 +1,16 @@
 use std::fmt;
 
 use llmprof_units::{Basis, DType, FlopsPerSecond};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Device;
 
 /// The kind of arithmetic unit that does some work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
     /// Matrix units: tensor cores, matrix cores, MXUs, AMX tiles.
@@ -28,7 +31,7 @@ impl fmt::Display for Engine {
 /// The most operations per second that a device does in one number format on one kind of unit.
 ///
 /// For integer formats "FLOP" reads as an integer operation. A multiply-add is two operations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Peak {
     /// Format of the factors.
     pub dtype: DType,
@@ -49,7 +52,7 @@ pub struct Peak {
 }
 
 /// How a peak follows from units × operations per clock × clock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recount {
     Factors {

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_units::is_order;
-use schemars::generate::SchemaSettings;
+use llmprof_units::{is_order, schema::schema_of};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -49,18 +48,23 @@ pub struct Answer<T> {
 /// A call that leads on: `tool` with `arguments`, or `command` in a shell.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Next {
+    /// Tool to call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<&'static str>,
+    /// Arguments of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Map<String, Value>>,
+    /// Command for a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// What it answers.
     pub why: String,
 }
 
 /// An error that says what to call instead.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ErrorAnswer {
+    /// What is wrong, in a sentence.
     pub error: String,
 }
 
@@ -273,14 +277,9 @@ pub fn schema_id(name: &str) -> String {
 
 /// The JSON Schema of an answer.
 pub fn answer_schema<T: AnswerBody>() -> (String, Schema) {
-    // What is left out where it is empty is not required.
-    let generator = SchemaSettings::draft2020_12()
-        .for_serialize()
-        .into_generator();
-    (
-        schema_id(T::NAME),
-        generator.into_root_schema_for::<Answer<T>>(),
-    )
+    let id = schema_id(T::NAME);
+    let schema = schema_of::<Answer<T>>(&id);
+    (id, schema)
 }
 
 /// An error with the calls that lead on.

@@ -18,12 +18,14 @@ const LINES_MAX: usize = 8;
 pub struct CompareAnswer {
     /// What the other is compared with.
     pub a: RecordedText,
+    /// The second side.
     pub b: RecordedText,
     /// The result in sentences: gates first, then metrics or phases.
     pub result: Vec<String>,
     /// What is not alike beside what is measured: it may explain the difference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_alike: Vec<String>,
+    /// Metrics of both sides, the headline first.
     pub metrics: Vec<MetricAnswer>,
     /// What the difference is made of, the largest part first.
     pub reasons: Vec<ReasonAnswer>,
@@ -37,14 +39,19 @@ impl AnswerBody for CompareAnswer {
 /// One metric on both sides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MetricAnswer {
+    /// Name of the metric.
     pub metric: &'static str,
+    /// Unit of `a` and `b`.
     pub unit: String,
+    /// Value of side A.
     pub a: Option<f64>,
+    /// Value of side B.
     pub b: Option<f64>,
     /// B ÷ A.
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio.
     pub ci_low: Option<f64>,
+    /// Upper end of the 95 % confidence interval of the ratio.
     pub ci_high: Option<f64>,
     /// `faster`, `slower`, `lower`, `higher`, `same`, `cannot_tell`, `not_comparable`: decided by the interval, never by the ratio alone.
     pub verdict: &'static str,
@@ -53,9 +60,13 @@ pub struct MetricAnswer {
 /// A part of the difference.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReasonAnswer {
+    /// Metric that is explained.
     pub metric: String,
+    /// What changed.
     pub what: RecordedText,
+    /// Time of side A.
     pub a_ms: f64,
+    /// Time of side B.
     pub b_ms: f64,
     /// B − A.
     pub delta_ms: f64,

@@ -55,17 +55,22 @@ impl AnswerBody for FindingExplained {
 pub struct StepAnswer {
     /// For `explain` and `llmprof view RUN#step=4`.
     pub id: String,
+    /// Name of the phase.
     pub phase: RecordedText,
+    /// When the step began.
     pub start_ms: f64,
+    /// Duration of the step.
     pub duration_ms: f64,
 }
 
 /// A kernel with its launches.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct KernelExplained {
+    /// The place for `llmprof view`.
     pub view: String,
     #[serde(flatten)]
     pub kernel: KernelAnswer,
+    /// Demangled name.
     pub full_name: RecordedText,
     /// Launch configurations, the longest total first.
     pub launches: Vec<LaunchAnswer>,
@@ -82,27 +87,38 @@ impl AnswerBody for KernelExplained {
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LaunchAnswer {
+    /// Blocks of the grid.
     pub grid: [u32; 3],
+    /// Threads of a block.
     pub block: [u32; 3],
+    /// Registers of a thread.
     pub registers: u32,
+    /// Shared memory of a block.
     pub shared_bytes: u64,
+    /// Number of calls.
     pub calls: u64,
+    /// Time of all calls.
     pub total_ms: f64,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LauncherAnswer {
+    /// Operator that launches it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<RecordedText>,
+    /// Module that launches it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<RecordedText>,
+    /// Number of calls.
     pub calls: u64,
+    /// Time of all calls.
     pub total_ms: f64,
 }
 
 /// Where the time of a phase went.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PhaseExplained {
+    /// The place for `llmprof view`.
     pub view: String,
     #[serde(flatten)]
     pub phase: PhaseAnswer,
@@ -125,26 +141,36 @@ impl AnswerBody for PhaseExplained {
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PhaseKernelAnswer {
+    /// Name of the kernel.
     pub name: RecordedText,
+    /// Category of the kernel.
     pub category: &'static str,
+    /// Number of calls.
     pub calls: u64,
+    /// Time of all calls.
     pub total_ms: f64,
 }
 
 /// A request of a served load.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RequestExplained {
+    /// Number of the request.
     pub request: u64,
     /// When it was due, since the start of the load.
     pub due_ms: f64,
+    /// Time to first token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttft_ms: Option<f64>,
+    /// Time per output token after the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tpot_ms: Option<f64>,
+    /// Time to the last token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub e2e_ms: Option<f64>,
+    /// Prompt tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u64>,
+    /// Output tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
     /// Parts of its latency, which add up to it.

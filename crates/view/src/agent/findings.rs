@@ -18,6 +18,7 @@ const FINDINGS_MAX: usize = 12;
 pub struct FindingsAnswer {
     /// Findings of the run in all.
     pub count: usize,
+    /// Findings, the largest gain first.
     pub findings: Vec<FindingAnswer>,
 }
 
@@ -74,15 +75,19 @@ pub struct PlaceAnswer {
 /// What removing a cause saves in one phase.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GainAnswer {
+    /// Name of the phase.
     pub phase: RecordedText,
     /// What times are of: one `step`, or the `pass`.
     pub per: &'static str,
+    /// What removing the cause saves, by replay.
     pub saved_ms: f64,
     /// Range of the saving.
     pub low_ms: f64,
+    /// Most that it saves.
     pub high_ms: f64,
     /// What the phase takes now, without the profiler's cost.
     pub of_ms: f64,
+    /// What it saves ÷ what the phase takes.
     pub saved_pct: f64,
 }
 

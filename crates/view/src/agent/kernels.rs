@@ -19,6 +19,7 @@ pub struct KernelsAnswer {
     pub count: usize,
     /// Kernel time of the trace in all.
     pub all_kernels_ms: f64,
+    /// Kernels, the longest first.
     pub kernels: Vec<KernelAnswer>,
 }
 
@@ -36,12 +37,17 @@ pub struct KernelAnswer {
     pub name: RecordedText,
     /// What it computes, as far as its name tells.
     pub category: &'static str,
+    /// Library of the kernel.
     pub library: &'static str,
+    /// Number of calls.
     pub calls: u64,
+    /// Time of all calls.
     pub total_ms: f64,
     /// Of all kernel time.
     pub share_pct: f64,
+    /// Median time of a call.
     pub median_us: f64,
+    /// Longest call.
     pub max_us: f64,
 }
 

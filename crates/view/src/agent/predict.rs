@@ -19,7 +19,9 @@ pub struct PredictAnswer {
     pub known_error: String,
     /// Points in all.
     pub count: usize,
+    /// Predictions, one for each point of the sweep.
     pub points: Vec<Map<String, Value>>,
+    /// What the predictions rest on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -17,6 +17,7 @@ const PATH_CHARS_MAX: usize = 300;
 pub struct RunsAnswer {
     /// Runs that match.
     pub count: usize,
+    /// Runs, the latest first.
     pub runs: Vec<RunAnswer>,
 }
 
@@ -30,9 +31,11 @@ impl AnswerBody for RunsAnswer {
 pub struct RunAnswer {
     /// The argument `run` of other calls.
     pub run: String,
+    /// When the run began, UTC.
     pub created: String,
     /// `complete`, `failed`, `running`…; `dead` where it says running and its process is gone.
     pub state: String,
+    /// Name of the experiment.
     pub experiment: RecordedText,
     /// Model, or source of an import.
     pub model: RecordedText,

@@ -27,6 +27,7 @@ pub struct SummaryAnswer {
     pub program: String,
     /// The result in sentences.
     pub result: Vec<String>,
+    /// Phases in order of time.
     pub phases: Vec<PhaseAnswer>,
     /// The first findings, in the order of their gains.
     pub findings: Vec<FindingAnswer>,
@@ -45,6 +46,7 @@ impl AnswerBody for SummaryAnswer {
 pub struct PhaseAnswer {
     /// For `explain`.
     pub id: String,
+    /// Name of the phase.
     pub name: RecordedText,
     /// Wall time of the captured pass, all intervals together.
     pub wall_ms: f64,

@@ -20,10 +20,12 @@ pub struct WindowAnswer {
     pub view: String,
     /// Since the first event of the timeline.
     pub from_ms: f64,
+    /// End of the window.
     pub to_ms: f64,
     /// The phase whose interval this is; absent where it is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<RecordedText>,
+    /// Devices of the window.
     pub devices: Vec<DeviceAnswer>,
     /// Device time by category.
     pub categories_ms: BTreeMap<String, f64>,
@@ -41,9 +43,13 @@ impl AnswerBody for WindowAnswer {
 /// A device in the interval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceAnswer {
+    /// Name of the device.
     pub device: RecordedText,
+    /// Time in which the device is busy.
     pub busy_ms: f64,
+    /// Time in which the device is idle.
     pub idle_ms: f64,
+    /// Idle time ÷ window.
     pub idle_pct: f64,
     /// Idle time by cause, of gaps that lie in the interval as a whole.
     pub idle_causes_ms: BTreeMap<String, f64>,
@@ -52,8 +58,11 @@ pub struct DeviceAnswer {
 /// Events of one name.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NamedAnswer {
+    /// Name of the event.
     pub name: RecordedText,
+    /// Number of events.
     pub count: u64,
+    /// Summed time.
     pub total_ms: f64,
 }
 

@@ -11,14 +11,16 @@ use llmprof_record::trace::{InputsId, StrId, Trace};
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{Bytes, DType, Flops};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::operator_cost::arguments::{Arguments, on_vectors};
 use crate::attribution::operator_cost::rules::{RULES, Rule};
 
 /// What one call must cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorCost {
+    /// Floating-point operations; a multiply-add is two.
     pub flops: Flops,
     /// Bytes read and written.
     pub bytes: Bytes,
@@ -32,11 +34,15 @@ pub struct OperatorCost {
 }
 
 /// `batch` products of m × k by k × n.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct GemmShape {
+    /// GEMMs of a call.
     pub batch: u64,
+    /// Rows of the result.
     pub m: u64,
+    /// Columns of the result.
     pub n: u64,
+    /// Depth: elements of each sum.
     pub k: u64,
 }
 

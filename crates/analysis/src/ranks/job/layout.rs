@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
 use crate::ranks::kind::CollectiveKind;
 
 /// What groups of one shape are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupKind {
     /// All ranks.
@@ -24,13 +27,15 @@ pub enum GroupKind {
 }
 
 /// Groups of one kind, size and distance between members.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GroupSet {
+    /// What the process groups are for.
     pub kind: GroupKind,
     /// Whether the framework's name of the groups says so; otherwise it follows from their members and what they send.
     pub is_named: bool,
     /// Members of each group, and how many such groups sent something.
     pub size: u64,
+    /// Number of such groups.
     pub groups: u64,
     /// From one member to the next; absent where it varies.
     pub stride: Option<u64>,
@@ -38,6 +43,7 @@ pub struct GroupSet {
     pub first: Vec<u32>,
     /// What they send, and how often on all ranks.
     pub kinds: Vec<CollectiveKind>,
+    /// Collectives of these groups.
     pub calls: u64,
     /// Mean time of a rank in them, waiting included.
     pub time_ns: Nanos,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
@@ -15,13 +16,15 @@ use crate::thresholds::{
 };
 
 /// Ranks between which data moves slower than between ranks of other groups.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SlowLink {
     /// A pair where the group has two members; otherwise the link is somewhere between these ranks.
     pub ranks: Vec<u32>,
+    /// Kind of collective.
     pub kind: CollectiveKind,
     /// The message of one rank, where recorded.
     pub bytes: Option<Bytes>,
+    /// Number of calls.
     pub calls: u64,
     /// From the last start to the end: the median of the calls.
     pub transfer_ns: Nanos,
@@ -31,6 +34,7 @@ pub struct SlowLink {
     pub groups: u64,
     /// Steps in which its median transfer was that slow, of how many.
     pub slow_steps: u64,
+    /// Number of steps.
     pub steps: u64,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::issue::Severity;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
@@ -15,15 +16,18 @@ use crate::thresholds::CLOCK_DRIFT_MIN_PPM;
 const LOOK_AT_MAX: usize = 10;
 
 /// A rank and what speaks for looking at it; the strongest reason first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RankToLookAt {
+    /// Number of the rank.
     pub rank: u32,
+    /// Why, the strongest first.
     pub reasons: Vec<Reason>,
 }
 
 /// Why a rank should be looked at. The order is that of urgency.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "LookAtReason")]
 pub enum Reason {
     /// It held the others up in most of its steps: the number in the list of stragglers.
     Straggler(u64),

@@ -16,6 +16,7 @@ mod stragglers;
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::rank_summary::RankSummary;
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::layout::{GroupKind, GroupSet};
@@ -28,7 +29,7 @@ use crate::ranks::work::{Instance, RankCalls};
 use crate::ranks::{Met, RanksAnalysis, meet};
 
 /// What all ranks of a job did, step by step.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct JobAnalysis {
     /// Whether something in the profiles marks the steps; otherwise the whole recording is one.
     pub has_marked_steps: bool,
@@ -40,7 +41,9 @@ pub struct JobAnalysis {
     pub compute_imbalance: f64,
     /// Those that cost most first.
     pub stragglers: Vec<Straggler>,
+    /// Groups that transfer slowly.
     pub slow_links: Vec<SlowLink>,
+    /// Process groups by what they are for.
     pub groups: Vec<GroupSet>,
     /// At most ten, the most urgent first.
     pub look_at: Vec<RankToLookAt>,

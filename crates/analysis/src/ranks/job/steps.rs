@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use llmprof_record::rank_summary::{RankStep, RankSummary};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
@@ -11,24 +12,28 @@ use super::rows::exposed_waiting;
 use crate::ranks::middle::middle;
 
 /// One step on all ranks that have it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct JobStep {
     /// The number that the profiles give it.
     pub number: Option<u64>,
+    /// Ranks that have the step.
     pub ranks: u64,
     /// From the start of the step on the device to that of the next.
     pub median_ns: Nanos,
+    /// Longest duration over the ranks.
     pub max_ns: Nanos,
     /// The rank whose own time, without waiting for others, is longest, and that time.
     pub longest_rank: u32,
+    /// Longest own time: duration less waiting for other ranks.
     pub longest_own_ns: Nanos,
     /// The median of the own times.
     pub median_own_ns: Nanos,
 }
 
 /// The own time of each rank in each step: its time less what it waited for other ranks in collectives.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepTimes {
+    /// Ranks of the rows.
     pub ranks: Vec<u32>,
     /// By rank, then step; −1 where a rank does not have the step.
     pub own_ns: Vec<Vec<i64>>,

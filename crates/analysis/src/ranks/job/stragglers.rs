@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use llmprof_record::rank_summary::{IDLE_CAUSES, RankStep, RankSummary};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
@@ -14,11 +15,13 @@ use crate::thresholds::{
 };
 
 /// A rank that others wait for because of its own work.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Straggler {
+    /// Number of the rank.
     pub rank: u32,
     /// Steps in which it held the others up, of those that it has.
     pub slow_steps: Vec<u64>,
+    /// Number of steps.
     pub steps: u64,
     /// Whether it did so in at least half of its steps, of two or more.
     pub is_stable: bool,
@@ -33,16 +36,19 @@ pub struct Straggler {
 }
 
 /// Time of one kernel or one cause of idle time in a step, beside the median of the peers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RankDifference {
     /// The kernel or copy; absent for idle time.
     pub kernel: Option<String>,
     /// Why the device was idle; absent for kernels.
     pub idle_cause: Option<String>,
+    /// Time on this rank in a slow step.
     pub time_ns: Nanos,
+    /// Median of the other ranks.
     pub others_ns: Nanos,
     /// Calls in a step; 0 for idle time.
     pub calls: f64,
+    /// Calls, median of the other ranks.
     pub others_calls: f64,
 }
 

@@ -15,6 +15,7 @@ mod step_range;
 use llmprof_record::trace::{RangeKind, StrId, ThreadId, Trace};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Summary;
@@ -28,7 +29,7 @@ use crate::trace::scaled::step_range::step_name;
 const MOST_KERNELS: usize = 20;
 
 /// A figure for the whole, with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Estimate {
     /// The best guess.
     pub value: f64,
@@ -50,7 +51,7 @@ impl Estimate {
 }
 
 /// One kernel over the whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ScaledKernel {
     /// Its name.
     pub name: String,
@@ -61,7 +62,7 @@ pub struct ScaledKernel {
 }
 
 /// Steps that the pattern of launches shows, where no range does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ScaledSteps {
     /// Kernels of the usual step.
     pub usual_kernels: u64,
@@ -74,7 +75,7 @@ pub struct ScaledSteps {
 }
 
 /// What slices say of the whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Scaled {
     /// The range that is a step; absent where no range is one.
     pub step: Option<String>,

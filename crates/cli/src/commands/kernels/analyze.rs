@@ -12,9 +12,12 @@ use llmprof_record::{
 };
 use llmprof_report::{
     Document,
-    compose::{KernelNotes, add_kernel_report},
+    compose::{KernelNote, KernelNotes, add_kernel_report},
     text,
 };
+use llmprof_units::schema::schema_of;
+use schemars::Schema;
+use serde_json::{Value, json};
 
 use crate::outputs::kernel_tables;
 use crate::{
@@ -69,8 +72,26 @@ fn kept(sources: &[PathBuf]) -> Result<KernelNotes, Failure> {
     run.map_or_else(|| Ok(KernelNotes::new()), |run| kernel_notes::of_run(run))
 }
 
+/// The JSON Schema of what `noted` returns: launches have a key more than those of `analysis.json`.
+pub(crate) fn schema(id: &str) -> Schema {
+    let mut schema = schema_of::<CountersAnalysis>(id);
+    let note = schema_of::<KernelNote>("").remove("properties");
+    if let Some(Value::Object(types)) = schema.get_mut("$defs")
+        && let Some(mut launch) = types.remove("CountedLaunch")
+    {
+        launch["properties"]["note"] = json!({
+            "type": "object", "properties": note, "description": "What `--kernel-desc` says of the kernel.",
+        });
+        types.insert("NotedLaunch".to_owned(), launch);
+    }
+    if let Some(items) = schema.pointer_mut("/properties/launches/items") {
+        *items = json!({"$ref": "#/$defs/NotedLaunch"});
+    }
+    schema
+}
+
 /// The analysis for a machine, with the user's note beside each launch that has one.
-fn noted(found: &CountersAnalysis, notes: &KernelNotes) -> Result<serde_json::Value, Failure> {
+fn noted(found: &CountersAnalysis, notes: &KernelNotes) -> Result<Value, Failure> {
     let failed = |error: serde_json::Error| Failure::new(format!("cannot write JSON: {error}"));
     let mut value = serde_json::to_value(found).map_err(failed)?;
     for (index, launch) in found.launches.iter().enumerate() {

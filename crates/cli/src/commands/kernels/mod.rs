@@ -1,6 +1,6 @@
 //! The Nsight Compute workflow: the kernels that matter, their counters, what those say.
 
-mod analyze;
+pub(super) mod analyze;
 mod listed;
 mod profile;
 mod top;

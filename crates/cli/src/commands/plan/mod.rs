@@ -12,6 +12,7 @@ use llmprof_simulate::plan::{
 };
 use llmprof_theory::{Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, replay};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args_plan::PlanArgs;
@@ -33,16 +34,23 @@ const MOST_GPUS: u64 = 4096;
 const MOST_REQUESTS: usize = 1_000_000;
 
 /// The answer, as `--json` prints it.
-#[derive(Serialize)]
-struct Planned {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Planned {
     /// Always `predicted`.
     basis: &'static str,
+    /// Name of the model.
     model: String,
+    /// The load in a line.
     load: String,
+    /// Requests per second.
     rate: f64,
+    /// Devices that were considered.
     devices: Vec<String>,
+    /// Profile of efficiencies that was used.
     efficiencies: String,
+    /// Objectives.
     slos: Vec<String>,
+    /// Whether the first candidate meets every objective.
     is_met: bool,
     #[serde(flatten)]
     plan: Plan,

@@ -8,6 +8,8 @@ mod ranks;
 mod threads;
 mod traced;
 
+pub(super) use self::{advise::Advised, print::PredictedGrid};
+
 use std::collections::HashMap;
 
 use llmprof_predict::{EfficiencyProfile, Need, PredictError, Prediction, Predictor, Target};
@@ -75,7 +77,9 @@ pub(crate) fn prediction(args: &PredictArgs) -> Result<serde_json::Value, Failur
     with_grid(args, |grid, about| {
         let rows = rows(grid)?;
         any_predicted(&rows).map_err(Failure::new)?;
-        value = print::json(&grid.axes.names(), &rows, &about)?;
+        let printed = print::json(&grid.axes.names(), &rows, &about)?;
+        value = serde_json::to_value(printed)
+            .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
         Ok(())
     })?;
     Ok(value)

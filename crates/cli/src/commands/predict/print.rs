@@ -2,9 +2,11 @@
 
 use llmprof_predict::{Calibration, EfficiencyProfile, Interval, KnownError};
 use llmprof_report::{Document, Table, text::predict as text};
-use llmprof_units::{Nanos, significant};
+use llmprof_theory::roofline::Resource;
+use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, significant};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Row;
 use crate::{
@@ -119,106 +121,141 @@ fn with_range(time: Nanos, range: Option<Interval>) -> String {
     }
 }
 
-/// A row as machines read it; the same columns in CSV and JSON.
-fn record(axes: &[&str], row: &Row<'_>) -> Map<String, Value> {
-    let mut record = Map::new();
-    record.insert("model".to_owned(), json!(row.model));
-    record.insert("family".to_owned(), json!(row.family));
-    record.insert("device".to_owned(), json!(row.device.name));
-    record.insert("efficiencies".to_owned(), json!(row.profile.name));
-    for (axis, label) in axes.iter().zip(&row.labels) {
-        if !["model", "device"].contains(axis) {
-            record.insert((*axis).to_owned(), json!(label));
+/// A row as machines read it; the same columns in CSV and JSON. Figures of a point that cannot be predicted are null.
+#[derive(Serialize, JsonSchema)]
+struct PredictedPoint<'a> {
+    /// Name of the model.
+    model: &'a str,
+    /// What read its config: a family, the keys that most configs share, or a trace.
+    family: &'a str,
+    /// Name of the device.
+    device: &'a str,
+    /// Profile of efficiencies that was used.
+    efficiencies: &'a str,
+    /// Swept config keys other than `model` and `device`, each with its value.
+    #[serde(flatten)]
+    axes: Map<String, Value>,
+    /// Sequences that run together.
+    batch_size: u64,
+    /// Prompt tokens of a sequence.
+    prompt_tokens: u64,
+    /// Output tokens of a sequence.
+    new_tokens: u64,
+    /// Time to first token.
+    ttft_ns: Option<Nanos>,
+    /// Time per output token after the first.
+    tpot_ns: Option<Nanos>,
+    /// Lower end of the 90 % range of `ttft_ns`; null where the error is not known.
+    ttft_low_ns: Option<Nanos>,
+    /// Upper end of it.
+    ttft_high_ns: Option<Nanos>,
+    /// Lower end of the 90 % range of `tpot_ns`.
+    tpot_low_ns: Option<Nanos>,
+    /// Upper end of it.
+    tpot_high_ns: Option<Nanos>,
+    /// Lower end of the 90 % range of `prefill_gpu_ns`.
+    prefill_gpu_low_ns: Option<Nanos>,
+    /// Upper end of it.
+    prefill_gpu_high_ns: Option<Nanos>,
+    /// Lower end of the 90 % range of `decode_step_gpu_ns`.
+    decode_step_gpu_low_ns: Option<Nanos>,
+    /// Upper end of it.
+    decode_step_gpu_high_ns: Option<Nanos>,
+    /// What the curves of the prediction were measured with.
+    calibration: Option<Calibration>,
+    /// From the start of prefill to the last token.
+    total_ns: Option<Nanos>,
+    /// Output tokens of the batch per second.
+    tokens_per_s: Option<f64>,
+    /// GPU time of prefill.
+    prefill_gpu_ns: Option<Nanos>,
+    /// GPU time of a decode step in the middle of the output.
+    decode_step_gpu_ns: Option<Nanos>,
+    /// Roofline time of prefill.
+    prefill_roofline_ns: Option<Nanos>,
+    /// What limits prefill.
+    prefill_bound_by: Option<Resource>,
+    /// Roofline time of a decode step.
+    decode_step_roofline_ns: Option<Nanos>,
+    /// What limits a decode step.
+    decode_bound_by: Option<Resource>,
+    /// Weights of one device.
+    weights_bytes: Option<Bytes>,
+    /// KV cache of one device at the end of the output.
+    kv_bytes: Option<Bytes>,
+    /// Whether both fit into the memory of the device; null where its size is not known.
+    fits: Option<bool>,
+    /// Operations ÷ `--ttft`: the rate that any software must sustain.
+    ttft_needs_flops_per_s: Option<FlopsPerSecond>,
+    /// Minimum DRAM traffic ÷ `--ttft`.
+    ttft_needs_bytes_per_s: Option<BytesPerSecond>,
+    /// Whether `--ttft` is met; null without one.
+    ttft_met: Option<bool>,
+    /// Operations ÷ `--tpot`: the rate that any software must sustain.
+    tpot_needs_flops_per_s: Option<FlopsPerSecond>,
+    /// Minimum DRAM traffic ÷ `--tpot`.
+    tpot_needs_bytes_per_s: Option<BytesPerSecond>,
+    /// Whether `--tpot` is met; null without one.
+    tpot_met: Option<bool>,
+    /// Why the point cannot be predicted.
+    error: Option<String>,
+}
+
+impl<'a> PredictedPoint<'a> {
+    fn new(axes: &[&str], row: &'a Row<'_>) -> Self {
+        let found = row.outcome.as_ref().ok();
+        let low = |range: Option<Interval>| range.map(|range| range.low_ns);
+        let high = |range: Option<Interval>| range.map(|range| range.high_ns);
+        let [ttft, tpot, prefill, step] = [
+            found.and_then(|found| found.ttft_interval),
+            found.and_then(|found| found.tpot_interval),
+            found.and_then(|found| found.prefill_gpu_interval),
+            found.and_then(|found| found.decode_step_gpu_interval),
+        ];
+        let labels = axes.iter().zip(&row.labels);
+        let labels = labels.filter(|(axis, _)| !["model", "device"].contains(axis));
+        Self {
+            model: row.model,
+            family: row.family,
+            device: &row.device.name,
+            efficiencies: &row.profile.name,
+            axes: labels
+                .map(|(axis, label)| ((*axis).to_owned(), Value::from(*label)))
+                .collect(),
+            batch_size: row.workload.batch,
+            prompt_tokens: row.workload.prompt,
+            new_tokens: row.workload.new_tokens,
+            ttft_ns: found.map(|found| found.ttft_ns),
+            tpot_ns: found.and_then(|found| found.tpot_ns),
+            ttft_low_ns: low(ttft),
+            ttft_high_ns: high(ttft),
+            tpot_low_ns: low(tpot),
+            tpot_high_ns: high(tpot),
+            prefill_gpu_low_ns: low(prefill),
+            prefill_gpu_high_ns: high(prefill),
+            decode_step_gpu_low_ns: low(step),
+            decode_step_gpu_high_ns: high(step),
+            calibration: found.map(|found| found.calibration),
+            total_ns: found.map(|found| found.total_ns),
+            tokens_per_s: found.map(|found| found.tokens_per_s),
+            prefill_gpu_ns: found.map(|found| found.prefill.device_ns),
+            decode_step_gpu_ns: found.map(|found| found.decode_step.device_ns),
+            prefill_roofline_ns: found.map(|found| found.prefill.roofline_ns),
+            prefill_bound_by: found.map(|found| found.prefill.binds),
+            decode_step_roofline_ns: found.map(|found| found.decode_step.roofline_ns),
+            decode_bound_by: found.map(|found| found.decode_step.binds),
+            weights_bytes: found.map(|found| found.memory.weights_bytes),
+            kv_bytes: found.map(|found| found.memory.kv_bytes),
+            fits: found.and_then(|found| found.memory.fits),
+            ttft_needs_flops_per_s: row.ttft.map(|need| need.flops_per_s),
+            ttft_needs_bytes_per_s: row.ttft.map(|need| need.bytes_per_s),
+            ttft_met: row.ttft.map(|need| need.met),
+            tpot_needs_flops_per_s: row.tpot.map(|need| need.flops_per_s),
+            tpot_needs_bytes_per_s: row.tpot.map(|need| need.bytes_per_s),
+            tpot_met: row.tpot.map(|need| need.met),
+            error: row.outcome.as_ref().err().map(ToString::to_string),
         }
     }
-    record.insert("batch_size".to_owned(), json!(row.workload.batch));
-    record.insert("prompt_tokens".to_owned(), json!(row.workload.prompt));
-    record.insert("new_tokens".to_owned(), json!(row.workload.new_tokens));
-    let prediction = row.outcome.as_ref().ok();
-    let mut put = |name: &str, value: Option<Value>| {
-        record.insert(name.to_owned(), value.unwrap_or(Value::Null));
-    };
-    let value = |time: Nanos| json!(time);
-    put("ttft_ns", prediction.map(|p| value(p.ttft_ns)));
-    put("tpot_ns", prediction.and_then(|p| p.tpot_ns).map(value));
-    for (name, interval) in [
-        ("ttft", prediction.and_then(|p| p.ttft_interval)),
-        ("tpot", prediction.and_then(|p| p.tpot_interval)),
-        (
-            "prefill_gpu",
-            prediction.and_then(|p| p.prefill_gpu_interval),
-        ),
-        (
-            "decode_step_gpu",
-            prediction.and_then(|p| p.decode_step_gpu_interval),
-        ),
-    ] {
-        put(
-            &format!("{name}_low_ns"),
-            interval.map(|interval| value(interval.low_ns)),
-        );
-        put(
-            &format!("{name}_high_ns"),
-            interval.map(|interval| value(interval.high_ns)),
-        );
-    }
-    put("calibration", prediction.map(|p| json!(p.calibration)));
-    put("total_ns", prediction.map(|p| value(p.total_ns)));
-    put("tokens_per_s", prediction.map(|p| json!(p.tokens_per_s)));
-    put(
-        "prefill_gpu_ns",
-        prediction.map(|p| value(p.prefill.device_ns)),
-    );
-    put(
-        "decode_step_gpu_ns",
-        prediction.map(|p| value(p.decode_step.device_ns)),
-    );
-    put(
-        "prefill_roofline_ns",
-        prediction.map(|p| value(p.prefill.roofline_ns)),
-    );
-    put(
-        "prefill_bound_by",
-        prediction.map(|p| json!(p.prefill.binds)),
-    );
-    put(
-        "decode_step_roofline_ns",
-        prediction.map(|p| value(p.decode_step.roofline_ns)),
-    );
-    put(
-        "decode_bound_by",
-        prediction.map(|p| json!(p.decode_step.binds)),
-    );
-    put(
-        "weights_bytes",
-        prediction.map(|p| json!(p.memory.weights_bytes)),
-    );
-    put("kv_bytes", prediction.map(|p| json!(p.memory.kv_bytes)));
-    put(
-        "fits",
-        prediction
-            .and_then(|p| p.memory.fits)
-            .map(|fits| json!(fits)),
-    );
-    for (name, need) in [("ttft", row.ttft), ("tpot", row.tpot)] {
-        put(
-            &format!("{name}_needs_flops_per_s"),
-            need.map(|need| json!(need.flops_per_s)),
-        );
-        put(
-            &format!("{name}_needs_bytes_per_s"),
-            need.map(|need| json!(need.bytes_per_s)),
-        );
-        put(&format!("{name}_met"), need.map(|need| json!(need.met)));
-    }
-    put(
-        "error",
-        row.outcome
-            .as_ref()
-            .err()
-            .map(|error| json!(error.to_string())),
-    );
-    record
 }
 
 /// The profiles of rows, each once.
@@ -234,12 +271,15 @@ fn profiles<'a>(rows: &[Row<'a>]) -> Vec<&'a EfficiencyProfile> {
 
 /// A row as a line of CSV, after the names of the columns where it is the first.
 pub(super) fn csv(axes: &[&str], row: &Row<'_>, is_first: bool, text: &mut String) {
-    let record = record(axes, row);
+    let point = serde_json::to_value(PredictedPoint::new(axes, row)).unwrap_or_default();
+    let Value::Object(columns) = point else {
+        return;
+    };
     if is_first {
-        let names: Vec<String> = record.keys().map(|name| csv_field(name)).collect();
+        let names: Vec<String> = columns.keys().map(|name| csv_field(name)).collect();
         *text += &(names.join(",") + "\n");
     }
-    for (index, value) in record.values().enumerate() {
+    for (index, value) in columns.values().enumerate() {
         if index > 0 {
             text.push(',');
         }
@@ -252,33 +292,46 @@ pub(super) fn csv(axes: &[&str], row: &Row<'_>, is_first: bool, text: &mut Strin
     text.push('\n');
 }
 
-pub(super) fn json(axes: &[&str], rows: &[Row<'_>], about: &[String]) -> Result<Value, Failure> {
-    #[derive(Serialize)]
-    struct Grid<'a> {
-        basis: &'static str,
-        from: &'static str,
-        efficiencies: &'a str,
-        known_error: &'a str,
-        /// Errors on held-out models, where the profile has any.
-        held_out: Option<&'static KnownError>,
-        /// Models that were traced, and the run that predictions start from.
-        #[serde(skip_serializing_if = "<[String]>::is_empty")]
-        notes: &'a [String],
-        points: Vec<Map<String, Value>>,
-    }
+/// Predicted times of a request, or of every point of a sweep.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PredictedGrid<'a> {
+    /// Always `predicted`.
+    basis: &'static str,
+    /// What the efficiencies were measured with.
+    from: &'static str,
+    /// Profile of efficiencies of the first point.
+    efficiencies: &'a str,
+    /// What is known of the error of that profile.
+    known_error: &'a str,
+    /// Errors on held-out models, where the profile has any.
+    held_out: Option<&'static KnownError>,
+    /// Models that were traced, and the run that predictions start from.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notes: &'a [String],
+    /// One for each point of the sweep.
+    points: Vec<PredictedPoint<'a>>,
+}
+
+pub(super) fn json<'a>(
+    axes: &[&str],
+    rows: &'a [Row<'_>],
+    about: &'a [String],
+) -> Result<PredictedGrid<'a>, Failure> {
     let Some(profile) = rows.first().map(|row| row.profile) else {
         return Err(Failure::new(super::NO_POINTS));
     };
-    let grid = Grid {
+    Ok(PredictedGrid {
         basis: "predicted",
         from: text::basis(profile),
         efficiencies: &profile.name,
         known_error: &profile.known_error,
         held_out: KnownError::of(&profile.name),
         notes: about,
-        points: rows.iter().map(|row| record(axes, row)).collect(),
-    };
-    serde_json::to_value(grid).map_err(|error| Failure::new(format!("cannot write JSON: {error}")))
+        points: rows
+            .iter()
+            .map(|row| PredictedPoint::new(axes, row))
+            .collect(),
+    })
 }
 
 fn dash() -> String {

@@ -13,6 +13,7 @@ use llmprof_simulate::{
 };
 use llmprof_traffic::slo::{Latencies, Metric, Slo, all_met};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::step_time::{Basis, KvBlocks};
@@ -27,39 +28,52 @@ const TRIED_TOKENS: [u64; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
 const TRIED_SEQUENCES: [u64; 6] = [16, 32, 64, 128, 256, 512];
 
 /// What a simulation came to; `--json` prints it.
-#[derive(Serialize)]
-struct Simulated {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Simulated {
     /// Always `predicted`.
     basis: &'static str,
+    /// The load in a line.
     load: String,
+    /// Settings of the engine.
     settings: Settings,
+    /// Where step times come from.
     step_time: Basis,
     /// GPUs of all replicas.
     gpus: u64,
+    /// Objectives and whether they are met.
     slos: Vec<Objective>,
+    /// Whether every objective is met.
     is_met: bool,
+    /// What the load came to.
     summary: Summary,
     /// Latencies of the first half of the requests that differ from those of all.
     unsettled: Vec<Unsettled>,
+    /// Settings that were tried, the best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     candidates: Option<Vec<Candidate>>,
+    /// Replicas that were tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     replicas: Option<Replicas>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Objective {
+    /// The objective as it was given.
     slo: String,
+    /// Simulated value.
     value_ms: Option<f64>,
+    /// Whether it is met.
     is_met: bool,
 }
 
 /// A statistic of half as many requests, and of all.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Unsettled {
     /// Such as `tpot:p99`.
     statistic: String,
+    /// Value of the first half of the requests.
     half_ms: f64,
+    /// Value of all requests.
     all_ms: f64,
 }
 

@@ -14,6 +14,7 @@ use llmprof_simulate::{
 };
 use llmprof_theory::{Model, Step, WeightFormat, Workload, device::Device};
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args_simulate::SimulateArgs;
@@ -25,18 +26,26 @@ use crate::{
 };
 
 /// What step times rest on.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(rename = "StepTimeBasis")]
 pub(super) enum Basis {
     Predicted {
+        /// Name of the model.
         model: String,
+        /// Name of the device.
         device: String,
+        /// Profile of efficiencies that was used.
         efficiencies: String,
+        /// Host time added to every step.
         overhead_ns: Nanos,
+        /// GPUs that share the model.
         gpus: u64,
     },
     Calibrated {
+        /// File of engine steps that times were fitted to.
         trace: String,
+        /// Fitted step times.
         calibration: Calibration,
     },
 }

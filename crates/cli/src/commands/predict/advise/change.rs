@@ -1,10 +1,11 @@
 //! One change that could be made.
 
 use llmprof_predict::EfficiencyProfile;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What sort of change it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Code {
     CudaGraph,

@@ -14,6 +14,7 @@ use llmprof_predict::{EfficiencyProfile, Interval, Prediction, Predictor, Target
 use llmprof_record::plan::Plan;
 use llmprof_theory::Model;
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::change::{Change, Code};
@@ -33,20 +34,27 @@ use crate::{
 const LEAST_GAIN: f64 = 1.005;
 
 /// What a request is predicted to take.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(super) struct Figures {
+    /// Time to first token.
     ttft_ns: Nanos,
+    /// Time per output token after the first.
     tpot_ns: Option<Nanos>,
+    /// Output tokens per second.
     tokens_per_s: f64,
     /// Ends of the 90 % interval of the tokens per second; absent where the prediction has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens_per_s_low: Option<f64>,
+    /// Upper end of the 90 % interval of `tokens_per_s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens_per_s_high: Option<f64>,
     /// Weights and KV cache, of one device where several share the model.
     memory_bytes: u64,
+    /// Whether weights and KV cache fit into memory; null where its size is not known.
     fits: Option<bool>,
+    /// Parameters of the model.
     parameters: u64,
+    /// Devices that share the model.
     devices: u64,
 }
 
@@ -78,8 +86,10 @@ impl Figures {
 }
 
 /// A change with its prediction.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ChangeAdvice")]
 pub(super) struct Advice {
+    /// Kind of the change.
     code: Code,
     /// In the order they are given after the request's own.
     overrides: Vec<String>,
@@ -88,8 +98,10 @@ pub(super) struct Advice {
     /// Ends of its 90 % interval, where both predictions have one and their errors are independent.
     #[serde(skip_serializing_if = "Option::is_none")]
     speedup_low: Option<f64>,
+    /// Upper end of the 90 % interval of `speedup`.
     #[serde(skip_serializing_if = "Option::is_none")]
     speedup_high: Option<f64>,
+    /// What is predicted with the change.
     figures: Figures,
     /// Overrides of other changes of the kind with the same prediction.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -104,17 +116,23 @@ pub(super) struct Advice {
     refused: Option<String>,
 }
 
-#[derive(Serialize)]
-pub(super) struct Advised {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Advised {
     /// Always `predicted`.
     basis: &'static str,
+    /// Name of the model.
     model: String,
+    /// Name of the device.
     device: String,
+    /// Profile of efficiencies that was used.
     efficiencies: String,
+    /// What is predicted for the request as it is.
     request: Figures,
+    /// Changes, the largest speedup first.
     advice: Vec<Advice>,
     /// Changes that compose and gain too little.
     left_out: usize,
+    /// Measured outcome of the best change, with `--try`.
     #[serde(skip_serializing_if = "Option::is_none")]
     tried: Option<measured::Tried>,
 }

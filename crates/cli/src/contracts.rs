@@ -1,0 +1,135 @@
+//! JSON Schemas of every file that llmprof writes and of what its commands print.
+
+use std::collections::BTreeMap;
+
+use llmprof_analysis::{
+    Analysis, CaptureCost, compare::Comparison, statics::Statics, trace::scaled::Scaled,
+};
+use llmprof_grounding::Info;
+use llmprof_load::{results::ForeignResult, server::window::Window};
+use llmprof_record::{
+    communication::Communication,
+    counters::Counters,
+    memory::MemoryHistory,
+    predictions::{Prediction, Skipped},
+    rank_summary::RankSummary,
+    run::{HostFacts, RunRecord, Summary},
+    samples::Samples,
+    serving::{RequestRecord, ServedLoad},
+    store::{self, Manifest},
+};
+use llmprof_traffic::{figures::LoadSummary, sweep::Sweep};
+use llmprof_units::schema::schema_of;
+use llmprof_view::agent::answer_schemas;
+use schemars::{JsonSchema, Schema};
+use serde_json::Value;
+
+use crate::comparing::{CompareFile, baseline};
+use crate::job_ranks::SummariesMade;
+use crate::jobs::CodeRevision;
+use crate::outputs::{AllocatorFile, Metrics, serving::BenchFile};
+use crate::serving::PrintedBench;
+use crate::{commands, trtexec};
+
+/// The id of a schema and the schema.
+pub(crate) type NamedSchema = (String, Schema);
+
+/// The schema of a file, or of what a command prints; `title` names it.
+pub(crate) fn contract<T: JsonSchema>(name: &str, version: u32, title: &str) -> NamedSchema {
+    titled(name, version, title, schema_of::<T>)
+}
+
+pub(crate) fn titled(
+    name: &str,
+    version: u32,
+    title: &str,
+    schema: impl Fn(&str) -> Schema,
+) -> NamedSchema {
+    let id = format!("llmprof.{name}/{version}");
+    let mut schema = schema(&id);
+    schema.insert("title".to_owned(), title.into());
+    (id, schema)
+}
+
+/// All schemas: files of a run, other files, what commands print, answers for agents.
+pub(crate) fn all_schemas() -> Vec<NamedSchema> {
+    let mut all = run_files();
+    all.extend(other_files());
+    all.extend(commands::schemas());
+    all.extend(answer_schemas());
+    all
+}
+
+fn run_files() -> Vec<NamedSchema> {
+    vec![
+        contract::<Manifest>("run", store::SCHEMA_VERSION, "run.json"),
+        titled(
+            "record",
+            RunRecord::SCHEMA_VERSION,
+            "record.json",
+            RunRecord::schema,
+        ),
+        contract::<Analysis>("analysis", Analysis::SCHEMA_VERSION, "analysis.json"),
+        contract::<Metrics<'_>>("metrics", 1, "metrics.json"),
+        contract::<Statics>("static_compute", 1, "static_compute.json"),
+        contract::<BenchFile<'_>>("bench", 1, "bench.json"),
+        contract::<PrintedBench<'_>>("bench_printed", 1, "llmprof bench --json"),
+        contract::<Sweep<LoadSummary>>("sweep", 1, "sweep.json"),
+        contract::<ServedLoad>("load", 1, "load.json"),
+        contract::<RequestRecord>("requests", 1, "a line of requests.jsonl"),
+        contract::<Window>("metrics_window", 1, "server/metrics_window.json"),
+        contract::<HostFacts>("env", 1, "env.json"),
+        contract::<Vec<CodeRevision>>("sources", 1, "sources.json"),
+        contract::<Samples>("samples", 1, "samples.json"),
+        contract::<Counters>("counters", 1, "counters.json"),
+        contract::<MemoryHistory>("memory", 1, "memory.json"),
+        contract::<AllocatorFile<'_>>("allocator", 1, "allocator.json"),
+        contract::<Communication>("communication", 1, "communication.json"),
+        contract::<Vec<Summary>>("summaries", 1, "summaries.json"),
+        contract::<Scaled>("slices", 1, "slices.json"),
+        contract::<BTreeMap<String, CaptureCost>>("overhead", 1, "torch_profiler/overhead.json"),
+        contract::<RankSummary>("rank", 1, "the JSON of a file in ranks/"),
+        contract::<Prediction>("prediction", 1, "a line of predictions/predictions.jsonl"),
+        contract::<Skipped>("skipped", 1, "a line of predictions/skipped.jsonl"),
+        contract::<Info>("visualization", 1, "visualizations/SAMPLE/info.json"),
+        contract::<trtexec::Imported>("layers", 1, "layers.json"),
+    ]
+}
+
+fn other_files() -> Vec<NamedSchema> {
+    vec![
+        contract::<CompareFile<'_>>("compare", Comparison::SCHEMA_VERSION, "compare.json"),
+        contract::<baseline::Baseline>("baseline", baseline::SCHEMA_VERSION, "baselines/NAME.json"),
+        contract::<BTreeMap<String, Value>>("flat", 1, "flat.json"),
+        contract::<SummariesMade>(
+            "import_summary_only",
+            1,
+            "llmprof import --summary-only --json",
+        ),
+        contract::<Vec<ForeignResult>>("bench_import", 1, "llmprof bench --import FILE --json"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A reader finds a type by its name; a second type of the same name would get a number behind it.
+    #[test]
+    fn one_name_is_one_type_in_all_schemas() {
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
+        let mut ids = BTreeSet::new();
+        for (id, schema) in all_schemas() {
+            assert!(ids.insert(id.clone()), "{id} is there twice");
+            assert_eq!(schema.get("$id").and_then(Value::as_str), Some(&*id));
+            let types = schema.get("$defs").and_then(Value::as_object);
+            for (name, of_type) in types.into_iter().flatten() {
+                let text = of_type.to_string();
+                let first = known.entry(name.clone()).or_insert_with(|| text.clone());
+                assert_eq!(*first, text, "{name} is two types; the second is in {id}");
+            }
+        }
+    }
+}

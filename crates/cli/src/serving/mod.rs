@@ -15,11 +15,7 @@ use std::{
 };
 
 use llmprof_capture::process::{Interrupt, Launch};
-use llmprof_record::{
-    secrets::without_known,
-    store::{RunDir, RunStatus},
-};
-use llmprof_report::text::warning_lines;
+use llmprof_record::store::{RunDir, RunStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -36,6 +36,12 @@ pub(crate) struct PlanArgs {
         default_value = "vllm"
     )]
     pub(crate) engine: String,
+    /// Benches of one server that shift predicted step times: run directories of `llmprof bench`, or JSON of `vllm bench serve --save-result`.
+    #[arg(long, value_name = "RUN", num_args = 1.., requires = "from_server")]
+    pub(crate) from: Vec<PathBuf>,
+    /// What served these benches, as overrides of `llmprof simulate`: 'hardware.spec=h200 parallel.tensor=2'.
+    #[arg(long, value_name = "OVERRIDES", requires = "from")]
+    pub(crate) from_server: Option<String>,
     /// Keep the weight and KV cache formats of the model: without it, FP8 is tried too where the device computes in it.
     #[arg(long)]
     pub(crate) keep_formats: bool,

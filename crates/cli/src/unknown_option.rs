@@ -16,7 +16,7 @@ pub(crate) fn unknown_option(config: &str, options: &[String]) -> Failure {
     let (group, name) = config.split_once('/').unwrap_or(("config", config));
     let failure = Failure::new(format!("unknown {group} `{name}`"));
     let hint = match group {
-        shipped_models::GROUP => model_hint(name, options),
+        shipped_models::GROUP => Some(model_hint(name, options)),
         "hardware" => Some(device_spec(name).unwrap_or_else(|| {
             format!(
                 "hardware is one of {}; hardware.spec=NAME is the device (`llmprof hardware list`)",
@@ -40,7 +40,7 @@ fn names(options: &[String]) -> impl Iterator<Item = &str> {
     options.iter().map(String::as_str)
 }
 
-fn model_hint(name: &str, options: &[String]) -> Option<String> {
+fn model_hint(name: &str, options: &[String]) -> String {
     let models = names(options).filter(|option| !matches!(*option, "base" | "local"));
     let mut near: Vec<String> = near_names(name, models)
         .into_iter()
@@ -54,7 +54,7 @@ fn model_hint(name: &str, options: &[String]) -> Option<String> {
          --config path/to/config.json of import, model and bench"
             .to_owned(),
     );
-    Some(lines.join("\n"))
+    lines.join("\n")
 }
 
 /// The override that names a device, where a word is the name of one.

@@ -142,6 +142,26 @@ fn a_host_bound_request_is_told_to_launch_less() {
     }
 }
 
+/// A prediction is made without a GPU; the overrides of a CUDA graph name the one that it needs.
+#[test]
+fn a_cuda_graph_is_advised_with_the_device_that_it_needs() {
+    let base = [
+        "model=llama3_1_8b",
+        "hardware.spec=h100_sxm",
+        "runtime=pytorch",
+    ];
+    let found = advised(&base);
+    for (code, line) in [
+        ("cuda_graph", "runtime.cuda_graph=true"),
+        ("fusion", "runtime.compile=reduce-overhead"),
+    ] {
+        let advice = found["advice"].as_array().unwrap();
+        let one = advice.iter().find(|one| one["code"] == code).unwrap();
+        assert_eq!(overrides(one), ["device=cuda:0", line]);
+        assert_eq!(one["runs"], true, "{one}");
+    }
+}
+
 #[test]
 fn design_edits_keep_the_parameters() {
     for model in ["llama3_1_8b", "qwen2_5_7b", "qwen3_30b_a3b", "mixtral_8x7b"] {

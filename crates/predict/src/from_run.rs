@@ -7,14 +7,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PredictError, Predictor};
 use llmprof_theory::{
-    Step, Workload,
+    Workload,
     kernels::{Kernel, KernelClass},
 };
 
 /// Factors beyond this are no correction: the run did something else.
-const MOST: f64 = 10.0;
+const FACTOR_MAX: f64 = 10.0;
 
 /// Times of one step, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,7 +47,7 @@ pub struct Factors {
 }
 
 impl Factors {
-    const NONE: Self = Self {
+    pub(super) const NONE: Self = Self {
         matrix: 1.0,
         other: 1.0,
         host: 1.0,
@@ -70,71 +69,15 @@ pub struct Corrections {
     pub decode: Factors,
 }
 
-fn is_matrix(kernel: &Kernel) -> bool {
+pub(super) fn is_matrix(kernel: &Kernel) -> bool {
     matches!(
         kernel.class(),
         KernelClass::Gemm | KernelClass::GroupedGemm | KernelClass::Attention
     )
 }
 
-impl Predictor<'_> {
-    /// What a run says of this model on this device.
-    pub fn corrections(&self, run: &MeasuredRun) -> Result<Corrections, PredictError> {
-        let predicted = self.predict(&run.workload)?;
-        let steps = run.workload.decode_steps().max(1) as f64;
-        let (device, host) = match predicted.decode {
-            Some(decode) => (decode.device_ns, decode.host_ns),
-            None => (
-                predicted.decode_step.device_ns,
-                predicted.decode_step.host_ns,
-            ),
-        };
-        let workload = &run.workload;
-        let middle = {
-            let mut pass = self.model.decode_step(workload);
-            pass.past += (steps as u64 - 1) / 2;
-            Step::first_of(&pass)
-        };
-        let prefill = self
-            .model
-            .prefill_passes(&run.workload)
-            .map(|pass| self.groups(workload, &Step::first_of(&pass)))
-            .fold([0.0; 2], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
-        let ns = |seconds: f64| seconds * 1e9;
-        let prefill = run.prefill.map_or(Factors::NONE, |measured| {
-            let phase = &predicted.prefill;
-            let host = phase.host_ns.map(|host| ns(host.seconds()));
-            factors(&measured, ns(phase.device_ns.seconds()), prefill, host)
-        });
-        let decode = run.decode_step.map_or(Factors::NONE, |measured| {
-            let groups = self.groups(workload, &middle);
-            let host = host.map(|host| ns(host.seconds()) / steps);
-            factors(&measured, ns(device.seconds()) / steps, groups, host)
-        });
-        Ok(Corrections { prefill, decode })
-    }
-
-    /// Predictions with these corrections.
-    #[must_use]
-    pub fn corrected(mut self, corrections: Corrections) -> Self {
-        self.steps.get_mut().clear();
-        self.before.set(None);
-        self.corrections = Some(corrections);
-        self
-    }
-
-    /// Predicted ns of GEMMs and attention, and of all other kernels.
-    fn groups(&self, workload: &Workload, step: &Step) -> [f64; 2] {
-        let mut groups = [0.0; 2];
-        for (kernel, launches, time) in self.kernels(workload, step) {
-            groups[usize::from(!is_matrix(&kernel))] += time.seconds() * launches * 1e9;
-        }
-        groups
-    }
-}
-
 /// `predicted`: ns of the whole step, of its two groups, and of the host.
-fn factors(
+pub(super) fn factors(
     measured: &MeasuredStep,
     predicted: f64,
     [matrix, other]: [f64; 2],
@@ -143,7 +86,7 @@ fn factors(
     let ratio = |measured: f64, predicted: f64| {
         let ratio = measured / predicted;
         if ratio.is_finite() && ratio > 0.0 {
-            ratio.clamp(1.0 / MOST, MOST)
+            ratio.clamp(1.0 / FACTOR_MAX, FACTOR_MAX)
         } else {
             1.0
         }

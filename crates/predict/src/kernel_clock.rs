@@ -53,6 +53,8 @@ pub(super) fn kernel_clock(
 mod tests {
     use std::collections::BTreeMap;
 
+    use llmprof_units::stats::percentile;
+
     use super::*;
     use llmprof_theory::{
         device::Catalog,
@@ -187,7 +189,7 @@ mod tests {
 
     fn quantile(mut off: Vec<f64>, share: f64) -> f64 {
         off.sort_unstable_by(f64::total_cmp);
-        off[(off.len() as f64 * share) as usize]
+        percentile(&off, share)
     }
 
     /// 4.0 % in the median over the 249 rows between cells, 26 % at p90. What lies far off are shapes that were measured apart from their neighbours, by disturbance or by another

@@ -6,6 +6,7 @@
 //! comes with its error where one is known ([`KnownError`]).
 
 pub mod calibrate;
+mod corrected;
 mod curves;
 mod eager;
 mod efficiency;

@@ -1,11 +1,9 @@
 //! What an engine has for KV caches beside everything else that it holds, counted as vLLM counts when it starts: of its share of the
 //! memory, weights, the most that activations take in a step of full size, and what libraries hold come off; the rest is KV cache.
 
-use llmprof_theory::{MemoryFit, Model, Workload, parallel::Parallel};
+use llmprof_theory::{MemoryFit, Model, Workload, WorkloadError, parallel::Parallel};
 use llmprof_units::Bytes;
 use serde::Serialize;
-
-use crate::PredictError;
 
 /// Held outside of PyTorch's allocator: 0.16 GiB (vLLM 0.7 on an H100, logs in vllm-project/vllm#12126).
 const LIBRARY_BYTES: u64 = 171_798_692;
@@ -87,7 +85,7 @@ pub(crate) fn step_activations(
     parallel: Parallel,
     workload: &Workload,
     limits: &EngineLimits,
-) -> Result<u64, PredictError> {
+) -> Result<u64, WorkloadError> {
     let full = Workload {
         batch: 1,
         prompt: limits.max_num_batched_tokens.max(1),

@@ -2,7 +2,7 @@
 //!
 //! [`engine`] schedules steps as vLLM does (first come first served, chunked prefill, KV blocks, preemption by recomputation, prefix
 //! cache); a [`StepTimer`] says how long each step takes: [`predicted`] from a model and a device, [`calibrated`] from the engine steps
-//! of a recorded server. Pure: no clock, no threads, and the same seed gives the same numbers.
+//! of a recorded server; [`shift`] corrects predicted ones by benches. Pure: no clock, no threads, and the same seed gives the same numbers.
 
 pub mod calibrated;
 pub mod disaggregated;
@@ -16,6 +16,7 @@ pub mod predicted;
 pub mod request;
 pub mod search;
 pub mod settings;
+pub mod shift;
 pub mod step;
 pub mod summary;
 

@@ -6,7 +6,10 @@ use llmprof_predict::{PredictError, StepTime};
 use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 
-use crate::step::{StepTimer, nodes};
+use crate::{
+    shift::Shift,
+    step::{StepTimer, nodes},
+};
 
 /// Predicts a step: on one device or on several.
 pub type PredictStep<'p> = dyn Fn(&Step) -> Result<StepTime, PredictError> + 'p;
@@ -16,6 +19,7 @@ pub struct Predicted<'p> {
     predict: &'p PredictStep<'p>,
     /// Added to every step: what the engine does between two of them.
     overhead: Nanos,
+    shift: Shift,
     failed: RefCell<Option<PredictError>>,
 }
 
@@ -34,8 +38,31 @@ impl<'p> Predicted<'p> {
         Ok(Self {
             predict,
             overhead,
+            shift: Shift::default(),
             failed: RefCell::default(),
         })
+    }
+
+    /// The same with step times that benches shifted.
+    #[must_use]
+    pub fn with_shift(self, shift: Shift) -> Self {
+        Self { shift, ..self }
+    }
+
+    fn predicted(&self, step: &Step) -> Result<Nanos, PredictError> {
+        let whole = (self.predict)(step)?.time_ns;
+        if self.shift.is_none() {
+            return Ok(whole);
+        }
+        let has_both = step.prefill.sequences() > 0 && step.decode.sequences() > 0;
+        let decode = if has_both {
+            (self.predict)(&Step::decode(step.decode.clone()))?.time_ns
+        } else if step.decode.sequences() > 0 {
+            whole
+        } else {
+            Nanos(0)
+        };
+        Ok(self.shift.shifted(whole, decode))
     }
 
     /// Why a step had no prediction, if one had none: its time then counted as the overhead alone.
@@ -79,8 +106,8 @@ impl StepTimer for Predicted<'_> {
             decode: on_grid(&step.decode),
             logits: step.logits,
         };
-        match (self.predict)(&step) {
-            Ok(found) => found.time_ns + self.overhead,
+        match self.predicted(&step) {
+            Ok(time) => time + self.overhead,
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
                 self.overhead

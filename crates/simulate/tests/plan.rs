@@ -10,6 +10,7 @@ use llmprof_simulate::{
     plan::{Formats, Plan, Question, Reason, Requests, Source, Traffic, TrafficError, plan},
     predicted::Predicted,
     search::on_replicas,
+    shift::Shift,
 };
 use llmprof_theory::{
     Model, Step, Workload,
@@ -60,6 +61,7 @@ struct Asked<'a> {
     max_gpus: u64,
     prices: &'a [(&'a str, f64)],
     disaggregated: bool,
+    shift: Shift,
 }
 
 fn planned(asked: &Asked<'_>) -> Plan {
@@ -73,6 +75,7 @@ fn planned(asked: &Asked<'_>) -> Plan {
         model: &model(asked.model),
         devices: &devices,
         profile: &EfficiencyProfile::embedded("vllm").unwrap(),
+        shift: asked.shift,
         base: Workload::default(),
         formats: Formats {
             fp8_weights: false,
@@ -102,7 +105,38 @@ const LLAMA_8B: Asked<'_> = Asked {
     max_gpus: 16,
     prices: &[],
     disaggregated: false,
+    shift: Shift {
+        prefill: 1.0,
+        decode: 1.0,
+    },
 };
+
+/// 32 tokens a request at 4 a second keep one H100 far below its limits, so that TPOT is the time of nearly empty steps.
+#[test]
+fn shifted_step_times_shift_latencies_and_bounds() {
+    let of = |decode: f64| {
+        let shift = Shift {
+            decode,
+            ..LLAMA_8B.shift
+        };
+        planned(&Asked {
+            rate: 4.0,
+            max_gpus: 1,
+            shift,
+            ..LLAMA_8B
+        })
+    };
+    let tpot = |plan: &Plan| plan.candidates[0].steady.summary.tpot_ms.unwrap().p50;
+    let [plain, slow] = [of(1.0), of(2.0)];
+    let ratio = tpot(&slow) / tpot(&plain);
+    assert!((1.7..2.1).contains(&ratio), "{ratio}");
+    // 4.8 ms at the least × 10 are more than 30 ms.
+    let hopeless = of(10.0);
+    assert_eq!(
+        hopeless.failed.get(&Reason::Tpot),
+        Some(&hopeless.considered)
+    );
+}
 
 /// The best engine meets the objectives in a simulation of all replicas, and one replica fewer does not.
 #[test]

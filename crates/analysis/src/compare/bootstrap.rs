@@ -8,6 +8,7 @@
 //! α′ = Φ(−√(n ÷ (n − 1)) × t(0.975, n − 1)) (Hesterberg, What Teachers Should Know About the Bootstrap, 2015, §5.3, "expanded
 //! percentile interval"). Below [`FEWEST`] values resampling cannot reach 95 %, and Student's interval of the logs stands in.
 
+use llmprof_units::stats::normal_below;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Summary, student_t_975};
@@ -224,22 +225,6 @@ fn welch(a: &[f64], b: &[f64]) -> Option<Interval> {
     })
 }
 
-/// Φ(x) by Abramowitz and Stegun 26.2.17; the error is below 7.5e-8.
-fn normal_below(x: f64) -> f64 {
-    const TERMS: [f64; 5] = [
-        0.319_381_530,
-        -0.356_563_782,
-        1.781_477_937,
-        -1.821_255_978,
-        1.330_274_429,
-    ];
-    let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
-    let sum = TERMS.iter().rev().fold(0.0, |sum, term| (sum + term) * t);
-    let density = (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    let above = density * sum;
-    if x < 0.0 { above } else { 1.0 - above }
-}
-
 /// SplitMix64 with a fixed seed: the same runs give the same interval.
 pub(crate) struct Random(u64);
 
@@ -285,18 +270,6 @@ mod tests {
         assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
         // Means of pairs of 0, 1, 8: 0, 0.5, 4, 1, 4.5, 8. Their median is (1 + 4) ÷ 2.
         assert_eq!(location(&[0.0, 1.0, 8.0]), 2.5);
-    }
-
-    #[test]
-    fn normal_distribution_agrees_with_the_tables() {
-        for (x, expected) in [
-            (0.0, 0.5),
-            (-1.0, 0.158_655),
-            (-1.96, 0.024_998),
-            (2.5, 0.993_790),
-        ] {
-            assert!((normal_below(x) - expected).abs() < 1e-5, "{x}");
-        }
     }
 
     /// Logs of 1.1, 1.1, 1.1…: no spread, so that the interval is the ratio.

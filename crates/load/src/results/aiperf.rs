@@ -32,6 +32,8 @@ pub(super) fn summary(value: &Value) -> Option<ForeignResult> {
         tool: "aiperf".to_owned(),
         model: model(value),
         request_rate: None,
+        burstiness: None,
+        max_concurrency: None,
         duration_s: average("benchmark_duration"),
         completed: count("request_count"),
         failed: count("error_request_count"),

@@ -21,6 +21,10 @@ pub struct ForeignResult {
     pub model: Option<String>,
     /// Requests per second that were asked for; absent where all were sent at once.
     pub request_rate: Option<f64>,
+    /// Shape of the gaps between requests that were sent at a rate.
+    pub burstiness: Option<f64>,
+    /// Requests in flight at most.
+    pub max_concurrency: Option<u64>,
     /// Seconds.
     pub duration_s: Option<f64>,
     /// Requests with a result.

@@ -35,6 +35,8 @@ pub(super) fn read(value: &Value) -> Option<ForeignResult> {
         .to_owned(),
         model: text(value, "model_id").or_else(|| text(value, "model")),
         request_rate: number(value, "request_rate"),
+        burstiness: number(value, "burstiness"),
+        max_concurrency: whole(value, "max_concurrency").filter(|limit| *limit > 0),
         duration_s: number(value, "duration"),
         completed: whole(value, "completed"),
         failed: whole(value, "failed"),

@@ -1,5 +1,8 @@
 //! Places between the measured values of a table.
 
+/// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
+pub(super) const LEAST_COLUMNS: f64 = 32.0;
+
 /// An axis of a table, in logarithms.
 #[derive(Clone, Debug)]
 pub(super) struct Axis(pub(super) Vec<f64>);

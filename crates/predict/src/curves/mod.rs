@@ -11,14 +11,12 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::{Deserialize, Serialize};
 
-use axis::Axis;
+use axis::{Axis, LEAST_COLUMNS};
 use llmprof_theory::kernels::{Access, Kernel, Stored};
 pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
 
 use crate::kernel_factors::KernelFactors;
 
-/// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
-pub(super) const LEAST_COLUMNS: f64 = 32.0;
 /// Rows narrower than a warp are reduced as slowly as those of a warp.
 const WARP: f64 = 32.0;
 /// Fused attention has kernels for heads up to this width, and others beyond.

@@ -76,13 +76,6 @@ impl Collectives {
         if let Some(table) = table {
             return Ok(Self(Kind::Table(table)));
         }
-        let one_way = |link: &Interconnect| {
-            let rate = link.bandwidth.value.0;
-            match link.counts {
-                Counts::OneDirection => rate,
-                Counts::BothDirections => rate / 2.0,
-            }
-        };
         let fastest = device
             .interconnects
             .iter()
@@ -134,6 +127,15 @@ impl Collectives {
                 Ok(latency + bus / (bytes_per_s * factors.link_share()))
             }
         }
+    }
+}
+
+/// Bytes per second of a link in one direction.
+fn one_way(link: &Interconnect) -> f64 {
+    let rate = link.bandwidth.value.0;
+    match link.counts {
+        Counts::OneDirection => rate,
+        Counts::BothDirections => rate / 2.0,
     }
 }
 
@@ -198,6 +200,7 @@ impl Curve {
 mod tests {
     use super::*;
     use llmprof_theory::device::Catalog;
+    use llmprof_units::stats::median;
 
     fn of(name: &str) -> Collectives {
         Collectives::of(&Catalog::embedded().by_name(name).unwrap()).unwrap()
@@ -225,6 +228,33 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// 5.3 µs for each doubling of the ranks, and 0.65 of NVLink's bandwidth: what is assumed of links without a table is near it.
+    #[test]
+    fn assumed_links_are_like_those_of_tables() {
+        let (mut latencies, mut shares) = (Vec::new(), Vec::new());
+        for (_, text) in EMBEDDED {
+            let table: Table = serde_saphyr::from_str(text).unwrap();
+            let device = Catalog::embedded().by_name(&table.devices[0]).unwrap();
+            let fastest = device.interconnects.iter().map(one_way).fold(0.0, f64::max);
+            for curve in &table.curves {
+                let ranks = curve.ranks as f64;
+                let [(_, least), (bytes, most)] =
+                    [curve.bytes_us[0], *curve.bytes_us.last().unwrap()];
+                latencies.push(least / ranks.log2());
+                if table.devices[0] != "l40s" {
+                    let bus = bytes * curve.operation.bus_factor(ranks);
+                    shares.push(bus / (most * 1e-6 * fastest));
+                }
+            }
+        }
+        let [latency, share] = [latencies, shares].map(|mut all| median(&mut all).unwrap());
+        assert!((latency - 5.3).abs() < 0.05, "{latency}");
+        assert!((share - 0.65).abs() < 0.005, "{share}");
+        let factors = KernelFactors::shipped();
+        assert!((factors.link_latency_s() * 1e6 / latency - 1.0).abs() < 0.1);
+        assert!((factors.link_share() / share - 1.0).abs() < 0.1);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use llmprof_units::{Bytes, Nanos, Times, significant};
 
+use super::predict::has_point;
+
 pub const TITLE: &str = "Changes by predicted gain";
 
 /// The heads of the table.
@@ -42,9 +44,13 @@ pub fn change(code: &str) -> &str {
     }
 }
 
-/// `4.14×`, or `4.00× (2.11× to 7.60×)` with its interval.
+/// `4.14×`, or `4.00× (2.11× to 7.60×)` with its interval; the interval alone where it is wide.
 pub fn speedup(factor: f64, interval: Option<[f64; 2]>) -> String {
     match interval {
+        Some(ends) if !has_point(ends) => {
+            let [low, high] = ends.map(Times);
+            format!("{low} to {high}")
+        }
         Some([low, high]) => format!("{} ({} to {})", Times(factor), Times(low), Times(high)),
         None => Times(factor).to_string(),
     }
@@ -198,6 +204,7 @@ mod tests {
 
     #[test]
     fn speedups_have_three_digits() {
+        assert_eq!(speedup(4.0, Some([1.0, 8.0])), "1.00× to 8.00×");
         assert_eq!(speedup(4.136, None), "4.14×");
         assert_eq!(speedup(4.0, Some([2.105, 7.6])), "4.00× (2.10× to 7.60×)");
         assert_eq!(

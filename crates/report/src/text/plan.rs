@@ -129,3 +129,38 @@ pub fn basis(profile: &str, devices: &[String]) -> String {
         devices.join(", ")
     )
 }
+/// Step times that benches of a server shifted.
+pub fn shifted(benches: usize, server: &str, prefill: f64, decode: f64) -> String {
+    format!(
+        "Step times are shifted by {} of {server}: × {prefill:.2} for prompts, × {decode:.2} for decoding. Other devices, layouts and formats take the same factors.",
+        Count(benches as u64, "bench")
+    )
+}
+
+/// Median and worst error of a latency.
+pub struct LatencyError {
+    pub name: &'static str,
+    pub median: f64,
+    pub worst: f64,
+}
+
+/// The error that a shift leaves, where benches were left out in turn to find it.
+pub fn left_over(left_out: &[LatencyError], before: &[LatencyError]) -> String {
+    let listed = |errors: &[LatencyError]| {
+        let each = errors.iter().map(|error| {
+            let [median, worst] = [error.median, error.worst].map(Percent);
+            format!("{} {median} in the median and {worst} at worst", error.name)
+        });
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let before = listed(before);
+    if left_out.is_empty() {
+        return format!(
+            "Error without the shift: {before}. One bench says nothing about the error that is left: add one of another load."
+        );
+    }
+    format!(
+        "Error left over, each bench predicted by the others: {}. Without the shift: {before}.",
+        listed(left_out)
+    )
+}

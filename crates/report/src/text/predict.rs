@@ -17,6 +17,14 @@ const PLAIN_MEMORY: &str =
 pub const NO_RANGES_OVER_RANKS: &str =
     "Times over several GPUs have no ranges: errors were measured on one.";
 
+/// A range whose ends are further apart has no point value that means anything.
+const POINT_SPAN_MAX: f64 = 4.0;
+
+/// Whether a point value within a range says more than the range.
+pub fn has_point([low, high]: [f64; 2]) -> bool {
+    high <= POINT_SPAN_MAX * low
+}
+
 /// How a time is predicted.
 pub fn basis(profile: &EfficiencyProfile) -> &'static str {
     if profile.implementation.is_some() {
@@ -35,7 +43,7 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
             profile.name,
             profile.title
         ),
-        format!("Known error: {}", profile.known_error),
+        known_error(profile),
     ];
     if quantized {
         let note = match profile.implementation {
@@ -44,7 +52,6 @@ pub fn notes(profile: &EfficiencyProfile, quantized: bool) -> Vec<String> {
         };
         notes.push(note.to_owned());
     }
-    notes.extend(checked(profile));
     notes.push(times(profile));
     let memory = if profile.is_engine() {
         ENGINE_MEMORY
@@ -100,20 +107,22 @@ pub fn need(need: &Need) -> String {
     )
 }
 
-/// The error where it was measured.
-fn checked(profile: &EfficiencyProfile) -> Option<String> {
-    let known = KnownError::of(&profile.name)?;
+/// The error where it was measured, and where it is not known.
+fn known_error(profile: &EfficiencyProfile) -> String {
+    let Some(known) = KnownError::of(&profile.name) else {
+        return format!("Known error: {}", profile.known_error);
+    };
     let inside = known.coverage.map_or_else(String::new, |share| {
-        format!("; {} of them lie in their 90 % range", Percent(share))
+        format!(", {} of them in their 90 % range", Percent(share))
     });
-    Some(format!(
-        "Checked on {} {} of models that nothing was fitted to (H200): median |error| {}, 90th percentile {}{inside} \
-         (docs/prediction.md).",
+    format!(
+        "Known error: median {}, p90 {} on {} {} of models that nothing was fitted to (H200){inside}; {}",
+        Percent(known.median),
+        Percent(known.p90),
         known.times,
         known.what,
-        Percent(known.median),
-        Percent(known.p90)
-    ))
+        profile.known_error
+    )
 }
 
 #[cfg(test)]
@@ -121,6 +130,22 @@ mod tests {
     use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos};
 
     use super::*;
+
+    #[test]
+    fn the_known_error_is_one_line() {
+        for name in EfficiencyProfile::names() {
+            let profile = EfficiencyProfile::embedded(name).unwrap();
+            let lines = notes(&profile, false);
+            let known: Vec<&String> = lines.iter().filter(|line| line.contains("error")).collect();
+            assert_eq!(known.len(), 1, "{lines:?}");
+            assert!(
+                known[0].starts_with("Known error: ") && known[0].len() < 300,
+                "{}: {}",
+                known[0].len(),
+                known[0]
+            );
+        }
+    }
 
     #[test]
     fn a_target_that_the_host_misses_names_the_time_of_the_gpu() {

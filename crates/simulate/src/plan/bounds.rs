@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::traffic::Traffic;
-use crate::{memory::SequenceMemory, settings::Settings};
+use crate::{memory::SequenceMemory, settings::Settings, shift::Shift};
 
 /// Why an engine does not serve a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -57,6 +57,7 @@ pub(super) struct Choice {
 /// What bounds are made for.
 pub(super) struct Asked<'a> {
     pub(super) profile: &'a EfficiencyProfile,
+    pub(super) shift: Shift,
     pub(super) base: &'a Workload,
     pub(super) traffic: &'a Traffic,
     pub(super) slos: &'a [Slo],
@@ -90,23 +91,7 @@ impl Asked<'_> {
             max_num_batched_tokens,
             max_num_seqs,
         };
-        let memory = SequenceMemory::of(spread, device, workload, &limits)
-            .map_err(|_| Reason::NotPredicted)?;
-        let kv_blocks = memory
-            .kv_blocks(self.block_size)
-            .ok_or(Reason::NotPredicted)?;
-        if kv_blocks == 0 {
-            return Err(Reason::Memory);
-        }
-        let settings = Settings {
-            max_num_batched_tokens,
-            max_num_seqs,
-            block_size: self.block_size,
-            kv_blocks,
-            sequence_blocks: memory.sequence_blocks(self.block_size),
-            ..Settings::default()
-        };
-        settings.check().map_err(|_| Reason::NotPredicted)?;
+        let settings = engine_settings((spread, device), workload, &limits, self.block_size)?;
         let [prompt, output] = self.traffic.longest();
         if !settings.can_serve(prompt, output) {
             return Err(Reason::Kv);
@@ -149,8 +134,10 @@ impl Asked<'_> {
         workload: &Workload,
         settings: &Settings,
     ) -> Result<Result<f64, Reason>, PredictError> {
-        let seconds = |step: Step| -> Result<f64, PredictError> {
-            Ok(spread.step(predictor, workload, &step)?.time_ns.seconds())
+        let seconds = |factor: f64, alike: Sequences| -> Result<f64, PredictError> {
+            let step = Step::of_sequences([alike]);
+            let time = spread.step(predictor, workload, &step)?.time_ns;
+            Ok(factor * time.seconds())
         };
         let decode = |count: u64, cached: u64| {
             let alike = Sequences {
@@ -158,7 +145,7 @@ impl Asked<'_> {
                 new: 1,
                 cached,
             };
-            Step::of_sequences([alike])
+            seconds(self.shift.decode, alike)
         };
         let prefill = |count: u64, new: u64| {
             let alike = Sequences {
@@ -166,10 +153,10 @@ impl Asked<'_> {
                 new,
                 cached: 0,
             };
-            Step::of_sequences([alike])
+            seconds(self.shift.prefill, alike)
         };
         // A step of one sequence with the shortest prompt takes no longer than any step of any request.
-        let shortest_s = seconds(decode(1, self.traffic.prompt_at(0.0)))?;
+        let shortest_s = decode(1, self.traffic.prompt_at(0.0))?;
         let mut of_tpot = self.slos.iter().filter(|slo| slo.metric == Metric::Tpot);
         if of_tpot.any(|slo| shortest_s > slo.limit_ms / 1e3) {
             return Ok(Err(Reason::Tpot));
@@ -179,7 +166,7 @@ impl Asked<'_> {
         for slo in self.slos.iter().filter(|slo| slo.metric == Metric::Ttft) {
             let prompt = self.traffic.prompt_at(share_below(&slo.statistic));
             let prompt = prompt.min(settings.max_num_batched_tokens);
-            if is_computed && seconds(prefill(1, prompt))? > slo.limit_ms / 1e3 {
+            if is_computed && prefill(1, prompt)? > slo.limit_ms / 1e3 {
                 return Ok(Err(Reason::Ttft));
             }
         }
@@ -187,8 +174,7 @@ impl Asked<'_> {
         let prompt_tokens = (prompt as u64).clamp(1, settings.max_num_batched_tokens);
         let prompts = (settings.max_num_batched_tokens / prompt_tokens).max(1);
         let prefill_s = if is_computed {
-            seconds(prefill(prompts, prompt_tokens))? / prompts as f64 * prompt
-                / prompt_tokens as f64
+            prefill(prompts, prompt_tokens)? / prompts as f64 * prompt / prompt_tokens as f64
         } else {
             0.0
         };
@@ -199,7 +185,7 @@ impl Asked<'_> {
         let mut best = 0.0_f64;
         let mut below_s = 0.0;
         for batch in BATCHES {
-            let step_s = seconds(decode(batch, context))?;
+            let step_s = decode(batch, context)?;
             let is_beyond = batch > largest || (batch > 1 && step_s > self.longest_step_s());
             // The largest batch lies between two that are timed: its steps take at least as long as those of the smaller one.
             let (sequences, step_s) = if is_beyond {
@@ -217,6 +203,31 @@ impl Asked<'_> {
         }
         Ok(Ok(best))
     }
+}
+
+/// Settings of an engine with these limits, with as many KV blocks as its memory holds.
+pub(super) fn engine_settings(
+    (spread, device): (&Spread, &Device),
+    workload: &Workload,
+    limits: &EngineLimits,
+    block_size: u64,
+) -> Result<Settings, Reason> {
+    let memory =
+        SequenceMemory::of(spread, device, workload, limits).map_err(|_| Reason::NotPredicted)?;
+    let kv_blocks = memory.kv_blocks(block_size).ok_or(Reason::NotPredicted)?;
+    if kv_blocks == 0 {
+        return Err(Reason::Memory);
+    }
+    let settings = Settings {
+        max_num_batched_tokens: limits.max_num_batched_tokens,
+        max_num_seqs: limits.max_num_seqs,
+        block_size,
+        kv_blocks,
+        sequence_blocks: memory.sequence_blocks(block_size),
+        ..Settings::default()
+    };
+    settings.check().map_err(|_| Reason::NotPredicted)?;
+    Ok(settings)
 }
 
 /// The share of requests below a statistic; of a mean, none for certain.

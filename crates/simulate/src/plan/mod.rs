@@ -6,6 +6,7 @@
 
 mod bounds;
 mod layout;
+pub mod served;
 mod split;
 pub mod steady;
 pub mod traffic;
@@ -35,7 +36,8 @@ use self::{
     steady::{measured_summary, settle},
 };
 use crate::{
-    disaggregated, engine::simulate, predicted::Predicted, settings::Settings, summary::Summary,
+    disaggregated, engine::simulate, predicted::Predicted, settings::Settings, shift::Shift,
+    summary::Summary,
 };
 
 /// Limits that are tried in turn: new tokens of a step, and sequences. Fewer tokens keep prompts from delaying decode steps, fewer sequences
@@ -60,6 +62,8 @@ pub struct Question<'a> {
     pub model: &'a Model,
     pub devices: &'a [Device],
     pub profile: &'a EfficiencyProfile,
+    /// Of predicted step times, by benches of a server.
+    pub shift: Shift,
     /// Formats and routing.
     pub base: Workload,
     pub formats: Formats,
@@ -225,6 +229,7 @@ impl Engines<'_> {
     fn asked(&self) -> Asked<'_> {
         let Question {
             profile,
+            shift,
             base,
             traffic,
             slos,
@@ -235,6 +240,7 @@ impl Engines<'_> {
         } = self.question;
         Asked {
             profile,
+            shift: *shift,
             base,
             traffic,
             slos,
@@ -369,7 +375,7 @@ impl Engines<'_> {
         let question = self.question;
         let predictor = spread.predictor(device, question.profile);
         let predict = |step: &Step| spread.step(&predictor, workload, step);
-        let time = Predicted::new(&predict, Nanos(0))?;
+        let time = Predicted::new(&predict, Nanos(0))?.with_shift(question.shift);
         let kv_blocks = settings.kv_blocks;
         let steady = match fleet {
             Fleet::Replicas(replicas) => {

@@ -97,8 +97,9 @@ impl Engines<'_> {
             Ok(time.time_ns.seconds())
         };
         let [prompt, output] = question.traffic.mean_lengths();
-        let prefill_s = seconds(1, (prompt as u64).max(1), 0)?;
-        let decode_s = seconds(DECODE_BATCH, 1, (prompt + output / 2.0) as u64)?;
+        let shift = question.shift;
+        let prefill_s = shift.prefill * seconds(1, (prompt as u64).max(1), 0)?;
+        let decode_s = shift.decode * seconds(DECODE_BATCH, 1, (prompt + output / 2.0) as u64)?;
         let decode_s = (output - 1.0).max(0.0) * decode_s / DECODE_BATCH as f64;
         let engines = |busy_s: f64| (question.traffic.rate() * busy_s).ceil().max(1.0) as u64;
         Ok(Split {

@@ -15,7 +15,7 @@ pub mod schema;
 
 use std::collections::BTreeMap;
 
-use llmprof_units::{Basis, Bytes, BytesPerSecond, Hertz, Nanos, Watts};
+use llmprof_units::{Basis, Bytes, BytesPerSecond, DType, Hertz, Nanos, Watts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,55 @@ impl Device {
     /// Peak main memory bandwidth.
     pub fn bandwidth(&self) -> BytesPerSecond {
         self.memory.bandwidth_bytes_per_s.value
+    }
+
+    /// The dense peak for work in `dtype` on `engine`, by the first rule that finds one:
+    ///
+    /// 1. The peak stated for that format and engine. Where the maker states several accumulators, the widest one:
+    ///    frameworks accumulate 16-bit and 8-bit floats in f32, so the faster f16 accumulator of GeForce cards is not a
+    ///    limit that a model run by them can reach.
+    /// 2. Matrix work falls to the vector units: a GEMM can always be done there (Apple GPUs, f32
+    ///    without TF32).
+    /// 3. 16-bit floats fall to f32 vector units: converting in registers is exact and moves no memory.
+    ///
+    /// Nothing else is assumed: 8-bit and 4-bit *weights* do not need an 8-bit peak, since the format an operator
+    /// computes in is what counts, but an operator that computes in fp8 on a device without fp8 units is an error.
+    pub fn peak(&self, dtype: DType, engine: Engine) -> Result<&Peak, MissingPeak> {
+        self.stated_peak(dtype, engine)
+            .or_else(|| self.stated_peak(dtype, Engine::Vector))
+            .or_else(|| {
+                matches!(dtype, DType::F16 | DType::Bf16)
+                    .then(|| self.stated_peak(DType::F32, Engine::Vector))?
+            })
+            .ok_or_else(|| self.missing_peak(dtype, engine))
+    }
+
+    fn stated_peak(&self, dtype: DType, engine: Engine) -> Option<&Peak> {
+        self.peaks
+            .iter()
+            .filter(|peak| peak.dtype == dtype && peak.engine == engine)
+            .max_by_key(|peak| peak.accumulate.map_or(0, DType::bits))
+    }
+
+    fn missing_peak(&self, dtype: DType, engine: Engine) -> MissingPeak {
+        let mut known: Vec<_> = self
+            .peaks
+            .iter()
+            .filter(|peak| peak.engine == engine || engine == Engine::Tensor)
+            .map(|peak| peak.dtype.name())
+            .collect();
+        known.sort_unstable();
+        known.dedup();
+        MissingPeak {
+            device: self.name.clone(),
+            dtype,
+            engine,
+            known: if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            },
+        }
     }
 }
 

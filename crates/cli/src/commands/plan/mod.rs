@@ -1,16 +1,19 @@
 //! `plan`: which GPUs, how many, and which layout serve a load within its objectives.
 
+mod benches;
 mod page;
 mod prices;
 
 use std::{collections::BTreeMap, process::ExitCode};
 
 use llmprof_config::hydra::RunMode;
+use llmprof_record::plan::Plan as RequestPlan;
 use llmprof_report::render::html;
 use llmprof_simulate::plan::{
-    self as planning, Formats, Plan, Question, Requests, Source, Traffic,
+    self as planning, Formats, Plan, Question, Requests, Source, Traffic, served::Server,
 };
-use llmprof_theory::{Workload, device::Device};
+use llmprof_simulate::shift::{Shift, ShiftFit};
+use llmprof_theory::{Model, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, replay};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,6 +35,8 @@ const FIRST_REQUESTS: usize = 500;
 const BLOCK_SIZE: u64 = 16;
 const MOST_GPUS: u64 = 4096;
 const MOST_REQUESTS: usize = 1_000_000;
+/// Each is simulated some dozen times, and once more for each other one.
+const BENCHES_MAX: usize = 32;
 
 /// The answer, as `--json` prints it.
 #[derive(Serialize, JsonSchema)]
@@ -52,8 +57,20 @@ pub(super) struct Planned {
     slos: Vec<String>,
     /// Whether the first candidate meets every objective.
     is_met: bool,
+    /// The benches that step times were shifted by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<Shifted>,
     #[serde(flatten)]
     plan: Plan,
+}
+
+/// Benches of a server, and what they say of predicted step times.
+#[derive(Serialize)]
+struct Shifted {
+    /// The overrides that name it.
+    server: String,
+    #[serde(flatten)]
+    fit: ShiftFit,
 }
 
 pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Failure> {
@@ -74,10 +91,17 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         None => BTreeMap::new(),
     };
     let (traffic, line) = traffic(args)?;
+    let from = match &args.from_server {
+        Some(server) => Some(shifted(args, server)?),
+        None => None,
+    };
     let question = Question {
         model: &model,
         devices: &devices,
         profile: &profile,
+        shift: from
+            .as_ref()
+            .map_or_else(Shift::default, |from| from.fit.shift),
         base,
         formats: Formats {
             fp8_weights: !args.keep_formats,
@@ -106,6 +130,7 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         efficiencies: profile.name.clone(),
         slos: args.slo.iter().map(ToString::to_string).collect(),
         is_met: found.candidates.first().is_some_and(|best| best.is_met),
+        from,
         plan: found,
     };
     let document = page::document(&planned, &args.slo);
@@ -151,29 +176,14 @@ fn check(args: &PlanArgs) -> Result<(), Failure> {
 }
 
 /// The model that the words name, and the formats of its workload.
-fn subject(args: &PlanArgs) -> Result<(String, llmprof_theory::Model, Workload), Failure> {
-    let words = args.words.iter().map(|word| {
-        if word.contains('=') {
-            word.clone()
-        } else {
-            format!("model={word}")
-        }
-    });
-    let words: Vec<String> = words.collect();
-    let host = app::host()?;
-    let app = app::llmprof(&host.cwd);
-    if app.sweep(&words, &host)?.len() != 1 {
-        return Err(Failure::new("a plan is for one model, not for a sweep")
-            .hint("--devices NAME,NAME lists devices".to_owned()));
-    }
-    let composed = app.compose(&words, RunMode::Run, &host);
-    let plan = read_plan(&composed.map_err(app::own_failure)?, Purpose::Paper)?;
-    let stated = words.iter().find(|word| {
+fn subject(args: &PlanArgs) -> Result<(String, Model, Workload), Failure> {
+    let words = model_words(args);
+    let chosen = words.iter().find(|word| {
         ["hardware.", "parallel."]
             .iter()
             .any(|group| word.trim_start_matches('+').starts_with(group))
     });
-    if let Some(word) = stated {
+    if let Some(word) = chosen {
         return Err(Failure::new(format!(
             "`{word}`: a plan chooses devices and layouts itself"
         ))
@@ -181,16 +191,86 @@ fn subject(args: &PlanArgs) -> Result<(String, llmprof_theory::Model, Workload),
             "--devices NAME,NAME; `llmprof simulate` takes one device and one layout".to_owned(),
         ));
     }
-    let subject = Subject::model_of(&plan, None)?;
+    let plan = compose(&words)?;
+    let (name, model) = served_model(&plan)?;
+    Ok((name, model, plan.spread_workload()))
+}
+
+/// The words of the model, as overrides.
+fn model_words(args: &PlanArgs) -> Vec<String> {
+    let words = args.words.iter().map(|word| {
+        if word.contains('=') {
+            word.clone()
+        } else {
+            format!("model={word}")
+        }
+    });
+    words.collect()
+}
+
+fn compose(words: &[String]) -> Result<RequestPlan, Failure> {
+    let host = app::host()?;
+    let app = app::llmprof(&host.cwd);
+    if app.sweep(words, &host)?.len() != 1 {
+        return Err(Failure::new("a plan is for one model, not for a sweep")
+            .hint("--devices NAME,NAME lists devices".to_owned()));
+    }
+    let composed = app.compose(words, RunMode::Run, &host);
+    read_plan(&composed.map_err(app::own_failure)?, Purpose::Paper)
+}
+
+/// The model of a request, if engines of a plan serve such requests.
+fn served_model(plan: &RequestPlan) -> Result<(String, Model), Failure> {
+    let subject = Subject::model_of(plan, None)?;
     let model = subject.counted()?.clone();
-    let workload = plan.spread_workload();
-    if model.encoder.is_some() || workload.images.count > 0 {
+    if model.encoder.is_some() || plan.spread_workload().images.count > 0 {
         return Err(Failure::new(
             "requests of a plan have prompts and answers alone: no images, no encoder",
         )
         .hint("`llmprof predict` times single requests".to_owned()));
     }
-    Ok((subject.name, model, workload))
+    Ok((subject.name, model))
+}
+
+/// The shift of step times by the benches of `--from`, which `server` served.
+fn shifted(args: &PlanArgs, server: &str) -> Result<Shifted, Failure> {
+    let mut words = model_words(args);
+    words.extend(server.split_whitespace().map(str::to_owned));
+    let plan = compose(&words)?;
+    let spec = &plan.hardware.spec;
+    if spec == "auto" {
+        return Err(Failure::new("--from-server names no device")
+            .hint("--from-server 'hardware.spec=h200 parallel.tensor=2'".to_owned()));
+    }
+    let device = device(spec)?;
+    let mut profile = efficiency::profile(&args.engine)?;
+    efficiency::add_curves(&mut profile, spec, &device)?;
+    let mut benches = Vec::new();
+    for path in &args.from {
+        benches.extend(benches::read(path)?);
+    }
+    if benches.len() > BENCHES_MAX {
+        return Err(Failure::new(format!(
+            "{} benches; at most {BENCHES_MAX} shift a plan",
+            benches.len()
+        )));
+    }
+    let server_of_benches = Server {
+        model: &served_model(&plan)?.1,
+        device: &device,
+        profile: &profile,
+        workload: plan.spread_workload(),
+        gpu_memory_utilization: args.gpu_memory_utilization,
+        block_size: BLOCK_SIZE,
+    };
+    let fit = server_of_benches.shift_by(&benches).map_err(|error| {
+        Failure::new(format!("--from: {error}"))
+            .hint(format!("did `{server}` serve these benches?"))
+    })?;
+    Ok(Shifted {
+        server: server.to_owned(),
+        fit,
+    })
 }
 
 /// The load of the arguments, and a line about it.

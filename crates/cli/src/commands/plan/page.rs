@@ -3,11 +3,11 @@
 use llmprof_report::view::{Curve, Curves, Unit};
 use llmprof_report::{Cell, Document, Drawing, Table};
 use llmprof_report::{compose::serving::sentences as bench, text::plan as text};
-use llmprof_simulate::plan::Candidate;
+use llmprof_simulate::{plan::Candidate, shift::BenchErrors};
 use llmprof_traffic::slo::Slo;
 use llmprof_units::significant;
 
-use super::Planned;
+use super::{Planned, Shifted};
 
 /// Candidates that a page lists.
 const LISTED: usize = 15;
@@ -31,17 +31,39 @@ pub(super) fn document(planned: &Planned, slos: &[Slo]) -> Document {
             section.chart("pareto", Drawing::Curves(curves));
         }
     }
-    let mut basis: Vec<String> = plan
+    let mut basis: Vec<String> = planned.from.iter().flat_map(shift_lines).collect();
+    let failed = plan
         .failed
         .iter()
-        .map(|(reason, engines)| text::failed(reason.key(), *engines, plan.considered))
-        .collect();
+        .map(|(reason, engines)| text::failed(reason.key(), *engines, plan.considered));
+    basis.extend(failed);
     if plan.not_simulated > 0 {
         basis.push(text::not_simulated(plan.not_simulated));
     }
     basis.push(text::basis(&planned.efficiencies, &planned.devices));
     document.section("basis", "Basis").list(basis);
     document
+}
+
+fn shift_lines(from: &Shifted) -> [String; 2] {
+    let fit = &from.fit;
+    let listed = |errors: &BenchErrors| {
+        let named = [("TTFT", Some(errors.ttft)), ("TPOT", errors.tpot)].into_iter();
+        let each = named.filter_map(|(name, spread)| {
+            spread.map(|spread| text::LatencyError {
+                name,
+                median: spread.median,
+                worst: spread.worst,
+            })
+        });
+        each.collect::<Vec<_>>()
+    };
+    let left_out = fit.left_out_error.as_ref().map(listed).unwrap_or_default();
+    let shift = fit.shift;
+    [
+        text::shifted(fit.benches.len(), &from.server, shift.prefill, shift.decode),
+        text::left_over(&left_out, &listed(&fit.predicted_error)),
+    ]
 }
 
 fn summary(planned: &Planned, slos: &[Slo]) -> Vec<String> {

@@ -56,10 +56,10 @@ pub(super) fn table(
         match &row.outcome {
             Ok(prediction) => {
                 cells.extend([
-                    prediction.ttft_ns.to_string(),
+                    seen(prediction.ttft_ns, prediction.ttft_interval),
                     prediction
                         .tpot_ns
-                        .map_or_else(dash, |time| time.to_string()),
+                        .map_or_else(dash, |time| seen(time, prediction.tpot_interval)),
                     significant(prediction.tokens_per_s),
                     with_range(prediction.prefill_gpu_ns, prediction.prefill_gpu_interval),
                     with_range(
@@ -107,18 +107,24 @@ fn quantized(rows: &[Row<'_>], profile: &EfficiencyProfile) -> bool {
         .any(|prediction| prediction.calibration == Calibration::FormatsNotMeasured)
 }
 
-/// A range whose ends are further apart has no point value that means anything.
-const POINT_SPAN_MAX: f64 = 4.0;
+/// The range of a time where it is so wide that no point value means anything.
+fn wide_range(range: Option<Interval>) -> Option<String> {
+    let range = range?;
+    let ends = [range.low_ns, range.high_ns];
+    (!text::has_point(ends.map(Nanos::seconds))).then(|| format!("{} to {}", ends[0], ends[1]))
+}
 
 /// `12.3 ms (11.5 ms to 13.1 ms)`: with the 90 % range where it is known; the range alone where it is wide.
 fn with_range(time: Nanos, range: Option<Interval>) -> String {
-    match range {
-        Some(range) if range.high_ns.seconds() > POINT_SPAN_MAX * range.low_ns.seconds() => {
-            format!("{} to {}", range.low_ns, range.high_ns)
-        }
+    wide_range(range).unwrap_or_else(|| match range {
         Some(range) => format!("{time} ({} to {})", range.low_ns, range.high_ns),
         None => time.to_string(),
-    }
+    })
+}
+
+/// A time that users see: that of the GPU beside it has the range, unless it is wide.
+fn seen(time: Nanos, range: Option<Interval>) -> String {
+    wide_range(range).unwrap_or_else(|| time.to_string())
 }
 
 /// A row as machines read it; the same columns in CSV and JSON. Figures of a point that cannot be predicted are null.
@@ -353,5 +359,7 @@ mod tests {
         assert_eq!(text(range(5, 20)), "10 ms (5 ms to 20 ms)");
         assert_eq!(text(range(4, 20)), "4 ms to 20 ms");
         assert_eq!(text(None), "10 ms");
+        assert_eq!(seen(time, range(5, 20)), "10 ms");
+        assert_eq!(seen(time, range(4, 20)), "4 ms to 20 ms");
     }
 }

@@ -5,7 +5,7 @@
 mod file;
 mod shipped;
 
-use super::{LEAST_COLUMNS, axis::Axis};
+use super::axis::{Axis, LEAST_COLUMNS};
 use file::{AttentionTables, ServingCurves};
 use llmprof_theory::{
     device::Device,

@@ -1,7 +1,7 @@
 //! The changes that are considered.
 
 use llmprof_predict::EfficiencyProfile;
-use llmprof_record::plan::RuntimeType;
+use llmprof_record::plan::{Place, RuntimeType};
 use llmprof_theory::{
     AttentionConvention,
     device::{Catalog, DeviceKind},
@@ -77,19 +77,23 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
     if runtime.kind != RuntimeType::Pytorch {
         return Ok(found);
     }
+    // A prediction needs no GPU to run on; a CUDA graph does.
+    let on_gpu = |line: &str| {
+        let place =
+            (request.plan.device == Place::Cpu && !is_cpu(request)).then_some("device=cuda:0");
+        let lines = place.into_iter().chain([line]);
+        lines.map(str::to_owned).collect()
+    };
     if profile.name == "hf_eager" && !runtime.cuda_graph {
         found.push(Change {
             profile: Some(embedded("hf_graph")?),
-            ..Change::new(Code::CudaGraph, vec!["runtime.cuda_graph=true".to_owned()])
+            ..Change::new(Code::CudaGraph, on_gpu("runtime.cuda_graph=true"))
         });
     }
     if profile.name == "hf_eager" {
         found.push(Change {
             profile: Some(embedded("torch_compile")?),
-            ..Change::new(
-                Code::Fusion,
-                vec!["runtime.compile=reduce-overhead".to_owned()],
-            )
+            ..Change::new(Code::Fusion, on_gpu("runtime.compile=reduce-overhead"))
         });
     }
     if request.plan.workload.attention == AttentionConvention::Full {

@@ -1,0 +1,61 @@
+//! A predictor that a measured run corrects.
+
+use super::{PredictError, Predictor};
+use crate::from_run::{Corrections, Factors, MeasuredRun, factors, is_matrix};
+use llmprof_theory::{Step, Workload};
+
+impl Predictor<'_> {
+    /// What a run says of this model on this device.
+    pub fn corrections(&self, run: &MeasuredRun) -> Result<Corrections, PredictError> {
+        let predicted = self.predict(&run.workload)?;
+        let steps = run.workload.decode_steps().max(1) as f64;
+        let (device, host) = match predicted.decode {
+            Some(decode) => (decode.device_ns, decode.host_ns),
+            None => (
+                predicted.decode_step.device_ns,
+                predicted.decode_step.host_ns,
+            ),
+        };
+        let workload = &run.workload;
+        let middle = {
+            let mut pass = self.model.decode_step(workload);
+            pass.past += (steps as u64 - 1) / 2;
+            Step::first_of(&pass)
+        };
+        let prefill = self
+            .model
+            .prefill_passes(&run.workload)
+            .map(|pass| self.groups(workload, &Step::first_of(&pass)))
+            .fold([0.0; 2], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
+        let ns = |seconds: f64| seconds * 1e9;
+        let prefill = run.prefill.map_or(Factors::NONE, |measured| {
+            let phase = &predicted.prefill;
+            let host = phase.host_ns.map(|host| ns(host.seconds()));
+            factors(&measured, ns(phase.device_ns.seconds()), prefill, host)
+        });
+        let decode = run.decode_step.map_or(Factors::NONE, |measured| {
+            let groups = self.groups(workload, &middle);
+            let host = host.map(|host| ns(host.seconds()) / steps);
+            factors(&measured, ns(device.seconds()) / steps, groups, host)
+        });
+        Ok(Corrections { prefill, decode })
+    }
+
+    /// Predictions with these corrections.
+    #[must_use]
+    pub fn corrected(mut self, corrections: Corrections) -> Self {
+        self.steps.get_mut().clear();
+        self.before.set(None);
+        self.corrections = Some(corrections);
+        self
+    }
+
+    /// Predicted ns of GEMMs and attention, and of all other kernels.
+    fn groups(&self, workload: &Workload, step: &Step) -> [f64; 2] {
+        let mut groups = [0.0; 2];
+        for (kernel, launches, time) in self.kernels(workload, step) {
+            groups[usize::from(!is_matrix(&kernel))] += time.seconds() * launches * 1e9;
+        }
+        groups
+    }
+}

@@ -1,0 +1,310 @@
+//! No module of `theory` or `predict` uses another that uses it in turn, directly or through others.
+//!
+//! An edge leads from a file to the file that defines what it names after `crate::`, `self::` or `super::`. Names that a module passes on with `pub use` lead to where
+//! they are defined, and count as used by it only if it names them again.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Segments from the root of a crate.
+type ModulePath = Vec<String>;
+
+struct Source {
+    /// Names with their paths, and whether they are passed on.
+    imports: Vec<(ModulePath, bool)>,
+    /// Everything but imports, comments and tests.
+    body: String,
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn module_of(file: &Path, root: &Path) -> ModulePath {
+    let relative = file.strip_prefix(root).unwrap().with_extension("");
+    let mut segments: ModulePath = relative
+        .iter()
+        .map(|segment| segment.to_string_lossy().into_owned())
+        .collect();
+    if segments
+        .last()
+        .is_some_and(|last| last == "mod" || last == "lib")
+    {
+        segments.pop();
+    }
+    segments
+}
+
+/// The code of a file without comments and its tests.
+fn code_of(text: &str) -> String {
+    let text = text
+        .split("#[cfg(test)]\nmod tests")
+        .next()
+        .unwrap_or_default();
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The paths of a tree such as `a::{b, c::{d, e as f}}`.
+fn tree_paths(tree: &str) -> Vec<ModulePath> {
+    let tree = tree.trim();
+    let Some(open) = tree.find('{') else {
+        let name = tree.split(" as ").next().unwrap_or_default();
+        return vec![name.split("::").map(|one| one.trim().to_owned()).collect()];
+    };
+    let prefix: ModulePath = tree[..open]
+        .split("::")
+        .map(|one| one.trim().to_owned())
+        .filter(|one| !one.is_empty())
+        .collect();
+    let inside = &tree[open + 1..tree.rfind('}').unwrap_or(tree.len())];
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (index, letter) in inside.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&inside[start..index]);
+                start = index + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&inside[start..]);
+    let parts = parts.into_iter().filter(|part| !part.trim().is_empty());
+    let paths = parts.flat_map(tree_paths);
+    paths
+        .map(|path| prefix.iter().cloned().chain(path).collect())
+        .collect()
+}
+
+/// Every `use` of a file, with whether it is public, and the rest of the file.
+fn split_uses(code: &str) -> (Vec<(String, bool)>, String) {
+    let (mut uses, mut body) = (Vec::new(), String::new());
+    let mut open: Option<(String, bool)> = None;
+    for line in code.lines() {
+        if let Some((tree, _)) = &mut open {
+            tree.push_str(line);
+        } else {
+            let words = line.trim_start();
+            let rest = words.strip_prefix("pub").map_or(words, |rest| {
+                let rest = rest.trim_start();
+                rest.strip_prefix('(')
+                    .and_then(|inner| inner.split_once(')'))
+                    .map_or(rest, |(_, rest)| rest)
+                    .trim_start()
+            });
+            if let Some(tree) = rest.strip_prefix("use ") {
+                open = Some((tree.to_owned(), words.starts_with("pub")));
+            } else {
+                body.push_str(line);
+                body.push('\n');
+            }
+        }
+        if let Some((tree, is_public)) = open.take_if(|(tree, _)| tree.contains(';')) {
+            uses.push((tree.replace(';', ""), is_public));
+        }
+    }
+    (uses, body)
+}
+
+struct Crate(BTreeMap<ModulePath, Source>);
+
+impl Crate {
+    fn read(root: &Path) -> Self {
+        let mut files = Vec::new();
+        rust_files(root, &mut files);
+        let texts: BTreeMap<ModulePath, String> = files
+            .iter()
+            .map(|file| {
+                let text = fs::read_to_string(file).unwrap();
+                (module_of(file, root), code_of(&text))
+            })
+            .collect();
+        Self::new(&texts)
+    }
+
+    fn new(texts: &BTreeMap<ModulePath, String>) -> Self {
+        let absolute = |module: &ModulePath, path: ModulePath| -> Option<ModulePath> {
+            let mut base = module.clone();
+            let mut rest = path.as_slice();
+            match rest.first()?.as_str() {
+                "crate" => (base, rest) = (Vec::new(), &rest[1..]),
+                "self" => rest = &rest[1..],
+                "super" => {
+                    while rest.first().is_some_and(|one| one == "super") {
+                        base.pop();
+                        rest = &rest[1..];
+                    }
+                }
+                first => {
+                    let child: ModulePath =
+                        module.iter().cloned().chain([first.to_owned()]).collect();
+                    texts.get(&child)?;
+                }
+            }
+            base.extend(
+                rest.iter()
+                    .filter(|one| !["self", "*"].contains(&one.as_str()))
+                    .cloned(),
+            );
+            Some(base)
+        };
+        let sources = texts.iter().map(|(module, code)| {
+            let (uses, body) = split_uses(code);
+            let uses = uses.iter().flat_map(|(tree, is_public)| {
+                let paths = tree_paths(tree).into_iter();
+                paths.map(|path| (path, *is_public))
+            });
+            // Paths that are written out where they are used.
+            let letters = |letter: char| !(letter.is_alphanumeric() || "_:".contains(letter));
+            let inline = body
+                .split(letters)
+                .filter(|word| word.starts_with("crate::") || word.starts_with("super::"))
+                .map(|word| (word.split("::").map(str::to_owned).collect(), false));
+            let imports = uses
+                .chain(inline)
+                .filter_map(|(path, is_public)| Some((absolute(module, path)?, is_public)))
+                .collect();
+            (module.clone(), Source { imports, body })
+        });
+        Self(sources.collect())
+    }
+
+    /// The module that defines what a path names.
+    fn defining(&self, path: &[String]) -> ModulePath {
+        let mut path = path.to_vec();
+        // A name is passed on through a few modules at most.
+        for _ in 0..10 {
+            let depth = (0..=path.len())
+                .rev()
+                .find(|&depth| self.0.contains_key(&path[..depth]))
+                .unwrap_or(0);
+            let Some(name) = path.get(depth) else {
+                return path;
+            };
+            let passed = self.0.get(&path[..depth]).and_then(|source| {
+                let mut public = source.imports.iter().filter(|(_, is_public)| *is_public);
+                public.find(|(from, _)| from.last() == Some(name))
+            });
+            match passed {
+                Some((from, _)) => path = from.iter().chain(&path[depth + 1..]).cloned().collect(),
+                None => return path[..depth].to_vec(),
+            }
+        }
+        path
+    }
+
+    fn edges(&self) -> BTreeMap<ModulePath, BTreeSet<ModulePath>> {
+        let edges = self.0.iter().map(|(module, source)| {
+            let letters = |letter: char| !(letter.is_alphanumeric() || letter == '_');
+            let names: BTreeSet<&str> = source.body.split(letters).collect();
+            let used = source.imports.iter().filter(|(path, is_public)| {
+                !is_public
+                    || path
+                        .last()
+                        .is_some_and(|name| names.contains(name.as_str()))
+            });
+            let targets = used.map(|(path, _)| self.defining(path));
+            let targets = targets.filter(|target| target != module).collect();
+            (module.clone(), targets)
+        });
+        edges.collect()
+    }
+
+    /// A module that comes back to itself, with the modules on the way.
+    fn cycle(&self) -> Option<String> {
+        let edges = self.edges();
+        for start in edges.keys() {
+            let mut before: BTreeMap<&ModulePath, &ModulePath> = BTreeMap::new();
+            let mut open = vec![start];
+            while let Some(module) = open.pop() {
+                for next in &edges[module] {
+                    if next == start {
+                        let mut way = vec![name_of(start), name_of(module)];
+                        let mut at = module;
+                        while let Some(from) = before.get(at) {
+                            way.push(name_of(from));
+                            at = from;
+                        }
+                        way.reverse();
+                        return Some(way.join(" → "));
+                    }
+                    if let Entry::Vacant(unseen) = before.entry(next) {
+                        unseen.insert(module);
+                        open.push(next);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+fn name_of(module: &[String]) -> String {
+    format!("crate::{}", module.join("::"))
+}
+
+#[test]
+fn theory_and_predict_have_no_import_cycle() {
+    for name in ["theory", "predict"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../crates/{name}/src"));
+        let modules = Crate::read(&root);
+        let edges: usize = modules.edges().values().map(BTreeSet::len).sum();
+        assert!(edges > modules.0.len(), "{name}: {edges} edges");
+        assert_eq!(modules.cycle(), None, "{name}");
+    }
+}
+
+fn crate_of(files: &[(&str, &str)]) -> Crate {
+    let texts = files.iter().map(|(module, text)| {
+        let segments = module.split("::").filter(|one| !one.is_empty());
+        (segments.map(str::to_owned).collect(), code_of(text))
+    });
+    Crate::new(&texts.collect())
+}
+
+#[test]
+fn a_cycle_is_found_through_other_modules_and_names_that_are_passed_on() {
+    let root = (
+        "",
+        "pub mod a;\npub mod b;\npub use b::{Kept, other as Other};\n",
+    );
+    let direct = crate_of(&[root, ("a", "use crate::b::Kept;"), ("b", "use super::a;")]);
+    assert_eq!(direct.cycle().unwrap(), "crate::a → crate::b → crate::a");
+    let passed = crate_of(&[
+        root,
+        ("a", "use crate::{\n    Kept,\n};"),
+        ("b", "fn f() -> crate::a::Thing {}"),
+    ]);
+    assert!(passed.cycle().is_some());
+    // The root passes a name on and does not use it.
+    let fine = crate_of(&[
+        root,
+        ("a", "use crate::Kept;"),
+        ("b", "// use crate::a;\nstruct Kept;"),
+    ]);
+    assert_eq!(fine.cycle(), None);
+    let used = crate_of(&[
+        ("", "mod b;\npub use b::Kept;\nstruct Root(Kept);"),
+        (
+            "b",
+            "use crate::Root;\n#[cfg(test)]\nmod tests { use super::*; }",
+        ),
+    ]);
+    assert!(used.cycle().is_some());
+}

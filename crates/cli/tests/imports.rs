@@ -449,7 +449,7 @@ fn an_import_opens_its_report() {
     assert_eq!(import(&programs, "second").status.code(), Some(0));
     let opened = folder.path().join("second/report.html.opened");
     // The browser is not waited for.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
     while !opened.exists() {
         assert!(std::time::Instant::now() < deadline, "nothing was opened");
         std::thread::sleep(std::time::Duration::from_millis(10));

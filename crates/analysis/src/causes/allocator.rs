@@ -12,7 +12,8 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let rows: Vec<usize> = rows
         .filter(|&row| scene.api(row) == Some(Api::Memory) && !is_pinning(scene, row))
         .collect();
-    let Some(&first) = rows.first() else {
+    // What is taken fewer times than there are steps stays: caches grow in the first of them.
+    let Some(&first) = rows.first().filter(|_| rows.len() as u64 >= scene.steps) else {
         return Vec::new();
     };
     let mut edit = Edit::default();

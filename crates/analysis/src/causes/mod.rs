@@ -23,6 +23,8 @@ mod gemm_format;
 mod gemms;
 mod graph_captures;
 mod graph_nodes;
+#[cfg(test)]
+mod healthy_programs;
 mod host_calls;
 mod host_code;
 mod host_ops;

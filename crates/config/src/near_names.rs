@@ -6,7 +6,7 @@ pub fn near_names<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -
         .filter(|candidate| *candidate != wanted)
         .filter_map(|candidate| Some((distance(wanted, candidate)?, candidate)))
         .collect();
-    near.sort();
+    near.sort_unstable();
     near.into_iter().map(|(_, candidate)| candidate).collect()
 }
 

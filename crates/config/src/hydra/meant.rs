@@ -56,7 +56,7 @@ pub(super) fn meant(config: &Node, key: &str) -> Vec<String> {
 fn sharing_most<'a>(wanted: &str, names: &[&'a str]) -> Vec<&'a str> {
     let shared = |name: &str| {
         let (shared, all) = shared_words(wanted, name);
-        (2 * shared >= all).then_some(shared).unwrap_or_default()
+        if 2 * shared >= all { shared } else { 0 }
     };
     let most = names.iter().map(|name| shared(name)).max().unwrap_or(0);
     let alike: Vec<&str> = names

@@ -171,7 +171,9 @@ def main() -> None:
     Handler.engine = Engine(args)
     for _ in Handler.engine.generate([1, 2, 3], 4):
         pass
-    ThreadingHTTPServer(("127.0.0.1", args.port), Handler).serve_forever()
+    server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
+    print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()
 
 
 if __name__ == "__main__":

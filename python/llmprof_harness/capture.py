@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ._torch import require_torch
-from .binary import find_binary, run_llmprof
+from .binary import LlmprofError, find_binary, run_llmprof
 from .ranges import nvtx_range
 from .run import Run, load
 from .table import Table
@@ -107,7 +107,12 @@ class profile:  # noqa: N801 - used like a function
             return
         with tempfile.TemporaryDirectory(prefix="llmprof-") as scratch:
             arguments = _model_arguments(self._model, Path(scratch)) + self._words
-            run_llmprof(["model", "--json", *arguments], self._binary)
+            try:
+                run_llmprof(["model", "--json", *arguments], self._binary)
+            except LlmprofError as error:
+                # The import goes on without a model of a family that llmprof does not know.
+                if "unknown model_type" not in str(error):
+                    raise
 
     def __exit__(
         self,

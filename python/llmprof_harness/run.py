@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .table import Table
-from .trace_steps import pattern_steps, steps_of_trace
+from .trace_steps import pattern_steps, steps_of_phases, steps_of_trace
 
 
 class NotARun(ValueError):
@@ -84,10 +84,10 @@ class Run:
 
     @cached_property
     def steps(self) -> Table:
-        """One row per step: of `step(…)` and `decode_step` ranges, else of steps found by the pattern of launches."""
+        """One row per step: of `step(…)` and `decode_step` ranges, else of the passes of phases, else of patterns of launches."""
         trace = self.path / "trace.llmprof"
         if trace.is_file():
-            found = steps_of_trace(self.path)
+            found = steps_of_trace(self.path) or steps_of_phases(self.path)
             if found:
                 return found
         return pattern_steps(self.analysis)

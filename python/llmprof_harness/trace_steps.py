@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import tempfile
 from bisect import bisect_left
@@ -98,6 +99,24 @@ class _Launched:
         starts, counts, times = self.threads.get(thread, ([], [0], [0]))
         first, last = bisect_left(starts, start), bisect_left(starts, end)
         return counts[last] - counts[first], times[last] - times[first]
+
+
+def steps_of_phases(run: Path) -> Table:
+    """Passes of the phases that llmprof found otherwise, as by the shapes of operators; times since the first event."""
+    query = "SELECT phase, start_ns, duration_ns FROM step ORDER BY start_ns"
+    steps = json.loads(run_llmprof(["query", str(run), query, "--format", "json"]))
+    rows: list[dict[str, Value]] = [
+        {
+            **dict.fromkeys(COLUMNS),
+            "step": number,
+            "phase": step["phase"].removesuffix("_step"),
+            "label": step["phase"],
+            "start_ns": step["start_ns"],
+            "duration_ns": step["duration_ns"],
+        }
+        for number, step in enumerate(steps)
+    ]
+    return Table(rows, COLUMNS)
 
 
 def pattern_steps(analysis: dict[str, Any]) -> Table:

@@ -126,7 +126,7 @@ def test_commands_and_options_exist(page: Path, binary: Path) -> None:
 
 def test_every_command_has_a_section(binary: Path, clone: Path) -> None:
     listed = subprocess.run([binary, "--help"], capture_output=True, text=True, check=True).stdout
-    commands = re.findall(r"^  ([a-z]+) {2,}", listed.partition("Commands:")[2].partition("Options:")[0], re.MULTILINE)
+    commands = re.findall(r"^  ([a-z]+) {2,}", listed.partition("Usage:")[2].partition("Options:")[0], re.MULTILINE)
     page = ROOT / "docs/commands.md"
     shown = page.read_text()
     missing = [command for command in commands if command != "help" and f"\n$ llmprof {command} --help\n" not in shown]

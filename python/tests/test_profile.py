@@ -179,6 +179,15 @@ def test_steps_by_pattern_are_rows_too(tmp_path: Path) -> None:
     assert steps.column("duration_ns") == [20, 21] and steps.column("kernels") == [1006, 1006]
 
 
+def test_steps_of_an_import_have_their_phase(binary: Path, tmp_path: Path) -> None:
+    trace = Path(__file__).parent.parent.parent / "fixtures/h200/torch_full.json.gz"
+    subprocess.run([binary, "import", trace, "-o", tmp_path / "run"], check=True, capture_output=True)
+    steps = load(tmp_path / "run").steps
+    assert steps.column("phase") == ["prefill", "decode", "decode"]
+    starts, durations = steps.column("start_ns"), steps.column("duration_ns")
+    assert all(start + duration <= later for start, duration, later in zip(starts, durations, starts[1:]))
+
+
 def test_kernels_belong_to_the_step_that_launched_them(binary: Path, tmp_path: Path) -> None:
     """The device is late: the kernels of a step run during the next one."""
     events = []
@@ -288,6 +297,13 @@ def test_mistakes_are_found_before_the_block_runs(binary: Path, tmp_path: Path) 
     with pytest.raises(TypeError, match="not int"), profile(tmp_path / "c", model=7):
         ran.append("type")
     assert not ran and not list(tmp_path.iterdir())
+
+
+def test_a_model_of_an_unknown_family_is_left_out(binary: Path, tmp_path: Path) -> None:
+    with profile(tmp_path / "run", model={"model_type": "mamba9", "hidden_size": 64}) as run:
+        torch.ones(2) + 1
+    assert run.status == "complete"
+    assert "model.uncounted" in [issue["code"] for issue in run.issues]
 
 
 @pytest.mark.parametrize("ending", [ValueError, KeyboardInterrupt])

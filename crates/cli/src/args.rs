@@ -73,7 +73,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   llmprof import trace.json.gz --open
-  llmprof import trace.json.gz --model Qwen/Qwen2.5-0.5B workload.prompt_tokens=128     with roofline times
+  llmprof import trace.json.gz --model Qwen/Qwen2.5-0.5B     with roofline times
   llmprof import report.sqlite decode_raw.csv -o runs/mine     a timeline and its kernel counters
   llmprof import trace.json --json | jq .timeline.totals")]
     Import(ImportArgs),

@@ -553,3 +553,51 @@ fn kernels_of_a_graph_lead_back_to_the_modules_they_were_captured_in() {
         "{paths:?}"
     );
 }
+
+/// Perfetto drops slices of a row that overlap without nesting, and shows streams without names by number.
+#[test]
+fn a_chrome_export_has_named_rows_whose_slices_nest() {
+    let (trace, _) = support::check_timeline("h200/cupti/cpp.wire.gz", FORMAT);
+    assert!(trace.syncs.len() > 0);
+    let mut chrome = Vec::new();
+    trace.write_chrome(&mut chrome).expect("it is written");
+    let chrome: serde_json::Value = serde_json::from_slice(&chrome).expect("valid JSON");
+    let events = chrome["traceEvents"].as_array().expect("events");
+    let row = |event: &serde_json::Value| format!("{} {}", event["pid"], event["tid"]);
+    let named = |kind: &str| -> HashSet<String> {
+        let named = events.iter().filter(|event| event["name"] == kind);
+        named.map(row).collect()
+    };
+    let names = named("thread_name");
+    let has_device = |event: &&serde_json::Value| event["args"]["device"].is_u64();
+    let on_device: HashSet<String> = events.iter().filter(has_device).map(row).collect();
+    let mut rows: BTreeMap<String, Vec<(i64, i64)>> = BTreeMap::new();
+    let nanos =
+        |value: &serde_json::Value| (value.as_f64().expect("a time") * 1000.0).round() as i64;
+    for event in events.iter().filter(|event| event["ph"] == "X") {
+        let (start, length) = (nanos(&event["ts"]), nanos(&event["dur"]));
+        let slices = rows.entry(row(event)).or_default();
+        // Longer ones first, so that what nests comes after what holds it.
+        slices.push((start, -(start + length)));
+    }
+    let syncs = rows.keys().filter(|row| row.contains("synchronization"));
+    assert!(syncs.count() > 0, "{:?}", rows.keys());
+    for (row, mut slices) in rows {
+        // Threads have names where the program gives them some.
+        if on_device.contains(&row) {
+            assert!(names.contains(&row), "{row} has no name");
+        }
+        slices.sort_unstable();
+        let mut open: Vec<i64> = Vec::new();
+        for (start, end) in slices {
+            while open.last().is_some_and(|&last| last <= start) {
+                open.pop();
+            }
+            assert!(
+                open.last().is_none_or(|&last| -end <= last),
+                "{row} at {start}"
+            );
+            open.push(-end);
+        }
+    }
+}

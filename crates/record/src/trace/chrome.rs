@@ -2,10 +2,11 @@
 //!
 //! Laid out and named as Kineto does, so that tools which read Kineto's traces read these, our own importer among them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use super::ids::InputsId;
+use super::sync_lanes::sync_lanes;
 use super::{FrameId, HostKind, HostWait, RangeKind, StrId, ThreadId, Trace};
 
 impl Trace {
@@ -250,25 +251,31 @@ impl<W: Write> Writer<'_, W> {
         streams.extend(trace.kernels.rows().map(|row| (row.device, row.stream)));
         streams.extend(trace.copies.rows().map(|row| (row.device, row.stream)));
         streams.extend(trace.memsets.rows().map(|row| (row.device, row.stream)));
-        streams.extend(trace.syncs.rows().map(|row| (row.device, row.stream)));
         let ranges = trace.ranges.rows();
         let on_device = ranges.filter(|range| range.kind == RangeKind::DEVICE_ANNOTATION);
         streams.extend(on_device.map(|range| (range.device, range.stream)));
-        let mut last = None;
+        // The number or text that a row has for a thread, and its name.
+        let mut rows: BTreeMap<u32, BTreeSet<(String, String)>> = BTreeMap::new();
         for (device, stream) in streams {
-            if last != Some(device) {
-                last = Some(device);
-                let known = trace.devices.iter().find(|known| known.id == device);
-                let name = match known.map(|known| known.name.as_str()) {
-                    Some(name) if !name.is_empty() => format!("GPU {device}: {name}"),
-                    _ => format!("GPU {device}"),
-                };
-                let label = format!("GPU {device}");
-                self.device_name("process_name", device, 0, "name", &name)?;
-                self.device_name("process_labels", device, 0, "labels", &label)?;
+            let row = (stream.to_string(), format!("stream {stream}"));
+            rows.entry(device).or_default().insert(row);
+        }
+        for (&device, lane) in trace.syncs.device.iter().zip(sync_lanes(&trace.syncs)) {
+            let row = (format!("\"{lane}\""), lane);
+            rows.entry(device).or_default().insert(row);
+        }
+        for (device, rows) in rows {
+            let known = trace.devices.iter().find(|known| known.id == device);
+            let name = match known.map(|known| known.name.as_str()) {
+                Some(name) if !name.is_empty() => format!("GPU {device}: {name}"),
+                _ => format!("GPU {device}"),
+            };
+            let label = format!("GPU {device}");
+            self.device_name("process_name", device, "0", "name", &name)?;
+            self.device_name("process_labels", device, "0", "labels", &label)?;
+            for (row, name) in rows {
+                self.device_name("thread_name", device, &row, "name", &name)?;
             }
-            let name = format!("stream {stream}");
-            self.device_name("thread_name", device, stream, "name", &name)?;
         }
         Ok(())
     }
@@ -277,14 +284,14 @@ impl<W: Write> Writer<'_, W> {
         &mut self,
         kind: &str,
         device: u32,
-        stream: u32,
+        row: &str,
         field: &str,
         name: &str,
     ) -> io::Result<()> {
         self.open()?;
         write!(
             self.out,
-            "\"name\": \"{kind}\", \"ph\": \"M\", \"pid\": {device}, \"tid\": {stream},\n    \"args\": {{\"{field}\": "
+            "\"name\": \"{kind}\", \"ph\": \"M\", \"pid\": {device}, \"tid\": {row},\n    \"args\": {{\"{field}\": "
         )?;
         serde_json::to_writer(&mut *self.out, name)?;
         self.out.write_all(b"}")?;
@@ -497,14 +504,18 @@ impl<W: Write> Writer<'_, W> {
 
     fn syncs(&mut self) -> io::Result<()> {
         let trace = self.trace;
-        for sync in trace.syncs.rows() {
+        for (sync, lane) in trace.syncs.rows().zip(sync_lanes(&trace.syncs)) {
             self.slice(&Slice {
                 category: "cuda_sync",
                 name: sync.name,
                 start: sync.start,
                 duration: sync.duration,
             })?;
-            self.device(sync.device, sync.context, sync.stream)?;
+            write!(
+                self.out,
+                "\"pid\": {0}, \"tid\": \"{lane}\",\n    \"args\": {{\"device\": {0}, \"context\": {1}, \"stream\": {2}",
+                sync.device, sync.context, sync.stream
+            )?;
             let mut fields = Fields { any: true };
             fields.put(self.out, "External id", sync.external)?;
             fields.put(self.out, "correlation", u64::from(sync.correlation))?;

@@ -21,6 +21,7 @@ mod sqlite;
 mod stacks;
 mod strings;
 mod sums;
+mod sync_lanes;
 mod table;
 mod threads;
 

@@ -356,6 +356,11 @@ pub enum Abstention {
         /// Share of the wall time with work queued that did not start.
         queued_share: f64,
     },
+    /// The device idles for this share of the time, and neither launch calls nor stacks say why.
+    UnknownIdle {
+        /// Idle share of the wall time.
+        share: f64,
+    },
     /// The device idles for this share of the time, and the clocks of host and device disagree.
     ClocksDisagree {
         /// Idle share of the wall time.

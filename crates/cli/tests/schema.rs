@@ -121,12 +121,14 @@ fn documents_in(folder: &Path) -> Vec<(&'static str, Value)> {
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() {
             documents.extend(documents_in(&path));
-        } else if (name.ends_with(".json") || name.ends_with(".jsonl"))
+        } else if path
+            .extension()
+            .is_some_and(|end| end == "json" || end == "jsonl")
             && !WITHOUT_SCHEMA.contains(&name)
         {
             let schema = schema_of(&path);
             let text = fs::read_to_string(&path).unwrap();
-            if name.ends_with(".jsonl") {
+            if path.extension().is_some_and(|end| end == "jsonl") {
                 let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
                 documents.extend(lines.map(|line| (schema, line)));
             } else {

@@ -276,7 +276,8 @@ mod tests {
         assert_eq!(-Nanos(i64::MIN), Nanos(i64::MAX));
         let sum: Bytes = [Bytes(u64::MAX), Bytes(7)].into_iter().sum();
         assert_eq!(sum, Bytes(u64::MAX));
-        assert!(has_saturated());
+        assert!(take_saturated());
+        assert!(!take_saturated(), "it is told once");
     }
 
     #[test]

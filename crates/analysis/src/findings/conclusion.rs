@@ -357,7 +357,10 @@ pub enum Abstention {
         queued_share: f64,
     },
     /// The device idles for this share of the time, and neither launch calls nor stacks say why.
-    UnknownIdle { share: f64 },
+    UnknownIdle {
+        /// Idle share of the wall time.
+        share: f64,
+    },
     /// The device idles for this share of the time, and the clocks of host and device disagree.
     ClocksDisagree {
         /// Idle share of the wall time.

@@ -78,15 +78,8 @@ fn print_table(answer: &QueryAnswer, output: &mut Output) -> Result<(), Failure>
 }
 
 fn csv_text(answer: &QueryAnswer) -> String {
-<<<<<<< HEAD
-    let rows = answer
-        .rows
-        .iter()
-        .map(|row| row.iter().map(cell_text).collect());
-=======
     let rows = answer.rows.iter();
     let rows = rows.map(|row| row.iter().map(cell_text).collect());
->>>>>>> serving
     let lines: Vec<Vec<String>> = std::iter::once(answer.columns.clone())
         .chain(rows)
         .collect();

@@ -2,6 +2,7 @@
 //! TPOT become factors on the time that prompts and decoding add to a step.
 
 use llmprof_units::{Nanos, stats::median};
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -16,9 +17,11 @@ const ROUNDS_MAX: usize = 16;
 const CLOSE_ENOUGH: f64 = 0.005;
 
 /// Measured ÷ predicted: of the time that prompts add to a step, and of the decoding in it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Shift {
+    /// Factor of the time that prompts add to a step.
     pub prefill: f64,
+    /// Factor of the decoding in a step.
     pub decode: f64,
 }
 
@@ -45,10 +48,11 @@ impl Shift {
 }
 
 /// Median latencies of a load, in ms.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Medians {
+    /// Median time to the first token.
     pub ttft_ms: f64,
-    /// Absent where answers have one token.
+    /// Median time per output token; absent where answers have one.
     pub tpot_ms: Option<f64>,
 }
 
@@ -61,9 +65,11 @@ pub struct Bench {
 }
 
 /// A bench beside its simulations.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ComparedBench {
+    /// The file.
     pub name: String,
+    /// As the bench measured it.
     pub measured: Medians,
     /// Without a shift.
     pub predicted: Medians,
@@ -74,9 +80,11 @@ pub struct ComparedBench {
 }
 
 /// What benches say of a server's step times.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShiftFit {
+    /// The factors that fit all benches.
     pub shift: Shift,
+    /// Each bench, measured and predicted.
     pub benches: Vec<ComparedBench>,
     /// Errors without a shift.
     pub predicted_error: BenchErrors,
@@ -85,15 +93,20 @@ pub struct ShiftFit {
 }
 
 /// |predicted ÷ measured − 1| over benches.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BenchErrors {
+    /// Of the median TTFT.
     pub ttft: ErrorSpread,
+    /// Of the median TPOT; absent where no bench has one.
     pub tpot: Option<ErrorSpread>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// Relative errors over benches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ErrorSpread {
+    /// The median over benches.
     pub median: f64,
+    /// The largest.
     pub worst: f64,
 }
 

@@ -2,6 +2,7 @@
 
 use llmprof_record::trace::CopyKind;
 
+use super::cause::PhaseGain;
 use super::sketch::{Sketch, Tensors};
 
 const BF16: &str = "c10::BFloat16";
@@ -149,7 +150,7 @@ fn habits_of_healthy_programs_are_no_causes() {
             let found = sketch_program(size, habit).diagnose();
             let special = found.0.iter().filter(|cause| !cause.kind.is_general());
             for cause in special {
-                let share = cause.gains.iter().map(|gain| gain.share());
+                let share = cause.gains.iter().map(PhaseGain::share);
                 let share = share.fold(0.0, f64::max);
                 let code = cause.kind.code();
                 assert!(

@@ -65,7 +65,7 @@ pub(super) struct Planned {
 }
 
 /// Benches of a server, and what they say of predicted step times.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Shifted {
     /// The overrides that name it.
     server: String,

@@ -5,6 +5,7 @@
 
 mod flame;
 mod outer_ranges;
+mod phase_times;
 mod python_functions;
 #[cfg(test)]
 mod tests;
@@ -21,12 +22,17 @@ use serde::{Deserialize, Serialize};
 
 pub use self::flame::flame_stacks;
 use self::outer_ranges::OuterRanges;
+use self::phase_times::PhaseTimes;
+use crate::phase_analysis::PhaseAnalysis;
+use crate::timeline::source_lines::is_program_frame;
 
 /// Gaps that are listed one by one: the longest ones.
 const GAPS_MAX: usize = 10;
-/// Ranges that are listed: those with most idle time.
-const RANGES_MAX: usize = 10;
-/// Places that are listed for each gap or range.
+/// Phases or ranges that are listed: those with most idle time.
+const PARTS_MAX: usize = 10;
+/// Callers among which a function of the program is looked for.
+const CALLERS_MAX: usize = 64;
+/// Places that are listed for each gap, phase or range.
 const PLACES_MAX: usize = 10;
 
 /// How a thread spent the time of a sample.
@@ -85,10 +91,10 @@ pub struct HostGap {
     pub host: HostTime,
 }
 
-/// The outermost range of the program in which the host was.
+/// A phase, or where none is known the outermost range of the program in which the host was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HostRange {
-    /// Its name without a number at the end.
+pub struct HostPart {
+    /// The name of the phase, or that of the range without a number at the end.
     pub name: String,
     /// While no GPU was busy.
     pub host: HostTime,
@@ -111,32 +117,36 @@ pub struct HostStacks {
     pub idle: HostTime,
     /// All the time.
     pub whole: HostTime,
-    /// `idle` by range, the longest first.
-    pub ranges: Vec<HostRange>,
+    /// Whether `parts` are phases; otherwise they are ranges.
+    pub by_phase: bool,
+    /// `idle` by phase or range, the longest first.
+    pub parts: Vec<HostPart>,
     /// The longest gaps of which there are samples, in the order of time.
     pub gaps: Vec<HostGap>,
 }
 
-/// What the host did while no GPU was busy. `None` where the trace holds no stacks, or nothing of a GPU.
-pub fn analyze_host_stacks(trace: &Trace) -> Option<HostStacks> {
+/// What the host did while no GPU was busy, by phase. `None` where the trace holds no stacks, or nothing of a GPU.
+pub fn analyze_host_stacks(trace: &Trace, phases: &[PhaseAnalysis]) -> Option<HostStacks> {
     let gaps = find_gaps(trace);
     let host = HostPieces::new(trace, &gaps)?;
     let mut idle = Sums::default();
     let mut whole = Sums::default();
     let mut by_gap: HashMap<usize, Sums> = HashMap::new();
+    let phases = PhaseTimes::read(phases);
     let ranges = OuterRanges::read(trace, &host.calling);
-    let mut by_range: BTreeMap<&str, Sums> = BTreeMap::new();
+    let mut by_part: BTreeMap<&str, Sums> = BTreeMap::new();
     host.for_each(|sample| {
         let place = host.place_of(sample);
         whole.add(&place, sample.period);
         if let Some(gap) = gap_at(&gaps, sample.time) {
             idle.add(&place, sample.period);
             by_gap.entry(gap).or_default().add(&place, sample.period);
-            if let Some(range) = ranges.name_at(sample.thread, sample.time) {
-                by_range
-                    .entry(range)
-                    .or_default()
-                    .add(&place, sample.period);
+            let part = match &phases {
+                Some(phases) => phases.name_at(sample.time),
+                None => ranges.name_at(sample.thread, sample.time),
+            };
+            if let Some(part) = part {
+                by_part.entry(part).or_default().add(&place, sample.period);
             }
         }
     });
@@ -160,37 +170,23 @@ pub fn analyze_host_stacks(trace: &Trace) -> Option<HostStacks> {
         })
     });
     let gaps = gaps.collect();
-    let mut ranges: Vec<HostRange> = by_range
+    let mut parts: Vec<HostPart> = by_part
         .into_iter()
-        .map(|(name, sums)| HostRange {
+        .map(|(name, sums)| HostPart {
             name: name.to_owned(),
             host: host.finish(sums),
         })
         .collect();
-    ranges.sort_by_key(|range| std::cmp::Reverse(range.host.sampled_ns));
-    ranges.truncate(RANGES_MAX);
+    parts.sort_by_key(|part| std::cmp::Reverse(part.host.sampled_ns));
+    parts.truncate(PARTS_MAX);
     Some(HostStacks {
         source: host.source,
         idle: host.finish(idle),
         whole: host.finish(whole),
-        ranges,
+        by_phase: phases.is_some(),
+        parts,
         gaps,
     })
-}
-
-/// What the host did in these times, such as those of a phase, while no GPU was busy.
-pub fn idle_host_within(trace: &Trace, windows: &[(Nanos, Nanos)]) -> Option<HostTime> {
-    let gaps = find_gaps(trace);
-    let host = HostPieces::new(trace, &gaps)?;
-    let mut sums = Sums::default();
-    host.for_each(|sample| {
-        let is_within =
-            |&(start, end): &(Nanos, Nanos)| start.0 <= sample.time && sample.time < end.0;
-        if gap_at(&gaps, sample.time).is_some() && windows.iter().any(is_within) {
-            sums.add(&host.place_of(sample), sample.period);
-        }
-    });
-    Some(host.finish(sums))
 }
 
 /// Times without GPU work between the first and the last of it, in order. What lies between the slices of a sampled recording is not
@@ -394,9 +390,18 @@ impl<'a> HostPieces<'a> {
         }
     }
 
-    /// The function, file and line of a frame.
+    /// The function, file and line of a stack: of its innermost frame. Recorded frames of torch and built-in functions count for the
+    /// function that called them.
     fn frame(&self, id: FrameId) -> Option<(String, String, u32)> {
-        let frame = self.frames.stack(id).next()?;
+        let stack = self.frames.stack(id);
+        let own = match self.source {
+            StackSource::Sampled => None,
+            StackSource::RecordedFunctions => {
+                let mut callers = stack.take(CALLERS_MAX);
+                callers.find(|frame| is_program_frame(self.trace.text(frame.function)))
+            }
+        };
+        let frame = own.or_else(|| self.frames.stack(id).next())?;
         Some(describe_frame(self.trace, &frame))
     }
 }

@@ -33,6 +33,17 @@ pub(crate) const HOST_WORK_MIN_SHARE: f64 = 0.25;
 /// A few events may lead to the wrong call, where ids of calls are used again.
 pub(crate) const EARLY_EVENTS_MIN_PART: usize = 100;
 
+/// Part of the device events of all phases that may lack their launch call for causes to be looked for: work of another process or
+/// from before the recording is less than that in every recording of `fixtures`, and lost calls come by the thousand.
+pub(crate) const WITHOUT_CALL_MAX_SHARE: f64 = 0.1;
+/// Device events for each launch call, from which on the work of the phases was recorded: most calls launch one kernel, and those that
+/// are captured into a graph run with the graph.
+pub(crate) const WORK_OF_LAUNCHES_MIN_SHARE: f64 = 0.5;
+
+/// Roofline time ÷ time of GEMMs above which they are as fast as libraries make them: clocks under load are below those of a datasheet,
+/// and the large BF16 products of the H200 recordings in `fixtures` reach 0.6 to 0.8.
+pub(crate) const TUNED_GEMMS_MIN_FRACTION: f64 = 0.7;
+
 /// Part of the time that ranks wait for one of them from which on it is named: less is no reason to look for what it did.
 pub(crate) const RANK_WAITING_MIN_SHARE: f64 = 0.001;
 

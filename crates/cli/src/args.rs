@@ -105,7 +105,7 @@ Examples:
 Examples:
   llmprof query runs/mine                          the tables
   llmprof query runs/mine 'SELECT category, count(*) n, sum(duration_ns) ns FROM kernel GROUP BY 1 ORDER BY 3 DESC'
-  llmprof query trace.json.gz 'SELECT cause, sum(duration_ns) FROM idle_gap GROUP BY 1' --format csv")]
+  llmprof query trace.json.gz 'SELECT sum(host_busy_ns), sum(launch_latency_ns) FROM idle_gap' --format csv")]
     Query(crate::args_view::QueryArgs),
     /// Explain a run for an agent or a script: cause, place and gain of its findings in at most 8 KB of JSON, with the next command to ask.
     ///

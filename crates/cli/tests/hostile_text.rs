@@ -81,6 +81,44 @@ fn no_escape_of_others_reaches_a_terminal() {
     }
 }
 
+#[test]
+fn names_forge_no_line_no_formula_and_no_width() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = |name: &str, at: u64| {
+        let name = serde_json::to_string(name).unwrap();
+        format!(
+            r#"{{"ph": "X", "cat": "kernel", "name": {name}, "pid": 0, "tid": 7, "ts": {at}, "dur": 5, "args": {{"device": 0, "stream": 7}}}}"#
+        )
+    };
+    // One that begins a line of its own, one that is wider than a format can be, and times that no clock has.
+    let kernels = [
+        kernel("gemm\n::error::forged", 20),
+        kernel(&"wide".repeat(20_000), 40),
+        kernel("=1+1", 60),
+        kernel("far", 8_000_000_000_000_000),
+    ];
+    let trace = format!(r#"{{"traceEvents": [{}]}}"#, kernels.join(","));
+    fs::write(folder.path().join("trace.json"), trace).unwrap();
+    let mut printed = String::new();
+    for words in [
+        vec!["import", "trace.json", "-o", "run"],
+        vec!["kernels", "top", "run"],
+        vec!["query", "run", "select name from kernel"],
+        vec!["report", "run"],
+    ] {
+        printed += &works(folder.path(), &words);
+    }
+    assert!(printed.contains("::error::forged"), "{printed}");
+    let mut lines = printed.lines();
+    assert!(
+        lines.all(|line| !line.starts_with("::error") && line.len() < 50_000),
+        "{printed}"
+    );
+    let query = ["query", "run", "select name from kernel", "--format", "csv"];
+    let csv = works(folder.path(), &query);
+    assert!(csv.lines().any(|line| line == "'=1+1"), "{csv}");
+}
+
 /// A page of Nsight Compute whose kernel has that name.
 fn counters(folder: &Path) {
     let name = NAME.replace('"', "\"\"");

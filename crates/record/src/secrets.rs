@@ -121,7 +121,7 @@ fn forms(value: &str) -> Vec<String> {
 }
 
 /// A key as a server may repeat it in another encoding: reversed, in hexadecimal digits, in base64 at any offset of a longer text, or
-/// with every character as `\u00xx`, with one backslash or with two.
+/// with every character as `\u00xx` (with one backslash or with two), `%xx` or a number of HTML.
 fn encoded_forms(value: &str) -> Vec<String> {
     let each = |encode: &dyn Fn(u8) -> String| value.bytes().map(encode).collect::<String>();
     let mut forms = vec![
@@ -132,6 +132,11 @@ fn encoded_forms(value: &str) -> Vec<String> {
         each(&|byte| format!("\\u{byte:04X}")),
         each(&|byte| format!("\\\\u{byte:04x}")),
         each(&|byte| format!("\\\\u{byte:04X}")),
+        each(&|byte| format!("%{byte:02x}")),
+        each(&|byte| format!("%{byte:02X}")),
+        each(&|byte| format!("&#{byte};")),
+        each(&|byte| format!("&#x{byte:02x};")),
+        each(&|byte| format!("&#x{byte:02X};")),
     ];
     for offset in 0..3 {
         let standard = base64_of_inner(value.as_bytes(), offset);
@@ -692,6 +697,9 @@ mod tests {
             "71395F4C6B2D577A2E3737546E",
             r"\u0071\u0039\u005f\u004c\u006b\u002d\u0057\u007a\u002e\u0037\u0037\u0054\u006e",
             r"\\u0071\\u0039\\u005F\\u004C\\u006B\\u002D\\u0057\\u007A\\u002E\\u0037\\u0037\\u0054\\u006E",
+            "%71%39%5f%4c%6b%2d%57%7a%2e%37%37%54%6e",
+            "&#113;&#57;&#95;&#76;&#107;&#45;&#87;&#122;&#46;&#55;&#55;&#84;&#110;",
+            "&#x71;&#x39;&#x5F;&#x4C;&#x6B;&#x2D;&#x57;&#x7A;&#x2E;&#x37;&#x37;&#x54;&#x6E;",
             // base64 of the key, and of "Bearer " before it and " x" after it.
             "cTlfTGstV3ouNzdUbg==",
             "QmVhcmVyIHE5X0xrLVd6Ljc3VG4geA==",

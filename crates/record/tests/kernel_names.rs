@@ -312,7 +312,7 @@ const ENGINES: &[(&str, Category, Library)] = &[
     (
         "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x256x64_MI16x16x1",
         Category::Gemm,
-        Library::HipBlasLt,
+        Library::Tensile,
     ),
     (
         "_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256ELi16ELb0ELb0ELb1ELi1EEEvPT_",

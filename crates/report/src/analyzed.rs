@@ -1,7 +1,7 @@
 //! The types of other crates that reports are made of, named in one place.
 
 pub(crate) use llmprof_analysis::assumption::Assumption;
-pub(crate) use llmprof_analysis::attribution::kernels::{KernelRow, LaunchRow};
+pub(crate) use llmprof_analysis::attribution::kernels::KernelRow;
 pub(crate) use llmprof_analysis::attribution::operators::{OperatorRow, ShapeRow};
 pub(crate) use llmprof_analysis::bottleneck::{ClassReason, Limits, PhaseClass};
 pub(crate) use llmprof_analysis::causes::{Cause, CauseKind, PhaseGain, Place};

@@ -73,6 +73,16 @@ pub fn kernel_label(name: &str) -> String {
         let inner = described(first);
         return cut(&inner.label());
     }
+    // `gemvx::kernel<int, int, __nv_bfloat16, …, 7, 0, cublasGemvParamsEx<…>>`: the name is that of any kernel.
+    if arguments
+        .iter()
+        .any(|one| one.starts_with("cublasGemvParams"))
+    {
+        let dtype = dtype_inside(&canonical).unwrap_or_default();
+        let numbers = arguments.iter().filter(|one| one.parse::<i64>().is_ok());
+        let numbers: Vec<&str> = numbers.copied().collect();
+        return cut(&format!("gemvx<{}> {dtype}", numbers.join(", ")));
+    }
     let tile = leading_numbers(&arguments);
     let functor = arguments.iter().find(|argument| is_functor(argument));
     let Some(functor) = functor else {
@@ -281,6 +291,14 @@ mod tests {
     #[test]
     fn what_tells_kernels_apart_stays() {
         let cases = [
+            (
+                "void gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, false, true, true, false, 7, false, cublasGemvParamsEx<int, cublasGemvTensorStridedBatched<__nv_bfloat16 const>, float> >(cublasGemvParamsEx<int>)",
+                "gemvx<0, 1, 1, 0, 7, 0> bf16",
+            ),
+            (
+                "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)",
+                "fused_add_rms_norm_kernel<BFloat16, 8>",
+            ),
             (
                 "void cutlass::device_kernel<at::cuda::detail::enable_3x_kernel_for_sm9x<cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::GroupProblemShape<cute::tuple<int, int, int> >, cutlass::gemm::collective::CollectiveMma<cutlass::gemm::MainloopSm90ArrayTmaGmmaWarpSpecialized<4>, cutlass::bfloat16_t> > > >(Params)",
                 "GemmUniversal<GroupProblemShape> bf16",

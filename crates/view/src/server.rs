@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::ViewError;
 use crate::site::{Reply, Site};
@@ -17,10 +17,16 @@ use crate::site::{Reply, Site};
 const CONNECTIONS_MAX: usize = 64;
 /// Request line and headers together.
 const HEAD_BYTES_MAX: u64 = 32 * 1024;
+/// For the next request of a connection, from the end of the one before.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// For the first one: who has not shown the token yet holds a connection no longer.
+const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const TOKEN_BYTES: usize = 16;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The report is a file of the run's folder, which may come from others: it may draw itself, and reach neither this server nor another.
+const REPORT_POLICY: &str = "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; script-src 'unsafe-inline'; \
+                             style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A server that listens, and the address to open.
 pub struct Server {
@@ -79,11 +85,14 @@ pub fn serve(server: Server, site: &Arc<Site>) {
 }
 
 fn converse(stream: &TcpStream, site: &Site, token: &str) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
     stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
     stream.set_nodelay(true)?;
-    let mut reader = BufReader::new(stream);
+    let mut reader = BufReader::new(TimedStream {
+        stream,
+        deadline: Instant::now() + FIRST_HEAD_TIMEOUT,
+    });
     while let Some(request) = Request::read(&mut reader)? {
+        reader.get_mut().deadline = Instant::now() + IDLE_TIMEOUT;
         let keeps_open = request.keeps_open;
         let answer = answer(&request, site, token);
         write_answer(stream, &answer, keeps_open)?;
@@ -92,6 +101,23 @@ fn converse(stream: &TcpStream, site: &Site, token: &str) -> std::io::Result<()>
         }
     }
     Ok(())
+}
+
+/// A stream whose next request must have come by a deadline, however slowly its bytes come.
+struct TimedStream<'a> {
+    stream: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl Read for TimedStream<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(bytes)
+    }
 }
 
 struct Answer {
@@ -144,17 +170,21 @@ fn is_same(given: &[u8], token: &[u8]) -> bool {
 
 /// Whether a `Host` names this machine by a name that no foreign site can have. The port may differ: `ssh -L` changes it.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    matches!(name, "127.0.0.1" | "localhost" | "::1")
+    let names = ["127.0.0.1", "localhost", "[::1]"];
+    names.iter().any(|name| {
+        host.strip_prefix(name).is_some_and(|port| {
+            port.is_empty()
+                || port
+                    .strip_prefix(':')
+                    .is_some_and(|port| port.parse::<u16>().is_ok())
+        })
+    })
 }
 
 fn write_answer(mut stream: &TcpStream, answer: &Answer, keeps_open: bool) -> std::io::Result<()> {
     let reply = &answer.reply;
     let policy = if reply.is_report {
-        "frame-ancestors 'none'"
+        REPORT_POLICY
     } else {
         POLICY
     };
@@ -230,7 +260,8 @@ impl Request {
             };
             let value = value.trim();
             match name.to_ascii_lowercase().as_str() {
-                "host" => value.clone_into(&mut request.host),
+                "host" if request.host.is_empty() => value.clone_into(&mut request.host),
+                "host" => request.is_malformed = true,
                 "origin" => request.origin = Some(value.to_owned()),
                 "sec-fetch-site" => request.site = Some(value.to_owned()),
                 "connection" if value.eq_ignore_ascii_case("close") => request.keeps_open = false,

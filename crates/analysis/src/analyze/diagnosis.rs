@@ -11,6 +11,8 @@ use crate::causes::{Diagnosis, PhaseInput, Purpose, Subject, diagnose};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::PhaseSource;
 use crate::replay::{PhaseWindows, Window};
+use crate::thresholds::{WITHOUT_CALL_MAX_SHARE, WORK_OF_LAUNCHES_MIN_SHARE};
+use crate::timeline::launches::{ApiKind, ApiKinds, is_api};
 use crate::trace::Structure;
 
 /// Causes of all phases of a device. A recording without phases includes the program's start, where everything is done once:
@@ -24,7 +26,7 @@ pub(super) fn diagnosed(
     device: Option<&Device>,
 ) -> Option<Diagnosis> {
     let purpose = purpose(structure)?;
-    if structure.clocks_disagree() || !are_times_addable(trace) {
+    if structure.clocks_disagree() || !are_times_addable(trace) || !is_recorded(trace, structure) {
         return None;
     }
     let inputs: Vec<PhaseInput> = found
@@ -48,6 +50,28 @@ fn purpose(structure: &Structure) -> Option<Purpose> {
         PhaseSource::Inferred if !structure.program.is_training() => Some(Purpose::Unknown),
         _ => None,
     }
+}
+
+/// Whether the trace holds both the calls and the work of the phases: a replay of one without the other says what is not so.
+fn is_recorded(trace: &Trace, structure: &Structure) -> bool {
+    let phases = &structure.phases;
+    let events = structure.events.all().iter().enumerate();
+    let within = events.filter(|(_, event)| phases.at(event.start).is_some());
+    let (mut work, mut without_call) = (0_usize, 0_usize);
+    for (index, _) in within {
+        work += 1;
+        without_call += usize::from(structure.calls.call(index).is_none());
+    }
+    let mut kinds = ApiKinds::default();
+    let hosts = &trace.hosts;
+    let is_launch = |row: &usize| {
+        is_api(hosts.kind[*row])
+            && phases.at_launch(hosts.start[*row]).is_some()
+            && kinds.get(trace, hosts.name[*row]) == ApiKind::Launch
+    };
+    let launches = (0..hosts.len()).filter(is_launch).count();
+    without_call as f64 <= WITHOUT_CALL_MAX_SHARE * work as f64
+        && work as f64 >= WORK_OF_LAUNCHES_MIN_SHARE * launches as f64
 }
 
 /// Whether no sum of the trace's times overflows: a damaged or invented file may state any.

@@ -70,7 +70,10 @@ impl Attribution {
         let has_operators = trace.hosts.kind.contains(&HostKind::OPERATOR);
         let origin = |event: &DeviceEvent, call: u32| {
             let at = |column: &[u32]| column.get(call as usize).copied().unwrap_or(NONE);
-            let named = by_id.get(&event.external).copied().unwrap_or(NONE);
+            // ROCm repeats the correlation as the id where no call was recorded.
+            let is_repeated = call == NONE && event.external == u64::from(event.correlation);
+            let named = by_id.get(&event.external).filter(|_| !is_repeated);
+            let named = named.copied().unwrap_or(NONE);
             let operator = if named == NONE { at(&operators) } else { named };
             // An operator without a recorded call still lies inside modules.
             let module = match (at(&modules), named) {

@@ -173,7 +173,8 @@ pub fn diagnose(
     Some(Diagnosis { causes, phases })
 }
 
-/// Causes of one phase that save enough. What is true of most programs is judged last, by what it saves after the rest is removed.
+/// Causes of one phase that save enough. What is true of most programs is judged last, by what it saves as things are or after the
+/// rest is removed, whichever is less: a device that is busy with needless work does not wait for launches yet.
 fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -> Vec<Judged> {
     let searches = scene.subject.purpose.searches().iter();
     let candidates = searches.flat_map(|search| search(scene));
@@ -193,7 +194,13 @@ fn judge(graph: &Graph, phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -
         }
     }
     for candidate in general {
-        let gain = gain(graph, phase, &candidate, &removed);
+        let alone = gain(graph, phase, &candidate, &Edit::default());
+        let after = gain(graph, phase, &candidate, &removed);
+        let gain = if alone.saved_ns < after.saved_ns {
+            alone
+        } else {
+            after
+        };
         if gain.share() >= GAIN_MIN_SHARE {
             judged.push(Judged {
                 phase: index,
@@ -318,7 +325,7 @@ fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate, removed: &Ed
         recorded_ns: a_step(recorded),
         saved_ns: a_step(saved_ns),
         low_ns: a_step(all.iter().copied().min().unwrap_or(saved_ns).max(0)),
-        high_ns: a_step(all.iter().copied().max().unwrap_or(saved_ns)),
+        high_ns: a_step(all.iter().copied().max().unwrap_or(saved_ns).min(now)),
         host_bound_by_profiler: !at_least(GAIN_MIN_SHARE, profiled),
     }
 }

@@ -56,6 +56,7 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
         if scene.api(top).is_some()
             || time < COMPUTES_MIN_NS
             || !scene.work_of(top).is_empty()
+            || has_launch(scene, top)
             || copied.contains(&top)
             || is_view(scene, top)
         {
@@ -71,6 +72,12 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
     }
     let found = (group.count > 0).then(|| candidate(scene, group, true));
     found.into_iter().collect()
+}
+
+/// Whether work of a device was launched inside, although the trace does not hold it.
+fn has_launch(scene: &Scene<'_>, top: usize) -> bool {
+    let mut calls = scene.rows_in(top).filter_map(|row| scene.api(row));
+    calls.any(|api| matches!(api, Api::Launch | Api::Transfer))
 }
 
 /// Whether an operator and all that it calls touch no data: what takes long there is the code around them, such as a debugging aid.

@@ -281,6 +281,10 @@ pub enum Abstention {
         share: f64,
         queued_share: f64,
     },
+    /// The device idles for this share of the time, and neither launch calls nor stacks say why.
+    UnknownIdle {
+        share: f64,
+    },
     /// The device idles for this share of the time, and the clocks of host and device disagree.
     ClocksDisagree {
         share: f64,

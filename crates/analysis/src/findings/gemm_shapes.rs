@@ -8,6 +8,7 @@ use crate::findings::conclusion::{Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding};
 use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
 use crate::phase_analysis::PhaseAnalysis;
+use crate::thresholds::TUNED_GEMMS_MIN_FRACTION;
 use crate::trace::TraceAnalysis;
 
 /// The GEMMs of a trace whose shapes were recorded.
@@ -76,13 +77,16 @@ impl Facts<'_> {
         if !is_inside || lost_share < WORTH_SAYING || hidden_by_the_host(phase) {
             return None;
         }
+        let fraction = gemms.roofline_ns.0 as f64 / gemms.device_ns.0 as f64;
+        if fraction > TUNED_GEMMS_MIN_FRACTION {
+            return None;
+        }
         let derivation = Derivation::AtRoofline {
             wall_ns: phase.judged_wall(),
             measured_ns: gemms.device_ns,
             roofline_ns: gemms.roofline_ns,
         };
         let gain = self.saving(phase, lost.seconds(), derivation)?.at_most();
-        let fraction = gemms.roofline_ns.0 as f64 / gemms.device_ns.0 as f64;
         let conclusion = Conclusion::GemmShapes {
             share,
             roofline_fraction: fraction,

@@ -76,6 +76,16 @@ impl Facts<'_> {
             Some(work) => removable.min(Nanos::from_seconds(wall.seconds() * work.share)),
             None => removable,
         };
+        let remedy = match &host_work {
+            Some(work) if is_memory_call(&work.operator) => Some(IdleRemedy::ReuseMemory),
+            Some(_) => Some(IdleRemedy::LessHostWork),
+            None => remedy(phase),
+        };
+        let on_device = phase.device().is_some();
+        if on_device && remedy.is_none() && !waits_for_host && apart.0 == 0 {
+            let why = Abstention::UnknownIdle { share };
+            return Some(Finding::abstain("idle", phase, why));
+        }
         let queued_share = queued.0 as f64 / wall.0.max(1) as f64;
         if phase.judged_share(removable) < WORTH_SAYING && queued > apart {
             let why = Abstention::QueuedIdle {
@@ -105,14 +115,10 @@ impl Facts<'_> {
         let conclusion = Conclusion::Idle {
             share,
             is_host_bound: phase.class.class == Some(PhaseClass::HostBound),
-            on_device: phase.device().is_some(),
+            on_device,
             first_use_share: (apart.0 > 0).then_some(first_use_share),
             queued_share: (queued_share >= WORTH_SAYING).then_some(queued_share),
-            remedy: match &host_work {
-                Some(work) if is_memory_call(&work.operator) => Some(IdleRemedy::ReuseMemory),
-                Some(_) => Some(IdleRemedy::LessHostWork),
-                None => remedy(phase),
-            },
+            remedy,
             host_work,
         };
         let finding = Finding::of(phase, conclusion).with_evidence(idle_evidence(phase));

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::flame::FlameStack;
-use llmprof_record::trace::Trace;
+use llmprof_record::trace::{StackFrame, Trace};
 use llmprof_units::Nanos;
 
 use super::{HostActivity, HostPieces, describe_frame, find_gaps, gap_at};
+
+/// Frames of a stack that are told one by one, from the outermost: a recursion of thousands of calls is no picture.
+const FRAMES_MAX: usize = 256;
 
 /// The stacks of threads that call CUDA, in the order of their names: while no GPU was busy, or of the whole trace. The last frame says
 /// what was done, where that is more than running. Empty where no stacks were recorded.
@@ -23,11 +26,15 @@ pub fn flame_stacks(trace: &Trace, only_idle: bool) -> Vec<FlameStack> {
     });
     let mut by_frames: BTreeMap<Vec<String>, i64> = BTreeMap::new();
     for (place, time) in by_place {
-        let stack = host.frames.stack(place.stack);
-        let mut frames: Vec<String> = stack
-            .map(|frame| frame_label(describe_frame(trace, &frame)))
+        let mut stack: Vec<StackFrame> = host.frames.stack(place.stack).collect();
+        stack.reverse();
+        let labels = stack.iter().take(FRAMES_MAX);
+        let mut frames: Vec<String> = labels
+            .map(|frame| frame_label(describe_frame(trace, frame)))
             .collect();
-        frames.reverse();
+        if stack.len() > FRAMES_MAX {
+            frames.push("(frames deeper than 256)".to_owned());
+        }
         frames.extend(activity_label(place.activity));
         if let Some(holder) = host.frame(place.holder) {
             frames.push(format!("held by {}", frame_label(holder)));

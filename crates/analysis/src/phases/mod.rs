@@ -186,13 +186,20 @@ impl Phases {
                 ..phases
             })
         };
+        let own_ranges = || named(own_name).filter(|phases| phases.names.len() <= RANGE_NAMES_MAX);
         let mut phases = engine::labelled(trace, events, launched, common)
             .and_then(&mut covering)
             .or_else(|| generates.then(generation).flatten())
             .or_else(|| named(profiler_step))
-            .or_else(|| marks::optimizer_steps(trace))
+            .or_else(|| {
+                let steps = marks::optimizer_steps(trace)?;
+                Some(match own_ranges() {
+                    Some(own) => own.around_steps(steps),
+                    None => steps,
+                })
+            })
             .or_else(|| named(xla_module))
-            .or_else(|| named(own_name).filter(|phases| phases.names.len() <= RANGE_NAMES_MAX))
+            .or_else(own_ranges)
             .or_else(|| {
                 marks::outermost_modules(trace).filter(|found| found.covers(events, launched))
             })
@@ -471,6 +478,32 @@ impl Phases {
     pub(crate) fn host_window(&self, window: usize) -> (i64, i64) {
         let windows = self.launched.as_ref().unwrap_or(&self.windows);
         (windows[window].start, windows[window].end)
+    }
+
+    /// These ranges where those of one name are the steps that end with `Optimizer.step`: they say when a step begins, and name what
+    /// runs between steps. Otherwise the steps.
+    fn around_steps(mut self, steps: Self) -> Self {
+        let total = |windows: &mut dyn Iterator<Item = &Window>| -> i64 {
+            windows.fold(0, |sum, window| {
+                sum.saturating_add(window.end.saturating_sub(window.start))
+            })
+        };
+        let mut ends = steps.windows.iter().map(|step| step.end);
+        let holding = |end: i64| {
+            let mut own = self.windows.iter();
+            own.find(|window| window.start < end && end <= window.end)
+        };
+        let Some(name) = ends.next().and_then(holding).map(|window| window.name) else {
+            return steps;
+        };
+        let is_around = ends.all(|end| holding(end).is_some_and(|window| window.name == name));
+        let mut own = self.windows.iter().filter(|window| window.name == name);
+        // A range around the optimizer alone is a part of a step.
+        if !is_around || total(&mut own) < total(&mut steps.windows.iter()) / 2 {
+            return steps;
+        }
+        TRAINING_STEP.clone_into(&mut self.names[name]);
+        self
     }
 
     /// Steps that a profiler marks are steps of training.

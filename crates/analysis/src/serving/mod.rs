@@ -5,6 +5,7 @@ mod conclusion;
 mod findings;
 mod gpus;
 mod mean_parts;
+mod overload;
 pub mod parts;
 mod self_check;
 mod steps;

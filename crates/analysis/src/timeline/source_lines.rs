@@ -125,7 +125,7 @@ fn frames(trace: &Trace) -> FxHashMap<ThreadId, Vec<Frame>> {
         let name = hosts.name[row];
         if !*is_own
             .entry(name)
-            .or_insert_with(|| is_program(trace.text(name)))
+            .or_insert_with(|| is_program_frame(trace.text(name)))
         {
             continue;
         }
@@ -162,7 +162,7 @@ fn push(list: &mut Vec<Frame>, start: i64, end: i64, name: StrId) {
 }
 
 /// Whether a frame is of the program and its libraries, not of torch, a built-in or a module's call.
-fn is_program(name: &str) -> bool {
+pub(crate) fn is_program_frame(name: &str) -> bool {
     let is_torch = |name: &str| name.starts_with("torch/") || name.contains("/torch/");
     !name.starts_with('<')
         && module_name(name).is_none()

@@ -114,6 +114,9 @@ pub struct Totals {
     /// Calls of the runtime and the driver among them.
     #[serde(default)]
     pub api_calls: u64,
+    /// Python functions among the host slices.
+    #[serde(default)]
+    pub python_functions: u64,
     /// Kernels.
     pub kernels: u64,
     /// Copies.

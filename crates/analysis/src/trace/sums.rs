@@ -1,6 +1,6 @@
 //! Sums over a whole trace.
 
-use llmprof_record::trace::{StrId, Trace};
+use llmprof_record::trace::{HostKind, StrId, Trace};
 use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashMap;
 
@@ -88,7 +88,10 @@ pub(crate) fn totals(
     };
     let (host, device) = (host_span(trace), events.span());
     let api_calls = trace.hosts.kind.iter().filter(|kind| is_api(**kind));
+    let python = trace.hosts.kind.iter();
+    let python = python.filter(|kind| **kind == HostKind::PYTHON);
     let mut totals = Totals {
+        python_functions: python.count() as u64,
         api_calls: api_calls.count() as u64,
         host_span_ns: length(host),
         before_device_ns: length(host.zip(device).map(|(host, device)| (host.0, device.0)))

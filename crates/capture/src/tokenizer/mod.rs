@@ -24,7 +24,7 @@ pub const TOKENIZE: &str = "tokenize";
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
 
 /// Address space of the process. Loading the largest published tokenizer (35 MB) takes about 0.5 GB.
-const MEMORY_MAX_GIB: u64 = 4;
+const MEMORY_MAX_GIB: u64 = 2;
 
 /// CPU time for loading, or for one text.
 const TEXT_MAX_CPU_S: u64 = 60;
@@ -170,7 +170,9 @@ impl Pipes {
         let signal = self.child.wait().ok().and_then(|status| status.signal());
         let why = match signal {
             Some(ABORTED) => {
-                format!("the tokenizer needs more than {MEMORY_MAX_GIB} GiB of memory")
+                format!(
+                    "the tokenizer needs more than {MEMORY_MAX_GIB} GiB of memory: its tokenizer.json makes texts grow without bound, or the text is too long"
+                )
             }
             Some(OUT_OF_CPU_TIME) => {
                 format!("the tokenizer needs more than {TEXT_MAX_CPU_S} s of CPU time for a text")

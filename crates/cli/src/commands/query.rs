@@ -31,7 +31,7 @@ pub(crate) fn query(args: &QueryArgs, output: &mut Output) -> Result<(), Failure
     };
     match args.format {
         QueryFormat::Table => print_table(&answer, output)?,
-        QueryFormat::Csv => output.text(&csv_text(&answer)?)?,
+        QueryFormat::Csv => output.text(&csv_text(&answer))?,
         QueryFormat::Json => output.json(&objects(&answer))?,
     }
     if answer.is_cut {
@@ -77,22 +77,13 @@ fn print_table(answer: &QueryAnswer, output: &mut Output) -> Result<(), Failure>
     output.table(&table)
 }
 
-fn csv_text(answer: &QueryAnswer) -> Result<String, Failure> {
-    let failed = |error: String| Failure::new(format!("cannot write CSV: {error}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let rows = answer
-        .rows
-        .iter()
-        .map(|row| row.iter().map(cell_text).collect());
-    for row in std::iter::once(answer.columns.clone()).chain(rows) {
-        writer
-            .write_record(&row)
-            .map_err(|error| failed(error.to_string()))?;
-    }
-    let bytes = writer
-        .into_inner()
-        .map_err(|error| failed(error.to_string()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+fn csv_text(answer: &QueryAnswer) -> String {
+    let rows = answer.rows.iter();
+    let rows = rows.map(|row| row.iter().map(cell_text).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(answer.columns.clone())
+        .chain(rows)
+        .collect();
+    llmprof_report::csv_lines(&lines)
 }
 
 fn objects(answer: &QueryAnswer) -> Vec<Map<String, Value>> {

@@ -62,6 +62,7 @@ issue_codes! {
     BenchNotProfiled = "bench.not_profiled",
     BenchNotRecorded = "bench.not_recorded",
     BenchNotRunOnTheRealThing = "bench.not_run_on_the_real_thing",
+    BenchOverloaded = "bench.overloaded",
     BenchPageUnread = "bench.page_unread",
     BenchProfiled = "bench.profiled",
     BenchScrapesFailed = "bench.scrapes_failed",

@@ -51,8 +51,31 @@ pub(super) fn parse(name: &str) -> Parsed {
     })
 }
 
+/// What follows a return type of the form `std::enable_if<(8 > 0) && is_exact<T>, void>::type`.
+fn after_enable_if(text: &str) -> Option<&str> {
+    let condition = text.strip_prefix("std::enable_if<")?;
+    let (mut templates, mut parentheses) = (1_u32, 0_u32);
+    for (at, letter) in condition.char_indices() {
+        match letter {
+            '(' => parentheses += 1,
+            ')' => parentheses = parentheses.checked_sub(1)?,
+            // Inside of parentheses it compares.
+            '<' if parentheses == 0 => templates += 1,
+            '>' if parentheses == 0 => templates -= 1,
+            _ => {}
+        }
+        if templates == 0 {
+            return condition[at + 1..].strip_prefix("::type ");
+        }
+    }
+    None
+}
+
 /// A function without its parameters, as some tools shorten names, does not show that `void` before it is its type.
 fn without_return_type(text: &str) -> &str {
+    if let Some(function) = after_enable_if(text) {
+        return function;
+    }
     match text.strip_prefix("void ") {
         Some(function) if !text.ends_with([')', ']']) => function,
         _ => text,

@@ -377,7 +377,12 @@ const RULES: &[Rule<Category>] = &[
     head("conv2d", Category::Conv),
     head("conv_depthwise", Category::Conv),
     head("convolution", Category::Conv),
+    // volta_scudnn_…, volta_fp16_s884cudnn_…, turing_fp16_s1688cudnn_…, ampere_fp16_s16816cudnn_…
     head("scudnn", Category::Conv),
+    head("hcudnn", Category::Conv),
+    head("84cudnn", Category::Conv),
+    head("88cudnn", Category::Conv),
+    head("16cudnn", Category::Conv),
     head("im2col", Category::Conv),
     head("col2im", Category::Conv),
     head("vol2col", Category::Conv),
@@ -696,7 +701,10 @@ mod tests {
         ("triton_poi_fused_mul_silu_0", Elementwise),
         ("triton_red_fused_add_mean_mul_pow_rsqrt_1", Norm),
         // cuDNN
+        ("std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)", Norm),
         ("volta_scudnn_128x64_relu_interior_nn_v1", Conv),
+        ("volta_fp16_s884cudnn_fp16_128x128_ldg8_splitK_relu_f2f_exp_small_nhwc_tn_v1", Conv),
+        ("turing_fp16_s1688cudnn_fp16_128x128_ldg8_relu_f2f_exp_interior_nhwc_tn_v1", Conv),
         ("cask_cudnn::computeOffsetsKernel(cask_cudnn::ComputeOffsetsParams)", Conv),
         ("void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernel<float, float>(long, long)", Norm),
         ("void rocprim::ROCPRIM_400200_NS::detail::trampoline_kernel<rocprim::ROCPRIM_400200_NS::detail::wrapped_scan_config<int>>(int)", Scan),

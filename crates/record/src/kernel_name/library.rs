@@ -31,8 +31,9 @@ pub enum Library {
     Sglang,
     TensorRtLlm,
     Cub,
-    /// hipBLASLt and rocBLAS, whose kernels Tensile generates.
-    HipBlasLt,
+    /// Generates the kernels of hipBLASLt and rocBLAS.
+    #[serde(alias = "hip_blas_lt")]
+    Tensile,
     ComposableKernel,
     Miopen,
     Aiter,
@@ -65,7 +66,7 @@ impl Library {
             Self::Sglang => "SGLang",
             Self::TensorRtLlm => "TensorRT-LLM",
             Self::Cub => "CUB",
-            Self::HipBlasLt => "hipBLASLt",
+            Self::Tensile => "Tensile",
             Self::ComposableKernel => "Composable Kernel",
             Self::Miopen => "MIOpen",
             Self::Aiter => "AITER",
@@ -96,12 +97,15 @@ pub(super) fn of(name: &Lowered) -> Library {
 
 /// XLA calls a fusion by its kind and operators: `loop_add_multiply_fusion_3`, `gemm_fusion_dot_12`.
 fn is_fusion_of_xla(head: &str) -> bool {
-    let name = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+    let name = head.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '_' | '.'));
     !head.contains("::") && (name.ends_with("_fusion") || name.starts_with("gemm_fusion_"))
 }
 
 /// First match decides: the outer library before the templates it was built from.
 const RULES: &[Rule<Library>] = &[
+    // Fused kernels of Megatron and Apex; ATen's have the same ending.
+    head("scaled_upper_triang", Library::Unknown),
+    head("scaled_masked_softmax", Library::Unknown),
     head("nccl", Library::Nccl),
     head("nvshmem", Library::Nvshmem),
     anywhere("flashinfer", Library::FlashInfer),
@@ -113,7 +117,7 @@ const RULES: &[Rule<Library>] = &[
     head("sgl_", Library::Sglang),
     anywhere("aiter::", Library::Aiter),
     anywhere("_zn5aiter", Library::Aiter),
-    head("cijk_", Library::HipBlasLt),
+    head("cijk_", Library::Tensile),
     head("miopen", Library::Miopen),
     head("igemm_fwd_gtcx", Library::Miopen),
     head("igemm_bwd_gtcx", Library::Miopen),

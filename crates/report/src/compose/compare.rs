@@ -248,16 +248,16 @@ fn parts(header: &str, rows: &[PartComparison], name: impl Fn(&str) -> &str) -> 
 
 fn kernels(phase: &PhaseComparison, what: &str) -> Table {
     let columns = Column::all([
+        ("Difference", Align::Right),
+        ("Time A", Align::Right),
+        ("Time B", Align::Right),
+        ("Calls A", Align::Right),
+        ("Calls B", Align::Right),
+        ("Change", Align::Left),
         ("A", Align::Left),
         ("B", Align::Left),
         ("Category", Align::Left),
         ("Launched by", Align::Left),
-        ("Change", Align::Left),
-        ("Calls A", Align::Right),
-        ("Calls B", Align::Right),
-        ("Time A", Align::Right),
-        ("Time B", Align::Right),
-        ("Difference", Align::Right),
     ]);
     let mut table = Table::sortable(&what.to_lowercase(), columns);
     for change in &phase.kernels {
@@ -312,16 +312,16 @@ fn kernel_cells(change: &Change) -> [Cell; 10] {
         Cell::number(count, llmprof_units::significant(count))
     };
     [
+        Cell::number(change.delta_ns, signed(change.delta_ns)),
+        Cell::number(change.a_ns, time(change.a_ns)),
+        Cell::number(change.b_ns, time(change.b_ns)),
+        calls(&change.a),
+        calls(&change.b),
+        words::change_kind(change.kind).into(),
         side(&change.a),
         side(&change.b),
         change.category.as_str().into(),
         change.place.as_deref().map_or(Cell::Missing, Cell::from),
-        words::change_kind(change.kind).into(),
-        calls(&change.a),
-        calls(&change.b),
-        Cell::number(change.a_ns, time(change.a_ns)),
-        Cell::number(change.b_ns, time(change.b_ns)),
-        Cell::number(change.delta_ns, signed(change.delta_ns)),
     ]
 }
 

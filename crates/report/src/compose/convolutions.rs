@@ -21,6 +21,22 @@ fn is_convolution(name: &str) -> bool {
     .any(|part| name.contains(part))
 }
 
+/// Which arguments are the input and the weights, by the signatures of torch's operators.
+fn tensors(name: &str) -> (Option<usize>, Option<usize>) {
+    match name {
+        // (size, gradient of the output, weights) and (size, gradient of the output, input)
+        _ if name.ends_with("_backward_input") => (None, Some(2)),
+        _ if name.ends_with("_backward_weight") => (Some(2), None),
+        // (input, gradient of the output, weights)
+        "aten::cudnn_convolution_backward" | "aten::miopen_convolution_backward" => {
+            (Some(0), Some(2))
+        }
+        // (gradient of the output, input, weights)
+        _ if name.contains("backward") => (Some(1), Some(2)),
+        _ => (Some(0), Some(1)),
+    }
+}
+
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     let Some(timeline) = analysis.timeline.as_deref() else {
         return;
@@ -55,12 +71,15 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     for (name, shape) in rows {
         let time = shape.times.device_self_ns;
         let per_call = time.0 as f64 / shape.times.calls.max(1) as f64;
-        // The gradient of a convolution has that of its output first.
-        let first = usize::from(name.contains("backward") && shape.inputs.len() > 2);
+        let (input, weights) = tensors(name);
+        let shape_at = |argument: Option<usize>| {
+            let shape = argument.and_then(|argument| shape.inputs.get(argument));
+            Cell::from(shape.map_or("–", String::as_str))
+        };
         table.row([
             Cell::from(name),
-            Cell::from(shape.inputs[first].as_str()),
-            Cell::from(shape.inputs[first + 1].as_str()),
+            shape_at(input),
+            shape_at(weights),
             Cell::number(shape.times.calls as f64, shape.times.calls),
             Cell::number(time.0 as f64, time),
             Cell::number(per_call, Nanos(per_call.round() as i64)),
@@ -69,4 +88,19 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     document
         .section("convolutions", "Convolution shapes")
         .table(table);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradients_have_their_arguments_in_another_order() {
+        assert_eq!(tensors("aten::cudnn_convolution"), (Some(0), Some(1)));
+        assert_eq!(tensors("aten::convolution_backward"), (Some(1), Some(2)));
+        let weight = tensors("aten::cudnn_convolution_backward_weight");
+        assert_eq!(weight, (Some(2), None));
+        let input = tensors("aten::cudnn_convolution_backward_input");
+        assert_eq!(input, (None, Some(2)));
+    }
 }

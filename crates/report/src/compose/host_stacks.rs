@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use llmprof_analysis::Analysis;
 use llmprof_analysis::host_stacks::{
-    HostGap, HostRange, HostTime, StackSource, analyze_host_stacks, flame_stacks,
+    HostPlace, HostStacks, StackSource, analyze_host_stacks, flame_stacks,
 };
 use llmprof_record::{flame::FlameStack, trace::Trace};
-use llmprof_units::Percent;
+use llmprof_units::{Nanos, Percent};
 
 use crate::document::{Align, Cell, Column, Document, Drawing, Section, Table};
 use crate::text::host_stacks as text;
@@ -17,12 +18,12 @@ const DEPTH_MAX: usize = 40;
 /// A part narrower than this share of the whole would not be seen.
 const WIDTH_MIN: f64 = 0.002;
 const ROWS_IN_TEXT: usize = 10;
-/// Lines that are shown of a range.
-const PLACES_OF_RANGE_MAX: usize = 3;
+/// Lines that are shown of a phase or range.
+const PLACES_OF_PART_MAX: usize = 3;
 
-pub(super) fn add(document: &mut Document, trace: Option<&Trace>) {
-    let Some((trace, host)) = trace.and_then(|trace| Some((trace, analyze_host_stacks(trace)?)))
-    else {
+pub(super) fn add(document: &mut Document, analysis: &Analysis, trace: Option<&Trace>) {
+    let Some(trace) = trace else { return };
+    let Some(host) = analyze_host_stacks(trace, &analysis.phases) else {
         return;
     };
     if host.idle.samples == 0 && host.whole.samples == 0 {
@@ -30,12 +31,12 @@ pub(super) fn add(document: &mut Document, trace: Option<&Trace>) {
     }
     let section = document.section("host_stacks", "Host during GPU idle");
     section.paragraph(text::basis(&host));
-    // Recorded functions have a table of their own.
+    // Recorded functions have a table of their own for the whole trace.
     if host.source == StackSource::Sampled {
-        section.table(places("host_idle", &host.idle));
-        add_ranges(section, &host.ranges);
-        add_gaps(section, &host.gaps);
+        add_places(section, &host);
     }
+    add_parts(section, &host);
+    add_gaps(section, &host);
     for (key, title, only_idle) in [
         ("host_idle_stacks", text::idle_flame(), true),
         ("host_stacks", text::whole_flame(), false),
@@ -52,97 +53,95 @@ pub(super) fn add(document: &mut Document, trace: Option<&Trace>) {
     }
 }
 
-fn places(key: &'static str, host: &HostTime) -> Table {
-    let columns = Column::all([
-        ("Host thread", Align::Left),
-        ("Function", Align::Left),
-        ("Line", Align::Left),
-        ("GPU idle", Align::Right),
-        ("Share", Align::Right),
-    ]);
-    let mut table = Table::sortable(key, columns);
+fn number(value: f64, text: String) -> Cell {
+    Cell::Number { value, text }
+}
+
+fn time(nanos: Nanos) -> Cell {
+    number(nanos.0 as f64, nanos.to_string())
+}
+
+/// What a table says of a place: what the thread did, where samples tell, and the line.
+fn place_columns(source: StackSource) -> Vec<(&'static str, Align)> {
+    let mut columns = vec![("Function", Align::Left), ("Line", Align::Left)];
+    if source == StackSource::Sampled {
+        columns.insert(0, ("Host thread", Align::Left));
+    }
+    columns.push(("Share", Align::Right));
+    columns
+}
+
+fn place_cells(place: &HostPlace, source: StackSource) -> Vec<Cell> {
+    let mut cells = vec![
+        Cell::Text(text::function(place)),
+        Cell::Text(text::line(place)),
+    ];
+    if source == StackSource::Sampled {
+        cells.insert(0, Cell::Text(text::activity(place)));
+    }
+    cells.push(number(place.share, Percent(place.share).to_string()));
+    cells
+}
+
+/// A table of places, each after what `first` says of the row.
+fn place_table<'a>(
+    noun: &str,
+    source: StackSource,
+    first: Vec<(&'static str, Align)>,
+    rows: impl Iterator<Item = (Vec<Cell>, &'a HostPlace)>,
+) -> Table {
+    let columns = first.into_iter().chain(place_columns(source));
+    let mut table = Table::sortable(noun, Column::all(columns));
     table.rows_in_text = ROWS_IN_TEXT;
-    for place in &host.places {
-        let number = |value: f64, text: String| Cell::Number { value, text };
-        table.push(
-            None,
-            vec![
-                Cell::Text(text::activity(place)),
-                Cell::Text(text::function(place)),
-                Cell::Text(text::line(place)),
-                number(place.time_ns.0 as f64, place.time_ns.to_string()),
-                number(place.share, Percent(place.share).to_string()),
-            ],
-        );
+    for (mut cells, place) in rows {
+        cells.extend(place_cells(place, source));
+        table.push(None, cells);
     }
     table
 }
 
-fn add_ranges(section: &mut Section, ranges: &[HostRange]) {
-    let columns = Column::all([
-        ("Range", Align::Left),
-        ("GPU idle", Align::Right),
-        ("Host thread", Align::Left),
-        ("Function", Align::Left),
-        ("Line", Align::Left),
-        ("Share", Align::Right),
-    ]);
-    let mut table = Table::sortable("host_ranges", columns);
-    table.rows_in_text = ROWS_IN_TEXT;
-    let number = |value: f64, text: String| Cell::Number { value, text };
-    for range in ranges {
-        for place in range.host.places.iter().take(PLACES_OF_RANGE_MAX) {
-            table.push(
-                None,
-                vec![
-                    Cell::Text(range.name.clone()),
-                    number(place.time_ns.0 as f64, place.time_ns.to_string()),
-                    Cell::Text(text::activity(place)),
-                    Cell::Text(text::function(place)),
-                    Cell::Text(text::line(place)),
-                    number(place.share, Percent(place.share).to_string()),
-                ],
-            );
-        }
-    }
-    if !ranges.is_empty() {
-        section.table(table);
-    }
+const IDLE: (&str, Align) = ("GPU idle", Align::Right);
+
+fn add_places(section: &mut Section, host: &HostStacks) {
+    let places = host.idle.places.iter();
+    let rows = places.map(|place| (vec![time(place.time_ns)], place));
+    section.table(place_table("lines", host.source, vec![IDLE], rows));
 }
 
-fn add_gaps(section: &mut Section, gaps: &[HostGap]) {
-    let columns = Column::all([
-        ("Gap at", Align::Right),
-        ("GPU idle", Align::Right),
-        ("Samples", Align::Right),
-        ("Host thread, mostly", Align::Left),
-        ("Function", Align::Left),
-        ("Line", Align::Left),
-        ("Share", Align::Right),
-    ]);
-    let mut table = Table::sortable("host_gaps", columns);
-    table.rows_in_text = ROWS_IN_TEXT;
-    for gap in gaps {
-        let Some(place) = gap.host.places.first() else {
-            continue;
-        };
-        let number = |value: f64, text: String| Cell::Number { value, text };
-        table.push(
-            None,
-            vec![
-                number(gap.start_ns.0 as f64, gap.start_ns.to_string()),
-                number(gap.duration_ns.0 as f64, gap.duration_ns.to_string()),
-                number(gap.host.samples as f64, gap.host.samples.to_string()),
-                Cell::Text(text::activity(place)),
-                Cell::Text(text::function(place)),
-                Cell::Text(text::line(place)),
-                number(place.share, Percent(place.share).to_string()),
-            ],
-        );
+fn add_parts(section: &mut Section, host: &HostStacks) {
+    if host.parts.is_empty() {
+        return;
     }
-    if !gaps.is_empty() {
-        section.table(table);
+    let part = if host.by_phase { "Phase" } else { "Range" };
+    let rows = host.parts.iter().flat_map(|part| {
+        let places = part.host.places.iter().take(PLACES_OF_PART_MAX);
+        places.map(|place| {
+            let name = Cell::Text(part.name.clone());
+            (vec![name, time(place.time_ns)], place)
+        })
+    });
+    let first = vec![(part, Align::Left), IDLE];
+    section.table(place_table("lines", host.source, first, rows));
+}
+
+fn add_gaps(section: &mut Section, host: &HostStacks) {
+    if host.gaps.is_empty() {
+        return;
     }
+    let is_sampled = host.source == StackSource::Sampled;
+    let rows = host.gaps.iter().filter_map(|gap| {
+        let mut cells = vec![time(gap.start_ns), time(gap.duration_ns)];
+        if is_sampled {
+            let samples = gap.host.samples;
+            cells.push(number(samples as f64, samples.to_string()));
+        }
+        Some((cells, gap.host.places.first()?))
+    });
+    let mut first = vec![("Gap at", Align::Right), IDLE];
+    if is_sampled {
+        first.push(("Samples", Align::Right));
+    }
+    section.table(place_table("gaps", host.source, first, rows));
 }
 
 #[derive(Default)]
@@ -187,8 +186,6 @@ fn lay_out(node: &Node<'_>, depth: usize, start: f64, least: f64, parts: &mut Ve
 
 #[cfg(test)]
 mod tests {
-    use llmprof_units::Nanos;
-
     use super::*;
 
     #[test]

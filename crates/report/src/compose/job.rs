@@ -25,7 +25,7 @@ pub(super) fn add(section: &mut Section, job: &JobAnalysis) {
 
 fn look_at(job: &JobAnalysis) -> Table {
     let columns = Column::all([("Rank to look at", Align::Left), ("Why", Align::Left)]);
-    let mut table = Table::sortable("ranks_to_look_at", columns);
+    let mut table = Table::sortable("ranks", columns);
     for found in &job.look_at {
         let reasons = found.reasons.iter().map(|reason| text::reason(job, reason));
         table.push(
@@ -52,7 +52,7 @@ fn groups(sets: &[GroupSet]) -> Table {
         ("Calls", Align::Right),
         ("Time of a rank", Align::Right),
     ]);
-    let mut table = Table::sortable("process_groups", columns);
+    let mut table = Table::sortable("process groups", columns);
     let whole = |count: u64| Cell::Number {
         value: count as f64,
         text: count.to_string(),

@@ -129,7 +129,7 @@ fn all_kernels(
             Cell::number(value, Percent(value / 100.0))
         })
     };
-    let mut table = Table::sortable("all_kernels", columns);
+    let mut table = Table::sortable("kernels", columns);
     for (rank, row) in rows.iter().enumerate() {
         let time = Nanos(row.weight_ns().round() as i64);
         let share = share_of(row, total);

@@ -1,16 +1,16 @@
 //! Kernels by name, category and launch configuration.
 
-use llmprof_units::{Count, Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent};
 
-use crate::analyzed::{Analysis, KernelRow, LaunchRow, PhaseAnalysis, TraceAnalysis};
+use crate::analyzed::{Analysis, KernelRow, PhaseAnalysis, TraceAnalysis};
 use crate::document::{Align, Cell, Column, Document, Table};
 use crate::kernel_label::kernel_label;
 use crate::text::{dash, kernels as text};
 
 /// Kernels in `report.md`; `kernels.md` and the page have more.
 const MOST_IN_REPORT: usize = 15;
-/// Kernels of a phase in `report.md`.
-const MOST_IN_PHASE: usize = 8;
+/// Phases that have a column of their own.
+const PHASES_MAX: usize = 3;
 /// Kernels in `kernels.md`; `kernels.csv` has all.
 const MOST_IN_DOCUMENT: usize = 200;
 /// Rows of the page's table.
@@ -35,52 +35,18 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         return;
     };
     let section = document.section("kernels", "Kernels");
-    let mut table = by_name(&timeline.kernels, MOST_ON_PAGE);
-    table.rows_in_text = MOST_IN_REPORT;
-    section.table(table);
     // One phase that is all of the trace has the same shares.
     let phases = analysis.phases.iter().filter(|phase| {
         let traced = phase.traced.as_ref();
         traced.is_some_and(|traced| !traced.is_whole_trace && !traced.longest_kernels.is_empty())
     });
-    for phase in phases {
-        section.heading(text::in_phase(phase.name()));
-        section.table(by_phase(phase));
+    let phases: Vec<&PhaseAnalysis> = phases.take(PHASES_MAX).collect();
+    let mut table = by_name(&timeline.kernels, MOST_ON_PAGE, &phases);
+    table.rows_in_text = MOST_IN_REPORT;
+    section.table(table);
+    if !phases.is_empty() {
+        section.paragraph(text::PHASE_SHARES);
     }
-}
-
-/// The kernels with most time in a phase, with their share of it.
-fn by_phase(phase: &PhaseAnalysis) -> Table {
-    let headers = [
-        "Kernel",
-        "Category",
-        "Calls",
-        "Time",
-        "Share of GPU time",
-        "Share of wall time",
-    ];
-    let mut table = Table::new(&headers, 2);
-    let waterfall = &phase.waterfall;
-    let kernels = phase
-        .traced
-        .iter()
-        .flat_map(|traced| &traced.longest_kernels);
-    for kernel in kernels {
-        let share = |whole: Nanos| {
-            let share = kernel.time_ns.0 as f64 / whole.0.max(1) as f64;
-            Cell::from(Percent(share).to_string())
-        };
-        table.row([
-            name(&kernel.name),
-            Cell::from(kernel.category.to_string()),
-            Cell::from(kernel.calls.to_string()),
-            Cell::from(kernel.time_ns.to_string()),
-            share(waterfall.sum_ns),
-            share(waterfall.wall_ns),
-        ]);
-    }
-    table.rows_in_text = MOST_IN_PHASE;
-    table
 }
 
 /// `kernels.md`; nothing where the trace has no kernels.
@@ -99,7 +65,7 @@ pub fn kernels(analysis: &Analysis) -> Option<Document> {
         .table(by_category(timeline));
     document
         .section("names", "By name")
-        .table(by_name(&timeline.kernels, MOST_IN_DOCUMENT));
+        .table(by_name(&timeline.kernels, MOST_IN_DOCUMENT, &[]));
     let section = document.section("launches", "Launch configurations");
     section.paragraph(text::OCCUPANCY);
     section.table(launches(&timeline.kernels));
@@ -111,43 +77,36 @@ fn with_kernels(analysis: &Analysis) -> Option<&TraceAnalysis> {
     (!timeline.kernels.is_empty()).then_some(timeline)
 }
 
-fn by_name(kernels: &[KernelRow], most: usize) -> Table {
-    let columns = Column::all([
-        ("Kernel", Align::Left),
-        ("Category", Align::Left),
-        ("Library", Align::Left),
-        ("Calls", Align::Right),
-        ("Time", Align::Right),
-        ("Share", Align::Right),
-        ("Mean", Align::Right),
-        ("Median", Align::Right),
-        ("Max", Align::Right),
-        ("Blocks", Align::Right),
-        ("Waves", Align::Right),
-        ("Occupancy", Align::Right),
-    ]);
-    let mut table = Table::sortable("kernels", columns);
+/// All kernels, with their share of the GPU time of each phase.
+fn by_name(kernels: &[KernelRow], most: usize, phases: &[&PhaseAnalysis]) -> Table {
+    let shares: Vec<String> = phases
+        .iter()
+        .map(|phase| format!("Of {}", phase.name()))
+        .collect();
+    let right = |header: &'static str| (header, Align::Right);
+    let columns = ["Kernel", "Category", "Library"]
+        .map(|header| (header, Align::Left))
+        .into_iter()
+        .chain(["Calls", "Time", "Share"].map(right))
+        .chain(shares.iter().map(|header| (header.as_str(), Align::Right)))
+        .chain(["Median", "Max", "Waves", "Occupancy"].map(right));
+    let mut table = Table::sortable("kernels", Column::all(columns));
     for kernel in kernels.iter().take(most) {
         let time = |time: f64| Cell::number(time, Nanos(time.round() as i64));
         let launch = kernel.launches.first();
         let occupancy = launch.and_then(|launch| launch.occupancy);
-        table.row([
+        let mut cells = vec![
             name(&kernel.name),
             Cell::from(kernel.category.to_string()),
             Cell::from(kernel.library.to_string()),
             Cell::number(kernel.calls as f64, kernel.calls),
             time(kernel.total_ns.0 as f64),
             Cell::number(kernel.share_pct, Percent(kernel.share_pct / 100.0)),
-            time(kernel.mean_ns),
+        ];
+        cells.extend(phases.iter().map(|phase| share_of(phase, &kernel.name)));
+        cells.extend([
             time(kernel.median_ns),
             time(kernel.max_ns.0 as f64),
-            // A graph's kernels may have no grid.
-            launch
-                .map(blocks)
-                .filter(|blocks| *blocks > 0.0)
-                .map_or(Cell::Missing, |blocks| {
-                    Cell::number(blocks, significant(blocks))
-                }),
             occupancy.map_or(Cell::Missing, |found| {
                 Cell::number(found.waves, text::hundredths(found.waves))
             }),
@@ -158,8 +117,19 @@ fn by_name(kernels: &[KernelRow], most: usize) -> Table {
                 )
             }),
         ]);
+        table.row(cells);
     }
     table.without_empty_columns()
+}
+
+/// The share of a kernel in the GPU time of a phase, where it is one of its longest.
+fn share_of(phase: &PhaseAnalysis, kernel: &str) -> Cell {
+    let longest = phase.traced.iter().flat_map(|one| &one.longest_kernels);
+    let row = longest.into_iter().find(|row| row.name == kernel);
+    row.map_or(Cell::Missing, |row| {
+        let share = row.time_ns.0 as f64 / phase.waterfall.sum_ns.0.max(1) as f64;
+        Cell::number(share, Percent(share))
+    })
 }
 
 fn by_category(timeline: &TraceAnalysis) -> Table {
@@ -225,8 +195,4 @@ fn launches(kernels: &[KernelRow]) -> Table {
         }
     }
     table
-}
-
-fn blocks(launch: &LaunchRow) -> f64 {
-    launch.grid.iter().map(|&size| f64::from(size)).product()
 }

@@ -105,6 +105,8 @@ impl Report<'_> {
             document.title = text::summary::title(analysis);
             document.subtitle = text::summary::subtitle(analysis);
             document.summary = text::summary::summary(analysis);
+            let unprofiled = text::causes::unprofiled_times(analysis);
+            document.summary.extend(unprofiled);
             if let Some(weights) = &record.weights {
                 if let Some(result) = document.summary.first_mut() {
                     *result = format!("{result} · {}", text::run_weights::weights_part(weights));
@@ -218,7 +220,7 @@ impl Report<'_> {
         convolutions::add(document, analysis);
         graphs::add(document, analysis);
         modules::add(document, analysis);
-        host_stacks::add(document, record.trace());
+        host_stacks::add(document, analysis, record.trace());
         operators::add_framework(document, analysis);
         slices::add(document, analysis);
         let samples = record.samples.as_ref();

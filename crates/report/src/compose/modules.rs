@@ -95,19 +95,22 @@ impl Node {
     }
 }
 
-/// `Linear_12` is class `Linear` and number 12.
+/// `Linear_12` and `layers.12` in the order of their numbers.
 fn numbered(name: &str) -> (String, u64) {
-    let found = name
-        .rsplit_once('_')
-        .and_then(|(class, number)| Some((class.to_owned(), number.parse().ok()?)));
-    found.unwrap_or_else(|| (name.to_owned(), u64::MAX))
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let number = &name[stem.len()..];
+    let is_plain = number == "0" || !number.starts_with('0');
+    match number.parse() {
+        Ok(number) if is_plain && number < u64::MAX => (stem.to_owned(), number),
+        _ => (name.to_owned(), u64::MAX),
+    }
 }
 
-fn named((class, number): &(String, u64)) -> String {
+fn named((stem, number): &(String, u64)) -> String {
     if *number == u64::MAX {
-        class.clone()
+        stem.clone()
     } else {
-        format!("{class}_{number}")
+        format!("{stem}{number}")
     }
 }
 

@@ -38,8 +38,10 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         let prefix = format!("operators-{}", key(phase.name()));
         section.table(groups(&phase.by_kind, Some(&prefix)));
     }
+    // By kernels alone the place of an operator is not known: the rows would be those above.
+    let has_places = analysis.phases.iter().any(|phase| !phase.by_kernels());
     let table = by_path(analysis);
-    if !table.rows.is_empty() {
+    if has_places && !table.rows.is_empty() {
         section.table(table);
     }
 }

@@ -46,12 +46,12 @@ pub enum Cell {
 }
 
 impl Column {
-    pub(crate) fn all<const N: usize>(headers: [(&str, Align); N]) -> Vec<Self> {
+    pub(crate) fn all<'a>(headers: impl IntoIterator<Item = (&'a str, Align)>) -> Vec<Self> {
         let column = |(header, align): (&str, Align)| Self {
             header: header.to_owned(),
             align,
         };
-        headers.map(column).into()
+        headers.into_iter().map(column).collect()
     }
 }
 

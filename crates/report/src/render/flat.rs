@@ -90,7 +90,8 @@ fn add<'a>(parts: &mut Vec<Flat<'a>>, section: &'a Section) {
                 parts.push(Flat::Table(TableOf::Document(table)));
                 let more = table.rows.len() - table.text_rows().len();
                 if more > 0 {
-                    let more = format!("{more} more rows are in the HTML page.");
+                    let rows = if more == 1 { "row is" } else { "rows are" };
+                    let more = format!("{more} more {rows} in the HTML page.");
                     parts.push(Flat::Paragraph(more));
                 }
             }

@@ -4,7 +4,9 @@ use super::flat::{Flat, flat};
 use crate::document::{Align, Document, Table};
 
 /// Findings that a terminal prints; the report has all.
-const MOST_FINDINGS: usize = 3;
+const FINDINGS_MAX: usize = 3;
+/// Characters of a cell: a name of others may have any length.
+const CELL_CHARS_MAX: usize = 200;
 
 /// The whole document.
 pub fn document(document: &Document) -> String {
@@ -35,22 +37,37 @@ pub fn document(document: &Document) -> String {
 pub fn digest(document: &Document) -> Vec<String> {
     let mut lines = document.caveats.clone();
     lines.extend(document.summary.iter().cloned());
-    for (number, finding) in (1..=MOST_FINDINGS).zip(&document.findings) {
+    for (number, finding) in (1..=FINDINGS_MAX).zip(&document.findings) {
         lines.push(format!("{number}. {}", finding.line()));
     }
-    lines
+    lines.iter().map(|line| in_one_line(line)).collect()
+}
+
+/// A name of others must not begin a line of its own.
+fn in_one_line(text: &str) -> String {
+    text.replace(['\n', '\t'], " ")
+}
+
+/// The text of a cell, in one line and cut.
+fn cell_text(text: &str) -> String {
+    let mut cell = in_one_line(text);
+    if let Some((end, _)) = cell.char_indices().nth(CELL_CHARS_MAX) {
+        cell.truncate(end);
+        cell.push('…');
+    }
+    cell
 }
 
 /// One table, two spaces between columns, no line ending in a space.
 pub fn table(table: &Table) -> String {
-    let headers: Vec<&str> = table
-        .columns
-        .iter()
-        .map(|column| column.header.as_str())
-        .collect();
+    let headers = table.columns.iter();
+    let headers = headers.map(|column| cell_text(&column.header)).collect();
     let rows = table.text_rows().iter();
-    let rows = rows.map(|row| row.cells.iter().map(crate::Cell::text).collect());
-    let lines: Vec<Vec<&str>> = std::iter::once(headers).chain(rows).collect();
+    let rows = rows.map(|row| {
+        let cells = row.cells.iter();
+        cells.map(|cell| cell_text(cell.text())).collect()
+    });
+    let lines: Vec<Vec<String>> = std::iter::once(headers).chain(rows).collect();
     let widths: Vec<usize> = (0..table.columns.len())
         .map(|index| {
             let cells = lines.iter().filter_map(|line| line.get(index));

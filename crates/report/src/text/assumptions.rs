@@ -75,7 +75,7 @@ pub fn assumption(assumption: &Assumption) -> String {
             )
         }
         Assumption::ProfiledTimes { tool } => format!(
-            "Times include the profiler's overhead, since no pass ran without it. {}; GPU-bound work is slowed by a few percent.",
+            "Times include the profiler's overhead, since no pass ran without it. {}; where a GPU is the limit, it is slowed by a few percent.",
             slowed_by(tool.as_deref())
         ),
         Assumption::BetweenSlices { phases } => {

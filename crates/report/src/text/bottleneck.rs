@@ -77,7 +77,7 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
             idle_share,
             queued_share,
         } => format!(
-            "the GPU idles for {} of the time, for {} of it with work queued that it did not start, and the trace does not show why",
+            "the GPU idles for {} of the time, {} with work queued that it did not start, and the trace does not show why",
             Percent(*idle_share),
             Percent(*queued_share)
         ),

@@ -7,12 +7,12 @@ pub fn basis(host: &HostStacks) -> String {
     let (idle, whole) = (&host.idle, &host.whole);
     match host.source {
         StackSource::Sampled => format!(
-            "Threads that call CUDA were sampled from outside: {} samples, {} of them while no GPU was busy. Times are samples × period. Native frames \
+            "Threads that launch GPU work were sampled from outside: {} samples, {} of them while no GPU was busy. Times are samples × period. Native frames \
              are not seen; a thread that is ready to run but has no CPU counts as running.",
             whole.samples, idle.samples
         ),
         StackSource::RecordedFunctions => format!(
-            "Python functions as torch.profiler recorded them (with_stack) on threads that call CUDA: {} of {} while no GPU was busy. Whether they ran or \
+            "Python functions as torch.profiler recorded them (with_stack) on threads that launch GPU work: {} of {} while no GPU was busy. Whether they ran or \
              waited is not recorded.",
             idle.sampled_ns, whole.sampled_ns
         ),

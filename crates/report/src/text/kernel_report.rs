@@ -472,9 +472,7 @@ impl Work {
 /// What to try for a class.
 pub fn advice(class: KernelClass, work: Work) -> &'static str {
     match (class, work) {
-        (KernelClass::ComputeBound, _) => {
-            "Fewer FLOPs or a faster format (fp8, int8); the kernel itself is near its limit."
-        }
+        (KernelClass::ComputeBound, _) => "Fewer FLOPs or a faster format (fp8, int8).",
         (KernelClass::MemoryBound, Work::Gemm) => {
             "Fewer weight bytes (quantized weights) or more tokens per read (larger batch)."
         }

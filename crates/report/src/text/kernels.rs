@@ -13,10 +13,9 @@ pub(crate) fn hundredths(ratio: f64) -> String {
     }
 }
 
-/// The heading above the kernels of one phase.
-pub(crate) fn in_phase(phase: &str) -> String {
-    format!("{phase}: kernels with most time")
-}
+/// What the columns of phases mean.
+pub(crate) const PHASE_SHARES: &str =
+    "Shares of a phase are of its GPU time, for the kernels with most time in it.";
 
 #[cfg(test)]
 mod tests {

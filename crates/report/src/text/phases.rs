@@ -76,16 +76,35 @@ fn class_part(phase: &PhaseAnalysis) -> Option<String> {
         (None, ClassReason::HostAlone) => None,
         (None, ClassReason::NoPhases) if is_host_alone => None,
         (None, ClassReason::NoLimits | ClassReason::NoPhases) => {
-            Some(largest_category(phase).unwrap_or_else(|| class(phase)))
+            let largest = largest_category(phase);
+            Some(largest.map_or_else(|| class(phase), LargestCategory::phrase))
         }
         _ => Some(class(phase)),
     }
 }
 
-/// `mostly gemm (85.3 % of GPU time)` of a phase that keeps its GPU busy, or `most GPU time in gemm (38.1 %)` where the largest category
-/// takes less than half of it.
-pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<String> {
-    let is_busy = 2 * phase.judged_idle().0 < phase.judged_wall().0;
+/// The category of kernels with most of the GPU time.
+pub(super) struct LargestCategory {
+    pub name: String,
+    pub share: Percent,
+    /// Whether that is more than half.
+    pub is_most: bool,
+}
+
+impl LargestCategory {
+    fn phrase(self) -> String {
+        let Self { name, share, .. } = self;
+        if self.is_most {
+            format!("mostly {name} ({share} of GPU time)")
+        } else {
+            format!("largest part of GPU time: {name} ({share})")
+        }
+    }
+}
+
+/// What a phase that keeps its GPU busy is busy with.
+pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<LargestCategory> {
+    let is_busy = phase.judged_idle().0 < phase.judged_wall().0 / 2;
     let waterfall = &phase.waterfall;
     let all = waterfall.busy_ns.0.saturating_add(waterfall.overlap_ns.0);
     let categories = phase.traced.as_ref()?.categories.iter();
@@ -97,10 +116,11 @@ pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<String> {
     let (name, time) = parts.into_iter().next()?;
     let share = Percent((time as f64 / all.max(1) as f64).min(1.0));
     let is_told = is_busy && time > 0 && name != Category::Other.to_string();
-    if is_told && time > all / 2 {
-        return Some(format!("mostly {name} ({share} of GPU time)"));
-    }
-    is_told.then(|| format!("most GPU time in {name} ({share})"))
+    is_told.then_some(LargestCategory {
+        name,
+        share,
+        is_most: time > all / 2,
+    })
 }
 
 /// `training step: GPU time forward 30.1 %, backward 59.9 %, optimizer 4.0 %, communication 6.0 %.`

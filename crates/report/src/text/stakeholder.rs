@@ -84,7 +84,7 @@ pub fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
     });
     let what = match phase.class.class {
         Some(PhaseClass::MemoryBound | PhaseClass::L2Bound) => {
-            "waits for memory: reading the model's weights takes most of the time"
+            "waits for memory: moving data takes longer than calculating"
         }
         Some(PhaseClass::ComputeBound) => "is limited by how fast the machine calculates",
         Some(PhaseClass::HostBound) => "waits for the program that launches its work",
@@ -97,7 +97,14 @@ pub fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
         }
         Some(PhaseClass::Balanced) => "uses memory and arithmetic about equally",
         None if phase.class.is_unknown() => match super::phases::largest_category(phase) {
-            Some(category) => &format!("runs {category}"),
+            Some(largest) if largest.is_most => &format!(
+                "spends most of its GPU time in {} ({})",
+                largest.name, largest.share
+            ),
+            Some(largest) => &format!(
+                "has {} as the largest part of its GPU time ({})",
+                largest.name, largest.share
+            ),
             None if has_finding => {
                 "fits no single class of bottleneck; the findings of the report say where its time goes"
             }

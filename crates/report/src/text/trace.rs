@@ -38,12 +38,16 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
     facts
 }
 
-/// `18411 host ops`, `8960 runtime calls`.
+/// `18411 host ops`, `8960 runtime calls`, `2100 Python functions`.
 pub(super) fn host_events(totals: &Totals) -> Vec<String> {
-    let ops = totals.host_slices.saturating_sub(totals.api_calls);
+    let others = totals.api_calls + totals.python_functions;
+    let ops = totals.host_slices.saturating_sub(others);
+    let python = totals.python_functions;
+    let python = (python > 0).then_some(Count(python, "Python function"));
     let calls = (totals.api_calls > 0).then_some(Count(totals.api_calls, "runtime call"));
-    let ops = (ops > 0 || calls.is_none()).then_some(Count(ops, "host op"));
-    let parts = ops.into_iter().chain(calls);
+    let is_empty = calls.is_none() && python.is_none();
+    let ops = (ops > 0 || is_empty).then_some(Count(ops, "host op"));
+    let parts = ops.into_iter().chain(calls).chain(python);
     parts.map(|count| count.to_string()).collect()
 }
 

@@ -120,6 +120,35 @@ pub(crate) const PROGRAMS: &[Program] = &[
         write: |k| (0..5).for_each(|_| training_step(k)),
     },
     Program {
+        name: "training and evaluation, each in ranges of its own",
+        generates_text: false,
+        says: &["training step 3 ×", "eval_step 5 ×"],
+        never: &["outside the phases"],
+        write: |k| {
+            (0..3).for_each(|_| k.range("train_step", training_step));
+            for _ in 0..5 {
+                k.range("eval_step", |k| {
+                    convolutions(k, 8, 100.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "training whose parts have ranges",
+        generates_text: false,
+        says: &["training step 4 ×"],
+        never: &[],
+        write: |k| {
+            for _ in 0..4 {
+                k.range("## forward ##", |k| convolutions(k, 8, 100.0));
+                k.range("## backward ##", |k| backward(k, 8, 100.0));
+                k.range("## optimizer ##", |k| optimizer(k, "AdamW", 200.0));
+                k.synchronize();
+            }
+        },
+    },
+    Program {
         name: "Lightning: ranges of hooks around each part",
         generates_text: false,
         says: &["Training:", "training step 4 ×"],
@@ -1083,7 +1112,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             "mostly conv (60.0 % of GPU time)",
             "conv 60.0 %, gemm 40.0 %",
         ],
-        never: &["most GPU time in gemm"],
+        never: &["largest part of GPU time: gemm"],
         write: |k| {
             for _ in 0..4 {
                 k.range("batch", |k| {

@@ -51,6 +51,8 @@ fn wrong_token_host_origin_and_method_are_refused() {
         ("/runs.json", host.as_str(), ""),
         ("/", host.as_str(), ""),
         (own.as_str(), "evil.example", ""),
+        (own.as_str(), "localhost:80@evil.example", ""),
+        (own.as_str(), "[::1]evil.example", ""),
         (own.as_str(), "", ""),
         (
             own.as_str(),
@@ -89,4 +91,23 @@ fn wrong_token_host_origin_and_method_are_refused() {
     assert!(post.starts_with("HTTP/1.1 405"), "{post}");
     let garbage = ask(&url, "hello\r\n\r\n");
     assert!(garbage.starts_with("HTTP/1.1 400"), "{garbage}");
+}
+
+/// A report is a file of the run's folder, so its script may be anybody's.
+#[test]
+fn a_report_is_shown_in_a_sandbox() {
+    let record = crate::sample::record();
+    let report = Some("<script>fetch('../../runs.json')</script>".to_owned());
+    let run = llmprof_view::OpenedRun::new("run".to_owned(), record, None, report).unwrap();
+    let site = llmprof_view::Site {
+        runs: vec![std::sync::Arc::new(run)],
+    };
+    let url = start(site);
+    let (host, path) = url.trim_start_matches("http://").split_once('/').unwrap();
+    let request =
+        format!("GET /{path}r/0/report.html HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let answer = ask(&url, &request);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let policy = "Content-Security-Policy: sandbox allow-scripts allow-popups allow-downloads; default-src 'none';";
+    assert!(answer.contains(policy), "{answer}");
 }

@@ -8,6 +8,7 @@ pub mod sentences;
 mod server;
 
 use llmprof_analysis::serving::ServingAnalysis;
+use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::serving::ServedLoad;
 use llmprof_traffic::slo::fails_too_often;
 
@@ -31,7 +32,15 @@ impl Report<'_> {
             let abstention = self.analysis.findings.iter();
             let abstention = abstention.filter_map(|finding| finding.abstains.as_ref());
             let why = abstention.map(text::abstention).next();
-            let why = why.unwrap_or_else(|| sentences::NOTHING_REMOVABLE.to_owned());
+            let why = why.unwrap_or_else(|| {
+                let is_overload = |issue: &Issue| issue.code == IssueCode::BenchOverloaded;
+                let why = if self.issues.iter().any(is_overload) {
+                    sentences::QUEUE_GREW
+                } else {
+                    sentences::NOTHING_REMOVABLE
+                };
+                why.to_owned()
+            });
             document.section("no_findings", "Findings").paragraph(why);
         }
         if let Some(sweep) = &serving.sweep {

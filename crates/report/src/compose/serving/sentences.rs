@@ -13,6 +13,8 @@ pub const SWEEP_BASIS: &str = "Each rate has a load of its own, after the one be
 pub const NOTHING_REMOVABLE: &str =
     "None: nothing that a server setting could remove takes 10 % of the latency.";
 
+pub const QUEUE_GREW: &str = "None: more was asked than the server serves, so most of the latency is the growing queue (see the warnings).";
+
 pub const CLIENT_KEPT_UP: &str = "The client kept up.";
 pub const CLIENT_DID_NOT_KEEP_UP: &str = "The client did not keep up.";
 

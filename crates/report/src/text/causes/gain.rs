@@ -2,11 +2,14 @@
 
 use llmprof_units::{Nanos, Percent};
 
-use crate::analyzed::{Analysis, Cause, PhaseGain};
+use crate::analyzed::{Analysis, Cause, Conclusion, PhaseGain};
 use crate::text::findings::RATIO_MAX;
 
 /// Phases differ from their replay by at most this for gains to be stated, as the analysis has it.
 const REPLAY_ERROR_MAX: f64 = 0.03;
+
+/// Below this part of a phase the profiler's cost is not worth a line.
+const PROFILER_SHARE_MIN: f64 = 0.02;
 
 pub(crate) fn gain(cause: &Cause) -> String {
     if cause.gains.is_empty() {
@@ -24,8 +27,16 @@ pub(crate) fn gain(cause: &Cause) -> String {
         text += &cause.same_time_as.join(", ").replace('_', " ");
         text.push('.');
     }
-    if cause.gains.iter().any(|gain| gain.host_bound_by_profiler) {
-        text += " With the profiler's cost included hardly any of this gain is left.";
+    let hidden: Vec<&str> = cause
+        .gains
+        .iter()
+        .filter(|gain| gain.host_bound_by_profiler)
+        .map(PhaseGain::phase_name)
+        .collect();
+    if !hidden.is_empty() {
+        let phases = hidden.join(" and ");
+        text +=
+            &format!(" The recorded {phases} hides it: there the profiler's cost takes as long.");
     }
     text
 }
@@ -72,6 +83,43 @@ fn ms(time: Nanos) -> String {
     }
 }
 
+/// What phases take without the profiler, where findings are stated of that and it is not what was recorded.
+pub(crate) fn unprofiled_times(analysis: &Analysis) -> Option<String> {
+    let gains = || {
+        let causes = analysis
+            .findings
+            .iter()
+            .filter_map(|finding| match &finding.conclusion {
+                Some(Conclusion::Cause { cause }) => Some(cause),
+                _ => None,
+            });
+        causes.flat_map(|cause| &cause.gains)
+    };
+    let phases = analysis.replays.iter().filter(|phase| {
+        let is_stated =
+            gains().any(|gain| (gain.phase, &gain.label) == (phase.phase, &phase.label));
+        let profiler_share = 1.0 - phase.plain_ns.0 as f64 / phase.recorded_ns.0.max(1) as f64;
+        is_stated && profiler_share.abs() > PROFILER_SHARE_MIN
+    });
+    let phases: Vec<String> = phases
+        .map(|phase| {
+            let name = phase.label.as_deref().unwrap_or(phase.phase.name());
+            let times = match phase.steps {
+                0 | 1 => String::new(),
+                steps => format!("{steps} × "),
+            };
+            let (plain, recorded) = (ms(phase.plain_ns), ms(phase.recorded_ns));
+            format!("{name} {times}{plain} ms (recorded: {times}{recorded} ms)")
+        })
+        .collect();
+    (!phases.is_empty()).then(|| {
+        format!(
+            "Findings are about the time without the profiler's cost: {}.",
+            phases.join(", ")
+        )
+    })
+}
+
 /// How the replay stands to the recording, and what all causes together are worth.
 pub(crate) fn replay_notes(analysis: &Analysis) -> Vec<String> {
     let phases = analysis.replays.iter();
@@ -88,7 +136,8 @@ pub(crate) fn replay_notes(analysis: &Analysis) -> Vec<String> {
                 "{name}: {} ms{unit} from its first host op to the end of its GPU work; the replay is off by {:+.1} %{refused}. \
                  Without the profiler's cost, which gains are stated of: {} ms; with all findings removed {} ms.",
                 ms(phase.recorded_ns),
-                100.0 * phase.error,
+                // Adding zero takes the sign from a rounded -0.0.
+                (1000.0 * phase.error).round() / 10.0 + 0.0,
                 ms(phase.plain_ns),
                 ms(phase.without_causes_ns)
             )

@@ -1,6 +1,6 @@
 //! What was done, with its place.
 
-use llmprof_units::DType;
+use llmprof_units::{Count, DType};
 
 use crate::analyzed::{Cause, CauseKind, PhaseGain, Place};
 
@@ -21,6 +21,13 @@ fn often(cause: &Cause) -> String {
         Some(_) => "in the pass".to_owned(),
         None => "in the phase".to_owned(),
     };
+    // Fewer than one a step: so many in all steps.
+    if let Some(gain) = cause.gains.first().filter(|gain| gain.steps > 1)
+        && cause.count < 0.95
+    {
+        let times = (cause.count * gain.steps as f64).round();
+        return format!("{times}× in {} {}s", gain.steps, gain.unit_name());
+    }
     let count = if cause.count >= 10.0 || cause.count.fract().abs() < 0.05 {
         format!("{:.0}", cause.count)
     } else {
@@ -78,7 +85,12 @@ fn what(cause: &Cause) -> String {
             } else {
                 ""
             };
-            format!("the host waits for the GPU: {call} {often}{at}, {waited_ns} of waiting{back}")
+            let waited = if waited_ns.0 > 0 {
+                format!(", {waited_ns} of waiting")
+            } else {
+                String::new()
+            };
+            format!("the host waits for the GPU: {call} {often}{at}{waited}{back}")
         }
         CauseKind::HostCalls { call, time_ns } => {
             format!("the host calls {call} {often}, {time_ns} with the code around it")
@@ -274,8 +286,8 @@ fn what(cause: &Cause) -> String {
             listed_operators(run_operators)
         ),
         CauseKind::LaunchBound { launches, busy_ns } => format!(
-            "launch-bound: the GPU works {busy_ns} and waits for {} launches",
-            *launches
+            "launch-bound: the GPU works {busy_ns} and waits for {}",
+            Count(*launches, "launch")
         ),
     }
 }

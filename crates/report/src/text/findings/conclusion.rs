@@ -391,6 +391,10 @@ pub(crate) fn abstention(why: &Abstention) -> String {
             Percent(*share),
             Percent(*queued_share)
         ),
+        Abstention::UnknownIdle { share } => format!(
+            "GPU idle {} of the time; the trace does not show what the GPU waits for",
+            Percent(*share)
+        ),
         Abstention::ClocksDisagree { share } => format!(
             "GPU idle {} of the time; host and device clocks disagree, so the trace does not show what the GPU waits for",
             Percent(*share)

@@ -137,7 +137,7 @@ fn tuned_gemms(library: Option<Library>, runtime: Runtime, torch: bool) -> &'sta
     match (library, runtime) {
         (Some(Library::Triton), _) => "tile sizes of the Triton kernels tuned for these shapes",
         (Some(Library::Vllm), _) => "tuned configurations of the Triton kernels of experts",
-        (Some(Library::HipBlasLt), _) | (None, Runtime::Hip(_)) if torch => {
+        (Some(Library::Tensile), _) | (None, Runtime::Hip(_)) if torch => {
             "tuned GEMM kernels (TunableOp)"
         }
         (Some(Library::Aiter | Library::ComposableKernel), _) => {
@@ -438,7 +438,7 @@ mod tests {
             share: 0.5,
             roofline_fraction: 0.457,
             binds: Some(llmprof_theory::roofline::Resource::Tensor),
-            library: Some(Library::HipBlasLt).filter(|_| operators == "linear"),
+            library: Some(Library::Tensile).filter(|_| operators == "linear"),
         }
     }
 

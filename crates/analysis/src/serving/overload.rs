@@ -1,0 +1,105 @@
+//! Whether more was asked than the server serves, so that its queue grew until the load ended.
+
+use llmprof_record::issue::{Issue, IssueCode};
+use llmprof_record::serving::{LoadRecord, RequestRecord};
+use llmprof_units::Nanos;
+
+/// Fewer requests show no trend.
+const REQUESTS_MIN: usize = 9;
+/// The last third of the requests waits this many times as long for its first token as the first third: latencies of a server
+/// that keeps up vary, but do not grow with the time.
+const GROWTH_MIN_RATIO: f64 = 2.0;
+/// Part of the requests that is not done when the last one is due.
+const OUTSTANDING_MIN_SHARE: f64 = 0.5;
+
+/// Says so of a load whose latencies only show how long it ran.
+pub(super) fn overload(load: &LoadRecord) -> Option<Issue> {
+    let mut requests: Vec<&RequestRecord> = load.requests.iter().collect();
+    if requests.len() < REQUESTS_MIN || load.requests.iter().any(|r| r.was_profiled) {
+        return None;
+    }
+    requests.sort_by_key(|request| request.scheduled_ns);
+    let (first, last) = (
+        requests.first()?.scheduled_ns,
+        requests.last()?.scheduled_ns,
+    );
+    let end = requests.iter().map(|request| request.end_ns).max()?;
+    let asked_for = (last.0 - first.0) as f64 / 1e9;
+    if asked_for <= 0.0 {
+        return None;
+    }
+    let outstanding = requests.iter().filter(|request| request.end_ns > last);
+    if (outstanding.count() as f64) < OUTSTANDING_MIN_SHARE * requests.len() as f64 {
+        return None;
+    }
+    let third = requests.len() / 3;
+    let early = mean_wait(&requests[..third])?;
+    let late = mean_wait(&requests[requests.len() - third..])?;
+    if (late.0 as f64) < GROWTH_MIN_RATIO * early.0 as f64 {
+        return None;
+    }
+    let completed = requests.iter().filter(|request| request.is_complete());
+    let took = (end.0 - first.0) as f64 / 1e9;
+    let issue = Issue::warning(IssueCode::BenchOverloaded)
+        .with("asked_per_s", (requests.len() - 1) as f64 / asked_for)
+        .with("served_per_s", completed.count() as f64 / took)
+        .with("first_ns", early.0)
+        .with("last_ns", late.0);
+    Some(issue)
+}
+
+/// The mean time to the first token, of those that have one.
+fn mean_wait(requests: &[&RequestRecord]) -> Option<Nanos> {
+    let waits = requests.iter().filter_map(|request| request.ttft_ns());
+    let (sum, count) = waits.fold((0_i128, 0_i128), |(sum, count), wait| {
+        (sum + i128::from(wait.0), count + 1)
+    });
+    (count > 0).then(|| Nanos((sum / count) as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::serving::{Arrival, RequestRecord};
+
+    use super::*;
+
+    /// One request each 100 ms, and a server that takes `service_ms` for each, one after the other.
+    fn load(service_ms: i64) -> LoadRecord {
+        let mut free = 0;
+        let requests = (0..30).map(|index| {
+            let due = index * 100_000_000;
+            let begin = due.max(free);
+            free = begin + service_ms * 1_000_000;
+            let mut record = RequestRecord::due(index as u64, Nanos(due), 1);
+            record.arrivals = vec![Arrival {
+                at_ns: Nanos(free),
+                tokens: Some(1),
+            }];
+            record.end_ns = Nanos(free);
+            record
+        });
+        LoadRecord {
+            requests: requests.collect(),
+            ..LoadRecord::default()
+        }
+    }
+
+    #[test]
+    fn a_queue_that_grows_is_told() {
+        assert_eq!(overload(&load(90)), None);
+        let issue = overload(&load(300)).unwrap();
+        assert_eq!(issue.values["asked_per_s"].as_f64().unwrap(), 10.0);
+        let served = issue.values["served_per_s"].as_f64().unwrap();
+        assert!((served - 30.0 / 9.0).abs() < 1e-9, "{served}");
+    }
+
+    /// All at once is no rate.
+    #[test]
+    fn a_batch_is_no_overload() {
+        let mut batch = load(300);
+        for request in &mut batch.requests {
+            request.scheduled_ns = Nanos(0);
+        }
+        assert_eq!(overload(&batch), None);
+    }
+}

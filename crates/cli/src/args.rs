@@ -469,6 +469,7 @@ pub(crate) struct RecordArgs {
 }
 
 /// Which profiles are read.
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportArgs {
     /// Profiles, then config overrides for the model that ran and its workload: model=NAME,

@@ -118,7 +118,12 @@ pub enum ClassReason {
         least_share: f64,
     },
     /// Causes on the host, which launch nothing, take this part of the phase.
-    HostCauses { share: f64, least_share: f64 },
+    HostCauses {
+        /// What removing them saves, a share of the phase.
+        share: f64,
+        /// Value from which on it decides.
+        least_share: f64,
+    },
     /// Kernels too small for the device take most of the busy time, and no limit that is known is near.
     SmallKernels {
         /// Its value, a share of the time.

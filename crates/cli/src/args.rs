@@ -479,7 +479,6 @@ pub(crate) struct RecordArgs {
 }
 
 /// Which profiles are read.
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ImportArgs {

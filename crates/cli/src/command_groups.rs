@@ -34,6 +34,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "schema",
             "skill",
             "completions",
+            "man",
         ],
     ),
 ];

@@ -122,7 +122,12 @@ pub enum CauseKind {
         kernels_ns: Nanos,
     },
     /// Weights of experts copied for each token before they are multiplied.
-    GatheredWeights { shape: String, kernels_ns: Nanos },
+    GatheredWeights {
+        /// Shape of the copied weights.
+        shape: String,
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+    },
     /// Attention as separate GEMMs and softmax.
     UnfusedAttention {
         /// Shape of the tensor.

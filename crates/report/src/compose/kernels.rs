@@ -1,6 +1,6 @@
 //! Kernels by name, category and launch configuration.
 
-use llmprof_units::{Count, Nanos, Percent};
+use llmprof_units::{Count, Nanos, Percent, significant};
 
 use crate::analyzed::{Analysis, KernelRow, PhaseAnalysis, TraceAnalysis};
 use crate::document::{Align, Cell, Column, Document, Table};
@@ -89,7 +89,9 @@ fn by_name(kernels: &[KernelRow], most: usize, phases: &[&PhaseAnalysis]) -> Tab
         .into_iter()
         .chain(["Calls", "Time", "Share"].map(right))
         .chain(shares.iter().map(|header| (header.as_str(), Align::Right)))
-        .chain(["Median", "Max", "Waves", "Occupancy"].map(right));
+        .chain(["Median", "Max"].map(right))
+        .chain(phases.is_empty().then(|| right("Blocks")))
+        .chain(["Waves", "Occupancy"].map(right));
     let mut table = Table::sortable("kernels", Column::all(columns));
     for kernel in kernels.iter().take(most) {
         let time = |time: f64| Cell::number(time, Nanos(time.round() as i64));
@@ -104,9 +106,18 @@ fn by_name(kernels: &[KernelRow], most: usize, phases: &[&PhaseAnalysis]) -> Tab
             Cell::number(kernel.share_pct, Percent(kernel.share_pct / 100.0)),
         ];
         cells.extend(phases.iter().map(|phase| share_of(phase, &kernel.name)));
+        cells.extend([time(kernel.median_ns), time(kernel.max_ns.0 as f64)]);
+        if phases.is_empty() {
+            // A graph's kernels may have no grid.
+            let grid = launch.map(|launch| launch.grid.iter().map(|&size| f64::from(size)));
+            let blocks = grid
+                .map(Iterator::product::<f64>)
+                .filter(|blocks| *blocks > 0.0);
+            cells.push(blocks.map_or(Cell::Missing, |blocks| {
+                Cell::number(blocks, significant(blocks))
+            }));
+        }
         cells.extend([
-            time(kernel.median_ns),
-            time(kernel.max_ns.0 as f64),
             occupancy.map_or(Cell::Missing, |found| {
                 Cell::number(found.waves, text::hundredths(found.waves))
             }),

@@ -177,14 +177,15 @@ mod tests {
             "llama3_1_8b",
             "llama3_70b",
         ];
-        for (wanted, near) in [
-            ("Qwen/Qwen3-8B-FP8", &["qwen3_8b"][..]),
-            ("llama-3.1-8b", &["llama3_1_8b"]),
-            ("Llama-3.1-8B-Instruct", &["llama3_1_8b"]),
-            ("qwen3", &["qwen3_8b", "qwen3_30b_a3b"]),
-            ("nope", &[]),
+        for (wanted, nearest_name) in [
+            ("Qwen/Qwen3-8B-FP8", Some("qwen3_8b")),
+            ("llama-3.1-8b", Some("llama3_1_8b")),
+            ("Llama-3.1-8B-Instruct", Some("llama3_1_8b")),
+            ("nope", None),
         ] {
-            assert_eq!(near_names(wanted, names.into_iter()), near, "{wanted}");
+            assert_eq!(nearest(wanted, names.into_iter()), nearest_name, "{wanted}");
         }
+        let alike = near_names("qwen3", names.into_iter());
+        assert_eq!(alike, ["qwen3_8b", "qwen3_30b_a3b"]);
     }
 }

@@ -112,7 +112,7 @@ pub(crate) fn change(cause: &Cause) -> String {
             "convert the weights once at load, or use a GEMM that takes the stored format"
         }
         CauseKind::GatheredWeights { .. } => {
-            "multiply the tokens of each expert together (grouped GEMM), which reads weights in place"
+            "multiply the rows of each expert together (grouped GEMM), which reads weights in place"
         }
         CauseKind::UnfusedAttention {
             is_fallback: true, ..

@@ -160,7 +160,7 @@ fn what(cause: &Cause) -> String {
             )
         }
         CauseKind::GatheredWeights { shape, kernels_ns } => format!(
-            "weights of experts {shape} are copied for each token before they are multiplied, {often}{at}, {kernels_ns} of kernels"
+            "weights of experts {shape} are copied for each row before they are multiplied, {often}{at}, {kernels_ns} of kernels"
         ),
         CauseKind::UnfusedAttention {
             shape,

@@ -8,7 +8,7 @@ use llmprof_units::Nanos;
 
 use super::{HostActivity, HostPieces, describe_frame, find_gaps, gap_at};
 
-/// Frames of a stack that are told one by one, from the outermost: a recursion of thousands of calls is no picture.
+/// Frames of a stack that a flame graph shows, from the outermost. Deeper ones, as of an endless recursion, share one frame.
 const FRAMES_MAX: usize = 256;
 
 /// The stacks of threads that call CUDA, in the order of their names: while no GPU was busy, or of the whole trace. The last frame says

@@ -62,7 +62,7 @@ pub enum Proof {
         /// Names of the ranges or modules.
         names: Vec<String>,
     },
-    /// Lookups of tokens and attention over a KV cache that grows, in recorded shapes.
+    /// Embedding lookups, and attention over a KV cache that grows, by recorded shapes.
     Shapes {
         /// Forward passes with a growing KV cache.
         passes: u64,

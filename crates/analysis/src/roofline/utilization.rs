@@ -18,7 +18,7 @@ pub struct DtypeWork {
     pub peak_flops_per_s: Option<FlopsPerSecond>,
 }
 
-/// How much of a device's limits a phase used.
+/// Shares of the device's peak FLOP rate and memory bandwidth that a phase reached.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Utilization {
     /// The time that the figures are of.

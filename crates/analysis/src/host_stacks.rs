@@ -132,7 +132,7 @@ pub fn analyze_host_stacks(trace: &Trace, phases: &[PhaseAnalysis]) -> Option<Ho
     let mut idle = Sums::default();
     let mut whole = Sums::default();
     let mut by_gap: HashMap<usize, Sums> = HashMap::new();
-    let phases = PhaseTimes::read(phases);
+    let phases = PhaseTimes::from_phases(phases);
     let ranges = OuterRanges::read(trace, &host.calling);
     let mut by_part: BTreeMap<&str, Sums> = BTreeMap::new();
     host.for_each(|sample| {

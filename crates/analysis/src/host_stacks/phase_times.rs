@@ -9,7 +9,7 @@ pub(super) struct PhaseTimes<'a> {
 
 impl<'a> PhaseTimes<'a> {
     /// `None` where no phases were found. Of phases that several devices have at the same time, one stands for all.
-    pub(super) fn read(phases: &'a [PhaseAnalysis]) -> Option<Self> {
+    pub(super) fn from_phases(phases: &'a [PhaseAnalysis]) -> Option<Self> {
         let mut intervals: Vec<(i64, i64, &str)> = Vec::new();
         for phase in phases {
             let Some(traced) = phase.traced.as_ref().filter(|one| !one.is_whole_trace) else {

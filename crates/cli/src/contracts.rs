@@ -11,7 +11,7 @@ use llmprof_record::{
     communication::Communication,
     counters::Counters,
     memory::MemoryHistory,
-    predictions::{Prediction, Skipped},
+    predictions::{DirectRequest, Prediction, Skipped},
     rank_summary::RankSummary,
     run::{HostFacts, RunRecord, Summary},
     samples::Samples,
@@ -26,9 +26,9 @@ use serde_json::Value;
 
 use crate::comparing::{CompareFile, baseline};
 use crate::job_ranks::SummariesMade;
-use crate::jobs::CodeRevision;
+use crate::jobs::{CodeRevision, JobsFile};
 use crate::outputs::{AllocatorFile, Metrics, serving::BenchFile};
-use crate::serving::PrintedBench;
+use crate::serving::{OfflineJob, PrintedBench};
 use crate::{commands, trtexec};
 
 /// The id of a schema and the schema.
@@ -77,6 +77,7 @@ fn run_files() -> Vec<NamedSchema> {
         contract::<Sweep<LoadSummary>>("sweep", 1, "sweep.json"),
         contract::<ServedLoad>("load", 1, "load.json"),
         contract::<RequestRecord>("requests", 1, "a line of requests.jsonl"),
+        contract::<OfflineJob>("offline_job", 1, "server/job.json"),
         contract::<Window>("metrics_window", 1, "server/metrics_window.json"),
         contract::<HostFacts>("env", 1, "env.json"),
         contract::<Vec<CodeRevision>>("sources", 1, "sources.json"),
@@ -90,6 +91,7 @@ fn run_files() -> Vec<NamedSchema> {
         contract::<BTreeMap<String, CaptureCost>>("overhead", 1, "torch_profiler/overhead.json"),
         contract::<RankSummary>("rank", 1, "the JSON of a file in ranks/"),
         contract::<Prediction>("prediction", 1, "a line of predictions/predictions.jsonl"),
+        contract::<DirectRequest>("direct_inference", 1, "direct_inference.json"),
         contract::<Skipped>("skipped", 1, "a line of predictions/skipped.jsonl"),
         contract::<Info>("visualization", 1, "visualizations/SAMPLE/info.json"),
         contract::<trtexec::Imported>("layers", 1, "layers.json"),
@@ -101,6 +103,11 @@ fn other_files() -> Vec<NamedSchema> {
         contract::<CompareFile<'_>>("compare", Comparison::SCHEMA_VERSION, "compare.json"),
         contract::<baseline::Baseline>("baseline", baseline::SCHEMA_VERSION, "baselines/NAME.json"),
         contract::<BTreeMap<String, Value>>("flat", 1, "flat.json"),
+        contract::<JobsFile>(
+            "jobs",
+            JobsFile::SCHEMA_VERSION,
+            "jobs_*.json of a sweep on a cluster",
+        ),
         contract::<SummariesMade>(
             "import_summary_only",
             1,

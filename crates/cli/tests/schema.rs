@@ -69,7 +69,7 @@ fn assert_valid(documents: &[(&str, Value)]) {
 }
 
 /// Files that have a schema, by the name of it. Other tools define the rest.
-const SCHEMAS_OF_FILES: [(&str, &str); 23] = [
+const SCHEMAS_OF_FILES: [(&str, &str); 26] = [
     ("run.json", "run"),
     ("record.json", "record"),
     ("analysis.json", "analysis"),
@@ -93,9 +93,12 @@ const SCHEMAS_OF_FILES: [(&str, &str); 23] = [
     ("overhead.json", "overhead"),
     ("layers.json", "layers"),
     ("flat.json", "flat"),
+    ("direct_inference.json", "direct_inference"),
+    ("job.json", "offline_job"),
+    ("info.json", "visualization"),
 ];
-/// vLLM's layout, and the request of direct inference, which is only compared with itself.
-const WITHOUT_SCHEMA: [&str; 2] = ["vllm_bench.json", "direct_inference.json"];
+/// vLLM's layout.
+const WITHOUT_SCHEMA: [&str; 1] = ["vllm_bench.json"];
 
 /// The name of the schema of a file.
 fn schema_of(path: &Path) -> &'static str {
@@ -106,6 +109,9 @@ fn schema_of(path: &Path) -> &'static str {
         } else {
             "prediction"
         };
+    }
+    if name.starts_with("jobs_") {
+        return "jobs";
     }
     let known = SCHEMAS_OF_FILES.iter().find(|(file, _)| *file == name);
     known
@@ -266,6 +272,22 @@ fn a_native_run_fits_its_schemas() {
     }
 }
 
+/// Direct inference as a sweep of two processes of their own.
+#[test]
+fn a_sweep_of_direct_inference_fits_its_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tiny.json"), TINY).unwrap();
+    let words = "run -m +preset=direct_inference hydra/launcher=submitit_local hydra.sweep.dir=sweep \
+        model=local model.config=tiny.json model.dtype=f32 dataset=synthetic infer.prompt=null \
+        infer.max_new_tokens=1,2 hardware.spec=xeon_8480";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    common::works(folder.path(), &words);
+    let names = check(&folder.path().join("sweep"));
+    for expected in ["jobs", "direct_inference", "prediction"] {
+        assert!(names.contains(&expected), "{expected}: {names:?}");
+    }
+}
+
 /// Traces, whose kernels replace each other, with a gate; and runs in turns, which have rounds.
 #[test]
 fn comparisons_fit_their_schema() {
@@ -355,6 +377,16 @@ fn devices_and_checks_of_the_machine_fit_their_schemas() {
         "model model=llama3_1_8b hardware.spec=h200 --json",
         "static_compute",
     );
+    let trace = root().join("fixtures/h200/torch_full.json.gz");
+    let asked = [
+        "query",
+        trace.to_str().unwrap(),
+        "SELECT * FROM kernel LIMIT 2",
+        "--format",
+        "json",
+    ];
+    let rows = serde_json::from_str(&common::works(&root(), &asked)).unwrap();
+    assert_valid(&[("query", rows)]);
 }
 
 /// A validator that lets everything pass would make every test here pass.

@@ -23,7 +23,7 @@ mod runs;
 mod simulate;
 mod worker;
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{collections::BTreeMap, ffi::OsString, path::Path, process::ExitCode};
 
 pub(crate) use predict::prediction;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
@@ -34,6 +34,7 @@ use llmprof_capture::{
     tokenizer::{TOKENIZE, serve_tokenizer},
 };
 use llmprof_theory::device::{CatalogEntry, Device};
+use serde_json::Value;
 
 use crate::contracts::{NamedSchema, contract, titled};
 use crate::{
@@ -58,6 +59,7 @@ pub(crate) fn schemas() -> Vec<NamedSchema> {
         contract::<Vec<CatalogEntry>>("hardware", 1, "llmprof hardware list --json"),
         contract::<Device>("hardware_show", 1, "llmprof hardware show --json"),
         contract::<Vec<doctor::Check>>("doctor", 1, "llmprof doctor --json"),
+        contract::<Vec<BTreeMap<String, Value>>>("query", 1, "llmprof query --format json"),
         contract::<Vec<dataset::DatasetFacts>>("datasets", 1, "llmprof dataset list --json"),
         contract::<dataset::DatasetFacts>("dataset", 1, "llmprof dataset show --json"),
         contract::<Vec<Fault>>("dataset_verify", 1, "llmprof dataset verify --json"),

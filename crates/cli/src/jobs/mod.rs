@@ -16,7 +16,7 @@ mod visuals;
 
 use std::process::ExitCode;
 
-pub(crate) use self::launcher::{SWEEP_JOB, sweep_job};
+pub(crate) use self::launcher::{JobsFile, SWEEP_JOB, sweep_job};
 pub(crate) use self::power::guard as guard_power_limit;
 pub(crate) use self::sources::CodeRevision;
 

@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub(crate) use self::configured::{serve as serve_configured, server_command};
+pub(crate) use self::offline::OfflineJob;
 use self::{
     loading::{Done, run},
     request::Request,

@@ -9,11 +9,12 @@ use llmprof_record::{
     serving::{AskedLoad, ServedLoad, ServerFacts, ServerFamily, ServerWindow},
     store::RunDir,
 };
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{request::Request, serve::Server, session::Measured};
 use crate::args_bench::BenchArgs;
-use crate::{engine_trace, failure::Failure};
+use crate::{engine_trace, failure::Failure, outputs};
 
 /// Drives the class; see its head for what it reads and writes.
 const PROGRAM: &str = include_str!("vllm_offline.py");
@@ -30,6 +31,32 @@ pub(super) struct Job {
     pub(super) profiled: bool,
 }
 
+/// What the Python program is told: `server/job.json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct OfflineJob {
+    /// The model and the options of `vllm serve`.
+    arguments: Vec<String>,
+    /// Whether a sequence goes on to its last token whatever the model says.
+    ignore_eos: bool,
+    /// Requests that are run first and not measured.
+    warmup: Vec<OfflineRequest>,
+    /// The measured requests.
+    requests: Vec<OfflineRequest>,
+    /// Requests that are run again under the profiler, after the measured ones.
+    profile_requests: Vec<OfflineRequest>,
+}
+
+/// A request to vLLM's `LLM` class.
+#[derive(Serialize, JsonSchema)]
+struct OfflineRequest {
+    /// Its place in the load.
+    index: usize,
+    /// The prompt as token ids.
+    prompt: Vec<u32>,
+    /// Number of tokens after which it ends.
+    max_tokens: u64,
+}
+
 /// Runs all requests of the load; waits for their end.
 pub(super) fn measure(
     job: Job,
@@ -41,15 +68,15 @@ pub(super) fn measure(
     let load = request.load();
     let most = |index: u64| load.plan.requests[index as usize].max_tokens;
     let profiled = if job.profiled { PROFILED } else { 0 };
-    let description = json!({
-        "arguments": job.arguments,
-        "ignore_eos": request.ignore_eos,
-        "warmup": requests(&request.warmup(args.warmup), args.warmup)?,
-        "requests": requests(&load, load.plan.requests.len())?,
-        "profile_requests": requests(&load, profiled.min(load.plan.requests.len()))?,
-    });
+    let job_file = OfflineJob {
+        arguments: job.arguments,
+        ignore_eos: request.ignore_eos,
+        warmup: requests(&request.warmup(args.warmup), args.warmup)?,
+        requests: requests(&load, load.plan.requests.len())?,
+        profile_requests: requests(&load, profiled.min(load.plan.requests.len()))?,
+    };
     store.write("server/vllm_offline.py", PROGRAM)?;
-    store.write("server/job.json", description.to_string())?;
+    store.write("server/job.json", outputs::text(&job_file)?)?;
     let folder = std::path::absolute(store.path().join("server"))
         .map_err(|error| Failure::new(error.to_string()))?;
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
@@ -134,15 +161,15 @@ fn measured(
 }
 
 /// The first requests of a load, with their prompts as token ids.
-fn requests(load: &Load, count: usize) -> Result<Vec<Value>, Failure> {
+fn requests(load: &Load, count: usize) -> Result<Vec<OfflineRequest>, Failure> {
     let plan = Arc::clone(&load.plan);
     (0..count)
         .map(|index| match plan.prompt(index) {
-            Prompt::Tokens(tokens) => Ok(json!({
-                "index": index,
-                "prompt": tokens,
-                "max_tokens": plan.requests[index].max_tokens,
-            })),
+            Prompt::Tokens(prompt) => Ok(OfflineRequest {
+                index,
+                prompt,
+                max_tokens: plan.requests[index].max_tokens,
+            }),
             Prompt::Text(_) => Err(Failure::new("offline prompts are token ids, not text")),
         })
         .collect()

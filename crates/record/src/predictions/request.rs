@@ -1,6 +1,8 @@
 use std::{io, path::Path};
 
 use llmprof_units::hex_text;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -14,8 +16,32 @@ const FILE: &str = "direct_inference.json";
 
 /// What decides the predictions of a run: a run goes on only where this is the same. Batch size, device and threads may
 /// change.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DirectRequest(Value);
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DirectRequest {
+    /// The configuration of the model.
+    model: Value,
+    /// The configuration of the dataset.
+    dataset: Value,
+    /// How tokens are chosen.
+    infer: Value,
+    /// The keys of the workload that change what is computed: `prompt_tokens`, `dtype` and `images`.
+    workload: Value,
+    /// The `type` of the runtime.
+    runtime: Value,
+    /// Which outputs are written for each sample.
+    output: Value,
+    /// All samples of the run.
+    samples: SampleDigest,
+}
+
+/// How many samples a run has, and what they hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+struct SampleDigest {
+    /// Number of samples.
+    count: u64,
+    /// SHA-256 of the ids and contents of all samples, in order.
+    sha256: String,
+}
 
 impl DirectRequest {
     /// `samples` are ids and contents of all samples, in order.
@@ -26,20 +52,22 @@ impl DirectRequest {
             count += 1;
             hash.update(format!("{}:{id}{}:{content}", id.len(), content.len()));
         }
-        let digest = hex_text(&hash.finalize());
-        Self(json!({
-            "model": plan.model,
-            "dataset": plan.dataset,
-            "infer": plan.infer,
-            "workload": {
+        Self {
+            model: json!(plan.model),
+            dataset: json!(plan.dataset),
+            infer: json!(plan.infer),
+            workload: json!({
                 "prompt_tokens": plan.workload.prompt_tokens,
                 "dtype": plan.workload.dtype,
                 "images": plan.workload.images,
+            }),
+            runtime: json!({ "type": plan.runtime.kind }),
+            output: json!(plan.pipeline.direct_inference.output.prediction),
+            samples: SampleDigest {
+                count,
+                sha256: hex_text(&hash.finalize()),
             },
-            "runtime": { "type": plan.runtime.kind },
-            "output": plan.pipeline.direct_inference.output.prediction,
-            "samples": { "count": count, "sha256": digest },
-        }))
+        }
     }
 
     /// That of an earlier run in the directory, where there is one.
@@ -59,7 +87,7 @@ impl DirectRequest {
             Err(error) => return Err(io_error("read", path)(error)),
         };
         serde_json::from_slice(&text)
-            .map(|value| Some(Self(value)))
+            .map(Some)
             .map_err(|error| StoreError::BadManifest {
                 path,
                 reason: error.to_string(),
@@ -68,13 +96,13 @@ impl DirectRequest {
 
     /// Its file name and contents.
     pub fn file(&self) -> (&'static str, String) {
-        (FILE, format!("{:#}\n", self.0))
+        (FILE, format!("{:#}\n", json!(self)))
     }
 
     /// The keys whose values differ, dotted.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
-        differ("", &self.0, &other.0, &mut found);
+        differ("", &json!(self), &json!(other), &mut found);
         found
     }
 }

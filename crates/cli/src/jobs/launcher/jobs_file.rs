@@ -4,30 +4,37 @@ use std::path::{Path, PathBuf};
 
 use llmprof_config::hydra::{self, Execution, Host, Job, Outcome};
 use llmprof_record::store::write_atomically;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{app, failure::Failure, moved_keys, outputs};
 
 /// The file of one submission.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct JobsFile {
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct JobsFile {
+    /// Version of this layout.
     pub(super) schema_version: u32,
+    /// The folder in which the sweep was started.
     pub(super) cwd: PathBuf,
+    /// `--config-path` of the command line.
     pub(super) config_path: Option<PathBuf>,
+    /// `--config-name` of the command line.
     pub(super) config_name: Option<String>,
+    /// `--config-dir` of the command line.
     pub(super) config_dir: Option<PathBuf>,
-    /// Of the command line, the sweep directory fixed.
+    /// The overrides of the command line, followed by the folder of the sweep.
     pub(super) overrides: Vec<String>,
-    /// What `${now:…}` and `shuffle(…)` were.
+    /// The moment that `${now:…}` stands for in all jobs.
     pub(super) now: String,
+    /// The seed of `shuffle(…)` in all jobs.
     pub(super) seed: u64,
-    /// Numbers of the jobs in the sweep, by place in the array.
+    /// Numbers of the jobs in the sweep, in the order of the array.
     pub(super) jobs: Vec<usize>,
 }
 
-pub(super) const SCHEMA_VERSION: u32 = 1;
-
 impl JobsFile {
+    pub(crate) const SCHEMA_VERSION: u32 = 1;
+
     pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
         write_atomically(path, outputs::text(self)?.as_bytes())?;
         Ok(())

@@ -20,7 +20,8 @@ use llmprof_capture::process::Interrupt;
 use llmprof_config::hydra::{Command, Host, Launcher, Multirun};
 use llmprof_record::store::{RunStatus, StoredRun};
 
-use self::{jobs_file::JobsFile, keys::Keys};
+pub(crate) use self::jobs_file::JobsFile;
+use self::keys::Keys;
 use super::attempts::set_aside;
 use crate::{failure::Failure, progress::Show};
 
@@ -117,7 +118,7 @@ fn write_jobs(
     let mut overrides = request.command.overrides.clone();
     overrides.push(format!("hydra.sweep.dir='{dir}'"));
     let file = JobsFile {
-        schema_version: jobs_file::SCHEMA_VERSION,
+        schema_version: JobsFile::SCHEMA_VERSION,
         cwd: request.host.cwd.clone(),
         config_path: request.command.config_path.clone(),
         config_name: request.command.config_name.clone(),

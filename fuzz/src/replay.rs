@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use crate::seeds::Seeds;
+use super::seeds::Seeds;
 
 /// The folder of the targets, seen from a crate.
 pub fn folder() -> PathBuf {

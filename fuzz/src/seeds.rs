@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::mutate::{Random, mutated};
+use super::mutate::{Random, mutated};
 
 #[derive(Clone, Default)]
 pub struct Seeds(Vec<Vec<u8>>);

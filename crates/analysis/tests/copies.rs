@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod record;
+use crate::record;
 
 use llmprof_analysis::bottleneck::PhaseClass;
 use llmprof_analysis::findings::Conclusion;

@@ -1,6 +1,6 @@
 //! One timeline whose graphs are attributed by three sources: each launch by what it has, and no event twice.
 
-mod record;
+use crate::record;
 
 use llmprof_analysis::analyze;
 use llmprof_analysis::graphs::{GraphAnalysis, GraphOperatorRow, GraphSource};

@@ -1,6 +1,6 @@
 //! The analysis of real traces against what the tools themselves say.
 
-mod record;
+use crate::record;
 
 use llmprof_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};

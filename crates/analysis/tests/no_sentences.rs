@@ -1,6 +1,6 @@
 //! An analysis holds codes and values; the report has the sentences.
 
-mod record;
+use crate::record;
 
 use std::path::Path;
 

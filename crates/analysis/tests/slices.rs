@@ -1,6 +1,6 @@
 //! What slices say of the whole, against a capture of the whole on the same machine.
 
-mod record;
+use crate::record;
 
 use std::path::Path;
 

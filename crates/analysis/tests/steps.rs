@@ -1,7 +1,7 @@
 //! Steps by the pattern of launches: against ranges that the same programs recorded, and on made sequences.
 
-mod programs;
-mod record;
+use crate::programs;
+use crate::record;
 
 use std::collections::BTreeMap;
 use std::path::Path;

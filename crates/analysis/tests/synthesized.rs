@@ -1,6 +1,6 @@
 //! What no fixture has: graphs, several streams and devices, nested domains, overlaps, broken times.
 
-mod record;
+use crate::record;
 
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod record;
+use crate::record;
 
 use std::path::Path;
 

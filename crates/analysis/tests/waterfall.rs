@@ -1,6 +1,6 @@
 //! The waterfall of a decode on an H200, from what Nsight Systems recorded.
 
-mod record;
+use crate::record;
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Reference pages that are generated: they say what the code has.
 //!
-//! `LLMPROF_UPDATE_DOCS=1 cargo test -p llmprof --test docs` writes them anew.
+//! `LLMPROF_UPDATE_DOCS=1 cargo test -p llmprof docs::` writes them anew.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -4,7 +4,7 @@
 
 #[path = "../../inject/tests/support/build.rs"]
 mod build;
-mod common;
+use crate::common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! The real vLLM on a CPU: `scripts/with-vllm cargo test -p llmprof --test vllm_live -- --ignored`.
+//! The real vLLM on a CPU: `scripts/with-vllm cargo test -p llmprof vllm_live:: -- --ignored`.
 //!
 //! A tiny model with random weights; the server runs on the first core and the client on the others.
 

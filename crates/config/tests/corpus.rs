@@ -1,6 +1,6 @@
 //! Every case of `tests/corpus` gives what hydra-core gave; see the README there.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -3,7 +3,7 @@
 //! `LLMPROF_PYTHON` names the Python (default: the repository's `.venv`); `LLMPROF_REQUIRE_PYTHON=1` makes its absence a
 //! failure. `LLMPROF_SEED` chooses other cases, `LLMPROF_CASES` another number of them.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::env;

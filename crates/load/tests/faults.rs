@@ -1,7 +1,7 @@
 //! A server that misbehaves: every failure has a name, is in no latency, and leaves the other requests alone.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
 
-mod support;
+use crate::support;
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! TLS with a certificate of our own, and with one that nobody vouches for.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
 
-mod support;
+use crate::support;
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! What the client finds is what the stub did.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop")]
 
-mod support;
+use crate::support;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Devices that are not NVIDIA's: XPlane files of JAX on a GPU and a TPU, Ascend's `trace_view.json`, MTIA. Expected numbers were summed
 //! by a separate reader of the files.
 
-mod support;
+use crate::support;
 
 use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::trace::{AcceleratorKind, HostKind, RangeKind, SyncKind, Trace};

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot read ends it")]
 
-mod support;
+use crate::support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

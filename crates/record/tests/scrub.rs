@@ -1,6 +1,6 @@
 //! An export without what says who ran what where.
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 

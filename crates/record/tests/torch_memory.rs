@@ -1,7 +1,7 @@
 //! Snapshots of torch's allocator: a real one against torch's own statistics and against Python's pickle, and damaged
 //! ones.
 
-mod support;
+use crate::support;
 
 use std::{collections::BTreeMap, env, fs, path::Path, process::Command};
 

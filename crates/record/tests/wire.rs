@@ -1,6 +1,6 @@
 //! Wire files: those that an H200 wrote, damaged ones, and processes that number things alike.
 
-mod support;
+use crate::support;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

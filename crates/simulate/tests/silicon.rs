@@ -116,7 +116,7 @@ fn fitted_numbers_are_the_best_of_their_grids() {
     assert!(shipped - best < 0.05, "{shipped:.3}, best {best:.3}");
 }
 
-/// The whole fit, minutes even in a release build: `cargo test --release -p llmprof-simulate --test silicon -- --ignored`.
+/// The whole fit, minutes even in a release build: `cargo test --release -p llmprof-simulate silicon:: -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn the_fit_finds_the_shipped_numbers() {

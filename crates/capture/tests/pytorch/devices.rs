@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::python;
+use super::support::python;
 
 /// A torch with an Apple GPU, two Intel GPUs and a Gaudi, which counts how often each was waited for.
 const STAND_IN: &str = "

@@ -11,7 +11,7 @@ use llmprof_capture::{
 use llmprof_record::plan::{Compile, LoadFormat};
 use serde_json::json;
 
-use crate::support::{Worker, batch, dummy, python, root, tiny_qwen2};
+use super::support::{Worker, batch, dummy, python, root, tiny_qwen2};
 
 #[test]
 fn an_interpreter_without_torch_says_what_to_install() {

@@ -3,7 +3,7 @@
 use llmprof_capture::runner::protocol::{FailureKind, Image};
 use serde_json::{Value, json};
 
-use crate::support::{Worker, batch, dummy, phases, tiny_qwen2};
+use super::support::{Worker, batch, dummy, phases, tiny_qwen2};
 
 #[test]
 fn image_towers_are_a_phase() {

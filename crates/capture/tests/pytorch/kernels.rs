@@ -14,7 +14,7 @@ use llmprof_theory::{
 };
 use serde_json::{Value, json};
 
-use crate::support::python;
+use super::support::python;
 
 fn start() -> Option<(KernelWorker, Interrupt)> {
     let python = python()?;

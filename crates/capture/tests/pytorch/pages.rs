@@ -8,7 +8,7 @@ use llmprof_capture::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Worker, batch, dummy, phases, python, root};
+use super::support::{Worker, batch, dummy, phases, python, root};
 
 /// Whether the interpreter can read images.
 fn has_pillow(python: &str) -> bool {

@@ -6,7 +6,7 @@ use llmprof_capture::runner::protocol::{FailureKind, LoadOptions};
 use llmprof_record::plan::Compile;
 use serde_json::{Value, json};
 
-use crate::support::{Worker, batch, dummy, phases, python, tokens};
+use super::support::{Worker, batch, dummy, phases, python, tokens};
 
 fn tiny_t5() -> Value {
     json!({

@@ -13,7 +13,7 @@ use llmprof_record::{
 };
 use llmprof_units::DType;
 
-use crate::support::{Worker, batch, dummy, phases, tiny_qwen2};
+use super::support::{Worker, batch, dummy, phases, tiny_qwen2};
 
 #[test]
 fn a_captured_pass_leaves_a_trace_with_phases_and_modules() {

@@ -3,7 +3,7 @@
 use llmprof_capture::{pytorch::Package, runner::protocol::FailureKind};
 use serde_json::json;
 
-use crate::support::{Worker, batch, dummy, python, tokens};
+use super::support::{Worker, batch, dummy, python, tokens};
 
 const CONFIGURATION: &str = "
 from transformers import Qwen2Config

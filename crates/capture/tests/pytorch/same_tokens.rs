@@ -9,7 +9,7 @@ use llmprof_capture::{
 use llmprof_record::plan::LoadFormat;
 use serde_json::{Value, json};
 
-use crate::support::{Worker, batch, dummy, phases, root, tokens};
+use super::support::{Worker, batch, dummy, phases, root, tokens};
 
 /// A stored model of the engine's tests.
 fn stored(directory: PathBuf) -> Load {
@@ -147,7 +147,7 @@ print(len(answer["requests"][0]["token_ns"]), [phase["phase"] for phase in answe
 # Images need positions beside those announced: a longer cache takes the place of the one that is too short.
 print(ready.decoder(1, 15) is ready.decoder(1, 12), ready.decoder(1, 30).length)
 "#;
-    let output = std::process::Command::new(crate::support::python().unwrap())
+    let output = std::process::Command::new(super::support::python().unwrap())
         .args(["-c", script])
         .arg(root().join("crates/capture/python"))
         .arg(load.path.unwrap())

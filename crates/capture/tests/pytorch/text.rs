@@ -3,7 +3,7 @@
 use llmprof_capture::runner::protocol::{FailureKind, Finish, Prompt};
 use serde_json::json;
 
-use crate::support::{Worker, batch, dummy, tiny_qwen2, tokens};
+use super::support::{Worker, batch, dummy, tiny_qwen2, tokens};
 
 /// Words of one letter: `a` is 1, `b` is 2.
 fn tokenizer() -> String {

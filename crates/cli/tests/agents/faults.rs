@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::{client::Client, common, root};
+use super::{client::Client, common, root};
 
 #[path = "../../../analysis/examples/score_faults/score.rs"]
 #[allow(dead_code, reason = "the test of the analysis uses the rest")]

@@ -10,7 +10,7 @@ use std::{
 use llmprof_load::stub::{Behaviour, Stub};
 use serde_json::{Value, json};
 
-use crate::{client::Client, common, fixture};
+use super::{client::Client, common, fixture};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{client::Client, common, fixture};
+use super::{client::Client, common, fixture};
 
 fn two_runs() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{
+use super::{
     NO_PROFILER,
     stand_in_cuda::{Ended, Machine, build},
 };

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{
+use super::{
     git::git,
     killed::contents,
     scene::{Scene, told, write},

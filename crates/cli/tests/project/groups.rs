@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{
+use super::{
     common::works,
     scene::{Scene, told, write},
 };

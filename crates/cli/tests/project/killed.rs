@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::git::git;
-use crate::scene::{Scene, shell, told, write};
+use super::git::git;
+use super::scene::{Scene, shell, told, write};
 
 /// Kills per command, spread over the time that it takes.
 const KILLS: u32 = 6;

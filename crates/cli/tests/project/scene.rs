@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::git::git;
+use super::git::git;
 
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": false, "eos_token_id": 2}"#;

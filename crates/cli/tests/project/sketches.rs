@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use crate::{
+use super::{
     common::{json, llmprof, refused, works},
     scene::{Scene, write},
 };

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{issues, python, run_with, stderr};
+use super::{issues, python, run_with, stderr};
 
 const STEPS: usize = 3;
 

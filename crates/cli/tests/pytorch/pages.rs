@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{issues, python, stderr};
+use super::{issues, python, stderr};
 
 /// DeepSeek-OCR-2 in small, as `theory` counts it against torch.
 const TRUTH: &str = include_str!("../../../theory/tests/data/deepseek_ocr2.json");

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use serde_json::Value;
 
-use crate::{issues, python, stderr};
+use super::{issues, python, stderr};
 
 const T5: &str = r#"{"model_type": "t5", "vocab_size": 96, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2,
     "num_decoder_layers": 3, "num_heads": 4, "feed_forward_proj": "gated-gelu", "is_encoder_decoder": true,

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{issues, python, stderr};
+use super::{issues, python, stderr};
 
 const CONFIGURATION: &str = "
 from transformers import Qwen2Config

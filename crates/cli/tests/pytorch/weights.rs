@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{python, run, stderr};
+use super::{python, run, stderr};
 
 const HIDDEN: u64 = 64;
 const STEPS: u64 = 3;

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::{Machine, SECRET, root, said};
+use super::{Machine, SECRET, root, said};
 
 /// What the stand-in prints of twelve launches.
 fn printed() -> String {

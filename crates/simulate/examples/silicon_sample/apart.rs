@@ -11,7 +11,7 @@ use llmprof_simulate::{
 use llmprof_theory::{Precision, Step, Workload, parallel::Parallel};
 use llmprof_units::{DType, Nanos};
 
-use crate::{
+use super::{
     rows::{self, Times},
     served::{Server, means},
 };

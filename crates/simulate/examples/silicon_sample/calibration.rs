@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rows::{Row, Source, design};
+use super::rows::{Row, Source, design};
 
 /// A row that decodes so many times as fast as another one of the same settings has more than one token a step, which no column says.
 const SPECULATES: f64 = 1.2;

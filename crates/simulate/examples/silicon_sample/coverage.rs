@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use llmprof_predict::Spread;
 
-use crate::rows::Source;
+use super::rows::Source;
 
 /// A design, a device, who measured, and an engine.
 pub(crate) type Group = (&'static str, &'static str, Source, &'static str);

@@ -13,7 +13,7 @@ use std::{
 use llmprof_predict::EfficiencyProfile;
 use llmprof_theory::Model;
 
-use crate::{
+use super::{
     calibration::fitted_to,
     coverage::{self, Groups},
     fitted::{Fitted, Numbers, Way},

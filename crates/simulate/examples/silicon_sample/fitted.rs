@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, error::Error};
 use llmprof_predict::{EfficiencyProfile, Spread};
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use super::{
     rows::{Row, Source, design},
     served::Client,
 };

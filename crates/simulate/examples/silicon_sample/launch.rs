@@ -4,7 +4,7 @@
 use llmprof_predict::EfficiencyProfile;
 use llmprof_simulate::Settings;
 
-use crate::rows::{Row, Source};
+use super::rows::{Row, Source};
 
 pub(crate) struct Launch {
     /// New tokens of a step of one data-parallel group.

@@ -10,7 +10,7 @@ use llmprof_theory::{Model, Precision, Step, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::{Basis, DType, Nanos};
 
-use crate::{
+use super::{
     launch::Launch,
     rows::{Row, Times},
 };

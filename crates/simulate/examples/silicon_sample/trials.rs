@@ -9,7 +9,7 @@ use std::{
 use llmprof_predict::EfficiencyProfile;
 use llmprof_theory::{Model, device::Catalog};
 
-use crate::{
+use super::{
     coverage::{Group, Groups},
     fitted::Numbers,
     rows::{Row, Times, design},

@@ -419,7 +419,7 @@ fn mistakes_are_refused_before_anything_is_submitted() {
 
 /// Inside `scripts/with-slurm`: a real controller and node.
 #[test]
-#[ignore = "needs Slurm: scripts/with-slurm cargo test -p llmprof --test launcher -- --ignored"]
+#[ignore = "needs Slurm: scripts/with-slurm cargo test -p llmprof launcher:: -- --ignored"]
 fn slurm_runs_the_sweep() {
     let scene = Scene::new();
     let output = scene.sweep("submitit_slurm", &["hydra.launcher.timeout_min=5"]);
@@ -500,7 +500,7 @@ fn a_requeued_job_goes_on() {
 }
 
 #[test]
-#[ignore = "needs Slurm: scripts/with-slurm cargo test -p llmprof --test launcher -- --ignored"]
+#[ignore = "needs Slurm: scripts/with-slurm cargo test -p llmprof launcher:: -- --ignored"]
 fn slurm_reads_and_joins_ranks() {
     let scene = Scene::new();
     let traces = scene.path().join("traces");

@@ -3,8 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod client;
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 mod faults;
 mod hostile;
 mod shell;

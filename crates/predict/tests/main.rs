@@ -1,0 +1,12 @@
+//! Tests of predictions, linked once.
+
+mod eager;
+mod launches;
+mod memory;
+mod micro;
+mod native;
+mod parallel;
+mod predict;
+mod serving;
+mod step;
+mod traced;

@@ -1,7 +1,5 @@
 //! The tests of a crate are one program. A file that it does not name would never run.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{fs, path::Path};
 
 #[test]

@@ -1,5 +1,8 @@
 //! Tests of capturing, linked once.
 
+#[path = "nvml/build.rs"]
+mod build;
+
 mod amd_smi;
 mod counter_plan;
 mod host_stacks;

@@ -1,12 +1,9 @@
 //! Telemetry of GPUs without a GPU: a stand-in for NVIDIA's library, compiled here, whose counters are known in closed
 //! form.
 
-#[path = "nvml/build.rs"]
-mod build;
-
 use std::{collections::BTreeMap, time::Duration};
 
-use build::stand_in;
+use crate::build::stand_in;
 use llmprof_capture::telemetry::{Gpus, Sampler, Settings, nvml};
 use llmprof_record::samples::{GpuSample, Samples, ThrottleReason};
 use llmprof_units::{Basis, Bytes, BytesPerSecond, Nanos};

@@ -2,12 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-#[path = "nvml/build.rs"]
-mod build;
-
 use std::path::Path;
 
-use build::stand_in;
+use crate::build::stand_in;
 use llmprof_capture::telemetry::nvml::PowerLimit;
 use llmprof_record::issue::Issue;
 use llmprof_units::Watts;

@@ -1,5 +1,10 @@
 //! Tests of the commands, linked once.
 
+#[path = "../../inject/tests/support/build.rs"]
+mod injected;
+#[path = "../../capture/tests/nvml/build.rs"]
+mod nvml;
+
 mod advise;
 mod agents;
 mod bench;

@@ -3,9 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../capture/tests/nvml/build.rs"]
-mod build;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -14,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use build::stand_in;
+use crate::nvml::stand_in;
 use serde_json::Value;
 
 /// Far beyond what anything here takes, so that a hang fails instead of hanging.

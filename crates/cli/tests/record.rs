@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../inject/tests/support/build.rs"]
-mod build;
-use crate::common;
+use crate::{common, injected};
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -30,14 +28,14 @@ fn built() -> &'static Built {
         let folder = tempfile::tempdir().unwrap();
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inject/tests/stand_in");
         let compile = |name: &str, source: &str, flags: &[&str]| {
-            build::compile(&sources.join(source), folder.path().join(name), flags)
+            injected::compile(&sources.join(source), folder.path().join(name), flags)
         };
         let (host, cupti) = (
             compile("host", "host.c", &[]),
-            compile("cupti.so", "cupti.c", build::SHARED),
+            compile("cupti.so", "cupti.c", injected::SHARED),
         );
         Built {
-            library: build::library(),
+            library: injected::library(),
             _folder: folder,
             host,
             cupti,

@@ -373,6 +373,7 @@ fn devices_and_checks_of_the_machine_fit_their_schemas() {
         printed(&format!("hardware show {device} --json"), "hardware_show");
     }
     printed("doctor --json", "doctor");
+    printed("model list --json", "models");
     printed(
         "model model=llama3_1_8b hardware.spec=h200 --json",
         "static_compute",

@@ -1,5 +1,7 @@
 //! Folders of files for tests.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use llmprof_assets::{Changes, Surroundings};

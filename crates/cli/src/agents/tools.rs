@@ -394,7 +394,10 @@ impl RunTools {
         };
         let grid = commands::prediction(&args);
         let grid = grid.map_err(|failure| failed(&self.without_root(&failure)))?;
-        Ok(predict_answer(&grid).text())
+        let mut answer = predict_answer(&grid);
+        let why = "recorded runs to compare the prediction with";
+        answer.next = vec![Next::new(&Caller::Tools, "runs", Map::new(), why)];
+        Ok(answer.text())
     }
 }
 

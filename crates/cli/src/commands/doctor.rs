@@ -154,6 +154,7 @@ const TOOLKIT: &str =
     "sudo apt-get install nvidia-cuda-toolkit; only packages that compile CUDA code need it";
 const LOCK_FOLDER: &str = "sudo mkdir -p /var/lock && sudo chmod 1777 /var/lock; nsys needs it";
 const CUPTI: &str = "pip install nvidia-cuda-cupti, or install the CUDA toolkit";
+const NSYS_WITH_IMPORTER: &str = "sudo apt-get install nsight-systems (Debian 13; docs/install.md has others): the package has the importer";
 const IMPORTER_LIBRARIES: &str = "sudo apt-get install libdw1 libelf1, or what the message names; until then stage 2 uses llmprof's own timeline";
 const COUNTERS: &str = "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' | sudo tee /etc/modprobe.d/nvidia-profiling.conf, then reboot";
 const PERF_EVENTS: &str = "sudo sysctl kernel.perf_event_paranoid=2";
@@ -306,8 +307,7 @@ for folder in sys.path:
 fn importer() -> Check {
     const NAME: &str = "nsys importer";
     let Ok(tool) = Tool::find("nsys", None) else {
-        let fix = "install Nsight Systems with its host part";
-        return Check::not(NAME, State::Missing, "nsys not found", fix);
+        return Check::not(NAME, State::Missing, "nsys not found", NSYS_WITH_IMPORTER);
     };
     match find_importer(&tool.program) {
         Some(program) => match check_importer(&program) {
@@ -318,7 +318,7 @@ fn importer() -> Check {
             NAME,
             State::Missing,
             format!("no QdstrmImporter beside {}", tool.program.display()),
-            "install Nsight Systems with its host part",
+            NSYS_WITH_IMPORTER,
         ),
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn schemas() -> Vec<NamedSchema> {
         contract::<Vec<CatalogEntry>>("hardware", 1, "llmprof hardware list --json"),
         contract::<Device>("hardware_show", 1, "llmprof hardware show --json"),
         contract::<Vec<doctor::Check>>("doctor", 1, "llmprof doctor --json"),
+        contract::<Vec<model::ListedModel>>("models", 1, "llmprof model list --json"),
         contract::<Vec<BTreeMap<String, Value>>>("query", 1, "llmprof query --format json"),
         contract::<Vec<dataset::DatasetFacts>>("datasets", 1, "llmprof dataset list --json"),
         contract::<dataset::DatasetFacts>("dataset", 1, "llmprof dataset show --json"),

@@ -6,6 +6,7 @@ use llmprof_record::store::write_atomically;
 use llmprof_report::{Table, render::markdown, statics};
 use llmprof_theory::{Operator, Pass};
 use llmprof_units::{Bytes, Flops, significant};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -62,12 +63,13 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
 }
 
 /// A model of the config tree.
-#[derive(Serialize)]
-struct Listed {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ListedModel {
+    /// The name that `model=` takes.
     name: String,
     /// Its id on the Hugging Face hub, or where else its design is from.
     hub_id: Option<String>,
-    /// Absent where no family counts it.
+    /// Number of parameters; absent where no family counts it.
     parameters: Option<u64>,
 }
 
@@ -91,7 +93,7 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
             .map_err(app::own_failure)?;
         let hub_id = composed.value("model.hf_src")?;
         let subject = Subject::of_profile(&plan(&composed, Purpose::Paper)?);
-        models.push(Listed {
+        models.push(ListedModel {
             hub_id: hub_id.as_str().map(str::to_owned),
             parameters: subject
                 .ok()

@@ -1,8 +1,5 @@
 //! GPUs of this machine beside a load, by a stand-in for NVIDIA's library.
 
-#[path = "../../../capture/tests/nvml/build.rs"]
-mod build;
-
 use std::{path::Path, process::Command, time::Duration};
 
 use llmprof_load::stub::{Behaviour, Stub};
@@ -40,7 +37,7 @@ fn codes(found: &Value) -> Vec<&str> {
 #[test]
 fn gpus_are_sampled_beside_the_load() {
     let dir = tempfile::tempdir().unwrap();
-    let library = build::stand_in(dir.path(), &[]);
+    let library = crate::nvml::stand_in(dir.path(), &[]);
     let found = load(dir.path(), &library, &[]);
     let gpus = found["gpus"].as_array().unwrap();
     assert_eq!(gpus.len(), 2, "{found}");
@@ -78,7 +75,7 @@ fn load_in(gpus: &str, library: &Path) -> Value {
 #[test]
 fn a_machine_without_gpus_says_so_where_one_was_named() {
     let dir = tempfile::tempdir().unwrap();
-    let library = build::stand_in(dir.path(), &["NO_DEVICES"]);
+    let library = crate::nvml::stand_in(dir.path(), &["NO_DEVICES"]);
     let found = load(dir.path(), &library, &[]);
     assert_eq!(found["gpus"], serde_json::json!([]));
     assert!(!codes(&found).contains(&"telemetry.no_gpu"), "{found}");

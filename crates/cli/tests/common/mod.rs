@@ -1,5 +1,7 @@
 //! The binary as tests run it, and what it says.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     fs,
     path::Path,

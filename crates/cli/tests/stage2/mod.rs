@@ -281,7 +281,7 @@ fn a_tool_that_fails_is_quoted_and_costs_only_its_own_part() {
         "{what}"
     );
     let hint = issues[0]["hint"].as_str().unwrap();
-    assert!(hint.contains("install Nsight Systems"), "{hint}");
+    assert!(hint.contains("apt-get install nsight-systems"), "{hint}");
     assert!(
         !machine.path("out/ncu").exists(),
         "nothing to choose launches from"

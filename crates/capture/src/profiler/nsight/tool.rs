@@ -64,10 +64,10 @@ impl ToolError {
     pub fn hint(&self) -> String {
         match self {
             Self::NotFound { name: "nsys" } => {
-                "install Nsight Systems, or name it: pipeline.nsys.path=PATH".to_owned()
+                "sudo apt-get install nsight-systems (Debian 13; docs/install.md has others), or pipeline.nsys.path=PATH".to_owned()
             }
             Self::NotFound { .. } => {
-                "install Nsight Compute, or name it: pipeline.ncu.path=PATH".to_owned()
+                "sudo apt-get install nsight-compute (Debian 13; docs/install.md has others), or pipeline.ncu.path=PATH".to_owned()
             }
             Self::TooOld { name, .. } => {
                 let tool = if *name == "nsys" {

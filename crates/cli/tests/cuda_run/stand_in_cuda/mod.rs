@@ -2,8 +2,7 @@
 //!
 //! Most of a worker's time would be the import of torch and transformers: `prepared.py` does it once for all of them.
 
-#[path = "../../../../inject/tests/support/build.rs"]
-pub(crate) mod build;
+pub(crate) use crate::injected as build;
 
 use std::{
     fs,

@@ -89,6 +89,8 @@ def test_commands_that_are_not_run_say_why(page: Path) -> None:
         if block["kind"] in ("sh", "bash"):
             assert re.fullmatch(r' title="(needs |changes |需要|修改)[^"]+"', block["rest"]), block[0]
         assert block["kind"] or "llmprof " not in block["body"], f"a command without a kind of block:\n{block[0]}"
+    indented = re.findall(r"^    llmprof .*$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    assert not indented, f"commands outside of a block that says whether they run: {indented}"
 
 
 @cache
@@ -99,11 +101,10 @@ def options(binary: Path, *command: str) -> set[str] | None:
 
 
 def commands_of(text: str) -> Iterator[str]:
-    """Lines of code, fenced or indented, that start llmprof."""
+    """Lines of code that start llmprof."""
     text = re.sub(r"\\\n\s*", "", text)
     fenced = "\n".join(block["body"] for block in FENCE.finditer(text))
-    lines = re.findall(r"^(?:\$ )?(llmprof .*)$", fenced, re.MULTILINE) + re.findall(r"^    (llmprof .*)$", text, re.MULTILINE)
-    for line in lines:
+    for line in re.findall(r"^(?:\$ )?(llmprof .*)$", fenced, re.MULTILINE):
         yield re.split(r" [|;>] | && ", line)[0]
 
 

@@ -124,6 +124,7 @@ fn planted_faults_are_found_with_their_causes_and_no_others() {
         assert!((drift - expected).abs() < 6.0, "rank {}: {drift}", row.rank);
     }
     let job = ranks.job.unwrap();
+    assert_eq!(job.most_computing_rank, Some(11));
     assert_eq!(rank_set(&job, true), BTreeSet::from([11, 17]));
     assert_eq!(rank_set(&job, false), BTreeSet::from([29]));
     for straggler in &job.stragglers {

@@ -35,10 +35,15 @@ pub(crate) fn conclusions(job: &JobAnalysis) -> Vec<String> {
     }
     lines.extend(job.slow_links.iter().take(WORDED_MAX).map(slow_link));
     if job.compute_imbalance >= 0.02 {
-        lines.push(format!(
-            "Computing is uneven: the rank with most of it computes {} longer than the mean rank.",
-            Percent(job.compute_imbalance)
-        ));
+        let longer = Percent(job.compute_imbalance);
+        lines.push(match job.most_computing_rank {
+            Some(rank) => format!(
+                "Computing is uneven: rank {rank} computes longest, {longer} longer than the mean rank."
+            ),
+            None => format!(
+                "Computing is uneven: the rank that computes longest, another one in most steps, takes {longer} longer than the mean rank."
+            ),
+        });
     }
     lines
 }

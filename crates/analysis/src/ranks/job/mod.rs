@@ -39,6 +39,9 @@ pub struct JobAnalysis {
     pub step_times: StepTimes,
     /// The largest compute time of a rank ÷ the mean of all, less 1: the median of the steps.
     pub compute_imbalance: f64,
+    /// The rank that computes longest in more than half of the steps.
+    #[serde(default)]
+    pub most_computing_rank: Option<u32>,
     /// Those that cost most first.
     pub stragglers: Vec<Straggler>,
     /// Groups that transfer slowly.
@@ -116,12 +119,13 @@ fn analyze_job(job: &Job<'_>) -> JobAnalysis {
     let stragglers = stragglers::find(job, &blamed);
     let slow_links = links::find(job);
     let look_at = look_at::choose(job, &stragglers, &slow_links);
-    let (steps, step_times, compute_imbalance) = steps::describe(job);
+    let (steps, step_times, imbalance) = steps::describe(job);
     JobAnalysis {
         has_marked_steps: job.summaries.iter().all(|summary| summary.has_marked_steps),
         steps,
         step_times,
-        compute_imbalance,
+        compute_imbalance: imbalance.excess,
+        most_computing_rank: imbalance.rank,
         stragglers,
         slow_links,
         groups: layout::find(job),

@@ -90,10 +90,19 @@ pub(super) fn own_times(job: &Job<'_>) -> Vec<Vec<i64>> {
 }
 
 /// The steps, the table of own times, and how uneven computing is.
-pub(super) fn describe(job: &Job<'_>) -> (Vec<JobStep>, StepTimes, f64) {
+/// How unevenly the ranks compute.
+pub(super) struct ComputeImbalance {
+    /// The largest compute time ÷ the mean, less 1: the median of the steps.
+    pub(super) excess: f64,
+    /// The rank that computes longest in more than half of the steps.
+    pub(super) rank: Option<u32>,
+}
+
+pub(super) fn describe(job: &Job<'_>) -> (Vec<JobStep>, StepTimes, ComputeImbalance) {
     let own = own_times(job);
     let mut steps = Vec::new();
     let mut imbalances = Vec::new();
+    let mut longest_computing: BTreeMap<u32, usize> = BTreeMap::new();
     let mut table = vec![vec![-1; job.steps.len()]; job.summaries.len()];
     for (column, row) in job.steps.iter().enumerate() {
         let of_rank = row.of_rank.iter().enumerate();
@@ -117,6 +126,10 @@ pub(super) fn describe(job: &Job<'_>) -> (Vec<JobStep>, StepTimes, f64) {
         if mean > 0.0 {
             let most = computing.iter().max().copied().unwrap_or(0);
             imbalances.push(most as f64 / mean - 1.0);
+            if let Some(at) = computing.iter().position(|time| *time == most) {
+                let rank = job.summaries[present[at].0].rank;
+                *longest_computing.entry(rank).or_default() += 1;
+            }
         }
         let (longest_rank, longest_own) = longest.map_or((0, 0), |&(rank, step)| {
             (job.summaries[rank].rank, own[rank][step])
@@ -132,10 +145,17 @@ pub(super) fn describe(job: &Job<'_>) -> (Vec<JobStep>, StepTimes, f64) {
         });
     }
     imbalances.sort_by(f64::total_cmp);
-    let imbalance = imbalances.get(imbalances.len() / 2).copied();
+    let in_most_steps = |(_, steps): &(&u32, &usize)| **steps * 2 > imbalances.len();
+    let imbalance = ComputeImbalance {
+        excess: imbalances.get(imbalances.len() / 2).copied().unwrap_or(0.0),
+        rank: longest_computing
+            .iter()
+            .find(in_most_steps)
+            .map(|(rank, _)| *rank),
+    };
     let times = StepTimes {
         ranks: job.summaries.iter().map(|summary| summary.rank).collect(),
         own_ns: table,
     };
-    (steps, times, imbalance.unwrap_or(0.0))
+    (steps, times, imbalance)
 }

@@ -110,6 +110,13 @@ pub enum CauseKind {
         /// Time of the kernels.
         kernels_ns: Nanos,
     },
+    /// GEMMs whose rows are not aligned to 16 bytes.
+    UnalignedGemms {
+        /// Shapes of both factors of the longest one.
+        shape: String,
+        /// Time of the kernels.
+        kernels_ns: Nanos,
+    },
     /// Weights converted to another format in every pass.
     WeightCasts {
         /// Format before the conversion.
@@ -254,6 +261,9 @@ pub enum CauseKind {
     },
     /// New tensors filled before they are written.
     Fills {
+        /// Size of the largest one that the program fills itself; absent where the framework fills all new tensors.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        largest: Option<Bytes>,
         /// Time of the kernels.
         kernels_ns: Nanos,
     },
@@ -330,6 +340,7 @@ impl CauseKind {
             Self::Allocation { .. } => "allocation",
             Self::BlockingLaunches => "blocking_launches",
             Self::GemmFormat { .. } => "gemm_format",
+            Self::UnalignedGemms { .. } => "unaligned_gemms",
             Self::WeightCasts { .. } => "weight_casts",
             Self::GatheredWeights { .. } => "gathered_weights",
             Self::UnfusedAttention { .. } => "unfused_attention",

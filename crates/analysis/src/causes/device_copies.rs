@@ -9,7 +9,7 @@ use super::{Candidate, Scene};
 use crate::replay::{Edit, WorkRow};
 
 /// Smaller copies stage inputs of graphs.
-const COPY_MIN_BYTES: u64 = 4 << 20;
+pub(super) const COPY_MIN_BYTES: u64 = 4 << 20;
 /// Operators that make a new tensor; `aten::copy_` writes into one that is there, as caches need it.
 const CLONES: &[&str] = &["aten::clone", "aten::to"];
 

@@ -137,7 +137,7 @@ mod tests {
     use crate::causes::sketch::Sketch;
 
     fn expert(sketch: &mut Sketch, tokens: i64) {
-        sketch.nested("aten::where", "aten::nonzero", &[("select_kernel", 2)]);
+        sketch.nested("aten::where", "aten::nonzero", &[], &[("select_kernel", 2)]);
         sketch.operator("aten::index", &[], &[("gather_kernel", 2)]);
         sketch.matrix_product(tokens, 1024, 2048, 4);
         sketch.operator("aten::silu", &[], &[("elementwise", 2)]);

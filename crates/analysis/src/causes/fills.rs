@@ -1,28 +1,64 @@
-//! New tensors that are filled before they are written: `torch.use_deterministic_algorithms`.
+//! New tensors that are filled: by the framework before they are written (`torch.use_deterministic_algorithms`), or large ones by the program.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Bytes, Nanos};
 
 use super::cause::{CauseKind, Place};
+use super::device_copies::COPY_MIN_BYTES;
+use super::estimate::tensor_bytes;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 
+/// Operators that make a tensor and fill it.
+const FILLED: &[&str] = &[
+    "aten::zeros",
+    "aten::zeros_like",
+    "aten::new_zeros",
+    "aten::ones",
+    "aten::ones_like",
+    "aten::new_ones",
+    "aten::full",
+    "aten::full_like",
+    "aten::new_full",
+];
+
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
-    let rows: Vec<usize> = rows
+    let fills: Vec<usize> = rows
+        .filter(|&row| ["aten::fill_", "aten::zero_"].contains(&scene.name(row)))
+        .collect();
+    let parent_is = |row: usize, is: &dyn Fn(&str) -> bool| {
+        let parent = scene.graph.parent_row(row);
+        parent.is_some_and(|parent| is(scene.name(parent)))
+    };
+    let by_framework: Vec<usize> = fills
+        .iter()
+        .copied()
         .filter(|&row| {
-            let parent = scene.graph.parent_row(row);
-            let makes = |row: usize| {
-                scene.name(row).starts_with("aten::empty") || scene.name(row) == "aten::resize_"
-            };
-            scene.name(row) == "aten::fill_" && parent.is_some_and(makes)
+            parent_is(row, &|name| {
+                name.starts_with("aten::empty") || name == "aten::resize_"
+            })
         })
         .collect();
-    if rows.is_empty() {
-        return Vec::new();
-    }
+    let bytes = |row: usize| tensor_bytes(scene, row).next().unwrap_or(0);
+    let by_program: Vec<usize> = fills
+        .into_iter()
+        .filter(|&row| parent_is(row, &|name| FILLED.contains(&name)))
+        .filter(|&row| bytes(row) >= COPY_MIN_BYTES)
+        .collect();
+    let largest = by_program.iter().copied().max_by_key(|&row| bytes(row));
+    let of_program = largest.map(|row| {
+        let largest = Some(Bytes(bytes(row)));
+        candidate(scene, &by_program, largest, scene.place(row))
+    });
+    let of_framework =
+        (!by_framework.is_empty()).then(|| candidate(scene, &by_framework, None, Place::default()));
+    of_framework.into_iter().chain(of_program).collect()
+}
+
+fn candidate(scene: &Scene<'_>, rows: &[usize], largest: Option<Bytes>, place: Place) -> Candidate {
     let mut edit = Edit::default();
     let mut time = 0;
-    for &row in &rows {
+    for &row in rows {
         time += scene.device_ns(row);
         for segment in scene.graph.segments_of_row(row) {
             edit.limit_segment(segment, 0);
@@ -31,15 +67,16 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             edit.drop_work(work);
         }
     }
-    vec![Candidate {
+    Candidate {
         kind: CauseKind::Fills {
+            largest,
             kernels_ns: Nanos(scene.a_step(time)),
         },
-        place: Place::default(),
+        place,
         count: rows.len() as u64,
         edit,
         partial: None,
-    }]
+    }
 }
 
 #[cfg(test)]
@@ -49,7 +86,7 @@ mod tests {
     fn sketch_new_tensors(name: &str) -> Sketch {
         let mut sketch = Sketch::default();
         for _ in 0..4 {
-            sketch.nested("aten::empty", name, &[("fill_kernel", 40)]);
+            sketch.nested("aten::empty", name, &[], &[("fill_kernel", 40)]);
             sketch.matrix_product(512, 2048, 2048, 100);
         }
         sketch.synchronize();
@@ -63,6 +100,26 @@ mod tests {
             .gain_of("fills")
             .unwrap();
         assert!((0.15..0.17).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn zeros_for_a_large_tensor_are_a_cause() {
+        for (positions, is_cause) in [(32_768_i64, true), (16, false)] {
+            let mut sketch = Sketch::default();
+            let cache: &[i64] = &[16, 8, positions, 128];
+            sketch.nested(
+                "aten::zeros",
+                "aten::zero_",
+                &[(cache, "c10::BFloat16")],
+                &[("fill_kernel", 400)],
+            );
+            for _ in 0..8 {
+                sketch.matrix_product(512, 2048, 2048, 50);
+            }
+            sketch.synchronize();
+            let gain = sketch.diagnose().gain_of("fills");
+            assert_eq!(gain.is_some(), is_cause, "{gain:?}");
+        }
     }
 
     #[test]

@@ -47,6 +47,7 @@ mod sketch;
 mod sorting;
 mod stacks;
 mod sync;
+mod unaligned_gemms;
 mod unfused;
 mod unused_span;
 mod weight_casts;
@@ -110,6 +111,7 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     allocator::find,
     blocking::find,
     gemm_format::find,
+    unaligned_gemms::find,
     weight_casts::find,
     gathered_weights::find,
     attention::find,

@@ -185,11 +185,17 @@ impl Sketch {
     }
 
     /// An operator that calls another, which launches kernels.
-    pub(crate) fn nested(&mut self, outer: &str, inner: &str, kernels: &[(&str, i64)]) {
+    pub(crate) fn nested(
+        &mut self,
+        outer: &str,
+        inner: &str,
+        tensors: Tensors<'_>,
+        kernels: &[(&str, i64)],
+    ) {
         let start = self.clock;
         let row = self.host(HostKind::OPERATOR, outer, start, 0, 0);
         self.pause(1);
-        self.operator(inner, &[], kernels);
+        self.operator(inner, tensors, kernels);
         self.hosts[row].duration = self.clock - start;
         self.pause(2);
     }

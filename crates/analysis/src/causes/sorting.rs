@@ -1,6 +1,7 @@
-//! Sorting of a whole vocabulary for each token.
+//! Sorting or ranking of a whole vocabulary for each token.
 
 use llmprof_units::Nanos;
+use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::scene::shape_text;
@@ -10,10 +11,14 @@ use crate::replay::Edit;
 /// Operators after a sort that work on its result: sums, masks, putting values back.
 const FOLLOWING_MAX: usize = 24;
 
+/// Operators before it that may compute what is ranked.
+const PRECEDING_MAX: usize = 3;
+const SORTS: &[&str] = &["aten::sort", "aten::argsort", "aten::msort", "aten::topk"];
+
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let Some(vocabulary) = scene.forwards.first().map(|forward| forward.vocabulary) else {
-        return Vec::new();
-    };
+    // Tokens that a graph computes are not looked up by an operator: the widest GEMM of the trace is that of the logits.
+    let forward = scene.forwards.first();
+    let vocabulary = forward.map_or(scene.shapes.widest, |forward| forward.vocabulary);
     let is_wide = |top: usize| {
         let tensors = scene.tensors(top);
         tensors
@@ -22,10 +27,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     };
     let mut edit = Edit::default();
     let (mut count, mut total, mut last) = (0, 0, None);
+    let mut removed = FxHashSet::default();
     let mut place = 0;
     while place < scene.tops.len() {
         let top = scene.tops[place];
-        let is_sort = ["aten::sort", "aten::argsort", "aten::msort"].contains(&scene.name(top));
+        let is_sort = SORTS.contains(&scene.name(top));
         place += 1;
         if !is_sort || !is_wide(top) || scene.work_of(top).is_empty() {
             continue;
@@ -34,6 +40,16 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         last = Some(top);
         total += scene.device_ns(top);
         scene.remove(&mut edit, top);
+        // Probabilities that are computed to be ranked.
+        let before = scene.tops[..place - 1].iter().rev().take(PRECEDING_MAX);
+        for &before in before.take_while(|&&before| is_wide(before)) {
+            let is_softmax = ["aten::log_softmax", "aten::softmax"].contains(&scene.name(before));
+            if is_softmax && !removed.contains(&before) {
+                removed.insert(before);
+                total += scene.device_ns(before);
+                scene.remove(&mut edit, before);
+            }
+        }
         let following = scene.tops[place..].iter().take(FOLLOWING_MAX);
         for &next in following {
             let samples = ["aten::multinomial", "aten::argmax", "aten::exponential_"];
@@ -41,6 +57,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
                 break;
             }
             if is_wide(next) {
+                removed.insert(next);
                 total += scene.device_ns(next);
                 scene.remove(&mut edit, next);
             }

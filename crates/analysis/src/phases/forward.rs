@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use llmprof_record::trace::{InputsId, ThreadId, Trace};
 use llmprof_theory::{Sequences, Step};
 
+use super::pass_ranges::pass_starts;
 use super::{PhaseSource, Phases};
 use crate::labels::STEP;
 
@@ -50,6 +51,7 @@ pub(crate) struct ForwardPasses {
     /// Rows and width of the table of tokens.
     pub(crate) table: (u64, u64),
     pub(crate) passes: Vec<ForwardPass>,
+    thread: u32,
 }
 
 impl ForwardPasses {
@@ -64,7 +66,11 @@ impl ForwardPasses {
         let mut passes = rows.clone();
         let keys = attention(trace, thread, &mut passes);
         fill_caches(&mut passes, &keys);
-        Some(Self { table, passes })
+        Some(Self {
+            table,
+            passes,
+            thread,
+        })
     }
 
     /// Whether the passes generate text: some have one new token after cached ones. A lookup alone may be that of a text
@@ -81,11 +87,13 @@ impl ForwardPasses {
     }
 
     /// Each pass as a phase with its step.
-    pub(super) fn phases(&self) -> Phases {
+    pub(super) fn phases(&self, trace: &Trace) -> Phases {
         let mut phases = Phases::empty(PhaseSource::Shapes);
-        for pass in &self.passes {
+        let starts = pass_starts(trace, self.thread, &self.passes);
+        for (place, pass) in self.passes.iter().enumerate() {
+            let (start, end) = (starts[place], starts.get(place + 1).copied());
             let name = if pass.is_decode() { STEP } else { "prefill" };
-            phases.push(name, pass.start, pass.end);
+            phases.push(name, start, end.unwrap_or(pass.end));
             phases.state_step(Step::of_sequences([pass.sequences()]));
         }
         phases

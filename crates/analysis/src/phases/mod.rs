@@ -5,6 +5,7 @@ mod cut;
 pub(crate) mod engine;
 pub(crate) mod forward;
 mod marks;
+mod pass_ranges;
 pub(crate) mod processes;
 
 use llmprof_record::issue::{Issue, IssueCode};
@@ -181,7 +182,7 @@ impl Phases {
         let is_sliced = slices::of(trace).is_some();
         let generation = || {
             let named = || named(phase_of_name).filter(Phases::says_more_than_warmup);
-            let phases = named().or_else(|| shown.map(ForwardPasses::phases))?;
+            let phases = named().or_else(|| shown.map(|passes| passes.phases(trace)))?;
             Some(Self {
                 are_generation: true,
                 ..phases

@@ -195,7 +195,14 @@ mod tests {
                 passes: 9,
                 tokens: 64,
             },
-            CauseKind::Fills { kernels_ns: time },
+            CauseKind::Fills {
+                largest: Some(Bytes(1)),
+                kernels_ns: time,
+            },
+            CauseKind::UnalignedGemms {
+                shape: text(),
+                kernels_ns: time,
+            },
             CauseKind::CpuContention { time_ns: time },
             CauseKind::KvCopies {
                 operator: "aten::cat".to_owned(),

@@ -108,8 +108,11 @@ pub(crate) fn change(cause: &Cause) -> String {
                 "Try: torch.set_float32_matmul_precision('high'), or 16-bit weights.".to_owned()
             };
         }
+        CauseKind::UnalignedGemms { .. } => {
+            "pad the dimension to a multiple of 64 with zeros, which changes no result"
+        }
         CauseKind::WeightCasts { .. } => {
-            "convert the weights once at load, or use a GEMM that takes the stored format"
+            "compute the final weights once at load (remove_weight_norm, merged adapters), or use a GEMM that takes the stored format"
         }
         CauseKind::GatheredWeights { .. } => {
             "multiply the rows of each expert together (grouped GEMM), which reads weights in place"
@@ -135,7 +138,7 @@ pub(crate) fn change(cause: &Cause) -> String {
             "do not copy the cache; use attention that takes grouped heads (enable_gqa)"
         }
         CauseKind::VocabularySort { .. } => {
-            "take the top k first (topk), or sample without sorting (Gumbel maximum)"
+            "rank only where a request asks for it; sample without sorting (Gumbel maximum)"
         }
         CauseKind::OtherWork { .. } => {
             "stop that work, move it to another GPU, or run it between steps"
@@ -145,6 +148,9 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::ExpertLoop { .. } => {
             "compute all experts with one grouped GEMM (experts_implementation=\"grouped_mm\")"
         }
+        CauseKind::Fills {
+            largest: Some(_), ..
+        } => "allocate once, only what is used, and without filling it (torch.empty)",
         CauseKind::Fills { .. } => {
             "torch.utils.deterministic.fill_uninitialized_memory = False, or no deterministic algorithms"
         }

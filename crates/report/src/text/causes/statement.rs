@@ -142,6 +142,9 @@ fn what(cause: &Cause) -> String {
             is_of_model,
             kernels_ns,
         } => gemm_format(*dtype, *faster, *is_of_model, &format!("{kernels_ns}"), &at),
+        CauseKind::UnalignedGemms { shape, kernels_ns } => format!(
+            "GEMMs have a dimension that is no multiple of 8 and use slow kernels: {shape}, {often}{at}, {kernels_ns} of kernels"
+        ),
         CauseKind::WeightCasts {
             from,
             to,
@@ -229,7 +232,7 @@ fn what(cause: &Cause) -> String {
             "the KV cache is copied by `{operator}` {often}: {shape}, {kernels_ns} of kernels"
         ),
         CauseKind::VocabularySort { shape, kernels_ns } => format!(
-            "sampling sorts the whole vocabulary: {shape}, {often}{at}, {kernels_ns} of kernels"
+            "tokens are ranked over the whole vocabulary: {shape}, {often}{at}, {kernels_ns} of kernels"
         ),
         CauseKind::OtherWork {
             streams,
@@ -260,7 +263,16 @@ fn what(cause: &Cause) -> String {
         CauseKind::ExpertLoop { experts, time_ns } => format!(
             "a loop computes {experts} experts one after another, {often}, {time_ns} on the host{at}"
         ),
-        CauseKind::Fills { kernels_ns } => format!(
+        CauseKind::Fills {
+            largest: Some(largest),
+            kernels_ns,
+        } => format!(
+            "new tensors are filled with a value, {often}{at}, the largest with {largest}: {kernels_ns} of kernels"
+        ),
+        CauseKind::Fills {
+            largest: None,
+            kernels_ns,
+        } => format!(
             "new tensors are filled before they are written (torch.use_deterministic_algorithms) {often}, {kernels_ns} of kernels"
         ),
         CauseKind::SmallChunks { passes, tokens } => {

@@ -436,7 +436,7 @@ fn the_timeline_finds_selects_and_follows_links() {
     let decode = page.window();
     assert!(decode.0 > 0.0 && decode.1 < span, "{decode:?}");
     page.click(".timeline [data-action=all]");
-    page.click(".operators td[data-name]");
+    page.click(".operators a[data-name]");
     page.settled();
     let kernel = page.window();
     assert!(kernel.1 - kernel.0 < span / 100.0, "{kernel:?}");

@@ -9,7 +9,8 @@ export async function runPage(run, go) {
   if (!page.findings) {
     return el("div", { class: "page" }, el("h1", {}, page.title), el("p", {}, "This run has no analysis. ", el("a", { href: "#timeline" }, "Timeline")));
   }
-  const phase = name => page.phases.find(one => one.name === name);
+  // Steps of decode are phases of their own on the timeline.
+  const phase = name => page.phases.find(one => one.name === name || one.name === `${name}_step`);
   const toPhase = found => { const margin = found.duration_ns * 0.02; go("timeline", { t: `${Math.round(found.start_ns - margin)},${Math.round(found.duration_ns + 2 * margin)}` }); };
   const links = finding => finding.links.map(link => {
     const found = link.phase && phase(link.phase);

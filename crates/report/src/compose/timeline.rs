@@ -266,6 +266,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn labels_are_short_and_ranges_keep_their_names() {
+        assert_eq!(event_label(Lane::Host(0), "aten::mm"), "mm");
+        assert_eq!(
+            event_label(Lane::Host(0), "cudaLaunchKernel"),
+            "cudaLaunchKernel"
+        );
+        let kernel = "void gemm<float>(float*, int)";
+        let label = event_label(Lane::Stream(0, 0, 7), kernel);
+        assert_eq!(label, kernel_label(kernel));
+        assert!(label.len() < kernel.len(), "{label}");
+        assert_eq!(event_label(Lane::Ranges(0), "aten::step"), "aten::step");
+    }
+
+    #[test]
     fn lanes_are_ranges_then_threads_then_streams() {
         let mut builder = TraceBuilder::default();
         let thread = builder.thread(1, 7);

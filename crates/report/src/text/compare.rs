@@ -96,15 +96,10 @@ pub fn change(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
 }
 
-/// `+8.1 %`, or `+204.2 % (3.04×)` where percent are hard to read.
-fn told_change(ratio: f64) -> String {
-    let is_multiple = !(1.0 / MULTIPLE_MIN..MULTIPLE_MIN).contains(&ratio);
-    let multiple = if is_multiple {
-        format!(" ({})", Times(ratio))
-    } else {
-        String::new()
-    };
-    format!("{}{multiple}", change(ratio))
+/// The ratio as a multiple, `3.04×`, where percent are hard to read.
+fn multiple(ratio: f64) -> Option<String> {
+    let is_read_as_percent = (1.0 / MULTIPLE_MIN..MULTIPLE_MIN).contains(&ratio);
+    (!is_read_as_percent).then(|| Times(ratio).to_string())
 }
 
 pub fn verdict(found: Verdict) -> &'static str {
@@ -160,13 +155,15 @@ pub fn line(found: &MetricComparison, comparison: &Comparison) -> String {
         return format!("{name}: not comparable, {} differs.", trait_name(what));
     }
     let mut text = match found.ratio {
-        // An interval in percent follows.
-        Some(ratio) if found.basis != IntervalBasis::None => format!("{name} {}", change(ratio)),
-        Some(ratio) => format!("{name} {}", told_change(ratio)),
+        Some(ratio) => format!("{name} {}", change(ratio)),
         None => name.to_owned(),
     };
     match found.basis {
-        IntervalBasis::None => text += " (one value a side: no interval)",
+        IntervalBasis::None => {
+            let multiple = found.ratio.and_then(multiple);
+            let multiple = multiple.map(|multiple| multiple + "; ").unwrap_or_default();
+            text += &format!(" ({multiple}one value a side: no interval)");
+        }
         _ => text += &format!(" (95 % CI {})", interval(found)),
     }
     text += &format!(", {}", verdict(found.verdict));

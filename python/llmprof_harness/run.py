@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .binary import BinaryNotFound, LlmprofError, run_llmprof
 from .table import Table
 from .trace_steps import pattern_steps, steps_of_phases, steps_of_trace
 
@@ -40,10 +41,19 @@ class Run:
     def status(self) -> str:
         return str(self.manifest.get("status", "unknown"))
 
-    @property
+    @cached_property
     def issues(self) -> list[dict[str, Any]]:
-        """What was dropped or should not be trusted."""
-        return list(self.manifest.get("issues", []))
+        """What was dropped or should not be trusted; `text` is the sentence of reports, where the binary is there to word it."""
+        issues = [dict(issue) for issue in self.manifest.get("issues", [])]
+        if not issues:
+            return issues
+        try:
+            shown = json.loads(run_llmprof(["runs", "show", str(self.path), "--json"]))
+        except (BinaryNotFound, LlmprofError, OSError):
+            return issues
+        for issue, line in zip(issues, shown.get("issue_lines", [])):
+            issue["text"] = line
+        return issues
 
     @cached_property
     def metrics(self) -> dict[str, Any]:

@@ -368,6 +368,9 @@ pub(crate) struct HydraArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) hydra: HydraArgs,
+    /// The model, by its Hugging Face config.json: model=local model.config=FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print the commands that the run would start, and stop.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -595,6 +598,9 @@ pub(crate) struct PredictArgs {
     /// engine), fused (any engine with fused kernels), ideal (no losses), or a YAML file; docs/prediction.md [default: by runtime=, runtime.cuda_graph, runtime.compile].
     #[arg(long, value_name = "NAME")]
     pub(crate) efficiency: Option<String>,
+    /// The model, by its Hugging Face config.json: model=local model.config=FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Start from a measured run: its request with other batch sizes, contexts, dtypes or designs, predicted with its measured efficiencies.
     #[arg(long, value_name = "RUN")]
     pub(crate) from: Option<PathBuf>,

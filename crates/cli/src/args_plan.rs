@@ -10,8 +10,11 @@ use crate::arg_load::LoadArgs;
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArgs {
     /// The model, then config overrides: llama3_1_8b, or model=local model.path=DIR workload.weights=fp8.
-    #[arg(value_name = "MODEL|OVERRIDE", required = true)]
+    #[arg(value_name = "MODEL|OVERRIDE", required_unless_present = "config")]
     pub(crate) words: Vec<String>,
+    /// The model, by its Hugging Face config.json: model=local model.config=FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     /// An objective, such as ttft:p99<500ms. May be repeated: all must be met.

@@ -19,6 +19,9 @@ pub(crate) struct SimulateArgs {
     /// The software that runs the model: vllm, sglang, trtllm, fused (any engine with fused kernels), ideal (no losses), or another of `llmprof predict`.
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     pub(crate) efficiency: String,
+    /// The model, by its Hugging Face config.json: model=local model.config=FILE.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Engine overhead added to every predicted step: scheduling, sampling, detokenization.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "calibrate")]
     pub(crate) step_overhead: Option<Duration>,

@@ -34,6 +34,7 @@ mod kernel_notes;
 mod moved_keys;
 mod output;
 mod outputs;
+mod page_link;
 mod plan;
 mod profiles;
 mod progress;

@@ -15,7 +15,7 @@ pub(crate) use llmprof_report::csv_field;
 
 use crate::{
     failure::Failure,
-    terminal_width::{fit_table, width_of, wrap, wrap_document},
+    terminal_width::{fit_document, fit_table, width_of, wrap},
 };
 
 const BOLD: Style = Style::new().bold();
@@ -125,10 +125,9 @@ impl Output {
 
     /// Prints a document as plain text.
     pub(crate) fn document(&mut self, document: &Document) -> Result<(), Failure> {
-        let text = terminal::document(document);
         self.text(&match self.width {
-            Some(width) => wrap_document(&text, width),
-            None => text,
+            Some(width) => fit_document(document, width),
+            None => terminal::document(document),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io::IsTerminal, os::fd::AsFd};
 
-use llmprof_report::{Table, render::terminal};
+use llmprof_report::{Document, Table, render::terminal};
 
 /// Narrower terminals are written to as if they had this width.
 const WIDTH_MIN: usize = 40;
@@ -74,9 +74,10 @@ pub(crate) fn fit_table(table: &Table, width: usize) -> String {
     text
 }
 
-/// Text with tables in it: rows of tables stay as they are, other long lines are wrapped.
-pub(crate) fn wrap_document(text: &str, width: usize) -> String {
+/// A document in at most `width` characters: tables lose columns, other long lines are wrapped.
+pub(crate) fn fit_document(document: &Document, width: usize) -> String {
     let is_row = |line: &str| line.trim_start().contains("  ");
+    let text = terminal::document_with(document, |table| fit_table(table, width));
     let lines = text.lines().map(|line| {
         if is_row(line) {
             line.to_owned()
@@ -120,5 +121,19 @@ mod tests {
             "KERNEL   TIME\ngemm    12 ms\n(no room for\nOCCUPANCY)\n"
         );
         assert!(fit_table(&table, 3).starts_with("KERNEL\ngemm\n"));
+    }
+
+    #[test]
+    fn tables_of_a_document_lose_columns_too() {
+        let mut table = Table::new(&["OPERATOR", "CALLS", "ROOFLINE TIME", "BOUND BY"], 1);
+        table.row(["attention", "24", "1.25 ms", "memory"]);
+        let mut document = Document::new("A model");
+        document.paragraph("Times are those of one step, at the clocks of the datasheet.");
+        document.table(table);
+        let text = fit_document(&document, 40);
+        assert!(text.contains("(no room for BOUND BY)\n"), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 40, "{line}");
+        }
     }
 }

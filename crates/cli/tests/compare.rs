@@ -187,6 +187,30 @@ fn h200_run(folder: &Path, name: &str) {
 
 /// Eager decode of a small model is host-bound: CUDA Graphs and torch.compile remove idle time, and the compiler's fused kernels stand
 /// for the elementwise ones.
+/// GitHub takes a line that begins with `::` for a command, whoever named the folder.
+#[test]
+fn line_breaks_in_names_of_folders_begin_no_line() {
+    let folder = folder();
+    let hostile = "a\n::error::owned";
+    h200_run(folder.path(), hostile);
+    h200_run(folder.path(), "graph05");
+    let renamed = folder.path().join(hostile);
+    assert!(renamed.is_dir());
+    for format in ["text", "github"] {
+        let words = [
+            "compare", hostile, "graph05", "--format", format, "--gate", "tpot<+3%",
+        ];
+        let output = llmprof(folder.path(), &words);
+        for stream in [output.stdout, output.stderr] {
+            let text = String::from_utf8_lossy(&stream).into_owned();
+            assert!(
+                !text.lines().any(|line| line.starts_with("::error::owned")),
+                "{text}"
+            );
+        }
+    }
+}
+
 #[test]
 fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
     let folder = folder();
@@ -212,6 +236,7 @@ fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
                 .any(|d| d["what"] == "profiling_overhead")
         );
     }
+    fs::write(folder.path().join("eager05/report.html"), "").unwrap();
     // What is not alike, then the result with its reason: on the terminal, in Markdown, on the page and in CI.
     let words = [
         "compare",
@@ -223,12 +248,15 @@ fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
         "gates.xml",
     ];
     let text = works(folder.path(), &words);
-    let overhead = "Differs: profiling overhead, decode 1.41× → decode 1.17× (of kernel tables and reasons, not of metrics)";
+    let overhead = "Profiling overhead differs (A: decode 1.41×; B: decode 1.17×); this affects kernel tables and reasons, not metrics.";
     let result = "TPOT -88.4 % (95 % CI -92.2 … -82.8 %), faster. GPU idle explains -90.2 points.";
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let (markdown, page) = (read("out/compare.md"), read("out/compare.html"));
     // A page keeps a number and its unit on one line.
     let page = page.replace('\u{a0}', " ");
+    // Runs with a report have a link to it.
+    assert!(page.contains("<a href=\"../eager05/report.html\">eager05</a>"));
+    assert!(page.contains("<td>graph05</td>"));
     for (name, text) in [
         ("terminal", &text),
         ("compare.md", &markdown),
@@ -295,7 +323,7 @@ fn runs_with_one_pass_have_no_interval_and_say_so() {
     // Profiling overhead may differ too, and stands between them.
     let excluded = lines[2..]
         .iter()
-        .find(|line| !line.starts_with("Differs: profiling overhead"));
+        .find(|line| !line.starts_with("Profiling overhead differs"));
     let excluded = excluded.unwrap();
     assert!(
         excluded.starts_with("Not comparable (prompt tokens): ") && excluded.contains("TTFT"),
@@ -639,7 +667,11 @@ fn a_sweep_is_drawn() {
     }
     let map = fs::read_to_string(sweep.join("plots/heat_map_tpot.svg")).unwrap();
     assert_eq!(map.matches("class=\"heat\"").count(), 6);
-    assert!(sweep.join("comparison.html").is_file());
+    let page = fs::read_to_string(sweep.join("comparison.html")).unwrap();
+    for job in 0..6 {
+        let link = format!("<a href=\"{job}/report.html\">{job}</a>");
+        assert!(page.contains(&link), "{link}");
+    }
     // Everything is complete: nothing runs again.
     let again = [&words[..], &["--resume"]].concat();
     let output = llmprof(folder.path(), &again);

@@ -118,10 +118,31 @@ fn the_device_of_counters_is_inferred() {
     let page = fs::read_to_string(folder.path().join("out/report.html")).unwrap();
     let table = page.find("id=\"all_kernels\"").unwrap();
     assert!(table < page.find("id=\"kernel_classes\"").unwrap());
-    assert!(page.contains("<a href=\"#chart-kernel_roofline_1\">"));
-    assert!(page.contains("id=\"chart-kernel_roofline_1\""));
+    assert!(page.contains("<h1>Kernels of ncu on rtx_5090</h1>"));
+    // The table is an index of the entries below it, and points of the roofline lead there too.
+    for rank in 1..=20 {
+        assert!(page.contains(&format!("<td><a href=\"#kernel-{rank}\">")));
+        assert!(page.contains(&format!("<h3 id=\"kernel-{rank}\">")));
+    }
+    assert!(page.contains("<a href=\"#kernel-1\"><path"));
+    // The counters do not state the peak of tensor cores: the datasheet has it.
+    let opens = "class=\"basis\" value=\"datasheet\" checked>";
+    assert!(page.contains(opens) && !page.contains("value=\"measured\" checked>"));
     let plots = folder.path().join("out/plots");
     assert!(plots.join("kernel_roofline_normalized.svg").is_file());
+}
+
+/// A folder of packed reports once was "a directory without profiles".
+#[test]
+fn packed_reports_of_a_folder_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("ncu");
+    fs::create_dir(&packed).unwrap();
+    let report = fixture("h200/ncu/decode_12.ncu-rep.gz");
+    fs::copy(&report, packed.join("decode_12.ncu-rep.gz")).unwrap();
+    let alone = works(folder.path(), &["kernels", "analyze", &report, "--json"]);
+    let in_folder = works(folder.path(), &["kernels", "analyze", "ncu", "--json"]);
+    assert_eq!(in_folder, alone);
 }
 
 /// With lower margins a unit that is hardly used limits a kernel, and fewer wait for nothing or fill no device.

@@ -53,3 +53,26 @@ for (const figure of document.querySelectorAll("figure.operators")) {
     output.textContent = wanted ? `${shown} of ${rows.length} ${words}` : `${rows.length} ${words}`;
   });
 }
+
+// Tables that are wider than a narrow page become cards, so that no column is out of sight.
+{
+  const narrow = matchMedia("(max-width: 46rem)");
+  const tables = [...document.querySelectorAll(".scroll")];
+  const head = (table) => {
+    const headers = [...table.querySelectorAll("th")].map((header) => header.textContent);
+    for (const row of table.querySelectorAll("tbody tr")) {
+      [...row.cells].forEach((cell, index) => { cell.dataset.header = headers[index]; });
+    }
+  };
+  const fit = () => {
+    for (const table of tables) table.classList.remove("cards");
+    if (!narrow.matches) return;
+    const wide = tables.filter((table) => table.scrollWidth > table.clientWidth + 1);
+    for (const table of wide) {
+      head(table);
+      table.classList.add("cards");
+    }
+  };
+  new ResizeObserver(fit).observe(document.documentElement);
+  fit();
+}

@@ -206,8 +206,15 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     }
   }
 
-  function shortened(text, letters) {
-    return text.length > letters ? text.slice(0, Math.max(letters - 1, 0)) + "…" : text;
+  // As much of a text as fits into `room` pixels in the font that is set.
+  function fitted(text, room) {
+    if (context.measureText(text).width <= room) return text;
+    let low = 0, high = text.length;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (context.measureText(text.slice(0, middle) + "…").width <= room) low = middle; else high = middle - 1;
+    }
+    return low > 0 ? text.slice(0, low) + "…" : "";
   }
 
   function writeText(ticks, labels) {
@@ -216,7 +223,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     context.textAlign = "left";
     for (const { x, y, room, name, match } of labels) {
       context.fillStyle = match ? theme.paper : theme.muted;
-      context.fillText(shortened(meta.names[name] || "?", Math.floor(room / 6)), x, y);
+      context.fillText(fitted(meta.labels[name] || meta.names[name] || "?", room), x, y);
     }
     context.textAlign = "center";
     context.textBaseline = "alphabetic";
@@ -238,7 +245,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
       if (roomy) context.fillText(busy, GUTTER - 8, lane.y + 1);
       context.fillStyle = theme.ink;
       context.textAlign = "left";
-      context.fillText(shortened(lane.name, Math.floor((GUTTER - (roomy ? 56 : 12)) / 6.2)), 8, lane.y + 1);
+      context.fillText(fitted(lane.name, GUTTER - (roomy ? 56 : 12)), 8, lane.y + 1);
     }
   }
 

@@ -140,7 +140,12 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
       timeline.found = null;
       return;
     }
-    const flags = Uint8Array.from(meta.names, (name) => (name.toLowerCase().includes(wanted) ? 1 : 0));
+    mark((name) => name.toLowerCase().includes(wanted));
+  }
+
+  // Marks the events whose names are wanted.
+  function mark(isWanted) {
+    const flags = Uint8Array.from(meta.names, (name) => (isWanted(name) ? 1 : 0));
     const hits = [];
     for (const row of rows) {
       for (let index = 0; index < row.name.length; index++) if (flags[row.name[index]]) hits.push({ row, index });
@@ -173,24 +178,23 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     jump(event.shiftKey ? -1 : 1);
   });
 
-  // Links of findings lead to a phase, names of kernels in tables to their first launch.
-  document.documentElement.classList.add("has-timeline");
+  // Links of findings and tables lead to the first interval of a phase or the first event of a name, whichever timeline has it.
   document.addEventListener("click", (event) => {
     const link = event.target.closest("[data-show-phase]");
     if (link) {
       const phase = meta.phases.indexOf(link.dataset.showPhase);
       const window = meta.windows.find(([number]) => number === phase);
-      if (window) show(window[1] - (window[2] - window[1]) * 0.05, window[2] + (window[2] - window[1]) * 0.05);
+      if (!window) return;
+      event.preventDefault();
+      show(window[1] - (window[2] - window[1]) * 0.05, window[2] + (window[2] - window[1]) * 0.05);
+      figure.scrollIntoView({ block: "center" });
       return;
     }
-    const cell = event.target.closest("td[data-name]");
-    if (!cell) return;
-    search(cell.title);
-    if (!timeline.found.count) {
-      timeline.found = null;
-      return;
-    }
-    find.value = cell.title;
+    const name = event.target.closest("a[data-name]")?.dataset.name;
+    if (name === undefined || !meta.names.includes(name)) return;
+    event.preventDefault();
+    mark((other) => other === name);
+    find.value = name;
     jump(1);
     figure.scrollIntoView({ block: "center" });
   });

@@ -87,6 +87,7 @@ fn finding(item: &FindingItem) -> Value {
     let links = item.links.iter().map(|link| match &link.target {
         Target::Anchor(key) => json!({"label": link.label, "section": key}),
         Target::Phase(name) => json!({"label": link.label, "phase": name}),
+        Target::Event(name) => json!({"label": link.label, "event": name}),
     });
     json!({
         "key": item.key, "title": item.title, "gain": item.gain, "knob": item.knob, "evidence": item.evidence,
@@ -100,7 +101,7 @@ fn block<'n>(
     plot_names: &mut impl Iterator<Item = &'n str>,
 ) -> Value {
     match block {
-        Block::Heading(text) => json!({"heading": text}),
+        Block::Heading(text) | Block::Entry { title: text, .. } => json!({"heading": text}),
         Block::Paragraph(text) => json!({"text": text}),
         Block::List(items) => json!({"list": items}),
         Block::Table(table) => json!({"table": table_json(timeline, table)}),

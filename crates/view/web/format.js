@@ -59,3 +59,17 @@ export function el(tag, properties = {}, ...children) {
   element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false));
   return element;
 }
+
+/** Running text with the two marks that documents use, `code` and **strong**; a mark without its partner stays as it is. */
+export function prose(text) {
+  const paired = (part, mark) => {
+    const pieces = part.split(mark);
+    if (pieces.length % 2 === 0) {
+      const last = pieces.pop();
+      pieces[pieces.length - 1] += mark + last;
+    }
+    return pieces;
+  };
+  return paired(text, "`").map((piece, index) => index % 2 ? el("code", {}, piece)
+    : paired(piece, "**").map((part, place) => place % 2 ? el("strong", {}, part) : part));
+}

@@ -1,6 +1,6 @@
 // The page of a run: result, findings that lead to the timeline, tables that sort, filter and select.
 
-import { el, time, count } from "./format.js";
+import { el, time, count, prose } from "./format.js";
 import { table } from "./table.js";
 
 /** `go(page, state)` opens another page of the same run. */
@@ -9,25 +9,27 @@ export async function runPage(run, go) {
   if (!page.findings) {
     return el("div", { class: "page" }, el("h1", {}, page.title), el("p", {}, "This run has no analysis. ", el("a", { href: "#timeline" }, "Timeline")));
   }
-  const phase = name => page.phases.find(one => one.name === name);
+  // Steps of decode are phases of their own on the timeline.
+  const phase = name => page.phases.find(one => one.name === name || one.name === `${name}_step`);
   const toPhase = found => { const margin = found.duration_ns * 0.02; go("timeline", { t: `${Math.round(found.start_ns - margin)},${Math.round(found.duration_ns + 2 * margin)}` }); };
   const links = finding => finding.links.map(link => {
     const found = link.phase && phase(link.phase);
-    if (found) return [el("button", { type: "button", click: () => toPhase(found) }, `${link.label} on the timeline`), " "];
+    if (found) return [el("button", { type: "button", click: () => toPhase(found) }, link.label), " "];
+    if (link.event) return [el("button", { type: "button", click: () => go("timeline", { q: link.event }) }, link.label), " "];
     return link.section && page.sections.some(section => section.key === link.section)
       ? [el("button", { type: "button", click: () => document.getElementById(`section-${link.section}`)?.scrollIntoView() }, link.label), " "] : null;
   });
-  const findings = page.findings.map(finding => el("li", { id: finding.key }, el("strong", {}, finding.title), " ", finding.gain ?? "", " ", finding.knob ?? "",
-    finding.evidence.length ? el("details", {}, el("summary", {}, "Evidence"), el("ul", {}, finding.evidence.map(text => el("li", {}, text)))) : null, el("div", {}, links(finding))));
+  const findings = page.findings.map(finding => el("li", { id: finding.key }, el("strong", {}, prose(finding.title)), " ", prose(finding.gain ?? ""), " ", prose(finding.knob ?? ""),
+    finding.evidence.length ? el("details", {}, el("summary", {}, "Evidence"), el("ul", {}, finding.evidence.map(text => el("li", {}, prose(text))))) : null, el("div", {}, links(finding))));
   const select = name => go("timeline", { q: name });
   return el("div", { class: "page" },
-    el("h1", {}, page.title), el("p", { class: "soft" }, page.subtitle),
-    page.caveats.map(text => el("p", { class: "bad" }, text)),
-    page.warnings.map(text => el("p", { class: "bad" }, text)),
-    page.summary.map(text => el("p", {}, text)),
+    el("h1", {}, page.title), el("p", { class: "soft" }, prose(page.subtitle)),
+    page.caveats.map(text => el("p", { class: "bad" }, prose(text))),
+    page.warnings.map(text => el("p", { class: "bad" }, prose(text))),
+    page.summary.map(text => el("p", {}, prose(text))),
     el("p", {}, el("button", { type: "button", click: () => go("timeline", {}) }, "Timeline"), " ", page.has_report ? el("a", { href: `${run.base}report.html`, target: "_blank", rel: "noopener" }, "Report") : null),
     findings.length ? [el("h2", {}, "Findings"), el("ol", { class: "findings" }, findings)] : null,
-    page.no_conclusion.length ? el("details", {}, el("summary", {}, "What the data do not support"), el("ul", {}, page.no_conclusion.map(text => el("li", {}, text)))) : null,
+    page.no_conclusion.length ? el("details", {}, el("summary", {}, "What the data do not support"), el("ul", {}, page.no_conclusion.map(text => el("li", {}, prose(text))))) : null,
     page.phases.length ? phases(page, toPhase) : null,
     page.kernels.length ? [el("h2", {}, "Kernels"), kernels(page.kernels, select)] : null,
     page.operators.length ? [el("h2", {}, "Operators"), operators(page.operators, select)] : null,
@@ -37,7 +39,7 @@ export async function runPage(run, go) {
 function phases(page, toPhase) {
   const slow = page.phases.length > 8 ? { noun: "phases", sort: null } : { noun: "phases" };
   return [el("h2", {}, "Phases"), table([
-    { head: "Phase", value: row => row.name, text: row => row.name },
+    { head: "Phase", value: row => row.name, text: row => row.name.replace("decode_step", "decode step") },
     { head: "Start", number: true, value: row => row.start_ns, text: row => time(row.start_ns) },
     { head: "Duration", number: true, value: row => row.duration_ns, text: row => time(row.duration_ns) },
   ], page.phases, { ...slow, choose: toPhase })];
@@ -68,8 +70,8 @@ function operators(rows, select) {
 function sectionOf(run, section, select) {
   const blocks = section.blocks.map(block => {
     if (block.heading) return el("h3", {}, block.heading);
-    if (block.text) return el("p", {}, block.text);
-    if (block.list) return el("ul", {}, block.list.map(text => el("li", {}, text)));
+    if (block.text) return el("p", {}, prose(block.text));
+    if (block.list) return el("ul", {}, block.list.map(text => el("li", {}, prose(text))));
     if (block.chart) return el("img", { class: "chart", src: `${run.base}plot/${encodeURIComponent(block.chart)}.svg`, alt: `${section.title}: ${block.chart.replaceAll("_", " ")}`, loading: "lazy" });
     if (block.table) {
       const columns = block.table.columns.map(([head, isNumber], place) => ({

@@ -382,6 +382,7 @@ impl RunTools {
         check_overrides(&overrides, &self.root).map_err(|error| failed(&error))?;
         let args = PredictArgs {
             efficiency: None,
+            config: None,
             from: None,
             ttft: None,
             tpot: None,

@@ -38,7 +38,8 @@ use serde_json::Value;
 
 use crate::contracts::{NamedSchema, contract, titled};
 use crate::{
-    agents, args::Command, comparing, failure::Failure, jobs, output::Output, serving, viewing,
+    agents, args::Command, comparing, failure::Failure, jobs, output::Output,
+    profiles::request::local_model, serving, viewing,
 };
 
 /// The JSON Schemas of what commands print with `--json`, where no file has the same.
@@ -104,11 +105,21 @@ pub(crate) fn internal(
         .then(|| completions::complete(&texts(), output).map(|()| ExitCode::SUCCESS))
 }
 
+/// Puts what `--config FILE` means before the overrides, which may change it.
+fn name_model(config: Option<&Path>, overrides: &mut Vec<String>) {
+    if let Some(config) = config {
+        overrides.splice(0..0, local_model(config));
+    }
+}
+
 /// Does what was asked; the exit code says how it went.
 pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode, Failure> {
     match command {
         Command::Config(args) => config::config(args, output)?,
-        Command::Run(args) => return jobs::run(args, output),
+        Command::Run(mut args) => {
+            name_model(args.config.as_deref(), &mut args.hydra.overrides);
+            return jobs::run(args, output);
+        }
         Command::Record(args) => return Ok(record::record(&args, output)),
         Command::Bench(args) => return serving::bench(&args, output),
         Command::Compare(args) => return comparing::compare(&args, output),
@@ -123,9 +134,18 @@ pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode
         Command::Skill => output.text(agents::SKILL)?,
         Command::Schema { name } => agents::schema(name.as_deref(), output)?,
         Command::Model(args) => model::model(&args, output)?,
-        Command::Predict(args) => predict::predict(&args, output)?,
-        Command::Plan(args) => return plan::plan(&args, output),
-        Command::Simulate(args) => return simulate::simulate(&args, output),
+        Command::Predict(mut args) => {
+            name_model(args.config.as_deref(), &mut args.overrides);
+            predict::predict(&args, output)?;
+        }
+        Command::Plan(mut args) => {
+            name_model(args.config.as_deref(), &mut args.words);
+            return plan::plan(&args, output);
+        }
+        Command::Simulate(mut args) => {
+            name_model(args.config.as_deref(), &mut args.overrides);
+            return simulate::simulate(&args, output);
+        }
         Command::Doctor(args) => doctor::doctor(&args, output)?,
         Command::Kernels { command } => kernels::kernels(command, output)?,
         Command::Hardware { command } => hardware::hardware(command, output)?,

@@ -29,6 +29,8 @@ pub(super) struct Listed<'a> {
     liveness: Liveness,
     #[serde(flatten)]
     manifest: &'a Manifest,
+    /// The issues as sentences, in the order of `issues`, each with what would avoid it.
+    issue_lines: Vec<String>,
 }
 
 impl<'a> Listed<'a> {
@@ -37,6 +39,7 @@ impl<'a> Listed<'a> {
             path: &run.path,
             liveness: run.liveness(),
             manifest: &run.manifest,
+            issue_lines: run.manifest.issues.iter().map(issue_line).collect(),
         }
     }
 }

@@ -14,7 +14,7 @@ use llmprof_analysis::compare::{Comparison, GateOutcome, Options, RunFacts};
 use llmprof_assets::project;
 use llmprof_record::{command_line, store::Folder};
 use llmprof_report::{
-    Document,
+    Cell, Document, Table,
     compose::compare as compose,
     plots,
     render::{html, markdown},
@@ -28,7 +28,7 @@ use self::gates::Judged;
 pub(crate) use self::turns::is_round;
 use crate::args_agents::CompareFormat;
 use crate::args_compare::{CompareArgs, Inconclusive};
-use crate::{app, failure::Failure, output::Output, outputs};
+use crate::{app, failure::Failure, output::Output, outputs, page_link::page_link};
 
 /// Difference that does not matter where nobody says what does.
 const RESOLUTION: &str = "2%";
@@ -264,14 +264,33 @@ fn write(compared: &[Compared], dir: &Path) -> Result<PathBuf, Failure> {
     };
     for (number, one) in compared.iter().enumerate() {
         let name = page(number);
-        place(&format!("{name}.html"), &html::report(&one.document))?;
-        place(&format!("{name}.md"), &markdown::document(&one.document))?;
+        let mut document = one.document.clone();
+        add_runs(&mut document, &one.comparison, dir);
+        place(&format!("{name}.html"), &html::report(&document))?;
+        place(&format!("{name}.md"), &markdown::document(&document))?;
         for (plot, svg) in plots(&one.document) {
             place(&format!("plots/{name}_{plot}.svg"), &svg.file())?;
         }
     }
     place("compare.json", &outputs::text(&as_json(compared))?)?;
     Ok(dir.join("compare.html"))
+}
+
+/// The runs of both sides, with links to their reports from a page in `dir`.
+fn add_runs(document: &mut Document, comparison: &Comparison, dir: &Path) {
+    let mut table = Table::new(&["Side", "Run"], 2);
+    for (side, facts) in [("A", &comparison.a), ("B", &comparison.b)] {
+        for run in &facts.runs {
+            let report = page_link(dir, &Path::new(run).join("report.html"));
+            let label = sides::in_one_line(run);
+            let cell = match report {
+                Some(href) => Cell::Link { label, href },
+                None => Cell::from(label),
+            };
+            table.row([Cell::from(side), cell]);
+        }
+    }
+    document.section("runs", "Runs").table(table);
 }
 
 fn print(

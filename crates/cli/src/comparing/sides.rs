@@ -52,9 +52,22 @@ fn label(path: &Path) -> String {
         .components()
         .rev()
         .take(2)
-        .map(|part| part.as_os_str().to_string_lossy().into_owned())
+        .map(|part| in_one_line(&part.as_os_str().to_string_lossy()))
         .collect();
     parts.into_iter().rev().collect::<Vec<_>>().join("/")
+}
+
+/// A line break in the name of a folder would begin a line of its own, which GitHub reads as a command.
+pub(super) fn in_one_line(name: &str) -> String {
+    let mut line = String::with_capacity(name.len());
+    for character in name.chars() {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line
 }
 
 fn stored(run: &StoredRun) -> Result<RunFacts, Failure> {

@@ -1,17 +1,21 @@
 //! The jobs of a sweep side by side: what each measured, in one table.
 
+use std::path::Path;
+
 use llmprof_analysis::Analysis;
 use llmprof_analysis::roofline::Utilization;
 use llmprof_analysis::stats::Summary;
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
 use llmprof_report::{
-    Table,
+    Cell, Table,
     text::{self, issue_line},
 };
 use llmprof_units::{Nanos, Percent, significant};
 
 use llmprof_report::csv_field;
+
+use crate::page_link::page_link;
 
 const PREFILL: &str = "PREFILL BOTTLENECK";
 const DECODE: &str = "DECODE BOTTLENECK";
@@ -91,9 +95,10 @@ impl PhaseFigures {
 }
 
 /// The table for people. Without any figures it says how the jobs ended; columns that no job has are left out.
-pub(super) fn table(rows: &[Row]) -> Table {
-    type Cell = fn(&Figures) -> Option<String>;
-    let columns: [(&str, Cell); 8] = [
+/// Numbers of jobs link to their reports from a page in `dir`.
+pub(super) fn table(rows: &[Row], dir: &Path) -> Table {
+    type Value = fn(&Figures) -> Option<String>;
+    let columns: [(&str, Value); 8] = [
         ("TTFT", |of| of.ttft_ns.map(time)),
         ("TPOT", |of| of.tpot_ns.map(time)),
         ("TOKENS/S", |of| of.tokens_per_s.map(significant)),
@@ -103,11 +108,11 @@ pub(super) fn table(rows: &[Row]) -> Table {
         ("DECODE MBU", |of| of.decode.mbu.map(percent)),
         ("J/TOKEN", |of| of.decode.joules_per_token.map(significant)),
     ];
-    let has = |cell: Cell| {
+    let has = |cell: Value| {
         rows.iter()
             .any(|row| row.figures.as_ref().and_then(cell).is_some())
     };
-    let shown: Vec<(&str, Cell)> = columns.into_iter().filter(|(_, cell)| has(*cell)).collect();
+    let shown: Vec<(&str, Value)> = columns.into_iter().filter(|(_, cell)| has(*cell)).collect();
     let speeds = speeds(rows);
     let common = common(rows);
     let mut headers = vec!["JOB", "OVERRIDES", "STATE"];
@@ -118,20 +123,25 @@ pub(super) fn table(rows: &[Row]) -> Table {
     headers.push("PATH");
     let mut table = Table::new(&headers, 3).with_words(&[PREFILL, DECODE, "PATH"]);
     for (index, row) in rows.iter().enumerate() {
+        let label = row.number.to_string();
+        let number = match page_link(dir, &Path::new(&row.dir).join("report.html")) {
+            Some(href) => Cell::Link { label, href },
+            None => Cell::from(label),
+        };
         let mut cells = vec![
-            row.number.to_string(),
-            differing(row, &common),
-            row.state.clone(),
+            number,
+            differing(row, &common).into(),
+            row.state.clone().into(),
         ];
         for (_, cell) in &shown {
             let text = row.figures.as_ref().and_then(cell);
-            cells.push(text.unwrap_or_else(|| "–".to_owned()));
+            cells.push(text.unwrap_or_else(|| "–".to_owned()).into());
         }
         if let Some(speeds) = &speeds {
-            cells
-                .push(speeds[index].map_or_else(|| "–".to_owned(), |speed| format!("{speed:.2}×")));
+            let speed = speeds[index].map(|speed| format!("{speed:.2}×"));
+            cells.push(speed.unwrap_or_else(|| "–".to_owned()).into());
         }
-        cells.push(row.dir.clone());
+        cells.push(row.dir.clone().into());
         table.row(cells);
     }
     table

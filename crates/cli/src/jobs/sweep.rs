@@ -88,7 +88,7 @@ pub(super) fn sweep(
     for line in comparison::warnings(&rows) {
         crate::output::note(&line);
     }
-    output.table(&comparison::table(&rows))?;
+    output.table(&comparison::table(&rows, &dir))?;
     write_results(&rows, &dir)?;
     let skipped = multirun.jobs.len() - rows.len();
     match skipped {
@@ -114,7 +114,7 @@ pub(super) fn sweep(
 }
 
 fn write_results(rows: &[Row], dir: &Path) -> Result<(), Failure> {
-    let document = sweep_charts::document(rows);
+    let document = sweep_charts::document(rows, dir);
     let mut files = vec![
         (
             "comparison.html".to_owned(),

@@ -1,5 +1,7 @@
 //! A sweep as a page: the table, heat maps over two keys, scaling curves over one.
 
+use std::path::Path;
+
 use llmprof_report::{
     Document, Drawing,
     text::sweep as text,
@@ -34,9 +36,9 @@ impl Axis {
 }
 
 /// `comparison.md` and `comparison.html`.
-pub(super) fn document(rows: &[Row]) -> Document {
+pub(super) fn document(rows: &[Row], dir: &Path) -> Document {
     let mut document = Document::new(text::TITLE);
-    document.table(comparison::table(rows));
+    document.table(comparison::table(rows, dir));
     let common = comparison::common(rows);
     if !common.is_empty() {
         document.paragraph(text::common(&common));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use llmprof_analysis::{Analysis, judged_device};
 use llmprof_capture::session::Sliced;
 use llmprof_record::{
+    command_line,
     import::{self, ImportError, Limits, Profile},
     issue::{Issue, IssueCode},
     mapped::was_cut,
@@ -132,7 +133,16 @@ pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
     };
     for file in profiles {
         let (_, profile) = import::import(file, &Limits::default()).map_err(|error| {
-            if file.exists() {
+            if file.join("run.json").is_file() {
+                let run = command_line::joined(&[file.display().to_string()]);
+                Failure::new(format!(
+                    "{} is a run, which is imported already",
+                    file.display()
+                ))
+                .hint(format!(
+                    "`llmprof view {run}` shows it, `llmprof analyze {run}` analyzes it again"
+                ))
+            } else if file.exists() {
                 unreadable(&error)
             } else {
                 files::missing(file)
@@ -144,8 +154,18 @@ pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
         record
             .add_profile(&files::name(file), profile)
             .map_err(|second| {
-                Failure::new(format!("{} is {second}", file.display()))
-                    .hint(second.hint().to_owned())
+                let others = profiles.iter().filter(|other| *other != file);
+                let others: Vec<String> = others.map(|other| files::name(other)).collect();
+                let own = command_line::joined(&[file.display().to_string()]);
+                Failure::new(format!(
+                    "{} is {second} beside {}",
+                    file.display(),
+                    others.join(", ")
+                ))
+                .hint(format!(
+                    "{}; `llmprof import {own}` imports this one",
+                    second.hint()
+                ))
             })?;
     }
     Ok(record)

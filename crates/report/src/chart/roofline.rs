@@ -462,11 +462,24 @@ fn description(point: &RooflinePoint, roofs: &[&Roof], rates: Unit) -> String {
         point.time_ns,
         Count(point.calls, "call")
     );
-    for roof in roofs {
+    if let Some(roof) = highest_roof(point, roofs) {
         let share = Unit::Fraction.format(point.flops_per_s.0 / roof.at(point.intensity).0);
         text += &format!("\n{share} of {} ({})", roof.label, roof.basis);
     }
     text
+}
+
+/// The highest roof above a point; roofs of another memory than the point's do not count.
+fn highest_roof<'a>(point: &RooflinePoint, roofs: &[&'a Roof]) -> Option<&'a Roof> {
+    let is_over = |roof: &&&Roof| {
+        let (_, memory) = roof.unit_and_memory();
+        memory.is_none_or(|memory| memory == point.phase)
+    };
+    let over: Vec<&Roof> = roofs.iter().filter(is_over).copied().collect();
+    let over = if over.is_empty() { roofs } else { &over };
+    let height = |roof: &Roof| roof.at(point.intensity).0;
+    let higher = |a: &&&Roof, b: &&&Roof| height(a).total_cmp(&height(b));
+    over.iter().max_by(higher).copied()
 }
 
 /// A closed path about a centre: circle, square, diamond or triangle, by number.
@@ -541,6 +554,7 @@ mod tests {
                 point("gate_proj", "decode", 1.0, 3e12),
                 point("softmax", "decode", 0.0, 0.0),
             ],
+            own_lacks_peak: false,
         }
     }
 
@@ -589,10 +603,33 @@ mod tests {
         // At 1 FLOP/B the memory feeds 4.8 TFLOP/s: 3 of them are 62.5 %.
         let view = sample();
         let roofs: Vec<&Roof> = view.roofs.iter().collect();
-        assert!(
-            description(&view.points[1], &roofs, Unit::FlopsPerSecond)
-                .contains("62.5 % of bf16 (datasheet)")
+        let text = description(&view.points[1], &roofs, Unit::FlopsPerSecond);
+        assert!(text.contains("62.5 % of bf16 (datasheet)"), "{text}");
+        // Of several roofs the highest: five numbers, not one for each.
+        assert_eq!(text.matches('%').count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_point_is_compared_with_the_roofs_of_its_memory() {
+        let view = sample();
+        let roof = |label: &str, peak| Roof {
+            label: label.to_owned(),
+            peak_flops_per_s: FlopsPerSecond(peak),
+            ..view.roofs[0].clone()
+        };
+        let (slow, fast, other) = (
+            roof("FP32, DRAM", 60e12),
+            roof("tensor bf16, DRAM", 900e12),
+            roof("tensor bf16, L2", 990e12),
         );
+        let roofs = [&slow, &fast, &other];
+        let chosen = |phase: &str| {
+            let point = point("gemm", phase, 1000.0, 50e12);
+            highest_roof(&point, &roofs).map(|roof| roof.label.as_str())
+        };
+        assert_eq!(chosen("DRAM"), Some("tensor bf16, DRAM"));
+        assert_eq!(chosen("L2"), Some("tensor bf16, L2"));
+        assert_eq!(chosen("decode"), Some("tensor bf16, L2"));
     }
 
     #[test]

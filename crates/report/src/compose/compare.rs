@@ -1,8 +1,8 @@
 //! Two sides beside each other as a document.
 
 use llmprof_analysis::compare::{
-    Change, Comparison, Explanation, GateOutcome, MetricComparison, NamedWork, PartComparison,
-    PhaseComparison, PhaseFacts, RunFacts,
+    Change, Comparison, Explanation, GateOutcome, IntervalBasis, MetricComparison, NamedWork,
+    PartComparison, PhaseComparison, PhaseFacts, RunFacts,
 };
 use llmprof_units::{Nanos, Percent};
 
@@ -68,6 +68,16 @@ fn summary(comparison: &Comparison, gates: &[GateOutcome]) -> Vec<String> {
     let mut lines: Vec<String> = gates.iter().map(words::gate).collect();
     let judged = comparison.metrics.iter();
     let judged = judged.filter(|found| found.excluded_for.is_none());
+    let mut judged: Vec<&MetricComparison> = judged.collect();
+    // Of two traces no metric is surer than another: the largest change is the result.
+    if judged
+        .iter()
+        .all(|found| found.basis == IntervalBasis::None)
+    {
+        let size = |found: &MetricComparison| found.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+        judged.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    }
+    let judged = judged.into_iter();
     lines.extend(judged.map(|found| words::line(found, comparison)));
     // Traces have no metric that is measured without a profiler: their phases are the result.
     if comparison.metrics.is_empty() {
@@ -235,7 +245,11 @@ fn bars(comparison: &Comparison, phase: &PhaseComparison) -> PairedBars {
 fn parts(header: &str, rows: &[PartComparison], name: impl Fn(&str) -> &str) -> Table {
     let mut table = Table::new(&[header, "A", "B", "Difference"], 1);
     let cell = |value: Option<f64>| value.map_or(Cell::Missing, |ns| Cell::number(ns, time(ns)));
-    for part in rows {
+    let is_on_a_side = |part: &&PartComparison| {
+        let sides = [part.a_ns, part.b_ns].into_iter().flatten();
+        sides.into_iter().any(|ns| ns != 0.0)
+    };
+    for part in rows.iter().filter(is_on_a_side) {
         table.row([
             name(&part.name).into(),
             cell(part.a_ns),

@@ -77,7 +77,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
             Cell::from(shape.map_or("–", String::as_str))
         };
         table.row([
-            Cell::from(name),
+            Cell::event(name),
             shape_at(input),
             shape_at(weights),
             Cell::number(shape.times.calls as f64, shape.times.calls),

@@ -38,7 +38,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
         let pageable = one.pageable_ns.0 as f64 / one.time_ns.0.max(1) as f64;
         let known = |text: Option<String>| text.map_or(Cell::Missing, Cell::from);
         let cells = vec![
-            Cell::from(phase.name().to_owned()),
+            super::phases::phase_cell(phase),
             Cell::from(text::direction(one.direction).to_owned()),
             Cell::from(one.copies.to_string()),
             Cell::from(one.bytes.to_string()),

@@ -116,5 +116,6 @@ fn chart(found: &DerivedKernels, device: &Device, points: Vec<RooflinePoint>) ->
             })
             .collect(),
         points,
+        own_lacks_peak: false,
     }
 }

@@ -1,8 +1,11 @@
 //! Findings with links to the rows and the part of the timeline that they are about.
 
-use crate::analyzed::{Analysis, Finding, PhaseAnalysis};
+use std::collections::HashSet;
+
+use crate::analyzed::{Analysis, Conclusion, Finding, PhaseAnalysis};
 use crate::document::{Document, Drawing, FindingItem, Link, Target, key};
 use crate::text;
+use crate::view::Timeline;
 
 /// What the data support, ranked.
 pub(super) fn items(analysis: &Analysis) -> Vec<FindingItem> {
@@ -59,14 +62,15 @@ fn item(number: usize, finding: &Finding, analysis: &Analysis) -> FindingItem {
 
 /// Adds the links of findings whose targets the document has.
 pub(super) fn link(document: &mut Document, analysis: &Analysis) {
-    let on_timeline: Vec<String> = document
-        .charts()
-        .filter_map(|chart| match &chart.drawing {
-            Drawing::Timeline(timeline) => Some(timeline.phases.clone()),
-            _ => None,
-        })
-        .flatten()
-        .collect();
+    let timelines = document.charts().filter_map(|chart| match &chart.drawing {
+        Drawing::Timeline(timeline) => Some(timeline),
+        _ => None,
+    });
+    let timelines: Vec<&Timeline> = timelines.collect();
+    let phases = timelines.iter().flat_map(|timeline| &timeline.phases);
+    let on_timeline: Vec<String> = phases.cloned().collect();
+    let names = timelines.iter().flat_map(|timeline| &timeline.names);
+    let events: HashSet<String> = names.cloned().collect();
     for (index, finding) in concluded_findings(analysis).enumerate() {
         let mut links = Vec::new();
         let phase = phase_of(analysis, finding);
@@ -89,9 +93,22 @@ pub(super) fn link(document: &mut Document, analysis: &Analysis) {
                     target: Target::Phase(name),
                 }),
         );
+        let operator = operator_of(finding).filter(|name| events.contains(*name));
+        links.extend(operator.map(|name| Link {
+            label: format!("{name} on the timeline"),
+            target: Target::Event(name.to_owned()),
+        }));
         if let Some(item) = document.findings.get_mut(index) {
             item.links = links;
         }
+    }
+}
+
+/// The operator that a cause is in.
+fn operator_of(finding: &Finding) -> Option<&str> {
+    match &finding.conclusion {
+        Some(Conclusion::Cause { cause }) => cause.place.operator.as_deref(),
+        _ => None,
     }
 }
 

@@ -58,7 +58,7 @@ fn cells(row: &GraphOperatorRow, whole: Nanos) -> Vec<Cell> {
     let roofline = row.work.and_then(|work| work.roofline);
     vec![
         known(&row.module),
-        known(&row.operator),
+        row.operator.as_deref().map_or(Cell::Missing, Cell::event),
         if inputs.is_empty() {
             Cell::Missing
         } else {

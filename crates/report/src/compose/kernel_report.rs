@@ -59,15 +59,12 @@ pub fn add(
     let points: Vec<RooflinePoint> = rows
         .iter()
         .enumerate()
-        .flat_map(|(rank, row)| points(row, anchor(rank).as_deref()))
+        .flat_map(|(rank, row)| points(row, entry_key(rank).as_deref()))
         .collect();
     if !points.is_empty() {
         let normalized = normalized(&rows);
-        let chart = Roofline {
-            titles: Some(titles("Kernels under the roofline, by memory level")),
-            roofs: roofs(&found.launches.iter(), device),
-            points,
-        };
+        let title = titles("Kernels under the roofline, by memory level");
+        let chart = roofline(&found.launches.iter(), device, title, points);
         let section = document.section("kernel_roofline", "Kernel rooflines");
         section.paragraph(text::ROOFLINE);
         section.chart("kernel_roofline", Drawing::Roofline(chart));
@@ -88,9 +85,9 @@ fn ranked(found: &CountersAnalysis) -> Vec<&CountedLaunch> {
     rows
 }
 
-/// The chart of the kernel's entry, where it has one.
-fn anchor(rank: usize) -> Option<String> {
-    (rank < MOST_KERNELS).then(|| format!("chart-kernel_roofline_{}", rank + 1))
+/// The key of the kernel's entry, where it has one.
+fn entry_key(rank: usize) -> Option<String> {
+    (rank < MOST_KERNELS).then(|| format!("kernel-{}", rank + 1))
 }
 
 fn share_of(row: &CountedLaunch, total: f64) -> f64 {
@@ -139,7 +136,13 @@ fn all_kernels(
         let share = share_of(row, total);
         table.row([
             Cell::number((rank + 1) as f64, rank + 1),
-            Cell::from(title_of(row, notes).as_str()),
+            match entry_key(rank) {
+                Some(key) => Cell::Link {
+                    label: title_of(row, notes),
+                    href: format!("#{key}"),
+                },
+                None => Cell::from(title_of(row, notes)),
+            },
             Cell::from(text::class(row.class)),
             Cell::number(time.0 as f64, time),
             Cell::number(share, Percent(share)),
@@ -176,7 +179,7 @@ fn normalized(rows: &[&CountedLaunch]) -> Roofline {
                 flops_per_s: llmprof_units::FlopsPerSecond(flops / 100.0),
                 time_ns: Nanos(row.weight_ns().round() as i64),
                 calls: row.launches.unwrap_or(1),
-                anchor: anchor(rank),
+                anchor: entry_key(rank),
             });
         }
     }
@@ -197,6 +200,7 @@ fn normalized(rows: &[&CountedLaunch]) -> Roofline {
             is_own: true,
         }],
         points: drawn,
+        own_lacks_peak: false,
     }
 }
 
@@ -342,6 +346,28 @@ fn roofs<'a>(
     roofs
 }
 
+fn roofline<'a>(
+    rows: &(impl Iterator<Item = &'a CountedLaunch> + Clone),
+    device: Option<&Device>,
+    titles: RooflineTitles,
+    points: Vec<RooflinePoint>,
+) -> Roofline {
+    let roofs = roofs(rows, device);
+    let has_own = |label: &str| {
+        let mut own = roofs.iter().filter(|roof| roof.is_own);
+        own.any(|roof| roof.unit_and_memory().0 == label)
+    };
+    let mut used = rows.clone().flat_map(|row| &row.pipes);
+    let own_lacks_peak = used
+        .any(|rate| rate.flops_per_s.0 > 0.0 && !has_own(&text::pipe_of(rate.pipe, &rate.format)));
+    Roofline {
+        titles: Some(titles),
+        roofs,
+        points,
+        own_lacks_peak,
+    }
+}
+
 /// Counters say `fp32` where the rest of llmprof says `f32`.
 fn same_format(counter: &str, dtype: &str) -> bool {
     counter == dtype || counter.strip_prefix("fp") == dtype.strip_prefix('f')
@@ -366,12 +392,13 @@ fn entries(
         let note = notes.get(&row.kernel);
         let label = title_of(row, notes);
         let share = share_of(row, total);
-        section.heading(format!(
+        let title = format!(
             "{}. {label}: {} ({} of profiled time)",
             rank + 1,
             text::class_of(row),
             Percent(share)
-        ));
+        );
+        section.entry(entry_key(rank).unwrap_or_default(), title);
         let mut lines = Vec::new();
         lines.extend(what_it_is(row, note));
         lines.extend(text::evidence(row));
@@ -399,11 +426,7 @@ fn entries(
         section.list(lines);
         let own = points(row, None);
         if !own.is_empty() {
-            let chart = Roofline {
-                titles: Some(titles(&label)),
-                roofs: roofs(&std::iter::once(*row), device),
-                points: own,
-            };
+            let chart = roofline(&std::iter::once(*row), device, titles(&label), own);
             section.chart(
                 format!("kernel_roofline_{}", rank + 1),
                 Drawing::Roofline(chart),

@@ -20,12 +20,8 @@ const MOST_LAUNCHES: usize = 4;
 
 /// A kernel's name for a table: what tells it apart, the whole name on hovering.
 pub(super) fn name(full: &str) -> Cell {
-    let label = kernel_label(full);
-    if label == full {
-        return Cell::from(label);
-    }
     Cell::Name {
-        label,
+        label: kernel_label(full),
         full: full.to_owned(),
     }
 }

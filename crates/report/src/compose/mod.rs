@@ -140,8 +140,15 @@ impl Report<'_> {
         let is_told = |table: &SummaryTable| {
             analysis.gemms.is_some() && matches!(table.summary, Summary::Gemms(_))
         };
-        for table in analysis.summaries.iter().filter(|table| !is_told(table)) {
-            summary.extend(text::sums::summary(table));
+        let tables = record.summaries.iter();
+        let tables: Vec<_> = tables.filter(|one| !is_told(&one.table)).collect();
+        for one in &tables {
+            let mut lines = text::sums::summary(&one.table);
+            // Of several tables, which one it is.
+            if let Some(first) = lines.first_mut().filter(|_| tables.len() > 1) {
+                *first = format!("{}: {first}", one.file);
+            }
+            summary.extend(lines);
         }
         let communication = record.communication.as_ref();
         summary.extend(

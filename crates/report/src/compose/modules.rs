@@ -268,7 +268,7 @@ fn gemm_cells(name: &str, shape: &ShapeRow) -> Vec<Cell> {
         value.map_or(Cell::Missing, |value| number(value, text(value)))
     };
     vec![
-        Cell::Text(name.to_owned()),
+        Cell::event(name),
         cost.map_or(Cell::Missing, |cost| Cell::Text(cost.dtype.to_string())),
         whole(gemm.batch),
         whole(gemm.m),

@@ -3,7 +3,7 @@
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Basis, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent};
 
-use super::waterfall::unmatched;
+use super::{phases::phase_cell, waterfall::unmatched};
 use crate::analyzed::{
     Analysis, OperatorGroup, OperatorRow, PhaseAnalysis, ShapeRow, TraceAnalysis,
 };
@@ -180,7 +180,7 @@ fn by_path(analysis: &Analysis) -> Table {
         for group in &phase.by_path {
             let time = |time: Nanos| Cell::number(time.0 as f64, time);
             table.row([
-                Cell::from(phase.name()),
+                phase_cell(phase),
                 Cell::from(group.name.as_str()),
                 Cell::from(kind_of(phase, group)),
                 Cell::number(group.calls as f64, group.calls),
@@ -236,7 +236,7 @@ fn framework_table(timeline: &TraceAnalysis) -> Table {
         let bytes = work.and_then(|work| work.bytes_per_s);
         let roofline = work.and_then(|work| work.roofline);
         let mut cells = vec![
-            Cell::from(row.name.as_str()),
+            Cell::event(&row.name),
             Cell::number(times.calls as f64, times.calls),
             time(times.host_self_ns.0),
             time(times.host_total_ns.0),

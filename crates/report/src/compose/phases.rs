@@ -2,7 +2,7 @@
 
 use llmprof_units::{Percent, Times};
 
-use crate::analyzed::Analysis;
+use crate::analyzed::{Analysis, PhaseAnalysis};
 use crate::document::{Cell, Document, Table, key};
 use crate::text::phases as text;
 
@@ -15,6 +15,14 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     section.list(analysis.phases.iter().map(text::why).collect());
     if let Some(overhead) = text::overhead(analysis) {
         section.paragraph(overhead);
+    }
+}
+
+/// The phase in a table, with its place on the timeline.
+pub(super) fn phase_cell(phase: &PhaseAnalysis) -> Cell {
+    Cell::Phase {
+        label: phase.name().to_owned(),
+        name: phase.phase.to_string(),
     }
 }
 
@@ -39,7 +47,7 @@ fn table(analysis: &Analysis) -> Table {
             .as_ref()
             .or(phase.utilization.as_ref());
         let cells = vec![
-            Cell::from(phase.name().to_owned()),
+            phase_cell(phase),
             Cell::from(text::class(phase)),
             known(phase.unrecorded_wall().map(|wall| wall.to_string())),
             Cell::from(phase.waterfall.wall_ns.to_string()),

@@ -114,8 +114,8 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
         points = framework_points(analysis);
     }
     Roofline {
-        titles: None,
         roofs,
         points,
+        ..Roofline::default()
     }
 }

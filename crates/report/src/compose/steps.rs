@@ -2,10 +2,11 @@
 
 use llmprof_units::{Nanos, Percent};
 
+use super::phases::phase_cell;
 use crate::analyzed::{
     Analysis, Distribution, PhaseAnalysis, PhaseSource, StepPattern, StepPatterns,
 };
-use crate::document::{Document, Drawing, Section, Table, key};
+use crate::document::{Cell, Document, Drawing, Section, Table, key};
 use crate::text::{dash, steps as text, time};
 use crate::view::{Histogram, Mark, StepLatency, StepLine, Unit};
 
@@ -113,18 +114,20 @@ fn by_phase(phases: &[&PhaseAnalysis]) -> Table {
         let Some(steps) = phase.traced.as_ref().and_then(|t| t.steps.as_ref()) else {
             continue;
         };
-        let percentile = |percent| text::percentile(steps, percent).unwrap_or_else(dash);
+        let percentile =
+            |percent| text::percentile(steps, percent).map_or(Cell::Missing, Cell::from);
         table.row([
-            phase.name().to_owned(),
-            steps.count.to_string(),
-            time(steps.mean),
+            phase_cell(phase),
+            steps.count.to_string().into(),
+            time(steps.mean).into(),
             percentile(50),
             percentile(90),
             percentile(99),
-            time(steps.max),
+            time(steps.max).into(),
         ]);
     }
-    table
+    // A few steps have no percentiles.
+    table.without_empty_columns()
 }
 
 fn by_pattern(steps: &StepPatterns) -> Table {

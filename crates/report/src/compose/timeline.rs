@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use crate::analyzed::Analysis;
 use crate::document::{Document, Drawing};
+use crate::kernel_label::kernel_label;
 use crate::text;
 use crate::view::{Event, Timeline, Window};
 
@@ -106,13 +107,14 @@ pub fn trace_timeline(trace: &Trace, analysis: &Analysis) -> TraceTimeline {
         .into_iter()
         .map(|(start, end, name)| (start, end, numbered(&mut phases, name)))
         .collect();
-    let mut names: Vec<String> = Vec::new();
     let mut numbers: HashMap<StrId, u32> = HashMap::new();
     let mut timeline = Timeline::new(texts, Vec::new(), phases);
     for event in &drawn {
         let name = *numbers.entry(event.name).or_insert_with(|| {
-            names.push(trace.text(event.name).to_owned());
-            (names.len() - 1) as u32
+            let name = trace.text(event.name);
+            timeline.names.push(name.to_owned());
+            timeline.labels.push(event_label(event.lane, name));
+            (timeline.names.len() - 1) as u32
         });
         let after = windows.partition_point(|&(start, ..)| start <= event.start);
         let phase = after
@@ -128,7 +130,6 @@ pub fn trace_timeline(trace: &Trace, analysis: &Analysis) -> TraceTimeline {
             phase,
         });
     }
-    timeline.names = names;
     timeline.windows = windows
         .into_iter()
         .map(|(start, end, phase)| Window {
@@ -229,6 +230,15 @@ fn hosts(trace: &Trace, drawn: &mut Vec<Drawn>) {
     }
 }
 
+/// A name as there is room for on an event: kernels by what tells them apart, ops without their namespace.
+fn event_label(lane: Lane, name: &str) -> String {
+    match lane {
+        Lane::Stream(..) => kernel_label(name),
+        Lane::Host(_) => name.strip_prefix("aten::").unwrap_or(name).to_owned(),
+        Lane::Ranges(_) => name.to_owned(),
+    }
+}
+
 fn lane_name(trace: &Trace, lane: Lane) -> String {
     let thread = |number: u32| {
         let threads = &trace.threads;
@@ -254,6 +264,20 @@ mod tests {
     use llmprof_record::trace::{Host, Kernel, Range, TraceBuilder};
 
     use super::*;
+
+    #[test]
+    fn labels_are_short_and_ranges_keep_their_names() {
+        assert_eq!(event_label(Lane::Host(0), "aten::mm"), "mm");
+        assert_eq!(
+            event_label(Lane::Host(0), "cudaLaunchKernel"),
+            "cudaLaunchKernel"
+        );
+        let kernel = "void gemm<float>(float*, int)";
+        let label = event_label(Lane::Stream(0, 0, 7), kernel);
+        assert_eq!(label, kernel_label(kernel));
+        assert!(label.len() < kernel.len(), "{label}");
+        assert_eq!(event_label(Lane::Ranges(0), "aten::step"), "aten::step");
+    }
 
     #[test]
     fn lanes_are_ranges_then_threads_then_streams() {

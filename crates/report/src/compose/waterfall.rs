@@ -2,8 +2,9 @@
 
 use llmprof_units::{Nanos, Percent};
 
+use super::phases::phase_cell;
 use crate::analyzed::{Analysis, PhaseAnalysis, TracedPhase, UnmatchedOperator};
-use crate::document::{Document, Drawing, Section, Table, key};
+use crate::document::{Cell, Document, Drawing, Section, Table, key};
 use crate::text::{self, dash, waterfall as words};
 use crate::view::{PartKind, Waterfall, WaterfallPart};
 
@@ -175,13 +176,15 @@ fn idle(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
     for (phase, _) in traced {
         for (index, part) in phase.waterfall.idle.iter().enumerate() {
             let anchor = (index == 0).then(|| format!("idle-{}", key(phase.name())));
-            let cells = [
-                phase.name().to_owned(),
-                words::cause(&part.name).to_owned(),
-                part.time_ns.to_string(),
-                Percent(phase.waterfall.share(part.time_ns)).to_string(),
+            let cells = vec![
+                phase_cell(phase),
+                words::cause(&part.name).into(),
+                part.time_ns.to_string().into(),
+                Percent(phase.waterfall.share(part.time_ns))
+                    .to_string()
+                    .into(),
             ];
-            table.push(anchor, cells.map(Into::into).into());
+            table.push(anchor, cells);
         }
     }
     table
@@ -192,10 +195,10 @@ fn host_ops(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
     for (phase, traced) in traced {
         for row in traced.host_operators.iter().take(MOST_HOST_OPS) {
             table.row([
-                phase.name().to_owned(),
-                row.name.clone(),
-                row.count.to_string(),
-                row.time_ns.to_string(),
+                phase_cell(phase),
+                Cell::event(&row.name),
+                row.count.to_string().into(),
+                row.time_ns.to_string().into(),
             ]);
         }
     }

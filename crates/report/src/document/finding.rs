@@ -25,6 +25,8 @@ pub enum Target {
     Anchor(String),
     /// The first occurrence of a phase on the timeline.
     Phase(String),
+    /// The first event of a name on the timeline.
+    Event(String),
 }
 
 impl FindingItem {

@@ -51,6 +51,11 @@ pub struct Section {
 pub enum Block {
     /// A heading below the section's.
     Heading(String),
+    /// A heading that links lead to, by its key.
+    Entry {
+        key: String,
+        title: String,
+    },
     Paragraph(String),
     List(Vec<String>),
     Table(Table),
@@ -105,7 +110,9 @@ impl Document {
             replace(&mut section.title);
             for block in &mut section.blocks {
                 match block {
-                    Block::Heading(text) | Block::Paragraph(text) => replace(text),
+                    Block::Heading(text)
+                    | Block::Entry { title: text, .. }
+                    | Block::Paragraph(text) => replace(text),
                     Block::List(items) => items.iter_mut().for_each(replace),
                     Block::Table(table) => {
                         let columns = table.columns.iter_mut();
@@ -179,6 +186,7 @@ impl Document {
                         rows.any(|row| row.key.as_deref() == Some(anchor))
                     }
                     Block::Chart(chart) => chart.key == anchor,
+                    Block::Entry { key, .. } => key == anchor,
                     _ => false,
                 })
         })
@@ -197,6 +205,14 @@ impl Document {
 impl Section {
     pub fn heading(&mut self, text: impl Into<String>) -> &mut Self {
         self.push(Block::Heading(text.into()))
+    }
+
+    /// Adds a heading that links lead to.
+    pub fn entry(&mut self, key: impl Into<String>, title: impl Into<String>) -> &mut Self {
+        self.push(Block::Entry {
+            key: key.into(),
+            title: title.into(),
+        })
     }
 
     pub fn paragraph(&mut self, text: impl Into<String>) -> &mut Self {

@@ -36,9 +36,13 @@ pub enum Align {
 pub enum Cell {
     /// Sorted by letter.
     Text(String),
-    /// A name that is too long for a table: the label is printed, a page shows the whole name on hovering and finds it on the
-    /// timeline.
+    /// What events are named: the label is printed; a page shows the whole name on hovering and leads to the first event of that
+    /// name where its timeline has one.
     Name { label: String, full: String },
+    /// What another place of the page, or another file, tells more of: `#key` or a relative path as a URL. The label is printed.
+    Link { label: String, href: String },
+    /// A phase by the name that timelines give it: the label is printed, and a page leads to its first interval.
+    Phase { label: String, name: String },
     /// Sorted by value.
     Number { value: f64, text: String },
     /// Not known; sorted last both ways.
@@ -175,10 +179,21 @@ impl Cell {
         }
     }
 
+    /// A name of events that is printed as it is.
+    pub(crate) fn event(name: &str) -> Self {
+        Self::Name {
+            label: name.to_owned(),
+            full: name.to_owned(),
+        }
+    }
+
     /// What is printed.
     pub fn text(&self) -> &str {
         match self {
-            Self::Text(text) | Self::Number { text, .. } | Self::Name { label: text, .. } => text,
+            Self::Text(text) | Self::Number { text, .. } => text,
+            Self::Name { label, .. } | Self::Link { label, .. } | Self::Phase { label, .. } => {
+                label
+            }
             Self::Missing => "–",
         }
     }

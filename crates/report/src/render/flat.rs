@@ -82,7 +82,9 @@ fn add<'a>(parts: &mut Vec<Flat<'a>>, section: &'a Section) {
     let with_heading = parts.len();
     for block in &section.blocks {
         match block {
-            Block::Heading(text) => parts.push(Flat::Heading(2, text)),
+            Block::Heading(text) | Block::Entry { title: text, .. } => {
+                parts.push(Flat::Heading(2, text));
+            }
             Block::Paragraph(text) => parts.push(Flat::Paragraph(text.clone())),
             Block::List(items) => parts.push(Flat::List(items.clone())),
             Block::Table(table) if table.rows_in_text == 0 => {}

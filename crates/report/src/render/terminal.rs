@@ -10,6 +10,11 @@ const CELL_CHARS_MAX: usize = 200;
 
 /// The whole document.
 pub fn document(document: &Document) -> String {
+    document_with(document, table)
+}
+
+/// The whole document, with tables as the caller prints them.
+pub fn document_with(document: &Document, print_table: impl Fn(&Table) -> String) -> String {
     let mut text = format!("{}\n", document.title);
     for part in flat(document) {
         text.push('\n');
@@ -26,7 +31,7 @@ pub fn document(document: &Document) -> String {
                     text += &format!("  {number}. {}\n", finding.line());
                 }
             }
-            Flat::Table(table) => text += &self::table(table.table()),
+            Flat::Table(table) => text += &print_table(table.table()),
         }
     }
     text

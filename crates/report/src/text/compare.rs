@@ -5,12 +5,16 @@ use llmprof_analysis::compare::{
     Explanation, GateOutcome, GateState, IntervalBasis, MetricComparison, PartComparison,
     PhaseComparison, Rounds, Source, Unevaluated, Unit, Verdict,
 };
-use llmprof_units::{Bytes, Count, Joules, Nanos, Percent, significant};
+use llmprof_units::{Bytes, Count, Joules, Nanos, Percent, Times, significant};
 
 use crate::kernel_label;
 
 /// Parts of an explanation in the headline.
 const MOST_PARTS: usize = 3;
+/// More rounds are no advice: a machine that needs them is too noisy.
+const MOST_ROUNDS_ADVISED: usize = 500;
+/// From this ratio on, and below its inverse, a change is told as a multiple too.
+const MULTIPLE_MIN: f64 = 2.0;
 
 pub fn title(comparison: &Comparison) -> String {
     format!("{} → {}", comparison.a.label, comparison.b.label)
@@ -55,7 +59,6 @@ pub fn value(unit: Unit, value: f64) -> String {
     }
 }
 
-/// `+8.1 %`.
 /// The result of one phase, with the parts that changed most.
 pub fn phase_line(phase: &PhaseComparison) -> String {
     let time = |ns: f64| value(Unit::Ns, ns);
@@ -88,8 +91,15 @@ pub fn phase_line(phase: &PhaseComparison) -> String {
     )
 }
 
+/// `+8.1 %`.
 pub fn change(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
+}
+
+/// The ratio as a multiple, `3.04×`, where percent are hard to read.
+fn multiple(ratio: f64) -> Option<String> {
+    let is_read_as_percent = (1.0 / MULTIPLE_MIN..MULTIPLE_MIN).contains(&ratio);
+    (!is_read_as_percent).then(|| Times(ratio).to_string())
 }
 
 pub fn verdict(found: Verdict) -> &'static str {
@@ -149,7 +159,11 @@ pub fn line(found: &MetricComparison, comparison: &Comparison) -> String {
         None => name.to_owned(),
     };
     match found.basis {
-        IntervalBasis::None => text += " (one value a side: no interval)",
+        IntervalBasis::None => {
+            let multiple = found.ratio.and_then(multiple);
+            let multiple = multiple.map(|multiple| multiple + "; ").unwrap_or_default();
+            text += &format!(" ({multiple}one value a side: no interval)");
+        }
         _ => text += &format!(" (95 % CI {})", interval(found)),
     }
     text += &format!(", {}", verdict(found.verdict));
@@ -157,13 +171,18 @@ pub fn line(found: &MetricComparison, comparison: &Comparison) -> String {
         Verdict::Same => {
             text += &format!(" within ±{}", Percent(comparison.resolution));
         }
-        Verdict::CannotTell => text += &format!(": {}", needed(found)),
+        Verdict::CannotTell => text += &format!(" from noise: {}", needed(found)),
         _ => {}
     }
     let mut explanations = comparison.explanations.iter();
     let explained = explanations.find(|explained| explained.metric == found.metric);
-    let sure = !matches!(found.verdict, Verdict::Same | Verdict::CannotTell);
-    if let Some(why) = explained.filter(|_| sure).and_then(reason) {
+    // The times of two traces differ by what their kernels show, whether or not they would again.
+    let is_explained = match found.verdict {
+        Verdict::Same => false,
+        Verdict::CannotTell => found.basis == IntervalBasis::None,
+        _ => true,
+    };
+    if let Some(why) = explained.filter(|_| is_explained).and_then(reason) {
         text += &format!(". {why}");
     }
     text + "."
@@ -177,8 +196,13 @@ pub fn needed(found: &MetricComparison) -> String {
     }
     match (found.basis, found.rounds_needed) {
         (IntervalBasis::None, _) => "more passes (runtime.repeats) or `--run … --run …`".to_owned(),
+        (_, Some(rounds)) if rounds > MOST_ROUNDS_ADVISED => format!(
+            "the interval includes no change, and the runs vary too much for this resolution (about {}); use a quieter machine \
+             or a larger --resolution",
+            Count(rounds as u64, "round")
+        ),
         (_, Some(rounds)) => format!(
-            "the interval would need about {} for this resolution",
+            "the interval includes no change and would need about {} for this resolution",
             Count(rounds as u64, "round")
         ),
         _ => "`--run … --run …` measures both in turns until the interval is narrow enough"
@@ -296,12 +320,13 @@ pub fn difference(found: &Difference) -> String {
             text.to_owned()
         }
     };
-    let where_it_is = match found.what.as_str() {
-        "profiling_overhead" => " (of kernel tables and reasons, not of metrics)",
-        _ => "",
-    };
     let (a, b) = (side(&found.a), side(&found.b));
-    format!("Differs: {what}, {a} → {b}{where_it_is}")
+    match found.what.as_str() {
+        "profiling_overhead" => format!(
+            "Profiling overhead differs (A: {a}; B: {b}); this affects kernel tables and reasons, not metrics."
+        ),
+        _ => format!("Differs: {what}, {a} → {b}"),
+    }
 }
 
 /// Metrics that are not of the same work on both sides, a line for each reason.

@@ -2,7 +2,10 @@
 
 use llmprof_units::{Count, Nanos, Percent};
 
-use crate::analyzed::{Analysis, CollectiveKind, OperatorRow, OwnCollectives, TraceAnalysis};
+use crate::analyzed::{
+    Analysis, CollectiveKind, OperatorRow, OwnCollectives, PhaseAnalysis, TraceAnalysis,
+    TracedPhase,
+};
 use crate::kernel_label::kernel_label;
 
 /// Kernels that are named.
@@ -12,17 +15,122 @@ const CATEGORIES_NAMED: usize = 5;
 /// A smaller share of the GPU time is not named.
 const MIN_NAMED_SHARE: f64 = 0.01;
 
-/// GPU time by category, and the kernels with most of it. Shares are of the summed times of all kernels, copies and memsets.
+/// Where less of the GPU time lies in phases, the rest (loading, warm-up) would hide what they do: shares are of the phases.
+const MIN_SHARE_IN_PHASES: f64 = 0.9;
+
+/// GPU time by category, and the kernels with most of it.
+struct Consumers {
+    /// What shares are of, as the line begins.
+    basis: String,
+    /// Summed times of kernels, copies and memsets.
+    total_ns: Nanos,
+    /// The longest first.
+    categories: Vec<(String, i64)>,
+    kernels: Vec<ConsumingKernel>,
+}
+
+struct ConsumingKernel {
+    name: String,
+    time_ns: i64,
+    calls: u64,
+    /// Whether a phase may have more of it.
+    is_least: bool,
+}
+
+impl Consumers {
+    fn in_trace(timeline: &TraceAnalysis) -> Self {
+        let kernels = timeline.kernels.iter().map(|kernel| ConsumingKernel {
+            name: kernel.name.clone(),
+            time_ns: kernel.total_ns.0,
+            calls: kernel.calls,
+            is_least: false,
+        });
+        let total_ns = timeline.totals.device_time_ns;
+        Self {
+            basis: format!("GPU time {total_ns}"),
+            total_ns,
+            categories: by_category(timeline),
+            kernels: kernels.collect(),
+        }
+    }
+
+    /// Those of the phases, where much lies outside of them.
+    fn in_phases(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Option<Self> {
+        let traced: Vec<&TracedPhase> = phases
+            .iter()
+            .map(|phase| phase.traced.as_ref())
+            .collect::<Option<_>>()?;
+        let is_whole = traced.iter().any(|phase| phase.is_whole_trace);
+        if traced.is_empty() || is_whole || timeline.scaled.is_some() {
+            return None;
+        }
+        let mut sums = Sums::default();
+        for (phase, traced) in phases.iter().zip(&traced) {
+            for row in &traced.categories {
+                sums.add(row.category.to_string(), row.time_ns.0);
+            }
+            sums.add(COPIES.to_owned(), phase.waterfall.copies_ns.0);
+        }
+        let total_ns = Nanos(sums.rows.iter().map(|(_, time)| *time).sum());
+        let recorded = timeline.totals.device_time_ns;
+        let share = total_ns.0 as f64 / recorded.0.max(1) as f64;
+        if total_ns.0 <= 0 || share >= MIN_SHARE_IN_PHASES {
+            return None;
+        }
+        Some(Self {
+            basis: format!("GPU time in phases {total_ns} (of {recorded} recorded)"),
+            total_ns,
+            categories: sums.sorted(),
+            kernels: kernels_of_phases(&traced),
+        })
+    }
+}
+
+/// The longest kernels of all phases together.
+fn kernels_of_phases(phases: &[&TracedPhase]) -> Vec<ConsumingKernel> {
+    let mut kernels: Vec<ConsumingKernel> = Vec::new();
+    for row in phases.iter().flat_map(|phase| &phase.longest_kernels) {
+        match kernels.iter_mut().find(|kernel| kernel.name == row.name) {
+            Some(kernel) => {
+                kernel.time_ns = kernel.time_ns.saturating_add(row.time_ns.0);
+                kernel.calls += row.calls;
+            }
+            None => kernels.push(ConsumingKernel {
+                name: row.name.clone(),
+                time_ns: row.time_ns.0,
+                calls: row.calls,
+                is_least: false,
+            }),
+        }
+    }
+    // Phases list their longest kernels, which are not always all.
+    let lists_all = |phase: &TracedPhase| {
+        let listed: i64 = phase.longest_kernels.iter().map(|row| row.time_ns.0).sum();
+        let all: i64 = phase.categories.iter().map(|row| row.time_ns.0).sum();
+        listed == all
+    };
+    for kernel in &mut kernels {
+        kernel.is_least = phases.iter().any(|phase| {
+            let mut rows = phase.longest_kernels.iter();
+            rows.all(|row| row.name != kernel.name) && !lists_all(phase)
+        });
+    }
+    kernels.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
+    kernels
+}
+
+/// What the GPU time went to: by category, and by kernel.
 pub fn lines(analysis: &Analysis) -> Vec<String> {
     let Some(timeline) = analysis.timeline.as_deref() else {
         return Vec::new();
     };
-    let all = timeline.totals.device_time_ns;
-    if all <= Nanos(0) {
+    if timeline.totals.device_time_ns <= Nanos(0) {
         return host_operators(timeline);
     }
-    let share = |time: Nanos| time.0 as f64 / all.0 as f64;
-    let mut categories = by_category(timeline);
+    let found = Consumers::in_phases(timeline, &analysis.phases)
+        .unwrap_or_else(|| Consumers::in_trace(timeline));
+    let share = |time: Nanos| time.0 as f64 / found.total_ns.0 as f64;
+    let mut categories = found.categories;
     let rest: i64 = categories
         .drain(CATEGORIES_NAMED.min(categories.len())..)
         .map(|(_, time)| time)
@@ -35,15 +143,16 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
     if share(Nanos(rest)) >= MIN_NAMED_SHARE {
         parts.push(format!("rest {}", Percent(share(Nanos(rest)))));
     }
-    let mut lines = vec![format!("GPU time {all}: {}.", parts.join(", "))];
-    let kernels = timeline.kernels.iter().take(KERNELS_NAMED);
+    let mut lines = vec![format!("{}: {}.", found.basis, parts.join(", "))];
+    let kernels = found.kernels.iter().take(KERNELS_NAMED);
     let kernels: Vec<String> = kernels
-        .filter(|kernel| share(kernel.total_ns) >= MIN_NAMED_SHARE)
+        .filter(|kernel| share(Nanos(kernel.time_ns)) >= MIN_NAMED_SHARE)
         .map(|kernel| {
             let label = kernel_label(&kernel.name);
+            let least = if kernel.is_least { "at least " } else { "" };
             format!(
-                "`{label}` {} ({} ×)",
-                Percent(share(kernel.total_ns)),
+                "`{label}` {least}{} ({} ×)",
+                Percent(share(Nanos(kernel.time_ns))),
                 kernel.calls
             )
         })
@@ -115,18 +224,36 @@ fn collective(row: &OwnCollectives) -> String {
 
 /// The time of each category of kernels, of copies and of memsets, the longest first.
 fn by_category(timeline: &TraceAnalysis) -> Vec<(String, i64)> {
-    let mut sums: Vec<(String, i64)> = Vec::new();
-    let mut add = |name: String, time: i64| match sums.iter_mut().find(|(known, _)| *known == name)
-    {
-        Some((_, sum)) => *sum = sum.saturating_add(time),
-        None => sums.push((name, time)),
-    };
+    let mut sums = Sums::default();
     for kernel in &timeline.kernels {
-        add(kernel.category.to_string(), kernel.total_ns.0);
+        sums.add(kernel.category.to_string(), kernel.total_ns.0);
     }
     for transfer in &timeline.transfers {
-        add("copies and memsets".to_owned(), transfer.total_ns.0);
+        sums.add(COPIES.to_owned(), transfer.total_ns.0);
     }
-    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    sums
+    sums.sorted()
+}
+
+const COPIES: &str = "copies and memsets";
+
+/// Times by name.
+#[derive(Default)]
+struct Sums {
+    rows: Vec<(String, i64)>,
+}
+
+impl Sums {
+    fn add(&mut self, name: String, time: i64) {
+        match self.rows.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(time),
+            None => self.rows.push((name, time)),
+        }
+    }
+
+    /// The longest first.
+    fn sorted(mut self) -> Vec<(String, i64)> {
+        self.rows
+            .sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        self.rows
+    }
 }

@@ -1,10 +1,11 @@
 //! Hardware counters of single kernel launches.
 
+use llmprof_analysis::counters::KernelClass;
 use llmprof_units::{Count, Nanos, Percent};
 
 use crate::analyzed::{CountedLaunch, CountersAnalysis};
 use crate::kernel_label::kernel_label;
-use crate::text::kernel_report::{class, metric};
+use crate::text::kernel_report::{class, classes, metric};
 
 /// Launches in the summary.
 const MOST_LAUNCHES: usize = 5;
@@ -15,6 +16,17 @@ pub fn summary(found: &CountersAnalysis) -> Vec<String> {
     longest.sort_by_key(|row| std::cmp::Reverse(row.duration_ns));
     let launches = longest.into_iter().take(MOST_LAUNCHES).map(launch);
     std::iter::once(result(found)).chain(launches).collect()
+}
+
+/// What limits the kernels, by share of time, the largest first.
+pub fn class_shares(found: &CountersAnalysis) -> String {
+    let mut shares = classes(found);
+    shares.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
+    let parts: Vec<String> = shares
+        .into_iter()
+        .map(|(one, _, share)| format!("{} {}", class(one), Percent(share)))
+        .collect();
+    format!("Time by what limits it: {}.", parts.join(", "))
 }
 
 fn result(found: &CountersAnalysis) -> String {
@@ -37,6 +49,13 @@ fn launch(row: &CountedLaunch) -> String {
     let mut parts = Vec::new();
     parts.extend(row.duration_ns.map(|time| time.to_string()));
     parts.push(class(row.class).to_owned());
+    // What decides: the SM may be less busy than its FLOP pipe is full.
+    let flop_rate = row.used.flops_pct;
+    parts.extend(
+        flop_rate
+            .filter(|_| row.class == KernelClass::ComputeBound)
+            .map(|percent| format!("FLOP rate {}", Percent(percent / 100.0))),
+    );
     let shown = [
         "sm_throughput_pct",
         "dram_throughput_pct",

@@ -9,7 +9,9 @@ use super::{bottleneck, findings, slices};
 use crate::analyzed::{Analysis, ClassReason, PhaseAnalysis};
 
 /// `decode 1.41 s: host-bound · GPU idle 73.0 % · at 14.8 % of roofline · MFU 0.4 % · MBU 9.1 %`.
-pub fn line(phase: &PhaseAnalysis) -> String {
+///
+/// `steps` is how many a phase of one interval has, where that is known.
+pub fn line(phase: &PhaseAnalysis, steps: Option<u64>) -> String {
     let waterfall = &phase.waterfall;
     let judged = phase.judged_wall();
     let share = |part: Nanos| Percent(part.0 as f64 / judged.0.max(1) as f64);
@@ -60,7 +62,7 @@ pub fn line(phase: &PhaseAnalysis) -> String {
         .unrecorded_wall()
         .filter(|_| sampled.is_none())
         .map_or(wall, |recorded| recorded.min(wall));
-    let time = times(phase).unwrap_or_else(|| of_which(wall, recorded));
+    let time = times(phase).unwrap_or_else(|| with_steps(wall, recorded, steps));
     let name = shortened(phase.name());
     if parts.is_empty() {
         return format!("{name} {time}");
@@ -186,6 +188,18 @@ fn of_which(wall: Nanos, recorded: Nanos) -> String {
     }
 }
 
+/// The same with the mean step, where all of it was recorded: `83.79 ms (6 × 13.97 ms)`.
+fn with_steps(wall: Nanos, recorded: Nanos, steps: Option<u64>) -> String {
+    let time = of_which(wall, recorded);
+    match steps {
+        Some(steps @ 2..) if time == wall.to_string() => {
+            let step = Nanos((wall.0 as f64 / steps as f64).round() as i64);
+            format!("{time} ({steps} × {step})")
+        }
+        _ => time,
+    }
+}
+
 pub fn class(phase: &PhaseAnalysis) -> String {
     match phase.class.class {
         Some(class) => class.to_string(),
@@ -270,7 +284,7 @@ pub fn roofline_basis(analysis: &Analysis) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Nanos, of_which};
+    use super::{Nanos, of_which, with_steps};
 
     #[test]
     fn shares_of_a_part_name_the_part() {
@@ -280,5 +294,14 @@ mod tests {
             of(1_153_000_000, 107_100_000),
             "1.153 s, of which 107.1 ms recorded"
         );
+    }
+
+    #[test]
+    fn a_phase_of_one_interval_has_its_mean_step() {
+        let of = |recorded, steps| with_steps(Nanos(102_000_000), Nanos(recorded), steps);
+        assert_eq!(of(102_000_000, Some(6)), "102 ms (6 × 17 ms)");
+        assert_eq!(of(102_000_000, Some(1)), "102 ms");
+        assert_eq!(of(102_000_000, None), "102 ms");
+        assert_eq!(of(50_000_000, Some(6)), "102 ms, of which 50 ms recorded");
     }
 }

@@ -138,7 +138,7 @@ fn phase_lines(analysis: &Analysis) -> Vec<String> {
         .iter()
         .copied()
         .take(PHASES_NAMED)
-        .map(phases::line)
+        .map(|phase| phases::line(phase, steps_in(analysis, phase)))
         .collect();
     if let more @ 1.. = large.len().saturating_sub(PHASES_NAMED) {
         lines.push(format!("{more} more phases are in the report"));
@@ -152,6 +152,16 @@ fn phase_lines(analysis: &Analysis) -> Vec<String> {
         small.len()
     ));
     lines
+}
+
+/// Steps that the replay found in a phase.
+fn steps_in(analysis: &Analysis, phase: &PhaseAnalysis) -> Option<u64> {
+    let mut replays = analysis.replays.iter();
+    let replay = replays.find(|replay| {
+        let name = replay.label.as_deref().unwrap_or(replay.phase.name());
+        replay.phase == phase.phase && name == phase.name()
+    })?;
+    Some(replay.steps)
 }
 
 /// `TTFT 574.7 ms · TPOT 43.96 ms · 16.5 tok/s`; of a trace, how busy the device was. Empty where nothing was measured.

@@ -9,6 +9,8 @@ pub struct Roofline {
     pub roofs: Vec<Roof>,
     /// The operators.
     pub points: Vec<RooflinePoint>,
+    /// Whether the device's own figures lack the peak of a pipe that points used: then a page opens with the datasheet's.
+    pub own_lacks_peak: bool,
 }
 
 /// What a roofline of other things says of itself.

@@ -10,6 +10,8 @@ pub struct Timeline {
     pub lanes: Vec<String>,
     /// Names that events point at.
     pub names: Vec<String>,
+    /// What is drawn on events of a name; the name itself where there is none.
+    pub labels: Vec<String>,
     /// Phases that events point at.
     pub phases: Vec<String>,
     /// When phases ran, in order of time.

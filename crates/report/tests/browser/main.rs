@@ -436,10 +436,15 @@ fn the_timeline_finds_selects_and_follows_links() {
     let decode = page.window();
     assert!(decode.0 > 0.0 && decode.1 < span, "{decode:?}");
     page.click(".timeline [data-action=all]");
-    page.click(".operators td[data-name]");
+    page.click(".operators a[data-name]");
     page.settled();
     let kernel = page.window();
     assert!(kernel.1 - kernel.0 < span / 100.0, "{kernel:?}");
+    // Events of this very name are found, and no other that holds it.
+    let marked = page
+        .browser
+        .number("document.querySelector('.timeline').timeline.found.flags.reduce((sum, flag) => sum + flag, 0)");
+    assert_eq!(marked, 1.0, "names that are marked");
     page.click(".findings a[href='#phase-decode']");
     assert_eq!(
         page.browser
@@ -690,6 +695,12 @@ fn charts_fit_narrow_windows() {
         let wide = "[document.documentElement, ...document.querySelectorAll('figure')].filter(part => part.scrollWidth > \
                     part.clientWidth).map(part => part.className)";
         assert_eq!(page.strings(wide), Vec::<String>::new(), "at {width}");
+        // Tables of a narrow page are cards where they would not fit.
+        if width < 736 {
+            let cut = "[...document.querySelectorAll('.scroll')].filter(table => table.scrollWidth > table.clientWidth + 1) \
+                       .map(table => table.textContent.slice(0, 80))";
+            assert_eq!(page.strings(cut), Vec::<String>::new(), "at {width}");
+        }
         let shown = "[...document.querySelectorAll('svg.chart')].filter(svg => svg.getClientRects().length > 0)";
         let drawn = "document.querySelectorAll('svg.chart').length";
         assert_eq!(

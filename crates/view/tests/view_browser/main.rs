@@ -313,6 +313,15 @@ fn every_page_is_quiet_at_every_width_in_both_themes() {
         wait(&mut browser, &format!("document.querySelector('{probe}')"));
         let objects = browser.number("document.body.innerText.split('[object ').length - 1");
         assert!(objects == 0.0, "{page} prints objects");
+        if page == "run" {
+            let texts = "[...document.querySelectorAll('.page p, .page li')]";
+            let quoted = browser.number(&format!(
+                "{texts}.filter(text => text.innerText.includes('`')).length"
+            ));
+            assert!(quoted == 0.0, "{quoted} sentences have backticks");
+            let marked = browser.number("document.querySelectorAll('.page p code').length");
+            assert!(marked > 0.0, "no name is marked");
+        }
         for mode in ["light", "dark"] {
             theme(&mut browser, mode);
             for width in [390, 1400, 2560] {

@@ -41,15 +41,20 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     if args.json {
         return output.json(&noted(&found, &notes)?);
     }
-    let mut document = Document::new("Kernels by their counters");
+    let mut document = Document::new(title(&args.sources, &found));
     document.issues.clone_from(&counters.issues);
-    document.summary = text::counters::summary(&found);
-    document.summary.push(text::kernel_report::device(&found));
+    let summary = text::counters::summary(&found);
+    let device_line = text::kernel_report::device(&found);
+    // The table below them has the longest launches.
+    document.summary.extend(summary.first().cloned());
+    document.summary.push(text::counters::class_shares(&found));
+    document.summary.push(device_line.clone());
     add_kernel_report(&mut document, &found, device.as_ref(), &notes);
     let mut files = kernel_tables::files(&counters, &found, Some(&notes));
     files.extend(rendered(&document, Wanted::ALL));
     let dir = write(args, &files)?;
-    output.summary(&document.summary)?;
+    output.summary(&summary)?;
+    output.prose(&device_line)?;
     for (class, count, share) in text::kernel_report::classes(&found) {
         output.line(&format!(
             "{}: {count} ({:.1} % of time)",
@@ -64,6 +69,22 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     }
     warn_of(&counters.issues);
     output.line(&format!("report: {}", dir.join("report.html").display()))
+}
+
+/// What was profiled, on which device.
+fn title(sources: &[PathBuf], found: &CountersAnalysis) -> String {
+    let mut names = sources.iter().map(|source| {
+        let name = source.file_name().unwrap_or(source.as_os_str());
+        name.to_string_lossy().into_owned()
+    });
+    let first = names.next().unwrap_or_default();
+    let more = match names.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let device = found.device.as_deref();
+    let device = device.map(|device| format!(" on {device}"));
+    format!("Kernels of {first}{more}{}", device.unwrap_or_default())
 }
 
 /// The notes of the run that is analyzed, where one is.
@@ -191,8 +212,9 @@ fn of(source: &Path) -> Result<Counters, Failure> {
         Err(_) if !reports.is_empty() => {
             let mut all = Counters::default();
             for report in &reports {
-                let name = report.file_stem().unwrap_or_default().to_string_lossy();
-                let name = if reports.len() > 1 { &*name } else { "" };
+                let name = report.file_name().unwrap_or_default().to_string_lossy();
+                let name = name.split(REPORT_END).next().unwrap_or_default();
+                let name = if reports.len() > 1 { name } else { "" };
                 let (_, profile) = import::import_found(report, &Limits::default())
                     .map_err(|error| Failure::new(error.to_string()))?;
                 all.absorb(name, counted(report, profile)?);
@@ -215,11 +237,20 @@ fn counted(source: &Path, profile: Profile) -> Result<Counters, Failure> {
     }
 }
 
+/// How names of Nsight Compute's reports end, packed or not.
+const REPORT_END: &str = ".ncu-rep";
+
 fn reports(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|end| end == "ncu-rep"))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let plain = [".gz", ".zst"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end));
+            plain.unwrap_or(&name).ends_with(REPORT_END)
+        })
         .collect();
     found.sort();
     found

@@ -7,6 +7,10 @@ pub(super) fn heading(text: &str) -> String {
     format!("<h3>{}</h3>\n", escaped(text))
 }
 
+pub(super) fn entry(key: &str, title: &str) -> String {
+    format!("<h3 id=\"{}\">{}</h3>\n", escaped(key), escaped(title))
+}
+
 pub(super) fn paragraph(text: &str) -> String {
     format!("<p>{}</p>\n", prose(text))
 }

@@ -117,6 +117,10 @@ fn link(link: &Link) -> String {
             "<a href=\"#timeline\" data-show-phase=\"{}\">{label}</a>",
             escaped(phase)
         ),
+        Target::Event(name) => format!(
+            "<a href=\"#timeline\" data-name=\"{}\">{label}</a>",
+            escaped(name)
+        ),
     }
 }
 

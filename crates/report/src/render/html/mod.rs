@@ -74,8 +74,9 @@ pub fn report(document: &Document) -> String {
     page += "<main>\n";
     page += &head::findings(document);
     page += &head::warnings(document);
+    let on_timeline = table::OnTimeline::collect(document);
     for section in &document.sections {
-        page += &self::section(section);
+        page += &self::section(section, &on_timeline);
     }
     page += &head::notes(document);
     page += "</main>\n<div id=\"tip\" role=\"tooltip\" hidden></div>\n";
@@ -86,7 +87,7 @@ pub fn report(document: &Document) -> String {
     page
 }
 
-fn section(section: &Section) -> String {
+fn section(section: &Section, on_timeline: &table::OnTimeline<'_>) -> String {
     let mut text = format!("<section id=\"{}\">\n", escaped(&section.key));
     if !section.title.is_empty() {
         text += &format!("<h2>{}</h2>\n", escaped(&section.title));
@@ -99,7 +100,7 @@ fn section(section: &Section) -> String {
             text += "<div class=\"charts\">\n";
         }
         for block in blocks {
-            text += &self::block(block);
+            text += &self::block(block, on_timeline);
         }
         if several {
             text += "</div>\n";
@@ -108,12 +109,13 @@ fn section(section: &Section) -> String {
     text + "</section>\n"
 }
 
-fn block(block: &Block) -> String {
+fn block(block: &Block, on_timeline: &table::OnTimeline<'_>) -> String {
     match block {
         Block::Heading(text) => block::heading(text),
+        Block::Entry { key, title } => block::entry(key, title),
         Block::Paragraph(text) => block::paragraph(text),
         Block::List(items) => block::list(items),
-        Block::Table(view) => table::table(view),
+        Block::Table(view) => table::table(view, on_timeline),
         Block::Chart(chart) => self::chart(chart),
     }
 }

@@ -22,13 +22,18 @@ pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
         roofline.roofs.iter().partition(|roof| roof.is_own);
     if let (Some(own), false) = (own.first(), others.is_empty()) {
         let own = own.basis.to_string();
+        let opens_with = if roofline.own_lacks_peak {
+            "datasheet"
+        } else {
+            "measured"
+        };
         text += "<fieldset><legend>peaks</legend>";
         for (value, label) in [
             ("measured", own.as_str()),
             ("datasheet", "datasheet"),
             ("", "both"),
         ] {
-            let checked = if value == "measured" { " checked" } else { "" };
+            let checked = if value == opens_with { " checked" } else { "" };
             text += &format!(
                 "<label><input type=\"radio\" name=\"basis-{id}\" class=\"basis\" value=\"{value}\"{checked}>{label}</label>"
             );

@@ -29,6 +29,7 @@ pub(super) fn figure(timeline: &Timeline, key: &str) -> String {
     let meta = json!({
         "lanes": timeline.lanes,
         "names": timeline.names,
+        "labels": timeline.labels,
         "phases": timeline.phases,
         "windows": windows,
         "rows": rows,

@@ -43,7 +43,7 @@ pub(super) fn kernel_clock(
         .with_eight_bit(faster(DType::F8E4m3))
         .with_four_bit(faster(DType::F4E2m1));
     let clock = match tables {
-        Some((tables, _)) => clock.with_serving(tables),
+        Some((tables, is_own)) => clock.with_serving(tables, is_own),
         None => clock,
     };
     (Some(clock), calibration)

@@ -312,13 +312,18 @@ impl<'a> Predictor<'a> {
     }
 
     fn decode_launch(&self) -> Launch {
-        self.graph.map_or(Launch::Kernels, Launch::Graph)
+        self.graph
+            .map_or(Launch::Kernels { step_us: 0.0 }, Launch::Graph)
     }
 
     /// Steps of few tokens are captured where the software captures more than decode.
     fn prefill_launch(&self, tokens: u64) -> Launch {
-        let captured = self.graph.filter(|graph| tokens <= graph.prefill_tokens);
-        captured.map_or(Launch::Kernels, Launch::Graph)
+        match self.graph.filter(|graph| graph.prefill_tokens > 0) {
+            Some(graph) if tokens <= graph.prefill_tokens => Launch::Graph(graph),
+            graph => Launch::Kernels {
+                step_us: graph.map_or(0.0, |graph| graph.step_us),
+            },
+        }
     }
 
     /// Prefill, and the first decode step.
@@ -695,7 +700,12 @@ impl<'a> Predictor<'a> {
         lower: impl FnOnce(&mut dyn FnMut(&Operator<'a>)),
     ) -> Result<PhasePrediction, MissingPeak> {
         let needed = PhaseRoofline::of(&self.clock.roof, lower)?;
-        Ok(device.phase(&self.clock, 1.0, (Launch::Kernels, 1), needed.into()))
+        Ok(device.phase(
+            &self.clock,
+            1.0,
+            (Launch::Kernels { step_us: 0.0 }, 1),
+            needed.into(),
+        ))
     }
 
     fn weights(&self, workload: &Workload) -> u64 {

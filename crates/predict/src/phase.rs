@@ -157,8 +157,10 @@ pub(super) fn width(rows: u64) -> f64 {
 /// How the host starts the kernels of a phase's steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Launch {
-    /// One by one, each for as long as the profile says, if it does.
-    Kernels,
+    /// One by one, each for as long as the profile says, if it does. Software that captures steps of fewer tokens takes `step_us` for any step.
+    Kernels {
+        step_us: f64,
+    },
     Graph(GraphTimes),
 }
 
@@ -253,17 +255,15 @@ impl DeviceTime {
         (launch, steps): (Launch, u64),
     ) -> StepTime {
         let device = self.time.seconds();
-        let (host, captured) = match launch {
-            Launch::Kernels => {
+        let (host, beside_us) = match launch {
+            Launch::Kernels { step_us } => {
                 let each = clock.host_seconds_per_kernel;
-                (
-                    each.map(|seconds| seconds * self.kernels * host_factor),
-                    0.0,
-                )
+                let host = each.map(|seconds| seconds * self.kernels * host_factor);
+                (host, step_us * steps as f64)
             }
             Launch::Graph(graph) => {
                 let us = graph.step_us * steps as f64 + graph.gap_us * self.kernels;
-                (None, us * 1e-6)
+                (None, us)
             }
         };
         let KernelTime {
@@ -281,7 +281,7 @@ impl DeviceTime {
         let largest = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let is_host_bound = host.is_some_and(|host| host > device);
         StepTime {
-            time_ns: Nanos::from_seconds(host.map_or(device, |host| host.max(device)) + captured),
+            time_ns: Nanos::from_seconds(host.unwrap_or(0.0).max(device) + beside_us * 1e-6),
             device_ns: Nanos::from_seconds(device),
             host_ns: host.map(Nanos::from_seconds),
             binds: match largest {

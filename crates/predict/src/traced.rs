@@ -124,7 +124,7 @@ fn phase(clock: &Clock<'_>, sum: &DeviceTime, flops: f64, min_dram_bytes: f64) -
         flops: Flops(flops as u64),
         min_dram_bytes: Bytes(min_dram_bytes as u64),
     };
-    sum.phase(clock, 1.0, (Launch::Kernels, 1), needed)
+    sum.phase(clock, 1.0, (Launch::Kernels { step_us: 0.0 }, 1), needed)
 }
 
 fn fit(traced: &TracedModel, device: &Device) -> MemoryFit {

@@ -1,23 +1,41 @@
 //! Places between the measured values of a table.
 
-/// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
-pub(super) const LEAST_COLUMNS: f64 = 32.0;
+use std::sync::LazyLock;
 
 /// An axis of a table, in logarithms.
 #[derive(Clone, Debug)]
-pub(super) struct Axis(pub(super) Vec<f64>);
+pub(super) struct Axis(Vec<f64>);
 
 /// Two neighbours on an axis, and the share of the second.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) index: usize,
-    next: usize,
+    pub(super) next: usize,
     share: f64,
 }
 
 impl Axis {
     pub(super) fn new(values: &[f64]) -> Self {
         Self(values.iter().map(|value| value.log2()).collect())
+    }
+
+    /// The axis of what a table has one size of.
+    pub(super) fn one() -> &'static Self {
+        static ONE: LazyLock<Axis> = LazyLock::new(|| Axis::new(&[1.0]));
+        &ONE
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn value(&self, index: usize) -> f64 {
+        self.0[index].exp2()
+    }
+
+    /// The nearest value that lies on the axis.
+    pub(super) fn clamp(&self, value: f64) -> f64 {
+        value.clamp(self.value(0), self.value(self.len() - 1))
     }
 
     /// The nearest end outside the axis.

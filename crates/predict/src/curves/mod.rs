@@ -5,15 +5,21 @@
 //! with their own peaks; such times are marked as scaled.
 
 mod axis;
+mod growth;
 mod serving;
+mod sizes;
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{cell::RefCell, collections::BTreeMap, sync::LazyLock};
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use axis::{Axis, LEAST_COLUMNS};
+use axis::Axis;
+use growth::{Growth, time_between};
 use llmprof_theory::kernels::{Access, Kernel, Stored};
+use serving::Measured;
 pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
+use sizes::{FixedSizes, LEAST_COLUMNS, fixed_sizes, in_16_bits, resized, sizes_of};
 
 use crate::kernel_factors::KernelFactors;
 
@@ -323,9 +329,14 @@ pub struct KernelClock {
     streams: [Option<StreamCurve>; Access::ALL.len()],
     tables: [Option<(Size, Axis, Vec<f64>)>; Access::ALL.len()],
     alone: Axis,
-    /// Where the kernels are those of a serving engine.
-    serving: Option<&'static ServingClock>,
+    /// Tables of a serving engine, and whether they are of this very device.
+    serving: Option<(&'static ServingClock, bool)>,
+    /// Times of kernels that differ only in how much work they have, by tables of another device.
+    growths: RefCell<FxHashMap<FixedSizes, Growth>>,
 }
+
+/// Growths that a clock keeps: about four megabytes.
+const GROWTHS_MAX: usize = 1 << 11;
 
 impl KernelClock {
     /// The clock of a device with these limits, in operations and bytes per second.
@@ -362,6 +373,7 @@ impl KernelClock {
             }),
             alone: Axis::new(&curves.attention.alone_us),
             serving: None,
+            growths: RefCell::default(),
             curves: curves.clone(),
         }
     }
@@ -380,21 +392,23 @@ impl KernelClock {
 
     /// The same clock with a serving engine's GEMM, experts and attention.
     #[must_use]
-    pub(crate) fn with_serving(self, serving: &'static ServingClock) -> Self {
+    pub(crate) fn with_serving(self, tables: &'static ServingClock, is_own: bool) -> Self {
         Self {
-            serving: Some(serving),
+            serving: Some((tables, is_own)),
             ..self
         }
     }
 
     /// Whether a serving engine has tables of this device in the formats of a model ([`ServingClock::covers`]).
     pub(crate) fn has_tables(&self, needs: &TableNeeds) -> bool {
-        self.serving.is_some_and(|tables| tables.covers(needs))
+        self.serving.is_some_and(|(tables, _)| tables.covers(needs))
     }
 
     pub fn time(&self, kernel: &Kernel) -> KernelTime {
-        if let Some((ratio, fixed_us)) = self.serving.and_then(|curves| curves.of(kernel)) {
-            return self.matrix(kernel, fixed_us, ratio);
+        if let Some((tables, is_own)) = self.serving
+            && let Some(measured) = tables.measured(kernel)
+        {
+            return self.served(kernel, &measured, is_own);
         }
         match *kernel {
             Kernel::Gemm {
@@ -442,16 +456,67 @@ impl KernelClock {
         }
     }
 
-    /// `ratio` × (roofline time of the kernel + a fixed time).
-    fn matrix(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
+    /// A kernel of a serving engine. In 8 bits it takes no longer than in 16 unless it was measured to, on this very device.
+    fn served(&self, kernel: &Kernel, measured: &Measured<'_>, is_own: bool) -> KernelTime {
+        let is_own = is_own && measured.is_own;
+        let ratio = self.grown(kernel, measured, is_own);
+        let time = self.matrix(kernel, measured.fixed_us, ratio);
+        if is_own {
+            return time;
+        }
+        match in_16_bits(kernel).map(|wide| self.time(&wide)) {
+            Some(wide) if wide.seconds() < time.seconds() => wide,
+            _ => time,
+        }
+    }
+
+    /// The ratio of a kernel to (roofline time + fixed time) by a table over both sizes that grow with its work.
+    fn grown(&self, kernel: &Kernel, measured: &Measured<'_>, is_own: bool) -> f64 {
+        let base = |sizes| {
+            let [tensor, memory] = self.limits(&resized(kernel, sizes));
+            tensor.max(memory) + measured.fixed_us * 1e-6
+        };
+        let work = |sizes| {
+            let kernel = resized(kernel, sizes);
+            kernel.flops() + kernel.bytes()
+        };
+        let [first, second] = measured.axes;
+        let sizes = sizes_of(kernel);
+        let sizes = [first.clamp(sizes[0]), second.clamp(sizes[1])];
+        let cell = |row: usize, column: usize| {
+            measured.ratio(row, column) * base([first.value(row), second.value(column)])
+        };
+        let seconds = if is_own {
+            time_between(measured.axes, sizes, work, cell)
+        } else {
+            let mut growths = self.growths.borrow_mut();
+            if growths.len() >= GROWTHS_MAX {
+                growths.clear();
+            }
+            let growth = growths
+                .entry(fixed_sizes(kernel))
+                .or_insert_with(|| Growth::new(measured.axes, cell));
+            time_between(measured.axes, sizes, work, |row, column| {
+                growth.cell(row, column)
+            })
+        };
+        seconds / base(sizes)
+    }
+
+    /// Times of a kernel at the limits of matrix units and of memory.
+    fn limits(&self, kernel: &Kernel) -> [f64; 2] {
         let rate = self.flops_per_s
             * match kernel.stored() {
                 Stored::Eight | Stored::EightByBlocks => self.eight_bit,
                 Stored::Four => self.four_bit,
                 _ => 1.0,
             };
-        let tensor = kernel.flops() / rate * ratio;
-        let memory = kernel.bytes() / self.bytes_per_s * ratio;
+        [kernel.flops() / rate, kernel.bytes() / self.bytes_per_s]
+    }
+
+    /// `ratio` × (roofline time of the kernel + a fixed time).
+    fn matrix(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
+        let [tensor, memory] = self.limits(kernel).map(|time| time * ratio);
         let fixed = fixed_us * 1e-6 * ratio;
         if tensor > memory {
             KernelTime {
@@ -644,11 +709,7 @@ impl KernelClock {
             let place = axis.place(size);
             let mut seconds = place.mix(|at| logs[at]).exp();
             // Beyond the last size the time grows with it.
-            if let Some(last) = axis.0.last()
-                && place.index + 1 == axis.0.len()
-            {
-                seconds *= (size / last.exp2()).max(1.0);
-            }
+            seconds *= (size / axis.value(axis.len() - 1)).max(1.0);
             let fixed = logs.first().map_or(0.0, |log| log.exp()).min(seconds);
             return KernelTime {
                 fixed,

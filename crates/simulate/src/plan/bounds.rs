@@ -43,6 +43,10 @@ impl Reason {
     }
 }
 
+/// Limits that are tried in turn: new tokens of a step, and sequences. Fewer tokens keep prompts from delaying decode steps, fewer sequences
+/// keep those short.
+pub(super) const ENGINE_LIMITS: [[u64; 2]; 4] = [[8192, 256], [2048, 256], [2048, 64], [512, 32]];
+
 /// An engine that is not ruled out.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {

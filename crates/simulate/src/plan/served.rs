@@ -5,7 +5,7 @@ use llmprof_theory::{Model, Step, Workload, device::Device};
 use llmprof_units::Nanos;
 use thiserror::Error;
 
-use super::{ENGINE_LIMITS, bounds::engine_settings};
+use super::bounds::{ENGINE_LIMITS, engine_settings};
 use crate::{
     engine::simulate,
     predicted::Predicted,

@@ -9,11 +9,9 @@ use llmprof_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Candidate, ENGINE_LIMITS, Engines, Reason, bounds::Choice};
+use super::bounds::Asked;
 use crate::{disaggregated::Workers, memory::SequenceMemory, settings::Settings};
 
-/// Pairs of numbers that are tried for one engine.
-const SPLIT_TRIES: usize = 8;
 /// Decode engines are bounded with this batch.
 const DECODE_BATCH: u64 = 64;
 /// Share of a link's stated bandwidth that a KV cache is sent at.
@@ -45,63 +43,26 @@ impl Fleet {
     }
 }
 
-impl Engines<'_> {
-    /// The fewest engines of each kind that meet the objectives together, else those that come nearest; `None` where prefill and decode
-    /// cannot be apart.
-    pub(super) fn best_split(&self, choice: &Choice) -> Result<Option<Candidate>, PredictError> {
-        let mut nearest: Option<Candidate> = None;
-        let mut split = self.fewest(choice)?;
-        for _ in 0..SPLIT_TRIES {
-            let gpus = (split.prefill + split.decode) * choice.parallel.ranks();
-            if gpus > self.question.max_gpus || !can_send(&self.question.devices[choice.device]) {
-                break;
-            }
-            let fleet = Fleet::Split(split);
-            let Some(candidate) = self.candidate(choice, ENGINE_LIMITS[0], fleet)? else {
-                break;
-            };
-            if candidate.is_met {
-                return Ok(Some(candidate));
-            }
-            // More of the kind that misses its objective.
-            match candidate.limited_by {
-                Some(Reason::Ttft) => split.prefill += (split.prefill / 4).max(1),
-                Some(Reason::Tpot) => split.decode += (split.decode / 4).max(1),
-                _ => {
-                    split.prefill += 1;
-                    split.decode += 1;
-                }
-            }
-            let share = |one: &Candidate| one.limit_share.unwrap_or(f64::INFINITY);
-            if nearest
-                .as_ref()
-                .is_none_or(|known| share(&candidate) < share(known))
-            {
-                nearest = Some(candidate);
-            }
-        }
-        Ok(nearest)
-    }
-
+impl Asked<'_> {
     /// Engines of each kind that have the time for the load.
-    fn fewest(&self, choice: &Choice) -> Result<Split, PredictError> {
-        let question = self.question;
-        let device = &question.devices[choice.device];
-        let (_, spread) = &self.layouts[choice.device][choice.layout];
-        let workload = self.asked().workload(choice.parallel, choice.precision);
-        let predictor = spread.predictor(device, question.profile);
+    pub(super) fn fewest_split(
+        &self,
+        (spread, device): (&Spread, &Device),
+        workload: &Workload,
+    ) -> Result<Split, PredictError> {
+        let predictor = spread.predictor(device, self.profile);
         let seconds = |count, new, cached| -> Result<f64, PredictError> {
             let alike = Sequences { count, new, cached };
             let step = Step::of_sequences([alike]);
-            let time = spread.step(&predictor, &workload, &step)?;
+            let time = spread.step(&predictor, workload, &step)?;
             Ok(time.time_ns.seconds())
         };
-        let [prompt, output] = question.traffic.mean_lengths();
-        let shift = question.shift;
-        let prefill_s = shift.prefill * seconds(1, (prompt as u64).max(1), 0)?;
-        let decode_s = shift.decode * seconds(DECODE_BATCH, 1, (prompt + output / 2.0) as u64)?;
+        let [prompt, output] = self.traffic.mean_lengths();
+        let prefill_s = self.shift.prefill * seconds(1, (prompt as u64).max(1), 0)?;
+        let decode_s =
+            self.shift.decode * seconds(DECODE_BATCH, 1, (prompt + output / 2.0) as u64)?;
         let decode_s = (output - 1.0).max(0.0) * decode_s / DECODE_BATCH as f64;
-        let engines = |busy_s: f64| (question.traffic.rate() * busy_s).ceil().max(1.0) as u64;
+        let engines = |busy_s: f64| (self.traffic.rate() * busy_s).ceil().max(1.0) as u64;
         Ok(Split {
             prefill: engines(prefill_s),
             decode: engines(decode_s),
@@ -111,15 +72,13 @@ impl Engines<'_> {
     /// Engines of both kinds, with the sequences that they hold and the time that a KV cache takes from one to the other.
     pub(super) fn workers(
         &self,
-        spread: &Spread,
-        device: &Device,
+        (spread, device): (&Spread, &Device),
         workload: &Workload,
         settings: &Settings,
         split: Split,
     ) -> Result<Workers, PredictError> {
-        let traffic = self.question.traffic;
-        let [prompt, _] = traffic.mean_lengths();
-        let [longest_prompt, longest_output] = traffic.longest();
+        let [prompt, _] = self.traffic.mean_lengths();
+        let [longest_prompt, longest_output] = self.traffic.longest();
         let blocks = settings.blocks(longest_prompt + longest_output) + settings.sequence_blocks;
         let held = (settings.kv_blocks / blocks.max(1)).clamp(1, settings.max_num_seqs);
         let memory = SequenceMemory::of(spread, device, workload, &EngineLimits::default())?;
@@ -144,6 +103,6 @@ fn link_bytes_per_s(device: &Device) -> f64 {
     one_way.fold(0.0, f64::max)
 }
 
-fn can_send(device: &Device) -> bool {
+pub(super) fn can_send(device: &Device) -> bool {
     link_bytes_per_s(device) > 0.0
 }

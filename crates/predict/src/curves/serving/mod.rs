@@ -5,7 +5,10 @@
 mod file;
 mod shipped;
 
-use super::axis::{Axis, LEAST_COLUMNS};
+use super::{
+    axis::{Axis, Place},
+    sizes::LEAST_COLUMNS,
+};
 use file::{AttentionTables, ServingCurves};
 use llmprof_theory::{
     device::Device,
@@ -56,9 +59,6 @@ pub(crate) struct TableNeeds {
     pub(crate) cached: f64,
 }
 
-/// Channels of a head of the convolution, as tables count its work: the one size of heads that they have.
-const HEAD_CHANNELS: f64 = 128.0;
-
 impl<const N: usize> Grid<N> {
     /// `None` where the table has another size than its axes.
     fn new(fixed_us: f64, axes: [&[f64]; N], ratio: &[f64]) -> Option<Self> {
@@ -93,35 +93,42 @@ impl<const N: usize> Table<N> {
     }
 }
 
-impl Table<3> {
-    fn at(&self, place: [f64; 3]) -> (f64, f64) {
-        (self.grid.at(place), self.grid.fixed_us)
+/// The ratios of a kernel over the two sizes that grow with its work, at its other sizes.
+pub(crate) struct Measured<'t> {
+    pub(super) axes: [&'t Axis; 2],
+    pub(super) fixed_us: f64,
+    /// Whether the table was measured on the device that most tables are of.
+    pub(super) is_own: bool,
+    cells: Cells<'t>,
+}
+
+/// Places on axes that do not grow with the work.
+enum Cells<'t> {
+    /// By rows; columns and depth of a matrix are given.
+    Gemm(&'t Grid<3>, [Place; 2]),
+    /// By rows and experts; elements of a matrix are given.
+    Experts(&'t Grid<3>, Place),
+    /// By work items and keys; the width of a head is given.
+    Attention(&'t Grid<3>, Place),
+    Delta(&'t Grid<2>),
+}
+
+impl Measured<'_> {
+    /// The ratio at places on both axes.
+    pub(super) fn ratio(&self, first: usize, second: usize) -> f64 {
+        match self.cells {
+            Cells::Gemm(grid, [n, k]) => n.mix(|n| k.mix(|k| grid.cell([second, n, k]))),
+            Cells::Experts(grid, elements) => elements.mix(|at| grid.cell([second, at, first])),
+            Cells::Attention(grid, dim) => dim.mix(|dim| grid.cell([dim, first, second])),
+            Cells::Delta(grid) => grid.cell([first, second]),
+        }
     }
 }
 
-impl Table<2> {
-    fn at(&self, place: [f64; 2]) -> (f64, f64) {
-        (self.grid.at(place), self.grid.fixed_us)
-    }
-}
-
-impl Grid<2> {
-    fn at(&self, [a, b]: [f64; 2]) -> f64 {
-        let [in_a, in_b] = [self.axes[0].place(a), self.axes[1].place(b)];
-        let columns = self.axes[1].0.len();
-        in_a.mix(|a| in_b.mix(|b| self.ratio[a * columns + b]))
-    }
-}
-
-impl Grid<3> {
-    fn at(&self, [a, b, c]: [f64; 3]) -> f64 {
-        let [in_a, in_b, in_c] = [
-            self.axes[0].place(a),
-            self.axes[1].place(b),
-            self.axes[2].place(c),
-        ];
-        let (columns, depth) = (self.axes[1].0.len(), self.axes[2].0.len());
-        in_a.mix(|a| in_b.mix(|b| in_c.mix(|c| self.ratio[(a * columns + b) * depth + c])))
+impl<const N: usize> Grid<N> {
+    fn cell(&self, places: [usize; N]) -> f64 {
+        let axes = self.axes.iter().zip(places);
+        self.ratio[axes.fold(0, |at, (axis, place)| at * axis.len() + place)]
     }
 }
 
@@ -232,68 +239,58 @@ impl ServingClock {
                 .all(|phase| phase[usize::from(needs.cached < 2.0)].own)
     }
 
-    /// The ratio of a kernel and its fixed time in µs; `None` where other curves have it.
-    pub(super) fn of(&self, kernel: &Kernel) -> Option<(f64, f64)> {
-        match *kernel {
+    /// The ratios of a kernel; `None` where other curves have it.
+    pub(super) fn measured(&self, kernel: &Kernel) -> Option<Measured<'_>> {
+        let (axes, fixed_us, is_own, cells) = match *kernel {
             Kernel::Gemm {
                 groups,
-                m,
                 n,
                 k,
                 size,
                 stored,
                 ..
             } if groups == 1.0 && n >= LEAST_COLUMNS && size <= 2.0 => {
-                Some(self.gemm[gemm_place(stored)].at([m, n, k]))
+                let Table { grid, own } = &self.gemm[gemm_place(stored)];
+                let [in_m, in_n, in_k] = &grid.axes;
+                let cells = Cells::Gemm(grid, [in_n.place(n), in_k.place(k)]);
+                ([Axis::one(), in_m], grid.fixed_us, *own, cells)
             }
             Kernel::Grouped {
-                pairs,
-                n,
-                k,
-                size,
-                stored,
-                ..
+                n, k, size, stored, ..
             } if size <= 2.0 => {
-                let reached = kernel.touched().max(1e-9);
-                Some(self.experts[experts_place(stored)].at([pairs / reached, n * k, reached]))
+                let Table { grid, own } = &self.experts[experts_place(stored)];
+                let [rows, elements, reached] = &grid.axes;
+                let cells = Cells::Experts(grid, elements.place(n * k));
+                ([reached, rows], grid.fixed_us, *own, cells)
             }
             Kernel::Attention {
-                batch,
-                heads,
-                kv_heads,
                 queries,
-                keys,
                 key_dim,
                 masked: false,
                 cached,
                 ..
             } => {
-                let decode = queries <= 1.0;
-                let tables = &self.attention[usize::from(!decode)];
-                let table = &tables[usize::from(cached < 2.0)];
-                let work = batch * if decode { kv_heads } else { heads };
-                Some(table.at([key_dim, work, keys]))
+                let phase = &self.attention[usize::from(queries > 1.0)];
+                let Table { grid, own } = &phase[usize::from(cached < 2.0)];
+                let [dims, work, keys] = &grid.axes;
+                let cells = Cells::Attention(grid, dims.place(key_dim));
+                ([work, keys], grid.fixed_us, *own, cells)
             }
-            Kernel::CausalConv {
-                batch,
-                queries,
-                channels,
-                ..
-            } => {
-                let table = &self.gated_delta[0][usize::from(queries > 1.0)];
-                Some(table.at([batch * channels / HEAD_CHANNELS, queries]))
+            Kernel::CausalConv { queries, .. } | Kernel::DeltaRule { queries, .. } => {
+                let is_rule = matches!(kernel, Kernel::DeltaRule { .. });
+                let tables = &self.gated_delta[usize::from(is_rule)];
+                let Table { grid, own } = &tables[usize::from(queries > 1.0)];
+                let [work, tokens] = &grid.axes;
+                ([work, tokens], grid.fixed_us, *own, Cells::Delta(grid))
             }
-            Kernel::DeltaRule {
-                batch,
-                heads,
-                queries,
-                ..
-            } => {
-                let table = &self.gated_delta[1][usize::from(queries > 1.0)];
-                Some(table.at([batch * heads, queries]))
-            }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(Measured {
+            axes,
+            fixed_us,
+            is_own,
+            cells,
+        })
     }
 }
 
@@ -325,14 +322,12 @@ mod tests {
     #[test]
     fn cells_are_found_by_format_and_shape() {
         let clock = clock("h200", ServingEngine::Trtllm);
-        let found = |kernel: &Kernel| clock.of(kernel).map(|(ratio, _)| ratio).unwrap();
+        // At 8192 rows.
+        let found = |kernel: &Kernel| clock.measured(kernel).unwrap().ratio(0, 13);
         let half = found(&gemm(8192.0, 2.0, Stored::Plain));
         let block = found(&gemm(8192.0, 1.000_244, Stored::EightByBlocks));
         assert!((1.1..1.3).contains(&half), "{half}");
         assert!((1.7..1.9).contains(&block), "{block}");
-        let at = |m: f64| found(&gemm(m, 1.0, Stored::Eight));
-        let (low, between, high) = (at(128.0), at(181.02), at(256.0));
-        assert!((between - f64::midpoint(low, high)).abs() < 1e-3);
         // Narrow weights that are expanded run as those of 16 bits, whatever their scales take.
         for (size, stored) in [
             (0.53125, Stored::FourByBlocks),
@@ -341,7 +336,7 @@ mod tests {
         ] {
             assert_eq!(found(&gemm(8192.0, size, stored)), half);
         }
-        assert!(clock.of(&gemm(8192.0, 4.0, Stored::Plain)).is_none());
+        assert!(clock.measured(&gemm(8192.0, 4.0, Stored::Plain)).is_none());
     }
 
     /// Integers of 4 bits with a scale for 64 take as many bytes as MXFP4, and other kernels.
@@ -360,7 +355,7 @@ mod tests {
                 size: 0.53125,
                 stored: Stored::of(format, format.compute(DType::Bf16)),
             };
-            clock.of(&kernel).map(|(ratio, _)| ratio).unwrap()
+            clock.measured(&kernel).unwrap().ratio(2, 1)
         };
         assert_eq!(found("int4_g64"), found("awq_g64"));
         assert_eq!(found("int4_g64"), found("gptq_g32"));
@@ -375,9 +370,11 @@ mod tests {
             let device = Catalog::embedded().by_name(&device.name).unwrap();
             for engine in ServingEngine::ALL {
                 for table in &ServingClock::shipped(&device, engine).0.gemm {
-                    for (m, n) in [(2.0, 64.0), (2.0, 96.0), (16.0, 128.0), (64.0, 256.0)] {
-                        let (ratio, fixed_us) = table.at([m, n, 1024.0]);
-                        let us = ratio * fixed_us;
+                    for (m, n) in [(2.0, 64.0), (2.0, 128.0), (16.0, 128.0), (64.0, 256.0)] {
+                        let [in_m, in_n, in_k] = &table.grid.axes;
+                        let place = [in_m.place(m), in_n.place(n), in_k.place(1024.0)];
+                        let ratio = table.grid.cell(place.map(|place| place.index));
+                        let us = ratio * table.grid.fixed_us;
                         assert!(
                             us < 12.0,
                             "{} {engine:?}: {us} µs at {m} × {n}",
@@ -409,7 +406,10 @@ mod tests {
         assert!(!covers(a100, Stored::Plain, false, 1.0));
         assert!(!covers(h200, Stored::Four, false, 2.0));
         assert!(covers(b200, Stored::Four, true, 1.0));
-        let found = |clock: &ServingClock, stored| clock.of(&gemm(64.0, 0.5625, stored)).unwrap();
+        let found = |clock: &ServingClock, stored| {
+            let kernel = gemm(64.0, 0.5625, stored);
+            clock.measured(&kernel).unwrap().ratio(0, 6)
+        };
         assert_eq!(found(a100, Stored::Eight), found(h200, Stored::Eight));
         assert_eq!(found(h200, Stored::Four), found(h200, Stored::Eight));
         assert_ne!(found(b200, Stored::Four), found(b200, Stored::Eight));

@@ -1,0 +1,347 @@
+//! Engines that could serve a load: bounded, then simulated with the fewest of them that meet the objectives.
+
+use std::collections::BTreeMap;
+
+use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
+use llmprof_theory::{Model, Step, Workload, device::Device, parallel::Parallel};
+use llmprof_traffic::slo::{Metric, Slo, all_met};
+use llmprof_units::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    bounds::{Asked, Choice, ENGINE_LIMITS, Reason},
+    layout::{Formats, precisions},
+    split::{Fleet, Split, can_send},
+    steady::{Requests, Steady, measured_summary, settle},
+    traffic::Traffic,
+};
+use crate::{
+    disaggregated, engine::simulate, predicted::Predicted, settings::Settings, shift::Shift,
+    summary::Summary,
+};
+
+/// Numbers of replicas that are tried for one engine.
+const REPLICA_TRIES: usize = 5;
+/// Pairs of numbers that are tried for one engine.
+const SPLIT_TRIES: usize = 8;
+/// Objectives count as met by percentiles that have not settled below this share of their limits.
+const UNSETTLED_SHARE: f64 = 0.8;
+/// A KV cache this full limits an engine.
+const KV_FULL: f64 = 0.98;
+
+/// What is asked.
+pub struct Question<'a> {
+    pub model: &'a Model,
+    pub devices: &'a [Device],
+    pub profile: &'a EfficiencyProfile,
+    /// Of predicted step times, by benches of a server.
+    pub shift: Shift,
+    /// Formats and routing.
+    pub base: Workload,
+    pub formats: Formats,
+    pub traffic: &'a Traffic,
+    pub slos: &'a [Slo],
+    pub max_gpus: u64,
+    /// Of an hour of one device, by its name; GPUs are compared by number without any.
+    pub prices: &'a BTreeMap<String, f64>,
+    pub gpu_memory_utilization: f64,
+    pub block_size: u64,
+    /// Whether prefill and decode on engines of their own are considered, too.
+    pub disaggregated: bool,
+    /// Engines that are simulated at most.
+    pub engines_max: usize,
+    pub requests: Requests,
+}
+
+/// Engines of one kind, simulated.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "PlanCandidate")]
+pub struct Candidate {
+    /// Name of the device.
+    pub device: String,
+    /// Ranks that share the model, by kind of parallelism.
+    pub parallel: Parallel,
+    /// Storage of the weights.
+    pub weights: String,
+    /// Number format of the KV cache.
+    pub kv_dtype: String,
+    /// Whether one of these formats is narrower than the model's own.
+    pub is_narrowed: bool,
+    /// Settings of the engine.
+    pub settings: Settings,
+    /// Engines of one kind, or of both where prefill and decode are apart.
+    pub replicas: u64,
+    /// Prefill and decode on engines of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+    /// GPUs of all replicas.
+    pub gpus: u64,
+    /// By the user's prices.
+    pub cost_per_hour: Option<f64>,
+    /// GPU hours for a million output tokens.
+    pub gpu_hours_per_million_output_tokens: f64,
+    /// Whether every objective is met.
+    pub is_met: bool,
+    /// What is nearest to its limit, or beyond it.
+    pub limited_by: Option<Reason>,
+    /// The largest share of an objective's limit.
+    pub limit_share: Option<f64>,
+    /// What the simulation shows after its start.
+    pub steady: Steady,
+}
+
+/// Engines that a question allows.
+pub(super) struct Engines<'a> {
+    pub(super) question: &'a Question<'a>,
+    /// By device.
+    pub(super) layouts: Vec<Vec<(Parallel, Spread)>>,
+}
+
+impl Engines<'_> {
+    pub(super) fn asked(&self) -> Asked<'_> {
+        let Question {
+            profile,
+            shift,
+            base,
+            traffic,
+            slos,
+            gpu_memory_utilization,
+            block_size,
+            max_gpus,
+            ..
+        } = self.question;
+        Asked {
+            profile,
+            shift: *shift,
+            base,
+            traffic,
+            slos,
+            gpu_memory_utilization: *gpu_memory_utilization,
+            block_size: *block_size,
+            max_gpus: *max_gpus,
+        }
+    }
+
+    /// Engines that bounds leave, reasons of those that they rule out, and how many there are in all.
+    pub(super) fn choices(&self) -> (Vec<Choice>, BTreeMap<Reason, usize>, usize) {
+        let question = self.question;
+        let asked = self.asked();
+        let (mut choices, mut failed, mut considered) = (Vec::new(), BTreeMap::new(), 0);
+        for (index, device) in question.devices.iter().enumerate() {
+            let formats = precisions(question.model, device, &question.base, question.formats);
+            for (layout, (parallel, spread)) in self.layouts[index].iter().enumerate() {
+                for &precision in &formats {
+                    considered += 1;
+                    let workload = asked.workload(*parallel, precision);
+                    // Of all limits the one that allows most decides what is impossible.
+                    match asked.fewest_replicas((spread, device), &workload, ENGINE_LIMITS[0]) {
+                        Ok(replicas) => choices.push(Choice {
+                            device: index,
+                            layout,
+                            parallel: *parallel,
+                            precision,
+                            replicas,
+                        }),
+                        Err(reason) => *failed.entry(reason).or_default() += 1,
+                    }
+                }
+            }
+        }
+        (choices, failed, considered)
+    }
+
+    /// GPUs, or their price where the user states any.
+    pub(super) fn cost(&self, device: usize, gpus: u64) -> f64 {
+        let name = &self.question.devices[device].name;
+        gpus as f64 * self.question.prices.get(name).copied().unwrap_or(1.0)
+    }
+
+    /// The cheapest setting of an engine that meets the objectives, else the one that comes nearest.
+    pub(super) fn best_of(&self, choice: &Choice) -> Result<Option<Candidate>, PredictError> {
+        let mut nearest: Option<Candidate> = None;
+        let mut replicas = choice.replicas;
+        for _ in 0..REPLICA_TRIES {
+            for limits in ENGINE_LIMITS {
+                let Some(candidate) = self.candidate(choice, limits, Fleet::Replicas(replicas))?
+                else {
+                    continue;
+                };
+                if candidate.is_met {
+                    return Ok(Some(candidate));
+                }
+                let share = |one: &Candidate| one.limit_share.unwrap_or(f64::INFINITY);
+                if nearest
+                    .as_ref()
+                    .is_none_or(|known| share(&candidate) < share(known))
+                {
+                    nearest = Some(candidate);
+                }
+            }
+            replicas = (replicas + 1).max(replicas + replicas / 4);
+            if replicas * choice.parallel.ranks() > self.question.max_gpus {
+                break;
+            }
+        }
+        Ok(nearest)
+    }
+
+    /// Replicas of an engine with some limits, simulated; `None` where they do not fit.
+    fn candidate(
+        &self,
+        choice: &Choice,
+        limits: [u64; 2],
+        fleet: Fleet,
+    ) -> Result<Option<Candidate>, PredictError> {
+        let asked = self.asked();
+        let question = self.question;
+        let device = &question.devices[choice.device];
+        let (_, spread) = &self.layouts[choice.device][choice.layout];
+        let workload = asked.workload(choice.parallel, choice.precision);
+        let Ok(settings) = asked.settings((spread, device), &workload, limits) else {
+            return Ok(None);
+        };
+        let steady = self.simulated(spread, device, &workload, &settings, (fleet, 1.0))?;
+        let gpus = fleet.engines() * choice.parallel.ranks();
+        let summary = &steady.summary;
+        let share = limit_share(question.slos, summary);
+        // Percentiles that still grow are trusted only far from the limits.
+        let is_trusted = steady.is_settled || share.is_none_or(|share| share < UNSETTLED_SHARE);
+        let is_met = all_met(question.slos, summary) && is_trusted;
+        let [_, output] = question.traffic.mean_lengths();
+        let formats = question.model.formats(&choice.precision);
+        let tokens_per_hour = question.traffic.rate() * output * 3600.0;
+        Ok(Some(Candidate {
+            device: device.name.clone(),
+            parallel: choice.parallel,
+            weights: formats.weights.to_string(),
+            kv_dtype: formats.kv.to_string(),
+            is_narrowed: choice.precision != question.base.precision,
+            settings,
+            replicas: fleet.engines(),
+            split: match fleet {
+                Fleet::Replicas(_) => None,
+                Fleet::Split(split) => Some(split),
+            },
+            gpus,
+            cost_per_hour: question
+                .prices
+                .contains_key(&device.name)
+                .then(|| self.cost(choice.device, gpus)),
+            gpu_hours_per_million_output_tokens: gpus as f64 * 1e6 / tokens_per_hour,
+            is_met,
+            limited_by: limited_by(question.slos, summary),
+            limit_share: share,
+            steady,
+        }))
+    }
+
+    /// A fleet at `scale` times the rate. Of engines that get requests in turn, one is simulated.
+    pub(super) fn simulated(
+        &self,
+        spread: &Spread,
+        device: &Device,
+        workload: &Workload,
+        settings: &Settings,
+        (fleet, scale): (Fleet, f64),
+    ) -> Result<Steady, PredictError> {
+        let question = self.question;
+        let predictor = spread.predictor(device, question.profile);
+        let predict = |step: &Step| spread.step(&predictor, workload, step);
+        let time = Predicted::new(&predict, Nanos(0))?.with_shift(question.shift);
+        let kv_blocks = settings.kv_blocks;
+        let steady = match fleet {
+            Fleet::Replicas(replicas) => {
+                let count = replicas as usize;
+                settle(question.requests, question.slos, |requests| {
+                    let load = question.traffic.load(requests * count, scale);
+                    let load = load.share(0, count);
+                    let simulated = load.requests.len();
+                    let outcome =
+                        simulate(&load, settings, &time).expect("`Asked::settings` checks them");
+                    let summary = measured_summary(outcome, simulated, kv_blocks, question.slos);
+                    Ok::<_, PredictError>((summary, simulated))
+                })?
+            }
+            Fleet::Split(split) => {
+                let engine = (spread, device);
+                let workers = self.asked().workers(engine, workload, settings, split)?;
+                settle(question.requests, question.slos, |requests| {
+                    let load = question.traffic.load(requests * workers.decode, scale);
+                    let simulated = load.requests.len();
+                    let outcome = disaggregated::simulate(&load, workers, &time, &time);
+                    let summary = measured_summary(outcome, simulated, kv_blocks, question.slos);
+                    Ok::<_, PredictError>((summary, simulated / workers.decode))
+                })?
+            }
+        };
+        time.failure().map_or(Ok(steady), Err)
+    }
+
+    /// The fewest engines of each kind that meet the objectives together, else those that come nearest; `None` where prefill and decode
+    /// cannot be apart.
+    pub(super) fn best_split(&self, choice: &Choice) -> Result<Option<Candidate>, PredictError> {
+        let mut nearest: Option<Candidate> = None;
+        let asked = self.asked();
+        let device = &self.question.devices[choice.device];
+        let (_, spread) = &self.layouts[choice.device][choice.layout];
+        let workload = asked.workload(choice.parallel, choice.precision);
+        let mut split = asked.fewest_split((spread, device), &workload)?;
+        for _ in 0..SPLIT_TRIES {
+            let gpus = (split.prefill + split.decode) * choice.parallel.ranks();
+            if gpus > self.question.max_gpus || !can_send(device) {
+                break;
+            }
+            let fleet = Fleet::Split(split);
+            let Some(candidate) = self.candidate(choice, ENGINE_LIMITS[0], fleet)? else {
+                break;
+            };
+            if candidate.is_met {
+                return Ok(Some(candidate));
+            }
+            // More of the kind that misses its objective.
+            match candidate.limited_by {
+                Some(Reason::Ttft) => split.prefill += (split.prefill / 4).max(1),
+                Some(Reason::Tpot) => split.decode += (split.decode / 4).max(1),
+                _ => {
+                    split.prefill += 1;
+                    split.decode += 1;
+                }
+            }
+            let share = |one: &Candidate| one.limit_share.unwrap_or(f64::INFINITY);
+            if nearest
+                .as_ref()
+                .is_none_or(|known| share(&candidate) < share(known))
+            {
+                nearest = Some(candidate);
+            }
+        }
+        Ok(nearest)
+    }
+}
+
+/// The largest share of an objective's limit that a load reaches.
+fn limit_share(slos: &[Slo], summary: &Summary) -> Option<f64> {
+    let shares = slos.iter().map(|slo| {
+        slo.value(summary)
+            .map_or(f64::INFINITY, |value| value / slo.limit_ms)
+    });
+    shares.max_by(f64::total_cmp)
+}
+
+/// What keeps an engine from more: a KV cache that is full, or the objective nearest to its limit.
+fn limited_by(slos: &[Slo], summary: &Summary) -> Option<Reason> {
+    if summary.preemptions > 0 || summary.kv_usage.max >= KV_FULL || summary.failed > 0 {
+        return Some(Reason::Kv);
+    }
+    let share = |slo: &&Slo| {
+        slo.value(summary)
+            .map_or(f64::INFINITY, |value| value / slo.limit_ms)
+    };
+    let nearest = slos.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    Some(match nearest.metric {
+        Metric::Ttft => Reason::Ttft,
+        Metric::Tpot | Metric::Itl => Reason::Tpot,
+        Metric::E2e => Reason::E2e,
+    })
+}

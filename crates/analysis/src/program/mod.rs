@@ -185,7 +185,7 @@ impl Program {
         let modules = proofs::Modules::of(trace);
         let mut generation: Vec<Proof> = proofs::generation_ranges(trace).into_iter().collect();
         generation.extend(shown.filter(|shown| shown.generate()).map(|shown| {
-            let passes = shown.passes.len() as u64;
+            let passes = shown.decoder_passes();
             Proof::Shapes { passes }
         }));
         generation.extend(modules.language_model());

@@ -119,6 +119,9 @@ pub struct Totals {
     /// Python functions among the host slices.
     #[serde(default)]
     pub python_functions: u64,
+    /// Host slices that are neither operators, nor API calls, nor Python functions.
+    #[serde(default)]
+    pub other_slices: u64,
     /// Kernels.
     pub kernels: u64,
     /// Copies.

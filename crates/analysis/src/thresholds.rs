@@ -61,12 +61,18 @@ pub(crate) const PHASES_COVERED_MIN_SHARE: f64 = 0.5;
 /// Part of the time of its ranges that a device must work for to set their pace. Devices that lag behind their host in public traces
 /// (`fixtures/public`, MI300X and H100) work for more than 0.9 of it.
 pub(crate) const DEVICE_PACE_MIN_SHARE: f64 = 0.5;
+/// A device belongs to the process that launched at least this part of its time: others may copy a tensor there.
+pub(crate) const DEVICE_OWNER_MIN_SHARE: f64 = 0.99;
 /// Ranges of more names than this are parts of something, not its phases.
 pub(crate) const RANGE_NAMES_MAX: usize = 32;
 /// A first step that is longer than this many usual ones holds the start of the program too.
 pub(crate) const FIRST_STEP_MAX_RATIO: f64 = 1.5;
 /// More than one launch of a hundred: a few fail, or launch a graph without kernels.
 pub(crate) const CUT_LAUNCHES_MIN_PART: u64 = 100;
+/// A last range in which nothing is recorded for longer than this, and for more than one part in so many of it, was cut: a program
+/// that ends leaves its last range within a millisecond of its last call.
+pub(crate) const CUT_SILENCE_MIN_NS: i64 = 1_000_000;
+pub(crate) const CUT_SILENCE_MIN_PART: i64 = 10;
 /// How many ranges of a step are looked back over for one of another stream.
 pub(crate) const ENGINE_STREAMS_MAX: usize = 64;
 /// With fewer whole steps than this a phase may be something else than it looks like.

@@ -9,9 +9,10 @@ use flate2::read::GzDecoder;
 use llmprof_analysis::attribution::operators::ShapeRow;
 use llmprof_analysis::findings::{Abstention, Conclusion, Finding, IdleRemedy};
 use llmprof_analysis::matching::UnmatchedReason;
+use llmprof_analysis::program::ProgramKind;
 use llmprof_analysis::{Analysis, PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits};
-use llmprof_record::run::{RecordedModel, RunRecord};
+use llmprof_record::run::{RecordedModel, RunPhase, RunRecord};
 use llmprof_theory::Model;
 use llmprof_theory::device::Catalog;
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ const PREFILL: &str = "sglang_mi300/trace.json.gz";
 const QWEN: &str = "qwen_h100/trace.json.gz";
 const OLD: &str = "old_kineto_v100/trace.json.gz";
 const RANK: &str = "ranks_dlrm/rank0.json.gz";
+const INFERENCE: &str = "../faults/control.json.gz";
 
 const ON_DEVICE: [&str; 3] = ["kernel", "gpu_memcpy", "gpu_memset"];
 
@@ -422,9 +424,120 @@ fn processes_in_lockstep_have_the_same_steps() {
         }
         !name.starts_with("execute_")
     });
-    assert!(has(&other, "analysis.steps_of_processes"));
-    let names: Vec<&str> = other.phases.iter().map(PhaseAnalysis::name).collect();
-    assert_eq!(names, ["whole trace (device 5)", "whole trace (device 10)"]);
+    assert!(!has(&other, "analysis.steps_of_processes"));
+    let found = steps(&other);
+    let names: Vec<(&str, usize)> = found
+        .iter()
+        .map(|(name, steps, _)| (name.as_str(), *steps))
+        .collect();
+    assert_eq!(
+        names,
+        [("decode (device 5)", 6), ("prefill (device 10)", 6)]
+    );
+    // On one device nobody can tell whose step the device runs.
+    let shared = apart(4_000.0, |event| {
+        if event["args"]["device"].is_u64() {
+            event["args"]["device"] = 5.into();
+        }
+        true
+    });
+    assert!(has(&shared, "analysis.steps_of_processes"));
+    assert_eq!(only(&shared).name(), "whole trace");
+}
+
+/// Phases with their wall and busy times.
+fn times(analysis: &Analysis) -> Vec<(String, i64, i64)> {
+    let phases = analysis.phases.iter();
+    phases
+        .map(|phase| {
+            let name = phase.name().split(" (device").next().unwrap().to_owned();
+            (name, phase.waterfall.wall_ns.0, phase.waterfall.busy_ns.0)
+        })
+        .collect()
+}
+
+/// A language model on one GPU and training on another, recorded into one file: each has the phases that it has alone.
+#[test]
+fn ranges_of_a_process_say_nothing_of_devices_of_another() {
+    let (inference, training) = (read(INFERENCE), read(OLD));
+    let mut all = inference["traceEvents"].as_array().unwrap().clone();
+    let first = |events: &[Value]| {
+        let times = events.iter().filter(|event| event["ph"] == "X");
+        let times = times.map(|event| event["ts"].as_f64().unwrap());
+        times.fold(f64::INFINITY, f64::min)
+    };
+    let events = training["traceEvents"].as_array().unwrap();
+    let mut other = other_process(events, first(&all) - first(events));
+    for event in &mut other {
+        // A whole number of µs would round ns away.
+        event["ts"] = event["ts"].as_f64().unwrap().round().into();
+    }
+    let alone = analyzed(&json!({ "traceEvents": other }));
+    all.extend(other);
+    let both = analyzed(&json!({ "traceEvents": all }));
+    let expected = [times(&analyzed(&inference)), times(&alone)].concat();
+    let mut found = times(&both);
+    found.sort();
+    let mut sorted = expected.clone();
+    sorted.sort();
+    assert_eq!(found, sorted);
+    let kinds: Vec<(ProgramKind, &[u32])> = std::iter::once(&both.program)
+        .chain(&both.program.others)
+        .map(|program| (program.kind, program.devices.as_slice()))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (ProgramKind::Training, &[10][..]),
+            (ProgramKind::LlmInference, &[0][..])
+        ]
+    );
+    // What training does is not said of the device that decodes.
+    for phase in &both.phases {
+        let is_training = phase.name().starts_with("training step");
+        let traced = phase.traced.as_ref().unwrap();
+        assert_eq!(traced.training.is_some(), is_training, "{}", phase.name());
+    }
+}
+
+/// Half of a file: the range of decode goes on for 50 ms after the last event that was kept.
+#[test]
+fn a_range_that_goes_on_after_the_recording_has_no_bottleneck() {
+    let whole = read(INFERENCE);
+    let events = whole["traceEvents"].as_array().unwrap();
+    let decode = events.iter().find(|event| event["name"] == "decode");
+    let decode = decode.unwrap();
+    let (start, length) = (
+        decode["ts"].as_f64().unwrap(),
+        decode["dur"].as_f64().unwrap(),
+    );
+    let half = start + length / 2.0;
+    let kept: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["ts"].as_f64().is_none_or(|time| time < half))
+        .collect();
+    let analysis = analyzed(&json!({ "traceEvents": kept }));
+    assert!(has(&analysis, "analysis.cut_range"));
+    let phases = analysis.phases.iter();
+    let decode = phases.clone().find(|phase| phase.name() == "decode");
+    let decode = decode.unwrap();
+    assert_eq!(decode.class.class, None);
+    let wall_us = decode.waterfall.wall_ns.0 as f64 / 1e3;
+    assert!(
+        (wall_us - length / 2.0).abs() < 0.05 * length,
+        "{wall_us} of {length}"
+    );
+    assert!(
+        analysis
+            .replays
+            .iter()
+            .all(|replay| replay.phase != RunPhase::Decode)
+    );
+    let with_gain = analysis.findings.iter().filter(|one| one.gain.is_some());
+    for finding in with_gain {
+        assert_ne!(finding.phase, Some(RunPhase::Decode), "{}", finding.code);
+    }
+    assert!(!has(&analyzed(&whole), "analysis.cut_range"));
 }
 
 /// Ids of ranks in one file each begin at one: `[TP00] 4711` launches what runs on `[TP00] 5`.

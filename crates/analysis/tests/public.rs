@@ -357,8 +357,8 @@ fn phases_and_their_windows_are_those_of_the_device() {
     assert_eq!(
         phases.collect::<Vec<_>>(),
         [
-            ("whole trace (device 0)", 299_877_006, 273_817_787),
-            ("whole trace (device 1)", 299_877_006, 267_275_916),
+            ("whole trace (device 0)", 299_848_812, 273_817_787),
+            ("whole trace (device 1)", 298_661_551, 267_275_916),
         ]
     );
 }

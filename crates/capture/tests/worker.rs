@@ -56,7 +56,7 @@ impl Worker {
 
     fn start(&mut self, behaviour: &str) -> Result<Client, WorkerError> {
         let launch = Launch::new(std::env::current_exe().unwrap().to_string_lossy())
-            .args(["--exact", "fake_worker", "--ignored", "--nocapture"])
+            .args(["--exact", "worker::fake_worker", "--ignored", "--nocapture"])
             .env(BEHAVIOUR, behaviour)
             // A backtrace would push the message out of the last lines.
             .env("RUST_BACKTRACE", "0");

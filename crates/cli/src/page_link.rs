@@ -29,8 +29,6 @@ fn percent_encoded(name: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use std::fs;
 
     use super::*;

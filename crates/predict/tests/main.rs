@@ -6,6 +6,7 @@ mod memory;
 mod micro;
 mod native;
 mod parallel;
+mod physics;
 mod predict;
 mod serving;
 mod step;

@@ -7,6 +7,7 @@ use llmprof_theory::device::Device;
 use llmprof_units::DType;
 
 use crate::analyze::phase_intervals::{Interval, TracePhase};
+use crate::bottleneck::ClassReason;
 use crate::causes::{Diagnosis, PhaseInput, Purpose, Subject, diagnose};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::PhaseSource;
@@ -101,6 +102,9 @@ fn input(
         .iter()
         .map(|(phase, _)| phase)
         .find(|found| found.phase == phase.phase && is_labelled(found, phase))?;
+    if of_phase.class.why == ClassReason::Cut {
+        return None;
+    }
     let traced = of_phase.traced.as_ref()?;
     let instances = phase.intervals.iter().zip(&traced.instances);
     let included: Vec<&Interval> = instances

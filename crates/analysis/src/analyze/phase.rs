@@ -268,6 +268,7 @@ impl Tracing<'_> {
             copies: self.copies(included, lane),
             training: self
                 .training
+                .filter(|_| self.program.of_device(lane.device).is_training())
                 .and_then(|places| places.parts(included, lane)),
             ..TracedPhase::default()
         }

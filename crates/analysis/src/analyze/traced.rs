@@ -36,6 +36,7 @@ use crate::matching::places::KernelPlaces;
 use crate::matching::units::{Counted, Matching, Verdict};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::Phases;
+use crate::program::Program;
 use crate::roofline::{ExpertsRead, Theory};
 use crate::steps::StepPatterns;
 use crate::telemetry::{self, HostTelemetry};
@@ -113,11 +114,13 @@ pub(super) fn of_trace(
     let is_counted = counted.as_ref().is_some_and(Counted::has_calls);
     let matching = matched(trace, &structure, &lanes, counted.as_ref());
     let places = KernelPlaces::of(trace, &lanes, &matching, counted.as_ref());
-    let training = structure.program.is_training();
+    let mut programs = std::iter::once(&structure.program).chain(&structure.program.others);
+    let training = programs.any(Program::is_training);
     let training = training.then(|| TrainingPlaces::of(trace));
     let tracing = Tracing {
         trace,
         training: training.as_ref(),
+        program: &structure.program,
         timeline: &timeline,
         names: &structure.phases.names,
         plain: &structure.phases.plain,
@@ -146,7 +149,7 @@ pub(super) fn of_trace(
         subject: counted_theory.map(|theory| (theory.model, theory.workload)),
         is_named: named_model,
         program: structure.program.kind,
-        rank: lone_rank(record, trace),
+        rank: lone_rank(record, trace).filter(|_| !structure.phases.are_of_devices()),
         is_cut: trace.issues.iter().any(|issue| issue.code.is_cut_file()),
         roof,
         latency: &latency,

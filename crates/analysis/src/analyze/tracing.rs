@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::analyze::training::TrainingPlaces;
 use crate::matching::lanes::Lane;
 use crate::matching::units::{Counted, Matching};
+use crate::program::Program;
 use crate::roofline::Theory;
 use crate::telemetry::HostTelemetry;
 use crate::trace::TraceAnalysis;
@@ -28,6 +29,7 @@ pub(crate) struct Tracing<'a> {
     pub(crate) theory: Option<(Theory<'a>, &'a Counted<'a>)>,
     /// Absent where the program does not train.
     pub(crate) training: Option<&'a TrainingPlaces>,
+    pub(crate) program: &'a Program,
     pub(crate) record: &'a RunRecord,
     /// The pass that the trace was recorded in.
     pub(crate) captured: Option<usize>,

@@ -24,7 +24,7 @@ impl TrainingPlaces {
     pub(crate) fn of(trace: &Trace) -> Self {
         Self {
             backward: places(trace, is_backward_op),
-            optimizer: places(trace, |name| name.starts_with(OPTIMIZER_STEP)),
+            optimizer: places(trace, is_optimizer),
         }
     }
 
@@ -54,6 +54,14 @@ impl TrainingPlaces {
             Some(_) => &mut parts.forward_ns,
         }
     }
+}
+
+/// The range of an optimizer's step, and operators over lists of parameters that optimizers alone call.
+fn is_optimizer(name: &str) -> bool {
+    name.starts_with(OPTIMIZER_STEP)
+        || name.starts_with("aten::_foreach_")
+        || name.starts_with("aten::_fused_ada")
+        || name.starts_with("aten::_fused_sgd")
 }
 
 fn holds(places: &Places, (thread, time): (ThreadId, i64)) -> bool {

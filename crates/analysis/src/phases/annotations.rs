@@ -30,7 +30,8 @@ pub(crate) fn annotated(
     let mut phases = if devices.len() > 1 {
         let mut phases = Phases::empty(PhaseSource::Annotation);
         for device in devices {
-            if let Some(own) = ranges_as_phases(trace, &name_of, Some(device), on_device) {
+            if let Some(mut own) = ranges_as_phases(trace, &name_of, Some(device), on_device) {
+                own.on_device = on_device;
                 phases.absorb_device(device, &own);
             }
         }

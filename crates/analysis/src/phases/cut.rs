@@ -1,13 +1,70 @@
-//! Steps of which the recording has launches and not their kernels: it was stopped, or its buffer was full, while they ran.
+//! Steps of which a part was not recorded: launches without their kernels, and a last range that goes on after everything else.
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Phases;
-use crate::thresholds::CUT_LAUNCHES_MIN_PART;
+use super::{Phases, Window};
+use crate::thresholds::{CUT_LAUNCHES_MIN_PART, CUT_SILENCE_MIN_NS, CUT_SILENCE_MIN_PART};
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::launches::{ApiKind, is_api};
+
+/// Ends the last window where the recording does, where nothing was recorded in a part of it and the window of its name before it
+/// has no such part: the file was cut, or the profiler was stopped, while the range was open.
+pub(super) fn clip(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) -> Option<Issue> {
+    let last_end = slices(trace, events).map(|slice| slice.1).max()?;
+    // PyTorch's profiler opens a step after the last one.
+    while phases.windows.len() > 1
+        && phases
+            .windows
+            .last()
+            .is_some_and(|one| one.start >= last_end)
+    {
+        phases.windows.pop();
+    }
+    let (window, before) = phases.windows.split_last_mut()?;
+    let (start, end) = (window.start, window.end);
+    let silence = end.saturating_sub(last_end);
+    if last_end <= start
+        || silence <= CUT_SILENCE_MIN_NS
+        || silence.saturating_mul(CUT_SILENCE_MIN_PART) <= end.saturating_sub(start)
+    {
+        return None;
+    }
+    let silence_of = |one: &Window| {
+        let is_inside = |slice: &(i64, i64)| (one.start..one.end).contains(&slice.0);
+        let ends = slices(trace, events).filter(is_inside).map(|slice| slice.1);
+        one.end.saturating_sub(ends.max().unwrap_or(one.start))
+    };
+    let alike = before.iter().rev().find(|one| one.name == window.name);
+    if alike.is_some_and(|one| silence_of(one).saturating_mul(2) >= silence) {
+        return None;
+    }
+    window.end = last_end;
+    window.is_whole = false;
+    let phase = phase_name(&phases.names[window.name]);
+    Some(
+        Issue::warning(IssueCode::AnalysisCutRange)
+            .with("phase", phase)
+            .with("silence_ns", silence)
+            .with("range_ns", end.saturating_sub(start)),
+    )
+}
+
+/// Starts and ends of what host and devices did.
+fn slices<'t>(trace: &'t Trace, events: &'t DeviceEvents) -> impl Iterator<Item = (i64, i64)> + 't {
+    let hosts = trace.hosts.start.iter().zip(trace.hosts.duration.iter());
+    let hosts = hosts.map(|(start, duration)| (*start, start.saturating_add(*duration)));
+    hosts.chain(events.all().iter().map(|event| (event.start, event.end)))
+}
+
+fn phase_name(name: &str) -> &str {
+    if name == crate::labels::STEP {
+        "decode"
+    } else {
+        name
+    }
+}
 
 /// Calls of a window that launch kernels or graphs, and those of them without a device event.
 #[derive(Clone, Copy, Default)]
@@ -30,13 +87,8 @@ pub(super) fn mark(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
     let cut = phases.names.iter().zip(by_name);
     cut.filter(|(_, launched)| launched.without > 0)
         .map(|(name, launched)| {
-            let phase = if name == crate::labels::STEP {
-                "decode"
-            } else {
-                name
-            };
             Issue::warning(IssueCode::AnalysisCutSteps)
-                .with("phase", phase)
+                .with("phase", phase_name(name))
                 .with("without", launched.without)
                 .with("launches", launched.calls)
         })

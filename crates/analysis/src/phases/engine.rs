@@ -18,19 +18,17 @@ pub(crate) struct Labelled {
     pub(crate) label: EngineLabel,
 }
 
-/// Phases from the labels of an engine; `None` where there are none. `common` are the steps that several processes run at once, each
-/// on a device of its own.
+/// Phases from the labels of an engine; `None` where there are none.
 pub(super) fn labelled(
     trace: &Trace,
     events: &DeviceEvents,
     launched: &LaunchTimes,
-    common: Option<Vec<Labelled>>,
 ) -> Option<Phases> {
     let on_device = lie_on_device(trace, events, launched);
     let steps = if on_device {
         device_steps(trace)
     } else {
-        common.unwrap_or_else(|| merged(labelled_steps(trace)))
+        merged(labelled_steps(trace))
     };
     let overlap = steps.windows(2).any(|pair| pair[0].end > pair[1].start);
     if steps.is_empty() || overlap {
@@ -80,7 +78,7 @@ pub(super) fn steps_of_one_thread(trace: &Trace) -> Vec<Labelled> {
 ///
 /// Where a label encloses another one (`execute_…` around `step[…]`), the inner one is the step and the outer one has the
 /// batch. One that encloses several says nothing about each of them.
-pub(super) fn labelled_by_thread(trace: &Trace, by: StepsOf) -> Vec<(ThreadId, Vec<Labelled>)> {
+fn labelled_by_thread(trace: &Trace, by: StepsOf) -> Vec<(ThreadId, Vec<Labelled>)> {
     let mut threads = Vec::new();
     let ranges = &trace.ranges;
     let rows: Vec<usize> = (0..ranges.len())
@@ -96,7 +94,7 @@ pub(super) fn labelled_by_thread(trace: &Trace, by: StepsOf) -> Vec<(ThreadId, V
 
 /// Who marked steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepsOf {
+enum StepsOf {
     Engine,
     /// PyTorch's profiler, with a schedule.
     Profiler,

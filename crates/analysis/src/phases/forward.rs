@@ -29,7 +29,12 @@ pub(crate) struct ForwardPass {
     pub(crate) cached: u64,
     /// Calls of attention; 0 where the model does not call PyTorch's.
     pub(crate) attentions: u64,
+    /// Whether it is the encoder's: the tokens after it are attended to by a decoder that begins with an empty cache.
+    pub(crate) is_encoder: bool,
 }
+
+/// The fewest and the most keys that calls of attention in one pass meet.
+type MetKeys = Option<(u64, u64)>;
 
 impl ForwardPass {
     pub(crate) fn is_decode(&self) -> bool {
@@ -64,7 +69,8 @@ impl ForwardPasses {
             (*table, rows.len(), std::cmp::Reverse(*thread))
         })?;
         let mut passes = rows.clone();
-        let keys = attention(trace, thread, &mut passes);
+        let mut keys = attention(trace, thread, &mut passes);
+        leave_cross_attention(&mut passes, &mut keys);
         fill_caches(&mut passes, &keys);
         Some(Self {
             table,
@@ -77,6 +83,11 @@ impl ForwardPasses {
     /// encoder in front of another model.
     pub(crate) fn generate(&self) -> bool {
         self.passes.iter().any(ForwardPass::is_decode)
+    }
+
+    pub(crate) fn decoder_passes(&self) -> u64 {
+        let passes = self.passes.iter();
+        passes.filter(|pass| !pass.is_encoder).count() as u64
     }
 
     /// The passes that begin in a window of the host.
@@ -92,8 +103,13 @@ impl ForwardPasses {
         let starts = pass_starts(trace, self.thread, &self.passes);
         for (place, pass) in self.passes.iter().enumerate() {
             let (start, end) = (starts[place], starts.get(place + 1).copied());
+            let end = end.unwrap_or(pass.end);
+            if pass.is_encoder {
+                phases.push("encoder", start, end);
+                continue;
+            }
             let name = if pass.is_decode() { STEP } else { "prefill" };
-            phases.push(name, start, end.unwrap_or(pass.end));
+            phases.push(name, start, end);
             phases.state_step(Step::of_sequences([pass.sequences()]));
         }
         phases
@@ -137,6 +153,7 @@ fn lookups(trace: &Trace) -> Lookups {
             new,
             cached: 0,
             attentions: 0,
+            is_encoder: false,
         });
     }
     for ((_, thread), rows) in &mut found {
@@ -150,8 +167,8 @@ fn lookups(trace: &Trace) -> Lookups {
     found
 }
 
-/// Counts the calls of attention of each pass. The answer is the most keys that one of them meets.
-fn attention(trace: &Trace, thread: u32, passes: &mut [ForwardPass]) -> Vec<Option<u64>> {
+/// Counts the calls of attention of each pass. The answer is how many keys they meet.
+fn attention(trace: &Trace, thread: u32, passes: &mut [ForwardPass]) -> Vec<MetKeys> {
     let mut keys = vec![None; passes.len()];
     let Some(name) = trace.strings.find(ATTENTION) else {
         return keys;
@@ -175,7 +192,8 @@ fn attention(trace: &Trace, thread: u32, passes: &mut [ForwardPass]) -> Vec<Opti
             && u64::try_from(new) == Ok(passes[pass].new);
         if let (true, Ok(met)) = (own, u64::try_from(met)) {
             passes[pass].attentions += 1;
-            keys[pass] = keys[pass].max(Some(met));
+            let (fewest, most) = keys[pass].unwrap_or((met, met));
+            keys[pass] = Some((fewest.min(met), most.max(met)));
         }
     }
     keys
@@ -187,15 +205,36 @@ fn shapes(trace: &Trace, inputs: InputsId) -> [Option<&[i64]>; 2] {
     [(); 2].map(|()| Some(arguments.next()?.tensors().next()?.dims))
 }
 
+/// A decoder behind an encoder meets the keys of the encoder's tokens in every pass, and those of its own cache, which begins empty: only
+/// the latter are kept.
+fn leave_cross_attention(passes: &mut [ForwardPass], keys: &mut [MetKeys]) {
+    let mut encoded = None;
+    for place in 0..passes.len() {
+        let next = passes.get(place + 1).zip(keys.get(place + 1));
+        let pass = passes[place];
+        if pass.new > 1 {
+            let is_encoder = |(next, met): (&ForwardPass, &MetKeys)| {
+                next.new == 1 && *met == Some((1, pass.new))
+            };
+            passes[place].is_encoder = next.is_some_and(is_encoder);
+            encoded = passes[place].is_encoder.then_some(pass.new);
+        } else if let (Some(_), Some((fewest, _))) = (encoded, keys[place]) {
+            keys[place] = Some((fewest, fewest));
+        }
+    }
+}
+
 /// A cache that grows shows its length as keys. One of fixed size shows its size in every pass: there, a pass with several
 /// new tokens begins anew and one with a single token follows the pass before it.
-fn fill_caches(passes: &mut [ForwardPass], keys: &[Option<u64>]) {
-    let is_fixed = passes.len() > 1 && keys[0].is_some() && keys.iter().all(|key| *key == keys[0]);
+fn fill_caches(passes: &mut [ForwardPass], keys: &[MetKeys]) {
+    let most = |met: &MetKeys| met.map(|(_, most)| most);
+    let first = keys.first().and_then(most);
+    let is_fixed = passes.len() > 1 && first.is_some() && keys.iter().all(|met| most(met) == first);
     let mut length = 0;
     for (pass, keys) in passes.iter_mut().zip(keys) {
         let shown = keys
             .filter(|_| !is_fixed)
-            .and_then(|keys| keys.checked_sub(pass.new));
+            .and_then(|(_, most)| most.checked_sub(pass.new));
         let follows = if pass.new == 1 { length } else { 0 };
         pass.cached = shown.unwrap_or(follows);
         length = pass.cached.saturating_add(pass.new);
@@ -269,6 +308,40 @@ mod tests {
             (210, ATTENTION, "[[1, 4, 1, 16], [1, 1, 64, 16]]"),
         ]);
         assert_eq!(shapes_of(&trace), [(1, 8, 0), (1, 1, 8), (1, 1, 9)]);
+    }
+
+    #[test]
+    fn an_encoder_is_no_prefill_of_its_decoder() {
+        let mut calls = vec![
+            (0, LOOKUP, "[[1000, 64], [1, 7]]".to_owned()),
+            (10, ATTENTION, "[[1, 4, 7, 16], [1, 4, 7, 16]]".to_owned()),
+        ];
+        for step in 1..4 {
+            let start = 100 * step;
+            let own = format!("[[1, 4, 1, 16], [1, 4, {step}, 16]]");
+            let crossed = "[[1, 4, 1, 16], [1, 4, 7, 16]]".to_owned();
+            calls.push((start, LOOKUP, "[[1000, 64], [1, 1]]".to_owned()));
+            calls.push((start + 10, ATTENTION, own));
+            calls.push((start + 20, ATTENTION, crossed));
+        }
+        let calls: Vec<(i64, &str, &str)> = calls
+            .iter()
+            .map(|(start, name, dims)| (*start, *name, dims.as_str()))
+            .collect();
+        let trace = trace(&calls);
+        assert_eq!(
+            shapes_of(&trace),
+            [(1, 7, 0), (1, 1, 0), (1, 1, 1), (1, 1, 2)]
+        );
+        let found = ForwardPasses::of(&trace).unwrap();
+        assert!(found.generate());
+        assert_eq!(found.decoder_passes(), 3);
+        let phases = found.phases(&trace);
+        let names = phases.windows.iter();
+        let names: Vec<&str> = names
+            .map(|window| phases.names[window.name].as_str())
+            .collect();
+        assert_eq!(names, ["encoder", "prefill", STEP, STEP]);
     }
 
     #[test]

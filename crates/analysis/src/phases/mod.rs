@@ -17,9 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::annotations::annotated;
-use self::engine::StepsOf;
 use self::forward::ForwardPasses;
-use self::processes::Processes;
 use crate::labels::{
     PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
 };
@@ -114,10 +112,19 @@ pub(crate) struct Phases {
     pub(crate) plain: FxHashMap<String, Vec<i64>>,
     /// Whether the ranges that they are made from are the device's own, which a profiler derived from those of the host.
     on_device: bool,
-    /// The windows of each device, in order, where devices run apart.
-    of_device: FxHashMap<u32, Vec<usize>>,
+    /// The windows of each device, where devices run apart.
+    of_device: FxHashMap<u32, DeviceWindows>,
     /// What is wrong with ranges that could have been phases.
     pub(crate) issues: Vec<Issue>,
+}
+
+/// Windows of one device.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct DeviceWindows {
+    /// Numbers of the windows, in order.
+    numbers: Vec<usize>,
+    /// Whether an event belongs to the window in which it was launched; otherwise to the one in which it began.
+    by_launch: bool,
 }
 
 /// For every device event, the window of [`Phases::windows`] that it belongs to.
@@ -131,12 +138,14 @@ impl EventWindows {
     pub(crate) fn of(events: &DeviceEvents, launched: &LaunchTimes, phases: &Phases) -> Self {
         let window = |(index, event): (usize, &DeviceEvent)| {
             if phases.are_of_devices() {
-                return phases.at_device(event.start, event.device);
+                let launch = launched.or_start(index, event.start);
+                return phases.at_device(event, launch);
             }
-            if !phases.by_launch() || phases.on_device {
-                return phases.at(event.start);
+            if phases.by_host_range() {
+                phases.at_launch(launched.or_start(index, event.start)?)
+            } else {
+                phases.at(event.start)
             }
-            phases.at_launch(launched.or_start(index, event.start)?)
         };
         Self(events.all().iter().enumerate().map(window).collect())
     }
@@ -158,16 +167,6 @@ impl Phases {
         shown: Option<&ForwardPasses>,
         program: &Program,
     ) -> Self {
-        let processes = Processes::of(trace, program);
-        // Where processes run different steps at once, no range is one of all of them.
-        if processes.as_ref().is_some_and(|found| found.differ) {
-            let mut phases = whole(trace, events);
-            let differ = Issue::warning(IssueCode::AnalysisStepsOfProcesses);
-            phases.issues.push(differ);
-            return phases;
-        }
-        let by_engine = processes.filter(|found| found.by == StepsOf::Engine);
-        let common = by_engine.map(|found| found.steps);
         let mut dropped = Vec::new();
         let mut covering = |phases: Phases| match phases.covering(events, launched) {
             Ok(phases) => Some(phases),
@@ -189,7 +188,7 @@ impl Phases {
             })
         };
         let own_ranges = || named(own_name).filter(|phases| phases.names.len() <= RANGE_NAMES_MAX);
-        let mut phases = engine::labelled(trace, events, launched, common)
+        let mut phases = engine::labelled(trace, events, launched)
             .and_then(&mut covering)
             .or_else(|| generates.then(generation).flatten())
             .or_else(|| named(profiler_step))
@@ -208,12 +207,14 @@ impl Phases {
             .or_else(|| inferred(steps).filter(|found| is_sliced || found.covers(events, launched)))
             .unwrap_or_else(|| whole(trace, events));
         phases.issues.extend(dropped);
-        if phases.by_launch() && !phases.on_device && !launched.are_known {
+        if phases.by_host_range() && !launched.are_known {
             phases
                 .issues
                 .push(Issue::warning(IssueCode::AnalysisNoLaunches));
         }
-        if phases.by_launch() && !phases.on_device && !is_sliced {
+        if phases.by_host_range() && !is_sliced {
+            let cut = cut::clip(&mut phases, trace, events);
+            phases.issues.extend(cut);
             phases.follow_device(events, launched);
         }
         // Ranges begin and end where the program says so; forward passes by shapes end with the recording.
@@ -221,7 +222,7 @@ impl Phases {
             phases.clip(events, launched);
         }
         // The capture of graphs executes nothing, and has no kernels to miss.
-        if phases.by_launch() && !phases.on_device && !is_sliced && !is_graph_capture(trace) {
+        if phases.by_host_range() && !is_sliced && !is_graph_capture(trace) {
             let cut = cut::mark(&mut phases, trace, events);
             phases.issues.extend(cut);
         }
@@ -236,6 +237,30 @@ impl Phases {
         if program.is_training() {
             phases.name_training();
         }
+        phases
+    }
+
+    /// One phase where processes with ranges share a device: no range says what the device does.
+    pub(crate) fn of_shared_device(trace: &Trace, events: &DeviceEvents) -> Self {
+        let mut phases = whole(trace, events);
+        let shared = Issue::warning(IssueCode::AnalysisStepsOfProcesses);
+        phases.issues.push(shared);
+        phases
+    }
+
+    /// The phases of processes, each with the devices that it launches on: a range says nothing of other devices. The first process
+    /// says how the phases are known.
+    pub(crate) fn of_processes(parts: Vec<(Vec<u32>, Self)>) -> Self {
+        let source = parts.first().map(|(_, first)| first.source);
+        let mut phases = Self::empty(source.unwrap_or(PhaseSource::Whole));
+        for (devices, mut own) in parts {
+            phases.are_generation |= own.are_generation;
+            phases.issues.append(&mut own.issues);
+            for device in devices {
+                phases.absorb_device(device, &own);
+            }
+        }
+        phases.order_devices();
         phases
     }
 
@@ -333,12 +358,17 @@ impl Phases {
         windows.filter(move |window| window.device.is_none_or(|own| own == device))
     }
 
-    /// The window of a device that holds a moment, where devices run apart.
-    fn at_device(&self, time: i64, device: u32) -> Option<usize> {
-        let own = self.of_device.get(&device)?;
-        let after = own.partition_point(|&window| self.windows[window].start <= time);
-        let window = own[after.checked_sub(1)?];
-        (time < self.windows[window].end).then_some(window)
+    /// The window that an event of a device belongs to, where devices run apart.
+    fn at_device(&self, event: &DeviceEvent, launch: Option<i64>) -> Option<usize> {
+        let own = self.of_device.get(&event.device)?;
+        let (windows, time) = match &self.launched {
+            Some(launched) if own.by_launch => (launched, launch?),
+            _ => (&self.windows, event.start),
+        };
+        let numbers = &own.numbers;
+        let after = numbers.partition_point(|&window| windows[window].start <= time);
+        let window = numbers[after.checked_sub(1)?];
+        (time < windows[window].end).then_some(window)
     }
 
     /// The window that holds a moment; none where devices run apart.
@@ -353,8 +383,11 @@ impl Phases {
         (time < end || at_the_end).then_some(window)
     }
 
-    /// The window whose work was launched at a moment of the host.
+    /// The window whose work was launched at a moment of the host; none where devices run apart.
     pub(crate) fn at_launch(&self, time: i64) -> Option<usize> {
+        if self.are_of_devices() {
+            return None;
+        }
         let Some(launched) = &self.launched else {
             return self.at(time);
         };
@@ -476,6 +509,11 @@ impl Phases {
         !matches!(self.source, PhaseSource::Inferred | PhaseSource::Whole)
     }
 
+    /// Whether phases are ranges of the host, to which events belong by their launches.
+    fn by_host_range(&self) -> bool {
+        self.by_launch() && !self.on_device
+    }
+
     /// The host's time in which the work of a window was launched.
     pub(crate) fn host_window(&self, window: usize) -> (i64, i64) {
         let windows = self.launched.as_ref().unwrap_or(&self.windows);
@@ -573,26 +611,44 @@ impl Phases {
         }
     }
 
-    /// Takes over what the ranges of one device show.
+    /// Takes over the phases of one device.
     fn absorb_device(&mut self, device: u32, own: &Self) {
-        for window in &own.windows {
+        let launched = own.launched.as_ref().unwrap_or(&own.windows);
+        for (window, launched) in own.windows.iter().zip(launched) {
             self.push(&own.names[window.name], window.start, window.end);
             if let Some(last) = self.windows.last_mut() {
                 last.device = Some(device);
+                last.is_whole = window.is_whole;
+                let launched = Window {
+                    start: launched.start,
+                    end: launched.end,
+                    ..*last
+                };
+                self.launched.get_or_insert_default().push(launched);
+            }
+            if let Some(step) = window.step() {
+                self.state_step(own.steps[step].clone());
             }
         }
+        self.of_device.entry(device).or_default().by_launch = own.by_host_range();
     }
 
     /// Puts the windows of all devices in order.
     fn order_devices(&mut self) {
-        self.windows
-            .sort_by_key(|window| (window.start, window.end, window.device));
-        self.of_device.clear();
-        for (number, window) in self.windows.iter().enumerate() {
+        let launched = self.launched.take().unwrap_or_default();
+        let mut pairs: Vec<(Window, Window)> = self.windows.drain(..).zip(launched).collect();
+        pairs.sort_by_key(|(window, _)| (window.start, window.end, window.device));
+        for (number, (window, _)) in pairs.iter().enumerate() {
             if let Some(device) = window.device {
-                self.of_device.entry(device).or_default().push(number);
+                self.of_device
+                    .entry(device)
+                    .or_default()
+                    .numbers
+                    .push(number);
             }
         }
+        let (windows, launched) = pairs.into_iter().unzip();
+        (self.windows, self.launched) = (windows, Some(launched));
     }
 
     fn push(&mut self, name: &str, start: i64, end: i64) {

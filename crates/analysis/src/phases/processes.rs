@@ -1,104 +1,107 @@
-//! Steps of several processes in one trace, such as the ranks of an engine whose traces were merged into one file.
+//! Processes of one trace that each have devices of their own: ranks or programs whose traces were merged into one file.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use llmprof_record::trace::{ThreadId, Trace};
-use rustc_hash::FxHashMap;
 
-use super::engine::{Labelled, StepsOf, labelled_by_thread};
-use crate::program::Program;
-use crate::timeline::launch_times::LaunchTimes;
+use crate::labels::is_annotation;
+use crate::thresholds::DEVICE_OWNER_MIN_SHARE;
+use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::launches::EventCalls;
+use crate::timeline::slices;
 
 /// What tells processes apart: the id, and the text that a tool wrote in its place.
 pub(super) type Process = (i64, u32);
 
-/// The steps of the process with the most of them, and which of them those of the others are.
-pub(crate) struct Processes {
-    /// Who marked the steps.
-    pub(super) by: StepsOf,
-    /// By time.
-    pub(super) steps: Vec<Labelled>,
-    first: Process,
-    others: FxHashMap<Process, Vec<OtherStep>>,
-    /// Whether other processes run other steps: no step is one of all of them.
-    pub(super) differ: bool,
+/// The processes of a trace by the devices that they launch on.
+pub(crate) enum Processes {
+    /// All ranges are of the process that launches, or nothing says which process launches.
+    One,
+    /// Each device belongs to one process; the one with most device time first.
+    Apart(Vec<ProcessPart>),
+    /// Processes with ranges launch on one device: no range says what the device does.
+    OnOneDevice,
 }
 
-/// A step of another process.
-struct OtherStep {
-    start: i64,
-    end: i64,
-    /// When the first process begins it.
-    begins: i64,
+/// A process with its devices.
+pub(crate) struct ProcessPart {
+    pub(crate) devices: Vec<u32>,
+    /// What the process and its devices did.
+    pub(crate) trace: Trace,
 }
 
 impl Processes {
-    /// Nothing where fewer than two processes have marked steps. Those of a profiler count for programs without steps of an engine.
-    pub(crate) fn of(trace: &Trace, program: &Program) -> Option<Self> {
-        let by_profiler = || (!program.generates_text()).then_some(StepsOf::Profiler);
-        Self::marked_by(trace, StepsOf::Engine).or_else(|| Self::marked_by(trace, by_profiler()?))
-    }
-
-    fn marked_by(trace: &Trace, by: StepsOf) -> Option<Self> {
-        let mut by_process: Vec<(Process, Vec<Labelled>)> = Vec::new();
-        for (thread, steps) in labelled_by_thread(trace, by) {
-            let process = process_of(trace, thread);
-            match by_process.iter_mut().find(|(known, _)| *known == process) {
-                Some((_, known)) => known.extend(steps),
-                None => by_process.push((process, steps)),
-            }
+    pub(crate) fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls) -> Self {
+        let annotated = annotated_processes(trace);
+        let launched = launched_times(trace, events, calls);
+        let launching: BTreeSet<Process> = launched
+            .values()
+            .flat_map(BTreeMap::keys)
+            .copied()
+            .collect();
+        let has_others = annotated.iter().any(|process| !launching.contains(process));
+        if slices::of(trace).is_some()
+            || launching.is_empty()
+            || launching.len() == 1 && !has_others
+        {
+            return Self::One;
         }
-        by_process.retain(|(_, steps)| !steps.is_empty());
-        for (_, steps) in &mut by_process {
-            steps.sort_by_key(|step| step.start);
-        }
-        by_process.sort_by_key(|(process, _)| *process);
-        let longest = by_process.iter().enumerate();
-        let (longest, _) = longest.rev().max_by_key(|(_, (_, steps))| steps.len())?;
-        let (first, steps) = by_process.swap_remove(longest);
-        if by_process.is_empty() {
-            return None;
-        }
-        let mut others = FxHashMap::default();
-        let mut differ = false;
-        for (process, own) in by_process {
-            let Some(shift) = in_lockstep(&steps, &own) else {
-                differ = true;
+        let mut owned: BTreeMap<Process, (i128, Vec<u32>)> = BTreeMap::new();
+        for (device, times) in launched {
+            let all: i128 = times.values().sum();
+            let Some((&owner, &most)) = times.iter().max_by_key(|(_, time)| **time) else {
                 continue;
             };
-            let own = own.iter().zip(&steps[shift..]);
-            let own = own.map(|(own, first)| OtherStep {
-                start: own.start,
-                end: own.end,
-                begins: first.start,
-            });
-            others.insert(process, own.collect());
-        }
-        Some(Self {
-            by,
-            steps,
-            first,
-            others,
-            differ,
-        })
-    }
-
-    /// Lets what a process launches in a step count as launched when the first process begins it.
-    pub(crate) fn align(&self, trace: &Trace, calls: &EventCalls, launched: &mut LaunchTimes) {
-        if self.differ {
-            return;
-        }
-        launched.alter(|index, time| {
-            let call = calls.call(index)? as usize;
-            let process = process_of(trace, trace.hosts.thread[call]);
-            if process == self.first {
-                return Some(time);
+            if (most as f64) < DEVICE_OWNER_MIN_SHARE * all as f64 {
+                let with_ranges = times.keys().filter(|process| annotated.contains(process));
+                return if with_ranges.count() > 1 {
+                    Self::OnOneDevice
+                } else {
+                    Self::One
+                };
             }
-            let own = self.others.get(&process)?;
-            let after = own.partition_point(|step| step.start <= time);
-            let step = &own[after.checked_sub(1)?];
-            (time < step.end).then_some(step.begins)
-        });
+            let (time, devices) = owned.entry(owner).or_default();
+            *time += all;
+            devices.push(device);
+        }
+        let mut owned: Vec<_> = owned.into_iter().collect();
+        owned.sort_by_key(|(_, (time, _))| std::cmp::Reverse(*time));
+        let parts = owned
+            .into_iter()
+            .map(|(process, (_, devices))| ProcessPart {
+                trace: trace.part(
+                    |thread| process_of(trace, thread) == process,
+                    |device| devices.contains(&device),
+                ),
+                devices,
+            });
+        Self::Apart(parts.collect())
     }
+}
+
+/// Device time by device and by the process that launched it.
+fn launched_times(
+    trace: &Trace,
+    events: &DeviceEvents,
+    calls: &EventCalls,
+) -> BTreeMap<u32, BTreeMap<Process, i128>> {
+    let mut launched: BTreeMap<u32, BTreeMap<Process, i128>> = BTreeMap::new();
+    for (index, event) in events.all().iter().enumerate() {
+        if let Some(call) = calls.call(index) {
+            let process = process_of(trace, trace.hosts.thread[call as usize]);
+            let times = launched.entry(event.device).or_default();
+            *times.entry(process).or_default() += i128::from(event.duration());
+        }
+    }
+    launched
+}
+
+fn annotated_processes(trace: &Trace) -> BTreeSet<Process> {
+    let ranges = &trace.ranges;
+    let rows = (0..ranges.len()).filter(|&row| is_annotation(ranges.kind[row]));
+    let threads: BTreeSet<ThreadId> = rows.map(|row| ranges.thread[row]).collect();
+    let threads = threads.into_iter();
+    threads.map(|thread| process_of(trace, thread)).collect()
 }
 
 pub(super) fn process_of(trace: &Trace, thread: ThreadId) -> Process {
@@ -109,34 +112,4 @@ pub(super) fn process_of(trace: &Trace, thread: ThreadId) -> Process {
     } else {
         Process::default()
     }
-}
-
-/// From which of `steps` on another process runs the same kinds of steps, at about the same time: the recordings of processes begin up to
-/// a step apart.
-fn in_lockstep(steps: &[Labelled], other: &[Labelled]) -> Option<usize> {
-    let most = steps
-        .len()
-        .checked_sub(other.len())
-        .filter(|&most| most <= 2)?;
-    let fits = |shift: &usize| {
-        let mut pairs = steps[*shift..].iter().zip(other);
-        pairs.all(|(step, other)| step.label.kind == other.label.kind)
-    };
-    let apart = |shift: &usize| {
-        let pairs = steps[*shift..].iter().zip(other);
-        pairs
-            .map(|(step, other)| i128::from(step.start).abs_diff(i128::from(other.start)))
-            .sum::<u128>()
-    };
-    let shift = (0..=most).filter(fits).min_by_key(apart)?;
-    // Independent engines may run as many steps, but each at its own time.
-    let mut pairs = steps[shift..]
-        .iter()
-        .zip(other)
-        .zip(steps[shift..].iter().skip(1));
-    let is_near = pairs.all(|((step, other), next)| {
-        let step_to_step = next.start.saturating_sub(step.start);
-        step.start.abs_diff(other.start) <= step_to_step.unsigned_abs()
-    });
-    is_near.then_some(shift)
 }

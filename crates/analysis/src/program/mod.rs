@@ -127,9 +127,48 @@ pub struct Program {
     pub kind: ProgramKind,
     /// What shows it.
     pub proofs: Vec<Proof>,
+    /// The devices that its processes launch on; empty where the trace holds one program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<u32>,
+    /// Programs of other processes in the same trace, each on devices of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Program>,
 }
 
 impl Program {
+    /// The programs of processes that launch on devices of their own, as one with others. Processes of one kind are ranks of one
+    /// program; nothing is said of the devices where there is but one kind.
+    pub(crate) fn of_processes(processes: Vec<Self>) -> Self {
+        let mut programs: Vec<Self> = Vec::new();
+        for process in processes {
+            match programs.iter_mut().find(|known| known.kind == process.kind) {
+                Some(known) => known.devices.extend(process.devices),
+                None => programs.push(process),
+            }
+        }
+        if let [program] = &mut programs[..] {
+            program.devices.clear();
+        }
+        let mut programs = programs.into_iter();
+        let first = programs.next().unwrap_or_default();
+        Self {
+            others: programs.collect(),
+            ..first
+        }
+    }
+
+    /// The program with the devices that it launches on.
+    pub(crate) fn on(mut self, devices: &[u32]) -> Self {
+        self.devices = devices.to_vec();
+        self
+    }
+
+    /// What a device runs.
+    pub fn of_device(&self, device: Option<u32>) -> &Self {
+        let runs = |program: &&Self| device.is_some_and(|device| program.devices.contains(&device));
+        self.others.iter().find(runs).unwrap_or(self)
+    }
+
     /// What a trace shows; `is_measured` says that llmprof itself ran the model. Engine labels state what each step did, and go before everything else; a backward pass
     /// goes before names, since a program may call anything `decode`.
     pub(crate) fn of(trace: &Trace, is_measured: bool, shown: Option<&ForwardPasses>) -> Self {
@@ -146,7 +185,7 @@ impl Program {
         let modules = proofs::Modules::of(trace);
         let mut generation: Vec<Proof> = proofs::generation_ranges(trace).into_iter().collect();
         generation.extend(shown.filter(|shown| shown.generate()).map(|shown| {
-            let passes = shown.passes.len() as u64;
+            let passes = shown.decoder_passes();
             Proof::Shapes { passes }
         }));
         generation.extend(modules.language_model());
@@ -160,7 +199,11 @@ impl Program {
     }
 
     fn proven(kind: ProgramKind, proofs: Vec<Proof>) -> Self {
-        Self { kind, proofs }
+        Self {
+            kind,
+            proofs,
+            ..Self::default()
+        }
     }
 
     /// Whether the words of text generation apply.
@@ -178,7 +221,8 @@ impl Program {
             return;
         }
         if !self.generates_text() {
-            *self = Self::proven(ProgramKind::LlmInference, Vec::new());
+            self.kind = ProgramKind::LlmInference;
+            self.proofs.clear();
         }
         self.proofs.push(Proof::Model {
             name: name.to_owned(),

@@ -205,8 +205,45 @@ const CACHED_ATTENTION: [&str; 5] = [
     "mmha",
 ];
 
-/// Ranges of prefill, or of single steps of decode. A lone `decode` may be that of an image or a video: it counts where attention
-/// reads a KV cache, or where attention runs and the program has no other range.
+/// Whether the work of a trace can be that of a language model: it looks up embeddings, attends, or keeps a recurrent state. A softmax
+/// counts where nothing convolves: classifiers of images end in one. Ranges alone contradict nothing.
+fn can_be_language_model(trace: &Trace) -> bool {
+    let is_operator = |row: &usize| trace.hosts.kind[*row] == HostKind::OPERATOR;
+    let runs = |of_kernel: fn(Category) -> bool, of_op: fn(&str) -> bool| {
+        let is_told = move |name: &str| of_kernel(classify(name).category);
+        let mut kernels = named_rows(trace, &trace.kernels.name, is_told);
+        let mut ops = named_rows(trace, &trace.hosts.name, of_op).filter(is_operator);
+        kernels.next().is_some() || ops.next().is_some()
+    };
+    let is_of_tokens = |category| {
+        matches!(
+            category,
+            Category::Attention
+                | Category::Embedding
+                | Category::Rope
+                | Category::Cache
+                | Category::Sampling
+                | Category::Recurrence
+        )
+    };
+    let is_token_op = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.contains("attention") || name.contains("attn") || name.contains("embedding")
+    };
+    let runs_nothing = !runs(|_| true, |_| true);
+    runs_nothing
+        || runs(is_of_tokens, is_token_op)
+        || runs(
+            |category| category == Category::Softmax,
+            |name| name.contains("softmax"),
+        ) && !runs(
+            |category| category == Category::Conv,
+            |name| name.contains("conv"),
+        )
+}
+
+/// Ranges of prefill, or of single steps of decode, around work that a language model does. A lone `decode` may be that of an image or
+/// a video: it counts where attention reads a KV cache, or where attention runs and the program has no other range.
 pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
     let ranges = &trace.ranges;
     let mut names: Vec<String> = Vec::new();
@@ -235,8 +272,10 @@ pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
         let mut rows = named_rows(trace, &trace.kernels.name, is_told);
         rows.next().is_some()
     };
-    let is_proof =
-        !names.is_empty() && (!is_alone || runs(&is_cached) || !has_others && runs(&is_attention));
+    let is_proof = !names.is_empty()
+        && (runs(&is_cached)
+            || is_alone && !has_others && runs(&is_attention)
+            || !is_alone && can_be_language_model(trace));
     is_proof.then_some(Proof::Ranges { names })
 }
 

@@ -96,6 +96,24 @@ fn names_of_ranges_prove_generation_unless_the_program_trains() {
         kind_of(&[], &["decode_step_3"], &[]),
         ProgramKind::LlmInference
     );
+    assert_eq!(
+        kind_of(
+            &[("aten::softmax", OP), ("aten::bmm", OP)],
+            &["prefill"],
+            &[]
+        ),
+        ProgramKind::LlmInference
+    );
+    // A convolutional network whose user calls its parts so, with the softmax of a classifier.
+    for others in [
+        [("aten::conv2d", OP), ("aten::softmax", OP)],
+        [("aten::mm", OP); 2],
+    ] {
+        assert_eq!(
+            kind_of(&others, &["prefill", "decode_step"], &[]),
+            ProgramKind::Unknown
+        );
+    }
     // Images and videos are decoded too.
     assert_eq!(
         kind_of(&[], &["decode"], &["jpeg_kernel"]),

@@ -7,17 +7,21 @@ use llmprof_units::{Bytes, BytesPerSecond, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ranks::job::{GroupKind, named_kind};
 use crate::ranks::kind::CollectiveKind;
 use crate::ranks::work::RankWork;
 use crate::timeline::intervals::Union;
 
-/// Calls of one kind of collective among groups of one size.
+/// Calls of one kind of collective among groups of one size and one use.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OwnCollectives {
     /// Kind of collective.
     pub kind: CollectiveKind,
     /// Ranks of the group; 0 where not recorded.
     pub group_size: u64,
+    /// What the process group is for, where its name says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupKind>,
     /// Number of calls.
     pub calls: u64,
     /// With at least one of them running. It contains waiting for ranks that begin later, which one rank does not show.
@@ -42,9 +46,12 @@ struct Sums {
 /// The collectives of one rank by kind and group size, those with most time first.
 pub(crate) fn own_collectives(trace: &Trace) -> Vec<OwnCollectives> {
     let work = RankWork::of(0, trace, None);
-    let mut sums: BTreeMap<(CollectiveKind, u64), Sums> = BTreeMap::new();
+    let groups = work.calls.groups.iter();
+    let groups: Vec<Option<GroupKind>> = groups.map(|group| named_kind(&group.name)).collect();
+    let mut sums: BTreeMap<(CollectiveKind, u64, Option<GroupKind>), Sums> = BTreeMap::new();
     for call in &work.calls.collectives {
-        let sum = sums.entry((call.kind, call.group_size)).or_insert(Sums {
+        let key = (call.kind, call.group_size, groups[call.group as usize]);
+        let sum = sums.entry(key).or_insert(Sums {
             are_sizes_known: true,
             ..Sums::default()
         });
@@ -64,13 +71,14 @@ pub(crate) fn own_collectives(trace: &Trace) -> Vec<OwnCollectives> {
     }
     let mut rows: Vec<OwnCollectives> = sums
         .into_iter()
-        .map(|((kind, group_size), sum)| {
+        .map(|((kind, group_size, group), sum)| {
             let time = Nanos(sum.time.length());
             let seconds = time.seconds();
             let is_known = sum.are_sizes_known && sum.bytes > 0 && seconds > 0.0;
             OwnCollectives {
                 kind,
                 group_size,
+                group,
                 calls: sum.calls,
                 time_ns: time,
                 bytes: is_known.then_some(Bytes(sum.bytes)),
@@ -78,6 +86,9 @@ pub(crate) fn own_collectives(trace: &Trace) -> Vec<OwnCollectives> {
             }
         })
         .collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.time_ns), row.kind, row.group_size));
+    rows.sort_by_key(|row| {
+        let time = std::cmp::Reverse(row.time_ns);
+        (time, row.kind, row.group_size, row.group)
+    });
     rows
 }

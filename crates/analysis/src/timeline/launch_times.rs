@@ -20,8 +20,6 @@ pub(crate) struct LaunchTimes {
 
 impl LaunchTimes {
     const NONE: i64 = i64::MIN;
-    /// Known, and in no range.
-    const OUTSIDE: i64 = i64::MIN + 1;
 
     /// By the calls that launched the events; in a trace without such calls, by the operators whose ids the events carry.
     pub(crate) fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls) -> Self {
@@ -55,15 +53,6 @@ impl LaunchTimes {
             are_known: 2 * known >= times.len(),
             clocks_disagree: false,
             times,
-        }
-    }
-
-    /// Takes other times for those that are known; an event for which there is none was launched in no range.
-    pub(crate) fn alter(&mut self, other: impl Fn(usize, i64) -> Option<i64>) {
-        for (index, time) in self.times.iter_mut().enumerate() {
-            if *time != Self::NONE {
-                *time = other(index, *time).unwrap_or(Self::OUTSIDE);
-            }
         }
     }
 

@@ -21,7 +21,7 @@ use crate::attribution::operators::OperatorRow;
 use crate::attribution::{Attribution, Reason, kernels, operators};
 use crate::framework::Framework;
 use crate::phases::forward::ForwardPasses;
-use crate::phases::processes::Processes;
+use crate::phases::processes::{ProcessPart, Processes};
 use crate::phases::{EventWindows, PhaseSource, Phases};
 use crate::program::Program;
 use crate::steps;
@@ -119,6 +119,9 @@ pub struct Totals {
     /// Python functions among the host slices.
     #[serde(default)]
     pub python_functions: u64,
+    /// Host slices that are neither operators, nor API calls, nor Python functions.
+    #[serde(default)]
+    pub other_slices: u64,
     /// Kernels.
     pub kernels: u64,
     /// Copies.
@@ -301,12 +304,21 @@ pub(crate) struct Said<'a> {
     pub(crate) table: Option<(u64, u64)>,
 }
 
-impl Structure {
-    pub(crate) fn of(trace: &Trace, said: &Said<'_>) -> Self {
-        let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
-        let (launches, repetitions) =
-            rayon::join(|| Launches::of(trace), || Repetitions::of(trace));
-        let calls = EventCalls::of(&events, &launches);
+/// What ran and when.
+struct Resolved {
+    program: Program,
+    phases: Phases,
+    shown: Option<ForwardPasses>,
+}
+
+impl Resolved {
+    fn of(
+        trace: &Trace,
+        events: &DeviceEvents,
+        launched: &LaunchTimes,
+        repetitions: &Repetitions,
+        said: &Said<'_>,
+    ) -> Self {
         let shown = ForwardPasses::of(trace);
         let mut program = Program::of(trace, said.is_measured, shown.as_ref());
         let is_named = |shown: &ForwardPasses| said.table == Some(shown.table);
@@ -315,18 +327,68 @@ impl Structure {
         }
         let shown = shown.filter(|_| program.generates_text());
         let shown = shown.filter(|shown| shown.generate() || is_named(shown));
-        let mut launched = LaunchTimes::of(trace, &events, &calls);
-        if let Some(processes) = Processes::of(trace, &program) {
-            processes.align(trace, &calls, &mut launched);
-        }
+        let repetitions = repetitions.unnamed();
         let phases = Phases::resolve(
             trace,
-            &events,
-            &launched,
-            repetitions.unnamed(),
+            events,
+            launched,
+            repetitions,
             shown.as_ref(),
             &program,
         );
+        Self {
+            program,
+            phases,
+            shown,
+        }
+    }
+
+    /// Each process with its own devices. Nothing says how a model is divided among them, so that no forward passes are counted.
+    fn of_processes(parts: &[ProcessPart], said: &Said<'_>) -> Self {
+        let of_process = |part: &ProcessPart| {
+            let events = DeviceEvents::of(&part.trace);
+            let calls = EventCalls::of(&events, &Launches::of(&part.trace));
+            let launched = LaunchTimes::of(&part.trace, &events, &calls);
+            let repetitions = Repetitions::of(&part.trace);
+            Self::of(&part.trace, &events, &launched, &repetitions, said)
+        };
+        let mut resolved: Vec<Self> = parts.iter().map(of_process).collect();
+        if resolved.len() == 1 {
+            return resolved.remove(0);
+        }
+        let (mut programs, mut phases) = (Vec::new(), Vec::new());
+        for (part, own) in parts.iter().zip(resolved) {
+            programs.push(own.program.on(&part.devices));
+            phases.push((part.devices.clone(), own.phases));
+        }
+        Self {
+            program: Program::of_processes(programs),
+            phases: Phases::of_processes(phases),
+            shown: None,
+        }
+    }
+}
+
+impl Structure {
+    pub(crate) fn of(trace: &Trace, said: &Said<'_>) -> Self {
+        let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
+        let (launches, repetitions) =
+            rayon::join(|| Launches::of(trace), || Repetitions::of(trace));
+        let calls = EventCalls::of(&events, &launches);
+        let launched = LaunchTimes::of(trace, &events, &calls);
+        let Resolved {
+            program,
+            phases,
+            shown,
+        } = match Processes::of(trace, &events, &calls) {
+            Processes::One => Resolved::of(trace, &events, &launched, &repetitions, said),
+            Processes::Apart(parts) => Resolved::of_processes(&parts, said),
+            Processes::OnOneDevice => Resolved {
+                program: Program::of(trace, said.is_measured, None),
+                phases: Phases::of_shared_device(trace, &events),
+                shown: None,
+            },
+        };
         let attribution = Attribution::of(trace, &events, &calls, &nesting);
         let windows = EventWindows::of(&events, &launched, &phases);
         let early = before_launch(trace, &events, &launches);

@@ -87,12 +87,15 @@ pub(crate) fn totals(
         span.map_or(Nanos(0), |(start, end)| Nanos(end.saturating_sub(start)))
     };
     let (host, device) = (host_span(trace), events.span());
-    let api_calls = trace.hosts.kind.iter().filter(|kind| is_api(**kind));
-    let python = trace.hosts.kind.iter();
-    let python = python.filter(|kind| **kind == HostKind::PYTHON);
+    let count = |is_counted: fn(HostKind) -> bool| {
+        let kinds = trace.hosts.kind.iter();
+        kinds.filter(|kind| is_counted(**kind)).count() as u64
+    };
+    let is_told = |kind| is_api(kind) || matches!(kind, HostKind::PYTHON | HostKind::OPERATOR);
     let mut totals = Totals {
-        python_functions: python.count() as u64,
-        api_calls: api_calls.count() as u64,
+        python_functions: count(|kind| kind == HostKind::PYTHON),
+        api_calls: count(is_api),
+        other_slices: trace.hosts.len() as u64 - count(is_told),
         host_span_ns: length(host),
         before_device_ns: length(host.zip(device).map(|(host, device)| (host.0, device.0)))
             .max(Nanos(0)),

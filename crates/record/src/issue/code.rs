@@ -41,6 +41,7 @@ macro_rules! issue_codes {
 issue_codes! {
     AnalysisAutotuning = "analysis.autotuning",
     AnalysisBeforeLaunch = "analysis.before_launch",
+    AnalysisCutRange = "analysis.cut_range",
     AnalysisCutSteps = "analysis.cut_steps",
     AnalysisDevicesFolded = "analysis.devices_folded",
     AnalysisEventsMissing = "analysis.events_missing",

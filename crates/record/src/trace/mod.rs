@@ -15,6 +15,7 @@ mod ids;
 mod inputs;
 mod launched;
 mod order;
+mod part;
 mod raw_inputs;
 mod redact;
 mod sqlite;

@@ -7,6 +7,7 @@ use crate::analyzed::{
     TracedPhase,
 };
 use crate::kernel_label::kernel_label;
+use crate::text::job::group_kind;
 
 /// Kernels that are named.
 const KERNELS_NAMED: usize = 5;
@@ -209,6 +210,10 @@ fn collective(row: &OwnCollectives) -> String {
     let group = match row.group_size {
         0 => String::new(),
         size => format!(" among {size} ranks"),
+    };
+    let group = match row.group {
+        Some(kind) => format!("{group} ({})", group_kind(kind)),
+        None => group,
     };
     let calls = Count(row.calls, "call");
     let calls = match row.kind {

@@ -58,6 +58,8 @@ impl Row {
 pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
     match code {
         IssueCode::AnalysisAutotuning => const { &[Row::new("XLA's autotuner ran {kernels:kernel} ({time_ns:ns}) to choose among candidates: compilation, in no step")] },
+        IssueCode::AnalysisCutRange => const { &[Row::new("nothing was recorded in the last {silence_ns:ns} of `{phase}` ({range_ns:ns}): the file was cut or the recording ended while it ran, so that it ends with the last event and has no bottleneck and no gains")
+        .hint("stop the profiler after the range ends, and export the trace again")] },
         IssueCode::AnalysisCutSteps => const { &[Row::new("{without} of {launches} launches of `{phase}` have no kernel in the trace: these steps were recorded in part, and have no step time, no roofline time, no MFU and no MBU")
         .hint("synchronize with the device before the profiler stops; record fewer steps where its buffer is full")] },
         IssueCode::AnalysisEventsTwice => const { &[Row::new("device events are in the file more than once (of {of} events): counts, sums and overlap are too large")

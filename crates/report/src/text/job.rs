@@ -218,7 +218,17 @@ pub(crate) fn heat_map(job: &JobAnalysis) -> String {
 }
 
 pub(crate) fn group(set: &GroupSet) -> String {
-    let kind = match set.kind {
+    let is_sure = set.is_named || set.kind == GroupKind::Unknown;
+    format!(
+        "{}{}",
+        group_kind(set.kind),
+        if is_sure { "" } else { " (by what they send)" }
+    )
+}
+
+/// What a process group is for.
+pub(crate) fn group_kind(kind: GroupKind) -> &'static str {
+    match kind {
         GroupKind::World => "all ranks",
         GroupKind::Tensor => "tensor parallel",
         GroupKind::Pipeline => "pipeline parallel",
@@ -226,10 +236,5 @@ pub(crate) fn group(set: &GroupSet) -> String {
         GroupKind::Expert => "expert parallel",
         GroupKind::Context => "context parallel",
         GroupKind::Unknown => "not known",
-    };
-    let is_sure = set.is_named || set.kind == GroupKind::Unknown;
-    format!(
-        "{kind}{}",
-        if is_sure { "" } else { " (by what they send)" }
-    )
+    }
 }

@@ -12,10 +12,28 @@ use crate::kernel_label::kernel_label;
 pub fn line(analysis: &Analysis) -> Option<String> {
     let program = &analysis.program;
     let is_own = program.proofs.contains(&Proof::Harness);
-    if is_own || program.kind == ProgramKind::Unknown {
+    if is_own || program.kind == ProgramKind::Unknown && program.others.is_empty() {
         return None;
     }
-    Some(format!("{}: {}.", name(program), proofs(program)))
+    let programs = std::iter::once(program).chain(&program.others);
+    let programs: Vec<String> = programs.map(one_program).collect();
+    Some(format!("{}.", programs.join("; ")))
+}
+
+fn one_program(program: &Program) -> String {
+    let name = name(program);
+    let on = match program.devices.as_slice() {
+        [] => String::new(),
+        [device] => format!(" on GPU {device}"),
+        devices => {
+            let devices: Vec<String> = devices.iter().map(u32::to_string).collect();
+            format!(" on GPUs {}", devices.join(", "))
+        }
+    };
+    match proofs(program) {
+        proofs if proofs.is_empty() => format!("{name}{on}"),
+        proofs => format!("{name}{on}: {proofs}"),
+    }
 }
 
 fn name(program: &Program) -> &'static str {

@@ -38,16 +38,18 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
     facts
 }
 
-/// `18411 host ops`, `8960 runtime calls`, `2100 Python functions`.
+/// `18411 host ops`, `8960 runtime calls`, `2100 Python functions`; slices of another kind where there are no ops.
 pub(super) fn host_events(totals: &Totals) -> Vec<String> {
-    let others = totals.api_calls + totals.python_functions;
+    let others = totals.api_calls + totals.python_functions + totals.other_slices;
     let ops = totals.host_slices.saturating_sub(others);
+    let slices =
+        (ops == 0 && totals.other_slices > 0).then_some(Count(totals.other_slices, "host slice"));
     let python = totals.python_functions;
     let python = (python > 0).then_some(Count(python, "Python function"));
     let calls = (totals.api_calls > 0).then_some(Count(totals.api_calls, "runtime call"));
-    let is_empty = calls.is_none() && python.is_none();
+    let is_empty = calls.is_none() && python.is_none() && slices.is_none();
     let ops = (ops > 0 || is_empty).then_some(Count(ops, "host op"));
-    let parts = ops.into_iter().chain(calls).chain(python);
+    let parts = ops.into_iter().chain(calls).chain(python).chain(slices);
     parts.map(|count| count.to_string()).collect()
 }
 

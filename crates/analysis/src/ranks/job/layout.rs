@@ -85,7 +85,7 @@ pub(super) fn find(job: &Job<'_>) -> Vec<GroupSet> {
         let kind = if size == world {
             Some(GroupKind::World)
         } else {
-            named(&group.name)
+            named_kind(&group.name)
         };
         let key = (kind, size, stride(&group.members));
         sets.entry(key).or_default().push(group);
@@ -152,7 +152,7 @@ const WORDS: [(&str, GroupKind); 15] = [
 ];
 
 /// By the first word of a name that says it: `mesh_tp`, `TENSOR_MODEL_PARALLEL_GROUP`, `tp:0`.
-fn named(name: &str) -> Option<GroupKind> {
+pub(in crate::ranks) fn named_kind(name: &str) -> Option<GroupKind> {
     let lower = name.to_ascii_lowercase();
     let mut words = lower.split(|c: char| !c.is_ascii_alphabetic());
     words.find_map(|word| {
@@ -199,11 +199,13 @@ mod tests {
             ("DATA_PARALLEL_GROUP_WITH_CP", Some(GroupKind::Data)),
             ("mesh_dp_shard", Some(GroupKind::Data)),
             ("ep:0", Some(GroupKind::Expert)),
+            ("7 mesh_tp", Some(GroupKind::Tensor)),
+            ("12 fsdp", Some(GroupKind::Data)),
             ("default_pg", None),
             ("7", None),
             ("steps", None),
         ] {
-            assert_eq!(named(name), kind, "{name}");
+            assert_eq!(named_kind(name), kind, "{name}");
         }
     }
 

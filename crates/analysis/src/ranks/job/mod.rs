@@ -19,6 +19,7 @@ use llmprof_units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(in crate::ranks) use self::layout::named_kind;
 pub use self::layout::{GroupKind, GroupSet};
 pub use self::links::SlowLink;
 pub use self::look_at::{RankToLookAt, Reason};

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::event::CollectiveArgs;
 use super::rows::{Part, Placed};
 use crate::import::torch_names::is_collective;
 use crate::trace::{Collective, StrId, ThreadId};
@@ -25,7 +26,7 @@ impl Part {
             thread,
             correlation: if on_device { args.correlation } else { 0 },
             name: self.text(facts.name, at),
-            process_group: self.text(facts.group, at),
+            process_group: self.process_group(facts, at),
             group_ranks: self.builder.intern(&ranks),
             group_size: facts.group_size,
             sequence: facts.sequence.unwrap_or(-1),
@@ -34,6 +35,19 @@ impl Part {
             dtype: self.text(facts.dtype, at),
         };
         self.builder.collectives.push(row);
+    }
+
+    /// The name of a process group with what the program calls it: `7 mesh_tp`. PyTorch numbers groups, and describes those that
+    /// the program does not as `default_pg` and `undefined`.
+    fn process_group(&mut self, facts: &CollectiveArgs<'_>, at: u64) -> StrId {
+        let described = facts
+            .group_description
+            .filter(|text| !matches!(text.raw, b"" | b"default_pg" | b"undefined"));
+        let (Some(name), Some(description)) = (facts.group, described) else {
+            return self.text(facts.group, at);
+        };
+        let (name, description) = (name.decode().0, description.decode().0);
+        self.builder.intern(&format!("{name} {description}"))
     }
 
     /// Adds the collective that an annotation is, if it is one.

@@ -76,6 +76,7 @@ pub(super) struct CollectiveArgs<'a> {
     pub(super) name: Option<Text<'a>>,
     pub(super) dtype: Option<Text<'a>>,
     pub(super) group: Option<Text<'a>>,
+    pub(super) group_description: Option<Text<'a>>,
     /// A list, or a list in quotes.
     pub(super) group_ranks: &'a [u8],
     pub(super) group_size: u32,
@@ -251,6 +252,9 @@ impl<'a> CollectiveArgs<'a> {
             b"Collective name" if is_text => self.name = Some(cursor.text()?),
             b"dtype" if is_text => self.dtype = Some(cursor.text()?),
             b"Process Group Name" if is_text => self.group = Some(cursor.text()?),
+            b"Process Group Description" if is_text => {
+                self.group_description = Some(cursor.text()?);
+            }
             b"Process Group Ranks" => self.group_ranks = cursor.value()?,
             b"Group size" => self.group_size = number.small(cursor)?,
             b"Seq" => self.sequence = Some(number.signed(cursor)?),

@@ -145,11 +145,10 @@ fn cell(cell: &Cell, align: Align, on_timeline: &OnTimeline<'_>) -> String {
         Cell::Link { href, .. } => {
             format!("<td{class}><a href=\"{}\">{text}</a></td>", escaped(href))
         }
-        Cell::Phase { .. } => format!("<td{class}>{text}</td>"),
         Cell::Text(words) if words.chars().count() > 48 => {
             format!("<td{class} title=\"{text}\">{text}</td>")
         }
-        Cell::Text(_) => format!("<td{class}>{text}</td>"),
+        Cell::Text(_) | Cell::Phase { .. } => format!("<td{class}>{text}</td>"),
     }
 }
 

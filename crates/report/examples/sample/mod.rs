@@ -216,6 +216,7 @@ fn roofline() -> Roofline {
             roof("f32 vector", 60.2e12, 4.2e12, Basis::Measured),
         ],
         points,
+        own_lacks_peak: false,
     }
 }
 

@@ -251,6 +251,33 @@ fn kernels_of_a_step_are_those_launched_in_it() {
     }
 }
 
+/// A step of evaluation among those of training: nothing computes gradients in it.
+#[test]
+fn a_step_without_gradients_is_no_training_step() {
+    let mut trace = read(OLD);
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    let step = events
+        .iter()
+        .find(|event| event["name"] == "ProfilerStep#7");
+    let step = step.unwrap();
+    let start = step["ts"].as_f64().unwrap();
+    let end = start + step["dur"].as_f64().unwrap();
+    events.retain(|event| {
+        let name = event["name"].as_str().unwrap_or_default();
+        let is_gradient = name.contains("Backward") || name.contains("AccumulateGrad");
+        let time = event["ts"].as_f64().unwrap_or(0.0);
+        !(is_gradient && (start..end).contains(&time))
+    });
+    let analysis = analyzed(&trace);
+    let mut steps: Vec<(&str, usize)> = analysis
+        .phases
+        .iter()
+        .map(|phase| (phase.name(), phase.traced.as_ref().unwrap().step_ns.len()))
+        .collect();
+    steps.sort_unstable();
+    assert_eq!(steps, [("ProfilerStep", 1), ("training step", 5)]);
+}
+
 #[test]
 fn steps_of_training_have_a_distribution() {
     let analysis = analyzed(&read(OLD));

@@ -11,6 +11,7 @@ use llmprof_record::import::{self, Limits, Profile};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::{Collective, Host, Kernel, Trace, TraceBuilder};
 use llmprof_units::Nanos;
+use serde_json::json;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/public/ranks_dlrm")
@@ -437,4 +438,47 @@ fn what_did_not_run_together_is_not_matched() {
             .iter()
             .any(|issue| issue.code.as_str() == "ranks.not_aligned")
     );
+}
+
+/// Two ranks on CPUs whose steps take 100 ms; the second sleeps for 50 ms in each. Two buckets of gradients are reduced at once, on
+/// threads of their own.
+fn on_host(rank: u32) -> Trace {
+    let begins = if rank == 0 { 10_000 } else { 60_000 };
+    let mut events = Vec::new();
+    for step in 0..3 {
+        let at = |time: i64| 1_000_000 + 100_000 * step + time;
+        let mut event = |category: &str, name: &str, thread: u32, start: i64, end: i64| {
+            events.push(json!({
+                "ph": "X", "cat": category, "name": name, "pid": 7, "tid": thread,
+                "ts": at(start), "dur": end - start, "args": {},
+            }));
+        };
+        let step_name = format!("ProfilerStep#{}", step + 1);
+        event("user_annotation", &step_name, 1, 0, 99_000);
+        event("cpu_op", "aten::mm", 1, begins - 10_000, begins);
+        event("cpu_op", "aten::relu", 1, 70_000, 99_000);
+        for bucket in [2, 3] {
+            event("user_annotation", "gloo:all_reduce", bucket, begins, 70_000);
+        }
+    }
+    let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+    let info = json!({ "backend": "gloo", "rank": rank, "world_size": 2 });
+    let trace = json!({ "distributedInfo": info, "traceEvents": events });
+    std::fs::write(file.path(), trace.to_string()).unwrap();
+    match import::import(file.path(), &Limits::default()).unwrap().1 {
+        Profile::Trace(trace) => *trace,
+        _ => panic!("a trace"),
+    }
+}
+
+#[test]
+fn a_rank_waits_once_at_collectives_that_run_at_once() {
+    let (_, ranks) = analyzed(&recorded(vec![on_host(0), on_host(1)]));
+    let slowest = ranks.slowest.unwrap();
+    assert_eq!((slowest.rank, slowest.last_at), (1, 6));
+    assert_eq!(slowest.caused_waiting_ns.0, 3 * 50_000_000);
+    let job = ranks.job.unwrap();
+    assert!(job.on_host);
+    let blamed: Vec<u32> = job.stragglers.iter().map(|one| one.rank).collect();
+    assert_eq!(blamed, [1]);
 }

@@ -21,7 +21,7 @@ use self::forward::ForwardPasses;
 use crate::labels::{
     PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
 };
-use crate::program::Program;
+use crate::program::{Program, backward_starts};
 use crate::steps;
 use crate::steps::Repetition;
 use crate::thresholds::{DEVICE_PACE_MIN_SHARE, PHASES_COVERED_MIN_SHARE, RANGE_NAMES_MAX};
@@ -235,7 +235,7 @@ impl Phases {
             }
         }
         if program.is_training() {
-            phases.name_training();
+            phases.name_training(trace);
         }
         phases
     }
@@ -542,14 +542,42 @@ impl Phases {
         if !is_around || total(&mut own) < total(&mut steps.windows.iter()) / 2 {
             return steps;
         }
-        TRAINING_STEP.clone_into(&mut self.names[name]);
+        // One that holds several steps, such as an epoch, keeps its own name.
+        let mut own = self.windows.iter().filter(|window| window.name == name);
+        let holds_several = |window: &Window| {
+            let ends = steps.windows.iter().map(|step| step.end);
+            ends.filter(|&end| window.start < end && end <= window.end)
+                .count()
+                > 1
+        };
+        if !own.any(holds_several) {
+            TRAINING_STEP.clone_into(&mut self.names[name]);
+        }
         self
     }
 
-    /// Steps that a profiler marks are steps of training.
-    fn name_training(&mut self) {
-        for name in self.names.iter_mut().filter(|name| *name == PROFILER_STEP) {
-            TRAINING_STEP.clone_into(name);
+    /// Steps that a profiler marks are steps of training where they compute gradients; a step of evaluation is not.
+    fn name_training(&mut self, trace: &Trace) {
+        let Some(marked) = self.names.iter().position(|name| name == PROFILER_STEP) else {
+            return;
+        };
+        let backward = backward_starts(trace);
+        let trains = |window: usize| {
+            let (start, end) = self.host_window(window);
+            let next = backward.partition_point(|&time| time < start);
+            backward.is_empty() || backward.get(next).is_some_and(|&time| time < end)
+        };
+        let marked_windows =
+            (0..self.windows.len()).filter(|&one| self.windows[one].name == marked);
+        let (training, others): (Vec<usize>, Vec<usize>) =
+            marked_windows.partition(|&one| trains(one));
+        if others.is_empty() {
+            TRAINING_STEP.clone_into(&mut self.names[marked]);
+            return;
+        }
+        self.names.push(TRAINING_STEP.to_owned());
+        for window in training {
+            self.windows[window].name = self.names.len() - 1;
         }
     }
 
@@ -728,6 +756,25 @@ mod tests {
         assert_eq!(phases.spans, Some(vec![50, 70]));
         // Every step touches a slice or follows one that does.
         assert_eq!(phases.plain.get(STEP), None);
+    }
+
+    #[test]
+    fn a_range_around_several_optimizer_steps_keeps_its_name() {
+        let own = || partition(&[(0, 100, 0), (100, 200, 0)], &["update".to_owned()]);
+        let steps = |ends: &[i64]| {
+            let mut phases = Phases::empty(PhaseSource::OptimizerSteps);
+            for pair in ends.windows(2) {
+                phases.push(TRAINING_STEP, pair[0], pair[1]);
+            }
+            phases
+        };
+        let several = own().around_steps(steps(&[0, 40, 90, 140, 190]));
+        assert_eq!(
+            (several.names, several.windows.len()),
+            (vec!["update".to_owned()], 2)
+        );
+        let each = own().around_steps(steps(&[0, 90, 190]));
+        assert_eq!(each.names, [TRAINING_STEP]);
     }
 
     #[test]

@@ -180,6 +180,16 @@ fn backward_ops(trace: &Trace) -> Option<Proof> {
     })
 }
 
+/// When operators that compute gradients began, in order.
+pub(crate) fn backward_starts(trace: &Trace) -> Vec<i64> {
+    let hosts = &trace.hosts;
+    let rows = named_rows(trace, &hosts.name, is_backward_op);
+    let own = rows.filter(|&row| hosts.kind[row] == HostKind::OPERATOR);
+    let mut starts: Vec<i64> = own.map(|row| hosts.start[row]).collect();
+    starts.sort_unstable();
+    starts
+}
+
 fn optimizer(trace: &Trace) -> Option<Proof> {
     let name = annotation(trace, |name| name.starts_with(OPTIMIZER_STEP))?;
     Some(Proof::Optimizer {

@@ -11,7 +11,7 @@ use crate::ranks::parts::{Part, Piece};
 use crate::ranks::skew::{Meeting, Member};
 use crate::ranks::work::RankWork;
 use crate::thresholds::RANK_WAITING_MIN_SHARE;
-use crate::timeline::intervals::union_length;
+use crate::timeline::intervals::{add, union_length};
 
 /// The rank that held the others up.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -55,8 +55,11 @@ const LEAST: f64 = 0.05;
 /// recording of each rank began: at its first collective a rank is late by as much as it entered later, for a reason from before
 /// the recording.
 pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) -> Vec<(i64, u64)> {
-    let mut caused = vec![(0_i64, 0_u64); entered.len()];
-    let first = first_meetings(meetings, entered.len());
+    let ranks = entered.len();
+    let mut caused = vec![(0_i64, 0_u64); ranks];
+    // By blamed rank and waiting rank.
+    let mut waits: BTreeMap<(usize, usize), Vec<(i64, i64)>> = BTreeMap::new();
+    let first = first_meetings(meetings, ranks);
     for (number, meeting) in meetings.iter().enumerate() {
         if !(window.0..=window.1).contains(&meeting.last_start) {
             continue;
@@ -71,11 +74,32 @@ pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) 
             let all = meeting.waited(member, i64::MIN);
             waited.min(all.saturating_sub(late).max(0))
         };
-        let waited: i64 = meeting.members.iter().map(waited).sum();
+        let (mut all, last) = (0_i64, meeting.last);
+        for member in &meeting.members {
+            // Waiting ends with the start of the last rank, or with the rank's own part.
+            let (time, end) = (waited(member), meeting.last_start.min(member.end));
+            add(&mut all, time);
+            let known = waits.entry((last, member.rank)).or_default();
+            known.push((end.saturating_sub(time), end));
+        }
         let others = (meeting.members.len() as i64 - 1).max(1);
-        let (time, calls) = &mut caused[meeting.last];
-        *time = time.saturating_add(waited / others);
-        *calls += 1;
+        add(&mut caused[last].0, all / others);
+        caused[last].1 += 1;
+    }
+    // A rank that waits at several collectives at once waits once.
+    let mut lengths = vec![(0_i64, 0_i64); ranks];
+    for ((blamed, _), mut intervals) in waits {
+        intervals.sort_unstable();
+        let (sum, union) = &mut lengths[blamed];
+        for (start, end) in &intervals {
+            add(sum, end.saturating_sub(*start));
+        }
+        add(union, union_length(intervals));
+    }
+    for ((time, _), (sum, union)) in caused.iter_mut().zip(lengths) {
+        if union < sum {
+            *time = (*time as f64 * union as f64 / sum as f64).round() as i64;
+        }
     }
     caused
 }

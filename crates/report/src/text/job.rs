@@ -19,7 +19,7 @@ pub(crate) fn conclusions(job: &JobAnalysis) -> Vec<String> {
         .stragglers
         .iter()
         .take(WORDED_MAX)
-        .map(|found| format!("Rank {} {}.", found.rank, straggler(found)))
+        .map(|found| format!("Rank {} {}.", found.rank, straggler(job, found)))
         .collect();
     let left = job.stragglers.len().saturating_sub(WORDED_MAX);
     if left > 0 {
@@ -49,17 +49,23 @@ pub(crate) fn conclusions(job: &JobAnalysis) -> Vec<String> {
 }
 
 /// What a straggler did, and what took longer on it.
-fn straggler(found: &Straggler) -> String {
-    let mut text = delay(found);
+fn straggler(job: &JobAnalysis, found: &Straggler) -> String {
+    let mut text = delay(job, found);
     if !found.differences.is_empty() {
-        let differences: Vec<String> = found.differences.iter().map(difference).collect();
-        text += &format!(". What takes longer in a step: {}", differences.join("; "));
+        let differences = found.differences.iter();
+        let differences: Vec<String> = differences.map(|one| difference(job, one)).collect();
+        let step = if job.has_marked_steps {
+            " in a step"
+        } else {
+            ""
+        };
+        text += &format!(". What takes longer{step}: {}", differences.join("; "));
     }
     text
 }
 
 /// In which steps a straggler was waited for, and how long.
-fn delay(found: &Straggler) -> String {
+fn delay(job: &JobAnalysis, found: &Straggler) -> String {
     let steps = if found.steps == 1 {
         "holds the others up".to_owned()
     } else if found.is_stable {
@@ -87,14 +93,19 @@ fn delay(found: &Straggler) -> String {
         )
     };
     format!(
-        "{steps}: it works {} longer than its peers before collectives, and others wait {} ({} of a step)",
+        "{steps}: it takes {} longer than its peers before collectives, and others wait {} ({} of {})",
         found.own_delay_ns,
         found.caused_waiting_ns,
-        Percent(found.share_of_step)
+        Percent(found.share_of_step),
+        if job.has_marked_steps {
+            "a step"
+        } else {
+            "the recording"
+        }
     )
 }
 
-fn difference(found: &RankDifference) -> String {
+fn difference(job: &JobAnalysis, found: &RankDifference) -> String {
     let times = format!("{} against {}", found.time_ns, found.others_ns);
     match (&found.kernel, &found.idle_cause) {
         (Some(kernel), _) => {
@@ -110,6 +121,7 @@ fn difference(found: &RankDifference) -> String {
             };
             format!("`{name}`, {times}{calls}")
         }
+        (None, _) if job.on_host => format!("{}, {times}", super::ranks::idle(true)),
         (None, cause) => format!(
             "GPU idle ({}), {times}",
             idle_cause(cause.as_deref().unwrap_or_default())
@@ -172,7 +184,7 @@ pub(crate) fn reason(job: &JobAnalysis, reason: &Reason) -> String {
     match reason {
         Reason::Straggler(number) | Reason::SlowInSteps(number) => {
             let found = job.stragglers.get(*number as usize);
-            found.map_or_else(String::new, delay)
+            found.map_or_else(String::new, |found| delay(job, found))
         }
         Reason::SlowLink(number) => {
             let link = job.slow_links.get(*number as usize);

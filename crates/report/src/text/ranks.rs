@@ -180,16 +180,30 @@ pub fn slowest(ranks: &RanksAnalysis) -> Vec<String> {
         found
             .differences
             .iter()
-            .map(difference)
+            .map(|one| difference(one, ranks.job.as_ref().is_some_and(|job| job.on_host)))
             .collect::<Vec<_>>()
             .join("; ")
     ));
     lines
 }
 
-fn difference(found: &Difference) -> String {
+/// Time of a rank without work.
+pub(super) fn idle(on_host: bool) -> &'static str {
+    if on_host {
+        "time without a recorded op"
+    } else {
+        "GPU idle"
+    }
+}
+
+fn difference(found: &Difference, on_host: bool) -> String {
     match &found.name {
-        None => format!("GPU idle, {} against {}", found.time_ns, found.others_ns),
+        None => format!(
+            "{}, {} against {}",
+            idle(on_host),
+            found.time_ns,
+            found.others_ns
+        ),
         Some(name) => {
             let name = crate::kernel_label::kernel_label(name);
             let calls = if found.calls == found.others_calls {

@@ -34,6 +34,9 @@ use crate::ranks::{Met, RanksAnalysis, meet};
 pub struct JobAnalysis {
     /// Whether something in the profiles marks the steps; otherwise the whole recording is one.
     pub has_marked_steps: bool,
+    /// Whether the ranks ran on CPUs alone: idle time is that without a recorded operator.
+    #[serde(default)]
+    pub on_host: bool,
     /// Steps that at least two ranks have.
     pub steps: Vec<JobStep>,
     /// Ranks × steps.
@@ -114,6 +117,11 @@ fn calls_of(summary: &RankSummary) -> RankCalls {
     }
 }
 
+/// Whether the work of a rank is that of operators: a rank with a device has kernels in their place.
+fn runs_operators(summary: &RankSummary) -> bool {
+    summary.names.iter().any(|name| name.starts_with("aten::"))
+}
+
 /// What is known of a job by the summaries of its ranks, each rank once, in order.
 fn analyze_job(job: &Job<'_>) -> JobAnalysis {
     let blamed = blame::Blamed::of(job);
@@ -123,6 +131,7 @@ fn analyze_job(job: &Job<'_>) -> JobAnalysis {
     let (steps, step_times, imbalance) = steps::describe(job);
     JobAnalysis {
         has_marked_steps: job.summaries.iter().all(|summary| summary.has_marked_steps),
+        on_host: job.summaries.iter().all(|summary| runs_operators(summary)),
         steps,
         step_times,
         compute_imbalance: imbalance.excess,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Job;
 use super::blame::{Blamed, StepBlame};
+use super::steps::own_times;
 use crate::ranks::middle::median;
 use crate::thresholds::{
     STRAGGLER_DIFFERENCE_MIN_SHARE, STRAGGLER_STEP_MIN_SHARE, STRAGGLER_STEPS_MIN_SHARE,
@@ -59,8 +60,9 @@ const PEERS_MAX: usize = 64;
 
 /// Those that cost most first.
 pub(super) fn find(job: &Job<'_>, blamed: &Blamed) -> Vec<Straggler> {
+    let own_times = own_times(job);
     let mut found: Vec<Straggler> = (0..job.summaries.len())
-        .filter_map(|rank| straggler(job, blamed, rank))
+        .filter_map(|rank| straggler(job, blamed, &own_times, rank))
         .collect();
     let cost = |straggler: &Straggler| {
         straggler
@@ -77,7 +79,26 @@ pub(super) fn find(job: &Job<'_>, blamed: &Blamed) -> Vec<Straggler> {
     found
 }
 
-fn straggler(job: &Job<'_>, blamed: &Blamed, rank: usize) -> Option<Straggler> {
+/// Whether a rank worked for at least as long as the median of the others in a step: one that waits for them longer than they for it
+/// does not hold them up.
+fn is_long(job: &Job<'_>, own_times: &[Vec<i64>], rank: usize, step: usize) -> bool {
+    let is_step = |of_rank: &[Option<u32>]| of_rank[rank] == Some(step as u32);
+    let Some(row) = job.steps.iter().find(|row| is_step(&row.of_rank)) else {
+        return true;
+    };
+    let of_rank = row.of_rank.iter().enumerate();
+    let of_others = of_rank.filter(|(other, _)| *other != rank);
+    let times = of_others.filter_map(|(rank, step)| Some(own_times[rank][(*step)? as usize]));
+    let mut times: Vec<i64> = times.collect();
+    own_times[rank][step] >= median(&mut times)
+}
+
+fn straggler(
+    job: &Job<'_>,
+    blamed: &Blamed,
+    own_times: &[Vec<i64>],
+    rank: usize,
+) -> Option<Straggler> {
     let summary = job.summaries[rank];
     let others = (job.summaries.len() as i64 - 1).max(1);
     let waited = |blame: &StepBlame| blame.waiting_ns / others;
@@ -86,6 +107,7 @@ fn straggler(job: &Job<'_>, blamed: &Blamed, rank: usize) -> Option<Straggler> {
     let least = STRAGGLER_STEP_MIN_SHARE * usual as f64;
     let slow: Vec<usize> = (0..summary.steps.len())
         .filter(|&step| blamed.steps[rank][step].own_delay_ns as f64 >= least)
+        .filter(|&step| is_long(job, own_times, rank, step))
         .collect();
     if slow.is_empty() {
         return None;

@@ -36,8 +36,9 @@ pub(super) fn clip(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
         let ends = slices(trace, events).filter(is_inside).map(|slice| slice.1);
         one.end.saturating_sub(ends.max().unwrap_or(one.start))
     };
+    let share = |silence: i64, of: &Window| silence as f64 / (of.end - of.start).max(1) as f64;
     let alike = before.iter().rev().find(|one| one.name == window.name);
-    if alike.is_some_and(|one| silence_of(one).saturating_mul(2) >= silence) {
+    if alike.is_some_and(|one| 2.0 * share(silence_of(one), one) >= share(silence, window)) {
         return None;
     }
     window.end = last_end;

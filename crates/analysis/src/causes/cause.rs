@@ -69,6 +69,9 @@ pub enum CauseKind {
         gil_holder: Option<String>,
         /// Whether pauses have the length of Python's switch interval, so that another thread holds the GIL.
         has_switch_interval: bool,
+        /// Whether the trace has ops of the framework, so that the pauses are other code.
+        #[serde(default)]
+        has_ops: bool,
     },
     /// Nodes of autograd's graph, made without a backward pass.
     Autograd {

@@ -87,6 +87,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             collecting_share: stacks.collecting_share,
             gil_holder: stacks.gil_holder,
             has_switch_interval: switched.count() * 2 > pauses.len() && pauses.len() >= 10,
+            has_ops: scene.tops.iter().any(|&top| scene.is_operator(top)),
         },
         place,
         count: pauses.len() as u64,

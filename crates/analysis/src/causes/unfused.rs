@@ -2,13 +2,13 @@
 //! change, so runs of the same kernels are looked at together, and those that take most time are stated.
 
 use llmprof_record::kernel_name::Category;
-use llmprof_record::trace::StrId;
+use llmprof_record::trace::{CopyKind, StrId};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
 use super::cause::{CauseKind, Place};
 use super::{Candidate, Scene};
-use crate::replay::{Edit, WorkRow};
+use crate::replay::{Edit, Work, WorkRow};
 
 /// A run of fewer kernels has nothing to fuse.
 const RUN_MIN_KERNELS: usize = 2;
@@ -71,7 +71,7 @@ fn runs(scene: &Scene<'_>) -> Vec<Vec<usize>> {
         let continues = run
             .last()
             .is_none_or(|&last| all[last].stream == all[index].stream);
-        let is_fusable = is_fusable(scene.category(&all[index]));
+        let is_fusable = is_fusable(scene, &all[index]);
         if !is_fusable || !continues {
             runs.push(std::mem::take(&mut run));
         }
@@ -139,9 +139,15 @@ fn operators(scene: &Scene<'_>, run: &[usize]) -> Vec<String> {
     names
 }
 
-fn is_fusable(category: Category) -> bool {
+fn is_fusable(scene: &Scene<'_>, work: &Work) -> bool {
+    // Copies from and to the host are no kernels.
+    if let WorkRow::Copy(row) = work.row
+        && scene.trace.copies.kind[row as usize] != CopyKind::DEVICE_TO_DEVICE
+    {
+        return false;
+    }
     matches!(
-        category,
+        scene.category(work),
         Category::Elementwise
             | Category::Norm
             | Category::Copy
@@ -154,6 +160,8 @@ fn is_fusable(category: Category) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use llmprof_record::trace::CopyKind;
+
     use crate::causes::CauseKind;
     use crate::causes::sketch::Sketch;
 
@@ -176,6 +184,17 @@ mod tests {
         }
         sketch.synchronize();
         sketch
+    }
+
+    #[test]
+    fn copies_from_the_host_are_no_kernels() {
+        let mut sketch = Sketch::default();
+        for _ in 0..8 {
+            sketch.copy_in("aten::copy_", CopyKind::HOST_TO_DEVICE, 64 << 20, 900);
+        }
+        sketch.matrix_product(512, 2048, 2048, 50);
+        sketch.synchronize();
+        assert_eq!(sketch.diagnose().gain_of("unfused_elementwise"), None);
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub enum Proof {
     },
     /// Embedding lookups, and attention over a KV cache that grows, by recorded shapes.
     Shapes {
-        /// Forward passes with a growing KV cache.
+        /// Forward passes that continue a KV cache, and those before them.
         passes: u64,
     },
     /// The named model agrees with what was recorded.

@@ -41,10 +41,14 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
             super::phases::phase_cell(phase),
             Cell::from(text::direction(one.direction).to_owned()),
             Cell::from(one.copies.to_string()),
-            Cell::from(one.bytes.to_string()),
+            known((one.bytes.0 > 0).then(|| one.bytes.to_string())),
             Cell::from(one.time_ns.to_string()),
             known(rate.map(|rate| rate.to_string())),
-            known(limit.map(|limit| format!("{}, {}", limit.bytes_per_s, limit.name))),
+            known(
+                limit
+                    .filter(|_| rate.is_some())
+                    .map(|limit| format!("{}, {}", limit.bytes_per_s, limit.name)),
+            ),
             known(share.map(|share| share.to_string())),
             known((one.pageable_ns.0 > 0).then(|| format!("{} of the time", Percent(pageable)))),
         ];

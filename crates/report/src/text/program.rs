@@ -64,7 +64,7 @@ fn proof(proof: &Proof) -> String {
         Proof::Ranges { names } => format!("ranges {}", quoted(names)),
         Proof::Shapes { passes } => {
             let passes = Count(*passes, "forward pass");
-            format!("operator shapes of {passes} with a growing KV cache")
+            format!("operator shapes of {passes} with a KV cache")
         }
         Proof::Model { name } => format!("agrees with the model {name}"),
         Proof::Modules { names } => format!("modules {}", quoted(names)),
@@ -187,6 +187,7 @@ mod tests {
                 collecting_share: Some(0.5),
                 gil_holder: None,
                 has_switch_interval: false,
+                has_ops: true,
             },
             CauseKind::Autograd { node_ns: time },
             CauseKind::HostOperators {

@@ -36,7 +36,7 @@ pub(crate) fn gain(cause: &Cause) -> String {
     if !hidden.is_empty() {
         let phases = hidden.join(" and ");
         text +=
-            &format!(" The recorded {phases} hides it: there the profiler's cost takes as long.");
+            &format!(" Expect it without the profiler only: in the recorded {phases} the profiler's own cost takes as long.");
     }
     text
 }
@@ -114,7 +114,7 @@ pub(crate) fn unprofiled_times(analysis: &Analysis) -> Option<String> {
         .collect();
     (!phases.is_empty()).then(|| {
         format!(
-            "Findings are about the time without the profiler's cost: {}.",
+            "Findings are about the time from the first host op of a phase to the end of its GPU work, without the profiler's cost: {}.",
             phases.join(", ")
         )
     })

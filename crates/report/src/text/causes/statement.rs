@@ -21,19 +21,17 @@ fn often(cause: &Cause) -> String {
         Some(_) => "in the pass".to_owned(),
         None => "in the phase".to_owned(),
     };
-    // Fewer than one a step: so many in all steps.
+    // Not the same in every step: so many in all steps.
+    let is_even = (cause.count - cause.count.round()).abs() < 0.05 && cause.count >= 0.95;
     if let Some(gain) = cause.gains.first().filter(|gain| gain.steps > 1)
-        && cause.count < 0.95
+        && !is_even
+        && cause.count < 10.0
     {
         let times = (cause.count * gain.steps as f64).round();
-        return format!("{times}× in {} {}s", gain.steps, gain.unit_name());
+        let (steps, unit) = (gain.steps, gain.unit_name());
+        return format!("{times}× in {steps} {unit}s (times below are means of a {unit})");
     }
-    let count = if cause.count >= 10.0 || cause.count.fract().abs() < 0.05 {
-        format!("{:.0}", cause.count)
-    } else {
-        format!("{:.1}", cause.count)
-    };
-    format!("{count}× {unit}")
+    format!("{:.0}× {unit}", cause.count)
 }
 
 /// ` in aten::item, module Layer_3, model.py(12): forward`.
@@ -347,6 +345,7 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         collecting_share,
         gil_holder,
         has_switch_interval,
+        has_ops,
     } = &cause.kind
     else {
         return String::new();
@@ -370,13 +369,16 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         "pauses of 5 ms, Python's switch interval: another Python thread holds the GIL".to_owned()
     } else if let Some(bytes) = copied {
         format!("host code works on {bytes} copied from the GPU")
+    } else if !has_ops {
+        "the host launches nothing (the program's code, or the framework's: ops were not recorded)"
+            .to_owned()
     } else if at.is_empty() {
         "host code without recorded ops (Python, garbage collection, input or output, sleeping)"
             .to_owned()
     } else {
         "host code without recorded ops".to_owned()
     };
-    format!("{what}{at}: {time_ns} {often}{between}")
+    format!("{what}{at}: {often}, {time_ns}{between}")
 }
 
 /// Names that torch.compile and Triton give to compiling.

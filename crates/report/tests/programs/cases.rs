@@ -640,10 +640,10 @@ pub(crate) const PROGRAMS: &[Program] = &[
         generates_text: false,
         says: &[
             "Training:",
-            "analysis.steps_of_processes",
-            "whole trace (device 0)",
+            "training step (device 0) 3 ×",
+            "training step (device 1) 3 ×",
         ],
-        never: &["training step ("],
+        never: &["analysis.steps_of_processes"],
         write: |k| {
             for (process, device) in [(100, 0), (200, 1)] {
                 k.enter_process(process, device);

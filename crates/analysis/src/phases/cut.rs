@@ -9,8 +9,8 @@ use crate::thresholds::{CUT_LAUNCHES_MIN_PART, CUT_SILENCE_MIN_NS, CUT_SILENCE_M
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::launches::{ApiKind, is_api};
 
-/// Ends the last window where the recording does, where nothing was recorded in a part of it and the window of its name before it
-/// has no such part: the file was cut, or the profiler was stopped, while the range was open.
+/// Ends the last window where the recording does, where nothing was recorded in a part of it and the window of its name before it has
+/// no such part: the file was cut, or the profiler was stopped, while the range was open.
 pub(super) fn clip(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) -> Option<Issue> {
     let last_end = slices(trace, events).map(|slice| slice.1).max()?;
     // PyTorch's profiler opens a step after the last one.
@@ -25,20 +25,17 @@ pub(super) fn clip(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
     let (window, before) = phases.windows.split_last_mut()?;
     let (start, end) = (window.start, window.end);
     let silence = end.saturating_sub(last_end);
-    if last_end <= start
-        || silence <= CUT_SILENCE_MIN_NS
-        || silence.saturating_mul(CUT_SILENCE_MIN_PART) <= end.saturating_sub(start)
-    {
+    if last_end <= start || !is_silent(window, last_end) {
         return None;
     }
-    let silence_of = |one: &Window| {
+    let ends_silent = |one: &Window| {
         let is_inside = |slice: &(i64, i64)| (one.start..one.end).contains(&slice.0);
         let ends = slices(trace, events).filter(is_inside).map(|slice| slice.1);
-        one.end.saturating_sub(ends.max().unwrap_or(one.start))
+        is_silent(one, ends.max().unwrap_or(one.start))
     };
-    let share = |silence: i64, of: &Window| silence as f64 / (of.end - of.start).max(1) as f64;
-    let alike = before.iter().rev().find(|one| one.name == window.name);
-    if alike.is_some_and(|one| 2.0 * share(silence_of(one), one) >= share(silence, window)) {
+    let mut alike = before.iter().rev();
+    let alike = alike.find(|one| one.name == window.name);
+    if alike.is_some_and(ends_silent) {
         return None;
     }
     window.end = last_end;
@@ -50,6 +47,13 @@ pub(super) fn clip(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
             .with("silence_ns", silence)
             .with("range_ns", end.saturating_sub(start)),
     )
+}
+
+/// Whether nothing is recorded in the last part of a window, after `last_end`.
+fn is_silent(window: &Window, last_end: i64) -> bool {
+    let silence = window.end.saturating_sub(last_end);
+    silence > CUT_SILENCE_MIN_NS
+        && silence.saturating_mul(CUT_SILENCE_MIN_PART) > window.end.saturating_sub(window.start)
 }
 
 /// Starts and ends of what host and devices did.

@@ -35,8 +35,9 @@ pub(crate) fn gain(cause: &Cause) -> String {
         .collect();
     if !hidden.is_empty() {
         let phases = hidden.join(" and ");
-        text +=
-            &format!(" Expect it without the profiler only: in the recorded {phases} the profiler's own cost takes as long.");
+        text += &format!(
+            " Expect it without the profiler only: in the recorded {phases} the profiler's own cost takes as long."
+        );
     }
     text
 }

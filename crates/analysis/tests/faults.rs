@@ -79,3 +79,14 @@ fn faults_that_were_kept_apart_are_scored() {
     };
     check_folder("fixtures/faults/kept_apart", &kept);
 }
+
+/// Faults that colleagues commit; see their README for the score of the first time.
+#[test]
+fn faults_of_every_day_are_named() {
+    let kept = Kept {
+        named: 10,
+        alarms: 4,
+        right: 4,
+    };
+    check_folder("fixtures/faults/everyday", &kept);
+}

@@ -661,11 +661,11 @@ fn small_grids_and_exchange_between_devices_give_their_classes() {
         sums_up(decode);
         decode.class.class
     };
-    let (product, exchange) = (KERNELS[0], KERNELS[5]);
+    let (product, attention, exchange) = (KERNELS[0], KERNELS[2], KERNELS[5]);
     // Without limits nothing says that a small grid is what limits it.
-    assert_eq!(class(&[product, product, product]), None);
+    assert_eq!(class(&[product, attention, product]), None);
     assert_eq!(
-        class(&[product, exchange, exchange]),
+        class(&[attention, exchange, exchange]),
         Some(PhaseClass::CommunicationBound)
     );
 }
@@ -703,9 +703,9 @@ fn waits_for_new_lengths_are_separate_from_idle_time() {
 fn what_was_not_recorded_is_not_idle() {
     let mut eager = Eager::new();
     eager.range("prefill", |eager| {
-        eager.kernel(KERNELS[0]);
+        eager.kernel(KERNELS[2]);
         eager.now += 1_000_000;
-        eager.kernel(KERNELS[0]);
+        eager.kernel(KERNELS[2]);
     });
     for (start, end) in [(0, 105), (1_000_105, 1_000_210)] {
         let name = eager.builder.intern("slice");

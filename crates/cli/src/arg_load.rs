@@ -60,6 +60,20 @@ impl LoadArgs {
         if !(self.speedup > 0.0 && self.speedup.is_finite()) {
             return Err(Failure::new("--speedup must be a positive number"));
         }
+        if self.shared_prefix > 0 && self.trace.is_some() {
+            return Err(Failure::new(
+                "--shared-prefix is of made prompts: a --trace has its own",
+            ));
+        }
+        if let Lengths::Fixed { tokens: most } | Lengths::Uniform { most, .. } = self.prompt_tokens
+            && self.shared_prefix > most
+        {
+            let prefix = self.shared_prefix;
+            return Err(Failure::new(format!(
+                "--shared-prefix {prefix} is longer than the longest prompt, {most} tokens"
+            ))
+            .hint(format!("--prompt-tokens {prefix} or more")));
+        }
         let arrivals = match self.rate {
             Some(rate) => self.arrivals_at(rate),
             None if self.trace.is_some() && self.concurrency.is_none() => Arrivals::Recorded,

@@ -448,3 +448,21 @@ fn the_page_says_what_it_rests_on() {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = "simulate model=llama3_1_8b hardware.spec=h200 --rate 1 --prompt-tokens 128 --shared-prefix 500";
+    let words: Vec<&str> = prefix.split(' ').collect();
+    let said = common::refused(folder.path(), &words);
+    assert!(
+        said.contains("longer than the longest prompt, 128 tokens"),
+        "{said}"
+    );
+    for watts in ["-5", "0", "nan", "inf"] {
+        let limit = format!("hardware.power_limit_w={watts}");
+        let words = ["predict", LLAMA[0], LLAMA[1], &limit];
+        let said = common::refused(folder.path(), &words);
+        assert!(said.contains("must lie above 0"), "{watts}: {said}");
+    }
+}

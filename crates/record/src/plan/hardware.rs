@@ -30,21 +30,22 @@ const MOST_WATTS: f64 = 10_000.0;
 const MOST_RANKS: u32 = 64;
 
 impl HardwarePlan {
+    /// A power limit that no device has.
+    pub(super) fn impossible_power(&self) -> Option<(&'static str, String)> {
+        let limit = self.power_limit_w?;
+        let is_possible = limit > 0.0 && limit <= MOST_WATTS;
+        let message = || format!("{limit}, but must lie above 0 and up to {MOST_WATTS} W");
+        (!is_possible).then(|| ("hardware.power_limit_w", message()))
+    }
+
     fn power_mistakes(
         &self,
         plan: &Plan,
         wrong: &mut impl FnMut(&'static str, String, Option<&str>),
     ) {
         const KEY: &str = "hardware.power_limit_w";
-        let Some(limit) = self.power_limit_w else {
+        if self.power_limit_w.is_none() {
             return;
-        };
-        if !(limit > 0.0 && limit <= MOST_WATTS) {
-            wrong(
-                KEY,
-                format!("must lie above 0 and up to {MOST_WATTS} W"),
-                None,
-            );
         }
         if !plan.device.is_cuda() {
             let message = format!("limits a CUDA device, and device={}", plan.device);

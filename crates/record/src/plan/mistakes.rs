@@ -49,6 +49,9 @@ impl Plan {
             };
             wrong(key, format!("{value}, but must be {expected}"), None);
         }
+        if let Some((key, message)) = self.hardware.impossible_power() {
+            wrong(key, message, None);
+        }
         if let Some(shortest) = self.dataset.min_prompt_tokens
             && !(1..=self.workload.prompt_tokens).contains(&shortest)
         {

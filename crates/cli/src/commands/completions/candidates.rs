@@ -152,7 +152,13 @@ mod tests {
         assert_eq!(of("wor"), [""; 0]);
         assert_eq!(
             of("run --c"),
-            ["--cfg", "--config", "--config-dir", "--config-name", "--config-path"]
+            [
+                "--cfg",
+                "--config",
+                "--config-dir",
+                "--config-name",
+                "--config-path"
+            ]
         );
         assert_eq!(of("run --cfg j"), ["job"]);
         assert_eq!(of("run --cfg=j"), ["--cfg=job"]);

@@ -180,6 +180,7 @@ fn another_model_is_found_by_its_gemms_and_its_experts() {
         let analysis = said(trace, name, &[], None);
         assert_eq!(codes(&analysis), [code], "{name}");
         assert!(!is_compared(&analysis), "{name}");
+        assert_eq!(analysis.model, "a trace of kineto");
         let mut reasons = analysis.findings.iter().map(|one| &one.abstains);
         assert!(
             reasons.all(|why| *why != Some(Abstention::NoModel)),

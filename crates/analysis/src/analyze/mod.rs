@@ -49,7 +49,7 @@ use self::assumptions::{
 pub use self::judged::{Judged, judged_device};
 use self::stated::{BATCH, Stated};
 use self::subject::Subject;
-use self::traced::of_trace;
+use self::traced::{name_by_tool, of_trace};
 use crate::analysis::{Analysis, AnalysisError};
 use crate::counters::{ClassRule, CountersAnalysis, against_model, derived};
 use crate::findings::{Conclusion, Finding, throttling};
@@ -111,6 +111,9 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     }
     // Of another model than the one that ran nothing is known.
     let is_other = analysis.issues.iter().any(shapes::is_other_model);
+    if let Some(trace) = record.trace().filter(|_| is_other) {
+        analysis.model = name_by_tool(trace);
+    }
     let operators = subject.as_ref().filter(|_| !is_other);
     let operators = operators.map(|subject| {
         let rows = step_rows(record, &subject.workload);

@@ -391,6 +391,11 @@ fn name(record: &RunRecord, trace: &Trace) -> String {
     if !record.name.is_empty() {
         return record.name.clone();
     }
+    name_by_tool(trace)
+}
+
+/// What a trace is called of which no model is known.
+pub(super) fn name_by_tool(trace: &Trace) -> String {
     let tool = trace.metadata.get("tool");
     tool.map_or_else(|| "a trace".to_owned(), |tool| format!("a trace of {tool}"))
 }

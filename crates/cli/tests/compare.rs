@@ -708,7 +708,7 @@ fn without_steps(kernel_us: f64) -> String {
                 "ts": at, "dur": length}));
             events.push(serde_json::json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1,
                 "tid": 1, "ts": at + 10.0, "dur": 5.0, "args": {"correlation": correlation}}));
-            events.push(serde_json::json!({"ph": "X", "cat": "kernel", "name": format!("{name}_kernel"), "pid": 0,
+            events.push(serde_json::json!({"ph": "X", "cat": "kernel", "name": format!("{name}_attention_kernel"), "pid": 0,
                 "tid": 7, "ts": at + 20.0, "dur": kernel,
                 "args": {"device": 0, "stream": 7, "correlation": correlation}}));
         }

@@ -62,6 +62,7 @@ pub fn line(phase: &PhaseAnalysis, steps: Option<u64>) -> String {
         .unrecorded_wall()
         .filter(|_| sampled.is_none())
         .map_or(wall, |recorded| recorded.min(wall));
+    let steps = steps.filter(|_| sampled.is_none());
     let time = times(phase).unwrap_or_else(|| with_steps(wall, recorded, steps));
     let name = shortened(phase.name());
     if parts.is_empty() {

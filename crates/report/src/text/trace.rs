@@ -40,10 +40,11 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
 
 /// `18411 host ops`, `8960 runtime calls`, `2100 Python functions`; slices of another kind where there are no ops.
 pub(super) fn host_events(totals: &Totals) -> Vec<String> {
-    let others = totals.api_calls + totals.python_functions + totals.other_slices;
+    let others = totals.api_calls + totals.python_functions;
     let ops = totals.host_slices.saturating_sub(others);
-    let slices =
-        (ops == 0 && totals.other_slices > 0).then_some(Count(totals.other_slices, "host slice"));
+    let is_other = ops > 0 && ops == totals.other_slices;
+    let slices = is_other.then_some(Count(totals.other_slices, "host slice"));
+    let ops = if is_other { 0 } else { ops };
     let python = totals.python_functions;
     let python = (python > 0).then_some(Count(python, "Python function"));
     let calls = (totals.api_calls > 0).then_some(Count(totals.api_calls, "runtime call"));

@@ -38,7 +38,7 @@ const MEANINGS: [(&str, &str); 8] = [
     ),
     (
         "QdstrmImporter",
-        "the importer of nsys is missing or does not start: install Nsight Systems with its host part",
+        "the importer of nsys is missing or does not start: sudo apt-get install nsight-systems (Debian 13; docs/install.md has others)",
     ),
     (
         "No reports were generated",

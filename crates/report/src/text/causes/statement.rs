@@ -29,7 +29,7 @@ fn often(cause: &Cause) -> String {
     {
         let times = (cause.count * gain.steps as f64).round();
         let (steps, unit) = (gain.steps, gain.unit_name());
-        return format!("{times}× in {steps} {unit}s (times below are means of a {unit})");
+        return format!("{times}× in {steps} {unit}s (times are means of a {unit})");
     }
     format!("{:.0}× {unit}", cause.count)
 }

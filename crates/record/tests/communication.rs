@@ -144,7 +144,7 @@ fn kineto_says_what_a_collective_is_on_the_host_and_at_the_kernel() {
             (row.sequence, row.group_size, row.in_elements),
             (117, 8, 4096)
         );
-        assert_eq!(trace.text(row.process_group), "3");
+        assert_eq!(trace.text(row.process_group), "3 tp");
         assert_eq!(trace.text(row.group_ranks), "[0, 1, 2, 3, 4, 5, 6, 7]");
         assert_eq!(trace.text(row.dtype), "BFloat16");
     }

@@ -36,7 +36,7 @@ pub(crate) fn gain(cause: &Cause) -> String {
     if !hidden.is_empty() {
         let phases = hidden.join(" and ");
         text += &format!(
-            " Expect it without the profiler only: in the recorded {phases} the profiler's own cost takes as long."
+            " Only without the profiler: in the recorded {phases} its cost takes as long."
         );
     }
     text

@@ -370,8 +370,7 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
     } else if let Some(bytes) = copied {
         format!("host code works on {bytes} copied from the GPU")
     } else if !has_ops {
-        "the host launches nothing (the program's code, or the framework's: ops were not recorded)"
-            .to_owned()
+        "the host launches nothing (ops were not recorded, so it may be the framework)".to_owned()
     } else if at.is_empty() {
         "host code without recorded ops (Python, garbage collection, input or output, sleeping)"
             .to_owned()

@@ -452,8 +452,8 @@ fn processes_in_lockstep_have_the_same_steps() {
         !name.starts_with("execute_")
     });
     assert!(!has(&other, "analysis.steps_of_processes"));
-    let found = steps(&other);
-    let names: Vec<(&str, usize)> = found
+    let phases = steps(&other);
+    let names: Vec<(&str, usize)> = phases
         .iter()
         .map(|(name, steps, _)| (name.as_str(), *steps))
         .collect();

@@ -119,7 +119,7 @@ fn the_device_of_counters_is_inferred() {
     let table = page.find("id=\"all_kernels\"").unwrap();
     assert!(table < page.find("id=\"kernel_classes\"").unwrap());
     assert!(page.contains("<h1>Kernels of ncu on rtx_5090</h1>"));
-    // The table is an index of the entries below it, and points of the roofline lead there too.
+    // Rows of the table and points of the roofline link to the entries below.
     for rank in 1..=20 {
         assert!(page.contains(&format!("<td><a href=\"#kernel-{rank}\">")));
         assert!(page.contains(&format!("<h3 id=\"kernel-{rank}\">")));

@@ -121,8 +121,8 @@ impl<'a> Setting<'a> {
 
     /// Whether tables of this very device were measured in these formats.
     fn is_measured(&self) -> bool {
-        let found = self.predictor.predict(&self.workload).unwrap();
-        found.calibration == Calibration::PublicTables
+        let prediction = self.predictor.predict(&self.workload).unwrap();
+        prediction.calibration == Calibration::PublicTables
     }
 
     fn kernels(&self, step: &Step) -> Vec<(Kernel, f64)> {

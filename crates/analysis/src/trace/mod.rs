@@ -312,7 +312,7 @@ struct Resolved {
 }
 
 impl Resolved {
-    fn of(
+    fn of_one_process(
         trace: &Trace,
         events: &DeviceEvents,
         launched: &LaunchTimes,
@@ -350,7 +350,7 @@ impl Resolved {
             let calls = EventCalls::of(&events, &Launches::of(&part.trace));
             let launched = LaunchTimes::of(&part.trace, &events, &calls);
             let repetitions = Repetitions::of(&part.trace);
-            Self::of(&part.trace, &events, &launched, &repetitions, said)
+            Self::of_one_process(&part.trace, &events, &launched, &repetitions, said)
         };
         let mut resolved: Vec<Self> = parts.iter().map(of_process).collect();
         if resolved.len() == 1 {
@@ -381,7 +381,9 @@ impl Structure {
             phases,
             shown,
         } = match Processes::of(trace, &events, &calls) {
-            Processes::One => Resolved::of(trace, &events, &launched, &repetitions, said),
+            Processes::One => {
+                Resolved::of_one_process(trace, &events, &launched, &repetitions, said)
+            }
             Processes::Apart(parts) => Resolved::of_processes(&parts, said),
             Processes::OnOneDevice => Resolved {
                 program: Program::of(trace, said.is_measured, None),

@@ -31,7 +31,7 @@ pub(super) struct Job {
     pub(super) profiled: bool,
 }
 
-/// What the Python program is told: `server/job.json`.
+/// `server/job.json`, which the Python program reads: the requests and how to run them.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct OfflineJob {
     /// The model and the options of `vllm serve`.

@@ -87,8 +87,8 @@ mod tests {
         };
         for (row, cells) in CELLS.iter().enumerate() {
             for (column, cell) in cells.iter().enumerate() {
-                let found = time([first.value(row), second.value(column)]);
-                assert!((found - cell).abs() < 1e-12, "{found} {cell}");
+                let read = time([first.value(row), second.value(column)]);
+                assert!((read - cell).abs() < 1e-12, "{read} {cell}");
             }
         }
         let is_between = |times: &[f64]| {
@@ -110,7 +110,7 @@ mod tests {
     fn another_device_takes_no_longer_for_less() {
         let [first, second] = &axes();
         let growth = Growth::new([first, second], |row, column| CELLS[row][column]);
-        let found = [0, 1].map(|row| [0, 1, 2].map(|column| growth.cell(row, column)));
-        assert_eq!(found, [[1.0, 2.0, 8.0], [3.0, 3.0, 8.0]]);
+        let cells = [0, 1].map(|row| [0, 1, 2].map(|column| growth.cell(row, column)));
+        assert_eq!(cells, [[1.0, 2.0, 8.0], [3.0, 3.0, 8.0]]);
     }
 }

@@ -19,7 +19,7 @@ use growth::{Growth, time_between};
 use llmprof_theory::kernels::{Access, Kernel, Stored};
 use serving::Measured;
 pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
-use sizes::{FixedSizes, LEAST_COLUMNS, fixed_sizes, in_16_bits, resized, sizes_of};
+use sizes::{COLUMNS_MIN, FixedSizes, fixed_sizes, in_16_bits, resized, sizes_of};
 
 use crate::kernel_factors::KernelFactors;
 
@@ -547,7 +547,7 @@ impl KernelClock {
         }
         if groups > 1.0 {
             let together = self.batched_gemm(kernel, [m, n, k], aligned);
-            if !aligned || n < LEAST_COLUMNS {
+            if !aligned || n < COLUMNS_MIN {
                 return together;
             }
             // Large matrices are multiplied at the rate of single ones.
@@ -568,7 +568,7 @@ impl KernelClock {
             };
         }
         let curve = &self.curves.gemm;
-        if n < LEAST_COLUMNS {
+        if n < COLUMNS_MIN {
             let memory = bytes / (kernel_factors().vector_share() * self.bytes_per_s);
             let fixed = curve.fixed_us * kernel_factors().narrow_fixed() * 1e-6;
             return longer(fixed, 0.0, 0.0, memory);

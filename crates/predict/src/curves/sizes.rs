@@ -7,7 +7,7 @@ use llmprof_theory::kernels::{Kernel, Stored};
 pub(super) type FixedSizes = [u64; 8];
 
 /// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
-pub(super) const LEAST_COLUMNS: f64 = 32.0;
+pub(super) const COLUMNS_MIN: f64 = 32.0;
 /// Channels of a head of the convolution, as tables count its work: the one size of heads that they have.
 const HEAD_CHANNELS: f64 = 128.0;
 

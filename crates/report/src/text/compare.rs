@@ -12,8 +12,8 @@ use crate::kernel_label;
 /// Parts of an explanation in the headline.
 const MOST_PARTS: usize = 3;
 /// More rounds are no advice: a machine that needs them is too noisy.
-const MOST_ROUNDS_ADVISED: usize = 500;
-/// From this ratio on, and below its inverse, a change is told as a multiple too.
+const ROUNDS_ADVISED_MAX: usize = 500;
+/// From this ratio on, and below its inverse, a change is also stated as a multiple.
 const MULTIPLE_MIN: f64 = 2.0;
 
 pub fn title(comparison: &Comparison) -> String {
@@ -196,7 +196,7 @@ pub fn needed(found: &MetricComparison) -> String {
     }
     match (found.basis, found.rounds_needed) {
         (IntervalBasis::None, _) => "more passes (runtime.repeats) or `--run … --run …`".to_owned(),
-        (_, Some(rounds)) if rounds > MOST_ROUNDS_ADVISED => format!(
+        (_, Some(rounds)) if rounds > ROUNDS_ADVISED_MAX => format!(
             "the interval includes no change, and the runs vary too much for this resolution (about {}); use a quieter machine \
              or a larger --resolution",
             Count(rounds as u64, "round")

@@ -68,9 +68,9 @@ impl Consumers {
         let mut sums = Sums::default();
         for (phase, traced) in phases.iter().zip(&traced) {
             for row in &traced.categories {
-                sums.add(row.category.to_string(), row.time_ns.0);
+                sums.add_time(row.category.to_string(), row.time_ns.0);
             }
-            sums.add(COPIES.to_owned(), phase.waterfall.copies_ns.0);
+            sums.add_time(COPIES.to_owned(), phase.waterfall.copies_ns.0);
         }
         let total_ns = Nanos(sums.rows.iter().map(|(_, time)| *time).sum());
         let recorded = timeline.totals.device_time_ns;
@@ -128,10 +128,10 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
     if timeline.totals.device_time_ns <= Nanos(0) {
         return host_operators(timeline);
     }
-    let found = Consumers::in_phases(timeline, &analysis.phases)
+    let consumers = Consumers::in_phases(timeline, &analysis.phases)
         .unwrap_or_else(|| Consumers::in_trace(timeline));
-    let share = |time: Nanos| time.0 as f64 / found.total_ns.0 as f64;
-    let mut categories = found.categories;
+    let share = |time: Nanos| time.0 as f64 / consumers.total_ns.0 as f64;
+    let mut categories = consumers.categories;
     let rest: i64 = categories
         .drain(CATEGORIES_NAMED.min(categories.len())..)
         .map(|(_, time)| time)
@@ -144,8 +144,8 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
     if share(Nanos(rest)) >= MIN_NAMED_SHARE {
         parts.push(format!("rest {}", Percent(share(Nanos(rest)))));
     }
-    let mut lines = vec![format!("{}: {}.", found.basis, parts.join(", "))];
-    let kernels = found.kernels.iter().take(KERNELS_NAMED);
+    let mut lines = vec![format!("{}: {}.", consumers.basis, parts.join(", "))];
+    let kernels = consumers.kernels.iter().take(KERNELS_NAMED);
     let kernels: Vec<String> = kernels
         .filter(|kernel| share(Nanos(kernel.time_ns)) >= MIN_NAMED_SHARE)
         .map(|kernel| {
@@ -231,10 +231,10 @@ fn collective(row: &OwnCollectives) -> String {
 fn by_category(timeline: &TraceAnalysis) -> Vec<(String, i64)> {
     let mut sums = Sums::default();
     for kernel in &timeline.kernels {
-        sums.add(kernel.category.to_string(), kernel.total_ns.0);
+        sums.add_time(kernel.category.to_string(), kernel.total_ns.0);
     }
     for transfer in &timeline.transfers {
-        sums.add(COPIES.to_owned(), transfer.total_ns.0);
+        sums.add_time(COPIES.to_owned(), transfer.total_ns.0);
     }
     sums.sorted()
 }
@@ -248,7 +248,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, name: String, time: i64) {
+    fn add_time(&mut self, name: String, time: i64) {
         match self.rows.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum = sum.saturating_add(time),
             None => self.rows.push((name, time)),

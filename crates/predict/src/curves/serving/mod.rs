@@ -7,7 +7,7 @@ mod shipped;
 
 use super::{
     axis::{Axis, Place},
-    sizes::LEAST_COLUMNS,
+    sizes::COLUMNS_MIN,
 };
 use file::{AttentionTables, ServingCurves};
 use llmprof_theory::{
@@ -249,7 +249,7 @@ impl ServingClock {
                 size,
                 stored,
                 ..
-            } if groups == 1.0 && n >= LEAST_COLUMNS && size <= 2.0 => {
+            } if groups == 1.0 && n >= COLUMNS_MIN && size <= 2.0 => {
                 let Table { grid, own } = &self.gemm[gemm_place(stored)];
                 let [in_m, in_n, in_k] = &grid.axes;
                 let cells = Cells::Gemm(grid, [in_n.place(n), in_k.place(k)]);
@@ -323,9 +323,9 @@ mod tests {
     fn cells_are_found_by_format_and_shape() {
         let clock = clock("h200", ServingEngine::Trtllm);
         // At 8192 rows.
-        let found = |kernel: &Kernel| clock.measured(kernel).unwrap().ratio(0, 13);
-        let half = found(&gemm(8192.0, 2.0, Stored::Plain));
-        let block = found(&gemm(8192.0, 1.000_244, Stored::EightByBlocks));
+        let ratio_of = |kernel: &Kernel| clock.measured(kernel).unwrap().ratio(0, 13);
+        let half = ratio_of(&gemm(8192.0, 2.0, Stored::Plain));
+        let block = ratio_of(&gemm(8192.0, 1.000_244, Stored::EightByBlocks));
         assert!((1.1..1.3).contains(&half), "{half}");
         assert!((1.7..1.9).contains(&block), "{block}");
         // Narrow weights that are expanded run as those of 16 bits, whatever their scales take.
@@ -334,7 +334,7 @@ mod tests {
             (0.53125, Stored::FourByGroups),
             (1.015_625, Stored::EightExpanded),
         ] {
-            assert_eq!(found(&gemm(8192.0, size, stored)), half);
+            assert_eq!(ratio_of(&gemm(8192.0, size, stored)), half);
         }
         assert!(clock.measured(&gemm(8192.0, 4.0, Stored::Plain)).is_none());
     }
@@ -406,13 +406,13 @@ mod tests {
         assert!(!covers(a100, Stored::Plain, false, 1.0));
         assert!(!covers(h200, Stored::Four, false, 2.0));
         assert!(covers(b200, Stored::Four, true, 1.0));
-        let found = |clock: &ServingClock, stored| {
+        let ratio_of = |clock: &ServingClock, stored| {
             let kernel = gemm(64.0, 0.5625, stored);
             clock.measured(&kernel).unwrap().ratio(0, 6)
         };
-        assert_eq!(found(a100, Stored::Eight), found(h200, Stored::Eight));
-        assert_eq!(found(h200, Stored::Four), found(h200, Stored::Eight));
-        assert_ne!(found(b200, Stored::Four), found(b200, Stored::Eight));
+        assert_eq!(ratio_of(a100, Stored::Eight), ratio_of(h200, Stored::Eight));
+        assert_eq!(ratio_of(h200, Stored::Four), ratio_of(h200, Stored::Eight));
+        assert_ne!(ratio_of(b200, Stored::Four), ratio_of(b200, Stored::Eight));
     }
 
     #[test]

@@ -72,6 +72,9 @@ pub enum CauseKind {
         /// Whether the trace has ops of the framework, so that the pauses are other code.
         #[serde(default)]
         has_ops: bool,
+        /// Whether the trace has no second pause of such a length: nobody knows whether it comes again.
+        #[serde(default)]
+        is_seen_once: bool,
     },
     /// Nodes of autograd's graph, made without a backward pass.
     Autograd {
@@ -325,6 +328,17 @@ impl CauseKind {
                 | Self::HostCalls { .. }
                 | Self::HostOperators { .. }
                 | Self::CpuContention { .. }
+        )
+    }
+
+    /// Whether it is a pause that the trace shows once.
+    pub fn is_seen_once(&self) -> bool {
+        matches!(
+            self,
+            Self::HostCode {
+                is_seen_once: true,
+                ..
+            }
         )
     }
 

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, PhaseGain};
+use super::host_code::pause_lengths;
 use super::repeated_work::ROWS_MIN_RATIO;
 use super::scene::Scene;
 use super::shapes::Shapes;
@@ -144,10 +145,12 @@ pub fn diagnose(
         })
         .collect();
     let shapes = Shapes::of(&scenes);
+    let pauses: Vec<i64> = scenes.iter().flat_map(pause_lengths).collect();
     let mut judged = Vec::new();
     let mut searched = Vec::new();
     for (index, (input, scene)) in phases.iter().zip(&mut scenes).enumerate() {
         scene.shapes = shapes.clone();
+        scene.pauses.clone_from(&pauses);
         let own: Vec<usize> = (0..windows.len())
             .filter(|&at| windows[at].1 == index)
             .collect();
@@ -311,9 +314,12 @@ fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate, removed: &Ed
         (now, before - phase.time(graph, cost, &both))
     };
     let (now, saved_ns) = saved(phase.costs[0], &candidate.edit);
+    // With another cost of the profiler the phase takes another time too, so the range is one of shares.
     let mut all = vec![saved_ns];
     for cost in &phase.costs[1..] {
-        all.push(saved(*cost, &candidate.edit).1);
+        let (other_now, other_saved) = saved(*cost, &candidate.edit);
+        let share = other_saved as f64 / other_now.max(1) as f64;
+        all.push((share * now as f64) as i64);
     }
     if let Some(partial) = &candidate.partial {
         all.push(saved(phase.costs[0], partial).1);
@@ -336,7 +342,8 @@ fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate, removed: &Ed
 
 fn replayed(graph: &Graph, phase: &Searched<'_>, index: usize, judged: &[Judged]) -> PhaseReplay {
     let mut all = Edit::default();
-    for judged in judged.iter().filter(|judged| judged.phase == index) {
+    let own = judged.iter().filter(|judged| judged.phase == index);
+    for judged in own.filter(|judged| !judged.candidate.kind.is_seen_once()) {
         all.extend(&judged.candidate.edit);
     }
     let steps = phase.steps as i64;
@@ -395,8 +402,9 @@ fn merged(graph: &Graph, phases: &[Searched<'_>], mut judged: Vec<Judged>) -> Ve
         let mut gains = Vec::new();
         let mut first = None;
         for judged in group {
-            // A replay that does not explain the recording gives no gain.
-            if phases[judged.phase].error.abs() <= FIDELITY_ERROR_MAX {
+            // A replay that does not explain the recording gives no gain, nor does what may never come again.
+            let is_explained = phases[judged.phase].error.abs() <= FIDELITY_ERROR_MAX;
+            if is_explained && !judged.candidate.kind.is_seen_once() {
                 gains.push(judged.gain);
             }
             first.get_or_insert((judged.candidate, phases[judged.phase].steps));

@@ -30,6 +30,26 @@ pub(super) fn is_pause(scene: &Scene<'_>, segment: usize) -> bool {
     scene.graph.segment_duration(segment) >= least && scene.is_code(segment)
 }
 
+/// Lengths of the pauses of a phase.
+pub(super) fn pause_lengths(scene: &Scene<'_>) -> Vec<i64> {
+    let pauses = scene.segments().filter(|&segment| is_pause(scene, segment));
+    pauses
+        .map(|segment| scene.graph.segment_duration(segment))
+        .collect()
+}
+
+/// Whether no other pause, here or in another phase, is at least half as long as the longest one.
+fn is_seen_once(scene: &Scene<'_>, lengths: &[i64], longest: i64) -> bool {
+    let are_alike = |lengths: &[i64]| {
+        lengths
+            .iter()
+            .filter(|&length| 2 * length >= longest)
+            .count()
+            > 1
+    };
+    !are_alike(lengths) && !are_alike(&scene.pauses)
+}
+
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     if is_contended(scene) {
         return Vec::new();
@@ -87,6 +107,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             collecting_share: stacks.collecting_share,
             gil_holder: stacks.gil_holder,
             has_switch_interval: switched.count() * 2 > pauses.len() && pauses.len() >= 10,
+            is_seen_once: is_seen_once(
+                scene,
+                &pauses.iter().map(duration).collect::<Vec<_>>(),
+                duration(&longest),
+            ),
             has_ops: scene.tops.iter().any(|&top| scene.is_operator(top)),
         },
         place,
@@ -170,6 +195,23 @@ mod tests {
         sketch.purpose = Purpose::Unknown;
         let (saved, now) = sketch.diagnose().gain_of("host_code").unwrap();
         assert!((9.9..10.1).contains(&saved), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn a_pause_that_is_seen_once_has_no_gain() {
+        let mut sketch = Sketch::default();
+        for step in 0..4 {
+            for _ in 0..10 {
+                sketch.matrix_product(16, 1024, 1024, 10);
+            }
+            sketch.synchronize();
+            sketch.pause(if step == 1 { 20_000 } else { 300 });
+        }
+        sketch.matrix_product(16, 1024, 1024, 10);
+        sketch.synchronize();
+        let found = sketch.diagnose();
+        let cause = found.cause("host_code").unwrap();
+        assert!(cause.kind.is_seen_once() && cause.gains.is_empty());
     }
 
     /// Code of `us` before every tenth operator.

@@ -38,6 +38,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) gemms: Vec<Gemm>,
     /// Of all phases together.
     pub(crate) shapes: Shapes,
+    /// Lengths of the pauses of all phases together.
+    pub(crate) pauses: Vec<i64>,
     /// Median gap between them.
     pub(crate) usual_gap: i64,
     categories: RefCell<FxHashMap<StrId, Category>>,
@@ -65,6 +67,7 @@ impl<'a> Scene<'a> {
             forwards: Vec::new(),
             gemms: Vec::new(),
             shapes: Shapes::default(),
+            pauses: Vec::new(),
             usual_gap: 0,
             categories: RefCell::default(),
         };

@@ -188,6 +188,7 @@ mod tests {
                 gil_holder: None,
                 has_switch_interval: false,
                 has_ops: true,
+                is_seen_once: false,
             },
             CauseKind::Autograd { node_ns: time },
             CauseKind::HostOperators {

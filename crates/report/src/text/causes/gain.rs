@@ -12,6 +12,10 @@ const REPLAY_ERROR_MAX: f64 = 0.03;
 const PROFILER_SHARE_MIN: f64 = 0.02;
 
 pub(crate) fn gain(cause: &Cause) -> String {
+    if cause.gains.is_empty() && cause.kind.is_seen_once() {
+        return "No gain is stated: it happened once, and the trace does not show whether it comes again."
+            .to_owned();
+    }
     if cause.gains.is_empty() {
         return "No gain is stated: the replay does not come within 3 % of the recorded phase."
             .to_owned();

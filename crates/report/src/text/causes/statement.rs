@@ -346,16 +346,15 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         gil_holder,
         has_switch_interval,
         has_ops,
+        is_seen_once,
     } = &cause.kind
     else {
         return String::new();
     };
     let between = match (after, before) {
-        (Some(after), Some(before)) => {
-            format!(" (longest {longest_ns}, between `{after}` and `{before}`)")
-        }
-        (Some(after), None) => format!(" (longest {longest_ns}, after `{after}`)"),
-        (None, Some(before)) => format!(" (longest {longest_ns}, before `{before}`)"),
+        (Some(after), Some(before)) => format!(", between `{after}` and `{before}`"),
+        (Some(after), None) => format!(", after `{after}`"),
+        (None, Some(before)) => format!(", before `{before}`"),
         (None, None) => String::new(),
     };
     let what = if let Some(share) = collecting_share.filter(|share| *share > 0.5) {
@@ -377,7 +376,15 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
     } else {
         "host code without recorded ops".to_owned()
     };
-    format!("{what}{at}: {often}, {time_ns}{between}")
+    if *is_seen_once && cause.gains.is_empty() {
+        return format!("{what}{at}: once, {longest_ns}{between}");
+    }
+    let longest = if between.is_empty() {
+        String::new()
+    } else {
+        format!(" (longest {longest_ns}{between})")
+    };
+    format!("{what}{at}: {often}, {time_ns}{longest}")
 }
 
 /// Names that torch.compile and Triton give to compiling.

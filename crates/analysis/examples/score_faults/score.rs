@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use llmprof_analysis::analyze;
-use llmprof_analysis::causes::Cause;
+use llmprof_analysis::causes::{Cause, PhaseGain};
 use llmprof_analysis::findings::{Conclusion, Finding};
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::run::{RecordedModel, RecordedTrace, RunPhase, RunRecord};
@@ -146,8 +146,14 @@ fn cause_of(finding: &Finding) -> Option<&Cause> {
     }
 }
 
-/// The saving that a cause states for a phase, ms a step, and as a part of the phase.
-fn stated(cause: &Cause, key: &str) -> Option<(f64, f64)> {
+/// The saving that a cause states over all phases and steps, ms.
+fn stated_in_all(cause: &Cause) -> f64 {
+    let saved = cause.gains.iter().map(PhaseGain::total_saved);
+    saved.sum::<i64>() as f64 / 1e6
+}
+
+/// The saving that a cause states for a phase, ms a step.
+fn stated(cause: &Cause, key: &str) -> Option<f64> {
     let phase = if key == "prefill" {
         RunPhase::Prefill
     } else {
@@ -160,7 +166,7 @@ fn stated(cause: &Cause, key: &str) -> Option<(f64, f64)> {
         gains.find(|gain| phase == RunPhase::Decode && gain.phase == RunPhase::Other)
     };
     let gain = of_phase.or_else(repeated)?;
-    Some((gain.saved_ns.0 as f64 / 1e6, gain.share()))
+    Some(gain.saved_ns.0 as f64 / 1e6)
 }
 
 fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Score {
@@ -223,8 +229,13 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
         if !is_fault || costs_nothing || noisy.contains(&key) || saved < SCORED_MIN_SHARE * fault {
             continue;
         }
-        let stated = own.and_then(cause_of).and_then(|cause| stated(cause, key));
-        let stated = stated.map_or(0.0, |(saved, _)| saved);
+        let cause = own.and_then(cause_of);
+        // Without steps of decode the time is that of all that was recorded.
+        let stated = if entry["decode_step"].is_null() {
+            cause.map_or(0.0, stated_in_all)
+        } else {
+            cause.and_then(|cause| stated(cause, key)).unwrap_or(0.0)
+        };
         let most = (GAIN_ERROR_MAX * saved).max(PHASE_ERROR_MAX * fault);
         gains.push((
             key.to_owned(),

@@ -1,7 +1,7 @@
 //! The causes of a trace: its phases handed to the replay.
 
 use llmprof_record::run::{RunPhase, RunRecord};
-use llmprof_record::trace::Trace;
+use llmprof_record::trace::{HostKind, Trace};
 use llmprof_theory::Pass;
 use llmprof_theory::device::Device;
 use llmprof_units::DType;
@@ -26,7 +26,7 @@ pub(super) fn diagnosed(
     judged: &[(PhaseAnalysis, Vec<Pass>)],
     device: Option<&Device>,
 ) -> Option<Diagnosis> {
-    let purpose = purpose(structure)?;
+    let purpose = purpose(trace, structure)?;
     if structure.clocks_disagree() || !are_times_addable(trace) || !is_recorded(trace, structure) {
         return None;
     }
@@ -39,18 +39,44 @@ pub(super) fn diagnosed(
         weights: stated_format(record),
     };
     let found = diagnose(trace, &inputs, device, &subject).filter(|_| !inputs.is_empty())?;
-    (purpose == Purpose::GeneratesText || found.has_own_evidence()).then_some(found)
+    (purpose != Purpose::Unknown || found.has_own_evidence()).then_some(found)
 }
 
 /// What need not be done is known of programs that generate text: training and others do what looks alike for reasons of their own.
-fn purpose(structure: &Structure) -> Option<Purpose> {
+fn purpose(trace: &Trace, structure: &Structure) -> Option<Purpose> {
     match structure.phases.source {
         PhaseSource::Whole => None,
         _ if structure.phases.are_of_devices() => None,
         _ if structure.program.generates_text() => Some(Purpose::GeneratesText),
+        _ if !structure.program.is_training() && runs_transformer(trace) => {
+            Some(Purpose::RunsTransformer)
+        }
         PhaseSource::Inferred if !structure.program.is_training() => Some(Purpose::Unknown),
         _ => None,
     }
+}
+
+/// Whether tokens are looked up in a vocabulary and attend to each other, with nothing that computes gradients.
+fn runs_transformer(trace: &Trace) -> bool {
+    const VOCABULARY_MIN: i64 = 1_000;
+    let hosts = &trace.hosts;
+    let operators = || (0..hosts.len()).filter(|&row| hosts.kind[row] == HostKind::OPERATOR);
+    let name = |row: usize| trace.text(hosts.name[row]);
+    let is_lookup = |row: usize| {
+        let mut arguments = trace.inputs.arguments(hosts.inputs[row]);
+        let table = arguments
+            .next()
+            .and_then(|argument| argument.tensors().next().map(|tensor| tensor.dims));
+        name(row) == "aten::embedding"
+            && table.is_some_and(|dims| dims.len() == 2 && dims[0] >= VOCABULARY_MIN)
+    };
+    let is_attention = |row: usize| {
+        let name = name(row);
+        name == "aten::scaled_dot_product_attention" || name == "aten::_softmax"
+    };
+    operators().any(is_lookup)
+        && operators().any(is_attention)
+        && !operators().any(|row| name(row).ends_with("Backward0"))
 }
 
 /// Whether the trace holds both the calls and the work of the phases: a replay of one without the other says what is not so.

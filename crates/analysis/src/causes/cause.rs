@@ -81,12 +81,36 @@ pub enum CauseKind {
         /// What a node takes on the host.
         node_ns: Nanos,
     },
+    /// Low-rank adapters computed beside the projections they belong to.
+    UnmergedAdapters {
+        /// Columns between the two GEMMs of an adapter.
+        rank: u64,
+        /// Time of their kernels in a step.
+        kernels_ns: Nanos,
+    },
+    /// Tables that depend on positions alone, computed in each layer.
+    RepeatedTables {
+        /// Operators of one such run.
+        operators: u64,
+        /// The operator that ends it.
+        last: String,
+        /// Host time of a step.
+        time_ns: Nanos,
+    },
+    /// Operators that a mode or a subclass of tensors handles in Python.
+    DispatchMode {
+        /// Host time of a step.
+        time_ns: Nanos,
+    },
     /// Operators that compute on the CPU, or take far longer on the host than others of their kind.
     HostOperators {
         /// Host time of a step.
         time_ns: Nanos,
         /// Whether the operators compute on the CPU.
         on_cpu: bool,
+        /// Names of operators beside the longest one.
+        #[serde(default)]
+        others: u64,
     },
     /// Host memory page-locked and released.
     PinnedMemory {
@@ -325,6 +349,7 @@ impl CauseKind {
         matches!(
             self,
             Self::HostCode { .. }
+                | Self::DispatchMode { .. }
                 | Self::HostCalls { .. }
                 | Self::HostOperators { .. }
                 | Self::CpuContention { .. }
@@ -351,6 +376,9 @@ impl CauseKind {
             Self::DeviceCopies { .. } => "device_copies",
             Self::HostCode { .. } => "host_code",
             Self::Autograd { .. } => "autograd",
+            Self::UnmergedAdapters { .. } => "unmerged_adapters",
+            Self::RepeatedTables { .. } => "repeated_tables",
+            Self::DispatchMode { .. } => "dispatch_mode",
             Self::HostOperators { .. } => "host_operators",
             Self::PinnedMemory { .. } => "pinned_memory",
             Self::GraphCaptures { .. } => "graph_captures",

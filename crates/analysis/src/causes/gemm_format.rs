@@ -57,7 +57,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         return Vec::new();
     }
     if is_whole {
-        halve_rest(scene, &mut edit, device, seen);
+        let all = scene.own_work().map(|(index, _)| index).collect::<Vec<_>>();
+        halve_rest(scene, &mut edit, device, seen, &all);
+    } else if let Some(part) = wide_part(scene).filter(|_| is_of_model) {
+        halve_rest(scene, &mut edit, device, seen, &part);
     } else if is_of_model {
         remove_casts(scene, &mut edit, &wide);
     }
@@ -85,6 +88,25 @@ pub(super) fn is_wide_model(scene: &Scene<'_>) -> bool {
     let wide: f64 = scene.gemms.iter().filter(is_wide).map(Gemm::flops).sum();
     let all: f64 = scene.gemms.iter().map(Gemm::flops).sum();
     all > 0.0 && wide > WHOLE_MODEL_SHARE * all && model_format(scene).is_some()
+}
+
+/// Work from the first wide GEMM to the last one, where nearly all GEMMs between them are wide: a part of the model such as a vision
+/// tower.
+fn wide_part(scene: &Scene<'_>) -> Option<Vec<usize>> {
+    let is_wide = |gemm: &&Gemm| matches!(gemm.dtype, DType::F32 | DType::F64);
+    let first = scene.gemms.iter().position(|gemm| is_wide(&gemm))?;
+    let last = scene.gemms.iter().rposition(|gemm| is_wide(&gemm))?;
+    let part = &scene.gemms[first..=last];
+    let wide: f64 = part.iter().filter(is_wide).map(Gemm::flops).sum();
+    let all: f64 = part.iter().map(Gemm::flops).sum();
+    let rows = scene.gemms[first].row..=scene.gemms[last].row;
+    let tops = scene.tops.iter().filter(|top| rows.contains(top));
+    let is_own = |index: &usize| scene.graph.is_own_work(&scene.graph.work()[*index]);
+    (part.len() > 1 && wide > WHOLE_MODEL_SHARE * all).then(|| {
+        tops.flat_map(|&top| scene.work_of(top))
+            .filter(is_own)
+            .collect()
+    })
 }
 
 /// Gives the longest kernel of a GEMM its new duration and drops the rest (split-K reductions).
@@ -143,13 +165,15 @@ fn halve_rest(
     edit: &mut Edit,
     device: &llmprof_theory::device::Device,
     seen: f64,
+    wide_work: &[usize],
 ) {
     let wide = device.peak(DType::F32, Engine::Vector).ok();
     let narrow = device.peak(DType::Bf16, Engine::Tensor).ok();
     let faster = wide.zip(narrow).map_or(1.0, |(wide, narrow)| {
         wide.dense_flops_per_s.0 / (narrow.dense_flops_per_s.0 * seen.min(1.0))
     });
-    for (index, work) in scene.own_work() {
+    for &index in wide_work {
+        let work = &scene.graph.work()[index];
         match scene.category(work) {
             Category::Gemm | Category::Gemv => {}
             Category::Attention => {

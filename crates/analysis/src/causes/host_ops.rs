@@ -1,6 +1,7 @@
 //! Operators that compute on the CPU, and calls that take far longer on the host than usual.
 
 use llmprof_record::kernel_name::Category;
+use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -25,6 +26,7 @@ struct Group {
     count: u64,
     time: i64,
     row: usize,
+    names: FxHashSet<StrId>,
 }
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
@@ -51,20 +53,31 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
     let copied = after_copies(scene);
     let mut group = Group::default();
     let mut longest = 0;
+    // Views and new tensors since the last operator that computes: between two of them they exist for their sake.
+    let mut between = None;
     for &top in &scene.tops {
         let time = scene.trace.hosts.duration[top];
-        if scene.api(top).is_some()
-            || time < COMPUTES_MIN_NS
-            || !scene.work_of(top).is_empty()
-            || has_launch(scene, top)
-            || copied.contains(&top)
-            || is_view(scene, top)
-        {
+        let is_of_host = scene.api(top).is_none()
+            && scene.work_of(top).is_empty()
+            && !has_launch(scene, top)
+            && !copied.contains(&top);
+        if !is_of_host {
+            between = None;
             continue;
+        }
+        if time < COMPUTES_MIN_NS && !is_arithmetic(scene.name(top)) || is_view(scene, top) {
+            if let Some(between) = &mut between {
+                Vec::push(between, top);
+            }
+            continue;
+        }
+        for helper in between.replace(Vec::new()).unwrap_or_default() {
+            scene.remove(&mut group.edit, helper);
         }
         scene.remove(&mut group.edit, top);
         group.count += 1;
         group.time += time;
+        group.names.insert(scene.trace.hosts.name[top]);
         if time > longest {
             longest = time;
             group.row = top;
@@ -72,6 +85,22 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
     }
     let found = (group.count > 0).then(|| candidate(scene, group, true));
     found.into_iter().collect()
+}
+
+/// Whether an operator computes something whatever its arguments are; without device work it does so on the CPU. Casts, dropout and
+/// the like may return what they are given.
+fn is_arithmetic(name: &str) -> bool {
+    let computes = matches!(
+        category(name),
+        Category::Elementwise
+            | Category::Reduce
+            | Category::Scan
+            | Category::Cat
+            | Category::Sort
+            | Category::Softmax
+            | Category::Gemm
+    );
+    computes && !name.contains("dropout") || name == "aten::is_nonzero"
 }
 
 /// Whether work of a device was launched inside, although the trace does not hold it.
@@ -142,6 +171,7 @@ fn candidate(scene: &Scene<'_>, group: Group, on_cpu: bool) -> Candidate {
         kind: CauseKind::HostOperators {
             time_ns: Nanos(scene.a_step(group.time)),
             on_cpu,
+            others: (group.names.len() as u64).saturating_sub(1),
         },
         place,
         count: group.count,

@@ -1,6 +1,7 @@
 //! Causes: what was done and need not be. Each file looks for one kind and gives its evidence and the [`Edit`] of the timeline
 //! that removes it; the gain is the replay with that edit.
 
+mod adapters;
 mod allocator;
 mod attention;
 mod autograd;
@@ -12,6 +13,7 @@ mod contention;
 mod copies;
 mod device_copies;
 mod diagnose;
+mod dispatch_modes;
 mod dropout;
 mod estimate;
 mod expert_loop;
@@ -39,6 +41,7 @@ mod other_work;
 mod pinned_memory;
 mod recomputed;
 mod repeated_passes;
+mod repeated_tables;
 mod repeated_work;
 mod scene;
 mod shapes;
@@ -75,6 +78,8 @@ pub(crate) struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     GeneratesText,
+    /// A transformer computes: what its tensors are for afterwards is not known.
+    RunsTransformer,
     /// Launches repeat; what looks needless may be what the program is for, but the device need not wait for a host that calls
     /// nothing.
     Unknown,
@@ -84,10 +89,46 @@ impl Purpose {
     fn searches(self) -> &'static [fn(&Scene<'_>) -> Vec<Candidate>] {
         match self {
             Self::GeneratesText => SEARCHES,
+            Self::RunsTransformer => SEARCHES_OF_TRANSFORMERS,
             Self::Unknown => SEARCHES_OF_ANY_PROGRAM,
         }
     }
 }
+
+/// Without those that know what the logits, the mask and the passes of text generation are for.
+const SEARCHES_OF_TRANSFORMERS: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
+    sync::find,
+    autograd::find,
+    dispatch_modes::find,
+    copies::find,
+    contention::find,
+    host_code::find,
+    host_calls::find,
+    host_ops::find,
+    pinned_memory::find,
+    graph_captures::find,
+    allocator::find,
+    blocking::find,
+    gemm_format::find,
+    unaligned_gemms::find,
+    weight_casts::find,
+    adapters::find,
+    gathered_weights::find,
+    attention::find,
+    wide_ops::find,
+    expert_loop::find,
+    fills::find,
+    device_copies::find,
+    dropout::find,
+    layout_conversions::find,
+    graph_nodes::find,
+    operator_loops::find,
+    repeated_tables::find,
+    sorting::find,
+    other_work::find,
+    unfused::find,
+    launch_bound::find,
+];
 
 const SEARCHES_OF_ANY_PROGRAM: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     contention::find,
@@ -101,6 +142,7 @@ const SEARCHES_OF_ANY_PROGRAM: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
 const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     sync::find,
     autograd::find,
+    dispatch_modes::find,
     copies::find,
     contention::find,
     host_code::find,
@@ -113,6 +155,7 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     gemm_format::find,
     unaligned_gemms::find,
     weight_casts::find,
+    adapters::find,
     gathered_weights::find,
     attention::find,
     masked_attention::find,
@@ -131,6 +174,7 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     graph_nodes::find,
     unused_span::find,
     operator_loops::find,
+    repeated_tables::find,
     repeated_passes::find,
     sorting::find,
     other_work::find,

@@ -109,7 +109,8 @@ fn repeated(scene: &Scene<'_>) -> Option<Repeated> {
     let is_new = |key: &(Forward, i64)| key.0.tokens == key.1;
     let passes = groups.iter().map(std::ops::Range::len).min()?;
     let has_proof = if is_prompt {
-        keys.iter().all(is_new)
+        // Batches that follow each other are what a program scores; sequences one by one could be a batch.
+        keys.iter().all(|key| is_new(key) && key.0.sequences == 1)
     } else {
         groups.len() > 1 && groups.iter().all(|group| group.len() == passes)
     };

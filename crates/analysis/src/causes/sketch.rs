@@ -200,6 +200,20 @@ impl Sketch {
         self.pause(2);
     }
 
+    /// An operator that a dispatch mode handles for `us` before it calls the operator itself.
+    pub(crate) fn handled_by_python(&mut self, us: i64) {
+        let start = self.clock;
+        let outer = self.host(HostKind::OPERATOR, "aten::add", start, 0, 0);
+        self.pause(1);
+        let handler = self.host(HostKind::OPERATOR, "PythonDispatchMode", self.clock, 0, 0);
+        self.pause(us);
+        self.operator("aten::add", &[], &[("add", 3)]);
+        self.hosts[handler].duration = self.clock - self.hosts[handler].start;
+        self.pause(1);
+        self.hosts[outer].duration = self.clock - start;
+        self.pause(2);
+    }
+
     /// `aten::scaled_dot_product_attention` that computes a softmax of `scores` as an operator of its own, µs.
     pub(crate) fn attention_in_parts(&mut self, tensors: Tensors<'_>, scores: &[i64], us: i64) {
         let row = self.hosts.len();

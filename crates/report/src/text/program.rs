@@ -191,9 +191,20 @@ mod tests {
                 is_seen_once: false,
             },
             CauseKind::Autograd { node_ns: time },
+            CauseKind::UnmergedAdapters {
+                rank: 16,
+                kernels_ns: time,
+            },
+            CauseKind::RepeatedTables {
+                operators: 9,
+                last: text(),
+                time_ns: time,
+            },
+            CauseKind::DispatchMode { time_ns: time },
             CauseKind::HostOperators {
                 time_ns: time,
                 on_cpu: true,
+                others: 1,
             },
             CauseKind::Allocation { time_ns: time },
             CauseKind::BlockingLaunches,

@@ -65,11 +65,25 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::Autograd { .. } => {
             "generate under torch.inference_mode(), with torch.autograd.set_detect_anomaly off"
         }
+        CauseKind::UnmergedAdapters { .. } => {
+            "merge the adapter into the weights once (PEFT: `merge_and_unload`), unless several are used at the same time"
+        }
+        CauseKind::RepeatedTables { .. } => {
+            "compute what depends on positions alone once in a pass and hand it to all layers"
+        }
+        CauseKind::DispatchMode { .. } => {
+            "leave the mode on for one pass at most (FLOP counters, debugging and logging modes), or compile the model"
+        }
         CauseKind::HostOperators { .. }
             if cause.place.operator.as_deref().is_some_and(is_compiler) =>
         {
             "keep shapes fixed or mark them dynamic (torch.compile(dynamic=True)), so that nothing is compiled again"
         }
+        CauseKind::HostOperators {
+            on_cpu: true,
+            others: 1..,
+            ..
+        } => "keep such values in Python numbers, or in one tensor for the whole batch",
         CauseKind::HostOperators { on_cpu: true, .. } => {
             "run the operator on the GPU, or outside of the step"
         }

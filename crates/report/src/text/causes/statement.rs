@@ -109,10 +109,29 @@ fn what(cause: &Cause) -> String {
                 "gradients are enabled and no backward pass runs: autograd makes {often} a node, {node_ns} on the host each{anomaly}"
             )
         }
-        CauseKind::HostOperators { time_ns, on_cpu } => {
+        CauseKind::UnmergedAdapters { rank, kernels_ns } => format!(
+            "low-rank adapters (rank {rank}) are computed beside their projections, {often}, {kernels_ns} of kernels"
+        ),
+        CauseKind::RepeatedTables {
+            operators,
+            last,
+            time_ns,
+        } => format!(
+            "the same {operators} operators from `aten::arange` to `{last}` run again with the same shapes, {often}, {time_ns}"
+        ),
+        CauseKind::DispatchMode { time_ns } => format!(
+            "a dispatch mode or a tensor subclass handles each operator in Python, {often}, {time_ns}"
+        ),
+        CauseKind::HostOperators {
+            time_ns,
+            on_cpu,
+            others,
+        } => {
             let operator = cause.place.operator.as_deref().unwrap_or("an operator");
             let how = if is_compiler(operator) {
                 "compiles again"
+            } else if *on_cpu && *others > 0 {
+                "and other operators compute on the CPU"
             } else if *on_cpu {
                 "computes on the CPU"
             } else {

@@ -1,0 +1,143 @@
+//! Tables that depend on positions alone (rotary embedding, masks), computed again in each layer of a pass.
+
+use llmprof_record::trace::StrId;
+use llmprof_units::Nanos;
+use rustc_hash::FxHashMap;
+
+use super::cause::{CauseKind, Place};
+use super::{Candidate, Scene};
+use crate::replay::Edit;
+
+/// Such a run begins with numbers that depend on nothing.
+const BEGINS: &str = "aten::arange";
+/// Kernels that a run launches, at least: one or two are not worth a table.
+const LAUNCHES_MIN: usize = 3;
+/// Runs alike in one pass: a model may have a table for each of a few kinds of layers.
+const RUNS_MIN: usize = 4;
+
+/// A run: places among the outermost operators.
+type Run = std::ops::Range<usize>;
+
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+    let mut edit = Edit::default();
+    let (mut count, mut time) = (0, 0);
+    let mut first = None;
+    for runs in repeated(scene) {
+        first.get_or_insert(runs[0].clone());
+        // The first of a pass stays.
+        for run in &runs[1..] {
+            count += 1;
+            for &top in &scene.tops[run.clone()] {
+                time += scene.trace.hosts.duration[top];
+                scene.remove(&mut edit, top);
+            }
+        }
+    }
+    let Some(first) = first else {
+        return Vec::new();
+    };
+    vec![Candidate {
+        kind: CauseKind::RepeatedTables {
+            operators: first.len() as u64,
+            last: scene.name(scene.tops[first.end - 1]).to_owned(),
+            time_ns: Nanos(scene.a_step(time)),
+        },
+        place: Place::default(),
+        count,
+        edit,
+        partial: None,
+    }]
+}
+
+/// For each pass the runs of the same operators on the same shapes.
+fn repeated(scene: &Scene<'_>) -> Vec<Vec<Run>> {
+    type Key<'s> = (usize, Vec<(StrId, Vec<&'s [i64]>)>);
+    let mut by_kind: FxHashMap<Key<'_>, Vec<Run>> = FxHashMap::default();
+    let names = &scene.trace.hosts.name;
+    let mut at = 0;
+    while at < scene.tops.len() {
+        if scene.name(scene.tops[at]) != BEGINS {
+            at += 1;
+            continue;
+        }
+        let end = end_of_run(scene, at);
+        let row = scene.tops[at];
+        let pass = scene.forwards.partition_point(|forward| forward.row <= row);
+        let kind = scene.tops[at..end].iter().map(|&top| {
+            let dims = scene.tensors(top).into_iter().map(|(dims, _)| dims);
+            (names[top], dims.collect())
+        });
+        by_kind
+            .entry((pass, kind.collect()))
+            .or_default()
+            .push(at..end);
+        at = end;
+    }
+    let is_worth = |runs: &Vec<Run>| {
+        let tops = &scene.tops[runs[0].clone()];
+        let launching = tops.iter().filter(|&&top| !scene.work_of(top).is_empty());
+        runs.len() >= RUNS_MIN && launching.count() >= LAUNCHES_MIN
+    };
+    let mut repeated: Vec<Vec<Run>> = by_kind.into_values().filter(is_worth).collect();
+    repeated.sort_by_key(|runs| runs[0].start);
+    repeated
+}
+
+/// The end of a run: the first operator with a tensor as large as the residual stream of its pass, or that begins another run.
+fn end_of_run(scene: &Scene<'_>, start: usize) -> usize {
+    let row = scene.tops[start];
+    let pass = scene.forwards.partition_point(|forward| forward.row <= row);
+    let Some(forward) = pass.checked_sub(1).map(|pass| scene.forwards[pass]) else {
+        return start + 1;
+    };
+    let residual = forward
+        .sequences
+        .saturating_mul(forward.tokens)
+        .saturating_mul(forward.hidden);
+    let is_other = |top: usize| {
+        let tensors = scene.tensors(top);
+        let elements = |dims: &[i64]| dims.iter().fold(1_i64, |all, dim| all.saturating_mul(*dim));
+        scene.name(top) == BEGINS || tensors.iter().any(|(dims, _)| elements(dims) >= residual)
+    };
+    let rest = scene.tops[start + 1..].iter();
+    start + 1 + rest.take_while(|&&top| !is_other(top)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::causes::sketch::Sketch;
+
+    fn with_tables(layers: usize) -> Sketch {
+        let mut sketch = Sketch::default();
+        let table: [(&[i64], &str); 1] = [(&[1, 1, 128], "float")];
+        let hidden: [(&[i64], &str); 1] = [(&[8, 1, 2048], "c10::BFloat16")];
+        for _ in 0..3 {
+            sketch.look_up(8, 1, 32_000, 2048);
+            for layer in 0..12 {
+                if layer < layers {
+                    for name in ["aten::arange", "aten::pow", "aten::cos", "aten::sin"] {
+                        sketch.operator(name, &table, &[("table", 2)]);
+                    }
+                }
+                sketch.operator("aten::rms_norm", &hidden, &[("norm", 3)]);
+                sketch.matrix_product(8, 2048, 2048, 5);
+            }
+            sketch.synchronize();
+        }
+        sketch
+    }
+
+    #[test]
+    fn tables_in_each_layer_are_a_cause() {
+        let (saved, now) = with_tables(12)
+            .diagnose()
+            .gain_of("repeated_tables")
+            .unwrap();
+        assert!(saved > 0.3 * now, "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn tables_once_in_a_pass_are_none() {
+        assert_eq!(with_tables(1).diagnose().gain_of("repeated_tables"), None);
+    }
+}

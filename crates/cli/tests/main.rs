@@ -23,6 +23,7 @@ mod launcher;
 mod memory;
 mod model_names;
 mod native;
+mod no_room;
 mod other_profiles;
 mod plan;
 mod power_limit;

@@ -14,6 +14,7 @@ mod compare;
 mod cuda_run;
 mod direct;
 mod docs;
+mod fuzz_replay;
 mod h200_runs;
 mod hostile_text;
 mod imports;

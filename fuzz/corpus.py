@@ -178,6 +178,19 @@ def nsys_stats() -> None:
 def wire() -> None:
     put("llmprof_wire", "triton.wire", gzip.open(FIXTURES / "h200/cupti/triton.wire.gz").read()[:2400])
 
+    def record(kind: int, fields: bytes, text: bytes = b"") -> bytes:
+        return struct.pack("<IHH", 8 + len(fields) + len(text), kind, 0) + fields + text
+
+    # Samples of a host thread: two frames, on a CPU, then in a call, then collecting garbage.
+    start = 56_276_102_843_763
+    header = b"LLMPWIRE" + struct.pack("<IIIIqqq", 1, 48, 27892, 27888, start, 1_794_959_251_423_601_383, 0)
+    texts = [b"decode", b"serve.py", b"<module>", b"clock_nanosleep"]
+    body = record(28, struct.pack("<q", start)) + b"".join(record(1, struct.pack("<I", id), text) for id, text in enumerate(texts, 1))
+    body += record(29, struct.pack("<IIIII", 1, 0, 3, 2, 9)) + record(29, struct.pack("<IIIII", 2, 1, 1, 2, 40))
+    for number, (call, cpu, wait, collecting) in enumerate([(0, 1, 0, 1), (4, 2, 4, 1), (0, 1, 0, 2)]):
+        body += record(30, struct.pack("<qQIIIIBBB", start + (number + 1) * 10_000_000, 10_000_000, 27892, 27892, 2, call, cpu, wait, collecting))
+    put("llmprof_wire", "host_samples.wire", header + body)
+
 
 def engine() -> None:
     header = json.dumps({"operators": [{"path": "model.layers.0.mlp", "kind": "linear", "dtype": "f32"}],
@@ -360,11 +373,62 @@ def xplane() -> None:
     put("xplane", "small.xplane.pb", b"".join(field(1, plane) for plane in (gpu, tpu, host, began)))
 
 
+def other_inputs() -> None:
+    """What is read beside profiles, configs and servers."""
+    host = "Host: 127.0.0.1:8000\r\n"
+    token = "0123456789abcdef"
+    paths = ["", "runs.json", "tables.json", "r/0/run.json", "r/0/lanes.json", "r/0/names/0.json", "r/0/tile/0/3/0", "r/0/event/0/1", "r/0/instances/1",
+             "r/0/totals?from=0&to=90000", "r/0/search?text=gem%6d", "r/0/find?text=gemm&time=0", "r/0/query?sql=SELECT+1", "r/0/plot/idle.svg"]
+    for name, some in (("pages", paths[:6]), ("data", paths[6:])):
+        put("view_request", f"{name}.txt", "".join(f"GET /{token}/{path} HTTP/1.1\r\n{host}\r\n" for path in some).encode())
+    put("view_request", "foreign.txt", f"GET /{token}/runs.json HTTP/1.1\r\n{host}Origin: http://127.0.0.1:8000\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n\r\n".encode())
+    queries = {
+        "sum": "SELECT name, count(*) AS calls, sum(duration_ns) AS time FROM kernel GROUP BY name ORDER BY time DESC LIMIT 5",
+        "join": "SELECT k.name, l.name FROM kernel k JOIN launch l ON l.id = k.launch_id WHERE k.start_ns >= 0",
+        "recursive": "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 9) SELECT x, hex(x), printf('%d', x) FROM n",
+        "window": "SELECT start_ns - lag(start_ns + duration_ns) OVER (PARTITION BY stream ORDER BY start_ns) AS gap FROM kernel UNION SELECT duration_ns FROM idle_gap",
+    }
+    for name, text in queries.items():
+        put("query_sql", f"{name}.sql", text.encode())
+    between = {"compute_ns": 10, "copies_ns": 0, "idle_ns": 5}
+    step = {"number": 3, "start_ns": 0, "end_ns": 9000, "compute_ns": 4000, "exposed_communication_ns": 1000, "copies_ns": 0, "idle_ns": [0, 9, 0, 0, 0, 0, 0, 1],
+            "kernels": [[0, 2, 4000, 1000, 3000, 72, 1, 84, 1]], "other_events": 1, "other_ns": 30}
+    summary = {"rank": 17, "world_size": 1024, "source": {"file": "rank17.json", "bytes": 9, "modified_ns": 1}, "begin_ns": 1763000000000000000, "recorded_ns": 29000,
+               "events": 40, "device": "NVIDIA H200", "names": ["gemm", "all_reduce"], "groups": [{"name": "tp", "ranks": "[0, 1, 2]"}],
+               "steps": [step, {**step, "number": 4, "start_ns": 9500, "end_ns": 20000}], "has_marked_steps": True,
+               "collectives": [[4000, 500, 1, 0, 3, 0, 4096, 4096, 10, 0, 5], [12000, 700, 1, 0, 3, 1, 4096, -1, 10, 0, 5, 1, 100, 300]], "tail": between, "issues": []}
+    put("rank_summary", "two_steps.json", json.dumps(summary).encode())
+    put("rank_summary", "no_steps.json", json.dumps({**summary, "steps": [], "has_marked_steps": False, "world_size": None}).encode())
+    models = HERE.parent / "crates/theory/tests/data/models"
+    for name in ("llama3_1_70b", "deepseek_v3", "qwen2_5_vl_7b", "whisper_large_v3", "qwen3_5_122b_a10b", "gemma3_1b"):
+        put("model_config", f"{name}.json", (models / f"{name}.json").read_bytes())
+    devices = HERE.parent / "crates/theory/devices"
+    for name in ("custom_npu", "h200"):
+        put("device_file", f"{name}.yaml", (devices / f"{name}.yaml").read_bytes())
+    put("prices", "prices.txt", b"# per hour\nh100_sxm: 2.5\n\nl4: 0.7 # spot\n")
+    put("grounded_text", "page.txt", b"<|ref|>title<|/ref|><|det|>[[10, 20, 300, 40]]<|/det|>\n# A page\n\n<|ref|>image<|/ref|><|det|>[[0, 0, 999, 999], [5, 5, 6, 6]]<|/det|>\n")
+    put("expressions", "lines.txt", b"tpot<+3%\nttft:p99<500ms\ne2e:p50<=2s\nnormal:512:64\nuniform:64:256\nlognormal:100:0.5\n512\nfinding=1\nkernel=2\nphase=decode\nstep=0\nwindow=0..9000\nrequest=3\ntpot<20ms\ngoodput>0.9\n")
+
+
+def mcp() -> None:
+    """Calls of every tool."""
+    run = {"run": "trace.json"}
+    calls = [("runs", {}), ("runs", {"filter": "a"}), ("summary", run), ("findings", {**run, "from": 1}), ("explain", {**run, "id": "kernel=1"}), ("explain", {**run, "id": "finding=1"}),
+             ("kernels", {**run, "filter": "gemm", "from": 1}), ("window", {**run, "from_ms": 0, "to_ms": 0.05}), ("window", {**run, "step": 0}),
+             ("compare", {"a": "trace.json", "b": "trace.json"}), ("predict", {"overrides": ["model=llama3_1_8b", "hardware.spec=h200", "runtime.batch_size=1,8"]})]
+    for number, (name, arguments) in enumerate(calls):
+        message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        put("mcp_message", f"{number:02}_{name}.json", json.dumps(message).encode())
+    initialize = {"jsonrpc": "2.0", "id": 99, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}}
+    put("mcp_message", "initialize.json", json.dumps(initialize).encode())
+    put("mcp_message", "list.json", b'{"jsonrpc": "2.0", "id": "x", "method": "tools/list"}')
+
+
 def config() -> None:
     put("config", "small.yaml", b"a: 1\nb: ${a}\nc: [x, '${b}', {d: '${oc.env:HOME,none}'}]\ne: &anchor {f: 1_000, g: 0x1F, h: 1:30}\ni: *anchor\nj: ${.b}-${a}\nk: |\n  text\n  more\n")
     put("config", "double.yaml", b"a: xxxxxxxxxx\nb: ${a}${a}\nc: ${b}${b}\nd: ${c}${c}\n")
 
 
 for make in (kineto, nsys_sqlite, ncu_csv, ncu_report, nsys_stats, wire, engine, torch_memory, flight_recorder, nccl_inspector, nccl_log,
-             torch_memory_stats, telemetry, cublas_log, rocprof, trtexec, xplane, load, config):
+             torch_memory_stats, telemetry, cublas_log, rocprof, trtexec, xplane, load, other_inputs, mcp, config):
     make()

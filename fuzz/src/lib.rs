@@ -4,5 +4,6 @@ pub mod config;
 pub mod importers;
 pub mod load;
 pub mod mutate;
+pub mod other_inputs;
 pub mod run_directory;
 pub mod seeds;

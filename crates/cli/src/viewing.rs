@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use llmprof_record::store::{StoredRun, find_runs};
-use llmprof_view::{OpenedRun, Server, Site, agent::PlaceId, serve};
+use llmprof_record::store::{StoredRun, find_runs, no_room_hint};
+use llmprof_view::{ArchiveError, OpenedRun, Server, Site, agent::PlaceId, serve};
 
 use crate::{
     args_view::ViewArgs, browser, failure::Failure, output::Output, profiles,
@@ -101,8 +101,13 @@ fn write_archive(paths: &[PathBuf], folder: &Path, output: &mut Output) -> Resul
     let site = Site {
         runs: open_all(paths)?,
     };
-    let facts = with_spinner("writing", || site.write_archive(folder))
-        .map_err(|error| Failure::new(error.to_string()))?;
+    let facts = with_spinner("writing", || site.write_archive(folder)).map_err(|error| {
+        let hint = match &error {
+            ArchiveError::Io { path, source } => no_room_hint(source, path),
+            ArchiveError::Exists { .. } => None,
+        };
+        Failure::new(error.to_string()).hint(hint)
+    })?;
     if facts.is_cut {
         Failure::new("the deepest zoom levels are left out: their tiles exceed 1 GiB").warn();
     }

@@ -354,3 +354,22 @@ fn a_grid_without_a_prediction_fails() {
     let output = common::llmprof(folder.path(), &[&absurd[..3], &one_of_two].concat());
     assert_eq!(output.status.code(), Some(0));
 }
+
+/// Each combination of such keys is composed before the first point: a hundred thousand take a minute.
+#[test]
+fn combinations_that_would_be_composed_for_long_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = common::refused(
+        folder.path(),
+        &[
+            "predict",
+            "model=llama3_1_8b",
+            "hardware.spec=h200",
+            "model.hidden_size=range(64,3264,64)",
+            "model.intermediate_size=range(64,3264,64)",
+            "model.vocab_size=range(1000,51000,1000)",
+        ],
+    );
+    assert!(said.contains("125000 combinations"), "{said}");
+    assert!(said.contains("at most 100000"), "{said}");
+}

@@ -8,6 +8,8 @@ const REF: &str = "<|ref|>";
 const REF_END: &str = "<|/ref|>";
 const DET: &str = "<|det|>";
 const DET_END: &str = "<|/det|>";
+/// How each of them begins.
+const TAG_START: &str = "<|";
 
 /// The largest coordinate: the right and the lower edge of a page.
 pub(crate) const EDGE: i64 = 999;
@@ -94,8 +96,14 @@ pub fn parse(text: &str) -> Grounded {
 /// The first tag from a byte on.
 fn next_tag(text: &str, from: usize) -> Option<(usize, &'static str)> {
     let tags = [REF, REF_END, DET, DET_END];
-    let places = tags.map(|tag| text[from..].find(tag).map(|place| (from + place, tag)));
-    places.into_iter().flatten().min_by_key(|(place, _)| *place)
+    // One pass: a search for each tag would read to the end of the text again and again for one that does not occur.
+    text[from..]
+        .match_indices(TAG_START)
+        .find_map(|(place, _)| {
+            let place = from + place;
+            let tag = tags.iter().find(|tag| text[place..].starts_with(**tag))?;
+            Some((place, *tag))
+        })
 }
 
 type Read<'t> = (String, &'t str, Range<usize>);
@@ -190,6 +198,13 @@ mod tests {
 
     fn one(label: &str, list: &str) -> String {
         format!("{REF}{label}{REF_END}{DET}{list}{DET_END}")
+    }
+
+    /// Reading to the end of the text for each of them would take hours.
+    #[test]
+    fn many_tags_that_are_not_closed_are_read_in_one_pass() {
+        let text = REF.repeat(400_000);
+        assert_eq!(parse(&text).malformed.len(), 400_000);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The one clock of a load: nanoseconds since its start, with the wall time of the start to join other records.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
+use llmprof_record::clock::unix_now;
 use llmprof_units::Nanos;
 
 /// A start, on the monotonic clock and on the wall.
@@ -15,14 +16,10 @@ pub struct Clock {
 impl Clock {
     /// Starts now.
     pub fn start() -> Self {
-        // The reading of the wall lies between two of the monotonic clock; the middle is the best guess.
-        let before = Instant::now();
-        let wall = SystemTime::now();
-        let start = before + before.elapsed() / 2;
-        let unix_ns = wall
-            .duration_since(UNIX_EPOCH)
-            .map_or(Nanos(0), |since| Nanos(since.as_nanos() as i64));
-        Self { start, unix_ns }
+        Self {
+            start: Instant::now(),
+            unix_ns: unix_now(),
+        }
     }
 
     /// Time since the start.

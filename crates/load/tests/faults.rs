@@ -9,7 +9,7 @@ use llmprof_analysis::serving::{load_issues, summarize};
 use llmprof_load::{
     arrivals::Arrivals,
     body::Dialect,
-    client::{ProbeError, probe},
+    client::{ProbeError, drive, probe},
     prompt::Prompt,
     record::{FailureKind, RequestRecord, TokenBasis},
     stub::{Behaviour, Fault, Stub},
@@ -186,6 +186,62 @@ fn a_server_that_stops_answering_is_told_with_the_time() {
         .map(|issue| issue.code)
         .collect();
     assert!(codes.contains(&IssueCode::BenchServerStopped), "{codes:?}");
+}
+
+/// A server that is started again on its port meets the rest of the load: what failed meanwhile is in no latency, and it did not stop.
+#[test]
+fn a_server_that_restarts_is_found_again() {
+    const ANSWERS: usize = 20;
+    let first = Stub::start(Behaviour::default()).unwrap();
+    let url = first.url();
+    let address = url.trim_start_matches("http://").to_owned();
+    let arrivals = Arrivals::Constant { rate: 100.0 };
+    let asked = load(&url, &arrivals, 6000, 4);
+    let (mut first, mut second) = (Some(first), None::<Stub>);
+    let mut ended_before = 0;
+    let record = drive(&asked, |_, progress| match (&first, &second) {
+        (Some(stub), _) => {
+            if stub.served().len() >= ANSWERS {
+                first = None;
+                ended_before = progress.ended + progress.in_flight;
+            }
+            true
+        }
+        (None, None) => {
+            if progress.ended >= ended_before + 5 {
+                second = Some(Stub::start_at(&address, Behaviour::default()).unwrap());
+            }
+            true
+        }
+        (None, Some(stub)) => stub.served().len() < ANSWERS,
+    });
+    let record = record.unwrap();
+    let kinds = record.requests.iter().filter_map(|r| r.failure.as_ref());
+    let kinds: Vec<FailureKind> = kinds.map(|failure| failure.kind).collect();
+    let count = |wanted: FailureKind| kinds.iter().filter(|kind| **kind == wanted).count();
+    assert!(count(FailureKind::Connect) >= 5, "{kinds:?}");
+    let is_expected = |kind: &FailureKind| {
+        matches!(
+            kind,
+            FailureKind::Connect
+                | FailureKind::Reset
+                | FailureKind::Disconnected
+                | FailureKind::Interrupted
+        )
+    };
+    assert!(kinds.iter().all(is_expected), "{kinds:?}");
+    let complete = record.requests.iter().filter(|r| r.is_complete());
+    assert!(complete.clone().count() >= 2 * ANSWERS - 1);
+    assert!(complete.clone().all(|r| r.output_tokens == Some(4)));
+    let last_failed = record.requests.iter().filter(|r| {
+        let failure = r.failure.as_ref();
+        failure.is_some_and(|failure| failure.kind == FailureKind::Connect)
+    });
+    let last_failed = last_failed.map(|r| r.end_ns).max().unwrap();
+    assert!(complete.clone().any(|r| r.end_ns > last_failed));
+    let summary = summarize(&record, &[]);
+    assert_eq!(summary.server_stopped_s, None);
+    assert_eq!(summary.figures.completed, complete.count() as u64);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`issue::Issue`] is how a loss is recorded, [`trace`] holds events as columns, [`import`] is where every foreign
 //! format ends, [`store`] keeps all of it in a directory.
 
+pub mod clock;
 pub mod command_line;
 pub mod communication;
 pub mod counters;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use llmprof_units::bounded_file::{DATA_MAX_BYTES, read_named_text};
+
 /// What is wrong with such a file, whatever it is for.
 #[derive(Debug, thiserror::Error)]
 pub enum TextFileError {
@@ -17,7 +19,7 @@ pub enum TextFileError {
 
 /// The whole text of a file.
 pub fn read(path: &Path) -> Result<String, TextFileError> {
-    std::fs::read_to_string(path).map_err(|source| TextFileError::Io {
+    read_named_text(path, DATA_MAX_BYTES).map_err(|source| TextFileError::Io {
         path: path.display().to_string(),
         source,
     })

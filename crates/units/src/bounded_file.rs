@@ -16,6 +16,9 @@ pub const TOKENIZER_MAX_BYTES: u64 = 256 << 20;
 /// The index of a checkpoint, which names each tensor: safetensors limits the header of one file to 100 MB.
 pub const INDEX_MAX_BYTES: u64 = 100 << 20;
 
+/// Data that somebody names: requests to send, annotations of a dataset.
+pub const DATA_MAX_BYTES: u64 = 4 << 30;
+
 /// The bytes of a regular file of at most `max_bytes`.
 pub fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     // Opening a FIFO waits for a writer, so its kind is asked first.
@@ -36,7 +39,22 @@ pub fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 
 /// The text of a regular file of at most `max_bytes`.
 pub fn read_text_bounded(path: &Path, max_bytes: u64) -> io::Result<String> {
-    String::from_utf8(read_bounded(path, max_bytes)?)
+    text_of(read_bounded(path, max_bytes)?)
+}
+
+/// The text of a file that the user names, which may be a pipe: `<(command)`.
+pub fn read_named_text(path: &Path, max_bytes: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(too_large(max_bytes));
+    }
+    text_of(bytes)
+}
+
+fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8 text"))
 }
 
@@ -69,6 +87,9 @@ mod tests {
         let file = folder.join("config.json");
         fs::write(&file, b"12345").unwrap();
         assert_eq!(read_bounded(&file, 5).unwrap(), b"12345");
+        assert_eq!(read_named_text(&file, 5).unwrap(), "12345");
+        let endless = read_named_text(Path::new("/dev/zero"), 1 << 20);
+        assert_eq!(endless.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         let kind = |path: &Path, limit| read_bounded(path, limit).unwrap_err().kind();
         assert_eq!(kind(&file, 4), io::ErrorKind::FileTooLarge);
         assert_eq!(kind(&folder, 4), io::ErrorKind::IsADirectory);

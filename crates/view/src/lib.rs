@@ -22,7 +22,7 @@ mod timeline;
 pub mod track;
 
 pub use archive::{ArchiveError, ArchiveFacts};
-pub use server::{Server, serve};
+pub use server::{Server, answer_next, serve};
 pub use site::{OpenedRun, Reply, Site};
 pub use timeline::Timeline;
 pub use track::Track;

@@ -91,16 +91,25 @@ fn converse(stream: &TcpStream, site: &Site, token: &str) -> std::io::Result<()>
         stream,
         deadline: Instant::now() + FIRST_HEAD_TIMEOUT,
     });
-    while let Some(request) = Request::read(&mut reader)? {
+    while answer_next(&mut reader, &mut &*stream, site, token)? {
         reader.get_mut().deadline = Instant::now() + IDLE_TIMEOUT;
-        let keeps_open = request.keeps_open;
-        let answer = answer(&request, site, token);
-        write_answer(stream, &answer, keeps_open)?;
-        if !keeps_open {
-            break;
-        }
     }
     Ok(())
+}
+
+/// Reads a request and answers it; whether the connection stays open for another.
+pub fn answer_next(
+    reader: &mut impl BufRead,
+    writer: &mut impl Write,
+    site: &Site,
+    token: &str,
+) -> std::io::Result<bool> {
+    let Some(request) = Request::read(reader)? else {
+        return Ok(false);
+    };
+    let answer = answer(&request, site, token);
+    write_answer(writer, &answer, request.keeps_open)?;
+    Ok(request.keeps_open)
 }
 
 /// A stream whose next request must have come by a deadline, however slowly its bytes come.
@@ -181,7 +190,7 @@ fn is_loopback(host: &str) -> bool {
     })
 }
 
-fn write_answer(mut stream: &TcpStream, answer: &Answer, keeps_open: bool) -> std::io::Result<()> {
+fn write_answer(writer: &mut impl Write, answer: &Answer, keeps_open: bool) -> std::io::Result<()> {
     let reply = &answer.reply;
     let policy = if reply.is_report {
         REPORT_POLICY
@@ -199,7 +208,7 @@ fn write_answer(mut stream: &TcpStream, answer: &Answer, keeps_open: bool) -> st
     )
     .into_bytes();
     bytes.extend_from_slice(&reply.body);
-    stream.write_all(&bytes)
+    writer.write_all(&bytes)
 }
 
 #[derive(Default)]

@@ -62,7 +62,9 @@ pub fn summarize(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
     let outputs = sum(all(), |r| {
         r.output_tokens.filter(|_| r.usage_mistake.is_none())
     });
-    let inputs = sum(all(), |r| r.prompt_tokens);
+    let inputs = sum(all(), |r| {
+        r.prompt_tokens.filter(|_| r.usage_mistake.is_none())
+    });
     let good = all()
         .filter(|r| slos.iter().all(|slo| slo.is_met_by(*r)))
         .count();

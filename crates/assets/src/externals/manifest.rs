@@ -3,6 +3,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_text_bounded};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -244,7 +245,7 @@ impl Manifest {
 
 /// Sets the revision of one external in the file's text; everything else stays, comments too.
 pub(super) fn pin(file: &Path, path: &str, revision: &str) -> Result<()> {
-    let text = fs::read_to_string(file).map_err(AssetError::io("read", file))?;
+    let text = read_text_bounded(file, CONFIG_MAX_BYTES).map_err(AssetError::io("read", file))?;
     let text = with_pin(file, &text, path, revision)?;
     replace(file, text.as_bytes())
 }

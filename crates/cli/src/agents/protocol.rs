@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Read as _};
 
+use llmprof_units::printable;
 use serde_json::{Value, json};
 
 /// Revisions with the `initialize` handshake, the newest last; they are alike in all that is used here.
@@ -21,6 +22,8 @@ pub(super) trait Tools {
     fn list(&self) -> Value;
     /// The text of an answer, or of an error that the caller can act on; `None` where there is no such tool.
     fn call(&mut self, name: &str, arguments: &Value) -> Option<Result<String, String>>;
+    /// A call that works from the beginning, for who named a tool that does not exist.
+    fn first_call(&self) -> Value;
 }
 
 /// The reply to one message; `None` where it asks for none.
@@ -65,7 +68,7 @@ pub(super) fn reply(message: &[u8], tools: &mut impl Tools) -> Option<Value> {
             match tools.call(name, arguments.unwrap_or(&none)) {
                 Some(Ok(text)) => result(&id, &content(&text, false)),
                 Some(Err(text)) => result(&id, &content(&text, true)),
-                None => error(&id, INVALID_PARAMS, "unknown tool; tools/list names them"),
+                None => unknown_tool(&id, name, tools),
             }
         }
         _ => error(
@@ -89,6 +92,24 @@ fn initialized(params: &Value, tools: &impl Tools) -> Value {
 
 fn content(text: &str, is_error: bool) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": is_error})
+}
+
+/// What says which tools there are, and which call comes next.
+fn unknown_tool(id: &Value, name: &str, tools: &impl Tools) -> Value {
+    let name: String = name.chars().take(60).collect();
+    let list = tools.list();
+    let known = list.as_array().into_iter().flatten();
+    let known: Vec<&str> = known.filter_map(|tool| tool["name"].as_str()).collect();
+    let first = tools.first_call();
+    let why = format!(
+        "unknown tool `{}`; tools: {}; call `{}` next",
+        printable(&name),
+        known.join(", "),
+        first["tool"].as_str().unwrap_or("tools/list")
+    );
+    let mut reply = error(id, INVALID_PARAMS, &why);
+    reply["error"]["data"] = json!({"next": [first]});
+    reply
 }
 
 fn result(id: &Value, result: &Value) -> Value {
@@ -142,11 +163,15 @@ mod tests {
         }
 
         fn list(&self) -> Value {
-            json!([])
+            json!([{"name": "echo"}])
         }
 
         fn call(&mut self, name: &str, arguments: &Value) -> Option<Result<String, String>> {
             (name == "echo").then(|| Ok(arguments.to_string()))
+        }
+
+        fn first_call(&self) -> Value {
+            json!({"tool": "echo", "arguments": {}})
         }
     }
 
@@ -177,6 +202,17 @@ mod tests {
             INVALID_PARAMS
         );
         assert_eq!(code(&" ".repeat(MESSAGE_BYTES_MAX + 1)), INVALID_REQUEST);
+    }
+
+    #[test]
+    fn an_unknown_tool_is_answered_with_the_next_call() {
+        let message = r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "kernel\u202e"}}"#;
+        let reply = reply(message.as_bytes(), &mut Echo).unwrap();
+        let error = &reply["error"];
+        assert_eq!(error["data"]["next"][0]["tool"], "echo");
+        let said = error["message"].as_str().unwrap();
+        assert!(said.contains("tools: echo; call `echo` next"), "{said}");
+        assert!(!said.contains('\u{202e}'), "{said}");
     }
 
     #[test]

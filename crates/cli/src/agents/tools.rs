@@ -247,6 +247,10 @@ impl Tools for RunTools {
             Err(error) => Err(names_runs(&error)),
         })
     }
+
+    fn first_call(&self) -> Value {
+        serde_json::to_value(next_runs()).unwrap_or_default()
+    }
 }
 
 impl RunTools {
@@ -402,10 +406,13 @@ impl RunTools {
     }
 }
 
+fn next_runs() -> Next {
+    Next::new(&Caller::Tools, "runs", Map::new(), "names of runs")
+}
+
 /// An error that leads to the names of runs.
 fn names_runs(error: &str) -> String {
-    let next = Next::new(&Caller::Tools, "runs", Map::new(), "names of runs");
-    error_answer(error, vec![next]).text()
+    error_answer(error, vec![next_runs()]).text()
 }
 
 /// The window that arguments name by a step or by times.

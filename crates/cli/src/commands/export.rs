@@ -10,7 +10,7 @@ use llmprof_analysis::host_stacks::flame_stacks;
 use llmprof_record::{
     flame::{self, FlameStack},
     run::TRACE_FILE,
-    store::{StoredRun, write_atomically},
+    store::{StoredRun, full_disk_hint, write_atomically},
     trace::Trace,
 };
 use llmprof_units::Count;
@@ -162,9 +162,10 @@ fn contents(
             .hint(format!("-o {}", target.with_extension("").display())));
         }
         ExportFormat::Sqlite => {
-            trace
-                .write_sqlite(target)
-                .map_err(|error| Failure::new(error.to_string()))?;
+            trace.write_sqlite(target).map_err(|error| {
+                let hint = error.is_full_disk().then(|| full_disk_hint(target));
+                Failure::new(error.to_string()).hint(hint)
+            })?;
             None
         }
         ExportFormat::Folded => Some(flame::write_folded(&host_stacks(trace, true, run)?).into()),

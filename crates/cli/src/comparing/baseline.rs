@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use llmprof_analysis::compare::RunFacts;
 use llmprof_record::store::write_atomically;
+use llmprof_units::bounded_file::{INDEX_MAX_BYTES, read_bounded};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +60,7 @@ pub(super) fn save(root: &Path, name: &str, runs: &[RunFacts]) -> Result<PathBuf
 
 pub(super) fn load(root: &Path, name: &str) -> Result<Vec<RunFacts>, Failure> {
     let path = file(root, name)?;
-    let text = std::fs::read(&path).map_err(|error| {
+    let text = read_bounded(&path, INDEX_MAX_BYTES).map_err(|error| {
         let known = names(root);
         let hint = if known.is_empty() {
             format!("`llmprof compare RUN --save-baseline {name}` makes it")

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_named_text};
+
 use crate::{failure::Failure, profiles::files::expand_directories};
 
 /// Files that one import takes: more than any job has ranks.
@@ -33,7 +35,7 @@ pub(crate) fn expand(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 
 /// One path a line, relative to the list.
 fn read_list(list: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let text = std::fs::read_to_string(list)
+    let text = read_named_text(list, CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", list.display())))?;
     let base = list.parent().unwrap_or(Path::new(""));
     let lines = text.lines().map(str::trim);

@@ -11,7 +11,10 @@ use llmprof_record::{
     rank_summary::{RANK_FILE_MAX_BYTES, RANK_FILE_SUFFIX, RANK_FOLDER, RankSummary},
     run::RunRecord,
 };
-use llmprof_units::{Bytes, Count};
+use llmprof_units::{
+    Bytes, Count,
+    bounded_file::{CONFIG_MAX_BYTES, read_bounded, read_text_bounded},
+};
 use rayon::prelude::*;
 
 pub(crate) use self::map::SummariesMade;
@@ -130,7 +133,7 @@ fn add_first_trace(record: &mut RunRecord) {
 
 /// Profiles that summaries in a folder should be of.
 fn listed(folder: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(folder.join(LIST_FILE)).unwrap_or_default();
+    let text = read_text_bounded(&folder.join(LIST_FILE), CONFIG_MAX_BYTES).unwrap_or_default();
     text.lines()
         .filter(|line| !line.is_empty())
         .map(str::to_owned)
@@ -168,11 +171,7 @@ fn read_summaries(folder: &Path) -> Result<(Vec<RankSummary>, Vec<String>), Fail
 }
 
 fn read_summary(path: &Path) -> Result<RankSummary, String> {
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if size.len() > RANK_FILE_MAX_BYTES {
-        return Err("too large".to_owned());
-    }
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let bytes = read_bounded(path, RANK_FILE_MAX_BYTES).map_err(|error| error.to_string())?;
     RankSummary::from_bytes(&bytes).map_err(|error| error.to_string())
 }
 

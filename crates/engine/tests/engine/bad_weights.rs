@@ -6,6 +6,7 @@ use crate::support::{data, engine, model};
 use llmprof_engine::{Engine, EngineError, Options, Recorder, Source};
 use llmprof_theory::Model;
 use llmprof_units::DType;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A copy of a tiny model that a test may spoil.
@@ -71,6 +72,103 @@ fn a_file_cut_anywhere_is_refused() {
             EngineError::BrokenHeader { .. } | EngineError::Read { .. }
         );
         assert!(named, "{length} bytes: {error}");
+    }
+}
+
+/// A header whose first tensor in the order of its data begins and ends elsewhere.
+fn with_offsets(header: &str, change: impl Fn(u64, u64) -> [Value; 2]) -> String {
+    let mut header: Value = serde_json::from_str(header).unwrap();
+    let tensors = header.as_object_mut().unwrap();
+    let first = tensors
+        .values_mut()
+        .find(|tensor| tensor["data_offsets"][0] == 0)
+        .unwrap();
+    let end = first["data_offsets"][1].as_u64().unwrap();
+    first["data_offsets"] = json!(change(0, end));
+    header.to_string()
+}
+
+type Change = Box<dyn Fn(u64, u64) -> [Value; 2]>;
+
+#[test]
+fn offsets_that_lie_are_refused() {
+    let folder = copy("qwen3");
+    let path = folder.path().join("model.safetensors");
+    let whole = fs::read(&path).unwrap();
+    let file_size = whole.len() as u64;
+    let cases: Vec<(&str, Change)> = vec![
+        (
+            "overlap",
+            Box::new(|start, end| [json!(start), json!(end + 4)]),
+        ),
+        ("gap", Box::new(|start, end| [json!(start + 4), json!(end)])),
+        (
+            "backward",
+            Box::new(|start, end| [json!(end), json!(start)]),
+        ),
+        (
+            "beyond",
+            Box::new(move |start, _| [json!(start), json!(file_size * 2)]),
+        ),
+        ("end", Box::new(|start, _| [json!(start), json!(u64::MAX)])),
+        (
+            "start",
+            Box::new(|_, _| [json!(u64::MAX - 7), json!(u64::MAX)]),
+        ),
+        ("wrapped", Box::new(|_, end| [json!(u64::MAX), json!(end)])),
+        ("negative", Box::new(|_, end| [json!(-4), json!(end)])),
+        ("wide", Box::new(|start, _| [json!(start), json!(1e300)])),
+    ];
+    for (name, change) in cases {
+        fs::write(&path, &whole).unwrap();
+        rewrite(&path, |header| with_offsets(header, &change));
+        let error = load(folder.path()).unwrap_err();
+        assert!(
+            matches!(error, EngineError::BrokenHeader { .. }),
+            "{name}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_shape_whose_size_overflows_is_refused() {
+    let folder = copy("qwen3");
+    let path = folder.path().join("model.safetensors");
+    rewrite(&path, |header| {
+        let mut header: Value = serde_json::from_str(header).unwrap();
+        for tensor in header.as_object_mut().unwrap().values_mut() {
+            if tensor["shape"].is_array() {
+                tensor["shape"] = json!([u64::MAX, 8]);
+            }
+        }
+        header.to_string()
+    });
+    let error = load(folder.path()).unwrap_err();
+    assert!(matches!(error, EngineError::BrokenHeader { .. }), "{error}");
+}
+
+#[test]
+fn a_header_longer_than_its_file_is_refused() {
+    let folder = copy("qwen3");
+    let path = folder.path().join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let file_size = bytes.len() as u64;
+    for length in [
+        0,
+        1,
+        file_size - 8,
+        file_size,
+        100_000_000,
+        u64::MAX - 7,
+        u64::MAX,
+    ] {
+        bytes[..8].copy_from_slice(&length.to_le_bytes());
+        fs::write(&path, &bytes).unwrap();
+        let error = load(folder.path()).unwrap_err();
+        assert!(
+            matches!(error, EngineError::BrokenHeader { .. }),
+            "{length}: {error}"
+        );
     }
 }
 

@@ -82,7 +82,7 @@ impl Client {
     /// Sends a request and follows its answer to the end; what is found on the way is in `record`. The text of the answer is
     /// returned where it is kept.
     pub(crate) async fn exchange(&self, body: Bytes, record: &mut RequestRecord) -> String {
-        let mut reading = Reading::new(self.keep_text);
+        let mut reading = Reading::new(self.keep_text).answering(body.len());
         let ended = self.follow(body, record, &mut reading).await;
         if record.end_ns < self.clock.now() && (ended.is_err() || record.arrivals.is_empty()) {
             record.end_ns = self.clock.now();

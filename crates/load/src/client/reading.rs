@@ -16,6 +16,9 @@ const ARRIVALS_PER_TOKEN: u64 = 16;
 /// Longest text that is kept of an answer.
 const MOST_TEXT_BYTES: usize = 64 << 20;
 
+/// Tokens of a prompt that a server may add: templates of chats, instructions for tools. All others stand for a byte of the request or more.
+const TEMPLATE_TOKENS_MAX: u64 = 1 << 16;
+
 /// An answer as far as it was read; times, arrivals and tokens are put into the record of its request.
 pub struct Reading {
     keep_text: bool,
@@ -27,6 +30,7 @@ pub struct Reading {
     usage_with_text: u64,
     mistake: Option<String>,
     failure: Option<RequestFailure>,
+    prompt_tokens_max: u64,
 }
 
 impl Reading {
@@ -41,6 +45,15 @@ impl Reading {
             usage_with_text: 0,
             mistake: None,
             failure: None,
+            prompt_tokens_max: u64::MAX,
+        }
+    }
+
+    /// For the answer to a body of so many bytes.
+    pub fn answering(self, body_bytes: usize) -> Self {
+        Self {
+            prompt_tokens_max: TEMPLATE_TOKENS_MAX + body_bytes as u64,
+            ..self
         }
     }
 
@@ -211,6 +224,11 @@ impl Reading {
                 record.max_tokens
             ));
         }
+        if let Some(tokens) = record.prompt_tokens.filter(|n| *n > self.prompt_tokens_max) {
+            self.blame(format!(
+                "usage has {tokens} prompt tokens, though the request has fewer bytes"
+            ));
+        }
         record.usage_mistake = self.mistake;
         self.text
     }
@@ -304,5 +322,13 @@ mod tests {
             r#"{"choices":[{"text":"a","finish_reason":"length"}],"timings":{"predicted_n":17}}"#;
         let mistake = read(event).usage_mistake.expect("more than were asked for");
         assert!(mistake.contains("at most 16"), "{mistake}");
+        let event = r#"{"choices":[{"text":"a","finish_reason":"length"}],"usage":{"prompt_tokens":70000,"completion_tokens":1}}"#;
+        for (body_bytes, is_believed) in [(4_464, true), (4_463, false)] {
+            let mut record = RequestRecord::due(0, Nanos(0), 16);
+            let mut reading = Reading::new(false).answering(body_bytes);
+            reading.take_whole(event.as_bytes(), Nanos(1), &mut record);
+            reading.conclude(&mut record);
+            assert_eq!(record.usage_mistake.is_none(), is_believed, "{record:?}");
+        }
     }
 }

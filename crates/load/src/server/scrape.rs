@@ -165,7 +165,7 @@ fn run(
     let mut is_last = false;
     loop {
         let due = Instant::now() + interval;
-        let unix_ns = crate::clock::Clock::start().unix_ns;
+        let unix_ns = llmprof_record::clock::unix_now();
         match calls.get(path, LIMIT) {
             Ok(bytes) => {
                 let raw = String::from_utf8_lossy(&bytes).into_owned();

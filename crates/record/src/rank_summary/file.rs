@@ -19,6 +19,12 @@ const HEAD_BYTES: usize = MAGIC.len() + 8;
 /// Level 3 is the default of zstd: half the size of level 1 is not to be had below level 19.
 const COMPRESSION_LEVEL: i32 = 3;
 
+/// Bytes that so many packed ones may unpack to. Rows of numbers pack to an eighth or so; in memory they take up to nine times their text,
+/// so a small file must not unpack to all of [`RANK_FILE_MAX_BYTES`].
+fn unpacked_max(packed: u64) -> u64 {
+    (packed.saturating_mul(24) + (32 << 20)).min(RANK_FILE_MAX_BYTES)
+}
+
 /// Why bytes are not a summary.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RankFileError {
@@ -37,8 +43,12 @@ impl RankSummary {
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
-        let json = serde_json::to_vec(self).expect("a summary has no maps with keys but texts");
-        let packed = zstd::bulk::compress(&json, COMPRESSION_LEVEL)
+        Self::pack(&serde_json::to_vec(self).expect("a summary has no maps with keys but texts"))
+    }
+
+    /// A file with this text.
+    pub fn pack(json: &[u8]) -> Vec<u8> {
+        let packed = zstd::bulk::compress(json, COMPRESSION_LEVEL)
             .expect("compression into memory has nothing to fail at");
         let mut bytes = Vec::with_capacity(HEAD_BYTES + packed.len());
         bytes.extend_from_slice(MAGIC);
@@ -62,11 +72,15 @@ impl RankSummary {
         }
         let decoder = zstd::stream::read::Decoder::new(packed)
             .map_err(|error| RankFileError::Damaged(error.to_string()))?;
+        let limit = unpacked_max(packed.len() as u64);
         let mut json = Vec::new();
         decoder
-            .take(RANK_FILE_MAX_BYTES)
+            .take(limit + 1)
             .read_to_end(&mut json)
             .map_err(|error| RankFileError::Damaged(error.to_string()))?;
+        if json.len() as u64 > limit {
+            return Err(damaged("it unpacks to more than a summary has"));
+        }
         let summary: Self = serde_json::from_slice(&json)
             .map_err(|error| RankFileError::Damaged(error.to_string()))?;
         summary.check().map_err(damaged)?;
@@ -199,5 +213,16 @@ mod tests {
         refused(|summary| summary.steps[0].kernels[0].name = 2);
         refused(|summary| summary.steps[0].kernels[0].calls = 3);
         refused(|summary| summary.steps[0].start_ns = 9_001);
+    }
+
+    #[test]
+    fn a_small_file_does_not_unpack_to_gigabytes() {
+        let mut json = serde_json::to_vec(&summary()).expect("it is serialized above");
+        json.extend(vec![b' '; 40 << 20]);
+        let bytes = RankSummary::pack(&json);
+        assert!(bytes.len() < 100_000);
+        let why = RankSummary::from_bytes(&bytes).expect_err("refused");
+        let why = why.to_string();
+        assert!(why.contains("unpacks to more"), "{why}");
     }
 }

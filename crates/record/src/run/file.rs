@@ -19,7 +19,7 @@ use crate::issue::Issue;
 use crate::plan::Plan;
 use crate::rank_summary::{RANK_FILE_MAX_BYTES, RANK_FILE_SUFFIX, RANK_FOLDER, RankSummary};
 use crate::serving::{RequestRecord, ServedLoad};
-use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun};
+use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun, no_room_hint};
 use crate::trace::{Trace, TraceFileError};
 
 /// The facts of a run beside its traces, counters and samples.
@@ -65,6 +65,7 @@ impl RecordError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Store(error) => error.hint(),
+            Self::Trace(TraceFileError::Io { path, source, .. }) => no_room_hint(source, path),
             Self::Version { .. } => Some(
                 "run it again, or import its raw files (torch_profiler/, cupti/) anew".to_owned(),
             ),

@@ -20,7 +20,7 @@ pub use locked::{LockedRun, relist};
 pub use manifest::{Artifact, Manifest, Pass, RunStatus, SCHEMA_VERSION};
 pub use stored::{Liveness, StoredRun, find_runs};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Name of the file that holds a run's state.
 pub(crate) const MANIFEST_FILE: &str = "run.json";
@@ -100,12 +100,6 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Io { source, path, .. } => match source.kind() {
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                    Some(format!(
-                        "the disk that holds {} is full; what was written before is kept",
-                        path.display()
-                    ))
-                }
                 std::io::ErrorKind::PermissionDenied if self.is_reading() => Some(format!(
                     "{} is not readable for this user: `ls -ld` shows its permissions",
                     path.display()
@@ -113,7 +107,7 @@ impl StoreError {
                 std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
                     Some("choose a directory that can be written".to_owned())
                 }
-                _ => None,
+                _ => no_room_hint(source, path),
             },
             Self::InUse { .. } | Self::Exists { .. } => Some("choose another directory".to_owned()),
             Self::NotARun { .. } => {
@@ -122,6 +116,27 @@ impl StoreError {
             Self::BadManifest { .. } => None,
         }
     }
+}
+
+/// What to say where a file could not be written for want of room.
+pub fn no_room_hint(error: &std::io::Error, path: &Path) -> Option<String> {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Some(full_disk_hint(path))
+        }
+        std::io::ErrorKind::FileTooLarge => Some(format!(
+            "{} is larger than this user may write: `ulimit -f` shows the limit; what was written before is kept",
+            path.display()
+        )),
+        _ => None,
+    }
+}
+
+pub fn full_disk_hint(path: &Path) -> String {
+    format!(
+        "the disk that holds {} is full; what was written before is kept",
+        path.display()
+    )
 }
 
 /// Attaches the action and path to an I/O error.

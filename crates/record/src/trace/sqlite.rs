@@ -38,6 +38,18 @@ pub enum SqliteExportError {
     },
 }
 
+impl SqliteExportError {
+    pub fn is_full_disk(&self) -> bool {
+        match self {
+            Self::Exists { .. } => false,
+            Self::Sqlite { source, .. } => {
+                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            }
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+        }
+    }
+}
+
 impl Trace {
     /// Writes the trace to a new SQLite file at `path`. The file appears there whole or not at all.
     pub fn write_sqlite(&self, path: &Path) -> Result<(), SqliteExportError> {

@@ -7,6 +7,7 @@
 mod bounds;
 mod engines;
 mod layout;
+mod prices;
 pub mod served;
 mod split;
 pub mod steady;
@@ -25,6 +26,7 @@ use serde::Serialize;
 pub use bounds::Reason;
 pub use engines::{Candidate, Question};
 pub use layout::Formats;
+pub use prices::read_prices;
 pub use split::Split;
 pub use steady::{Requests, Steady};
 pub use traffic::{Source, Traffic, TrafficError};

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerBody, ms, percent};
-use super::findings::{FindingAnswer, cause_of};
+use super::findings::{FindingAnswer, NOT_RECORDED, cause_of};
 use super::kernels::KernelAnswer;
 use super::place::find_phase;
 use super::recorded_text::{RecordedNames, RecordedText};
@@ -261,8 +261,12 @@ impl RunAnswers<'_> {
         }
         let mut answer = self.answer(body);
         if let Some(why) = answer.body.finding.no_place {
-            let how = "torch.profiler with with_stack=True, or `llmprof record`, which samples host stacks, would show it";
-            answer.abstained.push(format!("place: {why}; {how}"));
+            let how = if why == NOT_RECORDED {
+                "; torch.profiler with with_stack=True, or `llmprof record`, which samples host stacks, would show it"
+            } else {
+                ""
+            };
+            answer.abstained.push(format!("place: {why}{how}"));
         }
         if let Some(why) = &answer.body.finding.no_gain {
             answer.abstained.push(format!("gain: {why}"));

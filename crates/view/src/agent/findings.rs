@@ -1,6 +1,6 @@
 //! Findings: what was done, where, what removing it saves, what to change.
 
-use llmprof_analysis::causes::{Cause, Place};
+use llmprof_analysis::causes::{Cause, CauseKind, Place};
 use llmprof_analysis::findings::{Conclusion, Confidence, Finding, GainOf};
 use llmprof_report::{Document, FindingItem, compose::concluded_findings};
 use schemars::JsonSchema;
@@ -12,6 +12,9 @@ use super::{PlaceId, RunAnswers};
 
 /// Findings that one answer has before it is cut.
 const FINDINGS_MAX: usize = 12;
+
+/// Why a cause that is in one place has none.
+pub(super) const NOT_RECORDED: &str = "no operator, module or line is recorded for it";
 
 /// Findings in the order of their gains.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -139,8 +142,7 @@ impl FindingAnswer {
             id: PlaceId::Finding(number).to_string(),
             code: finding.code.clone(),
             what: names.mark(&item.title),
-            no_place: (cause.is_some() && place.is_none())
-                .then_some("no operator, module or line is recorded for it"),
+            no_place: cause.filter(|_| place.is_none()).map(reason_without_place),
             place,
             gain,
             speedup,
@@ -160,6 +162,21 @@ pub(super) fn cause_of(finding: &Finding) -> Option<&Cause> {
     match &finding.conclusion {
         Some(Conclusion::Cause { cause }) => Some(cause),
         _ => None,
+    }
+}
+
+/// Why a cause has no place.
+fn reason_without_place(cause: &Cause) -> &'static str {
+    match &cause.kind {
+        CauseKind::BlockingLaunches | CauseKind::CpuContention { .. } => {
+            "it is a setting or a load of the whole process, not a place in the program"
+        }
+        CauseKind::OtherWork { .. } => "the work is on another stream or in another process",
+        CauseKind::LaunchBound { .. }
+        | CauseKind::UnfusedElementwise { .. }
+        | CauseKind::Communication { .. }
+        | CauseKind::GemmFormat { .. } => "it is the sum of many operators, not one place",
+        _ => NOT_RECORDED,
     }
 }
 
@@ -200,8 +217,8 @@ impl RunAnswers<'_> {
         }
         let findings = self.numbered(&document, from);
         let after = from.max(1) + findings.len();
-        let mut next: Vec<_> = (findings.first().into_iter())
-            .map(|first| explain_next(self.asked, first))
+        let mut next: Vec<_> = (findings.iter())
+            .map(|finding| explain_next(self.asked, finding))
             .collect();
         if after <= count {
             let more = "more findings";
@@ -209,12 +226,7 @@ impl RunAnswers<'_> {
         }
         next.push(self.asked.next("kernels", &[], "kernels by total time"));
         let mut answer = self.answer(FindingsAnswer { count, findings });
-        answer.abstained = self.abstentions(&document);
-        if count == 0 {
-            answer
-                .abstained
-                .push("no cause or limit is supported by the data".to_owned());
-        }
+        answer.abstained = self.abstentions(&document, after > count);
         answer.next = next;
         Ok(answer)
     }

@@ -119,14 +119,20 @@ impl RunAnswers<'_> {
         report.digest()
     }
 
-    /// What the report does not conclude, with the reason.
-    fn abstentions(&self, document: &Document) -> Vec<String> {
+    /// What the report does not conclude, with the reason; after the last finding (`is_last`) that there are no others.
+    fn abstentions(&self, document: &Document, is_last: bool) -> Vec<String> {
         let Some(analysis) = &self.run.analysis else {
             return Vec::new();
         };
         let names = summary::names_of(analysis);
         let lines = document.no_conclusion.iter().take(ABSTENTIONS_MAX);
-        lines.map(|line| names.mark(line)).collect()
+        let lines = lines.map(|line| names.mark(line));
+        let end = match document.findings.len() {
+            0 => Some("no cause or limit is supported by the data"),
+            _ if is_last => Some("no other cause or limit is supported by the data"),
+            _ => None,
+        };
+        end.map(str::to_owned).into_iter().chain(lines).collect()
     }
 }
 

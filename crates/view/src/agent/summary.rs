@@ -161,11 +161,7 @@ impl RunAnswers<'_> {
             warnings: warnings.map(|line| names.mark(line)).collect(),
         };
         let mut answer = self.answer(body);
-        answer.abstained = self.abstentions(&document);
-        if document.findings.is_empty() {
-            let why = "no cause or limit is supported by the data";
-            answer.abstained.insert(0, why.to_owned());
-        }
+        answer.abstained = self.abstentions(&document, more == 0);
         let hidden = analysis.phases.len().saturating_sub(PHASES_MAX) as u64;
         if hidden > 0 {
             answer.left_off.insert("phases".to_owned(), hidden);

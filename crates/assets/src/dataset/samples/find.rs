@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use llmprof_units::bounded_file::{DATA_MAX_BYTES, read_bounded};
 use serde::Deserialize;
 
 use super::{
@@ -222,7 +223,8 @@ fn pages(root: &Path, annotations: &Path) -> Result<Vec<Located>, SampleError> {
         line: 1,
         what,
     };
-    let bytes = fs::read(annotations).map_err(SampleError::read(annotations))?;
+    let bytes =
+        read_bounded(annotations, DATA_MAX_BYTES).map_err(SampleError::read(annotations))?;
     let pages: Vec<Page> =
         serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
     let (mut samples, mut missing) = (Vec::new(), Vec::new());
@@ -282,7 +284,7 @@ fn is_about(path: &Path) -> bool {
 
 /// A file as text, without a byte order mark.
 pub(super) fn text(path: &Path) -> Result<String, SampleError> {
-    let bytes = fs::read(path).map_err(SampleError::read(path))?;
+    let bytes = read_bounded(path, DATA_MAX_BYTES).map_err(SampleError::read(path))?;
     let text = String::from_utf8(bytes).map_err(|error| SampleError::NotText {
         path: path.to_owned(),
         at: error.utf8_error().valid_up_to(),

@@ -1,58 +1,23 @@
-//! Prices of devices: lines of `NAME: PRICE`.
+//! The file of prices that a plan is given.
 
 use std::{collections::BTreeMap, path::Path};
+
+use llmprof_simulate::plan::read_prices;
+use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_named_text};
 
 use crate::failure::Failure;
 
 /// Prices of all devices of a plan: one without a price could not be compared with the others.
 pub(super) fn read(file: &Path, devices: &[String]) -> Result<BTreeMap<String, f64>, Failure> {
-    let text = std::fs::read_to_string(file)
+    let text = read_named_text(file, CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
     let prices =
-        parse(&text).map_err(|what| Failure::new(format!("{}: {what}", file.display())))?;
+        read_prices(&text).map_err(|what| Failure::new(format!("{}: {what}", file.display())))?;
     match devices.iter().find(|name| !prices.contains_key(*name)) {
         Some(name) => Err(
             Failure::new(format!("{} has no price of {name}", file.display()))
                 .hint(format!("a line `{name}: PRICE`, or --devices without it")),
         ),
         None => Ok(prices),
-    }
-}
-
-fn parse(text: &str) -> Result<BTreeMap<String, f64>, String> {
-    let mut prices = BTreeMap::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or("").trim();
-        if line.is_empty() {
-            continue;
-        }
-        let wrong = || format!("line {}: `{line}` is not `NAME: PRICE`", index + 1);
-        let (name, price) = line.split_once(':').ok_or_else(wrong)?;
-        let price: f64 = price.trim().parse().map_err(|_| wrong())?;
-        if !(price > 0.0 && price.is_finite()) {
-            return Err(format!("line {}: a price is a positive number", index + 1));
-        }
-        prices.insert(name.trim().to_owned(), price);
-    }
-    Ok(prices)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prices_are_lines() {
-        let known = parse("# per hour\nh100_sxm: 2.5\n\nl4: 0.7 # spot\n");
-        let expected = [("h100_sxm".to_owned(), 2.5), ("l4".to_owned(), 0.7)];
-        assert_eq!(known, Ok(BTreeMap::from(expected)));
-        for wrong in [
-            "h100_sxm",
-            "h100_sxm: much",
-            "h100_sxm: -1",
-            "h100_sxm: inf",
-        ] {
-            assert!(parse(wrong).is_err(), "{wrong}");
-        }
     }
 }

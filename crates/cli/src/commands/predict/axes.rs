@@ -29,6 +29,9 @@ use crate::{
 /// More points than anyone reads.
 const MOST_POINTS: usize = 10_000_000;
 
+/// Combinations of axes that change the same thing: each is composed before the first point, which takes a fraction of a millisecond.
+const MOST_COMPOSED: usize = 100_000;
+
 /// A model of the grid.
 pub(super) struct GridModel {
     pub(super) name: String,
@@ -157,7 +160,14 @@ impl Axes {
         for (positions, _) in clusters {
             let settings = match positions.as_slice() {
                 [position] => alone.remove(position).unwrap_or_default(),
-                _ => reader.settings(&first, &positions, values)?,
+                _ => {
+                    let sizes = positions.iter().map(|&position| values[position].len());
+                    let combinations: usize = sizes.product();
+                    if combinations > MOST_COMPOSED {
+                        return Err(too_many_combinations(&first, &positions, combinations));
+                    }
+                    reader.settings(&first, &positions, values)?
+                }
             };
             let sizes = positions.iter().map(|&position| values[position].len());
             groups.push(Group {
@@ -290,6 +300,21 @@ impl Axes {
         };
         self.varying.iter().map(value).collect()
     }
+}
+
+fn too_many_combinations(first: &[String], positions: &[usize], combinations: usize) -> Failure {
+    let keys = positions.iter().map(|&position| {
+        let word = first[position].as_str();
+        word.split_once('=').map_or(word, |(key, _)| key)
+    });
+    let keys: Vec<&str> = keys.collect();
+    Failure::new(format!(
+        "{} change the same settings, and {combinations} combinations of them are too many",
+        keys.join(" and ")
+    ))
+    .hint(format!(
+        "at most {MOST_COMPOSED} at once; other keys may have {MOST_POINTS} points"
+    ))
 }
 
 impl Reader<'_> {

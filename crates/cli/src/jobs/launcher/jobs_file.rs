@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use llmprof_config::hydra::{self, Execution, Host, Job, Outcome};
 use llmprof_record::store::write_atomically;
+use llmprof_units::bounded_file::{INDEX_MAX_BYTES, read_bounded};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +42,7 @@ impl JobsFile {
     }
 
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read(path)
+        let text = read_bounded(path, INDEX_MAX_BYTES)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
         serde_json::from_slice(&text)
             .map_err(|error| Failure::new(format!("{} is damaged: {error}", path.display())))

@@ -1,0 +1,1 @@
+SELECT k.name, l.name FROM kernel k JOIN launch l ON l.id = k.launch_id WHERE k.start_ns >= 0

@@ -1,0 +1,1 @@
+WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 9) SELECT x, hex(x), printf('%d', x) FROM n

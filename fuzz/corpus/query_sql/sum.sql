@@ -1,0 +1,1 @@
+SELECT name, count(*) AS calls, sum(duration_ns) AS time FROM kernel GROUP BY name ORDER BY time DESC LIMIT 5

@@ -1,0 +1,1 @@
+SELECT start_ns - lag(start_ns + duration_ns) OVER (PARTITION BY stream ORDER BY start_ns) AS gap FROM kernel UNION SELECT duration_ns FROM idle_gap

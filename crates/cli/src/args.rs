@@ -583,6 +583,8 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// A SQLite file with documented tables.
     Sqlite,
+    /// The tables of `llmprof query` as Parquet files for DuckDB, pandas and Spark, in folders `run=NAME/rank=N`. Needs a build with `--features parquet`.
+    Parquet,
     /// Host stacks while no GPU was busy, one line each, for flamegraph.pl and inferno.
     Folded,
     /// Host stacks while no GPU was busy, and all of them, for speedscope.

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use llmprof_record::store::{StoredRun, find_runs};
+use llmprof_record::{
+    run::RunRecord,
+    store::{StoredRun, find_runs},
+};
 use llmprof_view::{OpenedRun, Server, Site, agent::PlaceId, serve};
 
 use crate::{
@@ -150,9 +153,16 @@ pub(crate) fn open(path: &Path) -> Result<OpenedRun, Failure> {
         .map_err(|error| Failure::new(error.to_string()))
 }
 
-/// The timelines of a run as a Perfetto trace.
-pub(crate) fn pftrace(run: &Path) -> Result<Vec<u8>, Failure> {
-    let opened = open(run)?;
+/// A rank of a job, analyzed by itself.
+pub(crate) fn open_record(record: RunRecord) -> Result<OpenedRun, Failure> {
+    let analysis = profiles::analyzed(&record, None)?;
+    let title = record.name.clone();
+    OpenedRun::new(title, record, Some(analysis), None)
+        .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// Timelines as a Perfetto trace.
+pub(crate) fn pftrace(opened: OpenedRun) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     opened
         .timeline

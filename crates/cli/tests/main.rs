@@ -24,6 +24,7 @@ mod memory;
 mod model_names;
 mod native;
 mod other_profiles;
+mod parquet;
 mod plan;
 mod power_limit;
 mod predict;

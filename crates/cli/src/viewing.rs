@@ -162,7 +162,7 @@ pub(crate) fn open_record(record: RunRecord) -> Result<OpenedRun, Failure> {
 }
 
 /// Timelines as a Perfetto trace.
-pub(crate) fn pftrace(opened: OpenedRun) -> Result<Vec<u8>, Failure> {
+pub(crate) fn pftrace(opened: &OpenedRun) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     opened
         .timeline

@@ -90,7 +90,7 @@ impl TimelineFiles<'_> {
     /// Perfetto's format has room for all ranks; of the others each rank has a file.
     fn write_traces(&mut self, record: &RunRecord) -> Result<(), Failure> {
         if matches!(self.format, ExportFormat::Pftrace) {
-            let bytes = viewing::pftrace(viewing::open(self.run)?)?;
+            let bytes = viewing::pftrace(&viewing::open(self.run)?)?;
             return self.write(self.target, Some(bytes));
         }
         let ranks = record.ranks();
@@ -114,7 +114,7 @@ impl TimelineFiles<'_> {
     fn write_rank(&mut self, rank: u32, record: RunRecord) -> Result<(), Failure> {
         let target = of_rank(self.target, Some(rank));
         let bytes = if matches!(self.format, ExportFormat::Pftrace) {
-            Some(viewing::pftrace(viewing::open_record(record)?)?)
+            Some(viewing::pftrace(&viewing::open_record(record)?)?)
         } else {
             match record.trace() {
                 Some(trace) => contents(self.format, trace, self.run, &target)?,

@@ -380,6 +380,9 @@ pub(crate) struct RunArgs {
     /// With --multirun and a fixed hydra.sweep.dir: keep jobs that are complete there, run the others again.
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Follow a sweep that is running, in another process or on Slurm, and print its table when it ends: the folder hydra.sweep.dir.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "resume", "multirun", "overrides", "format"])]
+    pub(crate) attach: Option<PathBuf>,
     /// Output format of one job.
     #[arg(long, value_enum, conflicts_with_all = ["dry_run", "multirun"])]
     pub(crate) format: Option<crate::args_agents::RunFormat>,
@@ -583,6 +586,8 @@ pub(crate) enum ExportFormat {
     Chrome,
     /// A SQLite file with documented tables.
     Sqlite,
+    /// The tables of `llmprof query` as Parquet files for DuckDB, pandas and Spark, in folders `run=NAME/rank=N`. Needs a build with `--features parquet`.
+    Parquet,
     /// Host stacks while no GPU was busy, one line each, for flamegraph.pl and inferno.
     Folded,
     /// Host stacks while no GPU was busy, and all of them, for speedscope.

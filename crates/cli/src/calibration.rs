@@ -29,6 +29,10 @@ pub(crate) fn ensure() -> Result<(), Failure> {
     let Some(file) = CalibrationFile::of_this_machine().filter(|file| !file.is_current()) else {
         return Ok(());
     };
+    let _held = file.hold();
+    if file.is_current() {
+        return Ok(());
+    }
     Failure::new(text::STARTED).warn();
     keep(&file, &measure()?).or_else(|failure| {
         failure.warn();

@@ -106,7 +106,7 @@ fn other_files() -> Vec<NamedSchema> {
         contract::<JobsFile>(
             "jobs",
             JobsFile::SCHEMA_VERSION,
-            "jobs_*.json of a sweep on a cluster",
+            "sweep.json of a sweep, jobs_*.json of one on a cluster",
         ),
         contract::<SummariesMade>(
             "import_summary_only",

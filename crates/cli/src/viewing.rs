@@ -5,8 +5,16 @@ use std::{
     sync::Arc,
 };
 
+<<<<<<< HEAD
 use llmprof_record::store::{StoredRun, find_runs, no_room_hint};
 use llmprof_view::{ArchiveError, OpenedRun, Server, Site, agent::PlaceId, serve};
+=======
+use llmprof_record::{
+    run::RunRecord,
+    store::{StoredRun, find_runs},
+};
+use llmprof_view::{OpenedRun, Server, Site, agent::PlaceId, serve};
+>>>>>>> columns
 
 use crate::{
     args_view::ViewArgs, browser, failure::Failure, output::Output, profiles,
@@ -155,9 +163,16 @@ pub(crate) fn open(path: &Path) -> Result<OpenedRun, Failure> {
         .map_err(|error| Failure::new(error.to_string()))
 }
 
-/// The timelines of a run as a Perfetto trace.
-pub(crate) fn pftrace(run: &Path) -> Result<Vec<u8>, Failure> {
-    let opened = open(run)?;
+/// A rank of a job, analyzed by itself.
+pub(crate) fn open_record(record: RunRecord) -> Result<OpenedRun, Failure> {
+    let analysis = profiles::analyzed(&record, None)?;
+    let title = record.name.clone();
+    OpenedRun::new(title, record, Some(analysis), None)
+        .map_err(|error| Failure::new(error.to_string()))
+}
+
+/// Timelines as a Perfetto trace.
+pub(crate) fn pftrace(opened: &OpenedRun) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     opened
         .timeline

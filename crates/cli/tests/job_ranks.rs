@@ -157,3 +157,39 @@ fn every_rank_is_exported() {
     };
     assert_eq!((0..8).map(kernels).sum::<usize>(), 2_104);
 }
+
+/// Above 16 ranks a run keeps one timeline, as a joined one does: the others are read from their profiles, one after the other.
+#[test]
+fn ranks_of_a_joined_run_are_exported_from_their_profiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::create_dir(at.join("traces")).unwrap();
+    for rank in 0..8 {
+        let name = format!("rank{rank}.json.gz");
+        fs::copy(fixtures().join(&name), at.join("traces").join(&name)).unwrap();
+    }
+    done(at, &["import", "--summary-only", "traces", "-o", "S"]);
+    done(at, &["import", "--join", "S", "-o", "joined"]);
+    done(at, &["import", "traces", "-o", "whole"]);
+    for format in ["chrome", "sqlite", "pftrace"] {
+        let text = done(at, &["export", "joined", "--to", format]);
+        assert_eq!(text.lines().count(), 8, "{text}");
+    }
+    for run in ["whole", "joined"] {
+        done(at, &["export", run, "--to", "chrome"]);
+    }
+    for rank in 0..8 {
+        let file = |run: &str| fs::read(at.join(format!("{run}/trace.rank{rank}.json"))).unwrap();
+        assert!(file("joined") == file("whole"), "rank {rank}");
+    }
+    fs::remove_file(at.join("traces/rank3.json.gz")).unwrap();
+    fs::write(at.join("traces/rank5.json.gz"), "").unwrap();
+    let arguments = ["export", "joined", "--to", "chrome", "-o", "again.json"];
+    let output = llmprof(at, &arguments);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 6, "{text}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("2 of 8 ranks"), "{errors}");
+    assert!(errors.contains("rank5.json.gz changed"), "{errors}");
+}

@@ -26,6 +26,7 @@ mod model_names;
 mod native;
 mod no_room;
 mod other_profiles;
+mod parquet;
 mod plan;
 mod power_limit;
 mod predict;

@@ -12,6 +12,8 @@ mod counter;
 mod details;
 pub mod lanes;
 mod names;
+#[cfg(feature = "parquet")]
+mod parquet_export;
 mod pftrace;
 pub mod query;
 mod run_page;
@@ -22,6 +24,8 @@ mod timeline;
 pub mod track;
 
 pub use archive::{ArchiveError, ArchiveFacts};
+#[cfg(feature = "parquet")]
+pub use parquet_export::{ParquetExportError, ParquetFolder};
 pub use server::{Server, answer_next, serve};
 pub use site::{OpenedRun, Reply, Site};
 pub use timeline::Timeline;

@@ -43,6 +43,18 @@ impl OpenedRun {
         })
     }
 
+    /// A rank of this job that is not kept in its record, on the clock of the job.
+    pub fn open_rank(&self, record: RunRecord) -> Result<Self, crate::ViewError> {
+        Ok(Self {
+            timeline: Timeline::of_rank(&record, self)?,
+            title: record.name.clone(),
+            record,
+            analysis: None,
+            report: None,
+            page: OnceLock::new(),
+        })
+    }
+
     pub(crate) fn findings(&self) -> &[FindingItem] {
         &self.page().findings
     }

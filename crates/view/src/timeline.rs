@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::ViewError;
 use crate::lanes::{Lane, LaneKind, LaneSource};
 use crate::names::Names;
+use crate::site::OpenedRun;
 use crate::tile::{TilePlace, encode_track};
 use crate::track::{EventRef, Slice};
 
@@ -37,6 +38,19 @@ pub struct Timeline {
 impl Timeline {
     /// Lays out every timeline of a run; graph captures, which show no work, are left out.
     pub fn of(record: &RunRecord, analysis: Option<&Analysis>) -> Result<Self, ViewError> {
+        Self::lay_out(record, analysis, None)
+    }
+
+    /// Lays out a rank on the clock of `job`, which keeps the timeline of another.
+    pub(crate) fn of_rank(record: &RunRecord, job: &OpenedRun) -> Result<Self, ViewError> {
+        Self::lay_out(record, None, Some(job))
+    }
+
+    fn lay_out(
+        record: &RunRecord,
+        analysis: Option<&Analysis>,
+        job: Option<&OpenedRun>,
+    ) -> Result<Self, ViewError> {
         let shown: Vec<(usize, &Trace)> = (record.traces.iter().enumerate())
             .map(|(index, recorded)| (index, &recorded.trace))
             .filter(|(index, trace)| *index == 0 || !is_graph_capture(trace))
@@ -53,10 +67,12 @@ impl Timeline {
         let (mut lanes, mut traces) = (Vec::new(), Vec::new());
         for (number, &(index, trace)) in shown.iter().enumerate() {
             let origins = EventOrigins::of(trace);
-            let shift = if number == 0 {
-                0
-            } else {
-                clock_shift(shown[0].1, trace, analysis)
+            let shift = match job {
+                Some(job) => (job.record.traces.first()).map_or(0, |first| {
+                    clock_shift(&first.trace, trace, job.analysis.as_ref())
+                }),
+                None if number == 0 => 0,
+                None => clock_shift(shown[0].1, trace, analysis),
             };
             let source = LaneSource {
                 number,
@@ -86,6 +102,7 @@ impl Timeline {
         let (origin, end) = spans
             .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
             .unwrap_or((0, 0));
+        let origin = job.map_or(origin, |job| job.timeline.origin);
         Ok(Self {
             origin,
             span: end.saturating_sub(origin),

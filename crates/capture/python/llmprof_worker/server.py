@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from . import packages
+from . import absent, packages
 from .connection import Connection
 from .failure import Failure, failure_of
 
@@ -40,6 +40,7 @@ class Server:
         return steps[kind](content)
 
     def hello(self, _: Any) -> dict[str, Any]:
+        absent.refuse_absent(os.environ.get("LLMPROF_WORKER_DEVICE", "cpu"))
         versions = packages.require()
         # All that is imported now does not count as loading a model.
         from . import batch, loading  # noqa: F401

@@ -4,7 +4,10 @@
 mod measure;
 mod ticks;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use llmprof_record::store::{StoreError, write_atomically};
 use llmprof_theory::device::{Calibration, Device, DeviceError, schema::DeviceFile};
@@ -117,6 +120,15 @@ impl CalibrationFile {
         let is_same =
             file.title == title(cpu) && known.method == METHOD && known.threads == threads;
         is_same.then_some((file, known))
+    }
+
+    /// Waits until no other process or job calibrates, which would disturb both, and holds them off while the file is open; `None` where
+    /// the cache directory cannot be written.
+    pub fn hold(&self) -> Option<File> {
+        std::fs::create_dir_all(self.path.parent()?).ok()?;
+        let lock = File::create(self.path.with_extension("lock")).ok()?;
+        lock.lock().ok()?;
+        Some(lock)
     }
 
     /// Keeps a new calibration, unless it was disturbed and there is one of the same processor that was disturbed less:

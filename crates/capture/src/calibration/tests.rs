@@ -145,3 +145,18 @@ fn a_broken_file_is_an_error_and_is_replaced() {
     assert!(!file.is_current());
     assert_eq!(file.keep(&found(1.0, 0.5)).unwrap(), Kept::New);
 }
+
+#[test]
+fn one_at_a_time_calibrates() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = CalibrationFile::at(folder.path().join("cache/cpu.yaml"));
+    let held = file.hold().unwrap();
+    let other = File::open(folder.path().join("cache/cpu.lock")).unwrap();
+    assert!(other.try_lock().is_err());
+    drop(held);
+    assert!(other.try_lock().is_ok());
+    // A folder that cannot be made holds nobody up.
+    std::fs::write(folder.path().join("plain"), "").unwrap();
+    let nowhere = CalibrationFile::at(folder.path().join("plain/cpu.yaml"));
+    assert!(nowhere.hold().is_none());
+}

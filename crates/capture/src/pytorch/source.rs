@@ -13,6 +13,7 @@ macro_rules! python {
 pub(super) const FILES: &[(&str, &str)] = &[
     python!("__main__.py"),
     python!("llmprof_worker/__init__.py"),
+    python!("llmprof_worker/absent.py"),
     python!("llmprof_worker/batch.py"),
     python!("llmprof_worker/cases.py"),
     python!("llmprof_worker/configs.py"),

@@ -87,7 +87,7 @@ pub(super) fn worker(plan: &Plan, cwd: &Path, run: &Path) -> Launch {
         RuntimeType::Worker => own_worker(plan, cwd),
         RuntimeType::Pytorch => {
             let python = plan.runtime.python.as_deref().unwrap_or("python3");
-            Package::launch_at(python, &run.join(PACKAGE))
+            naming_device(Package::launch_at(python, &run.join(PACKAGE)), plan)
         }
         _ => Launch::new("llmprof").arg("worker"),
     }
@@ -97,9 +97,14 @@ pub(super) fn worker(plan: &Plan, cwd: &Path, run: &Path) -> Launch {
 pub(super) fn launch(session: &Session<'_>, package: Option<&Package>) -> Launch {
     let python = session.plan.runtime.python.as_deref();
     match package {
-        Some(package) => package.launch(python.unwrap_or("python3")),
+        Some(package) => naming_device(package.launch(python.unwrap_or("python3")), session.plan),
         None => own_worker(session.plan, session.cwd),
     }
+}
+
+/// Tells the worker its device before it is asked to load a model: a GPU that is absent is refused before torch is imported.
+fn naming_device(launch: Launch, plan: &Plan) -> Launch {
+    launch.env("LLMPROF_WORKER_DEVICE", plan.device.to_string())
 }
 
 /// Where the logs of a worker are.

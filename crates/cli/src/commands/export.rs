@@ -1,5 +1,7 @@
 //! `export`: the timeline of a run for other tools.
 
+mod parquet;
+
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
@@ -9,17 +11,22 @@ use flate2::{Compression, write::GzEncoder};
 use llmprof_analysis::host_stacks::flame_stacks;
 use llmprof_record::{
     flame::{self, FlameStack},
+<<<<<<< HEAD
     run::TRACE_FILE,
     store::{StoredRun, full_disk_hint, write_atomically},
+=======
+    run::{RunRecord, TRACE_FILE},
+    store::{LockedRun, StoredRun, write_atomically},
+>>>>>>> columns
     trace::Trace,
 };
-use llmprof_units::Count;
 
 use crate::{
     args::{ExportArgs, ExportFormat},
     commands::runs::flat_row,
     failure::Failure,
-    output::{Output, note},
+    job_ranks,
+    output::Output,
     outputs, profiles, viewing,
 };
 
@@ -42,47 +49,97 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
         ExportFormat::Sqlite => "trace.sqlite",
         ExportFormat::Folded => "host_idle.folded",
         ExportFormat::Speedscope => "host.speedscope.json",
+        ExportFormat::Parquet => "parquet",
         ExportFormat::FlatJson => FLAT_FILE,
     };
     let target = args.output.clone().unwrap_or_else(|| run.path.join(name));
+    if matches!(args.to, ExportFormat::Parquet) {
+        return parquet::export_parquet(run, &target, output);
+    }
     let within = target.starts_with(&run.path);
     let run_path = &run.path.clone();
     let record = profiles::load(run_path)?;
-    if !record.rank_summaries.is_empty() {
-        note(&format!(
-            "the timeline of the lowest rank; ranks.csv and rank_steps.csv have all {}",
-            Count(record.rank_summaries.len() as u64, "rank")
-        ));
-    }
-    let ranks = record.ranks();
-    // Perfetto's format has room for all ranks; of the others each rank has a file.
-    let timelines: Vec<(Option<u32>, &Trace)> = match (&ranks[..], record.trace()) {
-        ([_, ..], _) if !matches!(args.to, ExportFormat::Pftrace) => ranks
-            .iter()
-            .map(|(rank, trace)| (Some(*rank), *trace))
-            .collect(),
-        (_, Some(trace)) => vec![(None, trace)],
-        _ => Vec::new(),
-    };
     // A file of the run is written by whoever holds the run.
     let locked = within.then(|| run.lock()).transpose()?;
-    for (rank, trace) in timelines {
-        let target = of_rank(&target, rank);
-        if let Some(text) = contents(args.to, trace, run_path, &target)? {
-            match (&locked, &args.output) {
-                (Some(locked), None) => {
-                    let name = target.file_name().unwrap_or_default().to_string_lossy();
-                    locked.write(&name, &text)?;
-                }
-                _ => write_file(&target, &text)?,
-            }
-        }
-        output.line(&target.display().to_string())?;
+    let mut files = TimelineFiles {
+        format: args.to,
+        target: &target,
+        run: run_path,
+        locked: locked.as_ref().filter(|_| args.output.is_none()),
+        output,
+    };
+    if record.rank_summaries.is_empty() {
+        files.write_traces(&record)?;
+    } else {
+        job_ranks::each_rank(&record.rank_summaries, |rank, record| {
+            files.write_rank(rank, record)
+        })?;
     }
     if let Some(locked) = locked {
         locked.finish()?;
     }
     Ok(())
+}
+
+/// Files of timelines: one of the run, or one of each rank.
+struct TimelineFiles<'a> {
+    format: ExportFormat,
+    target: &'a Path,
+    run: &'a Path,
+    /// The run, where files get their usual names in it.
+    locked: Option<&'a LockedRun>,
+    output: &'a mut Output,
+}
+
+impl TimelineFiles<'_> {
+    /// Perfetto's format has room for all ranks; of the others each rank has a file.
+    fn write_traces(&mut self, record: &RunRecord) -> Result<(), Failure> {
+        if matches!(self.format, ExportFormat::Pftrace) {
+            let bytes = viewing::pftrace(&viewing::open(self.run)?)?;
+            return self.write(self.target, Some(bytes));
+        }
+        let ranks = record.ranks();
+        let timelines: Vec<(Option<u32>, &Trace)> = match (&ranks[..], record.trace()) {
+            ([_, ..], _) => ranks
+                .iter()
+                .map(|(rank, trace)| (Some(*rank), *trace))
+                .collect(),
+            (_, Some(trace)) => vec![(None, trace)],
+            _ => Vec::new(),
+        };
+        for (rank, trace) in timelines {
+            let target = of_rank(self.target, rank);
+            let bytes = contents(self.format, trace, self.run, &target)?;
+            self.write(&target, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// A rank of a job, whose timelines do not fit into memory together.
+    fn write_rank(&mut self, rank: u32, record: RunRecord) -> Result<(), Failure> {
+        let target = of_rank(self.target, Some(rank));
+        let bytes = if matches!(self.format, ExportFormat::Pftrace) {
+            Some(viewing::pftrace(&viewing::open_record(record)?)?)
+        } else {
+            match record.trace() {
+                Some(trace) => contents(self.format, trace, self.run, &target)?,
+                None => return Ok(()),
+            }
+        };
+        self.write(&target, bytes)
+    }
+
+    fn write(&mut self, target: &Path, bytes: Option<Vec<u8>>) -> Result<(), Failure> {
+        match (self.locked, bytes) {
+            (_, None) => {}
+            (Some(locked), Some(bytes)) => {
+                let name = target.file_name().unwrap_or_default().to_string_lossy();
+                locked.write(&name, &bytes)?;
+            }
+            (None, Some(bytes)) => write_file(target, &bytes)?,
+        }
+        self.output.line(&target.display().to_string())
+    }
 }
 
 /// One row of figures, for MLflow or W&B; `-` prints it.
@@ -143,7 +200,6 @@ fn contents(
     target: &Path,
 ) -> Result<Option<Vec<u8>>, Failure> {
     Ok(match format {
-        ExportFormat::Pftrace => Some(viewing::pftrace(run)?),
         ExportFormat::Chrome => {
             let mut text = Vec::new();
             trace
@@ -176,8 +232,8 @@ fn contents(
             ];
             Some(flame::write_speedscope(&profiles).into())
         }
-        // A row is of the run, not of its timelines.
-        ExportFormat::FlatJson => None,
+        // Those of one timeline are above.
+        ExportFormat::FlatJson | ExportFormat::Parquet | ExportFormat::Pftrace => None,
     })
 }
 

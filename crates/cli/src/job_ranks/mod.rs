@@ -113,21 +113,62 @@ fn title(summaries: &[RankSummary]) -> String {
 
 /// The timeline of the lowest rank explains kernels and phases, where its profile is still there as it was.
 fn add_first_trace(record: &mut RunRecord) {
-    let first = &record.rank_summaries[0];
-    let file = PathBuf::from(&first.source.file);
-    let is_same = map::source_of(&file).is_ok_and(|source| source == first.source);
-    let read = is_same
-        .then(|| profiles::read(&[file]))
-        .and_then(Result::ok);
-    if let Some(mut read) = read {
-        let rank = first.rank.to_string();
-        for recorded in &mut read.traces {
-            let metadata = &mut recorded.trace.metadata;
-            metadata
-                .entry("distributed_rank".to_owned())
-                .or_insert_with(|| rank.clone());
+    if let Ok(first) = read_rank(&record.rank_summaries[0]) {
+        record.traces = first.traces;
+    }
+}
+
+/// The timeline of a rank, if its profile is still what the summary was made of.
+fn read_rank(summary: &RankSummary) -> Result<RunRecord, Failure> {
+    let file = PathBuf::from(&summary.source.file);
+    let now = map::source_of(&file)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
+    if now != summary.source {
+        return Err(Failure::new(format!(
+            "{} changed after it was imported",
+            file.display()
+        )));
+    }
+    let mut record = profiles::read(&[file])?;
+    for recorded in &mut record.traces {
+        let metadata = &mut recorded.trace.metadata;
+        metadata
+            .entry("distributed_rank".to_owned())
+            .or_insert_with(|| summary.rank.to_string());
+    }
+    Ok(record)
+}
+
+/// Hands over the timelines of a job's ranks, one in memory at a time. Ranks whose profiles are gone or changed are named and left out.
+pub(crate) fn each_rank(
+    summaries: &[RankSummary],
+    mut take: impl FnMut(u32, RunRecord) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut unread = Vec::new();
+    for summary in summaries {
+        match read_rank(summary) {
+            Ok(record) => take(summary.rank, record)?,
+            Err(why) => unread.push((summary.rank, why)),
         }
-        record.traces = read.traces;
+    }
+    for (_, why) in unread.iter().take(NAMED_MAX) {
+        why.warn();
+    }
+    let (missing, all) = (unread.len(), summaries.len());
+    match unread.into_iter().next() {
+        Some((_, why)) if missing == all => Err(why),
+        Some((rank, _)) => {
+            Failure::new(format!(
+                "{missing} of {} are left out, the first is rank {rank}",
+                Count(all as u64, "rank")
+            ))
+            .hint(
+                "a run of many ranks reads their profiles where they were imported from".to_owned(),
+            )
+            .warn();
+            Ok(())
+        }
+        None => Ok(()),
     }
 }
 

@@ -35,6 +35,9 @@ use crate::{
 };
 
 pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
+    if let Some(dir) = &args.attach {
+        return sweep::attach(dir, output);
+    }
     let host = app::host()?;
     let application = app::llmprof(&host.cwd);
     let command = args.hydra.into_command();

@@ -2,26 +2,29 @@
 
 use std::{
     collections::VecDeque,
+    fs::File,
     path::Path,
     process::ExitCode,
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
+use llmprof_capture::process::Interrupt;
 use llmprof_config::hydra::{Command, Host, Job, Launcher, Multirun};
 use llmprof_record::{
     plan::Place,
     run::RunRecord,
-    store::{Folder, Liveness, RunStatus, StoredRun, write_atomically},
+    store::{Folder, Liveness, RunStatus, StoreError, StoredRun, lock_folder, write_atomically},
 };
 
 use super::{
     attempts::set_aside,
     comparison::{self, Figures, Row},
     job::{self, Ended},
-    launcher::{Request, launch},
+    launcher::{JobsFile, Request, SWEEP_FILE, follow_submitted, is_in_queue, launch},
     sweep_charts,
 };
 use crate::{
@@ -30,6 +33,9 @@ use crate::{
     plan::{Purpose, plan},
     progress::Show,
 };
+
+/// Between two looks at a sweep that another process runs.
+const ATTACHED_POLL: Duration = Duration::from_millis(500);
 
 /// How a sweep is run.
 pub(super) struct How<'a> {
@@ -56,6 +62,27 @@ pub(super) fn sweep(
     let dir = cwd.join(&multirun.dir);
     std::fs::create_dir_all(&dir)
         .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
+    let folder = Folder::open(&dir)
+        .map_err(|error| Failure::new(format!("cannot use {}: {error}", dir.display())))?;
+    // Held as long as the sweep runs: who attaches to it waits for that.
+    let held = match lock_folder(&folder) {
+        Ok(held) => held,
+        Err(StoreError::InUse { .. }) if how.resume => return attach(&dir, output),
+        Err(StoreError::InUse { .. }) => {
+            return Err(
+                Failure::new(format!("the sweep in {} is running", dir.display()))
+                    .hint(format!("llmprof run --attach {} follows it", dir.display())),
+            );
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if how.resume
+        && let Ok(file) = JobsFile::read(&dir.join(SWEEP_FILE))
+        && is_in_queue(&file)?
+    {
+        drop(held);
+        return attach(&dir, output);
+    }
     write_atomically(
         &dir.join("multirun.yaml"),
         multirun.multirun_yaml.as_bytes(),
@@ -65,6 +92,7 @@ pub(super) fn sweep(
     } else {
         (0..multirun.jobs.len()).collect()
     };
+    JobsFile::new(multirun, how.command, how.host, &pending).write(&dir.join(SWEEP_FILE))?;
     let launcher = multirun.launcher()?;
     let (mut rows, stopped) = if launcher == Launcher::Basic {
         in_this_process(multirun, &pending, how.jobs_at_once, cwd)
@@ -84,33 +112,128 @@ pub(super) fn sweep(
     };
     let kept = (0..multirun.jobs.len()).filter(|number| !pending.contains(number));
     rows.extend(kept.map(|number| stored(number, &multirun.jobs[number], None, cwd)));
+    let is_complete = conclude(rows, multirun.jobs.len(), &dir, output)?;
+    if stopped {
+        return Ok(ExitCode::from(job::INTERRUPTED));
+    }
+    Ok(exit_code(is_complete, launcher, &dir))
+}
+
+/// `run --attach DIR`: waits for a sweep that another process or Slurm runs, says how its jobs change, and joins what they made.
+pub(super) fn attach(dir: &Path, output: &mut Output) -> Result<ExitCode, Failure> {
+    let path = dir.join(SWEEP_FILE);
+    if !path.is_file() {
+        return Err(Failure::new(format!("{} is not a sweep", dir.display()))
+            .hint("--attach takes the folder of a sweep: hydra.sweep.dir".to_owned()));
+    }
+    let file = JobsFile::read(&path)?;
+    let mut multirun = file.multirun()?;
+    // Paths are shown as they are called from here.
+    let cwd = crate::app::host()?.cwd;
+    for job in &mut multirun.jobs {
+        if let Ok(below) = job.dir.strip_prefix(&cwd) {
+            job.dir = below.to_owned();
+        }
+    }
+    let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
+    let tell = &crate::output::note;
+    let Some(_held) = wait_for_owner(&multirun, &cwd, dir, &mut interrupt)? else {
+        tell("detached; the sweep goes on");
+        return Ok(ExitCode::from(job::INTERRUPTED));
+    };
+    // The process that is gone may have submitted an array meanwhile.
+    let file = JobsFile::read(&path)?;
+    let launched = follow_submitted(&file, &multirun, &mut interrupt, tell)?;
+    let jobs = multirun.jobs.iter().enumerate();
+    let rows = jobs
+        .filter(|(number, job)| launched.states.contains_key(number) || is_run(job, &cwd))
+        .map(|(number, job)| {
+            let state = launched.states.get(&number).map(String::as_str);
+            stored(number, job, state, &cwd)
+        });
+    let is_complete = conclude(rows.collect(), multirun.jobs.len(), dir, output)?;
+    if launched.was_interrupted {
+        return Ok(ExitCode::from(job::INTERRUPTED));
+    }
+    Ok(exit_code(is_complete, multirun.launcher()?, dir))
+}
+
+/// Says how jobs change until no process runs the sweep, and takes it; `None` after an interrupt.
+fn wait_for_owner(
+    multirun: &Multirun,
+    cwd: &Path,
+    dir: &Path,
+    interrupt: &mut Interrupt,
+) -> Result<Option<File>, Failure> {
+    let folder = Folder::open(dir)
+        .map_err(|error| Failure::new(format!("cannot use {}: {error}", dir.display())))?;
+    let mut told: Vec<Option<String>> = vec![None; multirun.jobs.len()];
+    loop {
+        // Before the states are read: what the owner did last is told too.
+        let held = lock_folder(&folder);
+        for (number, job) in multirun.jobs.iter().enumerate() {
+            let run = StoredRun::open(cwd.join(&job.dir)).ok();
+            let state = run.as_ref().map(run_state);
+            if state.is_some() && state != told[number] {
+                let shown = state.clone().unwrap_or_default();
+                crate::output::note(&format!("job {number}: {shown}"));
+                told[number] = state;
+            }
+        }
+        match held {
+            Ok(held) => return Ok(Some(held)),
+            Err(StoreError::InUse { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        std::thread::sleep(ATTACHED_POLL);
+        if interrupt.count() > 0 {
+            return Ok(None);
+        }
+    }
+}
+
+/// Prints the table of a sweep and writes its comparison. Says whether every job is complete.
+fn conclude(
+    mut rows: Vec<Row>,
+    jobs: usize,
+    dir: &Path,
+    output: &mut Output,
+) -> Result<bool, Failure> {
     rows.sort_by_key(|row: &Row| row.number);
     for line in comparison::warnings(&rows) {
         crate::output::note(&line);
     }
-    output.table(&comparison::table(&rows, &dir))?;
-    write_results(&rows, &dir)?;
-    let skipped = multirun.jobs.len() - rows.len();
+    output.table(&comparison::table(&rows, dir))?;
+    write_results(&rows, dir)?;
+    let skipped = jobs - rows.len();
     match skipped {
         0 => {}
         1 => output.line("1 job was not started")?,
         _ => output.line(&format!("{skipped} jobs were not started"))?,
     }
-    if stopped {
-        return Ok(ExitCode::from(job::INTERRUPTED));
+    Ok(skipped == 0 && rows.iter().all(|row| row.complete))
+}
+
+/// The code of a sweep that ended; where jobs ran elsewhere, how to run the missing ones is said.
+fn exit_code(is_complete: bool, launcher: Launcher, dir: &Path) -> ExitCode {
+    if is_complete {
+        return ExitCode::SUCCESS;
     }
-    let complete = skipped == 0 && rows.iter().all(|row| row.complete);
-    if !complete && launcher != Launcher::Basic {
+    if launcher != Launcher::Basic {
         crate::output::note(&format!(
             "the same command with hydra.sweep.dir='{}' --resume runs what is not complete again",
             dir.display()
         ));
     }
-    Ok(if complete {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(crate::failure::EXIT_CODE)
-    })
+    ExitCode::from(crate::failure::EXIT_CODE)
+}
+
+/// `running`, `complete`, …; `dead` where it says `running` and its process is gone.
+fn run_state(run: &StoredRun) -> String {
+    match run.liveness() {
+        Liveness::Dead => "dead".to_owned(),
+        _ => run.manifest.status.to_string(),
+    }
 }
 
 fn write_results(rows: &[Row], dir: &Path) -> Result<(), Failure> {
@@ -237,10 +360,7 @@ fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> Row {
     let said = state
         .filter(|state| *state != "COMPLETED")
         .map(str::to_lowercase);
-    let status = run.as_ref().map(|run| match run.liveness() {
-        Liveness::Dead => "dead".to_owned(),
-        _ => run.manifest.status.to_string(),
-    });
+    let status = run.as_ref().map(run_state);
     if let Some(error) = run.as_ref().and_then(|run| run.manifest.error.as_ref()) {
         Failure::new(format!("job {number}: {error}")).report();
     }

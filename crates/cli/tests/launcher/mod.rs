@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attach;
+
 use std::{
     fs,
     io::Write as _,

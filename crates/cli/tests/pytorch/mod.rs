@@ -352,6 +352,36 @@ fn what_is_no_interpreter_fails_the_run_with_advice() {
     }
 }
 
+/// Importing torch takes many seconds: a GPU that the machine does not have is refused before. The torch here fails if it is imported.
+#[test]
+fn an_absent_gpu_is_refused_before_torch_is_imported() {
+    let has_driver = ["nvidiactl", "dxg", "nvhost-ctrl", "nvmap", "kfd"]
+        .iter()
+        .any(|node| Path::new("/dev").join(node).exists());
+    if has_driver {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let torch = folder.path().join("site/torch");
+    fs::create_dir_all(&torch).unwrap();
+    fs::write(torch.join("__init__.py"), "raise SystemExit('imported')\n").unwrap();
+    let site = folder.path().join("site").display().to_string();
+    let run_on = |device: &str| {
+        let python = ["runtime.python=python3", device];
+        let output = run_with(folder.path(), &[("PYTHONPATH", &site)], &python);
+        assert_eq!(output.status.code(), Some(2));
+        let words = stderr(&output);
+        fs::remove_dir_all(folder.path().join("out")).unwrap();
+        words.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = run_on("device=cuda:0");
+    for words in ["device=cuda:0 needs a GPU", "device=cpu", "llmprof doctor"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let said = run_on("device=cpu");
+    assert!(!said.contains("needs a GPU"), "{said}");
+}
+
 #[test]
 fn mistakes_are_reported_before_anything_starts() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::{
 
 use super::{
     Durability, Folder, Manifest, Pass, RunStatus, SCHEMA_VERSION, StoreError, StoredRun, io_error,
-    locked::{list_artifacts, lock, redact_logs, save},
+    locked::{list_artifacts, lock_folder, redact_logs, save},
 };
 use crate::issue::Issue;
 
@@ -208,7 +208,7 @@ impl RunDir {
 fn take(path: &Path) -> Result<(Folder, File), StoreError> {
     fs::create_dir_all(path).map_err(io_error("create", path))?;
     let folder = Folder::open(path).map_err(io_error("open", path))?;
-    let lock = lock(&folder)?;
+    let lock = lock_folder(&folder)?;
     Ok((folder, lock))
 }
 

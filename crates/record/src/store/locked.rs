@@ -30,7 +30,7 @@ impl StoredRun {
     /// Takes the run for writing; one that a live process writes is refused.
     pub fn lock(self) -> Result<LockedRun, StoreError> {
         let folder = self.folder()?;
-        let lock = lock(&folder)?;
+        let lock = lock_folder(&folder)?;
         Ok(LockedRun {
             run: self,
             folder,
@@ -63,8 +63,8 @@ pub fn relist(run: StoredRun) -> Result<(), StoreError> {
     run.lock()?.finish()
 }
 
-/// Takes the lock of a run.
-pub(super) fn lock(folder: &Folder) -> Result<File, StoreError> {
+/// Takes the lock of a folder of runs or of a run, as long as the file is open.
+pub fn lock_folder(folder: &Folder) -> Result<File, StoreError> {
     let path = folder.path().join(LOCK_FILE);
     let lock = folder
         .open_in_place(LOCK_FILE)

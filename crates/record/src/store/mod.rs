@@ -16,7 +16,7 @@ mod stored;
 pub use atomic::write_atomically;
 pub use directory::RunDir;
 pub use folder::{Durability, Folder};
-pub use locked::{LockedRun, relist};
+pub use locked::{LockedRun, lock_folder, relist};
 pub use manifest::{Artifact, Manifest, Pass, RunStatus, SCHEMA_VERSION};
 pub use stored::{Liveness, StoredRun, find_runs};
 

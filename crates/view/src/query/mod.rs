@@ -1,7 +1,7 @@
 //! SQL over a run, read-only and within limits.
 
 mod module;
-mod tables;
+pub(crate) mod tables;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

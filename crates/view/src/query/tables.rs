@@ -7,7 +7,7 @@ use crate::site::OpenedRun;
 use crate::timeline::TimelineTrace;
 
 /// A value of a cell.
-pub(super) enum Cell<'a> {
+pub(crate) enum Cell<'a> {
     Null,
     Integer(i64),
     Text(&'a str),
@@ -203,8 +203,36 @@ impl QueryTable {
         }
     }
 
+    /// Whether a column has texts. Threads and processes are numbers or texts, as their tool wrote them: those are texts.
+    pub fn is_text(self, column: &str) -> bool {
+        match self {
+            Self::Finding => column != "id",
+            _ => matches!(
+                column,
+                "name"
+                    | "category"
+                    | "library"
+                    | "operator"
+                    | "module"
+                    | "process"
+                    | "thread"
+                    | "kind"
+                    | "direction"
+                    | "source"
+                    | "target"
+                    | "phase"
+                    | "cause"
+                    | "state"
+                    | "wait"
+                    | "function"
+                    | "file"
+                    | "place"
+            ),
+        }
+    }
+
     /// Whether rows belong to the run and not to one of its traces.
-    pub(super) fn is_of_run(self) -> bool {
+    pub(crate) fn is_of_run(self) -> bool {
         matches!(self, Self::Step | Self::Finding)
     }
 }
@@ -215,15 +243,15 @@ fn is_call(kind: HostKind) -> bool {
 
 /// One trace of a run as a query sees it.
 #[derive(Clone, Copy)]
-pub(super) struct TraceRows<'a> {
+pub(crate) struct TraceRows<'a> {
     pub(super) run: &'a OpenedRun,
     pub(super) number: usize,
-    trace: &'a Trace,
+    pub(crate) trace: &'a Trace,
     on: &'a TimelineTrace,
 }
 
 impl<'a> TraceRows<'a> {
-    pub(super) fn of(run: &'a OpenedRun, number: usize) -> Option<Self> {
+    pub(crate) fn of(run: &'a OpenedRun, number: usize) -> Option<Self> {
         let on = run.timeline.traces.get(number)?;
         let trace = &run.record.traces.get(on.index)?.trace;
         Some(Self {
@@ -235,7 +263,7 @@ impl<'a> TraceRows<'a> {
     }
 
     /// Rows of the table; of those [`is_row`](Self::is_row) tells which are in it.
-    pub(super) fn len(&self, table: QueryTable) -> usize {
+    pub(crate) fn len(&self, table: QueryTable) -> usize {
         match table {
             QueryTable::Kernel => self.trace.kernels.len(),
             QueryTable::Launch | QueryTable::HostOp => self.trace.hosts.len(),
@@ -250,7 +278,7 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    pub(super) fn is_row(&self, table: QueryTable, row: usize) -> bool {
+    pub(crate) fn is_row(&self, table: QueryTable, row: usize) -> bool {
         match table {
             QueryTable::Launch => is_call(self.trace.hosts.kind[row]),
             QueryTable::HostOp => !is_call(self.trace.hosts.kind[row]),
@@ -295,7 +323,7 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    pub(super) fn cell(&self, table: QueryTable, row: usize, column: &str) -> Cell<'a> {
+    pub(crate) fn cell(&self, table: QueryTable, row: usize, column: &str) -> Cell<'a> {
         match column {
             "id" => return row.into(),
             "trace" => return self.number.into(),

@@ -4,6 +4,7 @@
 mod error;
 mod find;
 mod line;
+mod parquet_rows;
 mod unpack;
 
 use std::{

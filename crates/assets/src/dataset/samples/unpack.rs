@@ -7,20 +7,10 @@ use std::{
     io::{self, Write},
     os::unix::fs::FileExt as _,
     path::Path,
-    process::{Command, Stdio},
     sync::Arc,
 };
 
-use super::SampleError;
-
-/// Writes a row of a table a line, as JSON.
-const ROWS: &str = "\
-import json, sys
-import pyarrow.parquet
-for batch in pyarrow.parquet.ParquetFile(sys.argv[1]).iter_batches():
-    for row in batch.to_pylist():
-        print(json.dumps(row, default=str, ensure_ascii=False))
-";
+use super::{SampleError, parquet_rows};
 
 /// How lines are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +35,10 @@ impl Unpacked {
                 let mut decoder = zstd::Decoder::new(packed).map_err(failed())?;
                 io::copy(&mut decoder, &mut out)
             }
-            Packing::Parquet => return rows(path, out),
+            Packing::Parquet => {
+                parquet_rows::write_rows(path, &out)?;
+                return Ok(Self(Arc::new(out)));
+            }
         }
         .map_err(failed())?;
         out.flush().map_err(failed())?;
@@ -61,33 +54,6 @@ impl Unpacked {
         self.0.read_exact_at(&mut bytes, start)?;
         Ok(bytes)
     }
-}
-
-/// Has Python's pyarrow write the rows of a table: `LLMPROF_PYTHON`, else `python3`.
-fn rows(path: &Path, out: File) -> Result<Unpacked, SampleError> {
-    let python = std::env::var_os("LLMPROF_PYTHON").unwrap_or_else(|| "python3".into());
-    let shown = python.to_string_lossy().into_owned();
-    let failed = |why: String| SampleError::Unpack {
-        path: path.to_owned(),
-        why,
-        hint: format!(
-            "Parquet is read by pyarrow: {shown} -m pip install pyarrow, or LLMPROF_PYTHON=PATH of a Python that has it"
-        ),
-    };
-    let copy = out.try_clone().map_err(SampleError::read(path))?;
-    let done = Command::new(&python)
-        .args(["-c", ROWS])
-        .arg(path)
-        .stdin(Stdio::null())
-        .stdout(copy)
-        .output()
-        .map_err(|error| failed(format!("{shown}: {error}")))?;
-    if done.status.success() {
-        return Ok(Unpacked(Arc::new(out)));
-    }
-    let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    let last = said.trim().lines().last().unwrap_or_default();
-    Err(failed(last.to_owned()))
 }
 
 // Two are equal where they are one file; an order is needed beside names that are always different.

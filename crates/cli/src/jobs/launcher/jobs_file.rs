@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_config::hydra::{self, Execution, Host, Job, Outcome};
+use llmprof_config::hydra::{self, Execution, Host, Job, Multirun, Outcome};
 use llmprof_record::store::write_atomically;
 use llmprof_units::bounded_file::{INDEX_MAX_BYTES, read_bounded};
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ pub(crate) struct JobsFile {
     /// Version of this layout.
     pub(super) schema_version: u32,
     /// The folder in which the sweep was started.
-    pub(super) cwd: PathBuf,
+    pub(in crate::jobs) cwd: PathBuf,
     /// `--config-path` of the command line.
     pub(super) config_path: Option<PathBuf>,
     /// `--config-name` of the command line.
@@ -30,19 +30,55 @@ pub(crate) struct JobsFile {
     /// The seed of `shuffle(…)` in all jobs.
     pub(super) seed: u64,
     /// Numbers of the jobs in the sweep, in the order of the array.
-    pub(super) jobs: Vec<usize>,
+    pub(in crate::jobs) jobs: Vec<usize>,
+    /// Slurm's number of the array that runs them; absent before it is submitted, and where Slurm does not run them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::jobs) slurm_job: Option<String>,
 }
 
 impl JobsFile {
     pub(crate) const SCHEMA_VERSION: u32 = 1;
 
-    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+    /// What makes these jobs of a sweep again in another process.
+    pub(in crate::jobs) fn new(
+        multirun: &Multirun,
+        command: &hydra::Command,
+        host: &Host,
+        jobs: &[usize],
+    ) -> Self {
+        let dir = host.cwd.join(&multirun.dir);
+        let dir = dir
+            .to_string_lossy()
+            .replace('\\', r"\\")
+            .replace('\'', r"\'");
+        let mut overrides = command.overrides.clone();
+        overrides.push(format!("hydra.sweep.dir='{dir}'"));
+        Self {
+            schema_version: Self::SCHEMA_VERSION,
+            cwd: host.cwd.clone(),
+            config_path: command.config_path.clone(),
+            config_name: command.config_name.clone(),
+            config_dir: command.config_dir.clone(),
+            overrides,
+            now: host.now.to_string(),
+            seed: host.seed,
+            jobs: jobs.to_vec(),
+            slurm_job: None,
+        }
+    }
+
+    pub(in crate::jobs) fn write(&self, path: &Path) -> Result<(), Failure> {
         write_atomically(path, outputs::text(self)?.as_bytes())?;
         Ok(())
     }
 
+<<<<<<< HEAD
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let text = read_bounded(path, INDEX_MAX_BYTES)
+=======
+    pub(in crate::jobs) fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read(path)
+>>>>>>> columns
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
         serde_json::from_slice(&text)
             .map_err(|error| Failure::new(format!("{} is damaged: {error}", path.display())))
@@ -53,6 +89,14 @@ impl JobsFile {
         let number = *self.jobs.get(place).ok_or_else(|| {
             Failure::new(format!("job {place} is not one of {}", self.jobs.len()))
         })?;
+        let sweep = self.multirun()?;
+        let count = sweep.jobs.len();
+        let job = sweep.jobs.into_iter().nth(number);
+        job.ok_or_else(|| Failure::new(format!("job {number} is not one of {count}")))
+    }
+
+    /// The whole sweep, composed as it was when it was made.
+    pub(in crate::jobs) fn multirun(&self) -> Result<Multirun, Failure> {
         let now = self.now.parse();
         let host = Host {
             cwd: self.cwd.clone(),
@@ -71,11 +115,9 @@ impl JobsFile {
         let application = app::llmprof(&self.cwd);
         let outcome =
             moved_keys::perform(command, &application, &host).map_err(app::own_failure)?;
-        let Outcome::Execution(Execution::Multirun(sweep)) = outcome else {
-            return Err(Failure::new("the command line is no sweep any more"));
-        };
-        let count = sweep.jobs.len();
-        let job = sweep.jobs.into_iter().nth(number);
-        job.ok_or_else(|| Failure::new(format!("job {number} is not one of {count}")))
+        match outcome {
+            Outcome::Execution(Execution::Multirun(sweep)) => Ok(sweep),
+            _ => Err(Failure::new("the command line is no sweep any more")),
+        }
     }
 }

@@ -22,9 +22,12 @@ use llmprof_record::store::{RunStatus, StoredRun};
 
 pub(crate) use self::jobs_file::JobsFile;
 use self::keys::Keys;
+use self::slurm::Submitted;
 use super::attempts::set_aside;
 use crate::{failure::Failure, progress::Show};
 
+/// The sweep in its own directory, for whoever attaches to it.
+pub(super) const SWEEP_FILE: &str = "sweep.json";
 /// The command that a job of a sweep is.
 pub(crate) const SWEEP_JOB: &str = "sweep-job";
 
@@ -74,7 +77,18 @@ pub(super) fn launch(
         }
         let file = write_jobs(&keys, multirun, request, &left, attempt)?;
         if launcher == Launcher::SubmititSlurm {
-            on_slurm(&keys, &file, &left, &mut interrupt, &mut launched, tell)?;
+            let submitted = submit_to_slurm(&keys, &file, &left, tell)?;
+            let mut sweep = JobsFile::new(multirun, request.command, request.host, &left);
+            sweep.slurm_job = Some(submitted.id.clone());
+            sweep.write(&request.host.cwd.join(&multirun.dir).join(SWEEP_FILE))?;
+            follow_slurm(
+                &keys,
+                &submitted,
+                &left,
+                &mut interrupt,
+                &mut launched,
+                tell,
+            )?;
         } else {
             here(&keys, &file, &left, &mut interrupt, &mut launched, tell)?;
         }
@@ -110,25 +124,7 @@ fn write_jobs(
         .map_err(|error| Failure::new(format!("cannot create {}: {error}", folder.display())))?;
     let stamp = jiff::Timestamp::now().as_millisecond();
     let path = folder.join(format!("jobs_{stamp}_{attempt}.json"));
-    let dir = request.host.cwd.join(&multirun.dir);
-    let dir = dir
-        .to_string_lossy()
-        .replace('\\', r"\\")
-        .replace('\'', r"\'");
-    let mut overrides = request.command.overrides.clone();
-    overrides.push(format!("hydra.sweep.dir='{dir}'"));
-    let file = JobsFile {
-        schema_version: JobsFile::SCHEMA_VERSION,
-        cwd: request.host.cwd.clone(),
-        config_path: request.command.config_path.clone(),
-        config_name: request.command.config_name.clone(),
-        config_dir: request.command.config_dir.clone(),
-        overrides,
-        now: request.host.now.to_string(),
-        seed: request.host.seed,
-        jobs: jobs.to_vec(),
-    };
-    file.write(&path)?;
+    JobsFile::new(multirun, request.command, request.host, jobs).write(&path)?;
     Ok(path)
 }
 
@@ -137,14 +133,12 @@ fn program() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))
 }
 
-fn on_slurm(
+fn submit_to_slurm(
     keys: &Keys,
     file: &Path,
     jobs: &[usize],
-    interrupt: &mut Interrupt,
-    launched: &mut Launched,
     tell: &dyn Fn(&str),
-) -> Result<(), Failure> {
+) -> Result<Submitted, Failure> {
     let program = program()?;
     let words = [
         program.to_string_lossy(),
@@ -158,13 +152,65 @@ fn on_slurm(
         submitted.id,
         jobs.len()
     ));
+    Ok(submitted)
+}
+
+/// Follows the array that another process submitted, where Slurm runs the sweep.
+pub(super) fn follow_submitted(
+    file: &JobsFile,
+    multirun: &Multirun,
+    interrupt: &mut Interrupt,
+    tell: &dyn Fn(&str),
+) -> Result<Launched, Failure> {
+    let mut launched = Launched {
+        states: BTreeMap::new(),
+        was_interrupted: false,
+    };
+    if let Some(id) = &file.slurm_job {
+        let keys = Keys::read(&multirun.master, &file.cwd)?;
+        let submitted = Submitted {
+            id: id.clone(),
+            count: file.jobs.len(),
+        };
+        follow_slurm(
+            &keys,
+            &submitted,
+            &file.jobs,
+            interrupt,
+            &mut launched,
+            tell,
+        )?;
+    }
+    Ok(launched)
+}
+
+/// Whether Slurm has jobs of the sweep that did not end.
+pub(super) fn is_in_queue(file: &JobsFile) -> Result<bool, Failure> {
+    match &file.slurm_job {
+        Some(id) => Submitted {
+            id: id.clone(),
+            count: file.jobs.len(),
+        }
+        .is_running(),
+        None => Ok(false),
+    }
+}
+
+fn follow_slurm(
+    keys: &Keys,
+    submitted: &Submitted,
+    jobs: &[usize],
+    interrupt: &mut Interrupt,
+    launched: &mut Launched,
+    tell: &dyn Fn(&str),
+) -> Result<(), Failure> {
     let followed = submitted.follow(interrupt, |place, state| {
         tell(&format!("job {}: {}", jobs[place], state.to_lowercase()));
     })?;
     for (place, state) in followed.states.into_iter().enumerate() {
         if let Some(state) = state {
             if state != "COMPLETED" {
-                let log = slurm::log_file(keys, &submitted, place);
+                let log = slurm::log_file(keys, submitted, place);
                 tell(&format!(
                     "job {}: its log is {}",
                     jobs[place],

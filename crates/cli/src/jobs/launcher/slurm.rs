@@ -29,7 +29,7 @@ pub(super) struct Followed {
 /// A job array that was accepted.
 pub(super) struct Submitted {
     pub(super) id: String,
-    count: usize,
+    pub(super) count: usize,
 }
 
 /// Writes the script as submitit leaves it and hands it to `sbatch`.
@@ -120,6 +120,11 @@ impl Submitted {
                 return Ok(followed);
             }
         }
+    }
+
+    /// Whether a job waits or runs.
+    pub(super) fn is_running(&self) -> Result<bool, Failure> {
+        Ok(self.queue()?.values().any(|state| !has_ended(state)))
     }
 
     /// Slurm's state of every job that it still knows.

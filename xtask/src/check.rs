@@ -1,6 +1,6 @@
 //! The error of a prediction where the truth is known.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 use serde::{Deserialize, Serialize};
 
 use llmprof_predict::{EfficiencyProfile, Predictor};
@@ -94,8 +94,7 @@ pub fn fixture_comparison(profile: &EfficiencyProfile) -> Vec<Comparison> {
                 continue;
             };
             let mut steps = row.decode_step_ns.clone();
-            steps.sort_unstable();
-            let median = steps.get(steps.len() / 2).copied().unwrap_or_default();
+            let median = upper_median(&mut steps).unwrap_or_default();
             for (phase, predicted, measured_ns) in [
                 ("prefill", prediction.prefill, row.prefill_ns),
                 ("decode step", prediction.decode_step, median),

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, io::Read};
 use flate2::read::GzDecoder;
 use llmprof_predict::{EfficiencyProfile, predict_traced};
 use llmprof_theory::{Workload, device::Catalog, kernels::TracedModel};
+use llmprof_units::stats::percentile;
 use serde::Deserialize;
 use xtask::blind_grades;
 
@@ -122,10 +123,10 @@ fn summary(times: &[Time]) -> Summary {
     let errors = sorted(|time| time.error.abs());
     Summary {
         times: times.len(),
-        median: errors[errors.len() / 2],
-        p90: errors[errors.len() * 9 / 10],
+        median: percentile(&errors, 0.5),
+        p90: percentile(&errors, 0.9),
         coverage: times.iter().filter(|time| time.covered).count() as f64 / times.len() as f64,
-        half_width: sorted(|time| time.half_width)[times.len() / 2],
+        half_width: percentile(&sorted(|time| time.half_width), 0.5),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use llmprof_predict::{EfficiencyProfile, KernelCurves, KnownError};
 use llmprof_theory::{Phase, device::Catalog};
+use llmprof_units::stats::{median, percentile};
 use serde_json::Value;
 use xtask::{
     Grade, GradeSummary, Pair, Ratio, Split, captured_grades, error_summary, fixture_comparison,
@@ -196,13 +197,13 @@ fn bad_curves_are_refused() {
 fn runs_correct_predictions_of_other_runs() {
     let profile = EfficiencyProfile::embedded("hf_eager").unwrap();
     let all = pairs(&profile).unwrap();
-    let median = |is_in: &dyn Fn(&Pair) -> bool, of: fn(&Pair) -> f64| {
+    let middle_and_p90 = |is_in: &dyn Fn(&Pair) -> bool, of: fn(&Pair) -> f64| {
         let mut values: Vec<f64> = all.iter().filter(|pair| is_in(pair)).map(of).collect();
         values.sort_by(f64::total_cmp);
-        [values[values.len() / 2], values[values.len() * 9 / 10]]
+        [0.5, 0.9].map(|share| percentile(&values, share))
     };
     let grading = |pair: &Pair| !pair.calibration && !pair.by_common_keys;
-    let [middle, p90] = median(&grading, |pair| pair.error.abs());
+    let [middle, p90] = middle_and_p90(&grading, |pair| pair.error.abs());
     assert!(middle < 0.04 && p90 < 0.12, "{middle} {p90}");
     let (inside, count) = all
         .iter()
@@ -226,14 +227,13 @@ fn a_run_makes_up_for_curves_of_another_device() {
     let mut profile = eager();
     profile.curves.insert(device.name.clone(), curves);
     let all = pairs_on(&device, &profile).unwrap();
-    let median = |of: fn(&Pair) -> f64| {
+    let of_all = |of: fn(&Pair) -> f64| {
         let mut values: Vec<f64> = all.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+        median(&mut values).unwrap()
     };
     let (with, without) = (
-        median(|pair| pair.error.abs()),
-        median(|pair| pair.plain_error.abs()),
+        of_all(|pair| pair.error.abs()),
+        of_all(|pair| pair.plain_error.abs()),
     );
     assert!(without > 0.3 && with < 0.06, "{with} {without}");
 }

@@ -17,6 +17,7 @@ use llmprof_analysis::analyze;
 use llmprof_analysis::steps::step_patterns;
 use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_record::trace::{Host, HostKind, Kernel, Trace, TraceBuilder};
+use llmprof_units::stats::median;
 
 const LAUNCHES: usize = 1_000_000;
 const REPEATS: usize = 5;
@@ -43,7 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             black_box(analyze(&record, None)?);
             wholes.push(started.elapsed().as_secs_f64());
         }
-        let (load, find, whole) = (median(&mut loads), median(&mut finds), median(&mut wholes));
+        let [load, find, whole] =
+            [loads, finds, wholes].map(|mut times| median(&mut times).unwrap_or(f64::NAN));
         println!(
             "{name}: {LAUNCHES} launches, load {load:.3} s, find {find:.3} s, analyze {whole:.3} s: find is {:.1} × load, {:.2} × \
              analyze",
@@ -55,11 +57,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// Numbers of kernels: embedding 0, layers 1 to 41, head 42 to 50, noise 51; of a prefill 60 more.

@@ -15,7 +15,7 @@ use llmprof_record::{
 };
 use llmprof_report::{Document, Table, text::trtexec as text};
 use llmprof_theory::device::{Device, Engine};
-use llmprof_units::{Bytes, DType, Flops, Nanos, Percent};
+use llmprof_units::{Bytes, DType, Flops, Nanos, Percent, stats::median};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -205,11 +205,10 @@ fn analyze(
     let mut types: Vec<LayerType> = types.into_values().collect();
     types.sort_by(|a, b| b.average_ms.total_cmp(&a.average_ms));
     let mut latencies: Vec<f64> = iterations.iter().map(|one| one.latency_ms).collect();
-    latencies.sort_by(f64::total_cmp);
     Imported {
         total_ms: times.iter().map(|time| time.average_ms).sum(),
         iterations: count.or_else(|| (!iterations.is_empty()).then_some(iterations.len() as u64)),
-        latency_p50_ms: latencies.get(latencies.len() / 2).copied(),
+        latency_p50_ms: median(&mut latencies),
         layers: times,
         types,
         issues,

@@ -4,7 +4,7 @@
 //! them into the cache, activations of a gate and the product are one. Serving engines also join projections of one input,
 //! read the KV cache where it is, and absorb the up-projections of latent attention in decode.
 
-use llmprof_units::DType;
+use llmprof_units::{DType, stats::normal_quantile};
 
 use super::{
     routing::equal_tokens,
@@ -140,8 +140,7 @@ fn busiest(rows: f64, ranks: f64) -> f64 {
     let mean = rows / ranks;
     // Blom's approximation of the largest of n: the quantile at (n − 3/8) ÷ (n + 1/4).
     let place = (ranks - 0.375) / (ranks + 0.25);
-    // Quantile of the normal distribution above its middle, within 0.5 % (Shore).
-    let deviates = 5.555_6 * (1.0 - ((1.0 - place) / place).powf(0.1186));
+    let deviates = normal_quantile(place);
     mean + deviates * (mean * (1.0 - 1.0 / ranks)).sqrt()
 }
 

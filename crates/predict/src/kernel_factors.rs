@@ -4,31 +4,23 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-const FILE: &str = include_str!("../data/kernel_factors.yaml");
+use crate::sourced::Sourced;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Sourced {
-    #[expect(dead_code, reason = "for readers of the file")]
-    what: String,
-    value: f64,
-    #[expect(dead_code, reason = "for readers of the file")]
-    source: String,
-}
+const FILE: &str = include_str!("../data/kernel_factors.yaml");
 
 /// What each is stands in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KernelFactors {
-    vector_share: Sourced,
-    tile_depth: Sourced,
-    flash_2: Sourced,
-    unaligned_even_share: Sourced,
-    unaligned_odd_share: Sourced,
-    few_products_us: Sourced,
-    narrow_fixed: Sourced,
-    link_latency_us: Sourced,
-    link_share: Sourced,
+    vector_share: Sourced<f64>,
+    tile_depth: Sourced<f64>,
+    flash_2: Sourced<f64>,
+    unaligned_even_share: Sourced<f64>,
+    unaligned_odd_share: Sourced<f64>,
+    few_products_us: Sourced<f64>,
+    narrow_fixed: Sourced<f64>,
+    link_latency_us: Sourced<f64>,
+    link_share: Sourced<f64>,
 }
 
 impl KernelFactors {

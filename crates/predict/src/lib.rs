@@ -23,6 +23,7 @@ pub mod parallel;
 mod phase;
 mod routing;
 mod sequences;
+mod sourced;
 mod target;
 mod traced;
 
@@ -168,6 +169,21 @@ fn routing_key(routing: Routing) -> [u64; 2] {
         Routing::Uniform => [0, 0],
         Routing::Measured { prefill, decode } => [prefill.to_bits(), decode.to_bits()],
     }
+}
+
+/// Cached tokens of the steps of a pass that stand for all, and how many each stands for: the first, the middle and the last, weighted as
+/// Simpson's rule does, since times grow almost evenly with the context.
+fn weighted_steps(pass: &Pass) -> impl Iterator<Item = (u64, f64)> {
+    let (first, steps) = (pass.past, pass.steps as f64);
+    let growth = pass.steps.saturating_sub(1).saturating_mul(pass.queries);
+    let last = first.saturating_add(growth);
+    let weights = if pass.steps <= 1 {
+        [steps, 0.0, 0.0]
+    } else {
+        [steps / 6.0, steps * 4.0 / 6.0, steps / 6.0]
+    };
+    let chosen = [first, first.midpoint(last), last].into_iter().zip(weights);
+    chosen.filter(|(_, weight)| *weight > 0.0)
 }
 
 impl<'a> Predictor<'a> {
@@ -381,30 +397,13 @@ impl<'a> Predictor<'a> {
             return Err(PredictError::NeedsTrace);
         }
         let workload = &self.computed(workload);
-        let sequences = Sequences::of_step(step, workload);
-        let factors = self.factors(sequences.is_decode());
-        let device = if let Some((software, clock)) = &self.kernels {
-            self.kernels_of((*software, clock), workload, &sequences)
-        } else {
-            let width = width(step.new_tokens());
-            let mut device = DeviceTime::default();
-            let mut missing = None;
-            self.model.lower_step(workload, step, &mut |operator| {
-                missing = missing.or(self.clock.missing_rate(operator));
-                device.add_operator(&self.clock, operator, width);
-            });
-            if let Some(dtype) = missing {
-                self.device().peak(dtype, Engine::Tensor)?;
-            }
-            device.add_steps(&self.clock, 1);
-            device.scaled(factors.map_or(1.0, |factors| factors.matrix))
-        };
+        let device = self.device_time(workload, step)?;
         let launch = if step.prefill.is_empty() {
             self.decode_launch()
         } else {
             self.prefill_launch(step.new_tokens())
         };
-        let host = factors.map_or(1.0, |factors| factors.host);
+        let host = self.host_factor(workload, step);
         let mut seen = device.seen(&self.clock, host, (launch, 1));
         let context = step
             .cached_tokens()
@@ -424,6 +423,34 @@ impl<'a> Predictor<'a> {
         Ok(seen)
     }
 
+    /// What the kernels of one step take on the device. Every time of steps and phases is a sum of these.
+    fn device_time(&self, workload: &Workload, step: &Step) -> Result<DeviceTime, MissingPeak> {
+        let sequences = Sequences::of_step(step, workload);
+        if let Some((software, clock)) = &self.kernels {
+            return Ok(self.kernels_of((*software, clock), workload, &sequences));
+        }
+        let width = width(step.new_tokens());
+        let mut device = DeviceTime::default();
+        let mut missing = None;
+        self.model.lower_step(workload, step, &mut |operator| {
+            missing = missing.or(self.clock.missing_rate(operator));
+            device.add_operator(&self.clock, operator, width);
+        });
+        if let Some(dtype) = missing {
+            self.device().peak(dtype, Engine::Tensor)?;
+        }
+        device.add_pass_kernels(&self.clock);
+        let factors = self.factors(sequences.is_decode());
+        Ok(device.scaled(factors.map_or(1.0, |factors| factors.matrix)))
+    }
+
+    /// Host time of a step ÷ that of the profile.
+    fn host_factor(&self, workload: &Workload, step: &Step) -> f64 {
+        let is_decode = Sequences::of_step(step, workload).is_decode();
+        self.factors(is_decode).map_or(1.0, |factors| factors.host)
+    }
+
+    /// All steps of some passes.
     fn phase(
         &self,
         workload: &Workload,
@@ -437,49 +464,16 @@ impl<'a> Predictor<'a> {
         })?;
         let mut device = DeviceTime::default();
         let mut steps = 0;
-        let mut factors = None;
+        let mut host_factor = 1.0;
         for pass in passes {
             steps += pass.steps;
-            factors = self.factors(Sequences::of_pass(&pass, pass.past as f64).is_decode());
-            if let Some((software, clock)) = &self.kernels {
-                self.add_kernels((*software, clock), workload, &pass, &mut device);
-            } else {
-                let width = width(pass.rows());
-                self.model.lower(workload, &pass, &mut |operator| {
-                    device.add_operator(&self.clock, operator, width);
-                });
-                device.add_steps(&self.clock, pass.steps);
+            for (past, weight) in weighted_steps(&pass) {
+                let step = Step::first_of(&Pass { past, ..pass });
+                device.add_times(&self.device_time(workload, &step)?, weight);
+                host_factor = self.host_factor(workload, &step);
             }
         }
-        if let (None, Some(factors)) = (&self.kernels, factors) {
-            device = device.scaled(factors.matrix);
-        }
-        let host = factors.map_or(1.0, |factors| factors.host);
-        Ok(device.phase(&self.clock, host, (launch, steps), needed.into()))
-    }
-
-    /// Adds the kernels of all steps of a pass: of the first, the middle and the last where there are several, weighted
-    /// as Simpson's rule does, since times grow almost evenly with the context.
-    fn add_kernels(
-        &self,
-        software: (Implementation, &KernelClock),
-        workload: &Workload,
-        pass: &Pass,
-        sum: &mut DeviceTime,
-    ) {
-        let (past, steps) = (pass.past as f64, pass.steps as f64);
-        let mut at = |past: f64, weight: f64| {
-            let sequences = Sequences::of_pass(pass, past);
-            sum.add_times(&self.kernels_of(software, workload, &sequences), weight);
-        };
-        if pass.steps <= 1 {
-            at(past, steps);
-            return;
-        }
-        let last = past + (steps - 1.0) * pass.queries as f64;
-        at(past, steps / 6.0);
-        at(f64::midpoint(past, last).floor(), steps * 4.0 / 6.0);
-        at(last, steps / 6.0);
+        Ok(device.phase(&self.clock, host_factor, (launch, steps), needed.into()))
     }
 
     /// How a measured run corrects a step.
@@ -689,7 +683,7 @@ impl<'a> Predictor<'a> {
         let width = width(workload.batch.saturating_mul(tokens));
         let mut device = DeviceTime::default();
         lower(&mut |operator| device.add_operator(&self.clock, operator, width));
-        device.add_steps(&self.clock, 1);
+        device.add_pass_kernels(&self.clock);
         self.alone(&device, lower).map(Some)
     }
 

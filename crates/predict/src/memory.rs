@@ -1,17 +1,32 @@
 //! What an engine has for KV caches beside everything else that it holds, counted as vLLM counts when it starts: of its share of the
 //! memory, weights, the most that activations take in a step of full size, and what libraries hold come off; the rest is KV cache.
 
+use std::sync::LazyLock;
+
 use llmprof_theory::{MemoryFit, Model, Workload, WorkloadError, parallel::Parallel};
 use llmprof_units::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// Held outside of PyTorch's allocator: 0.16 GiB (vLLM 0.7 on an H100, logs in vllm-project/vllm#12126).
-const LIBRARY_BYTES: u64 = 171_798_692;
-/// CUDA graphs, captured after the KV cache is allocated: 0.73 GiB (vLLM's estimate in vllm-project/vllm#39559).
-const GRAPH_BYTES: u64 = 783_831_532;
-/// Sampling, for each logit: values, sorted values with their places, probabilities and sums. 1.26 GiB for 256 sequences and a
-/// vocabulary of 128,256, over one GPU and over two (Llama 3 8B, logs in vllm-project/vllm#10511).
-const SAMPLER_BYTES_PER_LOGIT: u64 = 39;
+use crate::sourced::Sourced;
+
+/// What each is stands in the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EngineMemoryFigures {
+    library_bytes: Sourced<u64>,
+    graph_bytes: Sourced<u64>,
+    sampler_bytes_per_logit: Sourced<u64>,
+}
+
+impl EngineMemoryFigures {
+    fn shipped() -> &'static Self {
+        static FIGURES: LazyLock<EngineMemoryFigures> = LazyLock::new(|| {
+            serde_saphyr::from_str(include_str!("../data/engine_memory.yaml"))
+                .expect("the shipped file is whole, as tests read it")
+        });
+        &FIGURES
+    }
+}
 
 /// What an engine is started with, as far as memory depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -47,14 +62,15 @@ pub struct EngineMemory {
 impl EngineMemory {
     /// Of a rank that holds the weights of `fit`.
     pub(crate) fn new(fit: &MemoryFit, activations: u64, limits: &EngineLimits) -> Self {
+        let figures = EngineMemoryFigures::shipped();
         let budget = fit.capacity_bytes.map(|capacity| {
             let share = (capacity.0 as f64 * limits.gpu_memory_utilization) as u64;
-            Bytes(share.min(capacity.0.saturating_sub(GRAPH_BYTES)))
+            Bytes(share.min(capacity.0.saturating_sub(figures.graph_bytes.value)))
         });
         Self {
             weights_bytes: fit.weights_bytes,
             activations_bytes: Bytes(activations),
-            library_bytes: Bytes(LIBRARY_BYTES),
+            library_bytes: Bytes(figures.library_bytes.value),
             capacity_bytes: fit.capacity_bytes,
             budget_bytes: budget,
         }
@@ -103,7 +119,8 @@ pub(crate) fn step_activations(
     let hidden = full.prompt.saturating_mul(decoder.hidden);
     let vocabulary = decoder.head.linear.outputs.saturating_mul(parallel.tensor);
     let logits = limits.max_num_seqs.saturating_mul(vocabulary);
-    let sampling = logits.saturating_mul(SAMPLER_BYTES_PER_LOGIT);
+    let per_logit = &EngineMemoryFigures::shipped().sampler_bytes_per_logit;
+    let sampling = logits.saturating_mul(per_logit.value);
     Ok(layers.max(
         dtype
             .bytes_for(hidden)

@@ -232,9 +232,9 @@ impl DeviceTime {
         self.bytes += moved;
     }
 
-    /// Adds what each of `steps` steps costs beside its operators.
-    pub(super) fn add_steps(&mut self, clock: &Clock<'_>, steps: u64) {
-        let kernels = clock.pass_kernels * steps as f64;
+    /// Adds what a step costs beside its operators.
+    pub(super) fn add_pass_kernels(&mut self, clock: &Clock<'_>) {
+        let kernels = clock.pass_kernels;
         self.time.fixed += kernels * clock.small_kernel_seconds;
         self.kernels += kernels;
     }

@@ -1,6 +1,6 @@
 //! The sequences of a step, as kernels meet them.
 
-use llmprof_theory::{Pass, Step, Workload};
+use llmprof_theory::{Step, Workload};
 
 /// Equal sequences of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,18 +27,6 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// A step of a pass that finds `past` cached tokens.
-    pub(crate) fn of_pass(pass: &Pass, past: f64) -> Self {
-        Self {
-            groups: vec![Group {
-                count: pass.batch as f64,
-                new: pass.queries as f64,
-                cached: past,
-            }],
-            logits: pass.batch as f64 * pass.logits as f64,
-        }
-    }
-
     pub(crate) fn of_step(step: &Step, workload: &Workload) -> Self {
         let known = [step.prefill.groups(), step.decode.groups()];
         let group = |known: llmprof_theory::Sequences| Group {

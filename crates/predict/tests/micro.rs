@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use llmprof_predict::{KernelClock, KernelCurves};
 use llmprof_theory::kernels::{Access, Kernel, Stored};
+use llmprof_units::stats::median;
 use serde_json::Value;
 
 const ROWS: &str = include_str!("../../../fixtures/h200/kernels/micro_shapes.jsonl");
@@ -97,8 +98,7 @@ fn kernels_take_what_they_take_alone() {
     }
     assert_eq!(errors.len(), 16, "{:?}", errors.keys());
     for (kind, mut errors) in errors {
-        errors.sort_unstable_by(f64::total_cmp);
-        let median = errors[errors.len() / 2];
+        let median = median(&mut errors).expect("each kind has kernels");
         println!("{kind}: {} kernels, {:+.1} %", errors.len(), median * 100.0);
         assert!(median.abs() < 0.25, "{kind}: {median:+.3}");
     }

@@ -1,7 +1,7 @@
 //! Step times from a recorded server: least squares over its engine steps.
 
 use llmprof_theory::Step;
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -149,8 +149,7 @@ fn rows(observed: &[Observation]) -> Vec<Row> {
         .zip(&is_idle)
         .filter_map(|(gap, is_idle)| (!is_idle).then_some(*gap))
         .collect();
-    busy.sort_unstable();
-    let usual = busy.get(busy.len() / 2).copied().unwrap_or(0);
+    let usual = upper_median(&mut busy).unwrap_or(0);
     let of = |(index, step): (usize, &Observation)| {
         let gap = match (gaps.get(index), is_idle.get(index)) {
             (Some(gap), Some(false)) => *gap,

@@ -1,7 +1,7 @@
 //! What is paid once: a first interval that takes longer for the same work, and waits before attention kernels.
 
 use llmprof_record::kernel_name::Category;
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 
 use crate::matching::lanes::Lane;
 use crate::phase_facts::{FirstInstance, NewLengths, PhaseInstance};
@@ -17,8 +17,7 @@ pub(crate) fn first_instance(instances: &mut [PhaseInstance]) -> Option<FirstIns
     };
     let middle = |value: fn(&PhaseInstance) -> i64| {
         let mut values: Vec<i64> = later.iter().map(value).collect();
-        values.sort_unstable();
-        values.get(values.len() / 2).copied()
+        upper_median(&mut values)
     };
     let wall = middle(|one| one.wall_ns.0)?;
     let sum = middle(|one| one.sum_ns.0)?;
@@ -59,8 +58,7 @@ impl AttentionWaits {
     /// Those far above the usual wait, which is the median of these and `others`.
     pub(crate) fn unusual(&self, others: &Self) -> Option<NewLengths> {
         let mut all: Vec<i64> = self.waits.iter().chain(&others.waits).copied().collect();
-        all.sort_unstable();
-        let usual = *all.get(all.len() / 2)?;
+        let usual = upper_median(&mut all)?;
         let least = ATTENTION_WAIT_MIN_NS.max(usual.saturating_mul(ATTENTION_WAIT_MIN_RATIO));
         let mut found = NewLengths {
             usual_ns: Nanos(usual),

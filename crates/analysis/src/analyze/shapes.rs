@@ -7,6 +7,7 @@ use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::{StrId, Trace};
 use llmprof_theory::{Kind, Model, Pass, Step, Workload};
+use llmprof_units::stats::upper_median;
 use rustc_hash::FxHashSet;
 
 use crate::analyze::phase_intervals::TracePhase;
@@ -156,8 +157,7 @@ fn other_attention(structure: &Structure, model: &Model) -> Option<Issue> {
             (most, kernels.values().sum())
         })
         .collect();
-    counts.sort_unstable();
-    let &(most, all) = counts.get(counts.len() / 2)?;
+    let (most, all) = upper_median(&mut counts)?;
     let fits = |count: u64| layers > 0 && count.is_multiple_of(layers);
     (layers > 0 && !fits(most) && !fits(all)).then(|| {
         Issue::warning(IssueCode::InvariantOtherLayers)

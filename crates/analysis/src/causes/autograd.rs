@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::trace::StrId;
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 
 use super::cause::CauseKind;
 use super::{Candidate, Scene};
@@ -84,7 +84,7 @@ fn node_cost(scene: &Scene<'_>, with_node: &[usize]) -> Option<i64> {
     let mut longer: Vec<(i64, usize)> = Vec::new();
     for [without, with] in times.values_mut() {
         if without.len().min(with.len()) >= COMPARED_MIN {
-            longer.push((median(with) - median(without), with.len()));
+            longer.push((upper_median(with)? - upper_median(without)?, with.len()));
         }
     }
     longer.sort_unstable();
@@ -95,11 +95,6 @@ fn node_cost(scene: &Scene<'_>, with_node: &[usize]) -> Option<i64> {
         2 * passed >= nodes
     });
     middle.map(|(cost, _)| cost).filter(|&cost| cost > 0)
-}
-
-fn median(times: &mut [i64]) -> i64 {
-    let middle = times.len() / 2;
-    *times.select_nth_unstable(middle).1
 }
 
 #[cfg(test)]

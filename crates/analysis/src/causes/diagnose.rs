@@ -3,7 +3,7 @@
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
-use llmprof_units::{DType, Nanos};
+use llmprof_units::{DType, Nanos, stats::upper_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -283,13 +283,12 @@ fn event_cost(scene: &Scene<'_>) -> f64 {
             }
         }
     }
-    if times.len() < EVENT_COST_MIN_PAIRS {
+    let is_enough = times.len() >= EVENT_COST_MIN_PAIRS;
+    let Some(median) = upper_median(&mut times).filter(|_| is_enough) else {
         return EVENT_COST_NS;
-    }
-    let middle = times.len() / 2;
-    let median = *times.select_nth_unstable(middle).1 as f64;
+    };
     let [least, most] = EVENT_COST_PAIRS_NS;
-    let cost = (EVENT_COST_OF_PAIR * median).clamp(least, most);
+    let cost = (EVENT_COST_OF_PAIR * median as f64).clamp(least, most);
     // A thread that launches work of its own competes for the GIL: times of operators have waiting in them.
     let mut work = scene.graph.work().iter();
     if work.any(|work| !scene.graph.is_own_work(work)) {

@@ -2,7 +2,7 @@
 
 use llmprof_record::kernel_name::Category;
 use llmprof_theory::device::{Device, Engine};
-use llmprof_units::DType;
+use llmprof_units::{DType, stats::median};
 
 use super::gemms::{Gemm, dtype_of, roofline_ns};
 use super::scene::Scene;
@@ -77,9 +77,8 @@ pub(super) fn read_and_write_ns(scene: &Scene<'_>) -> Option<f64> {
             times.push(kernel.duration as f64 / bytes as f64);
         }
     }
-    times.sort_by(f64::total_cmp);
     let is_enough = times.len() >= BANDWIDTH_MIN_OPERATORS;
-    is_enough.then(|| times[times.len() / 2])
+    median(&mut times).filter(|_| is_enough)
 }
 
 /// Sizes of an operator's tensors.

@@ -3,7 +3,7 @@
 use llmprof_record::kernel_name::Category;
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::CopyKind;
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 
 use super::cause::{CauseKind, Place};
 use super::kernel_elements::kernel_elements;
@@ -90,8 +90,7 @@ fn largest_activation(scene: &Scene<'_>) -> i64 {
     let mut sizes: Vec<i64> = nodes
         .filter_map(|(_, work)| Some(elements(scene, work)?.0))
         .collect();
-    sizes.sort_unstable();
-    let usual = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
+    let usual = upper_median(&mut sizes).unwrap_or(0);
     let shapes = &scene.shapes;
     let rows = (usual / shapes.hidden).max(shapes.sequences);
     rows.saturating_mul(shapes.widest)

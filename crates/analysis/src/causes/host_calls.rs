@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 
 use super::cause::CauseKind;
 use super::pinned_memory::is_pinning;
@@ -67,8 +67,7 @@ fn candidate(scene: &Scene<'_>, mut group: Group) -> Candidate {
             .filter_map(|sides| sides[side])
             .map(duration)
             .collect();
-        gaps.sort_unstable();
-        gaps.get(gaps.len() / 2).copied().unwrap_or(0)
+        upper_median(&mut gaps).unwrap_or(0)
     };
     let is_own_code =
         [0, 1].map(|side| has_operators && usual(side) >= CODE_OF_CALL_MIN_GAPS * scene.usual_gap);

@@ -2,7 +2,7 @@
 
 use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::StrId;
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cause::CauseKind;
@@ -142,8 +142,7 @@ fn slow(scene: &Scene<'_>) -> Vec<Candidate> {
             .iter()
             .map(|&segment| scene.graph.segment_duration(segment))
             .collect();
-        times.sort_unstable();
-        let usual = times[times.len() / 2];
+        let usual = upper_median(&mut times).unwrap_or(0);
         let least = SLOW_MIN_NS.max(SLOW_MIN_RATIO * usual);
         let mut group = Group::default();
         for segment in segments {

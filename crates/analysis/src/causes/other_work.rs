@@ -1,7 +1,7 @@
 //! Kernels that run beside the program: those of other threads on streams of their own.
 
 use llmprof_record::trace::StrId;
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cause::{CauseKind, Place};
@@ -72,15 +72,15 @@ fn restore_durations(scene: &Scene<'_>, edit: &mut Edit, others: &[(i64, i64)]) 
             alone.entry(key).or_default().push(work.duration);
         }
     }
-    for times in alone.values_mut() {
-        times.sort_unstable();
-    }
+    let alone: FxHashMap<_, i64> = alone
+        .into_iter()
+        .filter_map(|(key, mut times)| Some((key, upper_median(&mut times)?)))
+        .collect();
     for (index, work) in scene.own_work() {
         let Some(key) = key(scene, work).filter(|_| beside(work)) else {
             continue;
         };
-        let median = alone.get(&key).map(|times| times[times.len() / 2]);
-        edit.set_duration(index, median.unwrap_or(all[&key]));
+        edit.set_duration(index, *alone.get(&key).unwrap_or(&all[&key]));
     }
 }
 

@@ -6,6 +6,7 @@ use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::{HostKind, StrId, Trace};
 use llmprof_theory::device::Device;
+use llmprof_units::stats::upper_median;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 
@@ -143,8 +144,7 @@ impl<'a> Scene<'a> {
     fn median_gap(&self) -> i64 {
         let code = self.segments().filter(|&segment| self.is_code(segment));
         let mut gaps: Vec<i64> = code.map(|s| self.graph.segment_duration(s)).collect();
-        gaps.sort_unstable();
-        gaps.get(gaps.len() / 2).copied().unwrap_or(0)
+        upper_median(&mut gaps).unwrap_or(0)
     }
 
     pub(crate) fn name(&self, row: usize) -> &'a str {

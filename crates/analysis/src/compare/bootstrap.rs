@@ -8,7 +8,10 @@
 //! α′ = Φ(−√(n ÷ (n − 1)) × t(0.975, n − 1)) (Hesterberg, What Teachers Should Know About the Bootstrap, 2015, §5.3, "expanded
 //! percentile interval"). Below [`FEWEST`] values resampling cannot reach 95 %, and Student's interval of the logs stands in.
 
-use llmprof_units::stats::normal_below;
+use llmprof_units::{
+    stats::normal_below,
+    stats::{median, percentile},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Summary, student_t_975};
@@ -104,9 +107,7 @@ pub(super) fn centres(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
 pub fn percentile_interval(values: &[f64], p: f64) -> Option<Interval> {
     let at = |values: &mut [f64]| {
         values.sort_by(f64::total_cmp);
-        let rank = p * (values.len() - 1) as f64;
-        let (low, high) = (rank.floor() as usize, rank.ceil() as usize);
-        values[low] + (values[high] - values[low]) * (rank - low as f64)
+        percentile(values, p)
     };
     if values.len() < FEWEST || values.iter().any(|value| !value.is_finite()) {
         return None;
@@ -144,7 +145,7 @@ const MOST_PAIRED: usize = 64;
 /// The Hodges–Lehmann estimate: the median of the means of all pairs, each value paired with itself too.
 pub(crate) fn location(values: &[f64]) -> f64 {
     if values.len() > MOST_PAIRED {
-        return median(&mut values.to_vec());
+        return median(&mut values.to_vec()).unwrap_or(f64::NAN);
     }
     let mut means = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
     for (index, first) in values.iter().enumerate() {
@@ -154,25 +155,7 @@ pub(crate) fn location(values: &[f64]) -> f64 {
                 .map(|second| f64::midpoint(*first, *second)),
         );
     }
-    median(&mut means)
-}
-
-/// The median; NaN of nothing.
-pub(crate) fn median(values: &mut [f64]) -> f64 {
-    let count = values.len();
-    if count == 0 {
-        return f64::NAN;
-    }
-    let (_, upper, _) = values.select_nth_unstable_by(count / 2, f64::total_cmp);
-    let upper = *upper;
-    if count % 2 == 1 {
-        return upper;
-    }
-    let lower = values[..count / 2]
-        .iter()
-        .copied()
-        .fold(f64::NEG_INFINITY, f64::max);
-    f64::midpoint(lower, upper)
+    median(&mut means).unwrap_or(f64::NAN)
 }
 
 fn interval(estimate: f64, mut estimates: Vec<f64>, values: usize) -> Interval {
@@ -266,8 +249,6 @@ mod tests {
 
     #[test]
     fn location_and_median_by_hand() {
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
         // Means of pairs of 0, 1, 8: 0, 0.5, 4, 1, 4.5, 8. Their median is (1 + 4) ÷ 2.
         assert_eq!(location(&[0.0, 1.0, 8.0]), 2.5);
     }

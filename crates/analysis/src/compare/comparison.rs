@@ -1,9 +1,11 @@
 //! Two sides beside each other.
 
+use llmprof_units::stats::median;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{centres, median, paired, unpaired};
+use super::bootstrap::{centres, paired, unpaired};
 use super::comparability::{Difference, differences, other_work};
 use super::explanation::{Explanation, explain, explain_phase};
 use super::facts::{OperatorTime, PhaseFacts, RunFacts};
@@ -220,7 +222,7 @@ fn side(runs: &[RunFacts], first: &RunFacts) -> SideFacts {
 /// The median of a run's passes.
 fn of_run(run: &RunFacts, metric: Metric) -> Option<f64> {
     let mut values = run.passes.get(metric.key)?.clone();
-    Some(median(&mut values)).filter(|value| value.is_finite())
+    median(&mut values).filter(|value| value.is_finite())
 }
 
 fn compare_metric(
@@ -239,10 +241,7 @@ fn compare_metric(
     let (runs_a, runs_b) = (of_side(a), of_side(b));
     let flat = |runs: &[Option<f64>]| runs.iter().flatten().copied().collect::<Vec<f64>>();
     let (known_a, known_b) = (flat(&runs_a), flat(&runs_b));
-    if known_a.is_empty() || known_b.is_empty() {
-        return None;
-    }
-    let mut values_of_sides = (median(&mut known_a.clone()), median(&mut known_b.clone()));
+    let mut values_of_sides = (median(&mut known_a.clone())?, median(&mut known_b.clone())?);
     let excluded_for = other_work(metric, differences);
     let (interval, basis, values) = if rounds.is_some() {
         let pairs: Vec<(f64, f64)> = runs_a

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use llmprof_units::stats::median;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -205,9 +207,9 @@ impl Gate {
             Bound::Absolute(limit) => {
                 let values = self.values(runs);
                 let interval = percentile_interval(&values, self.percentile.unwrap_or(0.5));
-                outcome.value = interval.map(|found| found.ratio).or_else(|| {
-                    (!values.is_empty()).then(|| super::bootstrap::median(&mut values.clone()))
-                });
+                outcome.value = interval
+                    .map(|found| found.ratio)
+                    .or_else(|| median(&mut values.clone()));
                 outcome.ci_low = interval.map(|found| found.low);
                 outcome.ci_high = interval.map(|found| found.high);
                 limit

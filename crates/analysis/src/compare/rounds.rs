@@ -4,10 +4,11 @@
 //! [`DISTURBED_SHARE`] of the processors from the worker, a GPU was throttled for that share of the time, or its clock was that far off the
 //! median of the same side's rounds. Disturbed rounds are left out, unless that would leave fewer than half: then the machine is what it is, all rounds count, and the report says so.
 
+use llmprof_units::stats::median;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::median;
 use super::facts::{Disturbance, DisturbanceCause, RunFacts};
 
 /// From this share on a run is disturbed.
@@ -81,7 +82,7 @@ impl Rounds {
 /// The median clock of a side.
 fn usual_clock(runs: &[RunFacts]) -> Option<f64> {
     let mut clocks: Vec<f64> = runs.iter().filter_map(|run| run.sm_clock_mhz).collect();
-    Some(median(&mut clocks)).filter(|clock| clock.is_finite() && *clock > 0.0)
+    median(&mut clocks).filter(|clock| clock.is_finite() && *clock > 0.0)
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use llmprof_units::Nanos;
+use llmprof_units::{
+    Nanos,
+    stats::{lower_median, median, median_deviation, whole_median},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::matched::Matched;
-use crate::ranks::middle::{deviation, median, middle};
 use crate::ranks::work::RankCalls;
 
 /// Where the clock of one rank stands.
@@ -185,7 +187,9 @@ impl<'a> Reached<'a> {
                 }
             }
             for (member, mut differences) in later {
-                fits[member].shift = fits[member].shift.saturating_sub(median(&mut differences));
+                fits[member].shift = fits[member]
+                    .shift
+                    .saturating_sub(lower_median(&mut differences).unwrap_or_default());
                 self.is_done[member] = true;
                 queue.push_back(member);
             }
@@ -218,7 +222,7 @@ fn refine(
                     .iter()
                     .map(|&(rank, index)| aligned.fits[rank].common(time(rank, index))),
             );
-            let together = middle(&mut ends.clone());
+            let together = whole_median(&mut ends.clone()).unwrap_or_default();
             for (&(rank, index), end) in matched.members.iter().zip(&ends) {
                 if !(only_without && has[rank]) {
                     residuals[rank].push((time(rank, index), end.saturating_sub(together)));
@@ -234,7 +238,7 @@ fn refine(
         }
         list.sort_unstable();
         let mut late: Vec<i64> = list.iter().map(|(_, late)| *late).collect();
-        let (offset, spread) = deviation(&mut late);
+        let (offset, spread) = median_deviation(&mut late).unwrap_or_default();
         if is_last {
             aligned.clocks[rank].spread_ns = Nanos(spread);
             aligned.clocks[rank].collectives = list.len() as u64;
@@ -251,7 +255,9 @@ fn refine(
                         late - (drift * time.saturating_sub(about) as f64).round() as i64
                     })
                     .collect();
-                fit.shift = fit.shift.saturating_sub(median(&mut rest));
+                fit.shift = fit
+                    .shift
+                    .saturating_sub(lower_median(&mut rest).unwrap_or_default());
             }
             _ => fit.shift = fit.shift.saturating_sub(offset),
         }
@@ -268,7 +274,10 @@ fn drift_of(list: &[(i64, i64)]) -> Option<f64> {
     let medians = |part: &[(i64, i64)]| {
         let mut times: Vec<i64> = part.iter().map(|(time, _)| *time).collect();
         let mut late: Vec<i64> = part.iter().map(|(_, late)| *late).collect();
-        (median(&mut times), median(&mut late))
+        (
+            lower_median(&mut times).unwrap_or_default(),
+            lower_median(&mut late).unwrap_or_default(),
+        )
     };
     let (first, last) = (
         medians(&list[..third]),
@@ -284,7 +293,7 @@ fn drift_of(list: &[(i64, i64)]) -> Option<f64> {
         .iter()
         .map(|(time, late)| late - (rate * time.saturating_sub(first.0) as f64).round() as i64)
         .collect();
-    let (_, spread) = deviation(&mut rest);
+    let (_, spread) = median_deviation(&mut rest).unwrap_or_default();
     let least = spread.saturating_mul(DRIFT_SPREADS_MIN).max(DRIFT_MIN_NS);
     (change.abs() > least).then_some(rate)
 }
@@ -293,8 +302,7 @@ fn drift_of(list: &[(i64, i64)]) -> Option<f64> {
 /// rank's time when that rank had its first collective.
 fn anchor(aligned: &mut Aligned, by_clock: impl Fn(usize) -> i64) {
     let mut rates: Vec<f64> = aligned.fits.iter().map(|fit| fit.rate).collect();
-    rates.sort_by(f64::total_cmp);
-    let usual = rates.get(rates.len() / 2).copied().unwrap_or(0.0);
+    let usual = median(&mut rates).unwrap_or(0.0);
     let Some(first) = aligned.fits.first().copied() else {
         return;
     };

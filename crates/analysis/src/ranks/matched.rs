@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::rank_summary::ProcessGroup;
+use llmprof_units::stats::median_deviation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ranks::middle::deviation;
 use crate::ranks::work::{Instance, RankCalls};
 
 /// How collectives were matched.
@@ -162,5 +162,5 @@ fn spread_at(left: &[&Instance], right: &[&Instance], shift: i64) -> Option<i64>
         .iter()
         .map(|(left, right)| right.end.saturating_sub(left.end));
     let mut differences: Vec<i64> = differences.collect();
-    Some(deviation(&mut differences).1)
+    median_deviation(&mut differences).map(|(_, spread)| spread)
 }

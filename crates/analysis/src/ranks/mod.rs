@@ -8,7 +8,6 @@ mod clocks;
 pub mod job;
 pub mod kind;
 mod matched;
-mod middle;
 mod parts;
 mod reduce;
 mod skew;

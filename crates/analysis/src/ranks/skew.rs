@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_units::{Bytes, BytesPerSecond, Nanos};
+use llmprof_units::{Bytes, BytesPerSecond, Nanos, stats::whole_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::clocks::Aligned;
 use crate::ranks::kind::CollectiveKind;
 use crate::ranks::matched::{Matched, MatchedBy};
-use crate::ranks::middle::middle;
 use crate::ranks::work::RankCalls;
 
 /// One rank in a collective, on the aligned clock.
@@ -176,7 +175,7 @@ pub(super) fn rows(meetings: &[Meeting], ranks: &[&RankCalls]) -> Vec<Collective
                 .into_iter()
                 .max_by_key(|&(rank, (skew, _))| (skew, usize::MAX - rank));
             let (last_rank, (last_rank_skew, last_rank_calls)) = most.unwrap_or_default();
-            let transfer = middle(&mut transfers);
+            let transfer = whole_median(&mut transfers).unwrap_or_default();
             let bus = kind.bus_bytes(meetings[0].given, meetings[0].got, group_size);
             CollectiveRow {
                 kind,
@@ -185,7 +184,7 @@ pub(super) fn rows(meetings: &[Meeting], ranks: &[&RankCalls]) -> Vec<Collective
                 calls: meetings.len() as u64,
                 skew_max_ns: Nanos(skews.iter().copied().max().unwrap_or(0)),
                 skew_total_ns: Nanos(skews.iter().sum()),
-                skew_median_ns: Nanos(middle(&mut skews)),
+                skew_median_ns: Nanos(whole_median(&mut skews).unwrap_or_default()),
                 transfer_median_ns: Nanos(transfer),
                 transfer_total_ns: Nanos(transfers.iter().sum()),
                 bus_bytes_per_s: bus

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::lower_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ranks::middle::median;
 use crate::ranks::parts::{Part, Piece};
 use crate::ranks::skew::{Meeting, Member};
 use crate::ranks::work::RankWork;
@@ -228,7 +227,7 @@ fn differences(spent: &[Spent], slow: usize) -> Vec<Difference> {
     let mut found = vec![Difference {
         name: None,
         time_ns: Nanos(spent[slow].idle),
-        others_ns: Nanos(median(&mut idle)),
+        others_ns: Nanos(lower_median(&mut idle).unwrap_or_default()),
         calls: 0,
         others_calls: 0,
     }];
@@ -239,9 +238,9 @@ fn differences(spent: &[Spent], slow: usize) -> Vec<Difference> {
         found.push(Difference {
             name: Some(name.clone()),
             time_ns: Nanos(time),
-            others_ns: Nanos(median(&mut times)),
+            others_ns: Nanos(lower_median(&mut times).unwrap_or_default()),
             calls,
-            others_calls: median(&mut counts) as u64,
+            others_calls: lower_median(&mut counts).unwrap_or_default() as u64,
         });
     }
     found.sort_by_key(|found| std::cmp::Reverse(found.time_ns.0 - found.others_ns.0));

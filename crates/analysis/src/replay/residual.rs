@@ -1,5 +1,7 @@
 //! What the recorded times leave after the rules of the replay: latencies, gaps, delays, and what calls wait for.
 
+use llmprof_units::stats::upper_median;
+
 use rustc_hash::FxHashMap;
 
 use super::api::Api;
@@ -218,7 +220,7 @@ fn typical(graph: &Graph) -> Typical {
             ends[work.stream as usize] = before.max(work.end());
         }
     }
-    let latency = median(&mut latencies).max(0);
+    let latency = upper_median(&mut latencies).unwrap_or(0).max(0);
     ends.fill(i64::MIN);
     let mut node_gaps = Vec::new();
     for &segment in &graph.order {
@@ -236,8 +238,8 @@ fn typical(graph: &Graph) -> Typical {
     }
     Typical {
         latency,
-        gap: median(&mut gaps).max(0),
-        graph_latency: median(&mut graph_latencies).max(0),
+        gap: upper_median(&mut gaps).unwrap_or(0).max(0),
+        graph_latency: upper_median(&mut graph_latencies).unwrap_or(0).max(0),
         node_gap: trimmed_mean(&mut node_gaps).max(0),
     }
 }
@@ -247,12 +249,4 @@ fn trimmed_mean(values: &mut [i64]) -> i64 {
     values.sort_unstable();
     let kept = &values[..values.len() - values.len() / 100];
     kept.iter().sum::<i64>() / (kept.len() as i64).max(1)
-}
-
-pub(super) fn median(values: &mut [i64]) -> i64 {
-    if values.is_empty() {
-        return 0;
-    }
-    let middle = values.len() / 2;
-    *values.select_nth_unstable(middle).1
 }

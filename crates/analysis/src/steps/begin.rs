@@ -4,6 +4,8 @@
 //! the lookup of embeddings; between these, or anywhere where names tell nothing, it begins after the host waited for
 //! the device, and where the host usually took longest until the next launch.
 
+use llmprof_units::stats::upper_median;
+
 use crate::steps::levels::Level;
 use crate::steps::runs::{Kind, Piece, Runs};
 use crate::steps::sequence::{Sequence, Signs};
@@ -95,8 +97,7 @@ fn offset(sequence: &Sequence, runs: &Runs<'_>, level: &Level, alike: &[Piece]) 
                 gaps.push(launch.at.saturating_sub(before.until));
             }
         }
-        gaps.sort_unstable();
-        (2 * waited > gaps.len(), gaps.get(gaps.len() / 2).copied())
+        (2 * waited > gaps.len(), upper_median(&mut gaps))
     };
     let places = by_name(sequence, level.usual)
         .or_else(|| Some(vec![by_row(sequence, runs, level, alike)?]))

@@ -1,7 +1,7 @@
 //! Figures of sequences of launches that repeat.
 
 use llmprof_record::trace::Trace;
-use llmprof_units::{Count, Nanos};
+use llmprof_units::{Count, Nanos, stats::upper_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -105,13 +105,16 @@ fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> V
                 .filter(|(_, wall)| **wall > 0.0)
                 .map(|(step, wall)| 1.0 - busy.between(step.start, step.end) as f64 / wall)
                 .collect();
+            let usual = |count: fn(&Unit) -> u64| {
+                upper_median(&mut steps.iter().map(|step| count(step)).collect::<Vec<_>>())
+            };
             Some(StepPattern {
                 name: String::new(),
                 launched_by: source(trace, repetition.source),
                 steps: steps.len() as u64,
                 equal: steps.iter().filter(|step| step.equal).count() as u64,
-                kernels: median(steps.iter().map(|step| step.kernels))?,
-                launches: median(steps.iter().map(|step| step.launches))?,
+                kernels: usual(|step| step.kernels)?,
+                launches: usual(|step| step.launches)?,
                 wall_ns: Distribution::of(&walls)?,
                 wall_deviation_ns: Summary::of(&walls)?.deviation.unwrap_or(0.0),
                 kernel_time_ns: Summary::of(&times)?,
@@ -124,12 +127,6 @@ fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> V
         .collect();
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.steps));
     patterns
-}
-
-fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
 }
 
 fn source(trace: &Trace, source: Source) -> String {

@@ -9,6 +9,8 @@
 //! kernels tell nothing, a step is the longest repetition that is not itself a row of others: a request is its prefill and
 //! steps, and a step has few launches outside of its layers.
 
+use llmprof_units::stats::upper_median;
+
 use rustc_hash::FxHashMap;
 
 use crate::steps::runs::{Piece, Runs, SHORT};
@@ -69,8 +71,9 @@ fn anchors(sequence: &Sequence, runs: &Runs<'_>, least: i64) -> Vec<Vec<u32>> {
     for places in runs.all() {
         lengths.clear();
         lengths.extend(runs.pieces(places).map(|piece| piece.len()));
-        let middle = lengths.len() / 2;
-        let usual = *lengths.select_nth_unstable(middle).1;
+        let Some(usual) = upper_median(&mut lengths) else {
+            continue;
+        };
         let slack = (PERIOD_NEAR_MAX_SHARE * usual as f64) as usize;
         let near = |length: &usize| length.abs_diff(usual) <= slack;
         let regular = lengths.iter().filter(|length| near(length)).count();

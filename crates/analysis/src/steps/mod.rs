@@ -17,6 +17,7 @@ mod runs;
 mod sequence;
 
 use llmprof_record::trace::{RangeKind, Trace};
+use llmprof_units::stats::upper_median;
 
 use crate::labels::phase_of_name;
 use crate::steps::cut::{Cut, Unit, parts};
@@ -183,8 +184,7 @@ fn delays(launches: &[Launch]) -> Vec<(u32, i64)> {
         let mut delays: Vec<i64> = delays
             .map(|launch| launch.start.saturating_sub(launch.at))
             .collect();
-        delays.sort_unstable();
-        delays.get(delays.len() / 2).copied()
+        upper_median(&mut delays)
     };
     slices
         .filter_map(|slice| {

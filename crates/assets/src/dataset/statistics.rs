@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, path::Path};
 
-use llmprof_units::Bytes;
+use llmprof_units::{Bytes, stats::lower_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -118,11 +118,10 @@ impl Statistics {
 }
 
 fn spread(mut values: Vec<u64>) -> Option<Spread> {
-    values.sort_unstable();
     Some(Spread {
-        min: *values.first()?,
-        median: values[(values.len() - 1) / 2],
-        max: *values.last()?,
+        min: *values.iter().min()?,
+        median: lower_median(&mut values)?,
+        max: *values.iter().max()?,
         sum: values.iter().sum(),
     })
 }

@@ -3,9 +3,10 @@
 //! A rank that enters a collective last has either worked longer since its collective before, or left that one late itself: then
 //! the rank that was late there is the cause, and this one only passes the delay on.
 
+use llmprof_units::stats::{lower_median, median_deviation};
+
 use super::Job;
 use super::steps::step_at;
-use crate::ranks::middle::{deviation, median};
 use crate::ranks::skew::Meeting;
 use crate::thresholds::{STRAGGLER_DEVIATIONS_MIN, STRAGGLER_EXCESS_MIN_SHARE};
 
@@ -136,11 +137,11 @@ impl Late {
             .filter(|before| before.call.is_some())
             .map(|before| before.own_ns)
             .collect();
-        let wait_ns = median(&mut waits);
+        let wait_ns = lower_median(&mut waits).unwrap_or_default();
         let own_ns = if work.is_empty() {
             0
         } else {
-            let (usual, spread) = deviation(&mut work);
+            let (usual, spread) = median_deviation(&mut work).unwrap_or_default();
             let excess = own.own_ns.saturating_sub(usual);
             // 1.48 deviations are one standard deviation of normal noise.
             let noise = STRAGGLER_DEVIATIONS_MIN * 1.48 * spread as f64;

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_units::{Bytes, Nanos};
+use llmprof_units::{
+    Bytes, Nanos,
+    stats::{lower_median, median_deviation, whole_median},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
 use super::steps::step_at;
 use crate::ranks::kind::CollectiveKind;
-use crate::ranks::middle::{deviation, median, middle};
 use crate::ranks::skew::Meeting;
 use crate::thresholds::{
     SLOW_LINK_DEVIATIONS_MIN, SLOW_LINK_GROUPS_MIN, SLOW_LINK_MIN_RATIO, STRAGGLER_STEPS_MIN_SHARE,
@@ -63,10 +65,10 @@ pub(super) fn find(job: &Job<'_>) -> Vec<SlowLink> {
         }
         let transfer = |calls: &[&Meeting]| {
             let mut times: Vec<i64> = calls.iter().map(|meeting| meeting.transfer()).collect();
-            middle(&mut times)
+            whole_median(&mut times).unwrap_or_default()
         };
         let times: Vec<i64> = groups.values().map(|calls| transfer(calls)).collect();
-        let (usual, spread) = deviation(&mut times.clone());
+        let (usual, spread) = median_deviation(&mut times.clone()).unwrap_or_default();
         let noise = (SLOW_LINK_DEVIATIONS_MIN * 1.48 * spread as f64)
             .max(job.met.aligned.tolerance() as f64);
         let is_slow = |time: i64| {
@@ -114,6 +116,6 @@ fn by_step(job: &Job<'_>, calls: &[&Meeting]) -> Vec<i64> {
     }
     steps
         .into_values()
-        .map(|mut times| median(&mut times))
+        .map(|mut times| lower_median(&mut times).unwrap_or_default())
         .collect()
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::issue::Severity;
+use llmprof_units::stats::lower_median;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
 use super::links::SlowLink;
 use super::stragglers::Straggler;
-use crate::ranks::middle::median;
 use crate::thresholds::CLOCK_DRIFT_MIN_PPM;
 
 /// Ranks that are listed.
@@ -84,7 +84,7 @@ pub(super) fn choose(
         .iter()
         .map(|summary| summary.steps.len() as i64)
         .collect();
-    let usual = median(&mut counts) as usize;
+    let usual = lower_median(&mut counts).unwrap_or_default() as usize;
     for (rank, summary) in job.summaries.iter().enumerate() {
         if summary.steps.len() < usual {
             let missing = usual - summary.steps.len();

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::rank_summary::{RankStep, RankSummary};
-use llmprof_units::Nanos;
+use llmprof_units::{
+    Nanos,
+    stats::{median, whole_median},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
 use super::rows::exposed_waiting;
-use crate::ranks::middle::middle;
 
 /// One step on all ranks that have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -137,17 +139,17 @@ pub(super) fn describe(job: &Job<'_>) -> (Vec<JobStep>, StepTimes, ComputeImbala
         steps.push(JobStep {
             number: row.number,
             ranks: present.len() as u64,
-            median_ns: Nanos(middle(&mut durations)),
+            median_ns: Nanos(whole_median(&mut durations).unwrap_or_default()),
             max_ns: Nanos(durations.iter().max().copied().unwrap_or(0)),
             longest_rank,
             longest_own_ns: Nanos(longest_own),
-            median_own_ns: Nanos(middle(&mut own_ns)),
+            median_own_ns: Nanos(whole_median(&mut own_ns).unwrap_or_default()),
         });
     }
-    imbalances.sort_by(f64::total_cmp);
-    let in_most_steps = |(_, steps): &(&u32, &usize)| **steps * 2 > imbalances.len();
+    let compared = imbalances.len();
+    let in_most_steps = |(_, steps): &(&u32, &usize)| **steps * 2 > compared;
     let imbalance = ComputeImbalance {
-        excess: imbalances.get(imbalances.len() / 2).copied().unwrap_or(0.0),
+        excess: median(&mut imbalances).unwrap_or(0.0),
         rank: longest_computing
             .iter()
             .find(in_most_steps)

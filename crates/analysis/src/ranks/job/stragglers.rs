@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::rank_summary::{IDLE_CAUSES, RankStep, RankSummary};
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::lower_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Job;
 use super::blame::{Blamed, StepBlame};
 use super::steps::own_times;
-use crate::ranks::middle::median;
 use crate::thresholds::{
     STRAGGLER_DIFFERENCE_MIN_SHARE, STRAGGLER_STEP_MIN_SHARE, STRAGGLER_STEPS_MIN_SHARE,
 };
@@ -90,7 +89,7 @@ fn is_long(job: &Job<'_>, own_times: &[Vec<i64>], rank: usize, step: usize) -> b
     let of_others = of_rank.filter(|(other, _)| *other != rank);
     let times = of_others.filter_map(|(rank, step)| Some(own_times[rank][(*step)? as usize]));
     let mut times: Vec<i64> = times.collect();
-    own_times[rank][step] >= median(&mut times)
+    own_times[rank][step] >= lower_median(&mut times).unwrap_or_default()
 }
 
 fn straggler(
@@ -103,7 +102,7 @@ fn straggler(
     let others = (job.summaries.len() as i64 - 1).max(1);
     let waited = |blame: &StepBlame| blame.waiting_ns / others;
     let mut durations: Vec<i64> = summary.steps.iter().map(RankStep::duration_ns).collect();
-    let usual = median(&mut durations).max(1);
+    let usual = lower_median(&mut durations).unwrap_or_default().max(1);
     let least = STRAGGLER_STEP_MIN_SHARE * usual as f64;
     let slow: Vec<usize> = (0..summary.steps.len())
         .filter(|&step| blamed.steps[rank][step].own_delay_ns as f64 >= least)
@@ -231,9 +230,9 @@ fn differences(
             kernel: Some((*name).to_owned()),
             idle_cause: None,
             time_ns: Nanos(time),
-            others_ns: Nanos(median(&mut times)),
+            others_ns: Nanos(lower_median(&mut times).unwrap_or_default()),
             calls,
-            others_calls: median(&mut counts) as f64 / 1e3,
+            others_calls: lower_median(&mut counts).unwrap_or_default() as f64 / 1e3,
         });
     }
     for (cause, name) in IDLE_CAUSES.iter().enumerate() {
@@ -242,7 +241,7 @@ fn differences(
             kernel: None,
             idle_cause: Some((*name).to_owned()),
             time_ns: Nanos(own.idle(cause)),
-            others_ns: Nanos(median(&mut times)),
+            others_ns: Nanos(lower_median(&mut times).unwrap_or_default()),
             calls: 0.0,
             others_calls: 0.0,
         });

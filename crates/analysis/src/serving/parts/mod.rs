@@ -3,7 +3,7 @@
 //! What only the client saw is split by what the client can know; what the server says of single requests (llama.cpp's timings, steps
 //! of a trace) splits further. Histograms of a server hold for a window and never for one request, so they split means only.
 
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 use serde::{Deserialize, Serialize};
 
 use llmprof_record::serving::{EnginePart, EngineStep, RequestRecord};
@@ -256,8 +256,7 @@ fn decode(parts: &mut Parts, request: &RequestRecord, firsts: &[(Nanos, u64)]) {
         .filter(|(_, d)| !d)
         .map(|(gap, _)| *gap)
         .collect();
-    quiet.sort_unstable();
-    let typical = quiet.get(quiet.len() / 2).copied();
+    let typical = upper_median(&mut quiet);
     for (gap, is_disturbed) in gaps {
         let excess = typical.map_or(Nanos(0), |typical| (gap - typical).max(Nanos(0)));
         if is_disturbed {

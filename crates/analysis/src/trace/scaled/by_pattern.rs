@@ -19,6 +19,7 @@
 //! term). Intervals take Student's t with the fewer degrees of freedom of the two.
 
 use llmprof_record::trace::Trace;
+use llmprof_units::stats::upper_median;
 
 use crate::stats::{Summary, student_t_975};
 use crate::steps::{Repetition, Source};
@@ -72,9 +73,8 @@ impl StepCount {
         if windows.len() < FEWEST || slices.len() < 2 {
             return None;
         }
-        kernels.sort_unstable();
         let count = Self {
-            usual_kernels: kernels[kernels.len() / 2],
+            usual_kernels: upper_median(&mut kernels)?,
             source: Some(found.source),
             ..Self::of_slices(slices, &lengths, &counts, whole)?
         };

@@ -8,7 +8,7 @@ mod query;
 
 use std::collections::BTreeMap;
 
-use llmprof_units::Nanos;
+use llmprof_units::{Nanos, stats::upper_median};
 
 use super::{ImportError, Importer, Profile, Source};
 use crate::issue::{Issue, IssueCode};
@@ -98,8 +98,7 @@ fn period(gpu: &GpuSeries) -> Option<Nanos> {
         .windows(2)
         .map(|pair| pair[1].time_ns.0.saturating_sub(pair[0].time_ns.0))
         .collect();
-    gaps.sort_unstable();
-    gaps.get(gaps.len() / 2).copied().map(Nanos)
+    upper_median(&mut gaps).map(Nanos)
 }
 
 /// A number that a sample may have.

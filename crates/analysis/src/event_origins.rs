@@ -20,6 +20,13 @@ pub struct EventOrigin {
     ranges: PathId,
 }
 
+impl EventOrigin {
+    /// Equal for events of one trace that were launched inside the same modules.
+    pub fn modules_key(self) -> impl Copy + Eq + std::hash::Hash + use<> {
+        self.modules
+    }
+}
+
 /// Time in which a device ran nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleGap {

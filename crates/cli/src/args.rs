@@ -10,6 +10,7 @@ use llmprof_units::{Bytes, Share};
 use crate::arg_duration::duration;
 use crate::args_assets::{BootstrapArgs, DatasetCommand, ExternalsCommand, InitArgs};
 use crate::args_kernels::{DoctorArgs, KernelsCommand};
+use crate::args_view::ShowArgs;
 
 /// Wider lines are hard to read.
 pub(crate) const HELP_WIDTH_MAX: usize = 110;
@@ -384,8 +385,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "resume", "multirun", "overrides", "format"])]
     pub(crate) attach: Option<PathBuf>,
     /// Output format of one job.
-    #[arg(long, value_enum, conflicts_with_all = ["dry_run", "multirun"])]
+    #[arg(long, value_enum, conflicts_with_all = ["dry_run", "multirun", "view"])]
     pub(crate) format: Option<crate::args_agents::RunFormat>,
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
 }
 
 /// Which part of a config is printed.
@@ -476,8 +479,10 @@ pub(crate) struct RecordArgs {
     /// Device for the roofline instead of the one the driver reports.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
     /// Print the analysis as JSON; the command's stdout goes to stderr.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "view")]
     pub(crate) json: bool,
     /// The command and its arguments.
     #[arg(required = true, last = true, value_name = "CMD")]
@@ -523,14 +528,13 @@ pub(crate) struct ImportArgs {
     /// Open report.html in the browser.
     #[arg(long, conflicts_with_all = ["view", "summary_only", "launcher"])]
     pub(crate) open: bool,
-    /// Then show the run in the browser, as `llmprof view` does.
-    #[arg(long, conflicts_with_all = ["json", "format"])]
-    pub(crate) view: bool,
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
     /// Print the analysis as JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "view")]
     pub(crate) json: bool,
     /// Output format: --json is `json`.
-    #[arg(long, value_enum, conflicts_with = "json")]
+    #[arg(long, value_enum, conflicts_with_all = ["json", "view"])]
     pub(crate) format: Option<crate::args_agents::ResultFormat>,
 }
 

@@ -6,6 +6,7 @@ use llmprof_load::{arrivals::RATE_MIN, slo::Slo};
 use llmprof_units::Share;
 
 use crate::args_agents::ResultFormat;
+use crate::args_view::ShowArgs;
 use crate::{arg_duration::duration, arg_load::LoadArgs};
 
 /// Which endpoint is loaded, and how.
@@ -106,16 +107,18 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
     /// Show results of other load generators instead: `vllm bench serve`, SGLang, AIPerf.
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["url", "serve"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["url", "serve", "view"])]
     pub(crate) import: Vec<PathBuf>,
     /// The run directory [default: runs/bench/MODEL/TIME].
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
     /// Print the numbers as JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "view")]
     pub(crate) json: bool,
     /// Output format: --json is `json`.
-    #[arg(long, value_enum, conflicts_with_all = ["json", "import"])]
+    #[arg(long, value_enum, conflicts_with_all = ["json", "import", "view"])]
     pub(crate) format: Option<ResultFormat>,
 }
 

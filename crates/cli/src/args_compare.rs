@@ -8,6 +8,7 @@ use llmprof_units::Share;
 
 use crate::arg_duration::duration;
 use crate::args_agents::CompareFormat;
+use crate::args_view::ShowArgs;
 
 /// What is compared, and what must hold.
 #[derive(Debug, clap::Args)]
@@ -48,11 +49,13 @@ pub(crate) struct CompareArgs {
     /// Directory for compare.md, compare.html, compare.json and plots [default with --run: runs/compare/TIME].
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "view")]
     pub(crate) json: bool,
     /// Output format: --json is `json`, --github is `github`.
-    #[arg(long, value_enum, conflicts_with_all = ["json", "github"])]
+    #[arg(long, value_enum, conflicts_with_all = ["json", "github", "view"])]
     pub(crate) format: Option<CompareFormat>,
 }
 

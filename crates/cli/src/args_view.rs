@@ -30,6 +30,14 @@ pub(crate) struct ViewArgs {
     pub(crate) no_open: bool,
 }
 
+/// Whether a command goes on as `llmprof view`. Flattened by every command that leaves a run.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// Then show the run in the browser, as `llmprof view` does, until Ctrl-C.
+    #[arg(long)]
+    pub(crate) view: bool,
+}
+
 /// What is asked of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct QueryArgs {

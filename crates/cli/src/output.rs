@@ -3,10 +3,11 @@
 use std::{
     borrow::Cow,
     io::{self, ErrorKind, Write},
+    path::Path,
 };
 
 use clap::builder::styling::Style;
-use llmprof_record::{issue::Issue, secrets::without_known};
+use llmprof_record::{command_line, issue::Issue, secrets::without_known};
 use llmprof_report::{Cell, Document, Table, render::terminal, text::warning_lines};
 use llmprof_units::{is_order, printable};
 use serde::Serialize;
@@ -71,6 +72,13 @@ impl Output {
 
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
         self.text(&format!("{line}\n"))
+    }
+
+    /// Says where the report of a run is and how its timeline is shown; the report comes last, where scripts look for it.
+    pub(crate) fn report(&mut self, run: &Path) -> Result<(), Failure> {
+        let shown = command_line::joined(&[run.display().to_string()]);
+        self.line(&format!("view: llmprof view {shown}"))?;
+        self.line(&format!("report: {}", run.join("report.html").display()))
     }
 
     /// Prints a sentence: on a terminal in lines of its width.

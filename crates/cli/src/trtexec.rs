@@ -126,6 +126,12 @@ fn keep(
         let why = "results of trtexec have layers and no findings for --format agent";
         return Err(Failure::new(why).hint("--format json has every layer".to_owned()));
     }
+    if args.show.view {
+        return Err(
+            Failure::new("results of trtexec have no timeline for --view")
+                .hint("report.html has every layer".to_owned()),
+        );
+    }
     let dir = match &args.output {
         Some(dir) => dir.clone(),
         None => default_directory(files, None),

@@ -5,16 +5,12 @@ use std::{
     sync::Arc,
 };
 
-<<<<<<< HEAD
-use llmprof_record::store::{StoredRun, find_runs, no_room_hint};
-use llmprof_view::{ArchiveError, OpenedRun, Server, Site, agent::PlaceId, serve};
-=======
+use llmprof_capture::process::{Interrupt, ProcessError};
 use llmprof_record::{
     run::RunRecord,
-    store::{StoredRun, find_runs},
+    store::{StoredRun, find_runs, no_room_hint},
 };
-use llmprof_view::{OpenedRun, Server, Site, agent::PlaceId, serve};
->>>>>>> columns
+use llmprof_view::{ArchiveError, OpenedRun, Server, Site, agent::PlaceId, serve};
 
 use crate::{
     args_view::ViewArgs, browser, failure::Failure, output::Output, profiles,
@@ -61,15 +57,18 @@ pub(crate) fn view(args: &ViewArgs, output: &mut Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Shows a run that was just written.
-pub(crate) fn view_run(run: PathBuf, output: &mut Output) -> Result<(), Failure> {
-    let args = ViewArgs {
-        runs: vec![run],
-        output: None,
-        port: 0,
-        no_open: false,
-    };
-    view(&args, output)
+/// Shows runs that a command has just written, side by side where there are two, until Ctrl-C; how the command went stays its own exit code.
+pub(crate) fn show_runs(paths: &[PathBuf], output: &mut Output) -> Result<(), Failure> {
+    let interrupted = |error: ProcessError| Failure::new(error.to_string());
+    let mut interrupt = Interrupt::install().map_err(interrupted)?;
+    let server = Server::bind(0).map_err(|error| Failure::new(error.to_string()))?;
+    let runs = open_all(paths)?;
+    let page = if runs.len() > 1 { "#compare" } else { "" };
+    let url = format!("{}{page}", server.url());
+    output.line(&url)?;
+    browser::open(Path::new(&url))?;
+    std::thread::spawn(move || serve(server, &Arc::new(Site { runs })));
+    interrupt.wait().map_err(interrupted)
 }
 
 /// What is shown, and where it is opened.

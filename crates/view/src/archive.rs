@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::assets::ASSETS;
 use crate::names::NAMES_PER_BLOCK;
+use crate::pages::PAGES;
 use crate::site::{OpenedRun, Site};
 use crate::tile::{LEVEL_MAX, TILE_PX, TilePlace};
 use crate::track::EventRef;
@@ -92,6 +93,7 @@ impl Writer<'_> {
     fn run(&mut self, base: &str, run: &std::sync::Arc<OpenedRun>) -> Result<(), ArchiveError> {
         let timeline = &run.timeline;
         let mut paths = vec!["run.json".to_owned(), "report.html".to_owned()];
+        paths.extend(PAGES.iter().map(|page| format!("{page}.json")));
         paths.extend(run.plot_names().map(|name| format!("plot/{name}.svg")));
         for block in 0..timeline.names.len().div_ceil(NAMES_PER_BLOCK) {
             paths.push(format!("names/{block}.json"));
@@ -161,9 +163,7 @@ impl Writer<'_> {
         for (trace, table, block) in blocks {
             let rows = (0..EVENTS_PER_BLOCK).map(|row| {
                 let event = EventRef::new(table, block * EVENTS_PER_BLOCK + row);
-                timeline
-                    .event_json(&run.record, trace, event)
-                    .unwrap_or(Value::Null)
+                run.event_json(trace, event).unwrap_or(Value::Null)
             });
             let text = rows.collect::<Value>().to_string();
             self.write(

@@ -1,5 +1,6 @@
 //! Totals of a selected time, and search by name.
 
+use llmprof_record::run::RunRecord;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ const FOUND_MAX: usize = 200;
 
 impl Timeline {
     /// What ran between two moments (ns since the origin): busy and idle time of each device, time by category and name.
-    pub fn totals_json(&self, from: i64, to: i64) -> Value {
+    pub fn totals_json(&self, record: &RunRecord, from: i64, to: i64) -> Value {
         let (from, to) = (
             self.origin.saturating_add(from),
             self.origin.saturating_add(to.max(from)),
@@ -69,10 +70,69 @@ impl Timeline {
             "from_ns": from - self.origin, "to_ns": to - self.origin,
             "devices": self.devices_between(from, to),
             "lanes": lanes,
+            "modules": self.modules_between(record, from, to),
             "categories": categories.iter().map(|(name, (count, time))| json!({"category": name, "count": count, "total_ns": time})).collect::<Vec<_>>(),
             "device_names": named(true),
             "host_names": named(false),
         })
+    }
+
+    /// Device time by the modules that launched it, those with most time first; empty where no module is recorded.
+    fn modules_between(&self, record: &RunRecord, from: i64, to: i64) -> Vec<Value> {
+        let mut all: FxHashMap<String, (u64, i64)> = FxHashMap::default();
+        for (number, on) in self.traces.iter().enumerate() {
+            let mut sums = FxHashMap::default();
+            let streams = self.lanes.iter();
+            let streams =
+                streams.filter(|lane| lane.kind == LaneKind::Stream && lane.trace == number);
+            for track in streams.flat_map(|lane| &lane.tracks) {
+                let begun = track.begun_before(from).saturating_sub(1);
+                for slice in (begun..track.begun_before(to)).map(|row| track.slice(row)) {
+                    let inside = slice.end.min(to) - slice.start.max(from);
+                    let origin = match slice.event.table() {
+                        table::KERNELS => on.origins.of_kernel(slice.event.row()),
+                        table::COPIES => on.origins.of_copy(slice.event.row()),
+                        _ => on.origins.of_memset(slice.event.row()),
+                    };
+                    if inside > 0 {
+                        let sum = sums
+                            .entry(origin.modules_key())
+                            .or_insert((origin, 0_u64, 0_i64));
+                        sum.1 += 1;
+                        sum.2 += inside;
+                    }
+                }
+            }
+            for (origin, count, time) in sums.into_values() {
+                let trace = &record.traces[on.index].trace;
+                let modules = on.origins.modules(trace, origin);
+                let sum = all.entry(modules.unwrap_or_default()).or_default();
+                sum.0 += count;
+                sum.1 += time;
+            }
+        }
+        if all.keys().all(String::is_empty) {
+            return Vec::new();
+        }
+        let mut rows: Vec<_> = all.into_iter().collect();
+        rows.sort_by(|a, b| b.1.1.cmp(&a.1.1).then_with(|| a.0.cmp(&b.0)));
+        let others = rows.split_off(rows.len().min(NAMES_MAX));
+        if !others.is_empty() {
+            let (count, time) = others
+                .iter()
+                .fold((0, 0), |sum, (_, one)| (sum.0 + one.0, sum.1 + one.1));
+            rows.push((format!("{} other modules", others.len()), (count, time)));
+        }
+        rows.into_iter()
+            .map(|(modules, (count, time))| {
+                let modules = if modules.is_empty() {
+                    "outside of modules"
+                } else {
+                    &modules
+                };
+                json!({"module": modules, "count": count, "total_ns": time})
+            })
+            .collect()
     }
 
     /// Busy and idle time of every device. Causes are of gaps that lie in the interval as a whole; a gap that the interval cuts counts

@@ -1,7 +1,7 @@
 //! Files of the page, inside the binary.
 
 /// Name, content type, contents.
-pub(crate) const ASSETS: [(&str, &str, &str); 12] = [
+pub(crate) const ASSETS: [(&str, &str, &str); 19] = [
     ("index.html", HTML, include_str!("../web/index.html")),
     (
         "style.css",
@@ -18,6 +18,13 @@ pub(crate) const ASSETS: [(&str, &str, &str); 12] = [
     ("tiles.js", JS, include_str!("../web/tiles.js")),
     ("query.js", JS, include_str!("../web/query.js")),
     ("run.js", JS, include_str!("../web/run.js")),
+    ("perfetto.js", JS, include_str!("../web/perfetto.js")),
+    ("picture.js", JS, include_str!("../web/picture.js")),
+    ("steps.js", JS, include_str!("../web/steps.js")),
+    ("requests.js", JS, include_str!("../web/requests.js")),
+    ("ranks.js", JS, include_str!("../web/ranks.js")),
+    ("memory.js", JS, include_str!("../web/memory.js")),
+    ("flame.js", JS, include_str!("../web/flame.js")),
 ];
 
 pub(crate) const HTML: &str = "text/html; charset=utf-8";

@@ -1,5 +1,6 @@
 //! What a page shows of one event: its facts, what launched it, what it launched, and all others of its name.
 
+use llmprof_analysis::attribution::operators::{OperatorRow, describe_inputs};
 use llmprof_record::kernel_name::{canonical, classify};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::{InputsId, Trace};
@@ -21,12 +22,23 @@ struct Facts<'a> {
     number: usize,
     on: &'a TimelineTrace,
     trace: &'a Trace,
+    /// Of the trace that explains the time, the first.
+    operators: &'a [OperatorRow],
     rows: Vec<(&'static str, Value)>,
 }
 
 impl Timeline {
     /// Facts of an event of trace `number`; `None` where there is none.
-    pub fn event_json(&self, record: &RunRecord, number: usize, event: EventRef) -> Option<Value> {
+    pub(crate) fn event_json(
+        &self,
+        record: &RunRecord,
+        operators: &[OperatorRow],
+        number: usize,
+        event: EventRef,
+    ) -> Option<Value> {
+        if matches!(event.table(), table::REQUESTS | table::ENGINE_STEPS) {
+            return self.load_event_json(record, event);
+        }
         let on = self.traces.get(number)?;
         let trace = &record.traces.get(on.index)?.trace;
         let mut facts = Facts {
@@ -34,6 +46,7 @@ impl Timeline {
             number,
             on,
             trace,
+            operators,
             rows: Vec::new(),
         };
         let row = event.row();
@@ -49,12 +62,22 @@ impl Timeline {
             table::STACKS if row < trace.host_samples.len() => facts.sample(row),
             _ => return None,
         };
+        Some(self.placed_json(number, event, &facts.rows, &links))
+    }
+
+    /// Facts of an event with the place where the timeline shows it.
+    pub(crate) fn placed_json(
+        &self,
+        number: usize,
+        event: EventRef,
+        facts: &[(&'static str, Value)],
+        links: &[Value],
+    ) -> Value {
         let rows: Vec<Value> = facts
-            .rows
             .iter()
             .map(|(key, value)| json!([key, value]))
             .collect();
-        let start = facts.rows.iter().find(|(key, _)| *key == "start_ns");
+        let start = facts.iter().find(|(key, _)| *key == "start_ns");
         let start = start.and_then(|(_, value)| value.as_i64()).unwrap_or(0) + self.origin;
         let place = self.locate(number, event, start);
         let name = place.and_then(|(lane, track)| {
@@ -63,10 +86,10 @@ impl Timeline {
             let mut slices = rows.map(|row| track.slice(row));
             slices.find(|slice| slice.event == event)
         });
-        Some(json!({
+        json!({
             "event": event.0, "trace": number, "lane": place.map(|place| place.0), "track": place.map(|place| place.1),
             "name": name.map(|slice| slice.name), "facts": rows, "links": links,
-        }))
+        })
     }
 
     /// Durations of all slices of a name in lanes of the same kind.
@@ -185,6 +208,8 @@ impl Facts<'_> {
             self.put("operator", self.trace.text(name));
             let inputs = self.inputs(self.trace.hosts.inputs[operator as usize]);
             self.put_some("inputs", inputs);
+            let least = self.operator_roofline(operator as usize);
+            self.put_some("operator_roofline_time_ns", least);
         }
         let host = |row: u32| EventRef::new(table::HOSTS, row as usize);
         let call = origin.call.and_then(|row| {
@@ -206,19 +231,28 @@ impl Facts<'_> {
         if id == InputsId::NONE {
             return None;
         }
-        let arguments = self.trace.inputs.arguments(id).map(|argument| {
-            let dtype = self.trace.text(argument.dtype());
-            let tensors: Vec<String> = argument
-                .tensors()
-                .map(|tensor| format!("{:?}", tensor.dims))
-                .collect();
-            match tensors.as_slice() {
-                [] => self.trace.text(argument.value()).to_owned(),
-                tensors => format!("{dtype}{}", tensors.join(" ")),
-            }
-        });
-        let arguments: Vec<String> = arguments.filter(|text| !text.is_empty()).collect();
+        let arguments = describe_inputs(self.trace, id);
         (!arguments.is_empty()).then(|| arguments.join(", "))
+    }
+
+    /// The least time of a call of an operator with its inputs, where they and the device are known.
+    fn operator_roofline(&self, row: usize) -> Option<f64> {
+        let inputs = self.trace.hosts.inputs[row];
+        if self.number != 0 || inputs == InputsId::NONE {
+            return None;
+        }
+        let name = self.trace.text(self.trace.hosts.name[row]);
+        let operator = self
+            .operators
+            .iter()
+            .find(|operator| operator.name == name)?;
+        let inputs = describe_inputs(self.trace, inputs);
+        let shape = operator
+            .shapes
+            .iter()
+            .find(|shape| shape.inputs == inputs)?;
+        let work = shape.work.filter(|work| work.calls > 0)?;
+        Some(work.roofline_ns? / work.calls as f64)
     }
 
     fn kernel(&mut self, row: usize) -> Vec<Value> {

@@ -12,7 +12,7 @@ use crate::names::{Named, Names};
 use crate::track::{EventRef, Slice, Track};
 
 /// Rows of one lane; Python stacks of models are some sixty deep.
-const TRACKS_MAX: usize = 128;
+pub(crate) const TRACKS_MAX: usize = 128;
 
 /// Tables that slices come from, by the number in an [`EventRef`].
 pub mod table {
@@ -28,6 +28,10 @@ pub mod table {
     pub const PHASES: u8 = 7;
     /// Frames of sampled stacks.
     pub const STACKS: u8 = 8;
+    /// Requests of a load, or those of passes where the run has no load.
+    pub const REQUESTS: u8 = 9;
+    /// Engine steps of a load.
+    pub const ENGINE_STEPS: u8 = 10;
 }
 
 /// What a lane shows.
@@ -43,6 +47,8 @@ pub enum LaneKind {
     Host,
     HostStacks,
     Counter,
+    Requests,
+    EngineSteps,
 }
 
 /// A row of the timeline, of one or more tracks below each other.
@@ -431,15 +437,29 @@ pub(crate) fn idle_parts(gap: &IdleGap) -> [(&'static str, i64); 8] {
     ]
 }
 
-/// Puts slices into as few tracks as it takes for none to overlap: nested slices below what holds them.
-fn lay_out(mut draft: Draft, trace: usize) -> Lane {
+fn lay_out(draft: Draft, trace: usize) -> Lane {
+    let (tracks, hidden) = lay_out_slices(draft.slices);
+    Lane {
+        group: draft.group,
+        title: draft.title,
+        kind: draft.kind,
+        trace,
+        tracks,
+        counter: None,
+        hidden,
+    }
+}
+
+/// Puts slices into as few tracks as it takes for none to overlap: nested slices below what holds them. Returns how many are below the
+/// last track as well.
+pub(crate) fn lay_out_slices(mut slices: Vec<Slice>) -> (Vec<Track>, u64) {
     let key = |slice: &Slice| (slice.start, Reverse(slice.end));
-    if !draft.slices.is_sorted_by_key(key) {
-        draft.slices.par_sort_by_key(key);
+    if !slices.is_sorted_by_key(key) {
+        slices.par_sort_by_key(key);
     }
     let mut tracks: Vec<Track> = Vec::new();
     let mut hidden = 0;
-    for slice in draft.slices {
+    for slice in slices {
         let is_free = |track: &Track| track.last_end().is_none_or(|end| end <= slice.start);
         match tracks.iter().position(is_free) {
             Some(free) => tracks[free].push(slice),
@@ -454,15 +474,7 @@ fn lay_out(mut draft: Draft, trace: usize) -> Lane {
     for track in &mut tracks {
         track.index();
     }
-    Lane {
-        group: draft.group,
-        title: draft.title,
-        kind: draft.kind,
-        trace,
-        tracks,
-        counter: None,
-        hidden,
-    }
+    (tracks, hidden)
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ mod assets;
 mod counter;
 mod details;
 pub mod lanes;
+mod load_facts;
+mod load_lanes;
 mod names;
+mod pages;
 #[cfg(feature = "parquet")]
 mod parquet_export;
 mod pftrace;

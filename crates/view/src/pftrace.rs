@@ -257,7 +257,9 @@ impl<W: Write> Writer<'_, W> {
 
     /// Flows from a call to what it launched, and the facts of device events and gaps.
     fn arguments(&mut self, lane: &Lane, slice: &Slice) {
-        let on = &self.timeline.traces[lane.trace];
+        let Some(on) = self.timeline.traces.get(lane.trace) else {
+            return;
+        };
         let trace = &self.record.traces[on.index].trace;
         let row = slice.event.row();
         let flow = |call: u32| ((lane.trace as u64 + 1) << 32) | u64::from(call);

@@ -8,6 +8,7 @@ use llmprof_report::FindingItem;
 use serde_json::{Value, json};
 
 use crate::assets::{ASSETS, BINARY, HTML, JSON, SVG};
+use crate::pages::{PAGES, page_json};
 use crate::query::{self, QueryLimits, QueryTable};
 use crate::run_page::RunPage;
 use crate::tile::TilePlace;
@@ -53,6 +54,17 @@ impl OpenedRun {
             report: None,
             page: OnceLock::new(),
         })
+    }
+
+    /// Facts of an event of trace `number`; `None` where there is none.
+    pub(crate) fn event_json(&self, number: usize, event: EventRef) -> Option<Value> {
+        let operators = self
+            .analysis
+            .as_ref()
+            .and_then(|analysis| analysis.timeline.as_ref());
+        let operators = operators.map_or(&[][..], |trace| &trace.operators);
+        self.timeline
+            .event_json(&self.record, operators, number, event)
     }
 
     pub(crate) fn findings(&self) -> &[FindingItem] {
@@ -157,6 +169,13 @@ impl OpenedRun {
                 let plot = plots.find(|(known, _)| known == name)?;
                 Reply::new(SVG, plot.1.as_str())
             }
+            [page]
+                if page
+                    .strip_suffix(".json")
+                    .is_some_and(|page| PAGES.contains(&page)) =>
+            {
+                page_json(self, page.strip_suffix(".json")?)?.into()
+            }
             ["lanes.json"] => timeline.lanes_json().into(),
             ["names", block] => {
                 let block = block.strip_suffix(".json")?.parse().ok()?;
@@ -169,13 +188,22 @@ impl OpenedRun {
                 };
                 Reply::new(BINARY, timeline.tile(lane.parse().ok()?, place)?)
             }
+            ["trace.pftrace"] => {
+                let mut trace = Vec::new();
+                // A vector takes whatever is written to it.
+                timeline.write_pftrace(&self.record, &mut trace).ok()?;
+                Reply::new(BINARY, trace)
+            }
             ["event", trace, event] => {
                 let event = EventRef(event.parse().ok()?);
                 let trace = trace.parse().ok()?;
-                timeline.event_json(&self.record, trace, event)?.into()
+                self.event_json(trace, event)?.into()
             }
             ["instances", name] => timeline.instances_json(name.parse().ok()?)?.into(),
-            ["totals"] => timeline.totals_json(number("from")?, number("to")?).into(),
+            ["totals"] => {
+                let (from, to) = (number("from")?, number("to")?);
+                timeline.totals_json(&self.record, from, to).into()
+            }
             ["search"] => timeline.search_json(text("text")?).into(),
             ["query"] => match query::query(self, text("sql")?, QueryLimits::default()) {
                 Ok(answer) => answer.json().into(),

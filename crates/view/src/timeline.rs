@@ -3,14 +3,17 @@
 use llmprof_analysis::{Analysis, EventOrigins};
 use llmprof_record::run::{RunRecord, is_graph_capture, rank_of};
 use llmprof_record::trace::Trace;
+use llmprof_units::Nanos;
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use crate::ViewError;
 use crate::lanes::{Lane, LaneKind, LaneSource};
+use crate::load_lanes::{ClockShifts, load_lanes};
 use crate::names::Names;
 use crate::site::OpenedRun;
 use crate::tile::{TilePlace, encode_track};
-use crate::track::{EventRef, Slice};
+use crate::track::{EventRef, Slice, Track};
 
 /// A trace on the timeline.
 pub(crate) struct TimelineTrace {
@@ -33,6 +36,7 @@ pub struct Timeline {
     pub(crate) traces: Vec<TimelineTrace>,
     /// Phases with their intervals on the clock of the first trace.
     pub(crate) phases: Vec<(String, i64, i64)>,
+    pub(crate) clocks: ClockShifts,
 }
 
 impl Timeline {
@@ -98,6 +102,8 @@ impl Timeline {
                 origins,
             });
         }
+        let clocks = ClockShifts::of(record, shown.first().map(|(_, trace)| *trace));
+        lanes.extend(load_lanes(record, clocks, &mut names));
         let spans = lanes.iter().filter_map(lane_span);
         let (origin, end) = spans
             .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
@@ -110,21 +116,27 @@ impl Timeline {
             names,
             traces,
             phases,
+            clocks,
         })
+    }
+
+    /// A time since 1970 as nanoseconds after the origin, where the clocks are joined.
+    pub(crate) fn unix_to_timeline(&self, time: Nanos) -> Option<i64> {
+        Some(time.0.saturating_add(self.clocks.unix_ns?) - self.origin)
     }
 
     /// Slices and points of all lanes.
     pub fn events(&self) -> usize {
         let tracks = self.lanes.iter().flat_map(|lane| &lane.tracks);
         let counters = self.lanes.iter().filter_map(|lane| lane.counter.as_ref());
-        tracks.map(crate::track::Track::len).sum::<usize>()
+        tracks.map(Track::len).sum::<usize>()
             + counters.map(crate::counter::Counter::len).sum::<usize>()
     }
 
     /// Bytes of memory that lanes take beside the traces.
     pub fn memory_bytes(&self) -> usize {
         let lane = |lane: &Lane| {
-            let tracks = lane.tracks.iter().map(crate::track::Track::memory_bytes);
+            let tracks = lane.tracks.iter().map(Track::memory_bytes);
             tracks.sum::<usize>()
                 + lane
                     .counter
@@ -142,7 +154,7 @@ impl Timeline {
                 "kind": lane.kind,
                 "trace": lane.trace,
                 "tracks": lane.tracks.len(),
-                "slices": lane.tracks.iter().map(crate::track::Track::len).sum::<usize>(),
+                "slices": lane.tracks.iter().map(Track::len).sum::<usize>(),
                 "hidden": lane.hidden,
                 "unit": lane.counter.as_ref().map(|counter| counter.unit),
                 "largest": lane.counter.as_ref().map(|counter| counter.largest),
@@ -168,11 +180,14 @@ impl Timeline {
         if let Some(counter) = &lane.counter {
             return Some(counter.tile(self.origin, place).to_string().into_bytes());
         }
-        let mut out = Vec::new();
-        for track in &lane.tracks {
+        let encoded = |track: &Track| {
+            let mut out = Vec::new();
             encode_track(track, self.origin, place, &mut out);
-        }
-        Some(out)
+            out
+        };
+        // Stacks are tens of tracks deep.
+        let tracks: Vec<Vec<u8>> = lane.tracks.par_iter().map(encoded).collect();
+        Some(tracks.concat())
     }
 
     /// The lane and track of an event of a trace, with its slice there.
@@ -186,7 +201,7 @@ impl Timeline {
         lanes
             .filter(|(_, lane)| lane.trace == trace && may_hold(lane.kind, event.table()))
             .find_map(|(number, lane)| {
-                let has = |track: &crate::track::Track| {
+                let has = |track: &Track| {
                     let first = track.begun_before(start);
                     let mut rows = (first..track.len()).map(|row| track.slice(row));
                     rows.by_ref()
@@ -224,6 +239,8 @@ fn may_hold(kind: LaneKind, table: u8) -> bool {
         LaneKind::Synchronization => table == tables::SYNCS,
         LaneKind::Host => table == tables::HOSTS,
         LaneKind::HostStacks => table == tables::STACKS,
+        LaneKind::Requests => table == tables::REQUESTS,
+        LaneKind::EngineSteps => table == tables::ENGINE_STEPS,
         LaneKind::Counter => false,
     }
 }

@@ -1,9 +1,10 @@
 //! Slices that do not overlap, as columns with a tree over them.
 //!
 //! Blocks of [`FAN_OUT`] slices know the time covered before them; a tree of the same fan-out knows the longest slice of each block.
-//! Covered time and the longest slice of any interval take a few hundred steps, however many slices the interval holds.
+//! Covered time and the longest slice of any interval take some tens of steps, however many slices the interval holds.
 
-const FAN_OUT: usize = 64;
+/// A tile of a lane with deep stacks asks some ten thousand times: wider blocks are read longer, narrower ones take more memory.
+const FAN_OUT: usize = 16;
 
 /// A table and a row of it, in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,23 @@ pub struct Track {
     /// Time covered by all slices before each block.
     covered_before: Vec<i64>,
     /// The longest slice of each block of slices, of each block of blocks, and so on.
-    longest: Vec<Vec<u32>>,
+    longest: Vec<Vec<Longest>>,
+}
+
+/// A slice that is the longest of some. Its duration is here, since the slice itself is far away in memory.
+#[derive(Clone, Copy, Debug)]
+struct Longest {
+    duration: i64,
+    row: u32,
+}
+
+impl Longest {
+    /// The longer of two; the first of equals, so that the answer does not depend on how blocks lie.
+    fn or(self, other: Self) -> Self {
+        let is_longer = other.duration > self.duration
+            || other.duration == self.duration && other.row < self.row;
+        if is_longer { other } else { self }
+    }
 }
 
 impl Track {
@@ -94,27 +111,23 @@ impl Track {
             self.covered_before.push(covered);
             let rows = block..(block + FAN_OUT).min(self.len());
             covered += rows.clone().map(|row| self.duration(row)).sum::<i64>();
-            level.extend(self.longest_of(rows.map(|row| row as u32)));
+            level.extend(rows.map(|row| self.candidate(row)).reduce(Longest::or));
         }
         while level.len() > 1 {
             let above = level
                 .chunks(FAN_OUT)
-                .filter_map(|block| self.longest_of(block.iter().copied()))
+                .filter_map(|block| block.iter().copied().reduce(Longest::or))
                 .collect();
             self.longest.push(std::mem::replace(&mut level, above));
         }
         self.longest.push(level);
     }
 
-    fn longest_of(&self, rows: impl Iterator<Item = u32>) -> Option<u32> {
-        // The first of equals, so that the answer does not depend on how blocks lie.
-        rows.reduce(|best, row| {
-            if self.duration(row as usize) > self.duration(best as usize) {
-                row
-            } else {
-                best
-            }
-        })
+    fn candidate(&self, row: usize) -> Longest {
+        Longest {
+            duration: self.duration(row),
+            row: row as u32,
+        }
     }
 
     fn duration(&self, row: usize) -> i64 {
@@ -181,22 +194,15 @@ impl Track {
 
     /// The longest of some slices.
     pub fn longest(&self, rows: std::ops::Range<usize>) -> Option<usize> {
-        let mut best: Option<u32> = None;
-        let mut offer = |row: u32| {
-            let is_longer = best.is_none_or(|best| {
-                let (new, old) = (self.duration(row as usize), self.duration(best as usize));
-                new > old || new == old && row < best
-            });
-            if is_longer {
-                best = Some(row);
-            }
-        };
+        let mut best: Option<Longest> = None;
+        let mut offer = |other: Longest| best = Some(best.map_or(other, |best| best.or(other)));
         let (mut low, mut high) = (rows.start, rows.end);
-        let mut level: Option<&[u32]> = None;
+        let mut level: Option<&[Longest]> = None;
         let mut above = self.longest.iter();
         // Both ends are walked to the edges of blocks; what is between them is asked one level higher.
         while low < high {
-            let at = |place: usize| level.map_or(place as u32, |level| level[place]);
+            let at =
+                |place: usize| level.map_or_else(|| self.candidate(place), |level| level[place]);
             while low < high && low % FAN_OUT != 0 {
                 offer(at(low));
                 low += 1;
@@ -211,12 +217,13 @@ impl Track {
             }
             (low, high) = (low / FAN_OUT, high / FAN_OUT);
         }
-        best.map(|row| row as usize)
+        best.map(|best| best.row as usize)
     }
 
     /// Bytes of memory that the columns and the tree take.
     pub fn memory_bytes(&self) -> usize {
-        let tree: usize = self.longest.iter().map(|level| level.capacity() * 4).sum();
+        let nodes: usize = self.longest.iter().map(Vec::capacity).sum();
+        let tree = nodes * size_of::<Longest>();
         (self.starts.capacity() + self.ends.capacity() + self.covered_before.capacity()) * 8
             + (self.names.capacity() + self.events.capacity()) * 4
             + tree

@@ -1,15 +1,22 @@
 // Pages and the address: `#page?run=0&…` holds all that is shown, so a link shows it again.
 
 import { el, time, count } from "./format.js";
-import { json, Run } from "./data.js";
+import { json, Run, SLOW_MS } from "./data.js";
 import { Timeline } from "./timeline.js";
 import { forgetColours } from "./draw.js";
 import { runPage } from "./run.js";
 import { queryPage } from "./query.js";
 import { comparePage } from "./compare.js";
+import { stepsPage } from "./steps.js";
+import { requestsPage } from "./requests.js";
+import { ranksPage } from "./ranks.js";
+import { memoryPage } from "./memory.js";
+import { flamePage } from "./flame.js";
+import { emptyPage } from "./picture.js";
 import { table } from "./table.js";
 
-const ALL_PAGES = [["runs", "Runs"], ["run", "Run"], ["timeline", "Timeline"], ["query", "Query"], ["compare", "Compare"]];
+const ALL_PAGES = [["runs", "Runs"], ["run", "Run"], ["timeline", "Timeline"], ["steps", "Steps"], ["requests", "Requests"], ["ranks", "Ranks"], ["memory", "Memory"],
+  ["flame", "Host stacks"], ["query", "Query"], ["compare", "Compare"]];
 let PAGES = ALL_PAGES;
 const main = document.getElementById("main");
 const opened = new Map();
@@ -32,6 +39,11 @@ function open(number) {
   return opened.get(number);
 }
 
+/** A page that says what is being done. */
+function say(text, kind = null) {
+  main.replaceChildren(el("p", { class: kind ? `page ${kind}` : "page", id: "loading", role: "status" }, text));
+}
+
 async function show() {
   shown += 1;
   const turn = shown;
@@ -39,7 +51,10 @@ async function show() {
   document.getElementById("tabs").replaceChildren(...PAGES.map(([key, title]) => el("a", { href: link(key, number), "aria-current": key === page ? "page" : null }, title)));
   document.getElementById("run").value = String(number);
   document.title = `${PAGES.find(([key]) => key === page)[1]} – ${all.runs[number]?.title ?? "llmprof"}`;
-  const content = await pageOf(page, number, state);
+  const title = PAGES.find(([key]) => key === page)[1];
+  // Nothing flickers where an answer comes at once.
+  const slow = setTimeout(() => { if (turn === shown) say(`Loading ${title} of ${all.runs[number]?.title ?? "the run"}…`); }, main.querySelector("#loading") ? 0 : SLOW_MS);
+  const content = await pageOf(page, number, state).catch(error => el("div", { class: "page" }, el("p", { class: "bad" }, `Cannot show ${title}: ${error.message}`))).finally(() => clearTimeout(slow));
   if (turn !== shown) return;
   main.replaceChildren(content);
   main.scrollTop = 0;
@@ -62,8 +77,16 @@ async function pageOf(page, number, state) {
     return comparePage(await open(number), await open(Math.min(Math.max(other || 0, 0), all.runs.length - 1)), all.runs, with_ => { location.hash = link("compare", number, { with: with_ }); });
   }
   const run = await open(number);
-  if (page === "run") return runPage(run, (other, values) => { location.hash = link(other, number, values); });
-  if (page === "query") return queryPage(run, state, values => history.replaceState(null, "", link("query", number, values)));
+  const go = (other, values) => { location.hash = link(other, number, values); };
+  const keep = values => history.replaceState(null, "", link(page, number, values));
+  if (page === "run") return runPage(run, go);
+  if (page === "query") return queryPage(run, state, keep);
+  if (page === "steps") return stepsPage(run, go);
+  if (page === "requests") return requestsPage(run);
+  if (page === "ranks") return ranksPage(run, go);
+  if (page === "memory") return memoryPage(run, go);
+  if (page === "flame") return flamePage(run, state, keep);
+  if (!run.lanes.lanes.length) return emptyPage("Timeline", "This run has no trace, requests or telemetry to draw over time.");
   const timeline = new Timeline(run, { moved: now => {
     const hash = link("timeline", number, now);
     if (address().page === "timeline" && location.hash !== hash) history.replaceState(null, "", hash);
@@ -74,12 +97,19 @@ async function pageOf(page, number, state) {
 }
 
 function runsPage() {
-  return el("div", { class: "page" }, el("h1", {}, "Runs"), table([
+  const picked = new Set();
+  const compare = el("button", { type: "button", disabled: true, click: () => { const [first, second] = [...picked].sort((a, b) => a - b); location.hash = link("compare", first, { with: second }); } }, "Compare the two");
+  const pick = row => el("input", { type: "checkbox", "aria-label": `pick ${row.title}`, change: event => {
+    if (event.target.checked) picked.add(row.number); else picked.delete(row.number);
+    compare.disabled = picked.size !== 2;
+  } });
+  return el("div", { class: "page" }, el("h1", {}, "Runs"), all.runs.length > 1 ? el("p", {}, "Pick two runs and ", compare, ".") : null, table([
     { head: "Run", value: row => row.title, text: row => row.title },
     { head: "Name", value: row => row.name, text: row => row.name },
     { head: "Device", value: row => row.device, text: row => row.device ?? "–" },
     { head: "Events", number: true, value: row => row.events, text: row => count(row.events) },
     { head: "Time", number: true, value: row => row.span_ns, text: row => time(row.span_ns) },
+    ...(all.runs.length > 1 ? [{ head: "Pick", value: row => row.number, text: () => "", cell: pick }] : []),
   ], all.runs.map((run, number) => ({ ...run, number })), { noun: "runs", choose: row => { location.hash = link("run", row.number); } }));
 }
 
@@ -88,17 +118,24 @@ function theme() {
   document.documentElement.dataset.theme = kept ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 }
 
+/** Canvases have the colours that they were drawn with. */
+function redraw() {
+  document.querySelectorAll(".timeline").forEach(element => element.timeline.draw());
+  document.querySelectorAll(".picture").forEach(element => element.parentElement.picture.draw());
+}
+
 document.getElementById("theme").addEventListener("click", () => {
   localStorage.setItem("llmprof-theme", document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   theme();
   forgetColours();
-  document.querySelectorAll(".timeline").forEach(element => element.timeline.draw());
+  redraw();
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { theme(); redraw(); });
 document.getElementById("run").addEventListener("change", event => { location.hash = link(address().page, event.target.value); });
 addEventListener("hashchange", show);
 theme();
-all = await json("runs.json");
+say("Loading the list of runs…");
+all = await json("runs.json").catch(error => { say(`Cannot load the list of runs: ${error.message}`, "bad"); throw error; });
 PAGES = ALL_PAGES.filter(([key]) => !(key === "query" && all.is_archive) && !(key === "compare" && all.runs.length < 2));
 document.getElementById("run").replaceChildren(...all.runs.map((run, number) => el("option", { value: number }, run.title)));
 await show();

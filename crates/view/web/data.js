@@ -2,16 +2,28 @@
 
 const NAMES_PER_BLOCK = 1024;
 /** After this a person wants to know that something happens. */
-const SLOW_MS = 100;
+export const SLOW_MS = 100;
+
+/** What the server does meanwhile, by the part of a path that names it. */
+const WORK = {
+  runs: "loading the list of runs", lanes: "laying out the timeline", run: "composing the page of the run", tile: "loading the timeline", names: "loading names", plot: "loading charts", trace: "writing the Perfetto trace",
+  event: "loading the event", instances: "collecting events of this name", totals: "summing the selection", search: "searching", find: "searching", query: "running the query",
+  steps: "collecting steps", requests: "collecting requests", ranks: "comparing ranks", memory: "summing allocations", flame: "collecting host stacks",
+};
 
 let waiting = 0;
 function status(text) {
   document.getElementById("status").textContent = text;
 }
 
+function workOf(path) {
+  const [head] = path.replace(/^r\/\d+\//, "").split(/[/.?]/);
+  return WORK[head] ?? "loading";
+}
+
 async function ask(path, read, mayMiss = false) {
   waiting += 1;
-  const timer = setTimeout(() => status("loading…"), SLOW_MS);
+  const timer = setTimeout(() => status(`${workOf(path)}…`), SLOW_MS);
   try {
     const answer = await fetch(path, { cache: "no-store" });
     if (!answer.ok) throw new Error(`${path.split("?")[0]}: ${answer.status}`);
@@ -32,6 +44,7 @@ async function ask(path, read, mayMiss = false) {
 let failed = false;
 
 export const json = path => ask(path, answer => answer.json());
+const text = path => ask(path, answer => answer.text());
 export const binary = (path, mayMiss) => ask(path, answer => answer.arrayBuffer(), mayMiss);
 
 /** One run of the server. */
@@ -50,6 +63,10 @@ export class Run {
   }
 
   json(path) { return json(this.base + path); }
+
+  text(path) { return text(this.base + path); }
+
+  binary(path) { return binary(this.base + path); }
 
   page() {
     this.pagePromise ??= this.json("run.json");

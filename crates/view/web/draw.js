@@ -1,6 +1,7 @@
 // Colours, and the drawing of tiles.
 
 import { TILE_PX } from "./tiles.js";
+import { hash } from "./picture.js";
 
 export const TRACK_H = 17;
 export const COUNTER_H = 40;
@@ -10,11 +11,13 @@ const HUES = {
   gemm: [212, 60], gemv: [200, 60], attention: [265, 50], conv: [235, 55], elementwise: [38, 70], norm: [60, 60], softmax: [285, 45], reduce: [75, 50],
   copy: [150, 45], cat: [160, 40], index: [170, 40], communication: [340, 60], memset: [140, 25], operator: [120, 35], python: [25, 35], api: [0, 45],
   system: [15, 20], profiler: [0, 0], range: [180, 40], phase: [220, 40], stack: [30, 55], sync: [350, 35], host: [100, 15],
+  "engine step": [235, 45],
 };
 const IDLE_HUES = {
   "host busy": [28, 75], "host in sync call": [350, 60], "launch latency": [50, 75], "in launch call": [15, 60], "inter-kernel gap": [90, 30],
   "queued, not started": [290, 35], "data loading": [200, 40], unknown: [0, 0],
 };
+const REQUEST_HUES = { "in the client": [0, 0], "until the first token": [38, 70], tokens: [212, 55], "whole answer": [212, 55] };
 const colours = new Map();
 
 export const isDark = () => document.documentElement.dataset.theme === "dark";
@@ -28,8 +31,9 @@ export function colour(run, name, arrived) {
   const entry = run.name(name, arrived);
   if (!entry) return null;
   const [label, category] = entry;
-  const [hue, saturation] = (category === "idle" ? IDLE_HUES[label] : HUES[category]) ?? [310, 25];
-  const shade = category === "idle" ? 0 : hash(label) % 13 - 6;
+  const own = category === "idle" ? IDLE_HUES[label] : category === "request" ? REQUEST_HUES[label] ?? [0, 65] : null;
+  const [hue, saturation] = own ?? HUES[category] ?? [310, 25];
+  const shade = own ? 0 : hash(label) % 13 - 6;
   const fill = `hsl(${hue} ${saturation}% ${(dark ? 62 : 72) + shade}%)`;
   colours.set(key, fill);
   return fill;
@@ -38,12 +42,6 @@ export function colour(run, name, arrived) {
 export const unnamedColour = () => isDark() ? "#59636e" : "#afb8c1";
 
 export function forgetColours() { colours.clear(); }
-
-function hash(text) {
-  let value = 7;
-  for (let place = 0; place < text.length; place += 1) value = (value * 31 + text.charCodeAt(place)) >>> 0;
-  return value;
-}
 
 /** Draws slices and cells of a tile to a canvas (with `isUnnamed` where names are still on the way) `TILE_PX * scale` wide; `rows` tracks of `rowHeight` device pixels. */
 export function renderTile(run, tile, scale, rows, rowHeight, arrived) {

@@ -29,6 +29,13 @@ export function bytes(value) {
   return `${trim(value, 2)} ${units[unit]}`;
 }
 
+/** A value of a counter with its unit. */
+export function amount(value, unit) {
+  if (unit === "bytes") return bytes(value);
+  if (unit === "Hz") return `${trim(value / 1e9, 3)} GHz`;
+  return unit ? `${trim(value, 1)} ${unit}` : count(value);
+}
+
 /** A value of the details by its key, which carries the unit. */
 export function fact(key, value) {
   if (typeof value === "number") {

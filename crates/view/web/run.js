@@ -67,12 +67,28 @@ function operators(rows, select) {
   ], rows, { noun: "operators", sort: 3, choose: row => select(row.label) });
 }
 
+/** A chart as part of the page, so that its marks tell their values under the pointer. Its style is its own: a shadow tree keeps it in. */
+function chart(run, name, label) {
+  const place = el("div", { class: "chart", role: "img", "aria-label": label });
+  const shadow = place.attachShadow({ mode: "open" });
+  run.text(`plot/${encodeURIComponent(name)}.svg`).then(text => {
+    // The policy of the page refuses style elements; the same rules as a sheet are no text of others.
+    const [, before, rules, after] = text.match(/^([^]*?)<style>([^]*?)<\/style>([^]*)$/) ?? [null, text, "", ""];
+    const drawing = new DOMParser().parseFromString(before + after, "image/svg+xml").documentElement;
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(`${rules} svg { max-width: 100%; height: auto; display: block; }`);
+    shadow.adoptedStyleSheets = [sheet];
+    shadow.append(document.importNode(drawing, true));
+  });
+  return place;
+}
+
 function sectionOf(run, section, select) {
   const blocks = section.blocks.map(block => {
     if (block.heading) return el("h3", {}, block.heading);
     if (block.text) return el("p", {}, prose(block.text));
     if (block.list) return el("ul", {}, block.list.map(text => el("li", {}, prose(text))));
-    if (block.chart) return el("img", { class: "chart", src: `${run.base}plot/${encodeURIComponent(block.chart)}.svg`, alt: `${section.title}: ${block.chart.replaceAll("_", " ")}`, loading: "lazy" });
+    if (block.chart) return chart(run, block.chart, `${section.title}: ${block.chart.replaceAll("_", " ")}`);
     if (block.table) {
       const columns = block.table.columns.map(([head, isNumber], place) => ({
         head, number: isNumber, value: row => row.cells[place]?.value ?? (row.cells[place]?.text || null), text: row => row.cells[place]?.text ?? "", title: row => row.cells[place]?.full,

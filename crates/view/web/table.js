@@ -6,7 +6,7 @@ import { el, count } from "./format.js";
 const ROWS_SHOWN = 500;
 
 /**
- * `columns`: {head, number, value(row), text(row)}; `choose(row)` is called on a click or Enter.
+ * `columns`: {head, number, value(row), text(row)}, and `cell(row)` where a cell is an element; `choose(row)` is called on a click or Enter.
  */
 export function table(columns, rows, { noun = "rows", choose = null, sort = null } = {}) {
   let order = sort === null ? null : { column: sort, down: true };
@@ -29,7 +29,7 @@ export function table(columns, rows, { noun = "rows", choose = null, sort = null
     });
     body.replaceChildren(...kept.slice(0, ROWS_SHOWN).map(row => {
       const cells = columns.map((column, place) => {
-        const text = column.text(row);
+        const text = column.cell?.(row) ?? column.text(row);
         const content = place === 0 && choose ? el("button", { type: "button", click: () => choose(row) }, text) : text;
         return el("td", { class: column.number ? "number" : "name", title: column.title?.(row) }, content);
       });

@@ -1,9 +1,10 @@
 // The timeline: lanes of slices at any zoom, selected, searched and summed.
 
-import { el, time, count, percent, bytes, fact, words } from "./format.js";
+import { el, time, count, percent, amount, fact, words } from "./format.js";
 import { TileStore, TILE_PX } from "./tiles.js";
 import { TRACK_H, COUNTER_H, colour, renderTile, isDark, unnamedColour } from "./draw.js";
 import { table } from "./table.js";
+import { perfettoDialog } from "./perfetto.js";
 
 const AXIS_H = 22;
 const MAP_H = 26;
@@ -15,8 +16,9 @@ const SETTLED_MS = 140;
 const NS_PER_PX_MIN = 0.05;
 
 export class Timeline {
-  /** `moved(state)` is called when the view came to rest, for the address of the page. */
-  constructor(run, { moved = () => {}, linked = null } = {}) {
+  /** `moved(state)` is called when the view came to rest, for the address of the page; `lanes` are the numbers of those that are shown, all where it is null. */
+  constructor(run, { moved = () => {}, linked = null, lanes = null } = {}) {
+    this.lanesShown = lanes;
     this.run = run;
     this.moved = moved;
     this.linked = linked;
@@ -46,10 +48,10 @@ export class Timeline {
       keydown: event => { if (event.key === "Enter") { event.preventDefault(); this.find(!event.shiftKey); } if (event.key === "Escape") this.canvas.focus(); },
       change: () => this.listFound() });
     this.where = el("span", { class: "soft" });
-    const button = (label, title, act) => el("button", { type: "button", title, "aria-label": title, click: () => { act(); this.canvas.focus(); } }, label);
+    const button = (label, title, act) => el("button", { type: "button", title, "aria-label": title, click: () => { this.canvas.focus(); act(); } }, label);
     const tools = el("div", { class: "tools" }, this.search, button("‹", "previous match (,)", () => this.find(false)), button("›", "next match (.)", () => this.find(true)),
       button("−", "zoom out (S)", () => this.zoom(1.5)), button("+", "zoom in (W)", () => this.zoom(1 / 1.5)), button("fit", "whole timeline (0)", () => this.fit()),
-      el("span", { class: "grow" }, this.where), button("?", "keys", () => this.help()));
+      el("span", { class: "grow" }, this.where), this.run.isArchive ? null : button("Perfetto…", "open in Perfetto", () => perfettoDialog(this.run, text => { document.getElementById("status").textContent = text; })), button("?", "keys", () => this.help()));
     const root = el("div", { class: "timeline" }, tools, this.stage, this.side);
     this.listen();
     this.observer = new ResizeObserver(() => this.resize());
@@ -164,7 +166,7 @@ export class Timeline {
     let group = null;
     top -= this.scroll;
     this.info.lanes.forEach((lane, number) => {
-      if (this.pins.has(number)) return;
+      if (this.pins.has(number) || this.lanesShown?.has(number) === false) return;
       if (lane.group !== group) {
         group = lane.group;
         rows.push({ group, top, height: GROUP_H });
@@ -412,8 +414,7 @@ export class Timeline {
         context.fillText(`${isPinned ? "★ " : ""}${title}${more}`, 10, row.top + Math.min(row.height, TRACK_H) / 2);
         if (row.lane.kind === "counter") {
           context.fillStyle = ink.soft;
-          const most = row.lane.unit === "bytes" ? bytes(row.lane.largest) : count(row.lane.largest);
-          context.fillText(`max ${most}`, 10, row.top + 26);
+          context.fillText(`max ${amount(row.lane.largest, row.lane.unit)}`, 10, row.top + 26);
         }
         context.fillStyle = ink.line;
         context.fillRect(0, row.top + row.height + 1, this.width, 0.5);
@@ -444,9 +445,9 @@ export class Timeline {
     context.fillRect(0, 0, this.width, MAP_H);
     const perPx = this.info.span_ns / this.plotWidth || 1;
     const level = Math.min(40, Math.max(0, Math.ceil(Math.log2(this.info.span_ns / TILE_PX + 1))));
-    const lanes = this.info.lanes.map((lane, number) => ({ lane, number }));
-    const streams = lanes.filter(({ lane }) => lane.kind === "stream");
-    const shown = (streams.length ? streams : lanes.filter(({ lane }) => lane.kind === "host")).slice(0, 12);
+    const lanes = this.info.lanes.map((lane, number) => ({ lane, number })).filter(({ number }) => this.lanesShown?.has(number) !== false);
+    const ofKind = kind => lanes.filter(({ lane }) => lane.kind === kind);
+    const shown = (["stream", "host", "engine_steps", "requests"].map(ofKind).find(found => found.length) ?? []).slice(0, 12);
     const height = (MAP_H - 2) / Math.max(shown.length, 1);
     shown.forEach(({ number }, place) => {
       wanted.push({ lane: number, level, x: 0 });
@@ -580,8 +581,7 @@ export class Timeline {
     this.canvas.title = at.x < this.labelWidth && row ? row.lane?.title ?? row.group : "";
     if (!hit) { this.tip.hidden = true; return; }
     const label = hit.name === undefined ? "" : this.run.name(hit.name, () => this.draw())?.[0] ?? "…";
-    const unit = hit.row.lane.unit === "bytes" ? bytes : count;
-    this.tip.textContent = hit.counter !== undefined ? (hit.counter === null ? "no value" : unit(hit.counter))
+    this.tip.textContent = hit.counter !== undefined ? (hit.counter === null ? "no value" : amount(hit.counter, hit.row.lane.unit))
       : hit.cell ? `${count(hit.count)} events begin here, busy ${(100 * hit.share).toFixed(1)} %; longest: ${label}` : `${label} · ${time(hit.duration_ns)}`;
     this.tip.hidden = false;
     const left = Math.min(at.x + 12, this.width - Math.min(420, this.tip.offsetWidth) - 4);
@@ -709,7 +709,7 @@ export class Timeline {
       { head: "Of selection", number: true, value: row => row.total_ns, text: row => percent(row.total_ns, span) },
     ], rows, { noun: "names", sort: 2, choose: key === "label" ? row => { this.search.value = row.label; this.find(true, row.name); } : null })) : null;
     this.side.replaceChildren(el("h2", {}, `Selection: ${time(span)}, from ${time(from)} to ${time(to)}`), el("div", { class: "columns" }, devices,
-      sums("Device time by category", totals.categories, "category"), sums("Device events", totals.device_names, "label"), sums("Host slices (nested times included)", totals.host_names, "label")));
+      sums("Device time by category", totals.categories, "category"), sums("Device time by module", totals.modules, "module"), sums("Device events", totals.device_names, "label"), sums("Host slices (nested times included)", totals.host_names, "label")));
   }
 
   // ---- search ----

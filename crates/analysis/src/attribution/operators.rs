@@ -138,7 +138,7 @@ pub(crate) fn operators(
         });
         row.times.add(&times);
         row.shapes.push(ShapeRow {
-            inputs: describe(trace, inputs),
+            inputs: describe_inputs(trace, inputs),
             cost,
             work: cost.map(|cost| work(&cost, &times, device)),
             times,
@@ -290,7 +290,8 @@ fn sum_work<'a>(parts: impl Iterator<Item = &'a OperatorWork>) -> Option<Operato
     })
 }
 
-pub(crate) fn describe(trace: &Trace, inputs: InputsId) -> Vec<String> {
+/// The inputs of a call as [`ShapeRow::inputs`] has them.
+pub fn describe_inputs(trace: &Trace, inputs: InputsId) -> Vec<String> {
     let arguments = trace.inputs.arguments(inputs);
     arguments
         .map(|argument| {

@@ -23,7 +23,7 @@ use self::sequence::StepKernel;
 pub(crate) use self::sequence::{ModelOperators, StepRows, is_of_experts};
 use crate::attribution::module_path;
 use crate::attribution::operator_cost::{Costs, OperatorCost};
-use crate::attribution::operators::{OperatorTimes, OperatorWork, describe, work};
+use crate::attribution::operators::{OperatorTimes, OperatorWork, describe_inputs, work};
 use crate::phases::engine::labelled_steps;
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents, Table};
 use crate::timeline::intervals::add;
@@ -400,7 +400,7 @@ impl Rows {
                     module: module_path(source, nesting, call),
                     operator: row.map(|row| source.text(hosts.name[row]).to_owned()),
                     inputs: row
-                        .map(|row| describe(source, hosts.inputs[row]))
+                        .map(|row| describe_inputs(source, hosts.inputs[row]))
                         .unwrap_or_default(),
                 };
                 let cost = row.and_then(|row| costs.cost(hosts.name[row], hosts.inputs[row]));

@@ -72,6 +72,18 @@ impl Interrupt {
         self.count
     }
 
+    /// Sleeps until the user asks to stop.
+    pub fn wait(&mut self) -> Result<(), ProcessError> {
+        while self.count() == 0 {
+            self.wait_for_any(&[], None)
+                .map_err(|source| ProcessError::System {
+                    action: "wait for Ctrl-C",
+                    source,
+                })?;
+        }
+        Ok(())
+    }
+
     /// Sleeps until `fd` is readable, a signal comes, or `deadline` passes; true if `fd` is readable.
     pub(super) fn wait_for(
         &self,

@@ -11,13 +11,8 @@ use flate2::{Compression, write::GzEncoder};
 use llmprof_analysis::host_stacks::flame_stacks;
 use llmprof_record::{
     flame::{self, FlameStack},
-<<<<<<< HEAD
-    run::TRACE_FILE,
-    store::{StoredRun, full_disk_hint, write_atomically},
-=======
     run::{RunRecord, TRACE_FILE},
-    store::{LockedRun, StoredRun, write_atomically},
->>>>>>> columns
+    store::{LockedRun, StoredRun, full_disk_hint, write_atomically},
     trace::Trace,
 };
 

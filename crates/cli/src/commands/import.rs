@@ -117,8 +117,8 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
     if args.open {
         browser::open(&dir.join("report.html"))?;
     }
-    if args.view {
-        viewing::view_run(dir, output)?;
+    if args.show.view {
+        viewing::show_runs(&[dir], output)?;
     }
     Ok(())
 }

@@ -28,7 +28,8 @@ use self::gates::Judged;
 pub(crate) use self::turns::is_round;
 use crate::args_agents::CompareFormat;
 use crate::args_compare::{CompareArgs, Inconclusive};
-use crate::{app, failure::Failure, output::Output, outputs, page_link::page_link};
+use crate::args_view::ShowArgs;
+use crate::{app, failure::Failure, output::Output, outputs, page_link::page_link, viewing};
 
 /// Difference that does not matter where nobody says what does.
 const RESOLUTION: &str = "2%";
@@ -83,6 +84,7 @@ pub(crate) fn compare(args: &CompareArgs, output: &mut Output) -> Result<ExitCod
         None => None,
     };
     print(&compared, args, report.as_deref(), output)?;
+    let runs = shown_runs(&compared);
     let judged: Vec<Judged> = compared.into_iter().map(|one| one.judged).collect();
     gates::warn(&judged, args.inconclusive);
     if let Some(file) = &args.junit {
@@ -91,7 +93,21 @@ pub(crate) fn compare(args: &CompareArgs, output: &mut Output) -> Result<ExitCod
     if was_interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
+    if args.show.view {
+        viewing::show_runs(&runs, output)?;
+    }
     Ok(gates::exit_code(&judged, args.inconclusive))
+}
+
+/// The first run of each side that is still there: of a baseline only its figures are kept.
+fn shown_runs(compared: &[Compared]) -> Vec<PathBuf> {
+    let first = compared.first().map(|one| &one.comparison.a);
+    let sides = first
+        .into_iter()
+        .chain(compared.iter().map(|one| &one.comparison.b));
+    let runs =
+        sides.filter_map(|side| side.runs.iter().map(PathBuf::from).find(|run| run.exists()));
+    runs.collect()
 }
 
 /// Runs two requests in turns, for another command; the comparison and its directory.
@@ -119,6 +135,7 @@ pub(crate) fn in_turns(
         output: None,
         json: true,
         format: None,
+        show: ShowArgs::default(),
     };
     let options = Options {
         resolution: resolution.fraction(),

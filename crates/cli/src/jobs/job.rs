@@ -87,7 +87,7 @@ impl Ended {
         if self.status != RunStatus::Complete {
             note(&format!("{}: {}", self.status, self.dir.display()));
         }
-        output.line(&format!("report: {}", report.display()))
+        output.report(&self.dir)
     }
 }
 

@@ -32,6 +32,7 @@ use crate::{
     output::Output,
     plan::{Purpose, plan},
     progress::Show,
+    viewing,
 };
 
 pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failure> {
@@ -52,12 +53,19 @@ pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failur
         Outcome::Execution(Execution::Multirun(_)) if args.dry_run => {
             Err(Failure::new("--dry-run shows one job").hint("leave -m out".to_owned()))
         }
+        Outcome::Execution(Execution::Multirun(_)) if args.show.view => {
+            Err(Failure::new("--view shows one run").hint("leave -m out".to_owned()))
+        }
         Outcome::Execution(Execution::Run(job)) => {
             let ended = job::run(&job, &host.cwd, Show::detect())?;
             if args.format == Some(RunFormat::Agent) {
                 ended.print_for_agents(output)?;
             } else {
                 ended.print(output)?;
+            }
+            if args.show.view && ended.status != RunStatus::Interrupted && ended.analysis.is_some()
+            {
+                viewing::show_runs(std::slice::from_ref(&ended.dir), output)?;
             }
             Ok(ended.exit_code())
         }

@@ -111,7 +111,7 @@ impl Profiled {
         if let Some(unwritten) = self.unwritten {
             return Err(unwritten);
         }
-        output.line(&format!("report: {}", dir.join("report.html").display()))
+        output.report(dir)
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use llmprof_capture::process::{Interrupt, Launch};
-use llmprof_record::store::{RunDir, RunStatus};
+use llmprof_record::store::{RunDir, RunStatus, find_runs};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -37,6 +37,7 @@ use crate::{
         files::{folder_name, free},
     },
     subject::{self, Subject},
+    viewing,
 };
 
 /// An objective that was not met.
@@ -162,10 +163,13 @@ fn finish(
     } else {
         output.summary(&done.lines)?;
         warn_of(&issues);
-        output.line(&format!("report: {}", dir.join("report.html").display()))?;
+        output.report(dir)?;
     }
     if let Some(failure) = failure {
         return Err(failure);
+    }
+    if args.show.view && !done.was_interrupted {
+        viewing::show_runs(&with_server_runs(dir), output)?;
     }
     Ok(if done.was_interrupted {
         ExitCode::from(INTERRUPTED)
@@ -174,6 +178,13 @@ fn finish(
     } else {
         ExitCode::from(NOT_MET)
     })
+}
+
+/// A load, and the recordings of the server below it, which are runs of their own.
+fn with_server_runs(dir: &Path) -> Vec<PathBuf> {
+    let (servers, _) = find_runs(&dir.join("server"));
+    let servers = servers.into_iter().map(|run| run.path);
+    std::iter::once(dir.to_owned()).chain(servers).collect()
 }
 
 /// The model that is served: by the arguments, the command of the server, or the server itself.

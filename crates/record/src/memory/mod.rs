@@ -4,12 +4,14 @@
 //! (rounded up to its blocks), *reserved* what it holds from the device in segments. `allocated ≤ reserved`; the
 //! difference is free memory that other programs cannot use.
 
+mod by_site;
 mod replay;
 
 use llmprof_units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::by_site::{MemoryChange, SiteHistory, SiteLevels, site_history};
 pub(crate) use self::replay::{Action, Event, replay};
 use crate::issue::Issue;
 
@@ -34,6 +36,7 @@ impl MemoryHistory {
             .filter_map(|device| device.history.as_mut())
         {
             history.timeline = Vec::new();
+            history.by_site = SiteHistory::default();
         }
         brief
     }
@@ -102,6 +105,9 @@ pub struct DeviceHistory {
     /// Memory over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<MemoryPoint>,
+    /// What the program asked for over time, by the place that did.
+    #[serde(default, skip_serializing_if = "SiteHistory::is_empty")]
+    pub by_site: SiteHistory,
 }
 
 /// An allocator's memory at one moment of its history.

@@ -9,7 +9,9 @@ use std::cmp::Reverse;
 use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashMap;
 
-use super::{DeviceHistory, Holding, MemoryPoint, MemoryState, OutOfMemory};
+use super::{
+    DeviceHistory, Holding, MemoryChange, MemoryPoint, MemoryState, OutOfMemory, site_history,
+};
 
 /// Sizes are rounded up to this (`kMinBlockSize` of torch's allocators).
 const BLOCK: u64 = 512;
@@ -145,8 +147,26 @@ pub(crate) fn replay(
         sites,
     );
     history.largest = largest(events, sites);
+    history.by_site = site_history(&changes(events), start.requested_bytes, sites);
     history.timeline = thinned(history.timeline, POINTS);
     Some((history, below_zero))
+}
+
+fn changes(events: &[Event]) -> Vec<MemoryChange> {
+    let moved = events.iter().filter_map(|event| {
+        let bytes = match event.action {
+            Action::Allocate => signed(event.bytes.0),
+            Action::Free => -signed(event.bytes.0),
+            _ => return None,
+        };
+        Some(MemoryChange {
+            time_ns: event.time_ns,
+            bytes,
+            address: event.address,
+            site: event.site,
+        })
+    });
+    moved.collect()
 }
 
 /// Who holds memory after these events, when `requested` bytes are held in all.

@@ -11,7 +11,7 @@ pub(crate) fn of(analysis: &Analysis) -> Option<&StepPatterns> {
 }
 
 /// Whether launch patterns are all that divides the trace: ranges, shapes and modules, where there are any, come first.
-pub(crate) fn by_pattern(analysis: &Analysis) -> bool {
+pub fn by_pattern(analysis: &Analysis) -> bool {
     let timeline = analysis.timeline.as_deref();
     let found = timeline.is_some_and(|timeline| {
         matches!(
@@ -23,7 +23,7 @@ pub(crate) fn by_pattern(analysis: &Analysis) -> bool {
 }
 
 /// A kernel that is launched often is no sequence of launches.
-pub(crate) fn is_told(pattern: &StepPattern) -> bool {
+pub fn is_told(pattern: &StepPattern) -> bool {
     pattern.kernels >= MIN_REPETITION_KERNELS
 }
 

@@ -95,7 +95,7 @@ impl RunAnswers<'_> {
             ));
         }
         let to = to.min(timeline.span);
-        let totals = timeline.totals_json(from, to);
+        let totals = timeline.totals_json(&self.run.record, from, to);
         let devices = totals["devices"].as_array().into_iter().flatten();
         let devices = devices.take(DEVICES_MAX).map(|device| {
             let causes = device["causes"].as_array().into_iter().flatten();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{browser, quiet, sample, settle, site, wait};
 
 /// A web server that knows files and nothing else.
-fn serve_files(folder: PathBuf) -> String {
+pub(crate) fn serve_files(folder: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -38,6 +38,7 @@ fn serve_files(folder: PathBuf) -> String {
                 Some("css") => "text/css",
                 Some("html") => "text/html",
                 Some("svg") => "image/svg+xml",
+                Some("wasm") => "application/wasm",
                 _ => "application/octet-stream",
             };
             let (status, body) = match std::fs::read(&file) {

@@ -8,9 +8,14 @@
 mod chromium;
 
 mod archived;
+mod facts;
 mod http;
 mod large;
+mod loading;
+mod pages;
 mod perfetto;
+mod perfetto_tab;
+mod perfetto_ui;
 mod questions;
 mod sample;
 
@@ -21,7 +26,7 @@ use llmprof_view::{OpenedRun, Server, Site, serve};
 use serde_json::{Value, json};
 
 /// Two runs of the same program.
-fn pair() -> Site {
+pub(crate) fn pair() -> Site {
     let runs = site().runs.into_iter().chain(site().runs).collect();
     Site { runs }
 }

@@ -15,6 +15,10 @@ pub(crate) const GEMM_NS: i64 = 300_000;
 pub(crate) const ELEMENTWISE_NS: i64 = 200_000;
 
 pub(crate) fn trace() -> Trace {
+    events().finish()
+}
+
+pub(crate) fn events() -> TraceBuilder {
     let mut builder = TraceBuilder::default();
     let thread = builder.thread(7, 8);
     let [gemm, elementwise, launch, operator, step, hostile] = [
@@ -95,7 +99,7 @@ pub(crate) fn trace() -> Trace {
         bytes: 4096,
         ..Copy::default()
     });
-    builder.finish()
+    builder
 }
 
 pub(crate) fn record() -> RunRecord {

@@ -27,7 +27,7 @@ use llmprof_wire::Options;
 
 use crate::profiles::{self, Profiled, files::free};
 use crate::recording::{WIRE_FOLDER, dropped_issues, nothing_recorded, scrub};
-use crate::{args::RecordArgs, clock, failure::Failure, output::Output, subject};
+use crate::{args::RecordArgs, clock, failure::Failure, output::Output, subject, viewing};
 
 /// Exit code of our own failures; others are the command's.
 pub(crate) const OWN_FAILURE: u8 = 125;
@@ -96,7 +96,13 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<(ExitStatus, bool), Fai
     let _ = std::io::stdout().flush();
     match kept {
         Ok(profiled) if args.json => profiled.print(true, &dir, output)?,
-        Ok(profiled) => profiled.print(false, &dir, &mut Output::stderr())?,
+        Ok(profiled) => {
+            let mut words = Output::stderr();
+            profiled.print(false, &dir, &mut words)?;
+            if args.show.view && !end.was_interrupted {
+                viewing::show_runs(&[dir], &mut words)?;
+            }
+        }
         Err(why) => {
             let mut words = Output::stderr();
             words.line(&issue_line(&why))?;

@@ -72,13 +72,8 @@ impl JobsFile {
         Ok(())
     }
 
-<<<<<<< HEAD
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = read_bounded(path, INDEX_MAX_BYTES)
-=======
     pub(in crate::jobs) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read(path)
->>>>>>> columns
+        let text = read_bounded(path, INDEX_MAX_BYTES)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
         serde_json::from_slice(&text)
             .map_err(|error| Failure::new(format!("{} is damaged: {error}", path.display())))

@@ -107,7 +107,8 @@ mod tests {
             whole_median(&mut [since_1970 + 2, since_1970]),
             Some(since_1970 + 1)
         );
-        let all: [fn(&mut [i64]) -> Option<i64>; 3] = [upper_median, lower_median, whole_median];
+        type Median = fn(&mut [i64]) -> Option<i64>;
+        let all: [Median; 3] = [upper_median, lower_median, whole_median];
         for odd in all {
             assert_eq!(odd(&mut [5, 1, 9]), Some(5));
             assert_eq!(odd(&mut []), None);

@@ -69,6 +69,9 @@ pub enum Assumption {
     ProfiledTimes {
         /// The tool that wrote the trace.
         tool: Option<String>,
+        /// Whether the trace has no device events: what is known of GPU programs says nothing of it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        on_host: bool,
     },
     /// What steps took between slices, where nothing was recorded: shares, utilization and gains of these phases rest on it.
     BetweenSlices {

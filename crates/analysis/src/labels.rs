@@ -105,7 +105,7 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
     }
     let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let name = if name.len() < text.len() {
-        name.trim_end_matches(['#', ' ', ':', '-'])
+        name.trim_end_matches(['#', ' ', ':', '-', '_'])
     } else {
         name
     };

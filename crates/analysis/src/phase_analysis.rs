@@ -127,6 +127,12 @@ impl PhaseAnalysis {
         self.traced.as_ref()?.device
     }
 
+    /// Whether kernels of recorded launches are not in the trace: time without a kernel need not be idle then.
+    pub fn misses_kernels(&self) -> bool {
+        let traced = self.traced.as_ref();
+        traced.is_some_and(|traced| traced.missing_kernels > 0)
+    }
+
     /// Whether operators are classified by kernel name alone, so that groups are sets of kinds.
     pub fn by_kernels(&self) -> bool {
         self.traced.as_ref().is_some_and(|traced| !traced.by_module)

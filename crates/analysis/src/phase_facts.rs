@@ -55,6 +55,9 @@ pub struct TracedPhase {
     pub steps: Option<Distribution>,
     /// Kernels, or operators of the host.
     pub kernels: u64,
+    /// Launches whose kernels the trace does not hold: time without a kernel need not be idle then.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub missing_kernels: u64,
     /// Kernels that were launched as nodes of CUDA graphs.
     pub graph_kernels: u64,
     /// Kernels beside GEMMs and attention; absent where the device or its kernels are not known.
@@ -63,6 +66,9 @@ pub struct TracedPhase {
     pub in_modules_ns: Option<Nanos>,
     /// The operators that the host was longest in while the device waited for it.
     pub host_operators: Vec<NamedTime>,
+    /// Ranges of the program that are open while nothing runs, for a good part of the time; the innermost counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub idle_ranges: Vec<NamedTime>,
     /// Waits before attention kernels that are far above the usual.
     pub new_lengths: Option<NewLengths>,
     /// The first interval, where it is left out because it took longer for the same work.
@@ -71,7 +77,7 @@ pub struct TracedPhase {
     pub small_kernel_share: Option<f64>,
     /// Part of the wall time in which devices exchanged data and computed nothing.
     pub exposed_communication_share: Option<f64>,
-    /// Part of the busy time in which only copies and memsets ran.
+    /// Part of the busy time in which only copies and memsets ran, up to their ends: work that starts beside a copy does not wait for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exposed_copy_share: Option<f64>,
     /// The kernels with most time in the phase.

@@ -153,6 +153,39 @@ fn waits_and_transfers_of_an_mtia_are_no_kernels() {
     assert_eq!(trace.devices[0].id, 2);
 }
 
+/// XLA on the CPU: ops of compiled programs are operators, Python functions and marks of its own are not.
+#[test]
+fn what_xla_runs_on_the_cpu_are_operators() {
+    let event = |name: &str, ts: u32, args: &str| {
+        format!(
+            r#"{{"ph": "X", "name": "{name}", "pid": 701, "tid": 9, "ts": {ts}, "dur": 5, "args": {{{args}}}}}"#
+        )
+    };
+    let content = format!(
+        "[{},{},{},{}]",
+        event("train", 1, r#""step_num": "7""#),
+        event("$core.py:660 bind", 1, ""),
+        event("ThunkExecutor::Execute", 2, ""),
+        event("dot.3", 3, r#""hlo_op": "dot.3", "hlo_module": "jit_f""#)
+    );
+    let trace = import_bytes(content.as_bytes()).unwrap();
+    let hosts: Vec<_> = trace
+        .hosts
+        .rows()
+        .map(|row| (trace.text(row.name), row.kind))
+        .collect();
+    assert_eq!(
+        hosts,
+        [
+            ("$core.py:660 bind", HostKind::PYTHON),
+            ("ThunkExecutor::Execute", HostKind::OTHER),
+            ("dot.3", HostKind::OPERATOR),
+        ]
+    );
+    assert_eq!(trace.text(trace.ranges.name[0]), "train");
+    assert_eq!(trace.ranges.kind[0], RangeKind::ANNOTATION);
+}
+
 /// Two ranks, each with a device 0 and ids from 1.
 #[test]
 fn ranks_of_a_merged_file_stay_apart() {

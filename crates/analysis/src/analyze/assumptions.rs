@@ -123,7 +123,8 @@ pub(super) fn profiled_times(record: &RunRecord, analysis: &Analysis) -> Vec<Ass
     }
     let is_all = !phases.is_empty() && phases.len() == analysis.phases.len();
     let tool = trace.metadata.get("tool").cloned();
-    let profiled = (!is_all).then_some(Assumption::ProfiledTimes { tool });
+    let on_host = trace.kernels.is_empty() && trace.copies.is_empty() && trace.memsets.is_empty();
+    let profiled = (!is_all).then_some(Assumption::ProfiledTimes { tool, on_host });
     let plain = (!phases.is_empty()).then_some(Assumption::BetweenSlices { phases });
     plain.into_iter().chain(profiled).collect()
 }

@@ -6,10 +6,10 @@ use llmprof_units::{Bytes, BytesPerSecond, Nanos};
 
 use crate::analyze::phase_intervals::Interval;
 use crate::analyze::tracing::Tracing;
-use crate::matching::lanes::Lane;
+use crate::matching::lanes::{Item, Lane};
 use crate::phase_facts::{CopyDirection, CopyTime, LinkLimit};
-use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::{Class, Table};
+use crate::timeline::intervals::union_length;
 
 impl Tracing<'_> {
     /// Copies and memsets that begin in some intervals, the longest first.
@@ -103,21 +103,38 @@ fn each_way(link: &Interconnect) -> BytesPerSecond {
     }
 }
 
-/// Part of the busy time in which only copies and memsets ran; absent where the trace has none.
-pub(super) fn exposed_copies(
-    included: &[&Interval],
-    breakdowns: &[Option<(&DeviceBreakdown, usize)>],
-) -> Option<f64> {
-    let (mut exposed, mut busy) = (0.0, 0.0);
-    for (_, breakdown) in included.iter().zip(breakdowns) {
-        let (breakdown, order) = (*breakdown)?;
-        let time = breakdown.instances.get(order)?;
-        for class in [Class::Copy, Class::Memset] {
-            exposed += time.class(class).exposed_ns.0 as f64;
-        }
-        busy += time.busy_ns.0 as f64;
+/// Part of the busy time in which only copies and memsets ran, up to their ends; absent where the trace has none. Work that starts beside a
+/// copy does not wait for it: of such a copy the time after the last of that work counts.
+pub(super) fn exposed_copies(included: &[&Interval], lane: &Lane, busy: Nanos) -> Option<f64> {
+    let mut exposed = 0_i64;
+    for interval in included {
+        let (start, end) = interval.window();
+        let items = &lane.items[lane.around((start, end))];
+        let is_copy = |item: &&Item| matches!(item.class, Class::Copy | Class::Memset);
+        let mut reached = i64::MIN;
+        // Ends of other work, each the latest so far.
+        let others: Vec<(i64, i64)> = items
+            .iter()
+            .filter(|item| !is_copy(item))
+            .map(|item| {
+                reached = reached.max(item.end);
+                (item.start, reached)
+            })
+            .collect();
+        let mut tails: Vec<(i64, i64)> = items
+            .iter()
+            .filter(is_copy)
+            .map(|copy| {
+                let begun = others.partition_point(|other| other.0 < copy.end);
+                let other_end = begun.checked_sub(1).map_or(i64::MIN, |last| others[last].1);
+                (copy.start.max(other_end).max(start), copy.end.min(end))
+            })
+            .filter(|tail| tail.0 < tail.1)
+            .collect();
+        tails.sort_unstable();
+        exposed = exposed.saturating_add(union_length(tails));
     }
-    (exposed > 0.0 && busy > 0.0).then(|| exposed / busy)
+    (exposed > 0 && busy.0 > 0).then(|| exposed as f64 / busy.0 as f64)
 }
 
 #[cfg(test)]

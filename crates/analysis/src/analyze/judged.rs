@@ -24,16 +24,17 @@ pub struct Judged {
 
 /// `device` where it is given, the record's own, or the one that its trace names or describes.
 pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
-    if let Some(device) = device.or(record.device.as_ref()) {
-        return Judged {
-            device: Some(device.clone()),
-            issue: None,
-        };
-    }
     let devices = record.trace().map(|trace| trace.devices.as_slice());
     let devices = devices.unwrap_or_default();
     let mut names = devices.iter().map(|device| &device.name);
-    let Some(name) = names.find(|name| !name.is_empty()) else {
+    let name = names.find(|name| !name.is_empty());
+    if let Some(device) = device.or(record.device.as_ref()) {
+        return Judged {
+            issue: name.and_then(|name| other_device(device, name)),
+            device: Some(device.clone()),
+        };
+    }
+    let Some(name) = name else {
         return devices.first().map(described).unwrap_or_default();
     };
     match Catalog::embedded().by_driver_name(name) {
@@ -46,6 +47,17 @@ pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
             issue: Some(Issue::warning(IssueCode::HardwareUnknown).with("name", name.as_str())),
         },
     }
+}
+
+/// That another device was given than the one that the trace names. Names that no device file has may be those of the same one.
+fn other_device(given: &Device, recorded: &str) -> Option<Issue> {
+    let known = Catalog::embedded().by_driver_name(recorded).ok()?;
+    let is_known = Catalog::embedded().by_name(&given.name).is_ok();
+    (is_known && known.name != given.name).then(|| {
+        Issue::warning(IssueCode::HardwareDiffers)
+            .with("recorded", recorded)
+            .with("device", given.name.as_str())
+    })
 }
 
 /// The only device of the catalog with as many multiprocessors and as much memory, and of several the one with the same clock (MI350X
@@ -125,6 +137,18 @@ mod tests {
         });
         let code = judged.issue.map(|issue| issue.code);
         (judged.device.map(|device| device.name), code)
+    }
+
+    #[test]
+    fn a_device_that_the_trace_does_not_name_is_told() {
+        let catalog = Catalog::embedded();
+        let a100 = catalog.by_name("a100_sxm_80gb").unwrap();
+        let h200 = catalog.by_name("h200").unwrap();
+        let told =
+            |given: &Device, recorded: &str| other_device(given, recorded).map(|issue| issue.code);
+        assert_eq!(told(&a100, "NVIDIA H200"), Some(IssueCode::HardwareDiffers));
+        assert_eq!(told(&h200, "NVIDIA H200"), None);
+        assert_eq!(told(&a100, "a card nobody knows"), None);
     }
 
     #[test]

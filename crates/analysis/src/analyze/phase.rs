@@ -24,6 +24,7 @@ use crate::phases::PhaseSource;
 use crate::roofline::{self, Residence, Utilization};
 use crate::stats::Distribution;
 use crate::telemetry::throttled_share;
+use crate::thresholds::OPEN_RANGE_MIN_SHARE;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::Class;
 use crate::timeline::slices;
@@ -79,6 +80,7 @@ impl Tracing<'_> {
             instances,
             first_use,
             small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
+            exposed_copy_share: exposed_copies(&included, lane, waterfall.busy_ns),
             ..self.traced(&included, number, &breakdowns)
         };
         if lane.device.is_none() && waterfall.communication_ns.0 > 0 {
@@ -257,12 +259,13 @@ impl Tracing<'_> {
             steps: Distribution::of(&steps),
             step_ns,
             kernels: kernels(included, lane),
+            missing_kernels: included.iter().map(|one| one.missing_kernels).sum(),
             graph_kernels: in_graphs(self.trace, included, lane),
             glue: self.glue(included, lane),
             in_modules_ns: self.in_modules(included, number),
             host_operators: host_operators(breakdowns),
+            idle_ranges: self.idle_ranges(included, lane),
             exposed_communication_share: exposed_communication(included, breakdowns),
-            exposed_copy_share: exposed_copies(included, breakdowns),
             longest_kernels: self.longest_kernels(included, lane),
             categories: Self::category_times(included, lane),
             copies: self.copies(included, lane),
@@ -272,6 +275,32 @@ impl Tracing<'_> {
                 .and_then(|places| places.parts(included, lane)),
             ..TracedPhase::default()
         }
+    }
+
+    /// Ranges that are open while nothing runs. Those of a run that llmprof measured are its own, around every module.
+    fn idle_ranges(&self, included: &[&Interval], lane: &Lane) -> Vec<NamedTime> {
+        if self.captured.is_some() {
+            return Vec::new();
+        }
+        let mut gaps = Vec::new();
+        for interval in included {
+            let mut reached = interval.start;
+            for item in &lane.items[lane.around(interval.window())] {
+                if item.start > reached {
+                    gaps.push((reached, item.start));
+                }
+                reached = reached.max(item.end);
+            }
+            if interval.end > reached {
+                gaps.push((reached, interval.end));
+            }
+        }
+        let lengths = || included.iter().map(|one| one.length());
+        let wall = lengths().fold(0, i64::saturating_add);
+        let longest = lengths().max().unwrap_or(0);
+        let mut rows = self.open_ranges.during(self.trace, &gaps, longest);
+        rows.retain(|row| row.time_ns.0 as f64 >= OPEN_RANGE_MIN_SHARE * wall as f64);
+        rows
     }
 
     /// How long intervals of the same name took between slices.

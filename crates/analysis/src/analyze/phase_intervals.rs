@@ -7,7 +7,7 @@ use llmprof_record::trace::Trace;
 use llmprof_theory::{Pass, Step, Workload};
 
 use crate::labels::{PROFILER_STEP, STEP, ranges_of};
-use crate::phases::{Phases, TRAINING_STEP};
+use crate::phases::{ACCUMULATION_STEP, Phases, TRAINING_STEP};
 use crate::roofline::{Theory, Work};
 use crate::trace::Structure;
 use llmprof_record::run::{RunPhase, RunRecord};
@@ -36,6 +36,8 @@ pub(crate) struct Interval {
     pub(crate) is_assumed: bool,
     /// Whether all of it was recorded.
     pub(crate) is_whole: bool,
+    /// Launches whose kernels the trace does not hold.
+    pub(crate) missing_kernels: u64,
 }
 
 impl Interval {
@@ -142,7 +144,7 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
         });
         let step = interval.step().map(|step| phases.steps[step].clone());
         let name = phases.names[interval.name].as_str();
-        let is_named = [STEP, PROFILER_STEP, TRAINING_STEP].contains(&name);
+        let is_named = [STEP, PROFILER_STEP, TRAINING_STEP, ACCUMULATION_STEP].contains(&name);
         let is_step = (is_named || step.is_some()) && interval.is_whole;
         found[place].intervals.push(Interval {
             window,
@@ -160,6 +162,7 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
             step,
             is_assumed: false,
             is_whole: interval.is_whole,
+            missing_kernels: interval.missing_kernels,
         });
     }
     if phases.are_generation {
@@ -349,6 +352,7 @@ mod tests {
             step: None,
             is_assumed: false,
             is_whole: true,
+            missing_kernels: 0,
         };
         let mut found = [TracePhase {
             phase: RunPhase::Decode,

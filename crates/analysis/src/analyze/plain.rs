@@ -121,6 +121,7 @@ mod tests {
             step: None,
             is_assumed: false,
             is_whole: true,
+            missing_kernels: 0,
         }
     }
 

@@ -39,8 +39,12 @@ pub(super) fn believed<'s, 'm>(
         return (subject, Vec::new());
     };
     let shown = structure.shown.as_ref();
-    let other = shown
-        .and_then(|shown| other_model(shown, said.model))
+    let trains = structure.program.is_training();
+    let training =
+        || Issue::warning(IssueCode::InvariantTraining).with("model", record.name.as_str());
+    let other = trains
+        .then(training)
+        .or_else(|| other_model(shown?, said.model))
         .or_else(|| other_kernels(structure, trace, said))
         .or_else(|| other_attention(structure, said.model))
         .or_else(|| {
@@ -70,6 +74,7 @@ pub(super) fn is_other_model(issue: &Issue) -> bool {
         IssueCode::InvariantOtherGemm,
         IssueCode::InvariantOtherExperts,
         IssueCode::InvariantOtherFormat,
+        IssueCode::InvariantTraining,
     ];
     codes.contains(&issue.code)
 }

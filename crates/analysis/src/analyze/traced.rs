@@ -40,6 +40,7 @@ use crate::program::Program;
 use crate::roofline::{ExpertsRead, Theory};
 use crate::steps::StepPatterns;
 use crate::telemetry::{self, HostTelemetry};
+use crate::timeline::open_ranges::OpenRanges;
 use crate::trace::{Said, Structure, TraceAnalysis, analyze_structure};
 
 /// What a trace says together with the passes around it.
@@ -124,6 +125,7 @@ pub(super) fn of_trace(
         timeline: &timeline,
         names: &structure.phases.names,
         plain: &structure.phases.plain,
+        open_ranges: &OpenRanges::of(trace, Some(&structure.phases)),
         lanes: &lanes,
         first_events: &first_events(&lanes, &matching),
         matching: &matching,
@@ -311,6 +313,11 @@ fn prefills(found: &[TracePhase]) -> usize {
         .sum()
 }
 
+fn works_in(lane: &Lane, phase: &TracePhase) -> bool {
+    let mut intervals = phase.intervals.iter();
+    intervals.any(|interval| !lane.around(interval.window()).is_empty())
+}
+
 /// All phases on all lanes, each with the passes that it ran.
 fn judged(
     tracing: &Tracing<'_>,
@@ -324,6 +331,12 @@ fn judged(
             let Some(phase) = phase.on_device(tracing.lanes[lane].device) else {
                 continue;
             };
+            // A device that does nothing in a phase is not idle in it: the program does not use it there.
+            if !works_in(&tracing.lanes[lane], &phase)
+                && tracing.lanes.iter().any(|lane| works_in(lane, &phase))
+            {
+                continue;
+            }
             let (mut judged, passes) = tracing.phase(&phase, lane, issues);
             if let Some(traced) = &mut judged.traced {
                 let is_judged = |number: usize| !traced.instances[number].left_out;

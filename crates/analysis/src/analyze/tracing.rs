@@ -12,6 +12,7 @@ use crate::matching::units::{Counted, Matching};
 use crate::program::Program;
 use crate::roofline::Theory;
 use crate::telemetry::HostTelemetry;
+use crate::timeline::open_ranges::OpenRanges;
 use crate::trace::TraceAnalysis;
 
 pub(crate) struct Tracing<'a> {
@@ -21,6 +22,7 @@ pub(crate) struct Tracing<'a> {
     pub(crate) names: &'a [String],
     /// See [`Phases::plain`](crate::phases::Phases::plain).
     pub(crate) plain: &'a FxHashMap<String, Vec<i64>>,
+    pub(crate) open_ranges: &'a OpenRanges,
     pub(crate) lanes: &'a [Lane],
     pub(crate) matching: &'a Matching,
     /// When each unit's first event began, by unit.

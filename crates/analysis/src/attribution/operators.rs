@@ -31,6 +31,9 @@ pub struct OperatorTimes {
     pub launches: u64,
     /// Device events that it launched itself; more than launches where graphs were launched.
     pub device_events: u64,
+    /// Calls inside of which something was launched that the trace holds.
+    #[serde(skip)]
+    pub(crate) device_calls: u64,
     /// Bytes of the host's memory that it took itself less those it gave back; absent where allocations were not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_self_memory_bytes: Option<i64>,
@@ -45,6 +48,7 @@ impl OperatorTimes {
         add(&mut self.device_total_ns.0, other.device_total_ns.0);
         self.launches += other.launches;
         self.device_events += other.device_events;
+        self.device_calls += other.device_calls;
         if let Some(bytes) = other.host_self_memory_bytes {
             add(self.host_self_memory_bytes.get_or_insert(0), bytes);
         }
@@ -54,7 +58,7 @@ impl OperatorTimes {
 /// Work and traffic of calls whose cost is known, and the rates that the device reached in them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorWork {
-    /// Calls whose cost is known.
+    /// Calls whose cost is known, and whose kernels the trace holds where it holds any.
     pub calls: u64,
     /// Floating-point operations; a multiply-add is two.
     pub flops: Flops,
@@ -209,6 +213,7 @@ fn sums(
         add(&mut sum.host_total_ns.0, hosts.duration[row]);
         add(&mut sum.device_self_ns.0, times.self_device[row]);
         add(&mut sum.device_total_ns.0, times.device[row]);
+        sum.device_calls += u64::from(times.device[row] > 0);
         if let Some(bytes) = &times.self_host_memory {
             add(sum.host_self_memory_bytes.get_or_insert(0), bytes[row]);
         }
@@ -245,12 +250,17 @@ pub(crate) fn work(
     device: Option<&Device>,
 ) -> OperatorWork {
     let roofline = device.and_then(|device| cost.roofline_seconds(device));
+    // Calls whose kernels are not in the trace have no part in the device time.
+    let calls = match times.device_calls {
+        0 => times.calls,
+        on_device => on_device,
+    };
     rates(
-        times.calls,
-        Flops(cost.flops.0.saturating_mul(times.calls)),
-        Bytes(cost.bytes.0.saturating_mul(times.calls)),
+        calls,
+        Flops(cost.flops.0.saturating_mul(calls)),
+        Bytes(cost.bytes.0.saturating_mul(calls)),
         times.device_total_ns,
-        roofline.map(|roofline| roofline * 1e9 * times.calls as f64),
+        roofline.map(|roofline| roofline * 1e9 * calls as f64),
     )
 }
 

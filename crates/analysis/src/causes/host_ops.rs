@@ -10,7 +10,7 @@ use super::contention::is_contended;
 use super::copies::host_operators_after;
 use super::pinned_memory::is_pinning;
 use super::{Candidate, Scene};
-use crate::matching::host_operators::category;
+use crate::matching::operator_category::operator_category;
 use crate::replay::{Api, Edit, Wait};
 
 /// An operator without device work that takes this long computes; views and allocations take a few µs.
@@ -112,7 +112,7 @@ fn has_launch(scene: &Scene<'_>, top: usize) -> bool {
 /// Whether an operator and all that it calls touch no data: what takes long there is the code around them, such as a debugging aid.
 fn is_view(scene: &Scene<'_>, top: usize) -> bool {
     let mut rows = scene.rows_in(top).filter(|&row| scene.is_operator(row));
-    rows.all(|row| category(scene.name(row)) == Category::View)
+    rows.all(|row| operator_category(scene.name(row)) == Category::View)
 }
 
 /// Segments of operators and calls that are far longer than others of the same name.

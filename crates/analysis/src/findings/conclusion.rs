@@ -117,8 +117,11 @@ pub enum Conclusion {
         mean_ns: Nanos,
         /// The part that a compiler has fused already.
         fused_share: Option<f64>,
-        /// With the gaps after them.
+        /// Share of the wall time, with the gaps after them.
         share: f64,
+        /// Whether gaps after them are known, and part of the share.
+        #[serde(default)]
+        with_gaps: bool,
     },
     /// GEMMs in a format that the device multiplies slowly.
     FasterFormat {

@@ -172,6 +172,10 @@ impl Finding {
         }
     }
 
+    pub(crate) fn without_gain(self) -> Self {
+        Self { gain: None, ..self }
+    }
+
     /// What to call the phase that it is about.
     pub fn phase_name(&self) -> Option<&str> {
         let label = self.label.as_deref();

@@ -48,6 +48,7 @@ impl Facts<'_> {
             mean_ns: Nanos(glue.time_ns.0 / (glue.kernels as i64)),
             fused_share: (glue.fused > 0).then(|| glue.fused as f64 / glue.kernels as f64),
             share: phase.judged_share(saved),
+            with_gaps: gaps.0 > 0,
         };
         let count =
             |what, kernels: u64| Evidence::new(what, kernels as f64, "kernels", Basis::Measured);

@@ -15,7 +15,7 @@ use crate::matching::UnmatchedReason;
 use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::{CopyTime, TracedPhase};
-use crate::thresholds::{HOST_WORK_MIN_SHARE, LONG_GAP_MIN_NS};
+use crate::thresholds::{HOST_BOUND_MIN_SHARE, HOST_WORK_MIN_SHARE, LONG_GAP_MIN_NS};
 use crate::timeline::launches::is_memory_call;
 use crate::waterfall::idle_parts::{
     DATA_LOADING, HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime, QUEUED_GAP,
@@ -46,7 +46,10 @@ impl Facts<'_> {
             phase.class.class,
             Some(PhaseClass::HostBound | PhaseClass::InputBound)
         );
-        if !self.program.generates_text() && !waits_for_host && host_work(phase).is_none() {
+        // Launches that are late by their number alone are late in every range.
+        let has_other_cause = !waits_for_host || remedy(phase).is_none();
+        let host_work = host_work(phase).or_else(|| range_work(phase).filter(|_| has_other_cause));
+        if !self.program.generates_text() && !waits_for_host && host_work.is_none() {
             return None;
         }
         // What new lengths cost has a finding of its own: another change removes it.
@@ -71,7 +74,6 @@ impl Facts<'_> {
                 .saturating_sub(queued.0)
                 .max(0),
         );
-        let host_work = host_work(phase);
         let removable = match &host_work {
             Some(work) => removable.min(Nanos::from_seconds(wall.seconds() * work.share)),
             None => removable,
@@ -82,7 +84,11 @@ impl Facts<'_> {
             None => remedy(phase),
         };
         let on_device = phase.device().is_some();
-        if on_device && remedy.is_none() && !waits_for_host && apart.0 == 0 {
+        // Much idle time that gave the phase no class is not known to be the host's.
+        let is_unexplained = phase.class.class.is_none() && share >= HOST_BOUND_MIN_SHARE;
+        let is_known =
+            waits_for_host || remedy.is_some() && (!is_unexplained || host_work.is_some());
+        if on_device && !is_known && apart.0 == 0 {
             let why = Abstention::UnknownIdle { share };
             return Some(Finding::abstain("idle", phase, why));
         }
@@ -417,6 +423,17 @@ fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     (is_apart && of_idle > HOST_WORK_MIN_SHARE).then(|| HostWork {
         operator: longest.name.clone(),
         gaps: longest.count,
+        share: of_idle.min(1.0) * phase.judged_share(phase.judged_idle()),
+    })
+}
+
+/// The range of the program in which a good part of the idle time lies.
+fn range_work(phase: &PhaseAnalysis) -> Option<HostWork> {
+    let range = phase.traced.as_ref()?.idle_ranges.first()?;
+    let of_idle = range.time_ns.0 as f64 / phase.waterfall.idle_ns.0.max(1) as f64;
+    (of_idle > HOST_WORK_MIN_SHARE).then(|| HostWork {
+        operator: range.name.clone(),
+        gaps: range.count,
         share: of_idle.min(1.0) * phase.judged_share(phase.judged_idle()),
     })
 }

@@ -63,7 +63,10 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         }
         let mut found = Vec::new();
         // Where the timeline can be replayed, causes say what parts of the time are for.
-        if facts.diagnosis.is_none() || phase.device().is_none() {
+        if phase.misses_kernels() {
+            found.extend(facts.copies(phase).map(Finding::without_gain));
+            found.extend(facts.communication(phase).map(Finding::without_gain));
+        } else if facts.diagnosis.is_none() || phase.device().is_none() {
             found.extend(facts.idle(phase));
             found.extend(facts.inefficiency(phase));
             found.extend(facts.extra(phase));
@@ -86,11 +89,7 @@ pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
             if !passes.is_empty() {
                 limits.extend(facts.fewer_bytes(phase, passes));
             }
-            let without_gain = |limit| Finding {
-                gain: None,
-                ..limit
-            };
-            found.extend(limits.into_iter().map(without_gain));
+            found.extend(limits.into_iter().map(Finding::without_gain));
         }
         found.extend(facts.on_chip(phase));
         if facts.program.generates_text() {

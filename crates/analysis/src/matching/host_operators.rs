@@ -7,6 +7,8 @@ use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
+use super::operator_category::operator_category;
+
 /// An interval in which one operator was the innermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
@@ -79,7 +81,7 @@ fn of_thread(
         let name = hosts.name[row];
         let mut category = *categories
             .entry(name)
-            .or_insert_with(|| category(trace.text(name)));
+            .or_insert_with(|| operator_category(trace.text(name)));
         if let Some(running) = open.last_mut() {
             emit(at, start, running);
             // A slice that reaches beyond the one around it is broken; the outer one is believed.
@@ -118,253 +120,6 @@ fn inside(outer: Category, inner: Category) -> Category {
         inner
     }
 }
-
-/// What an operator of torch does, by its name.
-pub(crate) fn category(name: &str) -> Category {
-    let operator = name.rsplit("::").next().unwrap_or(name);
-    let operator = operator.trim_matches('_').to_ascii_lowercase();
-    // Writes of keys and values, such as `vllm::unified_kv_cache_update` and `_C::cpu_attn_reshape_and_cache`.
-    if operator.contains("cache") {
-        return Category::Cache;
-    }
-    if operator.contains("rotary") {
-        return Category::Rope;
-    }
-    if operator.contains("attention") {
-        return Category::Attention;
-    }
-    for (words, category) in TABLE {
-        if words.contains(&operator.as_str()) {
-            return *category;
-        }
-    }
-    // Fused linear layers of the vendors' libraries: `mkldnn::_linear_pointwise`, `aten::_weight_int8pack_mm`.
-    if operator.contains("linear") || operator.ends_with("_mm") || operator.ends_with("mm_cpu") {
-        return Category::Gemm;
-    }
-    if operator.contains("conv") {
-        return Category::Conv;
-    }
-    if operator.contains("norm") {
-        return Category::Norm;
-    }
-    Category::Other
-}
-
-/// Operators by purpose, without namespace and underscores at the ends.
-const TABLE: &[(&[&str], Category)] = &[
-    (
-        &[
-            "mm",
-            "addmm",
-            "matmul",
-            "linear",
-            "bmm",
-            "baddbmm",
-            "mv",
-            "addmv",
-            "dot",
-            "einsum",
-            "outer",
-            "grouped_mm",
-        ],
-        Category::Gemm,
-    ),
-    (
-        &["softmax", "log_softmax", "safe_softmax"],
-        Category::Softmax,
-    ),
-    (&["embedding", "embedding_bag"], Category::Embedding),
-    (
-        &[
-            "layer_norm",
-            "native_layer_norm",
-            "rms_norm",
-            "fused_rms_norm",
-            "group_norm",
-        ],
-        Category::Norm,
-    ),
-    (
-        &[
-            "add",
-            "sub",
-            "rsub",
-            "mul",
-            "div",
-            "pow",
-            "neg",
-            "abs",
-            "sqrt",
-            "rsqrt",
-            "exp",
-            "log",
-            "sin",
-            "cos",
-            "tanh",
-            "sigmoid",
-            "silu",
-            "gelu",
-            "relu",
-            "clamp",
-            "clamp_min",
-            "clamp_max",
-            "square",
-            "reciprocal",
-            "addcmul",
-            "floor_divide",
-            "remainder",
-            "maximum",
-            "minimum",
-            "erf",
-            "softplus",
-            "lerp",
-            "glu",
-            "eq",
-            "ne",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "bitwise_and",
-            "bitwise_or",
-            "bitwise_not",
-            "logical_and",
-            "logical_or",
-            "logical_not",
-            "isinf",
-            "isnan",
-        ],
-        Category::Elementwise,
-    ),
-    (
-        &[
-            "mean", "sum", "amax", "amin", "max", "min", "prod", "var", "std", "norm", "all", "any",
-        ],
-        Category::Reduce,
-    ),
-    (
-        &["copy", "to_copy", "clone", "item", "local_scalar_dense"],
-        Category::Copy,
-    ),
-    (
-        &["cat", "concat", "stack", "repeat_interleave"],
-        Category::Cat,
-    ),
-    (
-        &[
-            "index",
-            "index_select",
-            "index_put",
-            "index_copy",
-            "gather",
-            "scatter",
-            "masked_fill",
-            "where",
-            "arange",
-            "isin",
-            "repeat",
-            "tril",
-            "triu",
-            "to_dense",
-            "one_hot",
-            "searchsorted",
-            "bincount",
-            "scatter_add",
-            "nonzero",
-            "roll",
-            "flip",
-        ],
-        Category::Index,
-    ),
-    (
-        &[
-            "view",
-            "reshape",
-            "unsafe_view",
-            "transpose",
-            "t",
-            "permute",
-            "expand",
-            "expand_as",
-            "as_strided",
-            "slice",
-            "select",
-            "unsqueeze",
-            "squeeze",
-            "flatten",
-            "unflatten",
-            "narrow",
-            "reshape_alias",
-            "unbind",
-            "lift_fresh",
-            "alias",
-            "detach",
-            "resolve_conj",
-            "resolve_neg",
-            "view_as",
-            "size",
-            "conj",
-            "real",
-            "result_type",
-            "movedim",
-            "split",
-            "chunk",
-            "split_with_sizes",
-            "empty",
-            "empty_like",
-            "empty_strided",
-            "new_empty",
-            "empty_permuted",
-            "resize",
-            "set",
-            "to",
-            "contiguous",
-            "type_as",
-            "float",
-            "half",
-            "bfloat16",
-            "is_nonzero",
-            "diagonal",
-            "unfold",
-            "swapaxes",
-            "broadcast_to",
-        ],
-        Category::View,
-    ),
-    (&["cumsum", "cumprod"], Category::Scan),
-    (&["sort", "topk", "argsort"], Category::Sort),
-    (&["argmax", "multinomial"], Category::Sampling),
-    (
-        &[
-            "zeros",
-            "zeros_like",
-            "ones",
-            "ones_like",
-            "full",
-            "full_like",
-            "fill",
-            "zero",
-            "new_zeros",
-            "new_ones",
-            "scalar_tensor",
-            "new_full",
-        ],
-        Category::Memset,
-    ),
-    (
-        &[
-            "uniform",
-            "normal",
-            "random",
-            "bernoulli",
-            "rand",
-            "randn",
-            "exponential",
-        ],
-        Category::Random,
-    ),
-];
 
 #[cfg(test)]
 mod tests {
@@ -426,27 +181,6 @@ mod tests {
             inside(Category::Embedding, Category::Index),
             Category::Embedding
         );
-        assert_eq!(
-            category("aten::_scaled_dot_product_flash_attention_for_cpu"),
-            Category::Attention
-        );
-        assert_eq!(category("mkldnn::_linear_pointwise"), Category::Gemm);
-        assert_eq!(category("vllm::unified_kv_cache_update"), Category::Cache);
-        assert_eq!(category("_C::cpu_attn_reshape_and_cache"), Category::Cache);
-        assert_eq!(category("_C::rotary_embedding"), Category::Rope);
-        assert_eq!(category("aten::lt"), Category::Elementwise);
-        // They call `copy_` where there is something to copy, and touch no data themselves.
-        for name in [
-            "aten::view",
-            "aten::as_strided",
-            "aten::slice",
-            "aten::empty",
-            "aten::to",
-        ] {
-            assert_eq!(category(name), Category::View, "{name}");
-        }
-        assert_eq!(category("aten::zeros"), Category::Memset);
         assert_eq!(inside(Category::Attention, Category::View), Category::View);
-        assert_eq!(category("my::thing"), Category::Other);
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod kernel_table;
 pub(crate) mod lanes;
 pub(crate) mod module_ranges;
 pub(crate) mod modules;
+pub(crate) mod operator_category;
 pub(crate) mod places;
 pub(crate) mod script;
 pub(crate) mod units;

@@ -85,6 +85,7 @@ pub(super) fn mark(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
     for (window, launched) in phases.windows.iter_mut().zip(launched) {
         if CUT_LAUNCHES_MIN_PART * launched.without > launched.calls {
             window.is_whole = false;
+            window.missing_kernels = launched.without;
             by_name[window.name].calls += launched.calls;
             by_name[window.name].without += launched.without;
         }

@@ -5,13 +5,19 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_record::trace::{InputsId, ThreadId, Trace};
+use llmprof_record::kernel_name::{Category, classify};
+use llmprof_record::trace::{InputsId, StrId, ThreadId, Trace};
 use llmprof_theory::{Sequences, Step};
+use llmprof_units::Count;
+use rustc_hash::FxHashSet;
 
 use super::pass_ranges::pass_starts;
 use super::{PhaseSource, Phases};
 use crate::labels::STEP;
+use crate::matching::operator_category::operator_category;
 
+/// What a pass of several tokens over a KV cache is called that does not read a prompt.
+const CONTINUED_PASS: &str = "multi-token pass";
 const LOOKUP: &str = "aten::embedding";
 const ATTENTION: &str = "aten::scaled_dot_product_attention";
 
@@ -41,6 +47,19 @@ impl ForwardPass {
         self.new == 1 && self.cached > 0
     }
 
+    /// Tokens of each sequence in the KV cache after the pass.
+    fn length(&self) -> u64 {
+        self.cached.saturating_add(self.new)
+    }
+
+    /// Whether a pass that continues a cache reads the prompt: a chunk as long as those before it, the last and shorter one, or the next
+    /// prompt of a conversation, after which tokens come one by one. `chunk` is the length of chunks so far.
+    fn is_part_of_prompt(&self, chunk: Option<u64>, next: Option<&Self>) -> bool {
+        let is_read = |next: &Self| next.is_decode() && next.cached == self.length();
+        let is_last = |next: &Self| chunk.is_some() && next.cached == 0;
+        chunk == Some(self.new) || next.is_some_and(|next| is_read(next) || is_last(next))
+    }
+
     pub(crate) fn sequences(&self) -> Sequences {
         Sequences {
             count: self.batch,
@@ -57,6 +76,8 @@ pub(crate) struct ForwardPasses {
     pub(crate) table: (u64, u64),
     pub(crate) passes: Vec<ForwardPass>,
     thread: u32,
+    /// Whether anything in the trace attends: a recurrent model looks tokens up one by one, too.
+    attends: bool,
 }
 
 impl ForwardPasses {
@@ -76,13 +97,28 @@ impl ForwardPasses {
             table,
             passes,
             thread,
+            attends: attends(trace),
         })
     }
 
     /// Whether the passes generate text: some have one new token after cached ones. A lookup alone may be that of a text
     /// encoder in front of another model.
     pub(crate) fn generate(&self) -> bool {
-        self.passes.iter().any(ForwardPass::is_decode)
+        self.attends && (0..self.passes.len()).any(|place| self.continues_cache(place))
+    }
+
+    /// Whether a pass of one new token meets what passes before it have left in the cache, of which a verification may have taken some
+    /// tokens back. Keys of another length are not those of a cache.
+    fn continues_cache(&self, place: usize) -> bool {
+        let pass = &self.passes[place];
+        let mut before = self.passes[..place].iter().rev();
+        let before = before.find(|before| before.attentions == pass.attentions);
+        let follows = |before: &ForwardPass| {
+            let is_taken_back = 0 < before.cached && before.cached < pass.cached;
+            pass.cached == before.length() || is_taken_back && pass.cached < before.length()
+        };
+        // A recording may begin with any pass.
+        pass.is_decode() && before.map_or(place == 0, follows)
     }
 
     pub(crate) fn decoder_passes(&self) -> u64 {
@@ -101,19 +137,107 @@ impl ForwardPasses {
     pub(super) fn phases(&self, trace: &Trace) -> Phases {
         let mut phases = Phases::empty(PhaseSource::Shapes);
         let starts = pass_starts(trace, self.thread, &self.passes);
+        let names = self.names();
+        let smaller_models = self.smaller_models();
         for (place, pass) in self.passes.iter().enumerate() {
             let (start, end) = (starts[place], starts.get(place + 1).copied());
             let end = end.unwrap_or(pass.end);
-            if pass.is_encoder {
-                phases.push("encoder", start, end);
+            let name = names[place];
+            if smaller_models.contains(&pass.attentions) && !pass.is_encoder {
+                let layers = pass.attentions;
+                let name = if name == STEP { "decode" } else { name };
+                phases.push(&format!("{name} ({})", Count(layers, "layer")), start, end);
                 continue;
             }
-            let name = if pass.is_decode() { STEP } else { "prefill" };
             phases.push(name, start, end);
-            phases.state_step(Step::of_sequences([pass.sequences()]));
+            if !pass.is_encoder {
+                phases.state_step(Step::of_sequences([pass.sequences()]));
+            }
+        }
+        if self.ends_within_pass() {
+            let last = phases.windows.last_mut();
+            last.into_iter().for_each(|last| last.is_whole = false);
         }
         phases
     }
+
+    /// The layers of smaller models than the largest that look the same table up, as a draft model does: passes call attention less often,
+    /// and more than one of them does.
+    fn smaller_models(&self) -> Vec<u64> {
+        let mut passes = BTreeMap::<u64, u64>::new();
+        for pass in self.passes.iter().filter(|pass| !pass.is_encoder) {
+            *passes.entry(pass.attentions).or_default() += 1;
+        }
+        passes.pop_last();
+        let several = passes
+            .into_iter()
+            .filter(|(layers, count)| *layers > 0 && *count > 1);
+        several.map(|(layers, _)| layers).collect()
+    }
+
+    /// Whether the recording ends before the last pass does: it calls attention less often than any other.
+    fn ends_within_pass(&self) -> bool {
+        self.passes.split_last().is_some_and(|(last, before)| {
+            let own = before.iter().filter(|pass| !pass.is_encoder);
+            !last.is_encoder
+                && own
+                    .map(|pass| pass.attentions)
+                    .min()
+                    .is_some_and(|fewest| last.attentions < fewest)
+        })
+    }
+
+    /// What each pass is: that of an encoder, the prompt or a part of it, one new token, or several new tokens over a cache that other
+    /// tokens than the prompt's have filled, as a draft and its verification are.
+    fn names(&self) -> Vec<&'static str> {
+        let mut names = vec![""; self.passes.len()];
+        let mut layers: Vec<u64> = self.passes.iter().map(|pass| pass.attentions).collect();
+        layers.sort_unstable();
+        layers.dedup();
+        for layers in layers {
+            let is_own = |place: &usize| self.passes[*place].attentions == layers;
+            let places: Vec<usize> = (0..self.passes.len()).filter(is_own).collect();
+            let mut chunk = None;
+            for (order, &place) in places.iter().enumerate() {
+                let pass = &self.passes[place];
+                let before = order
+                    .checked_sub(1)
+                    .map(|before| &self.passes[places[before]]);
+                let next = places.get(order + 1).map(|&next| &self.passes[next]);
+                let follows = before.is_some_and(|before| before.length() == pass.cached);
+                names[place] = if pass.is_encoder {
+                    "encoder"
+                } else if pass.is_decode() {
+                    chunk = None;
+                    STEP
+                } else if pass.cached == 0 {
+                    chunk = Some(pass.new);
+                    "prefill"
+                } else if follows && pass.is_part_of_prompt(chunk, next) {
+                    chunk = chunk.filter(|chunk| *chunk == pass.new);
+                    "prefill"
+                } else {
+                    chunk = None;
+                    CONTINUED_PASS
+                };
+            }
+        }
+        names
+    }
+}
+
+/// Whether an operator or a kernel is attention, or a softmax that attention is made of.
+fn attends(trace: &Trace) -> bool {
+    let is_attention = |category| matches!(category, Category::Attention | Category::Softmax);
+    let distinct = |names: &[StrId]| names.iter().copied().collect::<FxHashSet<_>>();
+    let kernels = distinct(&trace.kernels.name);
+    let hosts = distinct(&trace.hosts.name);
+    kernels
+        .into_iter()
+        .any(|name| is_attention(classify(trace.text(name)).category))
+        || hosts
+            .into_iter()
+            .any(|name| is_attention(operator_category(trace.text(name))))
 }
 
 type Lookups = BTreeMap<((u64, u64), u32), Vec<ForwardPass>>;
@@ -232,9 +356,12 @@ fn fill_caches(passes: &mut [ForwardPass], keys: &[MetKeys]) {
     let is_fixed = passes.len() > 1 && first.is_some() && keys.iter().all(|met| most(met) == first);
     let mut length = 0;
     for (pass, keys) in passes.iter_mut().zip(keys) {
-        let shown = keys
-            .filter(|_| !is_fixed)
-            .and_then(|(_, most)| most.checked_sub(pass.new));
+        let shown = keys.filter(|_| !is_fixed);
+        let shown = shown.and_then(|(fewest, most)| match most.checked_sub(pass.new) {
+            // Tokens that attend to each other alone have no cache; more keys elsewhere are those of an encoder.
+            Some(_) if fewest <= pass.new => Some(0),
+            cached => cached,
+        });
         let follows = if pass.new == 1 { length } else { 0 };
         pass.cached = shown.unwrap_or(follows);
         length = pass.cached.saturating_add(pass.new);
@@ -342,6 +469,114 @@ mod tests {
             .map(|window| phases.names[window.name].as_str())
             .collect();
         assert_eq!(names, ["encoder", "prefill", STEP, STEP]);
+    }
+
+    fn names_of(trace: &Trace) -> Vec<(String, bool)> {
+        let phases = ForwardPasses::of(trace).unwrap().phases(trace);
+        let windows = phases.windows.iter();
+        windows
+            .map(|window| (phases.names[window.name].clone(), window.is_whole))
+            .collect()
+    }
+
+    /// Passes of `(layers, new tokens, keys)`.
+    fn trace_of_passes(passes: &[(usize, u64, u64)]) -> Trace {
+        let mut calls = Vec::new();
+        for (number, &(layers, new, keys)) in passes.iter().enumerate() {
+            let start = 100 * number as i64;
+            calls.push((start, LOOKUP, format!("[[1000, 64], [1, {new}]]")));
+            for layer in 0..layers {
+                let shapes = format!("[[1, 4, {new}, 16], [1, 4, {keys}, 16]]");
+                calls.push((start + 10 + layer as i64, ATTENTION, shapes));
+            }
+        }
+        let calls: Vec<(i64, &str, &str)> = calls
+            .iter()
+            .map(|(start, name, dims)| (*start, *name, dims.as_str()))
+            .collect();
+        trace(&calls)
+    }
+
+    #[test]
+    fn drafts_and_their_verification_are_no_prefill() {
+        let trace = trace_of_passes(&[
+            (1, 24, 24),
+            (3, 25, 25),
+            (1, 2, 25),
+            (3, 2, 26),
+            (1, 2, 26),
+            (3, 2, 27),
+            (3, 1, 27),
+        ]);
+        let names = names_of(&trace);
+        let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "prefill (1 layer)",
+                "prefill",
+                "multi-token pass (1 layer)",
+                CONTINUED_PASS,
+                "multi-token pass (1 layer)",
+                CONTINUED_PASS,
+                STEP,
+            ]
+        );
+    }
+
+    #[test]
+    fn chunks_and_later_prompts_are_prefill() {
+        let chunked = trace_of_passes(&[(3, 32, 32), (3, 32, 64), (3, 9, 73), (3, 1, 74)]);
+        let conversation = trace_of_passes(&[(3, 40, 40), (3, 1, 41), (3, 12, 53), (3, 1, 54)]);
+        for (trace, expected) in [
+            (chunked, ["prefill", "prefill", "prefill", STEP]),
+            (conversation, ["prefill", STEP, "prefill", STEP]),
+        ] {
+            let names: Vec<String> = names_of(&trace).into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names, expected);
+        }
+    }
+
+    /// An LSTM looks one token up after another.
+    #[test]
+    fn without_attention_nothing_has_a_kv_cache() {
+        let trace = trace_of_passes(&[(0, 1, 0), (0, 1, 0), (0, 1, 0)]);
+        assert!(!ForwardPasses::of(&trace).unwrap().generate());
+    }
+
+    /// A decoder that runs over all of its tokens again in every pass, with the keys of an encoder beside its own.
+    #[test]
+    fn keys_of_an_encoder_are_no_cache() {
+        let mut calls = vec![(0, LOOKUP, "[[1000, 64], [1, 7]]".to_owned())];
+        for new in 1..4 {
+            let start = 100 * new;
+            calls.push((start, LOOKUP, format!("[[1000, 64], [1, {new}]]")));
+            for keys in [new, 7] {
+                let shapes = format!("[[1, 4, {new}, 16], [1, 4, {keys}, 16]]");
+                calls.push((start + 10 + keys, ATTENTION, shapes));
+            }
+        }
+        let calls: Vec<(i64, &str, &str)> = calls
+            .iter()
+            .map(|(start, name, dims)| (*start, *name, dims.as_str()))
+            .collect();
+        let found = ForwardPasses::of(&trace(&calls)).unwrap();
+        assert!(!found.generate(), "{found:?}");
+    }
+
+    /// The same where the decoder attends to its own tokens by another operator, so that only the keys of the encoder are shown.
+    #[test]
+    fn keys_of_one_length_are_no_cache() {
+        let trace = trace_of_passes(&[(0, 20, 0), (2, 1, 20), (2, 2, 20), (2, 3, 20)]);
+        let found = ForwardPasses::of(&trace).unwrap();
+        assert!(!found.generate(), "{found:?}");
+    }
+
+    #[test]
+    fn a_last_pass_with_fewer_layers_was_cut() {
+        let names = names_of(&trace_of_passes(&[(10, 1, 515), (10, 1, 516), (3, 1, 517)]));
+        let whole: Vec<bool> = names.iter().map(|(_, is_whole)| *is_whole).collect();
+        assert_eq!(whole, [true, true, false]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{PhaseSource, Phases, TRAINING_STEP};
 use crate::labels::is_annotation;
-use crate::program::{OPTIMIZER_STEP, module_class};
+use crate::program::{OPTIMIZER_STEP, backward_starts, module_class};
 use crate::thresholds::FIRST_STEP_MAX_RATIO;
 use crate::timeline::nesting::module_name;
 
@@ -16,6 +16,7 @@ use crate::timeline::nesting::module_name;
 pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
     let (thread, mut ends) = optimizer_ends(trace)?;
     ends.dedup();
+    let ends = last_of_iterations(trace, &ends);
     if ends.len() < 2 {
         return None;
     }
@@ -48,8 +49,51 @@ pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
     Some(phases)
 }
 
+/// Optimizers that take turns in one iteration: those of a GAN, of an actor and a critic.
+const OPTIMIZERS_MAX: usize = 4;
+
+/// The last step of each iteration, where optimizers of one name take turns: gradients before their steps then are those of other layers,
+/// and alike every few steps. Other ops do not count: a program may print its loss every few steps. The first iteration is not compared.
+fn last_of_iterations(trace: &Trace, ends: &[i64]) -> Vec<i64> {
+    let backward = backward_starts(trace);
+    let begun = |time: i64| backward.partition_point(|&start| start < time);
+    let ops: Vec<usize> = ends
+        .windows(2)
+        .map(|pair| begun(pair[1]) - begun(pair[0]))
+        .collect();
+    let repeats_after = |steps: &usize| {
+        let later = ops.get(*steps..).unwrap_or_default();
+        later.len() >= 2 * steps && later.iter().zip(&later[*steps..]).all(|(a, b)| a == b)
+    };
+    let turns = (1..=OPTIMIZERS_MAX).find(repeats_after).unwrap_or(1);
+    ends.iter()
+        .copied()
+        .skip(turns - 1)
+        .step_by(turns)
+        .collect()
+}
+
+/// The ends of all steps of optimizers, by time.
+pub(super) fn all_optimizer_ends(trace: &Trace) -> Vec<i64> {
+    let mut ends: Vec<i64> = ends_by_optimizer(trace)
+        .into_iter()
+        .flat_map(|(_, ends)| ends)
+        .collect();
+    ends.sort_unstable();
+    ends
+}
+
 /// The ends of the steps of one optimizer on the thread with most of them, by time.
 fn optimizer_ends(trace: &Trace) -> Option<(ThreadId, Vec<i64>)> {
+    let found = ends_by_optimizer(trace);
+    let (key, ends) = found
+        .into_iter()
+        .max_by_key(|(key, ends)| (ends.len(), ends.last().copied(), std::cmp::Reverse(*key)))?;
+    Some((key.0, ends))
+}
+
+/// The ends of the steps of each optimizer and thread, by time.
+fn ends_by_optimizer(trace: &Trace) -> Vec<((ThreadId, StrId), Vec<i64>)> {
     let (hosts, ranges) = (&trace.hosts, &trace.ranges);
     let mut is_step: FxHashMap<StrId, bool> = FxHashMap::default();
     let mut is_step = |name: StrId| {
@@ -77,10 +121,7 @@ fn optimizer_ends(trace: &Trace) -> Option<(ThreadId, Vec<i64>)> {
     for (_, ends) in &mut found {
         ends.sort_unstable();
     }
-    let (key, ends) = found
-        .into_iter()
-        .max_by_key(|(key, ends)| (ends.len(), ends.last().copied(), std::cmp::Reverse(*key)))?;
-    Some((key.0, ends))
+    found
 }
 
 /// Calls of the outermost modules, by class. Nothing where none were recorded.

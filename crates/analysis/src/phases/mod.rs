@@ -33,6 +33,8 @@ use crate::timeline::slices;
 
 /// The name of steps of training that a profiler or an optimizer marks.
 pub(crate) const TRAINING_STEP: &str = "training step";
+/// The name of steps that compute gradients, and leave the weights to a later one.
+pub(crate) const ACCUMULATION_STEP: &str = "accumulation step";
 /// The name of a sequence of launches that repeats, of which nothing says what it is.
 pub(crate) const REPETITION: &str = "repetition";
 
@@ -84,6 +86,8 @@ pub(crate) struct Window {
     pub(crate) device: Option<u32>,
     /// Whether all of it was recorded.
     pub(crate) is_whole: bool,
+    /// Launches whose kernels the trace does not hold, where they are too many to be a matter of chance.
+    pub(crate) missing_kernels: u64,
     /// The step that an engine's label states, where one does.
     step: Option<u32>,
 }
@@ -236,8 +240,24 @@ impl Phases {
         }
         if program.is_training() {
             phases.name_training(trace);
+            if phases.source == PhaseSource::Inferred && !is_sliced {
+                phases.close_gaps(events);
+            }
         }
         phases
+    }
+
+    /// Lets each repetition begin where the one before it ended. A loop of training repeats everything it does: what lies between two
+    /// backward passes belongs to an iteration, though it launches the kernels of other steps too.
+    fn close_gaps(&mut self, events: &DeviceEvents) {
+        let Some((first, _)) = events.span() else {
+            return;
+        };
+        let mut reached = first;
+        for window in &mut self.windows {
+            window.start = reached.min(window.start);
+            reached = window.end;
+        }
     }
 
     /// One phase where processes with ranges share a device: no range says what the device does.
@@ -556,7 +576,8 @@ impl Phases {
         self
     }
 
-    /// Steps that a profiler marks are steps of training where they compute gradients; a step of evaluation is not.
+    /// Steps that a profiler marks are steps of training where they compute gradients; a step of evaluation is not, and one that only adds to
+    /// gradients which a later one uses is an accumulation.
     fn name_training(&mut self, trace: &Trace) {
         let Some(marked) = self.names.iter().position(|name| name == PROFILER_STEP) else {
             return;
@@ -571,13 +592,29 @@ impl Phases {
             (0..self.windows.len()).filter(|&one| self.windows[one].name == marked);
         let (training, others): (Vec<usize>, Vec<usize>) =
             marked_windows.partition(|&one| trains(one));
-        if others.is_empty() {
+        let optimized = marks::all_optimizer_ends(trace);
+        let updates = |window: &usize| {
+            let (start, end) = self.host_window(*window);
+            let next = optimized.partition_point(|&time| time <= start);
+            optimized.get(next).is_some_and(|&time| time <= end)
+        };
+        let (mut updating, mut accumulating): (Vec<usize>, Vec<usize>) =
+            training.into_iter().partition(updates);
+        if updating.is_empty() {
+            std::mem::swap(&mut updating, &mut accumulating);
+        }
+        if others.is_empty() && accumulating.is_empty() {
             TRAINING_STEP.clone_into(&mut self.names[marked]);
             return;
         }
-        self.names.push(TRAINING_STEP.to_owned());
-        for window in training {
-            self.windows[window].name = self.names.len() - 1;
+        for (name, windows) in [(TRAINING_STEP, updating), (ACCUMULATION_STEP, accumulating)] {
+            if windows.is_empty() {
+                continue;
+            }
+            self.names.push(name.to_owned());
+            for window in windows {
+                self.windows[window].name = self.names.len() - 1;
+            }
         }
     }
 
@@ -647,6 +684,7 @@ impl Phases {
             if let Some(last) = self.windows.last_mut() {
                 last.device = Some(device);
                 last.is_whole = window.is_whole;
+                last.missing_kernels = window.missing_kernels;
                 let launched = Window {
                     start: launched.start,
                     end: launched.end,
@@ -691,6 +729,7 @@ impl Phases {
             name,
             device: None,
             is_whole: true,
+            missing_kernels: 0,
             step: None,
         });
     }

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::phases::forward::ForwardPasses;
 
-pub(crate) use proofs::{OPTIMIZER_STEP, backward_starts, is_backward_op, module_class};
+pub(crate) use proofs::{
+    BACKWARD_PREFIX, OPTIMIZER_STEP, backward_starts, is_backward_op, module_class,
+};
 
 /// What ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]

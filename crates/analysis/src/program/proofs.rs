@@ -18,6 +18,8 @@ const ACCUMULATED_GRADIENTS: &str = "torch::autograd::AccumulateGrad";
 pub(crate) const OPTIMIZER_STEP: &str = "Optimizer.step#";
 /// Threads of backward ops that are named.
 const MAX_THREADS_NAMED: usize = 3;
+/// Optimizers that are named.
+const MAX_OPTIMIZERS_NAMED: usize = 3;
 /// Modules that are named.
 const MAX_MODULES_NAMED: usize = 3;
 
@@ -68,7 +70,7 @@ pub(super) fn engine_labels(trace: &Trace) -> Option<(ProgramKind, Proof)> {
 /// Backward ops, optimizer steps and kernels that only training has.
 pub(super) fn training(trace: &Trace) -> Vec<Proof> {
     let mut proofs: Vec<Proof> = backward_ops(trace).into_iter().collect();
-    proofs.extend(optimizer(trace));
+    proofs.extend(optimizers(trace));
     if proofs.is_empty() {
         proofs.extend(training_kernel(trace));
     }
@@ -190,11 +192,21 @@ pub(crate) fn backward_starts(trace: &Trace) -> Vec<i64> {
     starts
 }
 
-fn optimizer(trace: &Trace) -> Option<Proof> {
-    let name = annotation(trace, |name| name.starts_with(OPTIMIZER_STEP))?;
-    Some(Proof::Optimizer {
+/// Optimizers by name, in order of first use.
+fn optimizers(trace: &Trace) -> Vec<Proof> {
+    let mut names: Vec<StrId> = Vec::new();
+    while let Some(name) = annotation(trace, |text| {
+        text.starts_with(OPTIMIZER_STEP) && names.iter().all(|known| trace.text(*known) != text)
+    }) {
+        names.push(name);
+        if names.len() == MAX_OPTIMIZERS_NAMED {
+            break;
+        }
+    }
+    let named = names.into_iter().map(|name| Proof::Optimizer {
         name: trace.text(name).to_owned(),
-    })
+    });
+    named.collect()
 }
 
 fn training_kernel(trace: &Trace) -> Option<Proof> {

@@ -11,5 +11,6 @@ pub(crate) mod launch_times;
 pub mod launches;
 pub(crate) mod nesting;
 pub mod occupancy;
+pub(crate) mod open_ranges;
 pub(crate) mod slices;
 pub mod source_lines;

@@ -39,9 +39,10 @@ use crate::trace::scaled::{Scaled, scaled_by};
 use crate::thresholds::{DEVICE_INTERVALS_MIN, DEVICES_MAX, EVENTS_PER_DEVICE_INTERVAL_MIN};
 use crate::trace::issues::{before_launch, few_slices, issues};
 pub use crate::trace::origins::OriginRow;
-use crate::trace::outside::{OutsidePhases, outside};
+use crate::trace::outside::{OutsidePhases, outside, outside_ranges};
 use crate::trace::phase_rows::{api_calls, count_events, phase_row};
 use crate::trace::sums::{totals, transfers, unattributed};
+use crate::waterfall::idle_parts::NamedTime;
 
 /// What a trace says: `analysis.json`. Times are integer ns, on the clock of the trace where they are moments.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -83,6 +84,9 @@ pub struct TraceAnalysis {
     /// Time between phases, where it is worth naming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<OutsidePhases>,
+    /// Ranges of the program outside of its phases, the longest first, of a trace without device events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside_ranges: Vec<NamedTime>,
     /// Device time by origin; the rows hold all of it.
     pub attribution: Vec<OriginRow>,
     /// Device time without an operator, by reason.
@@ -470,6 +474,7 @@ pub(crate) fn analyze_structure(
         steps: steps::patterns(trace, events, repetitions.unnamed()),
         devices,
         outside,
+        outside_ranges: outside_ranges(trace, phases, events),
         attribution: origins::rows(trace, events, attribution, phases, windows),
         unattributed: unattributed(events, attribution),
         issues: early

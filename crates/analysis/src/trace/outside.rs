@@ -7,12 +7,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::phases::{PhaseSource, Phases};
-use crate::thresholds::{HOST_OPERATOR_NAMED_PART, OUTSIDE_NOTICED_PART};
+use crate::thresholds::{HOST_OPERATOR_NAMED_PART, OPEN_RANGE_MIN_SHARE, OUTSIDE_NOTICED_PART};
 use crate::timeline::breakdown::DeviceTimeline;
-use crate::timeline::device_events::DeviceEvent;
+use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
+use crate::timeline::extent::host_span;
 use crate::timeline::idle::{HostOperatorIdle, IdleCauses};
+use crate::timeline::open_ranges::OpenRanges;
 use crate::timeline::slices;
 use crate::trace::span_of;
+use crate::waterfall::idle_parts::NamedTime;
 
 /// Time between the first and the last device event that belongs to no phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -53,6 +56,9 @@ pub struct OutsideGap {
     pub host_operator: Option<String>,
     /// Time of that host operator.
     pub host_operator_ns: Nanos,
+    /// Ranges of the program in it that take a good part of it, the longest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<NamedTime>,
 }
 
 /// Nothing where phases are the whole trace, only slices were recorded, or phases leave hardly any time out.
@@ -119,8 +125,38 @@ pub(crate) fn outside(
             first_of_stream: ends_with_first_of_stream(events, (gap.start, gap.end)),
             host_operator: host.and_then(|row| row.operator.clone()),
             host_operator_ns: host.map_or(Nanos(0), |row| row.idle_ns),
+            ranges: ranges_in(trace, (gap.start, gap.end)),
         },
     })
+}
+
+/// Ranges of the program between phases of the host, where there is no device.
+pub(crate) fn outside_ranges(
+    trace: &Trace,
+    phases: &Phases,
+    events: &DeviceEvents,
+) -> Vec<NamedTime> {
+    let Some(span) = host_span(trace).filter(|_| events.all().is_empty()) else {
+        return Vec::new();
+    };
+    let gaps: Vec<(i64, i64)> = gaps(phases, 0, span)
+        .iter()
+        .map(|gap| (gap.start, gap.end))
+        .collect();
+    let lengths = gaps.iter().map(|gap| gap.1.saturating_sub(gap.0));
+    let total = lengths.fold(0, i64::saturating_add);
+    let ranges = OpenRanges::of(trace, Some(phases));
+    let mut rows = ranges.during(trace, &gaps, total);
+    rows.retain(|row| row.time_ns.0 as f64 >= OPEN_RANGE_MIN_SHARE * total as f64);
+    rows
+}
+
+/// Ranges inside a gap between phases. Those of phases count too: the gap is where they are none.
+fn ranges_in(trace: &Trace, gap: (i64, i64)) -> Vec<NamedTime> {
+    let span = gap.1.saturating_sub(gap.0);
+    let mut rows = OpenRanges::of(trace, None).during(trace, &[gap], span);
+    rows.retain(|row| row.time_ns.0 as f64 >= OPEN_RANGE_MIN_SHARE * span as f64);
+    rows
 }
 
 /// Whether the longest time without an event in an interval ends with the first event of its stream.

@@ -4,7 +4,7 @@
 //! source line; of these the modules are kept, as ranges of the device.
 
 use crate::trace::{
-    AcceleratorKind, Copy, CopyKind, Kernel, MemoryKind, Memset, Range, RangeKind, StrId,
+    AcceleratorKind, Copy, CopyKind, HostKind, Kernel, MemoryKind, Memset, Range, RangeKind, StrId,
     TraceBuilder,
 };
 
@@ -49,6 +49,18 @@ pub(super) fn parse_device(name: &str) -> Option<(u32, AcceleratorKind)> {
 pub(super) fn stream_number(row: &str) -> Option<u32> {
     let number = row.strip_prefix("Stream #")?;
     number.split('(').next()?.trim().parse().ok()
+}
+
+/// What an event of the host is. XLA names Python functions by file and line, `$core.py:660 bind`; what it runs on the CPU itself has
+/// the op of the compiled program, and everything else is its own bookkeeping.
+pub(super) fn host_kind(name: &[u8], is_op: bool) -> HostKind {
+    if is_op {
+        HostKind::OPERATOR
+    } else if name.starts_with(b"$") {
+        HostKind::PYTHON
+    } else {
+        HostKind::OTHER
+    }
 }
 
 /// Something that a device did.

@@ -48,7 +48,10 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
 /// `kernels.md`; nothing where the trace has no kernels.
 pub fn kernels(analysis: &Analysis) -> Option<Document> {
     let timeline = with_kernels(analysis)?;
-    let mut document = Document::new(format!("{}: kernels", analysis.model));
+    let mut document = Document::new(format!(
+        "{}: kernels",
+        crate::text::summary::model_name(analysis)
+    ));
     let totals = &timeline.totals;
     document.subtitle = format!(
         "{} of {}, {} in all.",

@@ -61,7 +61,10 @@ pub(super) fn add_framework(document: &mut Document, analysis: &Analysis) {
 
 /// `operators.md`: every operator by its place in the model.
 pub fn operators(analysis: &Analysis) -> Document {
-    let mut document = Document::new(format!("{}: operators", analysis.model));
+    let mut document = Document::new(format!(
+        "{}: operators",
+        crate::text::summary::model_name(analysis)
+    ));
     for phase in &analysis.phases {
         let section = document.section(&key(phase.name()), phase.name());
         if !phase.by_path.is_empty() {

@@ -5,7 +5,10 @@ use crate::text::summary::by_size;
 
 /// `stakeholder_summary.md`: how fast, what limits it, what would help.
 pub fn stakeholder(analysis: &Analysis) -> Document {
-    let mut document = Document::new(format!("{}: how fast it is, and why", analysis.model));
+    let mut document = Document::new(format!(
+        "{}: how fast it is, and why",
+        crate::text::summary::model_name(analysis)
+    ));
     document
         .section("speed", "How fast it is")
         .list(text::speed(analysis));

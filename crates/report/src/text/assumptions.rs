@@ -74,7 +74,10 @@ pub fn assumption(assumption: &Assumption) -> String {
                 phases.join(", ")
             )
         }
-        Assumption::ProfiledTimes { tool } => format!(
+        Assumption::ProfiledTimes { on_host: true, .. } => {
+            "Times include the profiler's overhead, since no pass ran without it: programs of short ops are slowed most.".to_owned()
+        }
+        Assumption::ProfiledTimes { tool, .. } => format!(
             "Times include the profiler's overhead, since no pass ran without it. {}; where a GPU is the limit, it is slowed by a few percent.",
             slowed_by(tool.as_deref())
         ),

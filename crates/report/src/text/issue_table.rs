@@ -60,7 +60,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::AnalysisAutotuning => const { &[Row::new("XLA's autotuner ran {kernels:kernel} ({time_ns:ns}) to choose among candidates: compilation, in no step")] },
         IssueCode::AnalysisCutRange => const { &[Row::new("nothing was recorded in the last {silence_ns:ns} of `{phase}` ({range_ns:ns}): the file was cut or the recording ended while it ran, so that it ends with the last event and has no bottleneck and no gains")
         .hint("stop the profiler after the range ends, and export the trace again")] },
-        IssueCode::AnalysisCutSteps => const { &[Row::new("{without} of {launches} launches of `{phase}` have no kernel in the trace: these steps were recorded in part, and have no step time, no roofline time, no MFU and no MBU")
+        IssueCode::AnalysisCutSteps => const { &[Row::new("{without} of {launches} launches of `{phase}` have no kernel in the trace: these steps were recorded in part, and have no idle time, no step time, no roofline time, no MFU and no MBU")
         .hint("synchronize with the device before the profiler stops; record fewer steps where its buffer is full")] },
         IssueCode::AnalysisEventsTwice => const { &[Row::new("device events are in the file more than once (of {of} events): counts, sums and overlap are too large")
         .hint("merge traces of different processes only; export the trace again")] },
@@ -338,6 +338,10 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
             Row::new("{phase}: operators of the model have no event of their own (fused into others, or not recorded), first `{path}`").when("fused", "true"),
             Row::new("{phase}: operators of the model did not run, first `{path}`"),
         ] },
+        IssueCode::InvariantTraining => const { &[Row::new("the trace shows training, and the work of `{model}` is counted for inference: no roofline times, no MFU and no MBU, and nothing says that this model ran")
+        .hint("leave the model out")] },
+        IssueCode::HardwareDiffers => const { &[Row::new("the trace names `{recorded}`, and `{device}` was given: roofline times, MFU and MBU are those of a device that did not run it")
+        .hint("leave the device out, and the one that the trace names is used")] },
         IssueCode::HardwareByFigures => const { &[Row::new("the trace names no device; {units} SMs or CUs and {memory_bytes:bytes} of memory are those of `{device}`")] },
         IssueCode::HardwareAmbiguous => const { &[Row::new("no roofline times: the trace names no device, and {units} SMs or CUs and {memory_bytes:bytes} of memory are those of {devices}")
         .hint("name one: --device NAME")] },

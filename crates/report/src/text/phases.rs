@@ -2,7 +2,7 @@
 
 use llmprof_record::kernel_name::Category;
 use llmprof_units::stats::percentile;
-use llmprof_units::{Nanos, Percent};
+use llmprof_units::{Count, Nanos, Percent};
 
 use super::program::shortened;
 use super::{bottleneck, findings, slices};
@@ -17,12 +17,23 @@ pub fn line(phase: &PhaseAnalysis, steps: Option<u64>) -> String {
     let share = |part: Nanos| Percent(part.0 as f64 / judged.0.max(1) as f64);
     let wall = phase.whole_wall();
     let mut parts = Vec::from_iter(class_part(phase));
-    if phase.judged_idle().0 > 0 {
+    if let Some(missing) = missing_kernels(phase) {
+        parts.push(format!("{missing} missing: idle time unknown"));
+    } else if phase.judged_idle().0 > 0 {
         let idle = share(phase.judged_idle());
         match &phase.traced {
-            Some(traced) if traced.device.is_some() => parts.push(format!("GPU idle {idle}")),
-            // Of a host that a profiler recorded, time between ops says nothing.
-            Some(traced) if !traced.by_identity => {}
+            Some(traced) if traced.device.is_some() => {
+                let range = idle_range(phase);
+                let range = range.map(|(name, share)| format!(" ({share} in range `{name}`)"));
+                parts.push(format!("GPU idle {idle}{}", range.unwrap_or_default()));
+            }
+            // Of a host that a profiler recorded, time between ops says nothing but what ranges are open in it.
+            Some(traced) if !traced.by_identity => {
+                let range = idle_range(phase);
+                parts.extend(range.map(|(name, share)| {
+                    format!("no op runs for {share} of the time, in range `{name}`")
+                }));
+            }
             _ => parts.push(format!("idle between ops {idle}")),
         }
     }
@@ -69,6 +80,19 @@ pub fn line(phase: &PhaseAnalysis, steps: Option<u64>) -> String {
         return format!("{name} {time}");
     }
     format!("{name} {time}: {}", parts.join(" · "))
+}
+
+/// `314 kernels`, where the trace holds their launches alone.
+fn missing_kernels(phase: &PhaseAnalysis) -> Option<Count<'static>> {
+    let missing = phase.traced.as_ref()?.missing_kernels;
+    (missing > 0).then_some(Count(missing, "kernel"))
+}
+
+/// The range that is open longest while nothing runs, and its part of the time.
+pub(crate) fn idle_range(phase: &PhaseAnalysis) -> Option<(String, Percent)> {
+    let range = phase.traced.as_ref()?.idle_ranges.first()?;
+    let share = Percent(phase.waterfall.share(range.time_ns));
+    Some((shortened(&range.name), share))
 }
 
 /// The class, or what most GPU time went to where no limit is known to compare with; nothing of a host that was recorded alone.

@@ -66,6 +66,9 @@ fn proof(proof: &Proof) -> String {
             let passes = Count(*passes, "forward pass");
             format!("operator shapes of {passes} with a KV cache")
         }
+        Proof::Model { name } if name == UNNAMED_MODEL => {
+            "agrees with the model's config".to_owned()
+        }
         Proof::Model { name } => format!("agrees with the model {name}"),
         Proof::Modules { names } => format!("modules {}", quoted(names)),
         Proof::BackwardOps { op, threads } => {
@@ -102,6 +105,8 @@ fn quoted(names: &[String]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// What a model is called that a file describes and no name.
+pub(crate) const UNNAMED_MODEL: &str = "local";
 /// Characters of a name that are given.
 const NAME_MAX_CHARS: usize = 80;
 

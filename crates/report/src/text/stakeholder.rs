@@ -5,7 +5,8 @@ use llmprof_units::{Count, Percent};
 
 use super::{findings::RATIO_MAX, knob, statement, summary::device, time};
 use crate::analyzed::{
-    Analysis, Finding, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM, THROTTLED,
+    Analysis, ClassReason, Finding, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM,
+    THROTTLED,
 };
 
 /// Gains below this factor are no news to people who decide.
@@ -53,15 +54,13 @@ pub fn speed(analysis: &Analysis) -> Vec<String> {
                 plain.plain_ns
             ));
         } else if let Some(steps) = traced.and_then(|traced| traced.steps.as_ref()) {
-            let usual = match steps.count {
-                0 | 1 => String::new(),
-                count => format!(" (the median of {count})"),
+            // The middle of two is neither of them.
+            let took = match steps.count {
+                0 | 1 => time(steps.p50),
+                2 => format!("{} or {}", time(steps.min), time(steps.max)),
+                count => format!("{} (the median of {count})", time(steps.p50)),
             };
-            lines.push(format!(
-                "{} took {}{usual}.",
-                one_step(phase),
-                time(steps.p50)
-            ));
+            lines.push(format!("{} took {took}.", one_step(phase)));
         }
     }
     lines
@@ -74,6 +73,11 @@ fn one_step(phase: &PhaseAnalysis) -> String {
         RunPhase::Mixed => format!("One {} step", phase.name()),
         _ => format!("One {}", phase.name()),
     }
+}
+
+/// The range in which nothing runs for most of the time.
+fn mostly_idle_in(phase: &PhaseAnalysis) -> Option<(String, Percent)> {
+    super::phases::idle_range(phase).filter(|(_, share)| share.0 > 0.5)
 }
 
 /// What limits a phase.
@@ -96,6 +100,16 @@ pub fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
             "runs slower because the machine protects itself from heat or power"
         }
         Some(PhaseClass::Balanced) => "uses memory and arithmetic about equally",
+        None if let Some((range, share)) = mostly_idle_in(phase) => {
+            if range.starts_with("enumerate(DataLoader)") {
+                &format!("waits for its input data for {share} of the time")
+            } else {
+                &format!("computes nothing for {share} of the time, in `{range}`")
+            }
+        }
+        None if phase.class.why == ClassReason::HostAlone => {
+            "runs on the CPU; the report lists its ops by time"
+        }
         None if phase.class.is_unknown() => match super::phases::largest_category(phase) {
             Some(largest) if largest.is_most => &format!(
                 "spends most of its GPU time in {} ({})",

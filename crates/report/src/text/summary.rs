@@ -13,6 +13,8 @@ use crate::analyzed::{Analysis, Evidence, Measure, PhaseAnalysis, PhaseSource, T
 const MOST_PATTERNS: usize = 2;
 /// Phases that have a line of their own.
 const PHASES_NAMED: usize = 12;
+/// Ranges of the program outside of its phases that are named.
+const RANGES_NAMED: usize = 3;
 /// An interval wider than this share of its mean is part of the result.
 const NOTICED_SPREAD: f64 = 0.05;
 /// Host time before the first device event is named from one part in so many of the recording.
@@ -21,7 +23,15 @@ const BEFORE_DEVICE_NOTICED_PART: i64 = 10;
 const NEGLIGIBLE_PART: i64 = 100;
 
 pub fn title(analysis: &Analysis) -> String {
-    format!("{} on {}", analysis.model, device(analysis))
+    format!("{} on {}", model_name(analysis), device(analysis))
+}
+
+/// The name of the model; one that was given as a file alone has none but that of its family.
+pub(crate) fn model_name(analysis: &Analysis) -> String {
+    match (analysis.model.as_str(), &analysis.family) {
+        (program::UNNAMED_MODEL, Some(family)) => format!("{family} model"),
+        (name, _) => name.to_owned(),
+    }
 }
 
 pub(crate) fn device(analysis: &Analysis) -> &str {
@@ -231,7 +241,12 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
         let outside = all.0.saturating_sub(in_phases.0);
         // Less is not seen in the sum of what is printed.
         let is_seen = !phases.is_empty() && outside > all.0 / 1000;
-        let outside = is_seen.then(|| format!("{} outside the phases", Nanos(outside)));
+        let range = timeline.outside_ranges.first().map(|range| {
+            let name = program::shortened(&range.name);
+            format!(" ({} in range `{name}`)", range.time_ns)
+        });
+        let range = range.unwrap_or_default();
+        let outside = is_seen.then(|| format!("{} outside the phases{range}", Nanos(outside)));
         let mut parts = vec![format!("{all} of host time")];
         parts.extend(outside);
         parts.extend(super::trace::host_events(totals));
@@ -269,7 +284,13 @@ fn trace(timeline: &TraceAnalysis, phases: &[PhaseAnalysis]) -> Vec<String> {
     } else {
         String::new()
     };
-    let mut parts = vec![format!("GPU busy {busy} of {whole} {note}{on_each}")];
+    // Kernels that are not in the trace ran too.
+    let least = if phases.iter().any(PhaseAnalysis::misses_kernels) {
+        "at least "
+    } else {
+        ""
+    };
+    let mut parts = vec![format!("GPU busy {least}{busy} of {whole} {note}{on_each}")];
     let outside = timeline.outside.as_ref();
     parts.extend(outside.map(|outside| format!("{} outside the phases", outside.total_ns)));
     let before = totals.before_device_ns;
@@ -295,7 +316,9 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
             .map(|name| name.replace("decode_step", "decode step"))
     };
     let place = match (spoken(&gap.after_phase), spoken(&gap.before_phase)) {
-        (Some(after), Some(before)) if after == before => format!("between two {after}"),
+        (Some(after), Some(before)) if after == before => {
+            format!("between one {after} and the next")
+        }
         (Some(after), Some(before)) => format!("between {after} and {before}"),
         // The first step may hold the start of the program, and is in no phase then.
         (None, Some(_)) if source == Some(PhaseSource::OptimizerSteps) => {
@@ -334,6 +357,15 @@ fn between_phases(analysis: &Analysis) -> Option<String> {
             waterfall::cause(cause)
         ),
     }));
+    let ranges: Vec<String> = gap
+        .ranges
+        .iter()
+        .take(RANGES_NAMED)
+        .map(|range| format!("`{}` ({})", program::shortened(&range.name), range.time_ns))
+        .collect();
+    if !ranges.is_empty() {
+        parts.push(format!("in ranges {}", ranges.join(", ")));
+    }
     // The host did not keep the GPU waiting with it.
     let operator = gap.host_operator.as_ref().filter(|_| !is_queued);
     parts.extend(operator.map(|name| {

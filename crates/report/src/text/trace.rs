@@ -42,9 +42,9 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
 pub(super) fn host_events(totals: &Totals) -> Vec<String> {
     let others = totals.api_calls + totals.python_functions;
     let ops = totals.host_slices.saturating_sub(others);
-    let is_other = ops > 0 && ops == totals.other_slices;
+    let ops = ops.saturating_sub(totals.other_slices);
+    let is_other = ops == 0 && totals.other_slices > 0;
     let slices = is_other.then_some(Count(totals.other_slices, "host slice"));
-    let ops = if is_other { 0 } else { ops };
     let python = totals.python_functions;
     let python = (python > 0).then_some(Count(python, "Python function"));
     let calls = (totals.api_calls > 0).then_some(Count(totals.api_calls, "runtime call"));

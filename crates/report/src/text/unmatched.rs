@@ -14,7 +14,7 @@ pub(crate) fn reason(reason: UnmatchedReason) -> &'static str {
         UnmatchedReason::UnknownOperator => "the run does not list the operator",
         UnmatchedReason::PhaseNotCounted => "the model has no operators in this phase",
         UnmatchedReason::NotNeeded => "the model has no such operator",
-        UnmatchedReason::RarelyNeeded => "no operator that models consist of, by its name",
+        UnmatchedReason::RarelyNeeded => "moves, fills, sorts or draws data, by its name",
         UnmatchedReason::TouchesNoData => "touches no data: dispatch of a view or an allocation",
         UnmatchedReason::OutsideModules => "launched outside all modules",
         UnmatchedReason::UnknownPurpose => "unrecognized name",

@@ -1127,4 +1127,207 @@ pub(crate) const PROGRAMS: &[Program] = &[
             }
         },
     },
+    Program {
+        name: "a third of the kernels were dropped by the profiler",
+        generates_text: true,
+        says: &[
+            "GPU busy at least",
+            "80 kernels missing: idle time unknown",
+            "have no kernel in the trace",
+        ],
+        never: &["GPU idle 3", "speedup", "Removing it"],
+        write: |k| {
+            k.range("execute_context_1(888)_generation_0(0)", |k| {
+                for _ in 0..80 {
+                    k.op("aten::linear", |k| k.kernel(GEMM, 100.0));
+                    k.op("aten::linear", |k| k.call("cudaLaunchKernel", 5.0));
+                    k.op("aten::add", |k| k.kernel(ADD, 20.0));
+                    k.wait(60.0);
+                }
+                k.synchronize();
+            });
+        },
+    },
+    Program {
+        name: "every second launch call is not in the trace",
+        generates_text: true,
+        says: &["GPU idle"],
+        never: &["speedup", "CUDA Graphs"],
+        write: |k| {
+            k.range("execute_context_1(888)_generation_0(0)", |k| {
+                for layer in 0..80 {
+                    if layer % 2 == 0 {
+                        k.without_launches();
+                    } else {
+                        k.with_launches();
+                    }
+                    k.op("aten::linear", |k| k.kernel(GEMM, 20.0));
+                    k.wait(60.0);
+                }
+                k.synchronize();
+            });
+        },
+    },
+    Program {
+        name: "training with JAX on the CPU",
+        generates_text: false,
+        says: &[
+            "train 4 ×",
+            "`dot.3` 83.3 % (4 ×)",
+            "`broadcast_add_fusion` 16.7 % (4 ×)",
+        ],
+        never: &[
+            "neither device events nor host ops",
+            "`ThunkExecutor::Execute` ",
+            "`$core.py",
+        ],
+        write: |k| {
+            let event = |name: &str, ts: u32, dur: u32, args: serde_json::Value| json!({"ph": "X", "name": name, "pid": 701, "tid": 9, "ts": ts, "dur": dur, "args": args});
+            for step in 0..4 {
+                let at = 1_000 + 1_000 * step;
+                let op = |name: &str| json!({"hlo_op": name, "hlo_module": "jit_train_step"});
+                k.event(event(
+                    "train",
+                    at,
+                    900,
+                    json!({"step_num": step.to_string()}),
+                ));
+                k.event(event("$core.py:660 bind", at + 10, 800, json!({})));
+                k.event(event("ThunkExecutor::Execute", at + 20, 700, json!({})));
+                k.event(event("dot.3", at + 30, 500, op("dot.3")));
+                k.event(event(
+                    "broadcast_add_fusion",
+                    at + 600,
+                    100,
+                    op("broadcast_add_fusion"),
+                ));
+            }
+        },
+    },
+    Program {
+        name: "a loader of the program itself, in a range",
+        generates_text: false,
+        says: &[
+            "in range `MyPrefetcher.next`)",
+            "computes nothing for",
+            "while the host runs `MyPrefetcher.next`",
+        ],
+        never: &["does not show"],
+        write: |k| {
+            for step in 0..6 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.range("MyPrefetcher.next", |k| k.wait(9_000.0));
+                    training_step(k);
+                });
+            }
+        },
+    },
+    Program {
+        name: "a slow DataLoader on the CPU",
+        generates_text: false,
+        says: &[
+            "no op runs for 97.1 % of the time",
+            "in range `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`",
+            "waits for its input data for 97.1 % of the time",
+        ],
+        never: &["this recording does not show", "GPU idle"],
+        write: |k| {
+            k.without_devices();
+            for step in 0..5 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.range(
+                        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                        |k| k.wait(20_000.0),
+                    );
+                    k.op("aten::linear", |k| k.wait(500.0));
+                    k.op("aten::add", |k| k.wait(100.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "copies ahead of need on a stream that nobody waits for",
+        generates_text: false,
+        says: &["batch 4 ×"],
+        never: &["copy-bound", "exposed copies"],
+        write: |k| {
+            for _ in 0..4 {
+                k.range("batch", |k| {
+                    k.on_stream(20, |k| k.copy_in(1 << 30, 4_000.0));
+                    for _ in 0..40 {
+                        k.op("aten::linear", |k| k.kernel(GEMM, 20.0));
+                        k.wait(100.0);
+                    }
+                });
+            }
+            k.synchronize();
+        },
+    },
+    Program {
+        name: "inference on one GPU, then training on another",
+        generates_text: false,
+        says: &["training step (device 2) 4 ×", "in ranges `score`"],
+        never: &["GPU idle 100", "(device 0)"],
+        write: |k| {
+            k.range("score", |k| {
+                convolutions(k, 40, 100.0);
+                k.synchronize();
+            });
+            k.on_device(2);
+            (0..5).for_each(|_| training_step(k));
+        },
+    },
+    Program {
+        name: "a GAN whose optimizers have one name",
+        generates_text: false,
+        says: &["training step 5 ×"],
+        never: &["training step 10 ×", "training step 9 ×"],
+        write: |k| {
+            for _ in 0..5 {
+                convolutions(k, 8, 100.0);
+                convolutions(k, 8, 100.0);
+                backward(k, 8, 100.0);
+                optimizer(k, "Adam", 100.0);
+                convolutions(k, 8, 100.0);
+                backward(k, 16, 100.0);
+                optimizer(k, "Adam", 100.0);
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "gradients that are accumulated over steps of the profiler",
+        generates_text: false,
+        says: &["training step 2 ×", "accumulation step 6 ×"],
+        never: &["training step 8 ×"],
+        write: |k| {
+            for step in 0..8 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    convolutions(k, 8, 100.0);
+                    backward(k, 8, 100.0);
+                    if step % 4 == 3 {
+                        optimizer(k, "AdamW", 200.0);
+                    }
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "two optimizers of different names",
+        generates_text: false,
+        says: &["`Optimizer.step#SGD.step`, `Optimizer.step#Adam.step`"],
+        never: &[],
+        write: |k| {
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    convolutions(k, 8, 100.0);
+                    backward(k, 8, 100.0);
+                    optimizer(k, "SGD", 100.0);
+                    optimizer(k, "Adam", 100.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
 ];

@@ -48,6 +48,10 @@ impl Kineto {
         self.records_launches = false;
     }
 
+    pub(crate) fn with_launches(&mut self) {
+        self.records_launches = true;
+    }
+
     pub(crate) fn without_devices(&mut self) {
         self.records_devices = false;
     }

@@ -36,7 +36,13 @@ pub(super) fn resolve(builder: &mut TraceBuilder) -> AscendThreads {
     let mut ops: HashMap<u32, Vec<Work>> = HashMap::new();
     for mut event in std::mem::take(&mut builder.hosts).rows() {
         let row = rows.get(event.thread.0 as usize).copied().flatten();
-        match row.filter(|_| event.kind == HostKind::OTHER) {
+        // An op of XLA is the host's own only where no device has its row.
+        let may_be_device = |row: &Row| match event.kind {
+            HostKind::OTHER => true,
+            HostKind::OPERATOR => matches!(row, Row::Xla(..)),
+            _ => false,
+        };
+        match row.filter(may_be_device) {
             Some(
                 Row::Xla(device, Lane::Stream(stream)) | Row::AscendCollectives(device, stream),
             ) => {

@@ -67,6 +67,9 @@ pub(super) struct Args<'a> {
     pub(super) domain: Option<Text<'a>>,
     pub(super) mangled: Option<Text<'a>>,
     pub(super) kernel: Option<Text<'a>>,
+    /// What XLA's profiler says of an event: an op of a compiled program, or a step that the program numbers.
+    pub(super) is_xla_op: bool,
+    pub(super) is_xla_step: bool,
     pub(super) collective: CollectiveArgs<'a>,
 }
 
@@ -221,6 +224,14 @@ impl<'a> Args<'a> {
                 b"domain" if cursor.peek() == b'"' => self.domain = Some(cursor.text()?),
                 b"mangled name" if cursor.peek() == b'"' => self.mangled = Some(cursor.text()?),
                 b"kernel" if cursor.peek() == b'"' => self.kernel = Some(cursor.text()?),
+                b"hlo_op" => {
+                    self.is_xla_op = true;
+                    cursor.value()?;
+                }
+                b"step_num" => {
+                    self.is_xla_step = true;
+                    cursor.value()?;
+                }
                 _ if self.collective.read(key, cursor, number)? => {}
                 _ => {
                     cursor.value()?;

@@ -7,6 +7,7 @@ use super::flows::Flows;
 use super::losses::Losses;
 use super::merged_ranks::MergedRanks;
 use crate::import::torch_names::is_annotation;
+use crate::import::xla;
 use crate::trace::{
     AcceleratorKind, AutogradSequence, Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel,
     MemoryEvent, MemoryKind, MemoryPlace, Memset, Range, RangeKind, RawInputs, StrId, Sync,
@@ -129,6 +130,12 @@ impl Part {
             b"nvtx_start_end" => self.range(&placed, RangeKind::NVTX_START_END, at),
             b"os_runtime" => self.host(&placed, HostKind::SYSTEM, at),
             b"Trace" => self.range(&placed, RangeKind::CAPTURE, at),
+            b"" if event.args.is_xla_step => self.range(&placed, RangeKind::ANNOTATION, at),
+            b"" => {
+                let name = self.builder.strings.get(name);
+                let kind = xla::host_kind(name.as_bytes(), event.args.is_xla_op);
+                self.host(&placed, kind, at);
+            }
             _ => self.host(&placed, HostKind::OTHER, at),
         }
     }

@@ -241,12 +241,13 @@ impl Reading {
         duration: i64,
     ) {
         let name = self.name(event);
-        let (mut correlation, mut is_step) = (0, false);
+        let (mut correlation, mut is_step, mut is_op) = (0, false, false);
         for (key, value) in plane.stats_of(event) {
             match key {
                 "correlation_id" => correlation = small(value).unwrap_or(0),
                 // `StepTraceAnnotation` numbers what it marks.
                 "step_num" => is_step = true,
+                "hlo_op" => is_op = true,
                 _ => {}
             }
         }
@@ -264,10 +265,8 @@ impl Reading {
         // Only calls that CUPTI or ROCtracer saw have the id of what they launched.
         let kind = if correlation != 0 {
             HostKind::RUNTIME
-        } else if event.name.starts_with(b"$") {
-            HostKind::PYTHON
         } else {
-            HostKind::OTHER
+            xla::host_kind(event.name, is_op)
         };
         self.builder.hosts.push(Host {
             start,

@@ -290,6 +290,7 @@ fn fusion(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         mean_ns,
         fused_share,
         share,
+        with_gaps,
     } = conclusion
     else {
         return String::new();
@@ -302,8 +303,13 @@ fn fusion(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         ),
         None => (String::new(), "fused"),
     };
+    let gaps = if *with_gaps {
+        "with the gaps after them they"
+    } else {
+        "they"
+    };
     format!(
-        "{phase}: {kernels} of {of_kernels} kernels{each} are norms, elementwise ops and copies ({mean_ns} on average{already}); where nothing else runs, with the gaps after them, they take {} of the time; {speedup} if {further}",
+        "{phase}: {kernels} of {of_kernels} kernels{each} are norms, elementwise ops and copies ({mean_ns} on average{already}); {gaps} take {} of the time (not overlapped); {speedup} if {further}",
         Percent(*share)
     )
 }

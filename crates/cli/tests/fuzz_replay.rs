@@ -10,7 +10,7 @@
 #[path = "../../../fuzz/src/mcp.rs"]
 mod mcp;
 #[path = "../../../fuzz/src/mutate.rs"]
-mod mutate;
+pub(crate) mod mutate;
 #[path = "../../../fuzz/src/other_inputs.rs"]
 mod other_inputs;
 #[path = "../../../fuzz/src/replay.rs"]

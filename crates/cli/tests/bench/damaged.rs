@@ -1,16 +1,9 @@
 //! Files of a load that somebody damaged: every command that reads them ends in order.
 
-#[path = "../../../../fuzz/src/mutate.rs"]
-#[expect(
-    unreachable_pub,
-    reason = "shared with the targets of fuzz/, a crate of its own"
-)]
-mod mutate;
-
 use std::{fs, process::Command};
 
-use self::mutate::{Random, mutated};
 use super::{bench, stub};
+use crate::fuzz_replay::mutate::{Random, mutated};
 
 /// Damaged copies of each file.
 const CASES: u64 = 40;

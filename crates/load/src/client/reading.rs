@@ -50,6 +50,7 @@ impl Reading {
     }
 
     /// For the answer to a body of so many bytes.
+    #[must_use]
     pub fn answering(self, body_bytes: usize) -> Self {
         Self {
             prompt_tokens_max: TEMPLATE_TOKENS_MAX + body_bytes as u64,

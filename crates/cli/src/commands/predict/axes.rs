@@ -158,17 +158,15 @@ impl Axes {
         }
         let mut groups = Vec::new();
         for (positions, _) in clusters {
+            let sizes = positions.iter().map(|&position| values[position].len());
+            let combinations: usize = sizes.clone().product();
             let settings = if let [position] = positions.as_slice() {
                 alone.remove(position).unwrap_or_default()
+            } else if combinations > MOST_COMPOSED {
+                return Err(too_many_combinations(&first, &positions, combinations));
             } else {
-                let sizes = positions.iter().map(|&position| values[position].len());
-                let combinations: usize = sizes.product();
-                if combinations > MOST_COMPOSED {
-                    return Err(too_many_combinations(&first, &positions, combinations));
-                }
                 reader.settings(&first, &positions, values)?
             };
-            let sizes = positions.iter().map(|&position| values[position].len());
             groups.push(Group {
                 positions: positions.iter().copied().zip(sizes).collect(),
                 settings,

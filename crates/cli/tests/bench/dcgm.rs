@@ -76,6 +76,6 @@ fn what_a_dcgm_exporter_says_is_in_the_report() {
         "{rows:?}"
     );
     assert!(read(&run.join("report.html")).contains("XID 79"));
-    let found = json(&run.join("bench.json")).to_string();
-    assert!(found.contains("DCGM_FI_DEV_XID_ERRORS"), "{found}");
+    let kept = json(&run.join("load.json")).to_string();
+    assert!(kept.contains("DCGM_FI_DEV_XID_ERRORS"), "{kept}");
 }

@@ -106,7 +106,7 @@ fn other_files() -> Vec<NamedSchema> {
         contract::<JobsFile>(
             "jobs",
             JobsFile::SCHEMA_VERSION,
-            "sweep.json of a sweep, jobs_*.json of one on a cluster",
+            "jobs.json of a sweep, jobs_*.json of one on a cluster",
         ),
         contract::<SummariesMade>(
             "import_summary_only",

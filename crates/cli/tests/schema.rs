@@ -69,7 +69,7 @@ fn assert_valid(documents: &[(&str, Value)]) {
 }
 
 /// Files that have a schema, by the name of it. Other tools define the rest.
-const SCHEMAS_OF_FILES: [(&str, &str); 26] = [
+const SCHEMAS_OF_FILES: [(&str, &str); 27] = [
     ("run.json", "run"),
     ("record.json", "record"),
     ("analysis.json", "analysis"),
@@ -95,6 +95,7 @@ const SCHEMAS_OF_FILES: [(&str, &str); 26] = [
     ("flat.json", "flat"),
     ("direct_inference.json", "direct_inference"),
     ("job.json", "offline_job"),
+    ("jobs.json", "jobs"),
     ("info.json", "visualization"),
 ];
 /// vLLM's layout.

@@ -158,7 +158,7 @@ pub(super) fn attach(dir: &Path, output: &mut Output) -> Result<ExitCode, Failur
     Ok(exit_code(is_complete, multirun.launcher()?, dir))
 }
 
-/// Says how jobs change until no process runs the sweep, and takes it; `None` after an interrupt.
+/// Says how jobs change until no process runs the sweep, and takes it; `None` after an interrupt. Where none runs it, Slurm says how jobs change.
 fn wait_for_owner(
     multirun: &Multirun,
     cwd: &Path,
@@ -169,25 +169,30 @@ fn wait_for_owner(
         .map_err(|error| Failure::new(format!("cannot use {}: {error}", dir.display())))?;
     let mut told: Vec<Option<String>> = vec![None; multirun.jobs.len()];
     loop {
-        // Before the states are read: what the owner did last is told too.
         let held = lock_folder(&folder);
-        for (number, job) in multirun.jobs.iter().enumerate() {
-            let run = StoredRun::open(cwd.join(&job.dir)).ok();
-            let state = run.as_ref().map(run_state);
-            if state.is_some() && state != told[number] {
-                let shown = state.clone().unwrap_or_default();
-                crate::output::note(&format!("job {number}: {shown}"));
-                told[number] = state;
-            }
+        let is_owned = matches!(held, Err(StoreError::InUse { .. }));
+        if is_owned || told.iter().any(Option::is_some) {
+            tell_changes(multirun, cwd, &mut told);
         }
-        match held {
-            Ok(held) => return Ok(Some(held)),
-            Err(StoreError::InUse { .. }) => {}
-            Err(error) => return Err(error.into()),
+        if !is_owned {
+            return Ok(Some(held?));
         }
         std::thread::sleep(ATTACHED_POLL);
         if interrupt.count() > 0 {
             return Ok(None);
+        }
+    }
+}
+
+fn tell_changes(multirun: &Multirun, cwd: &Path, told: &mut [Option<String>]) {
+    for (number, job) in multirun.jobs.iter().enumerate() {
+        let run = StoredRun::open(cwd.join(&job.dir)).ok();
+        let state = run.as_ref().map(run_state);
+        if let Some(shown) = &state
+            && state != told[number]
+        {
+            crate::output::note(&format!("job {number}: {shown}"));
+            told[number] = state;
         }
     }
 }

@@ -5,6 +5,7 @@
 use crate::common;
 mod configured;
 mod damaged;
+mod dcgm;
 mod gpus;
 mod killed;
 mod secrets;

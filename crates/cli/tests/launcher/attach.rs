@@ -124,3 +124,42 @@ fn an_array_is_followed_after_its_submitter_is_gone() {
         "nothing was submitted again"
     );
 }
+
+/// Inside `scripts/with-slurm`: a real controller and node.
+#[test]
+#[ignore = "needs Slurm: scripts/with-slurm cargo test -p llmprof launcher:: -- --ignored"]
+fn slurm_jobs_are_followed_after_their_submitter_was_killed() {
+    let scene = Scene::new();
+    fs::write(
+        scene.path().join("wait.sh"),
+        "while [ ! -e go ]; do sleep 0.05; done\n",
+    )
+    .unwrap();
+    let words = [
+        "run",
+        "-m",
+        "hydra.sweep.dir=sweep",
+        "hydra/launcher=submitit_slurm",
+        "hydra.launcher.timeout_min=5",
+        "runtime=command",
+        "runtime.argv=[sh,wait.sh]",
+        "experiment=a,b",
+    ];
+    let (mut submitter, errors) = scene.start(&words, "sweep.err");
+    wait_for(|| {
+        let said = fs::read_to_string(&errors).unwrap();
+        said.contains("job 0: running") && said.contains("job 1: running")
+    });
+    submitter.kill().unwrap();
+    submitter.wait().unwrap();
+    let attached = scene.start(&["run", "--attach", "sweep"], "attached.err");
+    wait_for(|| {
+        fs::read_to_string(&attached.1)
+            .unwrap()
+            .contains("job 1: running")
+    });
+    fs::write(scene.path().join("go"), "").unwrap();
+    let (table, errors) = finished(attached);
+    assert_eq!(table.matches("complete").count(), 2, "{table}");
+    assert!(errors.contains("job 1: completed"), "{errors}");
+}

@@ -22,7 +22,7 @@ mod tests {
     #[test]
     fn fields_are_averaged_over_scrapes() {
         let mut gpus = DcgmGpus::default();
-        for (power, xid) in [(100.0, 0), (300.0, 79)] {
+        for (power, xid) in [(100.0, 0), (200.0, 79), (300.0, 13)] {
             add_page(
                 &mut gpus,
                 &Page::read(&format!(
@@ -32,7 +32,7 @@ mod tests {
         }
         let gpu = &gpus.0["0"];
         assert_eq!(gpu["DCGM_FI_DEV_POWER_USAGE"].mean(), Some(200.0));
-        assert_eq!(gpu["DCGM_FI_DEV_XID_ERRORS"].max, 79.0);
+        assert_eq!(gpu["DCGM_FI_DEV_XID_ERRORS"].last, 13.0);
         assert_eq!(gpu.len(), 2, "other fields stay in the page that was kept");
     }
 }

@@ -24,6 +24,9 @@ pub struct FieldSpread {
     count: u32,
     /// Largest value.
     pub max: f64,
+    /// Value of the last scrape.
+    #[serde(default)]
+    pub last: f64,
 }
 
 impl FieldSpread {
@@ -43,5 +46,6 @@ impl DcgmGpus {
         spread.sum += value;
         spread.count += 1;
         spread.max = spread.max.max(value);
+        spread.last = value;
     }
 }

@@ -27,7 +27,7 @@ use super::attempts::set_aside;
 use crate::{failure::Failure, progress::Show};
 
 /// The sweep in its own directory, for whoever attaches to it.
-pub(super) const SWEEP_FILE: &str = "sweep.json";
+pub(super) const SWEEP_FILE: &str = "jobs.json";
 /// The command that a job of a sweep is.
 pub(crate) const SWEEP_JOB: &str = "sweep-job";
 

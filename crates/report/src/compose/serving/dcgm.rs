@@ -36,8 +36,8 @@ pub(super) fn add(document: &mut Document, url: &str, gpus: &DcgmGpus) {
                 0 | 1 => Percent(mean).to_string(),
                 4 => format!("{} ({})", significant(mean), significant(found.max)),
                 // The exporter keeps the number of the last error; 0 is none.
-                5 if found.max == 0.0 => "none".to_owned(),
-                5 => format!("XID {}", significant(found.max)),
+                5 if found.last == 0.0 => "none".to_owned(),
+                5 => format!("XID {}", found.last),
                 _ => significant(mean),
             });
         }

@@ -488,7 +488,6 @@ pub(crate) struct RecordArgs {
 
 /// Which profiles are read.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ImportArgs {
     /// Profiles, then config overrides for the model that ran and its workload: model=NAME,
     /// workload.prompt_tokens=128. Without a model there are no roofline times. The ranks of a job are

@@ -16,7 +16,7 @@ const NO_MEMORY: &str = "No allocations were recorded. torch.profiler records th
 
 pub(super) fn memory_json(run: &OpenedRun) -> Value {
     let mut charts = snapshot_charts(run);
-    for recorded in run.timeline.traces.iter() {
+    for recorded in &run.timeline.traces {
         let trace = &run.record.traces[recorded.index].trace;
         charts.extend(trace_charts(trace, recorded.shift - run.timeline.origin));
     }

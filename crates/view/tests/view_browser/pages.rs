@@ -44,7 +44,7 @@ fn load() -> RunRecord {
     let mut load: ServedLoad = serde_json::from_value(load).unwrap();
     let request = |index: u64, due: i64, sent: i64, first: i64, end: i64| RequestRecord {
         sent_ns: Some(Nanos(sent * MS)),
-        arrivals: [first, (first + end) / 2, end]
+        arrivals: [first, i64::midpoint(first, end), end]
             .map(|at| Arrival {
                 at_ns: Nanos(at * MS),
                 tokens: None,
@@ -277,7 +277,7 @@ fn requests_are_joined_with_engine_steps() {
     assert!(
         side.as_str()
             .unwrap()
-            .contains("prefill1 sequences, 128 new tokens"),
+            .contains("prefill1 sequence, 128 new tokens"),
         "{side}"
     );
     looks_right(&mut browser, "requests");

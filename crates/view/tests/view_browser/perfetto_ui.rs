@@ -66,7 +66,7 @@ fn perfetto_ui_reads_every_slice_flow_and_counter() {
         .lanes
         .iter()
         .flat_map(|lane| &lane.tracks)
-        .map(|track| track.len())
+        .map(llmprof_view::Track::len)
         .sum();
     assert_eq!(
         ask(&mut browser, "SELECT count(*) AS n FROM slice"),

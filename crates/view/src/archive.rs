@@ -14,7 +14,7 @@ use crate::assets::ASSETS;
 use crate::names::NAMES_PER_BLOCK;
 use crate::pages::PAGES;
 use crate::site::{OpenedRun, Site};
-use crate::tile::{LEVEL_MAX, TILE_PX, TilePlace};
+use crate::tile::{TilePlace, top_level};
 use crate::track::EventRef;
 
 /// Tiles of all runs together.
@@ -173,13 +173,6 @@ impl Writer<'_> {
         }
         Ok(())
     }
-}
-
-/// The level at which one tile holds the whole timeline.
-fn top_level(span: i64) -> u32 {
-    (0..LEVEL_MAX)
-        .find(|level| span < TILE_PX << level)
-        .unwrap_or(LEVEL_MAX)
 }
 
 /// Whether a tile folds anything.

@@ -2,7 +2,7 @@
 
 use llmprof_record::run::{Request, RunRecord};
 use llmprof_record::serving::{EnginePart, EngineStep, RequestRecord, ServedLoad};
-use llmprof_units::Nanos;
+use llmprof_units::{Count, Nanos};
 use serde_json::{Value, json};
 
 use crate::lanes::table;
@@ -173,11 +173,11 @@ pub(crate) fn request_rows(request: &RequestRecord) -> Rows {
 fn part_text(part: EnginePart) -> String {
     let context = part
         .context
-        .map(|tokens| format!(", {tokens} tokens of context"));
+        .map(|tokens| format!(", {} of context", Count(tokens, "token")));
     format!(
-        "{} sequences, {} new tokens{}",
-        part.sequences,
-        part.tokens,
+        "{}, {}{}",
+        Count(part.sequences, "sequence"),
+        Count(part.tokens, "new token"),
         context.unwrap_or_default()
     )
 }

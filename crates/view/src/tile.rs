@@ -16,7 +16,7 @@ pub const SLICE_MIN_PX: i64 = 3;
 pub const LEVEL_MAX: u32 = 40;
 
 /// Which piece of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TilePlace {
     pub level: u32,
     pub x: i64,
@@ -32,6 +32,13 @@ impl TilePlace {
         let start = self.x.checked_mul(width)?;
         Some((start, start.checked_add(width)?))
     }
+}
+
+/// The level at which one tile holds the whole timeline.
+pub(crate) fn top_level(span: i64) -> u32 {
+    (0..LEVEL_MAX)
+        .find(|level| span < TILE_PX << level)
+        .unwrap_or(LEVEL_MAX)
 }
 
 #[derive(Default)]

@@ -5,6 +5,7 @@ use llmprof_record::run::{RunRecord, is_graph_capture, rank_of};
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::ViewError;
@@ -12,8 +13,11 @@ use crate::lanes::{Lane, LaneKind, LaneSource};
 use crate::load_lanes::{ClockShifts, load_lanes};
 use crate::names::Names;
 use crate::site::OpenedRun;
-use crate::tile::{TilePlace, encode_track};
+use crate::tile::{LEVEL_MAX, TILE_PX, TilePlace, encode_track, top_level};
 use crate::track::{EventRef, Slice, Track};
+
+/// A tile of more slices than this is cut when the run is opened: of 10⁷ slices some sixty tiles, about a byte a slice.
+const COARSE_TILE_SLICES: usize = 150_000;
 
 /// A trace on the timeline.
 pub(crate) struct TimelineTrace {
@@ -37,6 +41,8 @@ pub struct Timeline {
     /// Phases with their intervals on the clock of the first trace.
     pub(crate) phases: Vec<(String, i64, i64)>,
     pub(crate) clocks: ClockShifts,
+    /// By lane and place.
+    coarse_tiles: FxHashMap<(usize, TilePlace), Vec<u8>>,
 }
 
 impl Timeline {
@@ -109,7 +115,7 @@ impl Timeline {
             .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
             .unwrap_or((0, 0));
         let origin = job.map_or(origin, |job| job.timeline.origin);
-        Ok(Self {
+        let mut timeline = Self {
             origin,
             span: end.saturating_sub(origin),
             lanes,
@@ -117,7 +123,29 @@ impl Timeline {
             traces,
             phases,
             clocks,
-        })
+            coarse_tiles: FxHashMap::default(),
+        };
+        timeline.coarse_tiles = timeline.cut_coarse_tiles();
+        Ok(timeline)
+    }
+
+    /// Tiles of so many slices that cutting one takes longer than a person should wait: a pixel of them asks far-apart places of memory.
+    fn cut_coarse_tiles(&self) -> FxHashMap<(usize, TilePlace), Vec<u8>> {
+        let mut places = Vec::new();
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let slices: usize = lane.tracks.iter().map(Track::len).sum();
+            // One level above the whole timeline can be zoomed out to.
+            for level in (0..=(top_level(self.span) + 1).min(LEVEL_MAX)).rev() {
+                let tiles = self.span / (TILE_PX << level) + 1;
+                if slices < COARSE_TILE_SLICES.saturating_mul(tiles as usize) {
+                    break;
+                }
+                places.extend((0..tiles).map(|x| (number, TilePlace { level, x })));
+            }
+        }
+        let cut = places.into_par_iter();
+        cut.filter_map(|(lane, place)| Some(((lane, place), self.cut_tile(lane, place)?)))
+            .collect()
     }
 
     /// A time since 1970 as nanoseconds after the origin, where the clocks are joined.
@@ -143,7 +171,8 @@ impl Timeline {
                     .as_ref()
                     .map_or(0, crate::counter::Counter::memory_bytes)
         };
-        self.lanes.iter().map(lane).sum()
+        let coarse = self.coarse_tiles.values().map(Vec::capacity);
+        self.lanes.iter().map(lane).sum::<usize>() + coarse.sum::<usize>()
     }
 
     pub fn lanes_json(&self) -> Value {
@@ -175,6 +204,13 @@ impl Timeline {
 
     /// One lane at one place; `None` where there is no such lane or place. Counters are JSON, slices binary.
     pub fn tile(&self, lane: usize, place: TilePlace) -> Option<Vec<u8>> {
+        match self.coarse_tiles.get(&(lane, place)) {
+            Some(tile) => Some(tile.clone()),
+            None => self.cut_tile(lane, place),
+        }
+    }
+
+    fn cut_tile(&self, lane: usize, place: TilePlace) -> Option<Vec<u8>> {
         let lane = self.lanes.get(lane)?;
         place.interval()?;
         if let Some(counter) = &lane.counter {

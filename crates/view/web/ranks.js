@@ -16,7 +16,7 @@ export async function ranksPage(run, go) {
   const picture = new Picture(`Own time of ${count(page.ranks.length)} ranks in ${count(page.steps.length)} steps, relative to the median rank of the step.`, width => cells(page, width, go));
   return el("div", { class: "page" }, el("h1", {}, "Ranks × steps"),
     el("p", {}, `Own time is the time of a step without waiting for other ranks in collectives. ${count(page.ranks.length)} ranks, ${page.steps.length > 1 ? `${count(page.steps.length)} ` : ""}${steps}.`),
-    el("p", { class: "soft" }, "Blue: as long as the median rank of the step or shorter; orange: longer, the deeper the longer (50 % and more is deepest)."),
+    el("p", { class: "soft" }, "Blue: at most 1 % longer than the median rank of the step, or shorter; orange: longer, deepest at 50 % and more."),
     picture.root, el("h2", {}, "Ranks"), rankTable(page));
 }
 

@@ -277,7 +277,7 @@ fn requests_are_joined_with_engine_steps() {
     assert!(
         side.as_str()
             .unwrap()
-            .contains("prefill1 sequences, 128 new tokens"),
+            .contains("prefill1 sequence, 128 new tokens"),
         "{side}"
     );
     looks_right(&mut browser, "requests");

@@ -91,7 +91,7 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
 /// the like may return what they are given.
 fn is_arithmetic(name: &str) -> bool {
     let computes = matches!(
-        category(name),
+        operator_category(name),
         Category::Elementwise
             | Category::Reduce
             | Category::Scan

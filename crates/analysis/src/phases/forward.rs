@@ -156,7 +156,9 @@ impl ForwardPasses {
         }
         if self.ends_within_pass() {
             let last = phases.windows.last_mut();
-            last.into_iter().for_each(|last| last.is_whole = false);
+            if let Some(last) = last {
+                last.is_whole = false;
+            }
         }
         phases
     }

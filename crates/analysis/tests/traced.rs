@@ -225,7 +225,13 @@ fn without_a_model_nothing_is_said_of_what_it_needs() {
     }
     assert!(analysis.findings.iter().all(|found| found.code != "extra"));
     let tool = Some("kineto".to_owned());
-    let expected = [Assumption::MultiplyAdd, Assumption::ProfiledTimes { tool }];
+    let expected = [
+        Assumption::MultiplyAdd,
+        Assumption::ProfiledTimes {
+            tool,
+            on_host: true,
+        },
+    ];
     assert_eq!(analysis.assumptions, expected);
 }
 

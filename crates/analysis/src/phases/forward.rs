@@ -111,14 +111,17 @@ impl ForwardPasses {
     /// tokens back. Keys of another length are not those of a cache.
     fn continues_cache(&self, place: usize) -> bool {
         let pass = &self.passes[place];
-        let mut before = self.passes[..place].iter().rev();
-        let before = before.find(|before| before.attentions == pass.attentions);
+        let earlier = &self.passes[..place];
+        let of_model = earlier
+            .iter()
+            .rfind(|before| before.attentions == pass.attentions);
         let follows = |before: &ForwardPass| {
             let is_taken_back = 0 < before.cached && before.cached < pass.cached;
             pass.cached == before.length() || is_taken_back && pass.cached < before.length()
         };
         // A recording may begin with any pass.
-        pass.is_decode() && before.map_or(place == 0, follows)
+        let may_follow = place == 0 || earlier.last().into_iter().chain(of_model).any(follows);
+        pass.is_decode() && may_follow
     }
 
     pub(crate) fn decoder_passes(&self) -> u64 {

@@ -381,6 +381,8 @@ def other_inputs() -> None:
              "r/0/totals?from=0&to=90000", "r/0/search?text=gem%6d", "r/0/find?text=gemm&time=0", "r/0/query?sql=SELECT+1", "r/0/plot/idle.svg"]
     for name, some in (("pages", paths[:6]), ("data", paths[6:])):
         put("view_request", f"{name}.txt", "".join(f"GET /{token}/{path} HTTP/1.1\r\n{host}\r\n" for path in some).encode())
+    # A distance from this time did not fit 64 bits.
+    put("view_request", "far.txt", f"GET /{token}/r/0/find?text=gemm&time=-9223372036854775808 HTTP/1.1\r\n{host}\r\n".encode())
     put("view_request", "foreign.txt", f"GET /{token}/runs.json HTTP/1.1\r\n{host}Origin: http://127.0.0.1:8000\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n\r\n".encode())
     queries = {
         "sum": "SELECT name, count(*) AS calls, sum(duration_ns) AS time FROM kernel GROUP BY name ORDER BY time DESC LIMIT 5",

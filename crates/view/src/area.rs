@@ -233,7 +233,7 @@ impl Timeline {
         let found = self
             .slices(|_| true)
             .filter(|(_, slice)| wanted[slice.name as usize] && is_past(slice.start))
-            .min_by_key(|(lane, slice)| ((slice.start - time).abs(), *lane));
+            .min_by_key(|(lane, slice)| (slice.start.abs_diff(time), *lane));
         found.map_or(Value::Null, |(lane, slice)| {
             let track = self.locate(self.lanes[lane].trace, slice.event, slice.start);
             json!({"lane": lane, "track": track.map(|place| place.1), "event": slice.event.0, "trace": self.lanes[lane].trace,

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use thiserror::Error;
 
-use super::RankSummary;
+use super::{Between, KernelSums, RankCollective, RankStep, RankSummary};
 
 /// The folder of a run that has the summaries of its ranks.
 pub const RANK_FOLDER: &str = "ranks";
@@ -18,6 +18,11 @@ const VERSION: u32 = 1;
 const HEAD_BYTES: usize = MAGIC.len() + 8;
 /// Level 3 is the default of zstd: half the size of level 1 is not to be had below level 19.
 const COMPRESSION_LEVEL: i32 = 3;
+
+/// 78 hours in ns, 281 TB in bytes: no profile has more in one number, and sums over tens of thousands of them fit 64 bits.
+const NUMBER_MAX: u64 = 1 << 48;
+/// The first event, since 1970: in the year 2116.
+const BEGIN_MAX_NS: u64 = 1 << 62;
 
 /// Bytes that so many packed ones may unpack to. Rows of numbers pack to an eighth or so; in memory they take up to nine times their text,
 /// so a small file must not unpack to all of [`RANK_FILE_MAX_BYTES`].
@@ -105,6 +110,9 @@ impl RankSummary {
         if calls.iter().any(|call| is_late(call.end_ns)) || self.recorded_ns < 0 {
             return Err("a collective ends after the recording");
         }
+        if !self.is_within_bounds() {
+            return Err("a number is larger than any that was measured");
+        }
         if !calls.is_sorted_by_key(|call| call.start_ns) {
             return Err("collectives are out of order");
         }
@@ -115,11 +123,60 @@ impl RankSummary {
         }
         Ok(())
     }
+
+    /// Whether all numbers are small enough that sums over a job fit 64 bits.
+    fn is_within_bounds(&self) -> bool {
+        let between = |between: &Between| {
+            [between.compute_ns, between.copies_ns, between.idle_ns]
+                .into_iter()
+                .all(is_bounded)
+        };
+        let kernel = |kernel: &KernelSums| {
+            let times = [kernel.sum_ns, kernel.min_ns, kernel.max_ns];
+            times.into_iter().all(is_bounded) && kernel.calls <= NUMBER_MAX
+        };
+        let step = |step: &RankStep| {
+            let times = [
+                step.start_ns,
+                step.end_ns,
+                step.compute_ns,
+                step.exposed_communication_ns,
+                step.copies_ns,
+                step.other_ns,
+            ];
+            times.into_iter().chain(step.idle_ns).all(is_bounded)
+                && step.other_events <= NUMBER_MAX
+                && step.kernels.iter().all(kernel)
+        };
+        let call = |call: &RankCollective| {
+            let exposed = call.exposed.iter().flat_map(|(start, end)| [*start, *end]);
+            let counts = [Some(call.group_size), call.given, call.got];
+            [call.start_ns, call.end_ns]
+                .into_iter()
+                .chain(exposed)
+                .all(is_bounded)
+                && between(&call.before)
+                && counts
+                    .into_iter()
+                    .flatten()
+                    .all(|count| count <= NUMBER_MAX)
+        };
+        is_bounded(self.recorded_ns)
+            && self.begin_ns.unsigned_abs() <= BEGIN_MAX_NS
+            && self.events <= NUMBER_MAX
+            && between(&self.tail)
+            && self.steps.iter().all(step)
+            && self.collectives.iter().all(call)
+    }
+}
+
+fn is_bounded(number: i64) -> bool {
+    number.unsigned_abs() <= NUMBER_MAX
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Between, Digest, KernelSums, ProcessGroup, RankCollective, RankStep};
+    use super::super::{Digest, ProcessGroup};
     use super::*;
 
     fn summary() -> RankSummary {
@@ -213,6 +270,10 @@ mod tests {
         refused(|summary| summary.steps[0].kernels[0].name = 2);
         refused(|summary| summary.steps[0].kernels[0].calls = 3);
         refused(|summary| summary.steps[0].start_ns = 9_001);
+        refused(|summary| summary.tail.compute_ns = i64::MAX);
+        refused(|summary| summary.begin_ns = i64::MIN);
+        refused(|summary| summary.steps[0].idle_ns[7] = 1 << 49);
+        refused(|summary| summary.collectives[0].given = Some(1 << 62));
     }
 
     #[test]

@@ -147,6 +147,9 @@ pub(crate) const SLOW_LINK_GROUPS_MIN: usize = 4;
 /// Clocks that NTP or PTP keeps drift by less.
 pub(crate) const CLOCK_DRIFT_MIN_PPM: f64 = 5.0;
 
+/// A rank that computes this much longer than the mean rank in most steps is one to look at: less is usual between GPUs of one kind.
+pub(crate) const COMPUTES_LONGER_MIN: f64 = 0.05;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -158,6 +158,28 @@ fn planted_faults_are_found_with_their_causes_and_no_others() {
     assert!(matches!(job.look_at[0].reasons[0], Reason::Straggler(0)));
 }
 
+/// One step is enough to say which rank computes longest.
+#[test]
+fn a_rank_that_computes_longer_is_one_to_look_at() {
+    let short = MadeJob {
+        steps: 1,
+        ..sound()
+    };
+    assert_eq!(made(&short).job.unwrap().look_at, []);
+    let uneven = MadeJob {
+        slow_kernels: vec![(11, 30.0)],
+        ..short
+    };
+    let job = made(&uneven).job.unwrap();
+    assert_eq!(job.steps.len(), 1);
+    let found = job.look_at.iter().find(|found| found.rank == 11).unwrap();
+    let longer = found.reasons.iter().find_map(|reason| match reason {
+        Reason::ComputesLonger(share) => Some(*share),
+        _ => None,
+    });
+    assert!(longer.is_some_and(|share| share > 0.3), "{found:?}");
+}
+
 /// Summaries of a published job say of its ranks what its whole traces say.
 #[test]
 fn summaries_agree_with_whole_traces() {

@@ -55,6 +55,9 @@ fn ranks_are_read_once_and_joined() {
     assert!(text.contains("8 ranks over 12.61 ms"), "{text}");
     let ranks = fs::read_to_string(at.join("run/ranks.csv")).unwrap();
     assert_eq!(ranks.lines().count(), 9);
+    // One step, in which ranks differ: a cell for each.
+    let map = fs::read_to_string(at.join("run/plots/ranks_by_step.svg")).unwrap();
+    assert_eq!(map.matches("class=\"heat\"").count(), 8);
     // The run has all that `analyze` needs.
     let before: Value =
         serde_json::from_slice(&fs::read(at.join("run/analysis.json")).unwrap()).unwrap();

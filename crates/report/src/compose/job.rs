@@ -8,6 +8,8 @@ use crate::view::{HeatMap, Unit};
 /// Rows and columns of the heat map; more ranks or steps share one, which shows the highest of them.
 const HEAT_ROWS_MAX: usize = 40;
 const HEAT_COLUMNS_MAX: usize = 24;
+/// Own time of the longest rank over the median from which a map of one step shows more than noise.
+const ONE_STEP_RATIO_MIN: f64 = 1.05;
 
 pub(super) fn add(section: &mut Section, job: &JobAnalysis) {
     section.list(text::conclusions(job));
@@ -78,11 +80,11 @@ fn groups(sets: &[GroupSet]) -> Table {
     table
 }
 
-/// Own times over the median of their step. Nothing of a single step: the table of ranks says as much.
+/// Own times over the median of their step; nothing of a single step in which ranks are alike.
 fn heat_map(job: &JobAnalysis) -> Option<HeatMap> {
     let times = &job.step_times;
     let (ranks, steps) = (times.ranks.len(), job.steps.len());
-    if ranks < 2 || steps < 2 {
+    if ranks < 2 || steps == 0 {
         return None;
     }
     let rows = blocks(ranks, HEAT_ROWS_MAX);
@@ -92,6 +94,15 @@ fn heat_map(job: &JobAnalysis) -> Option<HeatMap> {
         let usual = job.steps[step].median_own_ns.0;
         (own >= 0 && usual > 0).then(|| own as f64 / usual as f64)
     };
+    let is_uneven = || {
+        let ratios = (0..ranks).filter_map(|rank| ratio(rank, 0));
+        ratios
+            .reduce(f64::max)
+            .is_some_and(|most| most >= ONE_STEP_RATIO_MIN)
+    };
+    if steps == 1 && !is_uneven() {
+        return None;
+    }
     let cell = |rows: &(usize, usize), columns: &(usize, usize)| {
         let all =
             (rows.0..rows.1).flat_map(|rank| (columns.0..columns.1).map(move |step| (rank, step)));

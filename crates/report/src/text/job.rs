@@ -197,6 +197,9 @@ pub(crate) fn reason(job: &JobAnalysis, reason: &Reason) -> String {
                 )
             })
         }
+        Reason::ComputesLonger(share) => {
+            format!("computes {} longer than the mean rank", Percent(*share))
+        }
         Reason::MissingSteps(steps) => format!("{} missing", Count(*steps, "step")),
         Reason::ClockDrift(ppm) => {
             format!("its clock runs {ppm:+.1} ppm against the others")

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Job;
 use super::links::SlowLink;
+use super::steps::ComputeImbalance;
 use super::stragglers::Straggler;
-use crate::thresholds::CLOCK_DRIFT_MIN_PPM;
+use crate::thresholds::{CLOCK_DRIFT_MIN_PPM, COMPUTES_LONGER_MIN};
 
 /// Ranks that are listed.
 const LOOK_AT_MAX: usize = 10;
@@ -35,6 +36,8 @@ pub enum Reason {
     SlowLink(u64),
     /// It held the others up in some steps: the number in the list of stragglers.
     SlowInSteps(u64),
+    /// It computes longer than the mean rank in most steps, by this share.
+    ComputesLonger(f64),
     /// Steps that it lacks, of those that the median rank has.
     MissingSteps(u64),
     /// Its clock runs faster than those of the others, millionths.
@@ -51,10 +54,11 @@ fn urgency(reason: &Reason) -> (u8, u64) {
         Reason::Straggler(number) => (0, *number),
         Reason::SlowLink(number) => (1, *number),
         Reason::SlowInSteps(number) => (2, *number),
-        Reason::NotAligned => (3, 0),
-        Reason::MissingSteps(steps) => (4, u64::MAX - steps),
-        Reason::ClockDrift(ppm) => (5, u64::MAX - ppm.abs() as u64),
-        Reason::Losses(count) => (6, u64::MAX - count),
+        Reason::ComputesLonger(_) => (3, 0),
+        Reason::NotAligned => (4, 0),
+        Reason::MissingSteps(steps) => (5, u64::MAX - steps),
+        Reason::ClockDrift(ppm) => (6, u64::MAX - ppm.abs() as u64),
+        Reason::Losses(count) => (7, u64::MAX - count),
     }
 }
 
@@ -62,6 +66,7 @@ pub(super) fn choose(
     job: &Job<'_>,
     stragglers: &[Straggler],
     links: &[SlowLink],
+    imbalance: &ComputeImbalance,
 ) -> Vec<RankToLookAt> {
     let mut reasons: BTreeMap<u32, Vec<Reason>> = BTreeMap::new();
     let mut add = |rank: u32, reason: Reason| reasons.entry(rank).or_default().push(reason);
@@ -78,6 +83,11 @@ pub(super) fn choose(
         for rank in &link.ranks {
             add(*rank, Reason::SlowLink(number as u64));
         }
+    }
+    if let Some(rank) = imbalance.rank
+        && imbalance.excess >= COMPUTES_LONGER_MIN
+    {
+        add(rank, Reason::ComputesLonger(imbalance.excess));
     }
     let mut counts: Vec<i64> = job
         .summaries

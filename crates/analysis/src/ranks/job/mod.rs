@@ -127,8 +127,8 @@ fn analyze_job(job: &Job<'_>) -> JobAnalysis {
     let blamed = blame::Blamed::of(job);
     let stragglers = stragglers::find(job, &blamed);
     let slow_links = links::find(job);
-    let look_at = look_at::choose(job, &stragglers, &slow_links);
     let (steps, step_times, imbalance) = steps::describe(job);
+    let look_at = look_at::choose(job, &stragglers, &slow_links, &imbalance);
     JobAnalysis {
         has_marked_steps: job.summaries.iter().all(|summary| summary.has_marked_steps),
         on_host: job.summaries.iter().all(|summary| runs_operators(summary)),

@@ -36,6 +36,7 @@ mod record;
 mod requests;
 mod run_store;
 mod schema;
+mod shown;
 mod simulate;
 mod stage2;
 mod survival;

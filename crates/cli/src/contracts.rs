@@ -19,37 +19,16 @@ use llmprof_record::{
     store::{self, Manifest},
 };
 use llmprof_traffic::{figures::LoadSummary, sweep::Sweep};
-use llmprof_units::schema::schema_of;
 use llmprof_view::agent::answer_schemas;
-use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 use crate::comparing::{CompareFile, baseline};
 use crate::job_ranks::SummariesMade;
 use crate::jobs::{CodeRevision, JobsFile};
+use crate::named_schema::{NamedSchema, contract, titled};
 use crate::outputs::{AllocatorFile, Metrics, serving::BenchFile};
 use crate::serving::{OfflineJob, PrintedBench};
 use crate::{commands, trtexec};
-
-/// The id of a schema and the schema.
-pub(crate) type NamedSchema = (String, Schema);
-
-/// The schema of a file, or of what a command prints; `title` names it.
-pub(crate) fn contract<T: JsonSchema>(name: &str, version: u32, title: &str) -> NamedSchema {
-    titled(name, version, title, schema_of::<T>)
-}
-
-pub(crate) fn titled(
-    name: &str,
-    version: u32,
-    title: &str,
-    schema: impl Fn(&str) -> Schema,
-) -> NamedSchema {
-    let id = format!("llmprof.{name}/{version}");
-    let mut schema = schema(&id);
-    schema.insert("title".to_owned(), title.into());
-    (id, schema)
-}
 
 /// All schemas: files of a run, other files, what commands print, answers for agents.
 pub(crate) fn all_schemas() -> Vec<NamedSchema> {

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::assets::ASSETS;
 use crate::names::NAMES_PER_BLOCK;
-use crate::site::{OpenedRun, Site};
+use crate::opened_run::OpenedRun;
+use crate::site::Site;
 use crate::tile::{LEVEL_MAX, TILE_PX, TilePlace};
 use crate::track::EventRef;
 

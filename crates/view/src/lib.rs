@@ -12,6 +12,7 @@ mod counter;
 mod details;
 pub mod lanes;
 mod names;
+mod opened_run;
 mod pftrace;
 pub mod query;
 mod run_page;
@@ -22,8 +23,9 @@ mod timeline;
 pub mod track;
 
 pub use archive::{ArchiveError, ArchiveFacts};
+pub use opened_run::OpenedRun;
 pub use server::{Server, serve};
-pub use site::{OpenedRun, Reply, Site};
+pub use site::{Reply, Site};
 pub use timeline::Timeline;
 pub use track::Track;
 

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::trace::{InputsId, ThreadId, Trace};
-use llmprof_theory::{Sequences, Step};
+use llmprof_theory::Step;
 
+use super::forward_pass::ForwardPass;
 use super::pass_ranges::pass_starts;
 use super::{PhaseSource, Phases};
 use crate::labels::STEP;
@@ -15,40 +16,8 @@ use crate::labels::STEP;
 const LOOKUP: &str = "aten::embedding";
 const ATTENTION: &str = "aten::scaled_dot_product_attention";
 
-/// One pass of all sequences of a batch through the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ForwardPass {
-    /// When the host looked the tokens up, ns.
-    pub(crate) start: i64,
-    /// When the next pass began, or the thread's last host event ended.
-    pub(crate) end: i64,
-    pub(crate) batch: u64,
-    /// New tokens of each sequence.
-    pub(crate) new: u64,
-    /// Tokens of each sequence in the KV cache before the pass.
-    pub(crate) cached: u64,
-    /// Calls of attention; 0 where the model does not call PyTorch's.
-    pub(crate) attentions: u64,
-    /// Whether it is the encoder's: the tokens after it are attended to by a decoder that begins with an empty cache.
-    pub(crate) is_encoder: bool,
-}
-
 /// The fewest and the most keys that calls of attention in one pass meet.
 type MetKeys = Option<(u64, u64)>;
-
-impl ForwardPass {
-    pub(crate) fn is_decode(&self) -> bool {
-        self.new == 1 && self.cached > 0
-    }
-
-    pub(crate) fn sequences(&self) -> Sequences {
-        Sequences {
-            count: self.batch,
-            new: self.new,
-            cached: self.cached,
-        }
-    }
-}
 
 /// The forward passes of one model on one thread, in order of time.
 #[derive(Clone, Debug, PartialEq)]

@@ -29,6 +29,9 @@ pub(crate) use predict::prediction;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
 use llmprof_assets::{bootstrap::Asset, dataset::Fault, externals::State};
+use llmprof_report::compose::{
+    advise::Advised, plan::Planned, predict::PredictedGrid, simulate::Simulated,
+};
 use llmprof_theory::device::{CatalogEntry, Device};
 use serde_json::Value;
 
@@ -37,10 +40,10 @@ use crate::named_schema::{NamedSchema, contract, titled};
 /// The JSON Schemas of what commands print with `--json`, where no file has the same.
 pub(crate) fn schemas() -> Vec<NamedSchema> {
     vec![
-        contract::<predict::PredictedGrid<'_>>("predict", 1, "llmprof predict --format json"),
-        contract::<predict::Advised>("advise", 1, "llmprof predict --advise --format json"),
-        contract::<simulate::Simulated>("simulate", 1, "llmprof simulate --json"),
-        contract::<plan::Planned>("plan", 1, "llmprof plan --json"),
+        contract::<PredictedGrid<'_>>("predict", 1, "llmprof predict --format json"),
+        contract::<Advised>("advise", 1, "llmprof predict --advise --format json"),
+        contract::<Simulated>("simulate", 1, "llmprof simulate --json"),
+        contract::<Planned>("plan", 1, "llmprof plan --json"),
         titled(
             "kernels",
             1,

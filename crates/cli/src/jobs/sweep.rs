@@ -16,17 +16,17 @@ use llmprof_record::{
     run::RunRecord,
     store::{Folder, Liveness, RunStatus, StoredRun, write_atomically},
 };
+use llmprof_report::compose::sweep::{self, SweepFigures, SweepRow};
 
 use super::{
     attempts::set_aside,
-    comparison::{self, Figures, Row},
     job::{self, Ended},
     launcher::{Request, launch},
-    sweep_charts,
 };
 use crate::{
     failure::Failure,
     output::Output,
+    page_link::page_link,
     plan::{Purpose, plan},
     progress::Show,
 };
@@ -84,11 +84,14 @@ pub(super) fn sweep(
     };
     let kept = (0..multirun.jobs.len()).filter(|number| !pending.contains(number));
     rows.extend(kept.map(|number| stored(number, &multirun.jobs[number], None, cwd)));
-    rows.sort_by_key(|row: &Row| row.number);
-    for line in comparison::warnings(&rows) {
+    rows.sort_by_key(|row: &SweepRow| row.number);
+    for row in &mut rows {
+        row.report_link = page_link(&dir, &Path::new(&row.dir).join("report.html"));
+    }
+    for line in sweep::warnings(&rows) {
         crate::output::note(&line);
     }
-    output.table(&comparison::table(&rows, &dir))?;
+    output.table(&sweep::table(&rows))?;
     write_results(&rows, &dir)?;
     let skipped = multirun.jobs.len() - rows.len();
     match skipped {
@@ -113,8 +116,8 @@ pub(super) fn sweep(
     })
 }
 
-fn write_results(rows: &[Row], dir: &Path) -> Result<(), Failure> {
-    let document = sweep_charts::document(rows, dir);
+fn write_results(rows: &[SweepRow], dir: &Path) -> Result<(), Failure> {
+    let document = sweep::document(rows);
     let mut files = vec![
         (
             "comparison.html".to_owned(),
@@ -124,7 +127,7 @@ fn write_results(rows: &[Row], dir: &Path) -> Result<(), Failure> {
             "comparison.md".to_owned(),
             llmprof_report::render::markdown::document(&document),
         ),
-        ("comparison.csv".to_owned(), comparison::csv(rows)),
+        ("comparison.csv".to_owned(), sweep::csv(rows)),
     ];
     for (name, plot) in llmprof_report::plots(&document) {
         files.push((format!("plots/{name}.svg"), plot.file()));
@@ -148,7 +151,7 @@ fn in_this_process(
     pending: &[usize],
     jobs_at_once: usize,
     cwd: &Path,
-) -> (Vec<Row>, bool) {
+) -> (Vec<SweepRow>, bool) {
     let waiting: Mutex<VecDeque<(usize, &Job)>> = Mutex::new(
         pending
             .iter()
@@ -224,7 +227,7 @@ fn pending(multirun: &Multirun, cwd: &Path) -> Result<Vec<usize>, Failure> {
 }
 
 /// A job as its directory tells; `state` is Slurm's word for it.
-fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> Row {
+fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> SweepRow {
     let dir = cwd.join(&job.dir);
     let run = StoredRun::open(&dir).ok();
     let complete = run
@@ -249,23 +252,24 @@ fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> Row {
         (_, _, Some(status)) => status,
         (_, _, None) => "not started".to_owned(),
     };
-    Row {
+    SweepRow {
         number,
         overrides: job.overrides.clone(),
         state: shown,
         dir: job.dir.display().to_string(),
+        report_link: None,
         complete,
-        figures: analysis.as_ref().map(Figures::of),
+        figures: analysis.as_ref().map(SweepFigures::of),
         issues: run.map(|run| run.manifest.issues).unwrap_or_default(),
     }
 }
 
-fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
+fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> SweepRow {
     let mut figures = None;
     let mut issues = Vec::new();
     let (state, complete) = match outcome {
         Ok(ended) => {
-            figures = ended.analysis.as_ref().map(Figures::of);
+            figures = ended.analysis.as_ref().map(SweepFigures::of);
             issues = ended.issues;
             if let Some(error) = &ended.error {
                 Failure::new(format!("job {number}: {error}")).report();
@@ -280,12 +284,13 @@ fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
             ("not started".to_owned(), false)
         }
     };
-    Row {
+    SweepRow {
         number,
         overrides: job.overrides.clone(),
         issues,
         state,
         dir: job.dir.display().to_string(),
+        report_link: None,
         complete,
         figures,
     }

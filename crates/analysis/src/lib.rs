@@ -34,6 +34,7 @@ pub mod program;
 pub mod ranks;
 pub mod replay;
 pub mod roofline;
+pub mod run_metrics;
 pub mod serving;
 pub mod statics;
 pub mod stats;
@@ -42,6 +43,7 @@ pub mod telemetry;
 mod thresholds;
 pub mod timeline;
 pub mod trace;
+pub mod trtexec;
 pub mod waterfall;
 
 pub use analysis::{Analysis, AnalysisError};

@@ -634,7 +634,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
     /// Config overrides; those with several values span the grid. A bare NAME is model=NAME.
-    #[arg(value_name = "OVERRIDE", value_parser = model_or_override)]
+    #[arg(value_name = "OVERRIDE", value_parser = crate::args_model::model_or_override)]
     pub(crate) overrides: Vec<String>,
 }
 
@@ -657,18 +657,6 @@ pub(crate) enum PredictFormat {
     Csv,
     /// For programs.
     Json,
-}
-
-/// An override; a word that sets nothing and deletes nothing names the model.
-pub(crate) fn model_or_override(text: &str) -> Result<String, String> {
-    if text.is_empty() {
-        return Err("an override is KEY=VALUE, and NAME is model=NAME".to_owned());
-    }
-    Ok(if text.contains('=') || text.starts_with('~') {
-        text.to_owned()
-    } else {
-        format!("model={text}")
-    })
 }
 
 /// A size: `500M`, `2GiB`, `1000000`. Prefixes are binary.
@@ -770,7 +758,7 @@ pub(crate) struct ModelArgs {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Config overrides: model=NAME, workload.prompt_tokens=512, hardware.spec=h200. A bare NAME is model=NAME.
-    #[arg(value_name = "OVERRIDE", value_parser = model_or_override)]
+    #[arg(value_name = "OVERRIDE", value_parser = crate::args_model::model_or_override)]
     pub(crate) overrides: Vec<String>,
 }
 

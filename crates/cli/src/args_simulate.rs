@@ -41,7 +41,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Config overrides: model=NAME, hardware.spec=h200, workload.weights=fp8. A bare NAME is model=NAME.
-    #[arg(value_name = "OVERRIDE", value_parser = crate::args::model_or_override)]
+    #[arg(value_name = "OVERRIDE", value_parser = crate::args_model::model_or_override)]
     pub(crate) overrides: Vec<String>,
 }
 

@@ -73,11 +73,6 @@ pub(crate) fn doubt(device: &Device) -> Option<Issue> {
     Some(Issue::warning(IssueCode::HardwareDisturbed).with("share", taken))
 }
 
-/// What a reader of the device should know of its calibration.
-pub(crate) fn notes(calibration: &Calibration) -> Vec<String> {
-    text::notes(calibration.disturbance(), calibration.outdone)
-}
-
 #[cfg(test)]
 mod tests {
     use llmprof_theory::device::Catalog;
@@ -96,7 +91,7 @@ mod tests {
         };
         device.calibration = Some(calibration.clone());
         assert_eq!(doubt(&device), None);
-        assert!(notes(&calibration).is_empty());
+        assert!(text::notes(calibration.disturbance(), calibration.outdone).is_empty());
         calibration.other_programs = Some(0.48);
         calibration.outdone = true;
         device.calibration = Some(calibration.clone());
@@ -105,6 +100,9 @@ mod tests {
             (found.code.as_str(), &found.values["share"]),
             ("hardware.disturbed", &0.48.into())
         );
-        assert_eq!(notes(&calibration).len(), 2);
+        assert_eq!(
+            text::notes(calibration.disturbance(), calibration.outdone).len(),
+            2
+        );
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use llmprof_analysis::{
-    Analysis, CaptureCost, compare::Comparison, statics::Statics, trace::scaled::Scaled,
+    Analysis, CaptureCost, compare::Comparison, run_metrics::RunMetrics, statics::Statics,
+    trace::scaled::Scaled, trtexec::EngineLayers,
 };
 use llmprof_grounding::Info;
 use llmprof_load::{results::ForeignResult, server::window::Window};
@@ -19,37 +20,16 @@ use llmprof_record::{
     store::{self, Manifest},
 };
 use llmprof_traffic::{figures::LoadSummary, sweep::Sweep};
-use llmprof_units::schema::schema_of;
 use llmprof_view::agent::answer_schemas;
-use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
+use crate::commands;
 use crate::comparing::{CompareFile, baseline};
 use crate::job_ranks::SummariesMade;
 use crate::jobs::{CodeRevision, JobsFile};
-use crate::outputs::{AllocatorFile, Metrics, serving::BenchFile};
+use crate::named_schema::{NamedSchema, contract, titled};
+use crate::outputs::{AllocatorFile, SampleTotals, serving::BenchFile};
 use crate::serving::{OfflineJob, PrintedBench};
-use crate::{commands, trtexec};
-
-/// The id of a schema and the schema.
-pub(crate) type NamedSchema = (String, Schema);
-
-/// The schema of a file, or of what a command prints; `title` names it.
-pub(crate) fn contract<T: JsonSchema>(name: &str, version: u32, title: &str) -> NamedSchema {
-    titled(name, version, title, schema_of::<T>)
-}
-
-pub(crate) fn titled(
-    name: &str,
-    version: u32,
-    title: &str,
-    schema: impl Fn(&str) -> Schema,
-) -> NamedSchema {
-    let id = format!("llmprof.{name}/{version}");
-    let mut schema = schema(&id);
-    schema.insert("title".to_owned(), title.into());
-    (id, schema)
-}
 
 /// All schemas: files of a run, other files, what commands print, answers for agents.
 pub(crate) fn all_schemas() -> Vec<NamedSchema> {
@@ -70,7 +50,7 @@ fn run_files() -> Vec<NamedSchema> {
             RunRecord::schema,
         ),
         contract::<Analysis>("analysis", Analysis::SCHEMA_VERSION, "analysis.json"),
-        contract::<Metrics<'_>>("metrics", 1, "metrics.json"),
+        contract::<RunMetrics<'_, SampleTotals>>("metrics", 1, "metrics.json"),
         contract::<Statics>("static_compute", 1, "static_compute.json"),
         contract::<BenchFile<'_>>("bench", 1, "bench.json"),
         contract::<PrintedBench<'_>>("bench_printed", 1, "llmprof bench --json"),
@@ -94,7 +74,7 @@ fn run_files() -> Vec<NamedSchema> {
         contract::<DirectRequest>("direct_inference", 1, "direct_inference.json"),
         contract::<Skipped>("skipped", 1, "a line of predictions/skipped.jsonl"),
         contract::<Info>("visualization", 1, "visualizations/SAMPLE/info.json"),
-        contract::<trtexec::Imported>("layers", 1, "layers.json"),
+        contract::<EngineLayers>("layers", 1, "layers.json"),
     ]
 }
 

@@ -13,6 +13,7 @@ mod args_assets;
 mod args_bench;
 mod args_compare;
 mod args_kernels;
+mod args_model;
 mod args_plan;
 mod args_simulate;
 mod args_view;
@@ -24,6 +25,7 @@ mod command_groups;
 mod commands;
 mod comparing;
 mod contracts;
+mod dispatch;
 mod efficiency;
 mod engine_trace;
 mod failure;
@@ -32,6 +34,7 @@ mod job_ranks;
 mod jobs;
 mod kernel_notes;
 mod moved_keys;
+mod named_schema;
 mod output;
 mod outputs;
 mod page_link;
@@ -76,7 +79,7 @@ fn main() -> ExitCode {
 fn run() -> ExitCode {
     let mut output = Output::stdout();
     let given: Vec<OsString> = std::env::args_os().collect();
-    if let Some(done) = commands::internal(&given, &mut output) {
+    if let Some(done) = dispatch::internal(&given, &mut output) {
         return match done {
             Ok(code) => code,
             Err(failure) => failed(&failure),
@@ -94,7 +97,7 @@ fn run() -> ExitCode {
         }
     };
     threads::prepare();
-    commands::dispatch(args.command, &mut output).unwrap_or_else(|failure| failed(&failure))
+    dispatch::dispatch(args.command, &mut output).unwrap_or_else(|failure| failed(&failure))
 }
 
 fn failed(failure: &Failure) -> ExitCode {

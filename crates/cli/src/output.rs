@@ -12,8 +12,6 @@ use llmprof_report::{Cell, Document, Table, render::terminal, text::warning_line
 use llmprof_units::{is_order, printable};
 use serde::Serialize;
 
-pub(crate) use llmprof_report::csv_field;
-
 use crate::{
     failure::Failure,
     terminal_width::{fit_document, fit_table, width_of, wrap},

@@ -9,6 +9,7 @@ mod hardware;
 mod mistakes;
 mod nsight;
 mod runtime;
+mod runtime_type;
 mod serving;
 mod source;
 mod telemetry;
@@ -31,7 +32,8 @@ pub use self::mistakes::Mistake;
 pub use self::nsight::{
     CaptureRange, ClassifyPlan, CublasLogPlan, NcuPlan, NsysPlan, Tier, has_cuda_program,
 };
-pub use self::runtime::{RuntimePlan, RuntimeType, Word};
+pub use self::runtime::RuntimePlan;
+pub use self::runtime_type::{RuntimeType, Word};
 pub use self::serving::ServingPlan;
 pub use self::source::CodeSource;
 pub use self::telemetry::TelemetryPlan;

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use llmprof_predict::{EfficiencyProfile, Predictor};
-use llmprof_simulate::{Load, Settings, Summary, predicted::Predicted, simulate};
+use llmprof_simulate::{Load, Settings, SimulatedLoad, predicted::Predicted, simulate};
 use llmprof_theory::{Model, Step, Workload, device::Catalog};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::Nanos;
@@ -41,7 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ..Settings::default()
         };
         let outcome = simulate(&load, &settings, &time)?;
-        let summary = Summary::of(&[outcome], settings.kv_blocks, &["ttft:p99<500ms".parse()?]);
+        let summary =
+            SimulatedLoad::of(&[outcome], settings.kv_blocks, &["ttft:p99<500ms".parse()?]);
         let seconds = started.elapsed().as_secs_f64();
         let verdict = if seconds <= BUDGET_S * count as f64 / 1e6 {
             "within"
@@ -53,8 +54,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
              mean batch {:.1}, TTFT p99 {:.1} ms, TPOT p50 {:.2} ms",
             summary.steps,
             summary.running.mean,
-            summary.ttft_ms.map_or(f64::NAN, |d| d.p99),
-            summary.tpot_ms.map_or(f64::NAN, |d| d.p50),
+            summary.figures.ttft_ms.map_or(f64::NAN, |d| d.p99),
+            summary.figures.tpot_ms.map_or(f64::NAN, |d| d.p50),
         );
     }
     Ok(())

@@ -17,11 +17,11 @@ pub mod request;
 pub mod search;
 pub mod settings;
 pub mod shift;
+pub mod simulated_load;
 pub mod step;
-pub mod summary;
 
 pub use engine::{Outcome, simulate};
 pub use request::{Content, FrontEnd, Load, Request};
 pub use settings::Settings;
+pub use simulated_load::{Level, SimulatedLoad};
 pub use step::StepTimer;
-pub use summary::{Level, Summary};

@@ -8,8 +8,8 @@ use crate::{
     engine::simulate,
     request::Load,
     settings::{Settings, SettingsError},
+    simulated_load::SimulatedLoad,
     step::StepTimer,
-    summary::Summary,
 };
 
 /// More replicas than this are not searched.
@@ -22,7 +22,7 @@ pub fn on_replicas<T: StepTimer + ?Sized>(
     time: &T,
     replicas: u64,
     slos: &[Slo],
-) -> Result<Summary, SettingsError> {
+) -> Result<SimulatedLoad, SettingsError> {
     let replicas = replicas.max(1) as usize;
     let outcomes = if replicas == 1 {
         vec![simulate(load, settings, time)?]
@@ -31,7 +31,7 @@ pub fn on_replicas<T: StepTimer + ?Sized>(
             .map(|index| simulate(&load.share(index, replicas), settings, time))
             .collect::<Result<Vec<_>, _>>()?
     };
-    Ok(Summary::of(&outcomes, settings.kv_blocks, slos))
+    Ok(SimulatedLoad::of(&outcomes, settings.kv_blocks, slos))
 }
 
 /// A choice of settings, and what it comes to.
@@ -43,7 +43,7 @@ pub struct Candidate {
     /// Whether every objective is met with these settings.
     pub is_met: bool,
     /// What the simulation shows with them.
-    pub summary: Summary,
+    pub summary: SimulatedLoad,
 }
 
 /// Simulates every combination that an engine starts with; the best first: those that meet all objectives before the others, then by
@@ -76,12 +76,17 @@ pub fn settings<T: StepTimer + ?Sized>(
             });
         }
     }
-    let goodput = |c: &Candidate| c.summary.goodput.unwrap_or(c.summary.request_throughput);
+    let goodput = |c: &Candidate| {
+        c.summary
+            .figures
+            .goodput
+            .unwrap_or(c.summary.figures.request_throughput)
+    };
     let best = candidates.iter().map(goodput).fold(1e-12, f64::max);
     // A thousandth of the best goodput is no difference: the end of the last request decides it.
     let rounded = |c: &Candidate| (goodput(c) / best * 1e3).round();
-    let p99 = |c: &Candidate| c.summary.ttft_ms.map_or(f64::INFINITY, |d| d.p99);
-    let p50 = |c: &Candidate| c.summary.tpot_ms.map_or(f64::INFINITY, |d| d.p50);
+    let p99 = |c: &Candidate| c.summary.figures.ttft_ms.map_or(f64::INFINITY, |d| d.p99);
+    let p50 = |c: &Candidate| c.summary.figures.tpot_ms.map_or(f64::INFINITY, |d| d.p50);
     candidates.sort_by(|a, b| {
         let by_objectives = b.is_met.cmp(&a.is_met);
         by_objectives
@@ -100,7 +105,7 @@ pub struct Replicas {
     /// Most that were tried.
     pub tried: u64,
     /// With the fewest, or with the most tried.
-    pub summary: Summary,
+    pub summary: SimulatedLoad,
 }
 
 /// The fewest replicas that meet all objectives: doubled until they do, then halved in between.

@@ -1,6 +1,6 @@
 //! What queueing theory and arithmetic say, against the simulation.
 
-use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, Summary, simulate};
+use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, SimulatedLoad, simulate};
 use llmprof_theory::Step;
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::Nanos;
@@ -105,14 +105,14 @@ fn three_requests_by_hand() {
     );
     let gaps = outcome.gaps.means();
     assert_eq!(gaps, [(12e6, 2), (13e6, 1), (14e6, 1)]);
-    let summary = Summary::of(
+    let summary = SimulatedLoad::of(
         &[outcome],
         settings.kv_blocks,
         &["itl:p99<13ms".parse().unwrap()],
     );
-    assert_eq!(summary.itl_ms.unwrap().max, 14.0);
+    assert_eq!(summary.figures.itl_ms.unwrap().max, 14.0);
     // Only C has no gap of 13 ms.
-    assert!((summary.goodput.unwrap() * 0.075 - 1.0).abs() < 1e-9);
+    assert!((summary.figures.goodput.unwrap() * 0.075 - 1.0).abs() < 1e-9);
 }
 
 /// Two sequences of 8 blocks in a cache of 12: the later one gives way, and computes its tokens again when the first is done.
@@ -211,10 +211,10 @@ fn a_closed_loop_keeps_its_requests_in_flight() {
     let outcome = simulate(&asked, &settings, &|_: &Step| Nanos(1_000_000)).unwrap();
     // 100 rounds of 11 steps: nobody waits, all begin and end together.
     assert_eq!(outcome.steps, 1100);
-    let summary = Summary::of(&[outcome], settings.kv_blocks, &[]);
+    let summary = SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]);
     assert_eq!(summary.running.mean, 8.0);
-    assert_eq!(summary.ttft_ms.unwrap().max, 1.0);
-    assert_eq!(summary.tpot_ms.unwrap().mean, 1.0);
+    assert_eq!(summary.figures.ttft_ms.unwrap().max, 1.0);
+    assert_eq!(summary.figures.tpot_ms.unwrap().mean, 1.0);
 }
 
 /// TTFT in ms by request.

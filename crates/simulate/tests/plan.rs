@@ -126,7 +126,15 @@ fn shifted_step_times_shift_latencies_and_bounds() {
             ..LLAMA_8B
         })
     };
-    let tpot = |plan: &Plan| plan.candidates[0].steady.summary.tpot_ms.unwrap().p50;
+    let tpot = |plan: &Plan| {
+        plan.candidates[0]
+            .steady
+            .summary
+            .figures
+            .tpot_ms
+            .unwrap()
+            .p50
+    };
     let [plain, slow] = [of(1.0), of(2.0)];
     let ratio = tpot(&slow) / tpot(&plain);
     assert!((1.7..2.1).contains(&ratio), "{ratio}");
@@ -263,7 +271,8 @@ fn prefill_and_decode_apart() {
         one.split.is_none() && one.parallel == apart.parallel
     };
     let together = found.candidates.iter().find(same).unwrap();
-    let tpot = |one: &llmprof_simulate::plan::Candidate| one.steady.summary.tpot_ms.unwrap().p99;
+    let tpot =
+        |one: &llmprof_simulate::plan::Candidate| one.steady.summary.figures.tpot_ms.unwrap().p99;
     assert!(
         tpot(apart) < tpot(together),
         "{} {}",

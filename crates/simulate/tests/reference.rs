@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, Summary, simulate};
+use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, SimulatedLoad, simulate};
 use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 use proptest::prelude::*;
@@ -250,7 +250,7 @@ proptest! {
         let latencies: f64 = outcome.finished.iter().map(|f| (f.last_token - f.at).0 as f64).sum();
         let counted = outcome.running_time + outcome.waiting_time;
         prop_assert!((counted - latencies).abs() <= 1e-9 * latencies, "{counted} {latencies}");
-        let summary = Summary::of(&[outcome], settings.kv_blocks, &[]);
+        let summary = SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]);
         prop_assert!(summary.kv_usage.max <= 1.0);
         // A mean lies below its maximum, which counts requests that came while a step ran.
         for level in [summary.running, summary.waiting] {

@@ -4,7 +4,7 @@
 
 use llmprof_predict::{EfficiencyProfile, parallel::Spread};
 use llmprof_simulate::{
-    Load, Settings, Summary,
+    Load, Settings, SimulatedLoad,
     plan::served::Server,
     predicted::Predicted,
     shift::{Bench, Medians, Shift, ShiftError},
@@ -62,13 +62,13 @@ fn benches(truth: &[Shift]) -> Vec<Bench> {
             .unwrap()
             .with_shift(*shift);
         let outcome = simulate(&load, &settings, &time).unwrap();
-        let summary = Summary::of(&[outcome], KV_BLOCKS, &[]);
+        let summary = SimulatedLoad::of(&[outcome], KV_BLOCKS, &[]);
         Bench {
             name: format!("{} requests", load.requests.len()),
             load,
             measured: Medians {
-                ttft_ms: summary.ttft_ms.unwrap().p50,
-                tpot_ms: Some(summary.tpot_ms.unwrap().p50),
+                ttft_ms: summary.figures.ttft_ms.unwrap().p50,
+                tpot_ms: Some(summary.figures.tpot_ms.unwrap().p50),
             },
         }
     });

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use crate::assets::ASSETS;
 use crate::names::NAMES_PER_BLOCK;
+use crate::opened_run::OpenedRun;
 use crate::pages::PAGES;
-use crate::site::{OpenedRun, Site};
+use crate::site::Site;
 use crate::tile::{TilePlace, top_level};
 use crate::track::EventRef;
 

@@ -14,6 +14,7 @@ pub mod lanes;
 mod load_facts;
 mod load_lanes;
 mod names;
+mod opened_run;
 mod pages;
 #[cfg(feature = "parquet")]
 mod parquet_export;
@@ -27,10 +28,11 @@ mod timeline;
 pub mod track;
 
 pub use archive::{ArchiveError, ArchiveFacts};
+pub use opened_run::OpenedRun;
 #[cfg(feature = "parquet")]
 pub use parquet_export::{ParquetExportError, ParquetFolder};
 pub use server::{Server, answer_next, serve};
-pub use site::{OpenedRun, Reply, Site};
+pub use site::{Reply, Site};
 pub use timeline::Timeline;
 pub use track::Track;
 

@@ -19,8 +19,8 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use tempfile::TempDir;
 
+use crate::opened_run::OpenedRun;
 use crate::query::tables::{Cell, QueryTable, TraceRows};
-use crate::site::OpenedRun;
 
 /// Rows of a row group: the unit that a reader skips or reads, and what the writer holds in memory.
 const ROW_GROUP_ROWS: usize = 1 << 18;

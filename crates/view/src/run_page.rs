@@ -7,19 +7,25 @@ use llmprof_report::{
 use serde_json::{Value, json};
 
 use crate::names::Named;
-use crate::site::OpenedRun;
+use crate::opened_run::{OpenedRun, RunPage};
 use crate::timeline::Timeline;
 
-/// What a page of a run is made of.
-pub(crate) struct RunPage {
-    pub(crate) json: Vec<u8>,
-    /// Charts as SVG files by name.
-    pub(crate) plots: Vec<(String, String)>,
-    pub(crate) findings: Vec<FindingItem>,
+impl OpenedRun {
+    pub(crate) fn findings(&self) -> &[FindingItem] {
+        &self.page().findings
+    }
+
+    pub(crate) fn plot_names(&self) -> impl Iterator<Item = &str> {
+        self.page().plots.iter().map(|(name, _)| name.as_str())
+    }
+
+    pub(crate) fn page(&self) -> &RunPage {
+        self.page.get_or_init(|| RunPage::of(self))
+    }
 }
 
 impl RunPage {
-    pub(crate) fn of(run: &OpenedRun) -> Self {
+    fn of(run: &OpenedRun) -> Self {
         let Some(analysis) = &run.analysis else {
             let page = json!({"title": run.title, "phases": phases(&run.timeline)});
             return Self {

@@ -1,84 +1,15 @@
 //! What a page can ask for: paths and their answers.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use llmprof_analysis::Analysis;
-use llmprof_record::run::RunRecord;
-use llmprof_report::FindingItem;
 use serde_json::{Value, json};
 
 use crate::assets::{ASSETS, BINARY, HTML, JSON, SVG};
+use crate::opened_run::OpenedRun;
 use crate::pages::{PAGES, page_json};
 use crate::query::{self, QueryLimits, QueryTable};
-use crate::run_page::RunPage;
 use crate::tile::TilePlace;
-use crate::timeline::Timeline;
 use crate::track::EventRef;
-
-/// A run that pages show.
-pub struct OpenedRun {
-    /// What people call it: the path it was opened by.
-    pub title: String,
-    pub record: RunRecord,
-    pub analysis: Option<Analysis>,
-    /// `report.html`, where the run has one.
-    pub report: Option<String>,
-    pub timeline: Timeline,
-    page: OnceLock<RunPage>,
-}
-
-impl OpenedRun {
-    pub fn new(
-        title: String,
-        record: RunRecord,
-        analysis: Option<Analysis>,
-        report: Option<String>,
-    ) -> Result<Self, crate::ViewError> {
-        Ok(Self {
-            timeline: Timeline::of(&record, analysis.as_ref())?,
-            title,
-            record,
-            analysis,
-            report,
-            page: OnceLock::new(),
-        })
-    }
-
-    /// A rank of this job that is not kept in its record, on the clock of the job.
-    pub fn open_rank(&self, record: RunRecord) -> Result<Self, crate::ViewError> {
-        Ok(Self {
-            timeline: Timeline::of_rank(&record, self)?,
-            title: record.name.clone(),
-            record,
-            analysis: None,
-            report: None,
-            page: OnceLock::new(),
-        })
-    }
-
-    /// Facts of an event of trace `number`; `None` where there is none.
-    pub(crate) fn event_json(&self, number: usize, event: EventRef) -> Option<Value> {
-        let operators = self
-            .analysis
-            .as_ref()
-            .and_then(|analysis| analysis.timeline.as_ref());
-        let operators = operators.map_or(&[][..], |trace| &trace.operators);
-        self.timeline
-            .event_json(&self.record, operators, number, event)
-    }
-
-    pub(crate) fn findings(&self) -> &[FindingItem] {
-        &self.page().findings
-    }
-
-    pub(crate) fn plot_names(&self) -> impl Iterator<Item = &str> {
-        self.page().plots.iter().map(|(name, _)| name.as_str())
-    }
-
-    fn page(&self) -> &RunPage {
-        self.page.get_or_init(|| RunPage::of(self))
-    }
-}
 
 /// An answer with its content type.
 pub struct Reply {

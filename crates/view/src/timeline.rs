@@ -12,12 +12,20 @@ use crate::ViewError;
 use crate::lanes::{Lane, LaneKind, LaneSource};
 use crate::load_lanes::{ClockShifts, load_lanes};
 use crate::names::Names;
-use crate::site::OpenedRun;
 use crate::tile::{LEVEL_MAX, TILE_PX, TilePlace, encode_track, top_level};
 use crate::track::{EventRef, Slice, Track};
 
 /// A tile of more slices than this is cut when the run is opened: of 10⁷ slices some sixty tiles, about a byte a slice.
 const COARSE_TILE_SLICES: usize = 150_000;
+
+/// The clock that the ranks of a job share.
+pub(crate) struct JobClock<'a> {
+    /// The trace whose clock it is.
+    pub(crate) first_trace: Option<&'a Trace>,
+    pub(crate) analysis: Option<&'a Analysis>,
+    /// Its time at the left edge.
+    pub(crate) origin: i64,
+}
 
 /// A trace on the timeline.
 pub(crate) struct TimelineTrace {
@@ -52,14 +60,14 @@ impl Timeline {
     }
 
     /// Lays out a rank on the clock of `job`, which keeps the timeline of another.
-    pub(crate) fn of_rank(record: &RunRecord, job: &OpenedRun) -> Result<Self, ViewError> {
+    pub(crate) fn of_rank(record: &RunRecord, job: &JobClock<'_>) -> Result<Self, ViewError> {
         Self::lay_out(record, None, Some(job))
     }
 
     fn lay_out(
         record: &RunRecord,
         analysis: Option<&Analysis>,
-        job: Option<&OpenedRun>,
+        job: Option<&JobClock<'_>>,
     ) -> Result<Self, ViewError> {
         let shown: Vec<(usize, &Trace)> = (record.traces.iter().enumerate())
             .map(|(index, recorded)| (index, &recorded.trace))
@@ -78,9 +86,9 @@ impl Timeline {
         for (number, &(index, trace)) in shown.iter().enumerate() {
             let origins = EventOrigins::of(trace);
             let shift = match job {
-                Some(job) => (job.record.traces.first()).map_or(0, |first| {
-                    clock_shift(&first.trace, trace, job.analysis.as_ref())
-                }),
+                Some(job) => {
+                    (job.first_trace).map_or(0, |first| clock_shift(first, trace, job.analysis))
+                }
                 None if number == 0 => 0,
                 None => clock_shift(shown[0].1, trace, analysis),
             };
@@ -114,7 +122,7 @@ impl Timeline {
         let (origin, end) = spans
             .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
             .unwrap_or((0, 0));
-        let origin = job.map_or(origin, |job| job.timeline.origin);
+        let origin = job.map_or(origin, |job| job.origin);
         let mut timeline = Self {
             origin,
             span: end.saturating_sub(origin),

@@ -16,7 +16,8 @@ use crate::analyze::subject::Subject;
 use crate::analyze::weight_format::other_format;
 use crate::attribution::operator_cost::{Costs, GemmShape};
 use crate::graphs::{ModelOperators, is_of_experts};
-use crate::phases::forward::{ForwardPass, ForwardPasses};
+use crate::phases::forward::ForwardPasses;
+use crate::phases::forward_pass::ForwardPass;
 use crate::phases::{PhaseSource, Phases};
 use crate::trace::Structure;
 

@@ -5,7 +5,8 @@ use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_theory::Workload;
 
 use crate::analyze::phase_intervals::{Interval, TracePhase};
-use crate::phases::forward::{ForwardPass, ForwardPasses};
+use crate::phases::forward::ForwardPasses;
+use crate::phases::forward_pass::ForwardPass;
 
 pub(super) const BATCH: &str = "runtime.batch_size";
 pub(super) const PROMPT: &str = "workload.prompt_tokens";

@@ -4,7 +4,7 @@ use llmprof_units::Nanos;
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
-use super::gemms::Gemm;
+use super::model_work::Gemm;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::estimate::{efficiency, gemm_ns};
-use super::gemms::Gemm;
+use super::model_work::Gemm;
 use super::repeated_passes::are_separate_prompts;
 use super::{Candidate, Scene};
 use crate::replay::Edit;

@@ -4,7 +4,7 @@ use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
 use super::cause::{CauseKind, Place};
-use super::host_code::is_pause;
+use super::pauses::is_pause;
 use super::stacks::sampled;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, Wait};

@@ -3,16 +3,18 @@
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
-use llmprof_units::{DType, Nanos, stats::upper_median};
+use llmprof_units::{Nanos, stats::upper_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Candidate;
 use super::cause::{Cause, PhaseGain};
-use super::host_code::pause_lengths;
+use super::open_scene::open_scene;
+use super::pauses::pause_lengths;
 use super::repeated_work::ROWS_MIN_RATIO;
 use super::scene::Scene;
-use super::shapes::Shapes;
-use super::{Candidate, Purpose};
+use super::shapes::shapes;
+use super::subject::Subject;
 use crate::replay::{Edit, FIDELITY_ERROR_MAX, Graph, Model, PhaseWindows, Window};
 
 /// Gains below this part of a phase are not reported: host-bound phases vary by more from run to run.
@@ -37,14 +39,6 @@ const EVENT_COST_SOLVED_NS: [f64; 2] = [0.0, 100_000.0];
 const SAME_TIME_SHARE: f64 = 0.5;
 /// Causes that are compared with each other for that.
 const COMPARED_MAX: usize = 8;
-
-/// What is known beside the trace.
-#[derive(Clone, Debug)]
-pub struct Subject {
-    pub purpose: Purpose,
-    /// The format of the model's weights as its config states it.
-    pub weights: Option<DType>,
-}
 
 /// A phase to look for causes in.
 #[derive(Clone, Debug)]
@@ -139,12 +133,12 @@ pub fn diagnose(
         .iter()
         .map(|input| {
             let windows = &input.windows.windows;
-            let mut scene = Scene::of(trace, &graph, input.phase, windows, device, subject);
+            let mut scene = open_scene(trace, &graph, input.phase, windows, device, subject);
             scene.steps = steps(input, &scene);
             scene
         })
         .collect();
-    let shapes = Shapes::of(&scenes);
+    let shapes = shapes(&scenes);
     let pauses: Vec<i64> = scenes.iter().flat_map(pause_lengths).collect();
     let mut judged = Vec::new();
     let mut searched = Vec::new();

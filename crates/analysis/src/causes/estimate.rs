@@ -4,7 +4,8 @@ use llmprof_record::kernel_name::Category;
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{DType, stats::median};
 
-use super::gemms::{Gemm, dtype_of, roofline_ns};
+use super::gemms::{dtype_of, roofline_ns};
+use super::model_work::Gemm;
 use super::scene::Scene;
 
 /// No GEMM is taken to run closer to its roofline than this: cuBLAS reaches 0.65–0.75 of the dense peak of an H200.

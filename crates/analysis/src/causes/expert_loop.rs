@@ -5,7 +5,7 @@ use std::ops::Range;
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::gemms::Gemm;
+use super::model_work::Gemm;
 use super::sync::SELECTS;
 use super::{Candidate, Scene};
 use crate::replay::Edit;

@@ -1,18 +1,7 @@
 //! Forward passes by lookups in the token embedding.
 
+use super::model_work::Forward;
 use super::scene::Scene;
-
-/// One forward pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Forward {
-    /// The row of the lookup.
-    pub(crate) row: usize,
-    pub(crate) vocabulary: i64,
-    pub(crate) hidden: i64,
-    pub(crate) sequences: i64,
-    /// Tokens of each sequence.
-    pub(crate) tokens: i64,
-}
 
 /// Lookups in the largest table: position embeddings are smaller.
 pub(crate) fn forwards(scene: &Scene<'_>) -> Vec<Forward> {

@@ -6,7 +6,8 @@ use llmprof_units::{DType, Nanos};
 
 use super::cause::{CauseKind, Place};
 use super::estimate::{efficiency, engine_of, gemm_ns};
-use super::gemms::{Gemm, dtype_of, roofline_ns};
+use super::gemms::{dtype_of, roofline_ns};
+use super::model_work::Gemm;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 

@@ -1,36 +1,10 @@
 //! GEMMs of a phase by the recorded shapes of their operators.
 
-use std::ops::Range;
-
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::DType;
 
+use super::model_work::Gemm;
 use super::scene::Scene;
-
-/// One GEMM operator.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Gemm {
-    pub(crate) row: usize,
-    pub(crate) groups: i64,
-    pub(crate) m: i64,
-    pub(crate) n: i64,
-    pub(crate) k: i64,
-    pub(crate) dtype: DType,
-    pub(crate) work: Range<usize>,
-    pub(crate) device_ns: i64,
-}
-
-impl Gemm {
-    pub(crate) fn flops(&self) -> f64 {
-        2.0 * self.groups as f64 * self.m as f64 * self.n as f64 * self.k as f64
-    }
-
-    /// Elements of both factors and the result.
-    pub(crate) fn elements(&self) -> f64 {
-        let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
-        self.groups as f64 * (m * k + k * n + m * n)
-    }
-}
 
 pub(crate) fn gemms(scene: &Scene<'_>) -> Vec<Gemm> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));

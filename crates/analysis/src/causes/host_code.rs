@@ -7,15 +7,12 @@ use llmprof_units::{Bytes, Nanos};
 
 use super::cause::{CauseKind, Place};
 use super::contention::is_contended;
+use super::pauses::is_pause;
 use super::stacks::sampled;
 use super::sync::SMALL_COPY_MAX_BYTES;
 use super::{Candidate, Scene};
 use crate::replay::{Edit, WorkRow};
 
-/// Pauses are at least this long: the Python code between two forward passes of transformers takes up to 0.15 ms.
-const PAUSE_MIN_NS: i64 = 200_000;
-/// And this many times the usual gap between operators.
-const PAUSE_MIN_GAPS: i64 = 10;
 /// Shorter pauses are one cause where they recur at one place, from this length on…
 const RECURRING_MIN_NS: i64 = 80_000;
 /// …and this many times the usual gap: code between modules of transformers takes up to 10 usual gaps.
@@ -24,19 +21,6 @@ const RECURRING_MIN_GAPS: i64 = 12;
 const RECURRING_MIN_COUNT: usize = 4;
 /// Python's default switch interval is 5 ms: a thread that waits for the GIL gets it after that, and a little more.
 const SWITCH_INTERVAL_NS: std::ops::Range<i64> = 4_900_000..6_000_000;
-
-pub(super) fn is_pause(scene: &Scene<'_>, segment: usize) -> bool {
-    let least = PAUSE_MIN_NS.max(PAUSE_MIN_GAPS * scene.usual_gap);
-    scene.graph.segment_duration(segment) >= least && scene.is_code(segment)
-}
-
-/// Lengths of the pauses of a phase.
-pub(super) fn pause_lengths(scene: &Scene<'_>) -> Vec<i64> {
-    let pauses = scene.segments().filter(|&segment| is_pause(scene, segment));
-    pauses
-        .map(|segment| scene.graph.segment_duration(segment))
-        .collect()
-}
 
 /// Whether no other pause, here or in another phase, is at least half as long as the longest one.
 fn is_seen_once(scene: &Scene<'_>, lengths: &[i64], longest: i64) -> bool {

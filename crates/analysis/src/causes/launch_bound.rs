@@ -3,7 +3,7 @@
 use llmprof_units::Nanos;
 
 use super::cause::{CauseKind, Place};
-use super::host_code::is_pause;
+use super::pauses::is_pause;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, Wait};
 

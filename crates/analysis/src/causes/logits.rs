@@ -2,7 +2,7 @@
 
 use super::cause::CauseKind;
 use super::estimate::{KERNEL_MIN_NS, efficiency, gemm_ns};
-use super::gemms::Gemm;
+use super::model_work::Gemm;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 

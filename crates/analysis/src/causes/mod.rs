@@ -36,8 +36,11 @@ mod launch_bound;
 mod layout_conversions;
 mod logits;
 mod masked_attention;
+mod model_work;
+mod open_scene;
 mod operator_loops;
 mod other_work;
+mod pauses;
 mod pinned_memory;
 mod recomputed;
 mod repeated_passes;
@@ -49,6 +52,7 @@ mod shapes;
 mod sketch;
 mod sorting;
 mod stacks;
+mod subject;
 mod sync;
 mod unaligned_gemms;
 mod unfused;
@@ -57,8 +61,9 @@ mod weight_casts;
 mod wide_ops;
 
 pub use self::cause::{Cause, CauseKind, PhaseGain, Place};
-pub use self::diagnose::{Diagnosis, PhaseInput, PhaseReplay, Subject, diagnose};
+pub use self::diagnose::{Diagnosis, PhaseInput, PhaseReplay, diagnose};
 use self::scene::Scene;
+pub use self::subject::Subject;
 use crate::replay::Edit;
 
 /// A cause in one phase before its gain is known.

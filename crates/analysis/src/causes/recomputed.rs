@@ -4,8 +4,8 @@ use llmprof_record::run::RunPhase;
 
 use super::cause::CauseKind;
 use super::estimate::{KERNEL_MIN_NS, efficiency, gemm_ns};
-use super::forwards::Forward;
-use super::gemms::Gemm;
+use super::model_work::Forward;
+use super::model_work::Gemm;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 

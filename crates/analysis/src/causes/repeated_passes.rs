@@ -3,7 +3,7 @@
 use llmprof_record::run::RunPhase;
 
 use super::cause::CauseKind;
-use super::forwards::Forward;
+use super::model_work::Forward;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 

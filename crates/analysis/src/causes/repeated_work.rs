@@ -8,7 +8,7 @@ use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
 use super::cause::CauseKind;
-use super::gemms::Gemm;
+use super::model_work::Gemm;
 use super::shapes::WEIGHT_DIM_MIN;
 use super::{Candidate, Scene};
 use crate::replay::Edit;

@@ -11,11 +11,8 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 
 use super::cause::Place;
-use super::diagnose::Subject;
-use super::forwards::{Forward, forwards};
-use super::gemms::{Gemm, gemms};
-use super::graph_captures::captured_segments;
-use super::shapes::Shapes;
+use super::model_work::{Forward, Gemm, Shapes};
+use super::subject::Subject;
 use crate::replay::{Api, Edit, Graph, Window, Work, WorkRow};
 use crate::timeline::launches::is_api;
 
@@ -47,7 +44,8 @@ pub(crate) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    pub(crate) fn of(
+    /// A scene without what [`open_scene`](super::open_scene) finds in it.
+    pub(super) fn bare(
         trace: &'a Trace,
         graph: &'a Graph,
         phase: RunPhase,
@@ -55,7 +53,7 @@ impl<'a> Scene<'a> {
         device: Option<&'a Device>,
         subject: &'a Subject,
     ) -> Self {
-        let mut scene = Self {
+        Self {
             trace,
             graph,
             phase,
@@ -71,16 +69,10 @@ impl<'a> Scene<'a> {
             pauses: Vec::new(),
             usual_gap: 0,
             categories: RefCell::default(),
-        };
-        scene.captures = captured_segments(&scene);
-        scene.tops = scene.outermost();
-        scene.usual_gap = scene.median_gap();
-        scene.forwards = forwards(&scene);
-        scene.gemms = gemms(&scene);
-        scene
+        }
     }
 
-    fn outermost(&self) -> Vec<usize> {
+    pub(super) fn outermost(&self) -> Vec<usize> {
         let mut tops = Vec::new();
         for segment in self.segments() {
             let Some(mut row) = self.graph.row_of_segment(segment) else {
@@ -141,7 +133,7 @@ impl<'a> Scene<'a> {
         true
     }
 
-    fn median_gap(&self) -> i64 {
+    pub(super) fn median_gap(&self) -> i64 {
         let code = self.segments().filter(|&segment| self.is_code(segment));
         let mut gaps: Vec<i64> = code.map(|s| self.graph.segment_duration(s)).collect();
         upper_median(&mut gaps).unwrap_or(0)

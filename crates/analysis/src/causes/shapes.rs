@@ -1,8 +1,8 @@
 //! What all phases of a trace together show of the model: kernels of a graph have no shapes of their own.
 
 use llmprof_record::run::RunPhase;
-use rustc_hash::FxHashSet;
 
+use super::model_work::{FixedCache, Shapes};
 use super::scene::Scene;
 
 /// Smaller matrices than this in either dimension are not taken for weights.
@@ -11,65 +11,29 @@ pub(super) const WEIGHT_DIM_MIN: i64 = 256;
 /// Operators that write new tokens into a KV cache of fixed size; their first tensor is the cache.
 const CACHE_WRITES: &[&str] = &["aten::index_put_", "aten::index_copy_", "aten::scatter_"];
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Shapes {
-    /// Rows and columns of the second factors of GEMMs.
-    pub(super) weights: Vec<(i64, i64)>,
-    /// Rows, columns and depth of the GEMMs of prompt passes.
-    pub(super) prompt_gemms: FxHashSet<(i64, i64, i64)>,
-    /// Sequences of a pass, at most.
-    pub(super) sequences: i64,
-    /// Columns of the widest GEMM.
-    pub(super) widest: i64,
-    /// Width of the residual stream; 0 where no embedding is looked up.
-    pub(super) hidden: i64,
-    /// Tokens of each sequence after the last step; 0 where the trace has no prompt pass.
-    pub(super) tokens: i64,
-    /// A KV cache that is written in place.
-    pub(super) cache: Option<FixedCache>,
-}
-
-/// Keys or values of one layer, for all sequences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FixedCache {
-    pub(super) sequences: i64,
-    /// Of each sequence, filled or not.
-    pub(super) positions: i64,
-    /// Elements of one position: KV heads × head width.
-    pub(super) width: i64,
-}
-
-impl Shapes {
-    pub(super) fn of(scenes: &[Scene<'_>]) -> Self {
-        let mut shapes = Self::default();
-        let gemms = scenes.iter().flat_map(|scene| &scene.gemms);
-        for gemm in gemms.filter(|gemm| gemm.groups == 1) {
-            shapes.widest = shapes.widest.max(gemm.n);
-            if gemm.n >= WEIGHT_DIM_MIN && gemm.k >= WEIGHT_DIM_MIN {
-                shapes.weights.push((gemm.n, gemm.k));
-            }
+pub(super) fn shapes(scenes: &[Scene<'_>]) -> Shapes {
+    let mut shapes = Shapes::default();
+    let gemms = scenes.iter().flat_map(|scene| &scene.gemms);
+    for gemm in gemms.filter(|gemm| gemm.groups == 1) {
+        shapes.widest = shapes.widest.max(gemm.n);
+        if gemm.n >= WEIGHT_DIM_MIN && gemm.k >= WEIGHT_DIM_MIN {
+            shapes.weights.push((gemm.n, gemm.k));
         }
-        shapes.weights.sort_unstable();
-        shapes.weights.dedup();
-        let prompts = scenes
-            .iter()
-            .filter(|scene| scene.phase == RunPhase::Prefill);
-        let prompt_gemms = prompts.flat_map(|scene| &scene.gemms);
-        shapes.prompt_gemms = prompt_gemms.map(|gemm| (gemm.m, gemm.n, gemm.k)).collect();
-        for forward in scenes.iter().flat_map(|scene| &scene.forwards) {
-            shapes.sequences = shapes.sequences.max(forward.sequences);
-            shapes.hidden = shapes.hidden.max(forward.hidden);
-        }
-        shapes.tokens = tokens(scenes, shapes.sequences);
-        shapes.cache = scenes.iter().find_map(|scene| cache(scene, shapes.tokens));
-        shapes
     }
-
-    /// The weight that has so many elements, if a kernel of `block` elements per block covers it exactly.
-    pub(super) fn weight_of(&self, elements: i64, block: i64) -> Option<(i64, i64)> {
-        let covers = |size: i64| size <= elements && elements - size < block;
-        self.weights.iter().copied().find(|(n, k)| covers(n * k))
+    shapes.weights.sort_unstable();
+    shapes.weights.dedup();
+    let prompts = scenes
+        .iter()
+        .filter(|scene| scene.phase == RunPhase::Prefill);
+    let prompt_gemms = prompts.flat_map(|scene| &scene.gemms);
+    shapes.prompt_gemms = prompt_gemms.map(|gemm| (gemm.m, gemm.n, gemm.k)).collect();
+    for forward in scenes.iter().flat_map(|scene| &scene.forwards) {
+        shapes.sequences = shapes.sequences.max(forward.sequences);
+        shapes.hidden = shapes.hidden.max(forward.hidden);
     }
+    shapes.tokens = tokens(scenes, shapes.sequences);
+    shapes.cache = scenes.iter().find_map(|scene| cache(scene, shapes.tokens));
+    shapes
 }
 
 /// Tokens of a prompt and of the steps after it. GEMMs show tokens that no embedding lookup does (images).

@@ -4,7 +4,8 @@ use llmprof_units::{DType, Nanos};
 
 use super::cause::CauseKind;
 use super::estimate::{efficiency, gemm_ns};
-use super::gemms::{Gemm, roofline_ns};
+use super::gemms::roofline_ns;
+use super::model_work::Gemm;
 use super::{Candidate, Scene};
 use crate::replay::Edit;
 use llmprof_theory::device::Engine;

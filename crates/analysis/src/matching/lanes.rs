@@ -5,7 +5,7 @@ use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 
 use crate::labels::runs_on_host;
 use crate::matching::host_operators;
-use crate::timeline::device_events::{Class, DeviceEvent, Table};
+use crate::timeline::device_events::{Class, DeviceEvent, Table, WHOLE_GRAPH};
 use crate::trace::Structure;
 
 /// One interval of work, and where on the host it comes from.
@@ -88,9 +88,6 @@ impl Lane {
         first..last.max(first)
     }
 }
-
-/// The name under which importers write a graph without its kernels.
-pub(crate) const WHOLE_GRAPH: &str = "[CUDA graph]";
 
 /// The lanes of a trace: its devices, or the host where there are none.
 pub(crate) fn lanes(trace: &Trace, structure: &Structure) -> Vec<Lane> {

@@ -4,6 +4,7 @@ mod annotations;
 mod cut;
 pub(crate) mod engine;
 pub(crate) mod forward;
+pub(crate) mod forward_pass;
 mod marks;
 mod pass_ranges;
 pub(crate) mod processes;

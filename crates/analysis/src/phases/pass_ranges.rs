@@ -3,7 +3,7 @@
 use llmprof_record::trace::{ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
-use super::forward::ForwardPass;
+use super::forward_pass::ForwardPass;
 use crate::labels::{is_annotation, own_name};
 
 /// When each pass begins: with the largest range of its thread that holds no pass before it, and none of another kind.

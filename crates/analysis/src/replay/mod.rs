@@ -13,6 +13,7 @@
 //! pause of 12 ms is as long unrecorded.
 
 mod api;
+mod build;
 mod edit;
 mod fidelity;
 mod graph;

@@ -1,6 +1,7 @@
 //! A served load: its numbers, where requests spent their time, and what would make the server faster.
 
 mod analysis;
+mod analyze_load;
 mod conclusion;
 mod findings;
 mod gpus;
@@ -12,8 +13,8 @@ mod steps;
 mod stopped;
 mod summary;
 
-pub(crate) use self::analysis::analyze_load;
 pub use self::analysis::{ServerUse, ServingAnalysis, SloOutcome};
+pub(crate) use self::analyze_load::analyze_load;
 pub use self::conclusion::{QueueLimit, ServingConclusion};
 pub use self::gpus::GpuUse;
 pub use self::mean_parts::{LatencyPart, MeanPart, MeanParts, NotSplit, PartSource};

@@ -7,6 +7,9 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The name under which importers write a graph without its kernels.
+pub(crate) const WHOLE_GRAPH: &str = "[CUDA graph]";
+
 /// What a device event is counted as. Every event is in exactly one class.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,

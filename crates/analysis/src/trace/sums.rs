@@ -5,10 +5,10 @@ use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashMap;
 
 use crate::attribution::Attribution;
-use crate::matching::lanes::WHOLE_GRAPH;
 use crate::phases::EventWindows;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::DeviceEvents;
+use crate::timeline::device_events::WHOLE_GRAPH;
 use crate::timeline::extent::{host_span, span};
 use crate::timeline::intervals::{add, union_length};
 use crate::timeline::launches::is_api;

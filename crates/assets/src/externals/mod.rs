@@ -6,6 +6,7 @@ mod guard;
 mod hub;
 mod manifest;
 mod revision;
+mod state;
 mod status;
 mod submodule;
 mod subtree;
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 pub use guard::{guard, install_guard};
 pub use manifest::{External, Kind, Manifest};
 pub use revision::{SourceRevision, source_revision};
-pub use status::{Condition, State, status};
+pub use state::{Condition, State};
+pub use status::status;
 
 use crate::{AssetError, Change, Changes, Result, Surroundings, link};
 

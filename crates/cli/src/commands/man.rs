@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use crate::{args::Args, failure::Failure, output::Output};
 
 /// Writes `llmprof.1`, and `llmprof-COMMAND.1` for every command and the commands below it.
-pub(super) fn man(dir: &Path, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn man(dir: &Path, output: &mut Output) -> Result<(), Failure> {
     let written =
         fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Args::command(), dir));
     written.map_err(|error| {

@@ -2,7 +2,6 @@
 
 mod attempts;
 mod command;
-mod comparison;
 mod direct;
 mod dry_run;
 mod job;
@@ -11,7 +10,6 @@ mod power;
 mod prompts;
 mod sources;
 mod sweep;
-mod sweep_charts;
 mod visuals;
 
 use std::process::ExitCode;

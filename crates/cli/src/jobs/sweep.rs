@@ -19,17 +19,17 @@ use llmprof_record::{
     run::RunRecord,
     store::{Folder, Liveness, RunStatus, StoreError, StoredRun, lock_folder, write_atomically},
 };
+use llmprof_report::compose::sweep::{self, SweepFigures, SweepRow};
 
 use super::{
     attempts::set_aside,
-    comparison::{self, Figures, Row},
     job::{self, Ended},
     launcher::{JobsFile, Request, SWEEP_FILE, follow_submitted, is_in_queue, launch},
-    sweep_charts,
 };
 use crate::{
     failure::Failure,
     output::Output,
+    page_link::page_link,
     plan::{Purpose, plan},
     progress::Show,
 };
@@ -199,16 +199,19 @@ fn tell_changes(multirun: &Multirun, cwd: &Path, told: &mut [Option<String>]) {
 
 /// Prints the table of a sweep and writes its comparison. Says whether every job is complete.
 fn conclude(
-    mut rows: Vec<Row>,
+    mut rows: Vec<SweepRow>,
     jobs: usize,
     dir: &Path,
     output: &mut Output,
 ) -> Result<bool, Failure> {
-    rows.sort_by_key(|row: &Row| row.number);
-    for line in comparison::warnings(&rows) {
+    rows.sort_by_key(|row: &SweepRow| row.number);
+    for row in &mut rows {
+        row.report_link = page_link(dir, &Path::new(&row.dir).join("report.html"));
+    }
+    for line in sweep::warnings(&rows) {
         crate::output::note(&line);
     }
-    output.table(&comparison::table(&rows, dir))?;
+    output.table(&sweep::table(&rows))?;
     write_results(&rows, dir)?;
     let skipped = jobs - rows.len();
     match skipped {
@@ -241,8 +244,8 @@ fn run_state(run: &StoredRun) -> String {
     }
 }
 
-fn write_results(rows: &[Row], dir: &Path) -> Result<(), Failure> {
-    let document = sweep_charts::document(rows, dir);
+fn write_results(rows: &[SweepRow], dir: &Path) -> Result<(), Failure> {
+    let document = sweep::document(rows);
     let mut files = vec![
         (
             "comparison.html".to_owned(),
@@ -252,7 +255,7 @@ fn write_results(rows: &[Row], dir: &Path) -> Result<(), Failure> {
             "comparison.md".to_owned(),
             llmprof_report::render::markdown::document(&document),
         ),
-        ("comparison.csv".to_owned(), comparison::csv(rows)),
+        ("comparison.csv".to_owned(), sweep::csv(rows)),
     ];
     for (name, plot) in llmprof_report::plots(&document) {
         files.push((format!("plots/{name}.svg"), plot.file()));
@@ -276,7 +279,7 @@ fn in_this_process(
     pending: &[usize],
     jobs_at_once: usize,
     cwd: &Path,
-) -> (Vec<Row>, bool) {
+) -> (Vec<SweepRow>, bool) {
     let waiting: Mutex<VecDeque<(usize, &Job)>> = Mutex::new(
         pending
             .iter()
@@ -352,7 +355,7 @@ fn pending(multirun: &Multirun, cwd: &Path) -> Result<Vec<usize>, Failure> {
 }
 
 /// A job as its directory tells; `state` is Slurm's word for it.
-fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> Row {
+fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> SweepRow {
     let dir = cwd.join(&job.dir);
     let run = StoredRun::open(&dir).ok();
     let complete = run
@@ -374,23 +377,24 @@ fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> Row {
         (_, _, Some(status)) => status,
         (_, _, None) => "not started".to_owned(),
     };
-    Row {
+    SweepRow {
         number,
         overrides: job.overrides.clone(),
         state: shown,
         dir: job.dir.display().to_string(),
+        report_link: None,
         complete,
-        figures: analysis.as_ref().map(Figures::of),
+        figures: analysis.as_ref().map(SweepFigures::of),
         issues: run.map(|run| run.manifest.issues).unwrap_or_default(),
     }
 }
 
-fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
+fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> SweepRow {
     let mut figures = None;
     let mut issues = Vec::new();
     let (state, complete) = match outcome {
         Ok(ended) => {
-            figures = ended.analysis.as_ref().map(Figures::of);
+            figures = ended.analysis.as_ref().map(SweepFigures::of);
             issues = ended.issues;
             if let Some(error) = &ended.error {
                 Failure::new(format!("job {number}: {error}")).report();
@@ -405,12 +409,13 @@ fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> Row {
             ("not started".to_owned(), false)
         }
     };
-    Row {
+    SweepRow {
         number,
         overrides: job.overrides.clone(),
         issues,
         state,
         dir: job.dir.display().to_string(),
+        report_link: None,
         complete,
         figures,
     }

@@ -4,12 +4,12 @@ mod counters;
 mod device_facts;
 pub(crate) mod kernel_tables;
 mod memory;
-mod metrics;
 mod ranks;
+mod sample_totals;
 pub(crate) mod serving;
 mod tables;
 
-use llmprof_analysis::Analysis;
+use llmprof_analysis::{Analysis, run_metrics::run_metrics};
 use llmprof_record::{
     issue::{Issue, IssueCode},
     plan::OutputPlan,
@@ -28,7 +28,7 @@ use llmprof_report::{
 use llmprof_theory::device::Device;
 
 pub(crate) use self::device_facts::AllocatorFile;
-pub(crate) use self::metrics::{Metrics, PageTotals, SampleTotals};
+pub(crate) use self::sample_totals::{PageTotals, SampleTotals};
 use crate::failure::Failure;
 
 /// What the files of a run are made of.
@@ -152,7 +152,13 @@ pub(crate) fn files(
         return Ok(files);
     }
     if wanted.json {
-        files.push(("metrics.json".to_owned(), text(&metrics::metrics(results))?));
+        let metrics = run_metrics(
+            results.record,
+            results.analysis,
+            results.device,
+            results.predictions,
+        );
+        files.push(("metrics.json".to_owned(), text(&metrics)?));
     }
     files.extend(device_facts::files(record)?);
     files.extend(tables::operators(analysis));

@@ -28,7 +28,8 @@ use self::{
 use crate::args_agents::ResultFormat;
 use crate::args_bench::{BenchArgs, ServedArgs};
 use crate::{
-    agents, clock,
+    agents::print_summary,
+    clock,
     failure::Failure,
     output::{Output, warn_of},
     outputs::serving::BenchFile,
@@ -154,7 +155,7 @@ fn finish(
     }
     let format = ResultFormat::chosen(args.format, args.json);
     if format == ResultFormat::Agent && failure.is_none() {
-        agents::print_summary(dir, output)?;
+        print_summary(dir, output)?;
     } else if format == ResultFormat::Json {
         output.json(&PrintedBench {
             file: BenchFile::of(&done.record, &done.analysis),

@@ -1,11 +1,12 @@
 use llmprof_theory::{
     Kind,
-    block::{Arrangement, Attention, FeedForward, Layer, Mixer, Rope},
+    block::{Arrangement, FeedForward, Layer, Rope},
 };
 use rayon::prelude::*;
 
 use super::{
-    Binder, Rows, attention::BoundAttention, mlp::BoundMlp, moe::BoundMoe, norm::BoundNorm,
+    Binder, Rows, attention::BoundAttention, mixer::attention_of, mlp::BoundMlp, moe::BoundMoe,
+    norm::BoundNorm,
 };
 use crate::{
     cache::Cache,
@@ -30,16 +31,6 @@ pub(crate) struct BoundLayer {
     feed: BoundFeed,
     after_feed_norm: Option<BoundNorm>,
     feed_add: u32,
-}
-
-/// The attention of a layer, the one way of mixing tokens that runs here.
-pub(crate) fn attention_of(layer: &Layer) -> Result<&Attention, EngineError> {
-    let block = match &layer.mixer {
-        Mixer::Attention(attention) => return Ok(attention),
-        Mixer::Mla(_) => "latent attention",
-        Mixer::GatedDelta(_) => "gated delta layers",
-    };
-    Err(EngineError::UnsupportedBlock { block })
 }
 
 impl BoundLayer {

@@ -7,6 +7,7 @@ mod bind;
 mod decoder;
 mod layer;
 mod linear;
+mod mixer;
 mod mlp;
 mod moe;
 mod norm;
@@ -14,7 +15,7 @@ mod table;
 
 pub(crate) use bind::Binder;
 pub(crate) use decoder::BoundDecoder;
-pub(crate) use layer::attention_of;
+pub(crate) use mixer::attention_of;
 
 /// The batch of one step: how many new tokens each sequence has.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use std::{
 use llmprof_units::Nanos;
 use tokio::sync::{Notify, Semaphore};
 
-use super::{Behaviour, lock};
+use super::Behaviour;
 
 /// What the stub did with one request: the truth that a client is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,4 +88,8 @@ impl State {
     pub(super) fn repeated(&self) -> String {
         lock(&self.repeated).clone()
     }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics with the lock")
 }

@@ -8,6 +8,7 @@ mod host;
 mod model;
 mod pass;
 mod profiles;
+mod rank_name;
 mod ranks;
 
 use llmprof_theory::{Workload, device::Device};
@@ -22,7 +23,8 @@ pub use self::pass::{
     RunPhase,
 };
 pub use self::profiles::SecondProfile;
-pub use self::ranks::{is_graph_capture, rank_of, rank_of_file};
+pub use self::rank_name::rank_of_file;
+pub use self::ranks::{is_graph_capture, rank_of};
 use crate::communication::Communication;
 use crate::counters::Counters;
 use crate::issue::{Issue, IssueCode};

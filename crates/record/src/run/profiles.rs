@@ -1,6 +1,6 @@
 //! Imported profiles as parts of one record.
 
-use super::ranks::rank_of_file;
+use super::rank_name::rank_of_file;
 use super::{RunRecord, Summary};
 use crate::import::Profile;
 

@@ -4,8 +4,8 @@
 //! arguments, an argument has tensors (none for a plain value, several for a list of tensors), a tensor has dimensions.
 
 use super::column::{Bounds, Column, ColumnBytes, Element};
-use super::file::{Sections, TraceFileError};
 use super::ids::{InputsId, StrId};
+use super::sections::{Sections, TraceFileError};
 
 /// Every distinct input list of a trace, once.
 ///

@@ -18,6 +18,7 @@ mod order;
 mod part;
 mod raw_inputs;
 mod redact;
+mod sections;
 mod sqlite;
 mod stacks;
 mod strings;
@@ -38,10 +39,10 @@ pub use events::{
     MemoryEvent, MemoryEvents, MemoryKind, MemoryPlace, Memset, Memsets, OperatorCall,
     OperatorCalls, Range, RangeKind, Ranges, Sync, SyncKind, Syncs,
 };
-pub use file::TraceFileError;
 pub use ids::{InputsId, StrId, ThreadId};
 pub use inputs::{Argument, Inputs, Tensor};
 pub use raw_inputs::RawInputs;
+pub use sections::TraceFileError;
 pub use sqlite::SqliteExportError;
 pub use stacks::{
     Collecting, CpuState, FrameId, HostSample, HostSamples, HostWait, StackFrame, StackFrames,

@@ -6,8 +6,8 @@ use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 
 use super::column::{Column, ColumnBytes};
-use super::file::{Sections, TraceFileError};
 use super::ids::StrId;
+use super::sections::{Sections, TraceFileError};
 
 /// Every distinct string of a trace, once. In a finished trace they are sorted, so ids compare as the strings do.
 #[derive(Clone, Debug, PartialEq)]

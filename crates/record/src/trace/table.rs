@@ -66,8 +66,8 @@ macro_rules! table {
 
             /// Takes the columns from a file, checking that they have one length.
             pub(crate) fn from_columns(
-                source: &$crate::trace::file::Sections,
-            ) -> Result<Self, $crate::trace::file::TraceFileError> {
+                source: &$crate::trace::sections::Sections,
+            ) -> Result<Self, $crate::trace::sections::TraceFileError> {
                 let table = Self {
                     $( $field: source.column($name, stringify!($field))?, )*
                 };

@@ -8,6 +8,7 @@ mod curves;
 mod heat_map;
 mod histogram;
 mod icicle;
+mod layout;
 mod paired_bars;
 mod roofline;
 mod series;
@@ -21,6 +22,7 @@ pub use curves::curves;
 pub use heat_map::heat_map;
 pub use histogram::histogram;
 pub use icicle::icicle;
+pub use layout::Width;
 pub use paired_bars::paired_bars;
 pub use roofline::roofline;
 pub use series::series;
@@ -29,76 +31,6 @@ pub use svg::Svg;
 pub use timeline::timeline;
 pub use waterfall::waterfall;
 
+pub(crate) use layout::{distinct, shortened, text_width, wrapped};
 pub(crate) use svg::escaped;
 pub(crate) use theme::{CATEGORIES, page_theme};
-
-/// How much room a chart is drawn for. A page has both drawings and shows the one that fits its window, since letters of a wide one
-/// that is scaled down to a narrow window cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Width {
-    /// A window of a desktop, a page of paper, a file.
-    Wide,
-    /// A telephone, or a window beside others.
-    Narrow,
-}
-
-impl Width {
-    /// The width in CSS pixels, which a page scales a little.
-    fn pixels(self) -> f64 {
-        self.pick(960.0, 400.0)
-    }
-
-    /// What a drawing of this width has.
-    fn pick<T>(self, wide: T, narrow: T) -> T {
-        match self {
-            Self::Wide => wide,
-            Self::Narrow => narrow,
-        }
-    }
-
-    /// How many letters of a tick fit between a place and the right edge.
-    fn letters(self, from: f64) -> usize {
-        ((self.pixels() - from) / text_width("0")).max(1.0) as usize
-    }
-}
-
-/// `text` with at most `width` characters, the end replaced by an ellipsis.
-fn shortened(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{}…", kept.trim_end())
-}
-
-/// About how wide `text` is in pixels at the font size of charts. Nothing is measured here, so layouts leave room.
-fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.6
-}
-
-/// The distinct texts in order of appearance.
-fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = Vec::new();
-    for text in texts {
-        if !seen.contains(&text) {
-            seen.push(text);
-        }
-    }
-    seen
-}
-
-/// Places items of the given widths one after the other in lines between two edges: the left end and the line of each.
-fn wrapped(widths: &[f64], left: f64, right: f64) -> Vec<(f64, usize)> {
-    let (mut x, mut line) = (left, 0);
-    widths
-        .iter()
-        .map(|width| {
-            if x > left && x + width > right {
-                (x, line) = (left, line + 1);
-            }
-            let place = (x, line);
-            x += width;
-            place
-        })
-        .collect()
-}

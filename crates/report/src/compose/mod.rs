@@ -3,6 +3,7 @@
 //! [`Report::document`] is the whole report, which Markdown, HTML and the plots render; [`Report::digest`] is its beginning, which
 //! a terminal prints.
 
+pub mod advise;
 mod communication;
 pub mod compare;
 mod convolutions;
@@ -13,6 +14,7 @@ mod derived_kernels;
 mod findings;
 mod gemms;
 mod graphs;
+pub mod hardware;
 mod host_stacks;
 mod job;
 mod kernel_report;
@@ -22,16 +24,21 @@ mod memory;
 mod modules;
 mod operators;
 mod phases;
+pub mod plan;
+pub mod predict;
 mod ranks;
 mod roofline;
 pub mod serving;
+pub mod simulate;
 mod slices;
 mod stakeholder;
 pub mod statics;
 mod steps;
 mod sums;
+pub mod sweep;
 mod telemetry;
 mod timeline;
+pub mod trtexec;
 mod waterfall;
 
 pub use findings::concluded_findings;

@@ -14,6 +14,21 @@ fn pct(percent: f64) -> Percent {
     Percent(percent / 100.0)
 }
 
+/// What was profiled, on which device; `more` counts sources beside the first.
+pub fn title(first: &str, more: usize, device: Option<&str>) -> String {
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let device = device.map_or_else(String::new, |device| format!(" on {device}"));
+    format!("Kernels of {first}{more}{device}")
+}
+
+/// `memory-bound: 12 (40.0 % of time)`.
+pub fn class_line(of: KernelClass, count: usize, share: f64) -> String {
+    format!("{}: {count} ({:.1} % of time)", class(of), 100.0 * share)
+}
+
 /// A class as a person says it.
 pub fn class(class: KernelClass) -> &'static str {
     match class {

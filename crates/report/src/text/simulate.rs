@@ -1,5 +1,6 @@
 //! The page of a simulated server.
 
+use llmprof_traffic::figures::LoadFigures;
 use llmprof_units::{Count, Nanos, Percent, significant};
 
 pub const TITLE: &str = "Simulated, not measured";
@@ -53,21 +54,18 @@ pub fn settings_basis(listed: usize, tried: usize, has_objectives: bool) -> Stri
 }
 
 /// How much is served.
-pub fn throughput(
-    requests_per_s: f64,
-    tokens_per_s: f64,
-    goodput: Option<f64>,
-    completed: u64,
-    seconds: f64,
-) -> String {
-    let goodput = goodput.map_or_else(String::new, |goodput| {
+pub fn throughput(load: &LoadFigures) -> String {
+    let goodput = load.goodput.map_or_else(String::new, |goodput| {
         format!(", goodput {} requests/s", significant(goodput))
     });
+    let tokens = load.output_throughput.map_or_else(String::new, |rate| {
+        format!(", {} output tokens/s", significant(rate))
+    });
     format!(
-        "{} requests/s, {} output tokens/s{goodput}; {completed} completed in {} s.",
-        significant(requests_per_s),
-        significant(tokens_per_s),
-        significant(seconds)
+        "{} requests/s{tokens}{goodput}; {} completed in {} s.",
+        significant(load.request_throughput),
+        load.completed,
+        significant(load.duration_s)
     )
 }
 

@@ -3,7 +3,7 @@
 use llmprof_record::{issue::IssueCode, run::RunPhase};
 use llmprof_units::{Count, Percent};
 
-use super::{findings::RATIO_MAX, knob, statement, summary::device, time};
+use super::{causes::RATIO_MAX, knob, statement, summary::device, time};
 use crate::analyzed::{
     Analysis, ClassReason, Finding, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM,
     THROTTLED,

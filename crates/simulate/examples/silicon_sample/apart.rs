@@ -4,7 +4,7 @@ use std::error::Error;
 
 use llmprof_predict::parallel::Spread;
 use llmprof_simulate::{
-    StepTimer, Summary,
+    SimulatedLoad, StepTimer,
     disaggregated::{Workers, simulate},
     predicted::Predicted,
 };
@@ -107,7 +107,7 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Option<Times>, Bo
     step(prefill.1, &mut |prefill_time| {
         inner = step(decode.1, &mut |decode_time| {
             let outcome = simulate(&load, workers, prefill_time, decode_time);
-            found = Some(Summary::of(&[outcome], 1, &[]));
+            found = Some(SimulatedLoad::of(&[outcome], 1, &[]));
         });
     })?;
     inner?;

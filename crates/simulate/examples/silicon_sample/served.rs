@@ -4,7 +4,8 @@ use std::error::Error;
 
 use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
 use llmprof_simulate::{
-    FrontEnd, Load, StepTimer, Summary, memory::SequenceMemory, predicted::Predicted, simulate,
+    FrontEnd, Load, SimulatedLoad, StepTimer, memory::SequenceMemory, predicted::Predicted,
+    simulate,
 };
 use llmprof_theory::{Model, Precision, Step, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
@@ -78,8 +79,8 @@ pub(crate) struct Server<'a> {
     pub(crate) client: Client,
 }
 
-pub(crate) fn means(summary: &Summary) -> Result<Times, Box<dyn Error>> {
-    let (Some(ttft), Some(tpot)) = (summary.ttft_ms, summary.tpot_ms) else {
+pub(crate) fn means(summary: &SimulatedLoad) -> Result<Times, Box<dyn Error>> {
+    let (Some(ttft), Some(tpot)) = (summary.figures.ttft_ms, summary.figures.tpot_ms) else {
         return Err("no request ended".into());
     };
     Ok(Times {
@@ -136,7 +137,7 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
     let time = |step: &Step| client.step(step, predicted.time(step));
     let load = client.load(row.concurrency, launch.rounds, [row.prompt, row.output]);
     let outcome = simulate(&load, &settings, &time)?;
-    means(&Summary::of(&[outcome], settings.kv_blocks, &[]))
+    means(&SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]))
 }
 
 /// KV blocks of all data-parallel groups together, and those of a sequence whatever its length.

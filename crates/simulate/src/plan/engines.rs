@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     disaggregated, engine::simulate, predicted::Predicted, settings::Settings, shift::Shift,
-    summary::Summary,
+    simulated_load::SimulatedLoad,
 };
 
 /// Numbers of replicas that are tried for one engine.
@@ -321,7 +321,7 @@ impl Engines<'_> {
 }
 
 /// The largest share of an objective's limit that a load reaches.
-fn limit_share(slos: &[Slo], summary: &Summary) -> Option<f64> {
+fn limit_share(slos: &[Slo], summary: &SimulatedLoad) -> Option<f64> {
     let shares = slos.iter().map(|slo| {
         slo.value(summary)
             .map_or(f64::INFINITY, |value| value / slo.limit_ms)
@@ -330,8 +330,8 @@ fn limit_share(slos: &[Slo], summary: &Summary) -> Option<f64> {
 }
 
 /// What keeps an engine from more: a KV cache that is full, or the objective nearest to its limit.
-fn limited_by(slos: &[Slo], summary: &Summary) -> Option<Reason> {
-    if summary.preemptions > 0 || summary.kv_usage.max >= KV_FULL || summary.failed > 0 {
+fn limited_by(slos: &[Slo], summary: &SimulatedLoad) -> Option<Reason> {
+    if summary.preemptions > 0 || summary.kv_usage.max >= KV_FULL || summary.figures.failed > 0 {
         return Some(Reason::Kv);
     }
     let share = |slo: &&Slo| {

@@ -11,7 +11,7 @@ use crate::{
     predicted::Predicted,
     request::{Load, Request},
     shift::{Bench, Medians, Shift, ShiftError, ShiftFit, fit_shift},
-    summary::Summary,
+    simulated_load::SimulatedLoad,
 };
 
 /// What served benches.
@@ -66,10 +66,10 @@ impl Server<'_> {
             if let Some(error) = time.failure() {
                 return Err(error.into());
             }
-            let summary = Summary::of(&[outcome], settings.kv_blocks, &[]);
+            let summary = SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]);
             Ok(Medians {
-                ttft_ms: summary.ttft_ms.ok_or(ServerError::Empty)?.p50,
-                tpot_ms: summary.tpot_ms.map(|tpot| tpot.p50),
+                ttft_ms: summary.figures.ttft_ms.ok_or(ServerError::Empty)?.p50,
+                tpot_ms: summary.figures.tpot_ms.map(|tpot| tpot.p50),
             })
         })
     }

@@ -1,10 +1,13 @@
 //! Simulations that grow until their percentiles settle.
 
-use llmprof_traffic::slo::{Latencies, Metric, Slo};
+use llmprof_traffic::{
+    figures::LoadFigures,
+    slo::{Latencies, Metric, Slo},
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{engine::Outcome, summary::Summary};
+use crate::{engine::Outcome, simulated_load::SimulatedLoad};
 
 /// Percentiles of twice as many requests that differ by less are settled.
 pub const SETTLED_SHARE: f64 = 0.05;
@@ -24,7 +27,7 @@ pub struct Requests {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Steady {
     /// What the simulation shows.
-    pub summary: Summary,
+    pub summary: SimulatedLoad,
     /// Requests of the last simulation, of one engine.
     pub requests: usize,
     /// Whether the 99th percentiles of TTFT and TPOT changed by less than a twentieth when the requests doubled, or a trace
@@ -37,7 +40,7 @@ pub struct Steady {
 pub fn settle<E>(
     requests: Requests,
     slos: &[Slo],
-    mut simulate: impl FnMut(usize) -> Result<(Summary, usize), E>,
+    mut simulate: impl FnMut(usize) -> Result<(SimulatedLoad, usize), E>,
 ) -> Result<Steady, E> {
     let mut count = requests.first.max(1);
     let mut before: Option<[f64; 2]> = None;
@@ -72,18 +75,21 @@ pub(crate) fn measured_summary(
     requests: usize,
     kv_blocks: u64,
     slos: &[Slo],
-) -> Summary {
-    let whole = Summary::of(std::slice::from_ref(&outcome), kv_blocks, slos);
+) -> SimulatedLoad {
+    let whole = SimulatedLoad::of(std::slice::from_ref(&outcome), kv_blocks, slos);
     let [first, last] = MEASURED.map(|share| (requests as f64 * share) as usize);
     let mut middle = outcome;
     middle
         .finished
         .retain(|finished| (first..last.max(first + 1)).contains(&finished.index));
-    let measured = Summary::of(&[middle], kv_blocks, slos);
-    Summary {
-        ttft_ms: measured.ttft_ms,
-        tpot_ms: measured.tpot_ms,
-        e2e_ms: measured.e2e_ms,
+    let measured = SimulatedLoad::of(&[middle], kv_blocks, slos);
+    SimulatedLoad {
+        figures: LoadFigures {
+            ttft_ms: measured.figures.ttft_ms,
+            tpot_ms: measured.figures.tpot_ms,
+            e2e_ms: measured.figures.e2e_ms,
+            ..whole.figures
+        },
         ..whole
     }
 }
@@ -93,7 +99,7 @@ mod tests {
     use super::*;
 
     /// A summary whose requests all take `ttft_ms` to their first token.
-    fn summary(ttft_ms: i64, count: usize) -> Summary {
+    fn summary(ttft_ms: i64, count: usize) -> SimulatedLoad {
         let mut outcome = Outcome::default();
         for index in 0..count {
             outcome.finished.push(crate::engine::Finished {
@@ -107,7 +113,7 @@ mod tests {
                 preemptions: 0,
             });
         }
-        Summary::of(&[outcome], 1, &[])
+        SimulatedLoad::of(&[outcome], 1, &[])
     }
 
     fn settled(slos: &[Slo], ttft_ms: impl Fn(usize) -> i64) -> Steady {

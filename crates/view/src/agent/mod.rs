@@ -36,7 +36,7 @@ pub use self::recorded_text::{FENCE, RecordedText};
 pub use self::runs::{RunAnswer, RunsAnswer, runs_answer};
 pub use self::summary::{PhaseAnswer, SummaryAnswer};
 pub use self::window::{DeviceAnswer, NamedAnswer, WindowAnswer};
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 
 const ABSTENTIONS_MAX: usize = 4;
 

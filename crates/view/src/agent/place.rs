@@ -6,7 +6,7 @@ use std::fmt;
 use llmprof_analysis::{Analysis, PhaseAnalysis};
 
 use super::recorded_text::is_plain;
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 
 /// A place in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use llmprof_record::flame::FlameStack;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 
 /// Frames below this part of the whole are left out of the tree: they are narrower than a pixel of the widest screen.
 const SHARE_MIN: f64 = 1.0 / 4096.0;

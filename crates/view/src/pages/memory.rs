@@ -6,7 +6,7 @@ use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 
 /// Devices and places of one page.
 const CHARTS_MAX: usize = 16;

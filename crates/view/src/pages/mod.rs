@@ -8,7 +8,7 @@ mod steps;
 
 use serde_json::Value;
 
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 
 /// Names of the pages, as the archive writes them and [`page_json`] takes them.
 pub(crate) const PAGES: [&str; 5] = ["flame", "memory", "ranks", "requests", "steps"];

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::names::Named;
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 
 const ONE_RANK: &str =
     "This run has one rank. llmprof import rank0.json rank1.json … joins the ranks of a job.";

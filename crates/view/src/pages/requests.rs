@@ -4,7 +4,7 @@ use llmprof_record::serving::RequestRecord;
 use serde_json::{Value, json};
 
 use crate::lanes::table;
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 use crate::track::EventRef;
 
 /// Requests of one page; of more, those that took longest.

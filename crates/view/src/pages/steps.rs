@@ -5,7 +5,7 @@ use llmprof_record::run::{PassKind, RunRecord};
 use llmprof_report::text::steps::{by_pattern, is_told};
 use serde_json::{Value, json};
 
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 use crate::timeline::Timeline;
 
 /// Steps of one series that a page gets; of more, the longest of each group.

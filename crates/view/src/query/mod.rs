@@ -13,7 +13,7 @@ use rusqlite::{Connection, Error};
 use serde_json::{Value, json};
 
 pub use self::tables::QueryTable;
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 
 /// Virtual machine steps between two looks at the clock.
 const STEPS_BETWEEN_CHECKS: i32 = 10_000;

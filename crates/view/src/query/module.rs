@@ -12,7 +12,7 @@ use rusqlite::vtab::{
 use rusqlite::{Connection, Error, Result};
 
 use super::tables::{Cell, QueryTable, TraceRows};
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 
 pub(super) fn register(connection: &Connection, run: &Arc<OpenedRun>) -> Result<()> {
     const MODULE: Module<'_, RunTable> = Module::eponymous_only_module();

@@ -3,7 +3,7 @@
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 
 use crate::lanes::{idle_label, idle_parts};
-use crate::site::OpenedRun;
+use crate::opened_run::OpenedRun;
 use crate::timeline::TimelineTrace;
 
 /// A value of a cell.

@@ -15,12 +15,12 @@ use llmprof_predict::{
     KernelClock, KernelCurves,
     calibrate::{ClassRatio, Fitted, fit, ratios},
 };
-use llmprof_report::{Document, Table};
+use llmprof_report::compose::hardware::{MeasuredKernels, kernels_page};
 use llmprof_theory::{
     device::{Catalog, Engine, schema::DeviceFile},
     kernels::KernelClass,
 };
-use llmprof_units::{DType, significant};
+use llmprof_units::DType;
 
 use crate::{args::KernelArgs, clock, efficiency::curves_file, failure::Failure, output::Output};
 
@@ -48,7 +48,22 @@ pub(super) fn measure(
     };
     file.write(&device)?;
     write_curves(file.path(), &fitted.curves)?;
-    output.document(&page(&measured, &device, &fitted))?;
+    let page = kernels_page(
+        &MeasuredKernels {
+            kernels: measured.samples.len(),
+            seconds: measured.seconds,
+            skipped: measured.skipped,
+            host_ns: measured.launches.host_ns,
+            graph_kernel_ns: measured.launches.graph_kernel_ns,
+            graph_launch_ns: measured.launches.graph_launch_ns,
+            copies: &measured.copies,
+            failed: &measured.failed,
+            borrowed: &fitted.borrowed,
+            shipped_ratios: shipped_ratios(&measured, &device, &fitted),
+        },
+        &device,
+    );
+    output.document(&page)?;
     let path = file.path().display();
     output.line(&format!(
         "\nkept in {path}; `llmprof predict hardware.spec={path}` uses it"
@@ -101,71 +116,18 @@ fn measured(args: &KernelArgs) -> Result<Measured, Failure> {
     Ok(found)
 }
 
-fn page(measured: &Measured, device: &DeviceFile, fitted: &Fitted) -> Document {
-    let mut document = Document::new(format!(
-        "{} ({}), kernels measured",
-        device.title, device.name
-    ));
-    let mut figures = Table::new(&["Figure", "Value"], 1);
-    let mut row = |name: &str, value: String| {
-        figures.row([name.to_owned(), value]);
-    };
-    row("kernels", measured.samples.len().to_string());
-    row("time", format!("{:.0} s", measured.seconds));
-    row("left out", measured.skipped.to_string());
-    row(
-        "host time of a launch",
-        format!("{:.2} µs", measured.launches.host_ns / 1e3),
-    );
-    if let Some(gap) = measured.launches.graph_kernel_ns {
-        row(
-            "tiny kernel in a CUDA graph",
-            format!("{:.2} µs", gap / 1e3),
-        );
-    }
-    if let Some(launch) = measured.launches.graph_launch_ns {
-        row("launch of a CUDA graph", format!("{:.2} µs", launch / 1e3));
-    }
-    for (place, rate) in &measured.copies {
-        row(&format!("copy, {place}"), format!("{:.1} GB/s", rate / 1e9));
-    }
-    document.table(figures);
-    if let Some(shipped) = KernelCurves::embedded(&device.name) {
-        let clock = |curves: &KernelCurves| {
-            KernelClock::new(curves, shipped.peak_flops, shipped.bytes_per_s)
-        };
-        let found = ratios(&measured.samples, &clock(&fitted.curves), &clock(&shipped));
-        document.section("shipped", "Measured here ÷ shipped curves");
-        document.table(ratio_table(&found));
-    }
-    let mut notes: Vec<String> = measured
-        .failed
-        .iter()
-        .map(|(reason, count)| format!("{count} kernels failed: {reason}"))
-        .collect();
-    if !fitted.borrowed.is_empty() {
-        notes.push(format!(
-            "not measured here, taken from the H200: {}",
-            fitted.borrowed.join(", ")
-        ));
-    }
-    if !notes.is_empty() {
-        document.section("notes", "Notes");
-        document.list(notes);
-    }
-    document
-}
-
-fn ratio_table(found: &BTreeMap<KernelClass, ClassRatio>) -> Table {
-    let mut table = Table::new(&["Class", "Kernels", "p10", "Median", "p90"], 1);
-    for (class, ratio) in found {
-        table.row([
-            class.name().to_owned(),
-            ratio.kernels.to_string(),
-            significant(ratio.p10),
-            significant(ratio.median),
-            significant(ratio.p90),
-        ]);
-    }
-    table
+/// Measured kernel times ÷ those of the shipped curves, where the device has any.
+fn shipped_ratios(
+    measured: &Measured,
+    device: &DeviceFile,
+    fitted: &Fitted,
+) -> Option<BTreeMap<KernelClass, ClassRatio>> {
+    let shipped = KernelCurves::embedded(&device.name)?;
+    let clock =
+        |curves: &KernelCurves| KernelClock::new(curves, shipped.peak_flops, shipped.bytes_per_s);
+    Some(ratios(
+        &measured.samples,
+        &clock(&fitted.curves),
+        &clock(&shipped),
+    ))
 }

@@ -56,11 +56,7 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     output.summary(&summary)?;
     output.prose(&device_line)?;
     for (class, count, share) in text::kernel_report::classes(&found) {
-        output.line(&format!(
-            "{}: {count} ({:.1} % of time)",
-            text::kernel_report::class(class),
-            100.0 * share
-        ))?;
+        output.line(&text::kernel_report::class_line(class, count, share))?;
     }
     if found.device.is_none() && found.launches.iter().any(|row| row.used.lacks_peak) {
         Failure::new("which device the counters are from is not known: kernels on its tensor cores have no class")
@@ -71,20 +67,13 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     output.line(&format!("report: {}", dir.join("report.html").display()))
 }
 
-/// What was profiled, on which device.
 fn title(sources: &[PathBuf], found: &CountersAnalysis) -> String {
     let mut names = sources.iter().map(|source| {
         let name = source.file_name().unwrap_or(source.as_os_str());
         name.to_string_lossy().into_owned()
     });
     let first = names.next().unwrap_or_default();
-    let more = match names.count() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let device = found.device.as_deref();
-    let device = device.map(|device| format!(" on {device}"));
-    format!("Kernels of {first}{more}{}", device.unwrap_or_default())
+    text::kernel_report::title(&first, names.count(), found.device.as_deref())
 }
 
 /// The notes of the run that is analyzed, where one is.

@@ -1,22 +1,20 @@
 //! `plan`: which GPUs, how many, and which layout serve a load within its objectives.
 
 mod benches;
-mod page;
 mod prices;
 
 use std::{collections::BTreeMap, process::ExitCode};
 
 use llmprof_config::hydra::RunMode;
 use llmprof_record::plan::Plan as RequestPlan;
+use llmprof_report::compose::plan::{Planned, Shifted, document};
 use llmprof_report::render::html;
 use llmprof_simulate::plan::{
     self as planning, Formats, Plan, Question, Requests, Source, Traffic, served::Server,
 };
-use llmprof_simulate::shift::{Shift, ShiftFit};
+use llmprof_simulate::shift::Shift;
 use llmprof_theory::{Model, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, replay};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::args_plan::PlanArgs;
 use crate::{
@@ -37,41 +35,6 @@ const MOST_GPUS: u64 = 4096;
 const MOST_REQUESTS: usize = 1_000_000;
 /// Each is simulated some dozen times, and once more for each other one.
 const BENCHES_MAX: usize = 32;
-
-/// The answer, as `--json` prints it.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Planned {
-    /// Always `predicted`.
-    basis: &'static str,
-    /// Name of the model.
-    model: String,
-    /// The load in a line.
-    load: String,
-    /// Requests per second.
-    rate: f64,
-    /// Devices that were considered.
-    devices: Vec<String>,
-    /// Profile of efficiencies that was used.
-    efficiencies: String,
-    /// Objectives.
-    slos: Vec<String>,
-    /// Whether the first candidate meets every objective.
-    is_met: bool,
-    /// The benches that step times were shifted by.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<Shifted>,
-    #[serde(flatten)]
-    plan: Plan,
-}
-
-/// Benches of a server, and what they say of predicted step times.
-#[derive(Serialize, JsonSchema)]
-struct Shifted {
-    /// The overrides that name it.
-    server: String,
-    #[serde(flatten)]
-    fit: ShiftFit,
-}
 
 pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     check(args)?;
@@ -133,15 +96,15 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         from,
         plan: found,
     };
-    let document = page::document(&planned, &args.slo);
+    let page = document(&planned, &args.slo);
     if let Some(file) = &args.output {
-        std::fs::write(file, html::report(&document))
+        std::fs::write(file, html::report(&page))
             .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))?;
     }
     if args.json {
         output.json(&planned)?;
     } else {
-        output.document(&document)?;
+        output.document(&page)?;
     }
     Ok(if planned.is_met {
         ExitCode::SUCCESS

@@ -3,17 +3,15 @@
 mod advise;
 mod axes;
 mod from_run;
-mod print;
 mod ranks;
 mod threads;
 mod traced;
 
-pub(super) use self::{advise::Advised, print::PredictedGrid};
-
 use std::collections::HashMap;
 
-use llmprof_predict::{EfficiencyProfile, Need, PredictError, Prediction, Predictor, Target};
-use llmprof_theory::{COMMON_KEYS, Workload, device::Device, parallel::Parallel};
+use llmprof_predict::{Need, PredictError, Prediction, Predictor, Target};
+use llmprof_report::compose::predict::{PredictedRow, csv_line, document, grid as printed_grid};
+use llmprof_theory::{COMMON_KEYS, parallel::Parallel};
 
 use self::{
     axes::{Axes, Point},
@@ -28,21 +26,6 @@ use crate::{
     failure::Failure,
     output::Output,
 };
-
-/// One row of the grid.
-struct Row<'a> {
-    /// What this row changes, one text per axis.
-    labels: Vec<&'a str>,
-    model: &'a str,
-    /// What read its config: a family, the keys that most configs share, or a trace.
-    family: &'static str,
-    device: &'a Device,
-    profile: &'a EfficiencyProfile,
-    workload: Workload,
-    outcome: Result<Prediction, PredictError>,
-    ttft: Option<Need>,
-    tpot: Option<Need>,
-}
 
 /// All that rows are made from.
 struct Grid<'a> {
@@ -61,6 +44,10 @@ const ROWS_MAX: usize = 100_000;
 
 const NO_POINTS: &str = "the sweep has no points";
 
+fn no_points() -> Failure {
+    Failure::new(NO_POINTS)
+}
+
 /// Predictors that a thread keeps: what they remember is a few megabytes each.
 const MOST_PREDICTORS: usize = 32;
 
@@ -77,7 +64,8 @@ pub(crate) fn prediction(args: &PredictArgs) -> Result<serde_json::Value, Failur
     with_grid(args, |grid, about| {
         let rows = rows(grid)?;
         any_predicted(&rows).map_err(Failure::new)?;
-        let printed = print::json(&grid.axes.names(), &rows, &about)?;
+        let names = grid.axes.names();
+        let printed = printed_grid(&names, &rows, &about).ok_or_else(no_points)?;
         value = serde_json::to_value(printed)
             .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
         Ok(())
@@ -132,7 +120,7 @@ fn print_grid(
         PredictFormat::Table => {
             let rows = rows(grid)?;
             any_predicted(&rows).map_err(Failure::new)?;
-            print::table(&axes.names(), &rows, about, output)
+            output.document(&document(&axes.names(), &rows, about))
         }
         PredictFormat::Csv => {
             for note in &about {
@@ -145,9 +133,9 @@ fn print_grid(
                 |block, predictors: &mut Predictors<'_>| {
                     let mut text = String::new();
                     let rows = block.clone().map(|index| grid.row(index, predictors));
-                    let rows: Vec<Row<'_>> = rows.collect();
+                    let rows: Vec<PredictedRow<'_>> = rows.collect();
                     for (index, row) in block.clone().zip(&rows) {
-                        print::csv(&names, row, index == 0, &mut text);
+                        csv_line(&names, row, index == 0, &mut text);
                     }
                     (text, any_predicted(&rows))
                 },
@@ -162,14 +150,15 @@ fn print_grid(
         }
         PredictFormat::Json => {
             let rows = rows(grid)?;
-            output.json(&print::json(&axes.names(), &rows, &about)?)?;
+            let printed = printed_grid(&axes.names(), &rows, &about);
+            output.json(&printed.ok_or_else(no_points)?)?;
             any_predicted(&rows).map_err(Failure::new)
         }
     }
 }
 
 /// Why no row has a prediction, where none has.
-fn any_predicted(rows: &[Row<'_>]) -> Result<(), String> {
+fn any_predicted(rows: &[PredictedRow<'_>]) -> Result<(), String> {
     let mut why = NO_POINTS.to_owned();
     for row in rows {
         match &row.outcome {
@@ -180,7 +169,7 @@ fn any_predicted(rows: &[Row<'_>]) -> Result<(), String> {
     Err(why)
 }
 
-fn rows<'a>(grid: &Grid<'a>) -> Result<Vec<Row<'a>>, Failure> {
+fn rows<'a>(grid: &Grid<'a>) -> Result<Vec<PredictedRow<'a>>, Failure> {
     let points = grid.axes.len();
     if points > ROWS_MAX {
         let message = format!("{points} points are more than a table holds ({ROWS_MAX})");
@@ -204,7 +193,7 @@ fn rows<'a>(grid: &Grid<'a>) -> Result<Vec<Row<'a>>, Failure> {
 }
 
 impl<'a> Grid<'a> {
-    fn row(&self, index: usize, predictors: &mut Predictors<'a>) -> Row<'a> {
+    fn row(&self, index: usize, predictors: &mut Predictors<'a>) -> PredictedRow<'a> {
         let axes = self.axes;
         let point = axes.point(index);
         let (model, device) = (&axes.models[point.model], &axes.devices[point.device]);
@@ -222,7 +211,7 @@ impl<'a> Grid<'a> {
                 .ok()
                 .and_then(|prediction| choose(prediction, &self.target))
         };
-        Row {
+        PredictedRow {
             labels: axes.labels(&point),
             model: &model.name,
             family,

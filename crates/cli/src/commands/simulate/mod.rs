@@ -1,22 +1,19 @@
 //! `simulate`: continuous batching under a load, before any of it is run.
 
 mod load;
-mod page;
 mod step_time;
 
 use std::{process::ExitCode, time::Duration};
 
+use llmprof_analysis::serving::SloOutcome;
+use llmprof_report::compose::simulate::{Simulated, StepTimeBasis, Unsettled, document};
 use llmprof_simulate::{
-    FrontEnd, Load, Settings, StepTimer, Summary,
-    plan::steady::SETTLED_SHARE,
-    search::{self, Candidate, Replicas},
+    FrontEnd, Load, Settings, SimulatedLoad, StepTimer, plan::steady::SETTLED_SHARE, search,
 };
 use llmprof_traffic::slo::{Latencies, Metric, Slo, all_met};
 use llmprof_units::Nanos;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use self::step_time::{Basis, KvBlocks};
+use self::step_time::KvBlocks;
 use crate::args_simulate::SimulateArgs;
 use crate::{efficiency, failure::Failure, output::Output};
 
@@ -26,56 +23,6 @@ const NOT_MET: u8 = 1;
 /// Settings that a search tries.
 const TRIED_TOKENS: [u64; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
 const TRIED_SEQUENCES: [u64; 6] = [16, 32, 64, 128, 256, 512];
-
-/// What a simulation came to; `--json` prints it.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Simulated {
-    /// Always `predicted`.
-    basis: &'static str,
-    /// The load in a line.
-    load: String,
-    /// Settings of the engine.
-    settings: Settings,
-    /// Where step times come from.
-    step_time: Basis,
-    /// GPUs of all replicas.
-    gpus: u64,
-    /// Objectives and whether they are met.
-    slos: Vec<Objective>,
-    /// Whether every objective is met.
-    is_met: bool,
-    /// What the load came to.
-    summary: Summary,
-    /// Latencies of the first half of the requests that differ from those of all.
-    unsettled: Vec<Unsettled>,
-    /// Settings that were tried, the best first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    candidates: Option<Vec<Candidate>>,
-    /// Replicas that were tried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replicas: Option<Replicas>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Objective {
-    /// The objective as it was given.
-    slo: String,
-    /// Simulated value.
-    value_ms: Option<f64>,
-    /// Whether it is met.
-    is_met: bool,
-}
-
-/// A statistic of half as many requests, and of all.
-#[derive(Serialize, JsonSchema)]
-struct Unsettled {
-    /// Such as `tpot:p99`.
-    statistic: String,
-    /// Value of the first half of the requests.
-    half_ms: f64,
-    /// Value of all requests.
-    all_ms: f64,
-}
 
 pub(crate) fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let (mut load, line) = load::load(args.requests, &args.load)?;
@@ -90,7 +37,7 @@ pub(crate) fn simulate(args: &SimulateArgs, output: &mut Output) -> Result<ExitC
     if args.json {
         output.json(&simulated)?;
     } else {
-        output.document(&page::document(&simulated))?;
+        output.document(&document(&simulated))?;
     }
     Ok(if simulated.is_met {
         ExitCode::SUCCESS
@@ -105,7 +52,7 @@ fn run(
     line: String,
     time: &dyn StepTimer,
     kv_blocks: KvBlocks,
-    step_time: Basis,
+    step_time: StepTimeBasis,
 ) -> Result<Simulated, Failure> {
     let wrong = |error: llmprof_simulate::settings::SettingsError| Failure::new(error.to_string());
     let mut settings = Settings {
@@ -172,7 +119,7 @@ fn run(
         let half = search::on_replicas(&half, &settings, time, summary.replicas, slos);
         unsettled(&half.map_err(wrong)?, &summary)
     };
-    let objectives = slos.iter().map(|slo| Objective {
+    let objectives = slos.iter().map(|slo| SloOutcome {
         slo: slo.to_string(),
         value_ms: slo.value(&summary),
         is_met: slo.is_met(&summary),
@@ -193,7 +140,7 @@ fn run(
 }
 
 /// Medians and 99th percentiles of TTFT and TPOT that half as many requests put elsewhere, by the rule of [`SETTLED_SHARE`].
-fn unsettled(half: &Summary, all: &Summary) -> Vec<Unsettled> {
+fn unsettled(half: &SimulatedLoad, all: &SimulatedLoad) -> Vec<Unsettled> {
     let mut found = Vec::new();
     for metric in [Metric::Ttft, Metric::Tpot] {
         let (Some(half), Some(all)) = (half.distribution(metric), all.distribution(metric)) else {

@@ -6,6 +6,7 @@ use llmprof_config::hydra::RunMode;
 use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
 use llmprof_record::plan::Plan;
 use llmprof_record::serving::EngineStep;
+use llmprof_report::compose::simulate::StepTimeBasis;
 use llmprof_simulate::{
     StepTimer,
     calibrated::{Calibration, Observation},
@@ -14,8 +15,6 @@ use llmprof_simulate::{
 };
 use llmprof_theory::{Model, Step, WeightFormat, Workload, device::Device};
 use llmprof_units::Nanos;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::args_simulate::SimulateArgs;
 use crate::{
@@ -24,41 +23,6 @@ use crate::{
     plan::{Purpose, plan},
     subject::{Subject, device},
 };
-
-/// What step times rest on.
-#[derive(Serialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-#[schemars(rename = "StepTimeBasis")]
-pub(super) enum Basis {
-    Predicted {
-        /// Name of the model.
-        model: String,
-        /// Name of the device.
-        device: String,
-        /// Profile of efficiencies that was used.
-        efficiencies: String,
-        /// Host time added to every step.
-        overhead_ns: Nanos,
-        /// GPUs that share the model.
-        gpus: u64,
-    },
-    Calibrated {
-        /// File of engine steps that times were fitted to.
-        trace: String,
-        /// Fitted step times.
-        calibration: Calibration,
-    },
-}
-
-impl Basis {
-    /// GPUs of one engine.
-    pub(super) fn gpus(&self) -> u64 {
-        match self {
-            Self::Predicted { gpus, .. } => *gpus,
-            Self::Calibrated { .. } => 1,
-        }
-    }
-}
 
 struct Subjects {
     plan: Plan,
@@ -77,7 +41,7 @@ pub(super) struct KvBlocks {
 /// Finds step times and KV blocks, and runs `then` with them.
 pub(super) fn with<R>(
     args: &SimulateArgs,
-    then: impl FnOnce(&dyn StepTimer, KvBlocks, Basis) -> Result<R, Failure>,
+    then: impl FnOnce(&dyn StepTimer, KvBlocks, StepTimeBasis) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     if let (Some(trace), Some(all)) = (&args.calibrate, args.engine.kv_blocks) {
         let (calibration, basis) = calibrated(trace)?;
@@ -107,8 +71,12 @@ pub(super) fn with<R>(
     }
 }
 
-fn predicted_basis(subjects: &Subjects, profile: &EfficiencyProfile, overhead: Nanos) -> Basis {
-    Basis::Predicted {
+fn predicted_basis(
+    subjects: &Subjects,
+    profile: &EfficiencyProfile,
+    overhead: Nanos,
+) -> StepTimeBasis {
+    StepTimeBasis::Predicted {
         model: subjects.name.clone(),
         device: subjects.device.name.clone(),
         efficiencies: profile.name.clone(),
@@ -254,7 +222,7 @@ fn more_memory(
     "a device with more memory: `llmprof hardware show NAME` states it".to_owned()
 }
 
-fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {
+fn calibrated(path: &Path) -> Result<(Calibration, StepTimeBasis), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(format!("{}: {error}", path.display())).hint(
             "vLLM with --profiler-config '{\"profiler\":\"torch\",…,\"detailed_trace_annotation\":true}' labels its steps".to_owned(),
@@ -263,7 +231,7 @@ fn calibrated(path: &Path) -> Result<(Calibration, Basis), Failure> {
     let steps = engine_trace::load(path, None).map_err(|error| failed(&error))?;
     let observed: Vec<Observation> = steps.iter().map(observation).collect();
     let calibration = Calibration::fit(&observed).map_err(|error| failed(&error))?;
-    let basis = Basis::Calibrated {
+    let basis = StepTimeBasis::Calibrated {
         trace: path.display().to_string(),
         calibration: calibration.clone(),
     };

@@ -3,7 +3,9 @@
 use llmprof_units::{Nanos, Percent};
 
 use crate::analyzed::{Analysis, Cause, Conclusion, PhaseGain};
-use crate::text::findings::RATIO_MAX;
+
+/// A ratio from here on says less than the two times it is made of.
+pub(crate) const RATIO_MAX: f64 = 10.0;
 
 /// Phases differ from their replay by at most this for gains to be stated, as the analysis has it.
 const REPLAY_ERROR_MAX: f64 = 0.03;

@@ -5,7 +5,7 @@ mod gain;
 mod statement;
 
 pub(crate) use self::change::change;
-pub(crate) use self::gain::{gain, replay_notes, unprofiled_times};
+pub(crate) use self::gain::{RATIO_MAX, gain, replay_notes, unprofiled_times};
 pub(crate) use self::statement::statement;
 
 #[cfg(test)]

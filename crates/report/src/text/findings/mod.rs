@@ -18,9 +18,6 @@ use crate::analyzed::{
     ProgramKind,
 };
 
-/// A ratio from here on says less than the two times it is made of.
-pub(crate) const RATIO_MAX: f64 = 10.0;
-
 /// What must not be done with several gains.
 pub(crate) const OVERLAP: &str =
     "Speedups do not multiply: two findings may be about the same time.";
@@ -75,7 +72,7 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
         },
     };
     // The sentence has both times.
-    if gain.of == GainOf::FirstRequest && gain.factor >= RATIO_MAX {
+    if gain.of == GainOf::FirstRequest && gain.factor >= causes::RATIO_MAX {
         return None;
     }
     let is_bound =

@@ -2,16 +2,13 @@
 
 use llmprof_predict::EfficiencyProfile;
 use llmprof_record::plan::{Place, RuntimeType};
+use llmprof_report::compose::advise::{ChangeAdvice, ChangeKind};
 use llmprof_theory::{
     AttentionConvention,
     device::{Catalog, DeviceKind},
 };
 
-use super::{
-    Advice, Request,
-    change::{Change, Code},
-    design,
-};
+use super::{Request, change::Change, design};
 use crate::failure::Failure;
 
 /// Other devices that are kept: the fastest ones.
@@ -35,11 +32,14 @@ pub(super) fn all(
         if stated.iter().any(is_own) {
             lines.push(format!("workload.batch_size={more}"));
         }
-        found.push(Change::new(Code::Batch, lines));
+        found.push(Change::new(ChangeKind::Batch, lines));
     }
     if plan.workload.kv_dtype.is_none() {
         for dtype in ["fp8", "int8"] {
-            found.push(one(Code::KvDtype, format!("workload.kv_dtype={dtype}")));
+            found.push(one(
+                ChangeKind::KvDtype,
+                format!("workload.kv_dtype={dtype}"),
+            ));
         }
     }
     if plan.workload.weights.is_none() {
@@ -50,7 +50,10 @@ pub(super) fn all(
             &["fp8", "int8", "awq"]
         };
         for format in formats {
-            found.push(one(Code::Weights, format!("workload.weights={format}")));
+            found.push(one(
+                ChangeKind::Weights,
+                format!("workload.weights={format}"),
+            ));
         }
     }
     let more_ranks = [2, 4, 8]
@@ -58,7 +61,7 @@ pub(super) fn all(
         .filter(|&ranks| ranks > plan.parallel.tensor);
     found.extend(more_ranks.map(|ranks| {
         let line = format!("parallel.tensor={ranks}");
-        one(Code::TensorParallel, line)
+        one(ChangeKind::TensorParallel, line)
     }));
     found.extend(devices(request));
     found.extend(design::edits(request)?);
@@ -87,18 +90,21 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
     if profile.name == "hf_eager" && !runtime.cuda_graph {
         found.push(Change {
             profile: Some(embedded("hf_graph")?),
-            ..Change::new(Code::CudaGraph, on_gpu("runtime.cuda_graph=true"))
+            ..Change::new(ChangeKind::CudaGraph, on_gpu("runtime.cuda_graph=true"))
         });
     }
     if profile.name == "hf_eager" {
         found.push(Change {
             profile: Some(embedded("torch_compile")?),
-            ..Change::new(Code::Fusion, on_gpu("runtime.compile=reduce-overhead"))
+            ..Change::new(
+                ChangeKind::Fusion,
+                on_gpu("runtime.compile=reduce-overhead"),
+            )
         });
     }
     if request.plan.workload.attention == AttentionConvention::Full {
         found.push(Change::new(
-            Code::AttentionBackend,
+            ChangeKind::AttentionBackend,
             vec![
                 "runtime.attn_implementation=sdpa".to_owned(),
                 "workload.attention=causal".to_owned(),
@@ -126,25 +132,30 @@ fn devices(request: &Request) -> Vec<Change> {
                 .by_name(&entry.name)
                 .is_ok_and(|device| device.kind == own.kind)
         })
-        .map(|entry| Change::new(Code::Device, vec![format!("hardware.spec={}", entry.name)]))
+        .map(|entry| {
+            Change::new(
+                ChangeKind::Device,
+                vec![format!("hardware.spec={}", entry.name)],
+            )
+        })
         .collect()
 }
 
 /// Of all other devices the fastest: a list of every faster one would hide the rest.
-pub(super) fn keep_best_devices(advice: &mut Vec<Advice>) {
+pub(super) fn keep_best_devices(advice: &mut Vec<ChangeAdvice>) {
     let mut kept = 0;
     advice.retain(|one| {
-        let is_device = one.code == Code::Device;
+        let is_device = one.code == ChangeKind::Device;
         kept += usize::from(is_device);
         !is_device || kept <= DEVICES
     });
 }
 
 /// Makes one row of changes of a kind with the same prediction, which names the others.
-pub(super) fn join_equal(advice: &mut Vec<Advice>) {
-    let mut joined: Vec<Advice> = Vec::new();
+pub(super) fn join_equal(advice: &mut Vec<ChangeAdvice>) {
+    let mut joined: Vec<ChangeAdvice> = Vec::new();
     for one in advice.drain(..) {
-        let is_same = |known: &&mut Advice| {
+        let is_same = |known: &&mut ChangeAdvice| {
             known.code == one.code && known.figures == one.figures && known.runs == one.runs
         };
         match joined.iter_mut().find(is_same) {

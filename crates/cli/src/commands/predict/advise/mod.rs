@@ -7,17 +7,14 @@ mod change;
 mod changes;
 mod design;
 mod measured;
-mod page;
 
 use llmprof_config::hydra::{App, Host, RunMode};
-use llmprof_predict::{EfficiencyProfile, Interval, Prediction, Predictor, Target};
+use llmprof_predict::{EfficiencyProfile, Predictor, Target};
 use llmprof_record::plan::Plan;
+use llmprof_report::compose::advise::{Advised, ChangeAdvice, PredictedFigures, document};
 use llmprof_theory::Model;
-use llmprof_units::Nanos;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use self::change::{Change, Code};
+use self::change::Change;
 use super::{axes::implementation, ranks};
 use crate::{
     app,
@@ -32,110 +29,6 @@ use crate::{
 
 /// Changes that gain less are left out.
 const LEAST_GAIN: f64 = 1.005;
-
-/// What a request is predicted to take.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub(super) struct Figures {
-    /// Time to first token.
-    ttft_ns: Nanos,
-    /// Time per output token after the first.
-    tpot_ns: Option<Nanos>,
-    /// Output tokens per second.
-    tokens_per_s: f64,
-    /// Ends of the 90 % interval of the tokens per second; absent where the prediction has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tokens_per_s_low: Option<f64>,
-    /// Upper end of the 90 % interval of `tokens_per_s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tokens_per_s_high: Option<f64>,
-    /// Weights and KV cache, of one device where several share the model.
-    memory_bytes: u64,
-    /// Whether weights and KV cache fit into memory; null where its size is not known.
-    fits: Option<bool>,
-    /// Parameters of the model.
-    parameters: u64,
-    /// Devices that share the model.
-    devices: u64,
-}
-
-impl Figures {
-    fn of(found: &Prediction, new_tokens: u64, parameters: u64, devices: u64) -> Self {
-        // The interval of the whole: prefill and all decode steps at their ends.
-        let steps = new_tokens.saturating_sub(1) as f64;
-        let whole = |end: fn(&Interval) -> Nanos| {
-            let first = end(&found.ttft_interval?).seconds();
-            let decode = match found.tpot_interval {
-                Some(interval) => end(&interval).seconds() * steps,
-                None if steps > 0.0 => return None,
-                None => 0.0,
-            };
-            Some(found.tokens_per_s * found.total_ns.seconds() / (first + decode).max(1e-12))
-        };
-        Self {
-            tokens_per_s_low: whole(|interval| interval.high_ns),
-            tokens_per_s_high: whole(|interval| interval.low_ns),
-            ttft_ns: found.ttft_ns,
-            tpot_ns: found.tpot_ns,
-            tokens_per_s: found.tokens_per_s,
-            memory_bytes: found.memory.needed_bytes.0,
-            fits: found.memory.fits,
-            parameters,
-            devices,
-        }
-    }
-}
-
-/// A change with its prediction.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "ChangeAdvice")]
-pub(super) struct Advice {
-    /// Kind of the change.
-    code: Code,
-    /// In the order they are given after the request's own.
-    overrides: Vec<String>,
-    /// Tokens per second ÷ those of the request.
-    speedup: f64,
-    /// Ends of its 90 % interval, where both predictions have one and their errors are independent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    speedup_low: Option<f64>,
-    /// Upper end of the 90 % interval of `speedup`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    speedup_high: Option<f64>,
-    /// What is predicted with the change.
-    figures: Figures,
-    /// Overrides of other changes of the kind with the same prediction.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    alike: Vec<Vec<String>>,
-    /// Whether `--ttft` and `--tpot` are met; absent without any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    meets_target: Option<bool>,
-    /// Whether `llmprof run` accepts the request with these overrides.
-    runs: bool,
-    /// Why it does not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<String>,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Advised {
-    /// Always `predicted`.
-    basis: &'static str,
-    /// Name of the model.
-    model: String,
-    /// Name of the device.
-    device: String,
-    /// Profile of efficiencies that was used.
-    efficiencies: String,
-    /// What is predicted for the request as it is.
-    request: Figures,
-    /// Changes, the largest speedup first.
-    advice: Vec<Advice>,
-    /// Changes that compose and gain too little.
-    left_out: usize,
-    /// Measured outcome of the best change, with `--try`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tried: Option<measured::Tried>,
-}
 
 /// A request that is composed, and what it is about.
 pub(super) struct Request {
@@ -204,7 +97,7 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
         tried,
     };
     match args.chosen_format() {
-        PredictFormat::Table => output.document(&page::document(&advised)),
+        PredictFormat::Table => output.document(&document(&advised)),
         PredictFormat::Json => output.json(&advised),
         PredictFormat::Csv => {
             Err(Failure::new("--advise prints a table or JSON").hint("--format json".to_owned()))
@@ -213,7 +106,7 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
 }
 
 /// What a request is predicted to take with these efficiencies.
-fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<Figures, Failure> {
+fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<PredictedFigures, Failure> {
     let model: &Model = request.subject.counted()?;
     let Some(device) = &request.subject.device else {
         return Err(Failure::new("a prediction needs a device")
@@ -223,7 +116,7 @@ fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<Figures, Fa
     let predictor = Predictor::new(model, device, profile);
     let found = ranks::predict(&predictor, model, profile, &workload)
         .map_err(|error| Failure::new(error.to_string()))?;
-    Ok(Figures::of(
+    Ok(PredictedFigures::of(
         &found,
         workload.new_tokens,
         model.parameters(),
@@ -232,8 +125,12 @@ fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<Figures, Fa
 }
 
 /// Independent errors add in quadrature, in logarithms.
-fn speedup_interval(before: &Figures, after: &Figures, speedup: f64) -> Option<[f64; 2]> {
-    let widths = |figures: &Figures| {
+fn speedup_interval(
+    before: &PredictedFigures,
+    after: &PredictedFigures,
+    speedup: f64,
+) -> Option<[f64; 2]> {
+    let widths = |figures: &PredictedFigures| {
         let middle = figures.tokens_per_s;
         let low = (middle / figures.tokens_per_s_low?).ln();
         let high = (figures.tokens_per_s_high? / middle).ln();
@@ -247,7 +144,7 @@ fn speedup_interval(before: &Figures, after: &Figures, speedup: f64) -> Option<[
 }
 
 /// Whether times are within those that the user wants.
-fn meets_target(target: &Target, found: &Figures) -> Option<bool> {
+fn meets_target(target: &Target, found: &PredictedFigures) -> Option<bool> {
     let ttft = target.ttft_ns.map(|most| found.ttft_ns <= most);
     let tpot = target.tpot_ns.zip(found.tpot_ns);
     let tpot = tpot.map(|(most, time)| time <= most);
@@ -277,8 +174,12 @@ impl Advisor<'_> {
 
     /// Every change that composes and gains, best first; what misses a target comes after the others, what does not fit the
     /// device's memory last.
-    fn rank(&self, request: &Request, base: &Figures) -> Result<(Vec<Advice>, usize), Failure> {
-        let mut advice: Vec<Advice> = Vec::new();
+    fn rank(
+        &self,
+        request: &Request,
+        base: &PredictedFigures,
+    ) -> Result<(Vec<ChangeAdvice>, usize), Failure> {
+        let mut advice: Vec<ChangeAdvice> = Vec::new();
         let mut left_out = 0;
         for change in changes::all(request, self.base, &self.profile)? {
             let Some(found) = self.evaluate(&change, request, base) else {
@@ -291,8 +192,8 @@ impl Advisor<'_> {
             }
         }
         advice.sort_by(|a, b| {
-            let fits = |advice: &Advice| advice.figures.fits != Some(false);
-            let meets = |advice: &Advice| advice.meets_target != Some(false);
+            let fits = |advice: &ChangeAdvice| advice.figures.fits != Some(false);
+            let meets = |advice: &ChangeAdvice| advice.meets_target != Some(false);
             let by_target = meets(b).cmp(&meets(a));
             let by_fit = fits(b).cmp(&fits(a));
             by_fit.then(by_target).then(b.speedup.total_cmp(&a.speedup))
@@ -303,7 +204,12 @@ impl Advisor<'_> {
     }
 
     /// The prediction of a change; `None` where it does not compose or cannot be predicted.
-    fn evaluate(&self, change: &Change, base: &Request, before: &Figures) -> Option<Advice> {
+    fn evaluate(
+        &self,
+        change: &Change,
+        base: &Request,
+        before: &PredictedFigures,
+    ) -> Option<ChangeAdvice> {
         let mut changed = self.request(&change.overrides).ok()?;
         // The device is looked up again only where it is another.
         changed.subject.device = if changed.plan.hardware.spec == base.plan.hardware.spec {
@@ -316,7 +222,7 @@ impl Advisor<'_> {
         let speedup = found.tokens_per_s / before.tokens_per_s.max(1e-12);
         let interval = speedup_interval(before, &found, speedup);
         let refused = jobs::check(&self.with(&change.overrides)).err();
-        Some(Advice {
+        Some(ChangeAdvice {
             code: change.code,
             overrides: change.overrides.clone(),
             speedup,

@@ -1,45 +1,21 @@
-//! A simulated load in numbers, named as `llmprof bench` names them.
+//! A simulated load in numbers: those of `llmprof bench`, and what an engine knows of itself.
 
 use llmprof_traffic::{
+    figures::LoadFigures,
     slo::{Latencies, Metric, RequestLatencies, Slo},
     statistics::Distribution,
 };
-use llmprof_units::Nanos;
+use llmprof_units::{Basis, Nanos};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::{Finished, Outcome};
 
-/// The numbers of a simulated load. Times are milliseconds, rates per second.
+/// A simulated load: the figures that a sent one has, and what the engine did.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "SimulationSummary")]
-pub struct Summary {
-    /// Time to first token.
-    pub ttft_ms: Option<Distribution>,
-    /// Time per output token after the first.
-    pub tpot_ms: Option<Distribution>,
-    /// Inter-token latency.
-    pub itl_ms: Option<Distribution>,
-    /// Time to the last token.
-    pub e2e_ms: Option<Distribution>,
-    /// Completed requests per second.
-    pub request_throughput: f64,
-    /// Output tokens per second.
-    pub output_throughput: f64,
-    /// Prompt and output tokens per second.
-    pub total_token_throughput: f64,
-    /// Completed requests per second that met every SLO, where there are any.
-    pub goodput: Option<f64>,
-    /// Requests that were completed.
-    pub completed: u64,
-    /// Requests that the engine refuses.
-    pub failed: u64,
-    /// Prompt tokens of all requests.
-    pub total_input_tokens: u64,
-    /// Output tokens of all requests.
-    pub total_output_tokens: u64,
-    /// From the first arrival to the last token.
-    pub duration_s: f64,
+pub struct SimulatedLoad {
+    #[serde(flatten)]
+    pub figures: LoadFigures,
     /// Engine steps.
     pub steps: u64,
     /// Share of the duration in which steps ran, over all replicas.
@@ -87,22 +63,17 @@ impl RequestLatencies for Finished {
     }
 }
 
-impl Latencies for Summary {
+impl Latencies for SimulatedLoad {
     fn distribution(&self, metric: Metric) -> Option<Distribution> {
-        match metric {
-            Metric::Ttft => self.ttft_ms,
-            Metric::Tpot => self.tpot_ms,
-            Metric::Itl => self.itl_ms,
-            Metric::E2e => self.e2e_ms,
-        }
+        self.figures.distribution(metric)
     }
 
     fn outcomes(&self) -> (u64, u64) {
-        (self.completed, self.failed)
+        self.figures.outcomes()
     }
 }
 
-impl Summary {
+impl SimulatedLoad {
     /// Of the outcomes of one or more replicas with so many KV blocks each.
     pub fn of(outcomes: &[Outcome], kv_blocks: u64, slos: &[Slo]) -> Self {
         let finished = || outcomes.iter().flat_map(|outcome| &outcome.finished);
@@ -135,20 +106,24 @@ impl Summary {
         let outputs: u64 = finished().map(|f| f.output).sum();
         let inputs: u64 = finished().map(|f| f.prompt).sum();
         let good = finished().filter(|f| slos.iter().all(|slo| slo.is_met_by(*f)));
-        Self {
+        let figures = LoadFigures {
+            basis: Basis::Predicted,
             ttft_ms: of(Metric::Ttft),
             tpot_ms: of(Metric::Tpot),
             itl_ms: Distribution::weighted(&mut gaps),
             e2e_ms: of(Metric::E2e),
             request_throughput: per_second(completed as f64),
-            output_throughput: per_second(outputs as f64),
-            total_token_throughput: per_second((inputs + outputs) as f64),
+            output_throughput: Some(per_second(outputs as f64)),
+            total_token_throughput: Some(per_second((inputs + outputs) as f64)),
             goodput: (!slos.is_empty()).then(|| per_second(good.count() as f64)),
             completed,
             failed: sum(|o| o.refused.len() as u64),
-            total_input_tokens: inputs,
-            total_output_tokens: outputs,
+            total_input_tokens: Some(inputs),
+            total_output_tokens: Some(outputs),
             duration_s,
+        };
+        Self {
+            figures,
             steps: sum(|o| o.steps),
             busy_share: per_second(busy / 1e9) / outcomes.len().max(1) as f64,
             running: level(|o| o.running_time, |o| o.most_running, 1.0),

@@ -1,18 +1,58 @@
-//! The page of a plan.
+//! A plan: what `llmprof plan` prints.
 
-use llmprof_report::view::{Curve, Curves, Unit};
-use llmprof_report::{Cell, Document, Drawing, Table};
-use llmprof_report::{compose::serving::sentences as bench, text::plan as text};
-use llmprof_simulate::{plan::Candidate, shift::BenchErrors};
+use llmprof_simulate::{
+    plan::{Candidate, Plan},
+    shift::{BenchErrors, ShiftFit},
+};
 use llmprof_traffic::slo::Slo;
 use llmprof_units::significant;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{Planned, Shifted};
+use super::serving::sentences as bench;
+use crate::text::plan as text;
+use crate::view::{Curve, Curves, Unit};
+use crate::{Cell, Document, Drawing, Table};
+
+/// The answer, as `--json` prints it.
+#[derive(Serialize, JsonSchema)]
+pub struct Planned {
+    /// Always `predicted`.
+    pub basis: &'static str,
+    /// Name of the model.
+    pub model: String,
+    /// The load in a line.
+    pub load: String,
+    /// Requests per second.
+    pub rate: f64,
+    /// Devices that were considered.
+    pub devices: Vec<String>,
+    /// Profile of efficiencies that was used.
+    pub efficiencies: String,
+    /// Objectives.
+    pub slos: Vec<String>,
+    /// Whether the first candidate meets every objective.
+    pub is_met: bool,
+    /// The benches that step times were shifted by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Shifted>,
+    #[serde(flatten)]
+    pub plan: Plan,
+}
+
+/// Benches of a server, and what they say of predicted step times.
+#[derive(Serialize, JsonSchema)]
+pub struct Shifted {
+    /// The overrides that name it.
+    pub server: String,
+    #[serde(flatten)]
+    pub fit: ShiftFit,
+}
 
 /// Candidates that a page lists.
 const LISTED: usize = 15;
 
-pub(super) fn document(planned: &Planned, slos: &[Slo]) -> Document {
+pub fn document(planned: &Planned, slos: &[Slo]) -> Document {
     let mut document = Document::new(text::TITLE);
     document.subtitle = format!("{}, {}", planned.model, planned.load);
     document.summary = summary(planned, slos);
@@ -171,8 +211,12 @@ fn table(candidates: &[Candidate]) -> Table {
             Cell::from(one.parallel.expert.to_string()),
             Cell::from(one.settings.max_num_batched_tokens.to_string()),
             Cell::from(one.settings.max_num_seqs.to_string()),
-            Cell::from(bench::number(summary.ttft_ms.map(|found| found.p99))),
-            Cell::from(bench::number(summary.tpot_ms.map(|found| found.p99))),
+            Cell::from(bench::number(
+                summary.figures.ttft_ms.map(|found| found.p99),
+            )),
+            Cell::from(bench::number(
+                summary.figures.tpot_ms.map(|found| found.p99),
+            )),
             Cell::from(significant(summary.kv_usage.max * 100.0)),
             Cell::from(significant(one.gpu_hours_per_million_output_tokens)),
             one.cost_per_hour
@@ -188,7 +232,7 @@ fn pareto(candidates: &[Candidate]) -> Option<Curves> {
     let has_prices = candidates.iter().any(|one| one.cost_per_hour.is_some());
     let mut lines: Vec<Curve> = Vec::new();
     for one in candidates.iter().filter(|one| one.is_met) {
-        let tpot = one.steady.summary.tpot_ms?.p99;
+        let tpot = one.steady.summary.figures.tpot_ms?.p99;
         let point = (one.cost_per_hour.unwrap_or(one.gpus as f64), tpot * 1e6);
         match lines.iter_mut().find(|line| line.label == one.device) {
             Some(line) => line.points.push(point),

@@ -1,17 +1,14 @@
 //! A sweep as a page: the table, heat maps over two keys, scaling curves over one.
 
-use std::path::Path;
-
-use llmprof_report::{
+use super::table::{self, SweepFigures, SweepRow};
+use crate::{
     Document, Drawing,
     text::sweep as text,
     view::{Curve, Curves, HeatMap, Unit},
 };
 
-use super::comparison::{self, Figures, Row};
-
 /// A number of a job, where it has it.
-type Value = fn(&Figures) -> Option<f64>;
+type Value = fn(&SweepFigures) -> Option<f64>;
 
 /// What is drawn: key, name, unit, value.
 const METRICS: [(&str, &str, Unit, Value); 3] = [
@@ -36,15 +33,15 @@ impl Axis {
 }
 
 /// `comparison.md` and `comparison.html`.
-pub(super) fn document(rows: &[Row], dir: &Path) -> Document {
+pub fn document(rows: &[SweepRow]) -> Document {
     let mut document = Document::new(text::TITLE);
-    document.table(comparison::table(rows, dir));
-    let common = comparison::common(rows);
+    document.table(table::table(rows));
+    let common = table::common(rows);
     if !common.is_empty() {
         document.paragraph(text::common(&common));
     }
-    document.paragraph(text::basis(comparison::has_energy(rows)));
-    document.list(comparison::warnings(rows));
+    document.paragraph(text::basis(table::has_energy(rows)));
+    document.list(table::warnings(rows));
     let axes = axes(rows);
     if axes.iter().all(|axis| axis.values.len() < 2) {
         return document;
@@ -76,7 +73,7 @@ fn split(line: &str) -> Option<(&str, &str)> {
     line.trim_start_matches('+').split_once('=')
 }
 
-fn value_of<'r>(row: &'r Row, key: &str) -> Option<&'r str> {
+fn value_of<'r>(row: &'r SweepRow, key: &str) -> Option<&'r str> {
     let mut pairs = row.overrides.iter().filter_map(|line| split(line));
     pairs
         .find(|(found, _)| *found == key)
@@ -84,7 +81,7 @@ fn value_of<'r>(row: &'r Row, key: &str) -> Option<&'r str> {
 }
 
 /// Keys with more than one value.
-fn axes(rows: &[Row]) -> Vec<Axis> {
+fn axes(rows: &[SweepRow]) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
     for (key, value) in rows
         .iter()
@@ -108,7 +105,13 @@ fn axes(rows: &[Row]) -> Vec<Axis> {
 }
 
 /// Two keys alone: with a third a cell would stand for several jobs.
-fn heat_map(rows: &[Row], axes: &[Axis], name: &str, unit: Unit, value: Value) -> Option<HeatMap> {
+fn heat_map(
+    rows: &[SweepRow],
+    axes: &[Axis],
+    name: &str,
+    unit: Unit,
+    value: Value,
+) -> Option<HeatMap> {
     let [first, second] = axes else { return None };
     let cell = |row_value: &String, column: &String| {
         let job = rows.iter().find(|row| {
@@ -138,7 +141,13 @@ fn heat_map(rows: &[Row], axes: &[Axis], name: &str, unit: Unit, value: Value) -
 }
 
 /// Along the numeric key with the most values; a line per combination of the others.
-fn curves(rows: &[Row], axes: &[Axis], name: &str, unit: Unit, value: Value) -> Option<Curves> {
+fn curves(
+    rows: &[SweepRow],
+    axes: &[Axis],
+    name: &str,
+    unit: Unit,
+    value: Value,
+) -> Option<Curves> {
     let numeric = axes.iter().filter(|axis| axis.numbers().is_some());
     let along = numeric.max_by_key(|axis| axis.values.len())?;
     let mut lines: Vec<Curve> = Vec::new();

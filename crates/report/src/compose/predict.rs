@@ -1,25 +1,33 @@
-//! The rows of a grid as a table, CSV or JSON.
+//! The rows of a grid of predictions as a table, CSV or JSON.
 
-use llmprof_predict::{Calibration, EfficiencyProfile, Interval, KnownError};
-use llmprof_report::{Document, Table, text::predict as text};
-use llmprof_theory::roofline::Resource;
+use llmprof_predict::{
+    Calibration, EfficiencyProfile, Interval, KnownError, Need, PredictError, Prediction,
+};
+use llmprof_theory::{Workload, device::Device, roofline::Resource};
 use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Row;
-use crate::{
-    failure::Failure,
-    output::{Output, csv_field},
-};
+use crate::text::predict as text;
+use crate::{Document, Table, csv_field};
 
-pub(super) fn table(
-    axes: &[&str],
-    rows: &[Row<'_>],
-    about: Vec<String>,
-    output: &mut Output,
-) -> Result<(), Failure> {
+/// One row of the grid.
+pub struct PredictedRow<'a> {
+    /// What this row changes, one text per axis.
+    pub labels: Vec<&'a str>,
+    pub model: &'a str,
+    /// What read its config: a family, the keys that most configs share, or a trace.
+    pub family: &'static str,
+    pub device: &'a Device,
+    pub profile: &'a EfficiencyProfile,
+    pub workload: Workload,
+    pub outcome: Result<Prediction, PredictError>,
+    pub ttft: Option<Need>,
+    pub tpot: Option<Need>,
+}
+
+pub fn document(axes: &[&str], rows: &[PredictedRow<'_>], about: Vec<String>) -> Document {
     let needs = rows
         .iter()
         .any(|row| row.ttft.is_some() || row.tpot.is_some());
@@ -96,11 +104,11 @@ pub(super) fn table(
         notes.push(text::NO_RANGES_OVER_RANKS.to_owned());
     }
     document.list(notes);
-    output.document(&document)
+    document
 }
 
 /// Whether a row of the profile has weights or a KV cache in formats that its software was not measured with.
-fn quantized(rows: &[Row<'_>], profile: &EfficiencyProfile) -> bool {
+fn quantized(rows: &[PredictedRow<'_>], profile: &EfficiencyProfile) -> bool {
     rows.iter()
         .filter(|row| row.profile.name == profile.name)
         .filter_map(|row| row.outcome.as_ref().ok())
@@ -208,7 +216,7 @@ struct PredictedPoint<'a> {
 }
 
 impl<'a> PredictedPoint<'a> {
-    fn new(axes: &[&str], row: &'a Row<'_>) -> Self {
+    fn new(axes: &[&str], row: &'a PredictedRow<'_>) -> Self {
         let found = row.outcome.as_ref().ok();
         let low = |range: Option<Interval>| range.map(|range| range.low_ns);
         let high = |range: Option<Interval>| range.map(|range| range.high_ns);
@@ -265,7 +273,7 @@ impl<'a> PredictedPoint<'a> {
 }
 
 /// The profiles of rows, each once.
-fn profiles<'a>(rows: &[Row<'a>]) -> Vec<&'a EfficiencyProfile> {
+fn profiles<'a>(rows: &[PredictedRow<'a>]) -> Vec<&'a EfficiencyProfile> {
     let mut found: Vec<&EfficiencyProfile> = Vec::new();
     for row in rows {
         if !found.iter().any(|known| known.name == row.profile.name) {
@@ -276,7 +284,7 @@ fn profiles<'a>(rows: &[Row<'a>]) -> Vec<&'a EfficiencyProfile> {
 }
 
 /// A row as a line of CSV, after the names of the columns where it is the first.
-pub(super) fn csv(axes: &[&str], row: &Row<'_>, is_first: bool, text: &mut String) {
+pub fn csv_line(axes: &[&str], row: &PredictedRow<'_>, is_first: bool, text: &mut String) {
     let point = serde_json::to_value(PredictedPoint::new(axes, row)).unwrap_or_default();
     let Value::Object(columns) = point else {
         return;
@@ -300,7 +308,7 @@ pub(super) fn csv(axes: &[&str], row: &Row<'_>, is_first: bool, text: &mut Strin
 
 /// Predicted times of a request, or of every point of a sweep.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct PredictedGrid<'a> {
+pub struct PredictedGrid<'a> {
     /// Always `predicted`.
     basis: &'static str,
     /// What the efficiencies were measured with.
@@ -318,15 +326,14 @@ pub(crate) struct PredictedGrid<'a> {
     points: Vec<PredictedPoint<'a>>,
 }
 
-pub(super) fn json<'a>(
+/// The grid for machines; `None` of no rows.
+pub fn grid<'a>(
     axes: &[&str],
-    rows: &'a [Row<'_>],
+    rows: &'a [PredictedRow<'_>],
     about: &'a [String],
-) -> Result<PredictedGrid<'a>, Failure> {
-    let Some(profile) = rows.first().map(|row| row.profile) else {
-        return Err(Failure::new(super::NO_POINTS));
-    };
-    Ok(PredictedGrid {
+) -> Option<PredictedGrid<'a>> {
+    let profile = rows.first()?.profile;
+    Some(PredictedGrid {
         basis: "predicted",
         from: text::basis(profile),
         efficiencies: &profile.name,

@@ -1,27 +1,26 @@
 //! `metrics.json`: the numbers, with the names that the file has always had where their meaning holds.
 
-use llmprof_analysis::PhaseAnalysis;
-use llmprof_analysis::bottleneck::PhaseClass;
-use llmprof_analysis::latency::RequestRow;
-use llmprof_analysis::phase_facts::RecordedPart;
-use llmprof_analysis::roofline::Utilization;
-use llmprof_analysis::stats::{Distribution, Summary};
-use llmprof_analysis::steps::{StepPattern, StepPatterns};
-use llmprof_analysis::trace::scaled::Scaled;
-use llmprof_analysis::waterfall::Waterfall;
-use llmprof_grounding::Counts;
-use llmprof_record::run::RunPhase;
-use llmprof_theory::device::Engine;
+use llmprof_record::run::{RunPhase, RunRecord};
+use llmprof_theory::device::{Device, Engine};
 use llmprof_units::Nanos;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Results;
+use crate::analysis::Analysis;
+use crate::bottleneck::PhaseClass;
+use crate::latency::RequestRow;
+use crate::phase_analysis::PhaseAnalysis;
+use crate::phase_facts::RecordedPart;
+use crate::roofline::Utilization;
+use crate::stats::{Distribution, Summary};
+use crate::steps::{StepPattern, StepPatterns};
+use crate::trace::scaled::Scaled;
+use crate::waterfall::Waterfall;
 
-/// Figures of a run for tables and dashboards.
+/// Figures of a run for tables and dashboards; `P` is what became of the samples of direct inference.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Metrics<'a> {
+pub struct RunMetrics<'a, P> {
     /// Means over the measured passes.
     aggregates: Aggregates,
     /// MFU of the whole run: that of each phase, weighted by its time.
@@ -45,7 +44,7 @@ pub(crate) struct Metrics<'a> {
     /// Dense peak of the device in the dtype of the GEMMs.
     peak_tflops: Option<f64>,
     /// What became of the samples of direct inference.
-    predictions: Option<&'a SampleTotals>,
+    predictions: Option<&'a P>,
     /// One row per request of the measured passes.
     requests: &'a [RequestRow],
 }
@@ -183,42 +182,14 @@ struct ModelDims {
     n_layers: Option<u64>,
 }
 
-/// What became of the samples of direct inference.
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) struct SampleTotals {
-    /// Samples with a prediction.
-    pub(crate) samples: usize,
-    /// Samples that were left out.
-    pub(crate) skipped: usize,
-    /// Predictions that ended with a stop token.
-    pub(crate) stopped: usize,
-    /// Predictions that ended at the limit of tokens.
-    pub(crate) at_length_limit: usize,
-    /// Prompt tokens of all samples.
-    pub(crate) prompt_tokens: u64,
-    /// Output tokens of all samples.
-    pub(crate) output_tokens: u64,
-    /// What was drawn on pages; null where nothing was.
-    pub(crate) grounding: Option<PageTotals>,
-}
-
-/// Regions that predictions name on pages.
-#[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) struct PageTotals {
-    /// Pages that were drawn.
-    pub(crate) pages: u64,
-    #[serde(flatten)]
-    pub(crate) counts: Counts,
-}
-
-pub(super) fn metrics<'a>(results: &Results<'a>) -> Metrics<'a> {
-    let analysis = results.analysis;
+pub fn run_metrics<'a, P>(
+    record: &RunRecord,
+    analysis: &'a Analysis,
+    device: Option<&Device>,
+    predictions: Option<&'a P>,
+) -> RunMetrics<'a, P> {
     let latency = &analysis.latency;
-    let counted = results
-        .record
-        .model
-        .as_ref()
-        .and_then(|model| model.model.as_ref());
+    let counted = record.model.as_ref().and_then(|model| model.model.as_ref());
     let used = |choose: fn(&Utilization) -> Option<f64>| {
         let of = |phase| analysis.phase(phase).and_then(utilization).and_then(choose);
         StageShares {
@@ -234,7 +205,7 @@ pub(super) fn metrics<'a>(results: &Results<'a>) -> Metrics<'a> {
         .map(|request| request.output_tokens as f64)
         .collect();
     let timeline = analysis.timeline.as_ref();
-    Metrics {
+    RunMetrics {
         aggregates: Aggregates {
             prefill_ms: millis(latency.prefill_ns.as_ref()),
             decode_ms: millis(latency.decode_ns.as_ref()),
@@ -249,7 +220,7 @@ pub(super) fn metrics<'a>(results: &Results<'a>) -> Metrics<'a> {
                 decode: millis(latency.decode_ns.as_ref()),
             },
         },
-        mfu_model_level: model_level(results),
+        mfu_model_level: model_level(analysis),
         mfu_per_stage: used(|used| used.mfu),
         mbu_per_stage: used(|used| used.mbu),
         phases: analysis.phases.iter().map(phase_metrics).collect(),
@@ -262,14 +233,10 @@ pub(super) fn metrics<'a>(results: &Results<'a>) -> Metrics<'a> {
             family: &analysis.family,
             parameters: counted.map(llmprof_theory::Model::parameters),
         },
-        model_dims: results
-            .record
-            .model
-            .as_ref()
-            .map(|model| dims(&model.design)),
+        model_dims: record.model.as_ref().map(|model| dims(&model.design)),
         device: &analysis.device,
-        peak_tflops: peak_tflops(results),
-        predictions: results.predictions,
+        peak_tflops: peak_tflops(record, device),
+        predictions,
         requests: &latency.requests,
     }
 }
@@ -320,10 +287,10 @@ fn utilization(phase: &PhaseAnalysis) -> Option<&Utilization> {
 }
 
 /// The whole run: each phase's share of the peak, weighted by its time.
-fn model_level(results: &Results<'_>) -> Option<f64> {
+fn model_level(analysis: &Analysis) -> Option<f64> {
     let mut seconds = 0.0;
     let mut used = 0.0;
-    for phase in &results.analysis.phases {
+    for phase in &analysis.phases {
         let found = utilization(phase)?;
         let wall = found.wall_ns.seconds();
         seconds += wall;
@@ -366,12 +333,9 @@ fn dims(design: &Map<String, Value>) -> ModelDims {
 }
 
 /// The device's dense peak in the format that the model multiplies.
-fn peak_tflops(results: &Results<'_>) -> Option<f64> {
-    let (model, device) = (
-        results.record.model.as_ref()?.model.as_ref()?,
-        results.device?,
-    );
-    let workload = results.record.workload.as_ref()?;
+fn peak_tflops(record: &RunRecord, device: Option<&Device>) -> Option<f64> {
+    let (model, device) = (record.model.as_ref()?.model.as_ref()?, device?);
+    let workload = record.workload.as_ref()?;
     let dtype = model.formats(&workload.precision).compute;
     let peak = [Engine::Tensor, Engine::Vector]
         .into_iter()

@@ -1,23 +1,103 @@
-//! The page of a simulation.
+//! A simulation: what `llmprof simulate` prints.
 
-use llmprof_report::compose::serving::sentences as bench;
-use llmprof_report::text::simulate::{self as text, Fit, Over};
-use llmprof_report::{Cell, Document, Table};
-use llmprof_simulate::{Level, Summary, search::Candidate};
-use llmprof_traffic::statistics::Distribution;
+use llmprof_analysis::serving::SloOutcome;
+use llmprof_simulate::{
+    Level, Settings, SimulatedLoad,
+    calibrated::Calibration,
+    search::{Candidate, Replicas},
+};
+use llmprof_traffic::{figures::LoadFigures, statistics::Distribution};
 use llmprof_units::{Nanos, significant};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{Simulated, step_time::Basis};
+use super::serving::sentences as bench;
+use crate::text::simulate::{self as text, Fit, Over};
+use crate::{Cell, Document, Table};
+
+/// What a simulation came to; `--json` prints it.
+#[derive(Serialize, JsonSchema)]
+pub struct Simulated {
+    /// Always `predicted`.
+    pub basis: &'static str,
+    /// The load in a line.
+    pub load: String,
+    /// Settings of the engine.
+    pub settings: Settings,
+    /// Where step times come from.
+    pub step_time: StepTimeBasis,
+    /// GPUs of all replicas.
+    pub gpus: u64,
+    /// Objectives and whether they are met.
+    pub slos: Vec<SloOutcome>,
+    /// Whether every objective is met.
+    pub is_met: bool,
+    /// What the load came to.
+    pub summary: SimulatedLoad,
+    /// Latencies of the first half of the requests that differ from those of all.
+    pub unsettled: Vec<Unsettled>,
+    /// Settings that were tried, the best first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<Vec<Candidate>>,
+    /// Replicas that were tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<Replicas>,
+}
+
+/// A statistic of half as many requests, and of all.
+#[derive(Serialize, JsonSchema)]
+pub struct Unsettled {
+    /// Such as `tpot:p99`.
+    pub statistic: String,
+    /// Value of the first half of the requests.
+    pub half_ms: f64,
+    /// Value of all requests.
+    pub all_ms: f64,
+}
+
+/// What step times rest on.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StepTimeBasis {
+    Predicted {
+        /// Name of the model.
+        model: String,
+        /// Name of the device.
+        device: String,
+        /// Profile of efficiencies that was used.
+        efficiencies: String,
+        /// Host time added to every step.
+        overhead_ns: Nanos,
+        /// GPUs that share the model.
+        gpus: u64,
+    },
+    Calibrated {
+        /// File of engine steps that times were fitted to.
+        trace: String,
+        /// Fitted step times.
+        calibration: Calibration,
+    },
+}
+
+impl StepTimeBasis {
+    /// GPUs of one engine.
+    pub fn gpus(&self) -> u64 {
+        match self {
+            Self::Predicted { gpus, .. } => *gpus,
+            Self::Calibrated { .. } => 1,
+        }
+    }
+}
 
 /// Candidates that a page lists.
 const LISTED: usize = 10;
 
-pub(super) fn document(simulated: &Simulated) -> Document {
+pub fn document(simulated: &Simulated) -> Document {
     let mut document = Document::new(text::TITLE);
     document.subtitle.clone_from(&simulated.load);
     document.summary = summary(simulated);
     let section = document.section("latency", "Latency");
-    section.table(latencies(&simulated.summary));
+    section.table(latencies(&simulated.summary.figures));
     section.list(engine(&simulated.summary));
     if let Some(candidates) = &simulated.candidates {
         let has_objectives = !simulated.slos.is_empty();
@@ -37,7 +117,7 @@ pub(super) fn document(simulated: &Simulated) -> Document {
             1,
         );
         for candidate in candidates.iter().take(LISTED) {
-            let s = &candidate.summary;
+            let (load, s) = (&candidate.summary, &candidate.summary.figures);
             let cell = bench::number;
             let met = bench::met(candidate.is_met);
             let goodput = s.goodput.map(significant);
@@ -49,7 +129,7 @@ pub(super) fn document(simulated: &Simulated) -> Document {
                 cell(s.ttft_ms.map(|d| d.p99)),
                 cell(s.tpot_ms.map(|d| d.p50)),
                 cell(s.tpot_ms.map(|d| d.p99)),
-                s.preemptions.to_string(),
+                load.preemptions.to_string(),
             ];
             // Without objectives none is met, and there is no goodput.
             let objectives = [has_objectives.then(|| met.to_owned()), goodput];
@@ -71,7 +151,7 @@ pub(super) fn document(simulated: &Simulated) -> Document {
 
 /// The result, then whether objectives are met.
 fn summary(simulated: &Simulated) -> Vec<String> {
-    let s = &simulated.summary;
+    let s = &simulated.summary.figures;
     let mut lines = Vec::new();
     if let Some(found) = &simulated.replicas {
         let slos: Vec<&str> = simulated.slos.iter().map(|slo| slo.slo.as_str()).collect();
@@ -84,7 +164,8 @@ fn summary(simulated: &Simulated) -> Vec<String> {
         ));
     }
     if let Some([best, others @ ..]) = simulated.candidates.as_deref() {
-        let latencies = |one: &Candidate| (one.summary.ttft_ms, one.summary.tpot_ms);
+        let latencies =
+            |one: &Candidate| (one.summary.figures.ttft_ms, one.summary.figures.tpot_ms);
         let alike = others
             .iter()
             .filter(|one| latencies(one) == latencies(best));
@@ -96,13 +177,7 @@ fn summary(simulated: &Simulated) -> Vec<String> {
         ));
     }
     lines.push(bench::latencies(s.ttft_ms, s.tpot_ms, s.e2e_ms));
-    lines.push(text::throughput(
-        s.request_throughput,
-        s.output_throughput,
-        s.goodput,
-        s.completed,
-        s.duration_s,
-    ));
+    lines.push(text::throughput(s));
     if s.failed > 0 {
         lines.push(text::refused(s.failed));
     }
@@ -118,7 +193,7 @@ fn summary(simulated: &Simulated) -> Vec<String> {
     lines
 }
 
-fn latencies(summary: &Summary) -> Table {
+fn latencies(summary: &LoadFigures) -> Table {
     let mut table = Table::new(
         &["Latency, ms", "Mean", "p50", "p90", "p95", "p99", "Max"],
         1,
@@ -141,7 +216,7 @@ fn latencies(summary: &Summary) -> Table {
     table
 }
 
-fn engine(s: &Summary) -> Vec<String> {
+fn engine(s: &SimulatedLoad) -> Vec<String> {
     let over = |level: Level| Over {
         mean: level.mean,
         max: level.max,
@@ -159,7 +234,7 @@ fn engine(s: &Summary) -> Vec<String> {
             s.preemptions,
             s.discarded_tokens,
             s.cached_tokens,
-            s.total_input_tokens,
+            s.figures.total_input_tokens.unwrap_or(0),
         ),
     ]
 }
@@ -167,14 +242,14 @@ fn engine(s: &Summary) -> Vec<String> {
 fn basis(simulated: &Simulated) -> Vec<String> {
     let settings = &simulated.settings;
     let step_time = match &simulated.step_time {
-        Basis::Predicted {
+        StepTimeBasis::Predicted {
             model,
             device,
             efficiencies,
             overhead_ns,
             gpus,
         } => text::predicted(model, device, *gpus, efficiencies, *overhead_ns),
-        Basis::Calibrated { trace, calibration } => {
+        StepTimeBasis::Calibrated { trace, calibration } => {
             let nanos = |ns: f64| Nanos(ns as i64);
             let fit = Fit {
                 steps: calibration.steps as u64,

@@ -1,42 +1,39 @@
 //! The jobs of a sweep side by side: what each measured, in one table.
 
-use std::path::Path;
-
 use llmprof_analysis::Analysis;
 use llmprof_analysis::roofline::Utilization;
 use llmprof_analysis::stats::Summary;
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
-use llmprof_report::{
-    Cell, Table,
-    text::{self, issue_line},
-};
 use llmprof_units::{Nanos, Percent, significant};
 
-use llmprof_report::csv_field;
-
-use crate::page_link::page_link;
+use crate::{
+    Cell, Table, csv_field,
+    text::{self, issue_line},
+};
 
 const PREFILL: &str = "PREFILL BOTTLENECK";
 const DECODE: &str = "DECODE BOTTLENECK";
 
 /// One job of a sweep.
-pub(super) struct Row {
-    pub(super) number: usize,
-    pub(super) overrides: Vec<String>,
-    pub(super) state: String,
-    pub(super) dir: String,
-    pub(super) complete: bool,
-    pub(super) figures: Option<Figures>,
+pub struct SweepRow {
+    pub number: usize,
+    pub overrides: Vec<String>,
+    pub state: String,
+    pub dir: String,
+    /// Its report, as a page of the sweep links to it.
+    pub report_link: Option<String>,
+    pub complete: bool,
+    pub figures: Option<SweepFigures>,
     /// What should not be trusted.
-    pub(super) issues: Vec<Issue>,
+    pub issues: Vec<Issue>,
 }
 
 /// What a job measured. What it did not measure is absent.
-pub(super) struct Figures {
-    pub(super) ttft_ns: Option<f64>,
-    pub(super) tpot_ns: Option<f64>,
-    pub(super) tokens_per_s: Option<f64>,
+pub struct SweepFigures {
+    pub ttft_ns: Option<f64>,
+    pub tpot_ns: Option<f64>,
+    pub tokens_per_s: Option<f64>,
     prefill: PhaseFigures,
     decode: PhaseFigures,
 }
@@ -50,9 +47,9 @@ struct PhaseFigures {
     joules_per_token: Option<f64>,
 }
 
-impl Figures {
+impl SweepFigures {
     /// The figures of a run.
-    pub(super) fn of(analysis: &Analysis) -> Self {
+    pub fn of(analysis: &Analysis) -> Self {
         let mean = |summary: &Option<Summary>| summary.as_ref().map(|summary| summary.mean);
         Self {
             ttft_ns: mean(&analysis.latency.ttft_ns),
@@ -95,9 +92,9 @@ impl PhaseFigures {
 }
 
 /// The table for people. Without any figures it says how the jobs ended; columns that no job has are left out.
-/// Numbers of jobs link to their reports from a page in `dir`.
-pub(super) fn table(rows: &[Row], dir: &Path) -> Table {
-    type Value = fn(&Figures) -> Option<String>;
+/// Numbers of jobs link to their reports.
+pub fn table(rows: &[SweepRow]) -> Table {
+    type Value = fn(&SweepFigures) -> Option<String>;
     let columns: [(&str, Value); 8] = [
         ("TTFT", |of| of.ttft_ns.map(time)),
         ("TPOT", |of| of.tpot_ns.map(time)),
@@ -124,7 +121,7 @@ pub(super) fn table(rows: &[Row], dir: &Path) -> Table {
     let mut table = Table::new(&headers, 3).with_words(&[PREFILL, DECODE, "PATH"]);
     for (index, row) in rows.iter().enumerate() {
         let label = row.number.to_string();
-        let number = match page_link(dir, &Path::new(&row.dir).join("report.html")) {
+        let number = match row.report_link.clone() {
             Some(href) => Cell::Link { label, href },
             None => Cell::from(label),
         };
@@ -148,7 +145,7 @@ pub(super) fn table(rows: &[Row], dir: &Path) -> Table {
 }
 
 /// Whether a job measured energy.
-pub(super) fn has_energy(rows: &[Row]) -> bool {
+pub(super) fn has_energy(rows: &[SweepRow]) -> bool {
     let figures = rows.iter().filter_map(|row| row.figures.as_ref());
     figures
         .into_iter()
@@ -156,14 +153,14 @@ pub(super) fn has_energy(rows: &[Row]) -> bool {
 }
 
 /// Tokens per second of each job as a multiple of the first one's; none where the first or all others have none.
-fn speeds(rows: &[Row]) -> Option<Vec<Option<f64>>> {
-    let rate = |row: &Row| row.figures.as_ref()?.tokens_per_s;
+fn speeds(rows: &[SweepRow]) -> Option<Vec<Option<f64>>> {
+    let rate = |row: &SweepRow| row.figures.as_ref()?.tokens_per_s;
     let first = rows.first().and_then(rate).filter(|rate| *rate > 0.0)?;
     (rows.len() > 1).then(|| rows.iter().map(|row| Some(rate(row)? / first)).collect())
 }
 
 /// Overrides that every one of several jobs has: they tell nothing apart.
-pub(super) fn common(rows: &[Row]) -> Vec<String> {
+pub(super) fn common(rows: &[SweepRow]) -> Vec<String> {
     let [first, others @ ..] = rows else {
         return Vec::new();
     };
@@ -172,13 +169,13 @@ pub(super) fn common(rows: &[Row]) -> Vec<String> {
     found.filter(|_| !others.is_empty()).cloned().collect()
 }
 
-fn differing(row: &Row, common: &[String]) -> String {
+fn differing(row: &SweepRow, common: &[String]) -> String {
     let own = row.overrides.iter().filter(|line| !common.contains(line));
     own.map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
 /// What should not be trusted of the figures: a line for each kind of warning, in the words of the first job that has it.
-pub(super) fn warnings(rows: &[Row]) -> Vec<String> {
+pub fn warnings(rows: &[SweepRow]) -> Vec<String> {
     let mut found: Vec<(&Issue, Vec<usize>)> = Vec::new();
     for row in rows {
         for issue in row
@@ -206,13 +203,13 @@ pub(super) fn warnings(rows: &[Row]) -> Vec<String> {
 }
 
 /// `comparison.csv`: the same in plain units.
-pub(super) fn csv(rows: &[Row]) -> String {
+pub fn csv(rows: &[SweepRow]) -> String {
     let mut text = "job,overrides,state,ttft_ns,tpot_ns,tokens_per_s,prefill_class,prefill_mfu,prefill_mbu,decode_class,decode_mfu,decode_mbu,decode_joules_per_token,path\n".to_owned();
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     for row in rows {
         let figures = row.figures.as_ref();
-        let of = |choose: fn(&Figures) -> Option<f64>| number(figures.and_then(choose));
-        let class = |choose: fn(&Figures) -> &PhaseFigures| {
+        let of = |choose: fn(&SweepFigures) -> Option<f64>| number(figures.and_then(choose));
+        let class = |choose: fn(&SweepFigures) -> &PhaseFigures| {
             figures
                 .and_then(|figures| choose(figures).class.clone())
                 .unwrap_or_default()

@@ -1,0 +1,79 @@
+//! What a phase shows of the model's work: GEMMs, forward passes, and the shapes of both.
+
+use std::ops::Range;
+
+use llmprof_units::DType;
+use rustc_hash::FxHashSet;
+
+/// One GEMM operator.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Gemm {
+    pub(crate) row: usize,
+    pub(crate) groups: i64,
+    pub(crate) m: i64,
+    pub(crate) n: i64,
+    pub(crate) k: i64,
+    pub(crate) dtype: DType,
+    pub(crate) work: Range<usize>,
+    pub(crate) device_ns: i64,
+}
+
+impl Gemm {
+    pub(crate) fn flops(&self) -> f64 {
+        2.0 * self.groups as f64 * self.m as f64 * self.n as f64 * self.k as f64
+    }
+
+    /// Elements of both factors and the result.
+    pub(crate) fn elements(&self) -> f64 {
+        let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
+        self.groups as f64 * (m * k + k * n + m * n)
+    }
+}
+
+/// One forward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forward {
+    /// The row of the lookup.
+    pub(crate) row: usize,
+    pub(crate) vocabulary: i64,
+    pub(crate) hidden: i64,
+    pub(crate) sequences: i64,
+    /// Tokens of each sequence.
+    pub(crate) tokens: i64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shapes {
+    /// Rows and columns of the second factors of GEMMs.
+    pub(super) weights: Vec<(i64, i64)>,
+    /// Rows, columns and depth of the GEMMs of prompt passes.
+    pub(super) prompt_gemms: FxHashSet<(i64, i64, i64)>,
+    /// Sequences of a pass, at most.
+    pub(super) sequences: i64,
+    /// Columns of the widest GEMM.
+    pub(super) widest: i64,
+    /// Width of the residual stream; 0 where no embedding is looked up.
+    pub(super) hidden: i64,
+    /// Tokens of each sequence after the last step; 0 where the trace has no prompt pass.
+    pub(super) tokens: i64,
+    /// A KV cache that is written in place.
+    pub(super) cache: Option<FixedCache>,
+}
+
+/// Keys or values of one layer, for all sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FixedCache {
+    pub(super) sequences: i64,
+    /// Of each sequence, filled or not.
+    pub(super) positions: i64,
+    /// Elements of one position: KV heads × head width.
+    pub(super) width: i64,
+}
+
+impl Shapes {
+    /// The weight that has so many elements, if a kernel of `block` elements per block covers it exactly.
+    pub(super) fn weight_of(&self, elements: i64, block: i64) -> Option<(i64, i64)> {
+        let covers = |size: i64| size <= elements && elements - size < block;
+        self.weights.iter().copied().find(|(n, k)| covers(n * k))
+    }
+}

@@ -1,0 +1,21 @@
+//! Long stretches of the program's own code between operators.
+
+use super::Scene;
+
+/// Pauses are at least this long: the Python code between two forward passes of transformers takes up to 0.15 ms.
+const PAUSE_MIN_NS: i64 = 200_000;
+/// And this many times the usual gap between operators.
+const PAUSE_MIN_GAPS: i64 = 10;
+
+pub(super) fn is_pause(scene: &Scene<'_>, segment: usize) -> bool {
+    let least = PAUSE_MIN_NS.max(PAUSE_MIN_GAPS * scene.usual_gap);
+    scene.graph.segment_duration(segment) >= least && scene.is_code(segment)
+}
+
+/// Lengths of the pauses of a phase.
+pub(super) fn pause_lengths(scene: &Scene<'_>) -> Vec<i64> {
+    let pauses = scene.segments().filter(|&segment| is_pause(scene, segment));
+    pauses
+        .map(|segment| scene.graph.segment_duration(segment))
+        .collect()
+}

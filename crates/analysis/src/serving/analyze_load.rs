@@ -1,0 +1,71 @@
+//! A served load from its facts to its analysis.
+
+use llmprof_record::run::RunRecord;
+use llmprof_record::serving::{Gauges, ServedLoad};
+
+use super::analysis::{ServerUse, ServingAnalysis, SloOutcome};
+use super::findings::{Evidence, findings};
+use super::gpus::{GpuUse, steal_share};
+use super::parts;
+use super::self_check::SelfCheck;
+use super::steps::summarize_steps;
+use super::summary::{load_issues, summarize};
+use crate::analysis::Analysis;
+
+/// The analysis of a run that loaded a server.
+pub(crate) fn analyze_load(record: &RunRecord, served: &ServedLoad) -> Analysis {
+    let (load, asked) = (&served.load, &served.asked);
+    let summary = summarize(load, &asked.slos);
+    let self_check = SelfCheck::of(load);
+    let each = parts::split(&load.requests, load.started_unix_ns, &served.steps);
+    let server = served.server.as_ref();
+    let window = server.map(|server| &server.window);
+    let mean = parts::mean(&each, load, window);
+    let gauges = server.map_or(&[][..], |server| &server.gauges);
+    let findings = findings(Evidence {
+        server: server.map(|server| server.family),
+        self_check: &self_check,
+        mean: mean.as_ref(),
+        window,
+        gauges,
+        steps: &served.steps,
+        shared_prefix: asked.shared_prefix_share,
+    });
+    let most = |value: fn(&Gauges) -> Option<f64>| {
+        let values = gauges.iter().filter_map(|(_, gauges)| value(gauges));
+        values.reduce(f64::max)
+    };
+    let samples = record.samples.as_ref();
+    let mut issues = record.issues.clone();
+    let steal = samples.and_then(|samples| steal_share(samples, load));
+    issues.extend(load_issues(load, &summary, steal));
+    let slos = asked.slos.iter().map(|slo| SloOutcome {
+        slo: slo.to_string(),
+        value_ms: slo.value(&summary.figures),
+        is_met: slo.is_met(&summary.figures),
+    });
+    Analysis {
+        schema_version: Analysis::SCHEMA_VERSION,
+        model: record.name.clone(),
+        findings,
+        issues,
+        serving: Some(Box::new(ServingAnalysis {
+            slos: slos.collect(),
+            self_check,
+            parts: mean,
+            profiled_parts: parts::mean_profiled(&each, load),
+            server: server.map(|server| ServerUse {
+                family: server.family.name().to_owned(),
+                window: server.window.clone(),
+                kv_usage_max: most(|g| g.kv_usage),
+                running_max: most(|g| g.running),
+                waiting_max: most(|g| g.waiting),
+            }),
+            steps: summarize_steps(&served.steps),
+            gpus: samples.map_or_else(Vec::new, |samples| GpuUse::all(samples, load)),
+            sweep: served.sweep.clone(),
+            summary,
+        })),
+        ..Analysis::default()
+    }
+}

@@ -1,0 +1,7 @@
+//! The jobs of a sweep on one page.
+
+mod page;
+mod table;
+
+pub use page::document;
+pub use table::{SweepFigures, SweepRow, csv, table, warnings};

@@ -1,7 +1,5 @@
 //! `--view`: commands that leave a run go on to show it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use crate::common::refused;
 
 /// Standard output is for a program or for the address of the pages.

@@ -110,7 +110,7 @@ pub(crate) struct AnalyzeKernelsArgs {
     /// Reports, pages, directories of them, or a run.
     #[arg(required = true, value_name = "DIR|FILE")]
     pub(crate) sources: Vec<PathBuf>,
-    /// Where the files go [default: analysis/ in the first directory].
+    /// Where the files go [default: analysis/ in the run, or in the working directory].
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Device whose datasheet peaks FLOP rates are compared with.

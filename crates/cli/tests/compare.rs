@@ -134,6 +134,97 @@ fn two_traces_differ_where_they_should() {
     );
 }
 
+/// Prompts of 512 and 3072 tokens: neither prefill nor decode is the same work, whether a config says so or only shapes do. A program
+/// without a KV cache serves the same requests and is compared.
+#[test]
+fn traces_of_other_prompts_are_not_compared() {
+    let folder = folder();
+    let fault = |name: &str| fixture(&format!("faults/{name}.json.gz"));
+    let (control, eager) = (fault("control"), fault("eager_attention"));
+    let config = format!("--config={}", fixture("faults/config.json"));
+    for (name, trace) in [("a", &control), ("b", &eager)] {
+        works(folder.path(), &["import", trace, &config, "-o", name]);
+    }
+    for (a, b) in [(control.as_str(), eager.as_str()), ("a", "b")] {
+        let found = compared(folder.path(), &[a, b]);
+        let metrics = found["metrics"].as_array().unwrap();
+        assert_eq!(metrics.len(), 2, "{found}");
+        for metric in metrics {
+            assert_eq!(metric["verdict"], "not_comparable", "{metric}");
+            assert!(metric["ratio"].is_null(), "{metric}");
+        }
+        assert_eq!(found["explanations"], serde_json::json!([]));
+        for phase in found["phases"].as_array().unwrap() {
+            assert_eq!(phase["excluded_for"], "prompt_tokens", "{a}");
+        }
+        let text = works(folder.path(), &["compare", a, b]);
+        assert!(
+            text.contains("Differs: prompt tokens, 512 → 3072\n")
+                && text.contains("Not comparable (prompt tokens): Decode (profiled), Prefill"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("6.5") && !text.contains("explains"),
+            "{text}"
+        );
+        let answer = works(folder.path(), &["compare", a, b, "--format", "agent"]);
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["reasons"], serde_json::json!([]), "{answer}");
+        let abstained = answer["abstained"].to_string();
+        assert!(abstained.contains("Prefill (profiled)"), "{abstained}");
+    }
+    let found = compared(folder.path(), &[&control, &fault("no_kv_cache")]);
+    for metric in found["metrics"].as_array().unwrap() {
+        assert_ne!(metric["verdict"], "not_comparable", "{metric}");
+    }
+    let found = compared(folder.path(), &[&control, &fault("control_batch32")]);
+    for metric in found["metrics"].as_array().unwrap() {
+        assert_eq!(metric["verdict"], "not_comparable", "{metric}");
+    }
+}
+
+/// The same program with fused and with unfused attention: the change is named so, and the report's first finding stands with it.
+#[test]
+fn unfused_attention_is_named() {
+    let folder = folder();
+    let fault = |name: &str| fixture(&format!("faults/{name}.json.gz"));
+    let words = [
+        "compare",
+        &fault("sdpa_reference"),
+        &fault("eager_attention"),
+    ];
+    let text = works(folder.path(), &words);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with("Prefill (profiled) +"), "{text}");
+    assert!(lines[1].contains(". attention `sdpa_"), "{text}");
+    let finding = lines
+        .iter()
+        .find(|line| line.starts_with("First finding of B: "));
+    assert!(
+        finding.is_some_and(|line| line.contains("ttention")),
+        "{text}"
+    );
+    // Nobody can repeat an imported trace, and the table has the order of the sentences.
+    assert!(
+        !text.contains("--run") && !text.contains("repeats"),
+        "{text}"
+    );
+    let place = |start: &str| lines.iter().rposition(|line| line.starts_with(start));
+    assert!(place("Prefill") < place("Decode"), "{text}");
+    let answer = works(
+        folder.path(),
+        &[&words[..], &["--format", "agent"]].concat(),
+    );
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let reasons = answer["reasons"].as_array().unwrap();
+    let metrics = ["prefill_step", "decode_phase"].map(Value::from);
+    assert!(!reasons.is_empty(), "{answer}");
+    assert!(
+        reasons.iter().all(|one| metrics.contains(&one["metric"])),
+        "{answer}"
+    );
+}
+
 /// Another engine on another device: what differs is named first, and kernels of one category stand for each other.
 #[test]
 fn another_device_is_named_and_its_kernels_are_linked() {
@@ -329,7 +420,12 @@ fn runs_with_one_pass_have_no_interval_and_say_so() {
         excluded.starts_with("Not comparable (prompt tokens): ") && excluded.contains("TTFT"),
         "{text}"
     );
-    let found = compared(folder.path(), &["a", "a"]);
+    let text = works(folder.path(), &["compare", "a", "a"]);
+    let same = "A and B are the same recording: all values are equal.";
+    assert_eq!(text.lines().nth(1), Some(same), "{text}");
+    assert!(!text.contains("cannot tell"), "{text}");
+    run(folder.path(), "c", &["runtime.repeats=1"]);
+    let found = compared(folder.path(), &["a", "c"]);
     adds_up(&found);
     let tpot = found["metrics"]
         .as_array()
@@ -542,8 +638,14 @@ fn served_loads_are_compared_by_their_requests() {
     assert!(number(&itl["b"]) >= 19e6, "{itl}");
     assert_eq!(
         (&tpot["basis"], &tpot["values"]),
-        (&Value::from("single"), &Value::from(12))
+        (&Value::from("requests"), &Value::from(12))
     );
+    for (side, dir) in [("a", "fast"), ("b", "slow")] {
+        let bench = json(&folder.path().join(dir).join("bench.json"));
+        let printed = number(&bench["ttft_ms"]["p50"]) * 1e6;
+        let shown = number(&metric("ttft")[side]);
+        assert!((shown / printed - 1.0).abs() < 1e-6, "{shown} {printed}");
+    }
     // A server that sleeps 20 ms a step cannot be faster than that.
     assert!(number(&tpot["b"]) >= 19e6, "{tpot}");
     assert_eq!(found["gates"][0]["state"], "passed");

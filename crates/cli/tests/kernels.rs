@@ -53,6 +53,33 @@ fn coverage_takes_as_many_kernels_as_hold_it() {
     assert!(said.contains("leaves no kernel"), "{said}");
 }
 
+/// A first prefill and decode that load kernels are counted in neither the report nor this table.
+#[test]
+fn first_uses_are_left_out_as_in_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("h200/nsys/qwen05.sqlite.gz");
+    let report = works(folder.path(), &["import", &trace, "-o", "run"]);
+    let refusal = refused(folder.path(), &["kernels", "analyze", "run"]);
+    assert!(refusal.contains("run has no counters"), "{refusal}");
+    assert!(refusal.contains("llmprof kernels profile"), "{refusal}");
+    let output = common::llmprof(folder.path(), &["kernels", "top", "run"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("the first decode took longer"), "{said}");
+    // As often and as large a part as the report says.
+    let table = String::from_utf8(output.stdout).unwrap();
+    let kernel = "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT";
+    assert!(
+        report.contains(&format!("`{kernel}` at least 8.5 % (192 ×)")),
+        "{report}"
+    );
+    let first: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(
+        (&first[1..4], &first[6..]),
+        (&["decode", "8.5", "%"][..], &["192", kernel][..]),
+        "{table}"
+    );
+}
+
 #[test]
 fn counters_become_tables_and_a_report() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,6 +110,23 @@ fn counters_become_tables_and_a_report() {
     );
     assert!(file("all_metrics_long.csv").contains("dram__bytes_read.sum,3350000,byte"));
     assert!(file("report.md").contains("GEMV of one token"));
+    // No unit of the two longest kernels is near its limit: occupancy and the tail are named, not fewer FLOPs alone.
+    let report = file("report.md");
+    let tried: Vec<&str> = report
+        .lines()
+        .filter(|line| line.starts_with("- Try: "))
+        .collect();
+    for line in &tried[..2] {
+        assert!(
+            line.contains("occupancy few warps hide latency: fewer"),
+            "{line}"
+        );
+    }
+    assert!(tried[0].contains("the last wave leaves"), "{}", tried[0]);
+    assert!(
+        !report.contains("only doing less of both helps"),
+        "{report}"
+    );
     assert!(file("report.md").contains("Shapes: generic (M, K), (K,) → (M,)."));
     assert!(summary.contains(",GEMV of one token,"), "{summary}");
     let found = printed(folder.path(), &[&arguments[..], &["--json"]].concat());
@@ -140,6 +184,9 @@ fn packed_reports_of_a_folder_are_read() {
     fs::create_dir(&packed).unwrap();
     let report = fixture("h200/ncu/decode_12.ncu-rep.gz");
     fs::copy(&report, packed.join("decode_12.ncu-rep.gz")).unwrap();
+    works(folder.path(), &["kernels", "analyze", "ncu"]);
+    assert!(folder.path().join("analysis/report.md").is_file());
+    assert!(!folder.path().join("ncu/analysis").exists());
     let alone = works(folder.path(), &["kernels", "analyze", &report, "--json"]);
     let in_folder = works(folder.path(), &["kernels", "analyze", "ncu", "--json"]);
     assert_eq!(in_folder, alone);

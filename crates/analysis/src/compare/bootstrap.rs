@@ -88,6 +88,27 @@ pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Interval> {
     Some(interval(location(&b) - location(&a), estimates, least))
 }
 
+/// The interval of B ÷ A of the medians of values that were measured apart; nothing where a side has fewer than [`FEWEST`].
+pub fn unpaired_medians(a: &[f64], b: &[f64]) -> Option<Interval> {
+    let least = a.len().min(b.len());
+    if least < FEWEST || a.iter().chain(b).any(|value| log_of(*value).is_none()) {
+        return None;
+    }
+    let median_of = |values: &mut [f64]| median(values).unwrap_or(f64::NAN);
+    let log_ratio = |a: &mut [f64], b: &mut [f64]| (median_of(b) / median_of(a)).ln();
+    let mut random = Random::new(a.len() + b.len());
+    let (mut drawn_a, mut drawn_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
+    let estimates = (0..RESAMPLES)
+        .map(|_| {
+            draw(a, &mut random, &mut drawn_a);
+            draw(b, &mut random, &mut drawn_b);
+            log_ratio(&mut drawn_a, &mut drawn_b)
+        })
+        .collect();
+    let center = log_ratio(&mut a.to_vec(), &mut b.to_vec());
+    Some(interval(center, estimates, least))
+}
+
 /// What stands for each side beside [`unpaired`]: their quotient is its ratio.
 pub(super) fn centres(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let logs =
@@ -245,6 +266,17 @@ mod tests {
             let ratio = unpaired(a, b).unwrap().ratio;
             assert!((of_b / of_a / ratio - 1.0).abs() < 1e-12);
         }
+    }
+
+    #[test]
+    fn medians_have_their_ratio_and_need_six_values() {
+        let a = [1.0, 2.0, 3.0, 4.0, 5.0, 60.0];
+        let b = a.map(|value| value * 2.0);
+        let found = unpaired_medians(&a, &b).unwrap();
+        assert!((found.ratio - 2.0).abs() < 1e-12, "{found:?}");
+        assert!(found.low < 2.0 && found.high > 2.0, "{found:?}");
+        assert_eq!(unpaired_medians(&a[..5], &b), None);
+        assert_eq!(unpaired_medians(&a, &[0.0; 6]), None);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use llmprof_record::run::{PassKind, RunPhase, RunRecord};
 
 use super::facts::{Disturbance, DisturbanceCause, OperatorTime, PhaseFacts, RunFacts, WorkRow};
+use super::metric::Metric;
+use super::pass_shape::PassShape;
 use super::work::Worked;
 use crate::analysis::Analysis;
 use crate::latency::{PassMeans, gaps_of};
@@ -18,10 +20,12 @@ impl RunFacts {
         }
         let latency = &analysis.latency;
         let kind = latency.measured_in;
+        let on_device = analysis.phases.iter().any(|phase| phase.device().is_some());
+        let worked = record.trace().filter(|_| on_device).map(Worked::of);
         let mut facts = Self {
             label: label.to_owned(),
             path: path.to_owned(),
-            traits: traits(record, analysis),
+            traits: traits(record, analysis, worked.as_ref()),
             measured_in: kind.map(PassKind::name).unwrap_or_default().to_owned(),
             disturbances: disturbances(analysis),
             sm_clock_mhz: sm_clock(analysis),
@@ -61,19 +65,19 @@ impl RunFacts {
             ("peak_memory", peak_memory(record, analysis)),
         ];
         add(&mut facts.passes, run_values);
-        facts.phases = phases(record, analysis);
+        let phases = analysis.phases.iter();
+        facts.phases = phases
+            .map(|phase| phase_facts(phase, analysis, worked.as_ref()))
+            .collect();
         for phase in &facts.phases {
-            let key = match phase.phase {
-                RunPhase::Decode if phase.has_steps => "decode_step",
-                RunPhase::Decode => "decode_phase",
-                RunPhase::Prefill => "prefill_step",
-                _ => continue,
+            let Some(metric) = Metric::of_phase(phase.phase, phase.has_steps) else {
+                continue;
             };
             // A run with plain passes is judged by them.
             if kind != Some(PassKind::Plain) && !phase.step_ns.is_empty() {
                 facts
                     .passes
-                    .entry(key.to_owned())
+                    .entry(metric.key.to_owned())
                     .or_insert_with(|| phase.step_ns.clone());
             }
         }
@@ -103,7 +107,11 @@ pub fn thinned(mut values: Vec<f64>) -> Vec<f64> {
     (0..MOST_GAPS).map(at).collect()
 }
 
-fn traits(record: &RunRecord, analysis: &Analysis) -> BTreeMap<String, String> {
+fn traits(
+    record: &RunRecord,
+    analysis: &Analysis,
+    worked: Option<&Worked<'_>>,
+) -> BTreeMap<String, String> {
     // A profile of others is called by its file where nobody named the model.
     let is_named = record.plan.is_some() || record.model.is_some();
     let mut found: Vec<(&str, Option<String>)> = vec![
@@ -127,6 +135,14 @@ fn traits(record: &RunRecord, analysis: &Analysis) -> BTreeMap<String, String> {
             ),
             ("kv_dtype", precision.kv.map(|dtype| dtype.to_string())),
         ]);
+    }
+    // The shapes of a trace name its model where nobody did.
+    if let Some(shown) = worked.and_then(|worked| worked.structure.shown.as_ref()) {
+        let (rows, width) = shown.table;
+        found.push(("embedding_table", Some(format!("{rows} × {width}"))));
+        let attentions = shown.passes.iter().map(|pass| pass.attentions).max();
+        let attentions = attentions.filter(|&calls| calls > 0);
+        found.push(("attention_calls", attentions.map(|calls| calls.to_string())));
     }
     let counted = record.model.as_ref().and_then(|model| model.model.as_ref());
     let parameters = counted.map(|model| model.parameters().to_string());
@@ -218,16 +234,6 @@ fn disturbances(analysis: &Analysis) -> Vec<Disturbance> {
     found
 }
 
-fn phases(record: &RunRecord, analysis: &Analysis) -> Vec<PhaseFacts> {
-    let on_device = analysis.phases.iter().any(|phase| phase.device().is_some());
-    let worked = record.trace().filter(|_| on_device).map(Worked::of);
-    analysis
-        .phases
-        .iter()
-        .map(|phase| phase_facts(phase, analysis, worked.as_ref()))
-        .collect()
-}
-
 fn phase_facts(
     phase: &PhaseAnalysis,
     analysis: &Analysis,
@@ -287,6 +293,7 @@ fn phase_facts(
         work: rows,
         sequence,
         step_ns,
+        pass_shape: worked.and_then(|worked| PassShape::of(phase, &worked.structure)),
     }
 }
 

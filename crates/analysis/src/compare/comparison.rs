@@ -5,7 +5,7 @@ use llmprof_units::stats::median;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{centres, paired, unpaired};
+use super::bootstrap::{centres, paired, unpaired, unpaired_medians};
 use super::comparability::{Difference, differences, other_work};
 use super::explanation::{Explanation, explain, explain_phase};
 use super::facts::{OperatorTime, PhaseFacts, RunFacts};
@@ -44,6 +44,8 @@ pub struct Comparison {
     pub b: SideFacts,
     /// Relative difference that does not matter.
     pub resolution: f64,
+    /// Whether both sides hold the same recordings.
+    pub is_same_recording: bool,
     /// What differs beside what is measured.
     pub differences: Vec<Difference>,
     /// Absent where runs did not take turns.
@@ -65,6 +67,8 @@ pub struct SideFacts {
     pub runs: Vec<String>,
     /// `plain`, `captured`, `load`, or empty.
     pub measured_in: String,
+    /// The first finding of the profiled run, as its report states it.
+    pub first_finding: Option<String>,
 }
 
 /// What an interval is resampled from.
@@ -77,8 +81,10 @@ pub enum IntervalBasis {
     Runs,
     /// Passes of one run a side: what varies between runs is not in it.
     Passes,
-    /// Steps of one profiled pass, or requests of one load, a side: likewise.
+    /// Steps of one profiled pass a side: likewise.
     Single,
+    /// Requests of one load a side: likewise. `a` and `b` are medians over them.
+    Requests,
     /// There is none.
     None,
 }
@@ -94,7 +100,7 @@ pub struct MetricComparison {
     pub a: Option<f64>,
     /// What stands for side B.
     pub b: Option<f64>,
-    /// B ÷ A.
+    /// B ÷ A; null where the sides did other work.
     pub ratio: Option<f64>,
     /// Lower end of the 95 % confidence interval of `ratio`.
     pub ci_low: Option<f64>,
@@ -121,6 +127,8 @@ pub struct PhaseComparison {
     pub phase: String,
     /// Whether its work is that of a GPU.
     pub on_device: bool,
+    /// What differs in the work, where the sides cannot be compared for it: the tables describe each side and explain nothing.
+    pub excluded_for: Option<String>,
     /// Profiled pass.
     pub a_wall_ns: f64,
     /// Wall time of side B in the profiled pass.
@@ -166,13 +174,20 @@ impl Comparison {
         let (first, second) = (profiled(a)?, profiled(b)?);
         let differences = differences(first, second);
         let rounds = options.interleaved.then(|| Rounds::of(a, b));
-        let metrics: Vec<MetricComparison> = Metric::ALL
+        let is_same_recording = a.len() == b.len() && a.iter().zip(b).all(is_same_run);
+        let mut metrics: Vec<MetricComparison> = Metric::ALL
             .iter()
             .filter_map(|&metric| {
                 compare_metric(metric, a, b, rounds.as_ref(), &differences, options)
             })
             .collect();
-        let explanations = metrics
+        if is_same_recording {
+            for metric in &mut metrics {
+                metric.verdict = Verdict::Same;
+            }
+        }
+        order_by_change(&mut metrics);
+        let explanations: Vec<Explanation> = metrics
             .iter()
             .filter(|found| found.verdict != Verdict::NotComparable)
             .filter_map(|found| {
@@ -186,11 +201,12 @@ impl Comparison {
             a: side(a, first),
             b: side(b, second),
             resolution: options.resolution,
+            phases: phases(first, second, &differences, &explanations),
+            is_same_recording,
             differences,
             rounds,
             metrics,
             explanations,
-            phases: phases(first, second),
         })
     }
 
@@ -216,6 +232,7 @@ fn side(runs: &[RunFacts], first: &RunFacts) -> SideFacts {
         label: first.label.clone(),
         runs: runs.iter().map(|run| run.path.clone()).collect(),
         measured_in: first.measured_in.clone(),
+        first_finding: first.first_finding.clone(),
     }
 }
 
@@ -259,12 +276,18 @@ fn compare_metric(
         (interval, IntervalBasis::Runs, least)
     } else {
         let (passes_a, passes_b) = (passes(metric, a), passes(metric, b));
-        let interval = unpaired(&passes_a, &passes_b);
-        if let Some(found) = interval.and_then(|_| centres(&passes_a, &passes_b)) {
-            values_of_sides = found;
-        }
         let least = passes_a.len().min(passes_b.len());
-        (interval, basis_of_one(metric, a, b), least)
+        let basis = basis_of_one(metric, a, b);
+        if basis == IntervalBasis::Requests {
+            // What the benchmark itself reports of a load.
+            (unpaired_medians(&passes_a, &passes_b), basis, least)
+        } else {
+            let interval = unpaired(&passes_a, &passes_b);
+            if let Some(found) = interval.and_then(|_| centres(&passes_a, &passes_b)) {
+                values_of_sides = found;
+            }
+            (interval, basis, least)
+        }
     };
     let (value_a, value_b) = values_of_sides;
     let interval = interval.filter(|_| excluded_for.is_none());
@@ -285,7 +308,8 @@ fn compare_metric(
         b: Some(value_b),
         ratio: interval
             .map(|found| found.ratio)
-            .or(Some(ratio).filter(|ratio| ratio.is_finite())),
+            .or(Some(ratio).filter(|ratio| ratio.is_finite()))
+            .filter(|_| excluded_for.is_none()),
         ci_low: interval.map(|found| found.low),
         ci_high: interval.map(|found| found.high),
         verdict,
@@ -309,26 +333,60 @@ fn passes(metric: Metric, runs: &[RunFacts]) -> Vec<f64> {
 
 /// What the interval of one run a side rests on.
 fn basis_of_one(metric: Metric, a: &[RunFacts], b: &[RunFacts]) -> IntervalBasis {
-    let is_load = |runs: &[RunFacts]| runs.iter().any(|run| run.measured_in == "load");
-    let is_profiled = ["_step", "_phase"]
-        .iter()
-        .any(|end| metric.key.ends_with(end));
-    if is_profiled || is_load(a) || is_load(b) {
+    let is_load = |runs: &[RunFacts]| runs.iter().all(|run| run.measured_in == "load");
+    if is_load(a) && is_load(b) {
+        IntervalBasis::Requests
+    } else if metric.is_of_profiled_pass {
         IntervalBasis::Single
     } else {
         IntervalBasis::Passes
     }
 }
 
-fn phases(a: &RunFacts, b: &RunFacts) -> Vec<PhaseComparison> {
+/// Whether both are one recording, wherever it was read from.
+fn is_same_run((a, b): (&RunFacts, &RunFacts)) -> bool {
+    let unnamed = |run: &RunFacts| RunFacts {
+        label: String::new(),
+        path: String::new(),
+        ..run.clone()
+    };
+    unnamed(a) == unnamed(b)
+}
+
+/// Without intervals no metric is surer than another: the largest change is the headline. What cannot be compared comes last.
+fn order_by_change(metrics: &mut [MetricComparison]) {
+    let has_interval = |metric: &MetricComparison| metric.basis != IntervalBasis::None;
+    if metrics.iter().any(has_interval) {
+        return;
+    }
+    let size = |metric: &MetricComparison| metric.ratio.map_or(-1.0, |ratio| ratio.ln().abs());
+    metrics.sort_by(|a, b| size(b).total_cmp(&size(a)));
+}
+
+/// Phases that both sides have, those of the headlines first.
+fn phases(
+    a: &RunFacts,
+    b: &RunFacts,
+    differences: &[Difference],
+    explanations: &[Explanation],
+) -> Vec<PhaseComparison> {
     let pairs = a
         .phases
         .iter()
         .filter_map(|phase| Some((phase, b.phase_like(phase)?)));
-    pairs.map(|(a, b)| compare_phase(a, b)).collect()
+    let mut found: Vec<PhaseComparison> = pairs
+        .map(|(a, b)| compare_phase(a, b, differences))
+        .collect();
+    let place = |phase: &PhaseComparison| {
+        let mut explained = explanations.iter();
+        explained.position(|known| known.phase == phase.phase)
+    };
+    found.sort_by_key(|phase| place(phase).unwrap_or(usize::MAX));
+    found
 }
 
-fn compare_phase(a: &PhaseFacts, b: &PhaseFacts) -> PhaseComparison {
+fn compare_phase(a: &PhaseFacts, b: &PhaseFacts, differences: &[Difference]) -> PhaseComparison {
+    let metric = Metric::of_phase(a.phase, a.has_steps && b.has_steps);
     let operators = |phase: &PhaseFacts| -> Vec<(String, f64)> {
         let of = |row: &OperatorTime| (row.name.clone(), row.time_ns);
         phase.operators.iter().map(of).collect()
@@ -338,6 +396,7 @@ fn compare_phase(a: &PhaseFacts, b: &PhaseFacts) -> PhaseComparison {
     PhaseComparison {
         phase: a.name.clone(),
         on_device: a.on_device,
+        excluded_for: metric.and_then(|metric| other_work(metric, differences)),
         a_wall_ns: a.wall_ns,
         b_wall_ns: b.wall_ns,
         a_plain_ns: a.plain_wall_ns,

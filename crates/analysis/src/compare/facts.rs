@@ -6,6 +6,8 @@ use llmprof_record::run::RunPhase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::pass_shape::PassShape;
+
 /// One run, or one trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
@@ -26,6 +28,8 @@ pub struct RunFacts {
     pub phases: Vec<PhaseFacts>,
     /// What disturbed the measured passes.
     pub disturbances: Vec<Disturbance>,
+    /// The first finding of the run, as its report states it.
+    pub first_finding: Option<String>,
     /// Mean SM clock in decode (prefill, where there is none), where telemetry saw it.
     pub sm_clock_mhz: Option<f64>,
 }
@@ -68,6 +72,9 @@ pub struct PhaseFacts {
     pub sequence: Vec<u32>,
     /// Lengths of single steps.
     pub step_ns: Vec<f64>,
+    /// Sequences and tokens of its passes, where the trace shows them.
+    #[serde(default)]
+    pub pass_shape: Option<PassShape>,
 }
 
 /// Baselines of before did not say.

@@ -1,5 +1,7 @@
 //! What is compared, by stable keys.
 
+use llmprof_record::run::RunPhase;
+
 /// A number of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
@@ -44,6 +46,40 @@ const fn profiled(key: &'static str, same_work: &'static [&'static str]) -> Metr
 
 const LENGTHS: &[&str] = &["batch", "prompt_tokens", "new_tokens", "load"];
 
+/// Of a profiled prefill. Shapes of another model are other work; the name of a model is not, since one model has many.
+const PREFILL_WORK: &[&str] = &[
+    "embedding_table",
+    "attention_calls",
+    "parameters",
+    "batch",
+    "prefill_batch",
+    "prompt_tokens",
+    "load",
+];
+/// Of a profiled decode step: how many steps were recorded does not matter.
+const DECODE_WORK: &[&str] = &[
+    "embedding_table",
+    "attention_calls",
+    "parameters",
+    "batch",
+    "decode_batch",
+    "prompt_tokens",
+    "decode_context",
+    "load",
+];
+/// Of all decode steps together.
+const DECODE_RANGE_WORK: &[&str] = &[
+    "embedding_table",
+    "attention_calls",
+    "parameters",
+    "batch",
+    "decode_batch",
+    "prompt_tokens",
+    "decode_context",
+    "new_tokens",
+    "load",
+];
+
 impl Metric {
     /// In the order of reports; the first that both sides have is the headline.
     pub const ALL: [Self; 10] = [
@@ -60,10 +96,10 @@ impl Metric {
             same_work: &["prompt_tokens", "new_tokens", "load"],
             is_of_profiled_pass: false,
         },
-        profiled("decode_step", &[]),
+        profiled("decode_step", DECODE_WORK),
         // Whole ranges of decode, where nothing shows their steps.
-        profiled("decode_phase", LENGTHS),
-        profiled("prefill_step", &[]),
+        profiled("decode_phase", DECODE_RANGE_WORK),
+        profiled("prefill_step", PREFILL_WORK),
         Self {
             key: "energy_per_token",
             unit: Unit::Joules,
@@ -81,6 +117,16 @@ impl Metric {
             is_of_profiled_pass: false,
         },
     ];
+
+    /// The metric of a profiled phase.
+    pub(super) fn of_phase(phase: RunPhase, has_steps: bool) -> Option<Self> {
+        match phase {
+            RunPhase::Decode if has_steps => Self::by_key("decode_step"),
+            RunPhase::Decode => Self::by_key("decode_phase"),
+            RunPhase::Prefill => Self::by_key("prefill_step"),
+            _ => None,
+        }
+    }
 
     pub fn by_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.key == key)

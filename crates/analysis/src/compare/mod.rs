@@ -12,13 +12,14 @@ mod explanation;
 mod facts;
 mod gate;
 mod metric;
+mod pass_shape;
 mod replaced;
 mod rounds;
 mod served;
 mod verdict;
 mod work;
 
-pub use bootstrap::{Interval, paired, percentile_interval, unpaired};
+pub use bootstrap::{Interval, paired, percentile_interval, unpaired, unpaired_medians};
 pub use collect::{OTHER_WORK, thinned};
 pub use comparability::Difference;
 pub use comparison::{
@@ -29,6 +30,7 @@ pub use explanation::{ExplainedPart, Explanation, Source};
 pub use facts::{Disturbance, DisturbanceCause, OperatorTime, PhaseFacts, RunFacts, WorkRow};
 pub use gate::{Bound, Gate, GateOutcome, GateState, Unevaluated};
 pub use metric::{Metric, Unit};
+pub use pass_shape::PassShape;
 pub use replaced::{Change, ChangeKind, NamedWork};
 pub use rounds::{DISTURBED_SHARE, DisturbedRound, Rounds};
 pub use verdict::{Verdict, rounds_needed};

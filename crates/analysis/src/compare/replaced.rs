@@ -38,7 +38,7 @@ pub enum ChangeKind {
 pub struct Change {
     /// What happened to the kernels.
     pub kind: ChangeKind,
-    /// Of the longest kernel.
+    /// Of the longest kernel; `attention` where most of a side's time is attention's, whichever kernels the other side has for it.
     pub category: String,
     /// The module or operator that launched the longest kernel, where both sides name the same one.
     pub place: Option<String>,
@@ -267,6 +267,22 @@ impl<'w> Sides<'w> {
     }
 }
 
+const ATTENTION: &str = "attention";
+
+/// Whether at least half of the time is that of attention, by category, module or operator.
+fn is_mostly_attention(rows: &[WorkRow]) -> bool {
+    let is_attention = |row: &&WorkRow| {
+        let place = row.places.first().map(|place| place.to_lowercase());
+        let place = place.unwrap_or_default();
+        row.category == ATTENTION
+            || place.ends_with("scaled_dot_product_attention")
+            || (row.category == "softmax" && place.contains("attn"))
+    };
+    let sum = |time: f64, row: &WorkRow| time + row.time_ns;
+    let attention = rows.iter().filter(is_attention).fold(0.0, sum);
+    attention > 0.0 && attention >= 0.5 * rows.iter().fold(0.0, sum)
+}
+
 fn change(a: &[&WorkRow], b: &[&WorkRow]) -> Change {
     let sum = |rows: &[&WorkRow]| rows.iter().map(|row| row.time_ns).sum::<f64>();
     let longest = |rows: &[&WorkRow]| {
@@ -300,12 +316,19 @@ fn change(a: &[&WorkRow], b: &[&WorkRow]) -> Change {
             })
             .collect()
     };
+    let is_attention =
+        kind == ChangeKind::Replaced && (is_mostly_attention(&left) || is_mostly_attention(&right));
     let category = left.iter().chain(&right);
     let category = category.max_by(|x, y| x.time_ns.total_cmp(&y.time_ns));
+    let category = if is_attention {
+        ATTENTION.to_owned()
+    } else {
+        category.map(|row| row.category.clone()).unwrap_or_default()
+    };
     let (a_ns, b_ns) = (sum(a), sum(b));
     Change {
         kind,
-        category: category.map(|row| row.category.clone()).unwrap_or_default(),
+        category,
         place: place.cloned(),
         a: named(&left),
         b: named(&right),
@@ -391,6 +414,7 @@ mod tests {
             operators: Vec::new(),
             sequence: sequence.to_vec(),
             step_ns: Vec::new(),
+            pass_shape: None,
         }
     }
 
@@ -440,6 +464,39 @@ mod tests {
             .find(|change| change.category == "gemm")
             .unwrap();
         assert_eq!((gemm.kind, gemm.delta_ns), (ChangeKind::Changed, 1.0));
+    }
+
+    /// Scores and softmax as tensors take longer than the fused kernel: the change is still attention's.
+    #[test]
+    fn attention_that_was_replaced_is_called_attention() {
+        let fused = phase(
+            vec![
+                row("gemm", "gemm", 10.0, "mlp"),
+                row("flash", "attention", 5.0, ""),
+            ],
+            &[0, 1, 0],
+        );
+        let unfused = phase(
+            vec![
+                row("gemm", "gemm", 10.0, "mlp"),
+                row("softmax", "softmax", 30.0, "aten::softmax"),
+                row("copy", "copy", 20.0, "aten::copy_"),
+            ],
+            &[0, 2, 1, 0],
+        );
+        for (a, b) in [(&fused, &unfused), (&unfused, &fused)] {
+            let found = changes(a, b);
+            assert_eq!(found[0].kind, ChangeKind::Replaced);
+            assert_eq!(found[0].category, "attention");
+        }
+        // Elementwise kernels of the same module are not.
+        let with = |name: &str| {
+            let norm = row(name, "elementwise", 3.0, "model.layers.*.self_attn");
+            phase(vec![norm, row("gemm", "gemm", 1.0, "")], &[0, 1])
+        };
+        let found = changes(&with("x"), &with("y"));
+        let mut replaced = found.iter().filter(|one| one.kind == ChangeKind::Replaced);
+        assert!(replaced.all(|one| one.category == "elementwise"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ const MOST_PLACES: usize = 8;
 /// A trace with what every phase of it is looked up in.
 pub(super) struct Worked<'t> {
     trace: &'t Trace,
-    structure: Structure,
+    pub(super) structure: Structure,
     lanes: Vec<Lane>,
     /// By node of a CUDA graph, the ranges that were open when it was captured.
     nodes: FxHashMap<u64, StrId>,

@@ -174,14 +174,19 @@ impl Launch<'_> {
     }
 
     /// The limits that allow the fewest blocks: several where they allow as few.
-    pub(super) fn occupancy_limiters(&self) -> Vec<String> {
+    /// Blocks that each resource of an SM has room for.
+    fn block_limits(&self) -> Vec<(&'static str, f64)> {
         let limits = LIMITS.iter().filter_map(|(name, raw, details)| {
             let limit = self
                 .number(raw)
                 .or_else(|| self.in_section("Occupancy", details, "block"))?;
             Some((*name, limit))
         });
-        let limits: Vec<(&str, f64)> = limits.collect();
+        limits.collect()
+    }
+
+    pub(super) fn occupancy_limiters(&self) -> Vec<String> {
+        let limits = self.block_limits();
         let least = limits
             .iter()
             .map(|limit| limit.1)
@@ -224,13 +229,23 @@ impl Launch<'_> {
 
     pub(super) fn fill(&self) -> Fill {
         let grid = self.launch.grid;
-        let blocks = grid.map(|grid| grid.iter().map(|side| u64::from(*side)).product());
+        let blocks = grid.map(|grid| {
+            (grid.iter()).fold(1, |all: u64, side| all.saturating_mul(u64::from(*side)))
+        });
+        let sms = self.sms();
+        let counted = || {
+            let limits = self.block_limits().into_iter();
+            let room = limits.map(|(_, limit)| limit).reduce(f64::min)?;
+            let held = room * sms? as f64;
+            (held > 0.0).then_some(blocks? as f64 / held)
+        };
         let waves = self
             .number("launch__waves_per_multiprocessor")
-            .or_else(|| self.in_section("Launch Statistics", "Waves Per SM", ""));
+            .or_else(|| self.in_section("Launch Statistics", "Waves Per SM", ""))
+            .or_else(counted);
         Fill {
             blocks,
-            sms: self.sms(),
+            sms,
             waves,
             tail_share: waves
                 .filter(|waves| *waves > 1.0)

@@ -6,6 +6,7 @@ use llmprof_record::serving::{Gauges, ServedLoad};
 use super::analysis::{ServerUse, ServingAnalysis, SloOutcome};
 use super::findings::{Evidence, findings};
 use super::gpus::{GpuUse, steal_share};
+use super::overload::overload;
 use super::parts;
 use super::self_check::SelfCheck;
 use super::steps::summarize_steps;
@@ -39,6 +40,7 @@ pub(crate) fn analyze_load(record: &RunRecord, served: &ServedLoad) -> Analysis 
     let mut issues = record.issues.clone();
     let steal = samples.and_then(|samples| steal_share(samples, load));
     issues.extend(load_issues(load, &summary, steal));
+    issues.extend(overload(load, asked.arrivals.rate()));
     let slos = asked.slos.iter().map(|slo| SloOutcome {
         slo: slo.to_string(),
         value_ms: slo.value(&summary.figures),

@@ -12,8 +12,9 @@ const GROWTH_MIN_RATIO: f64 = 2.0;
 /// Part of the requests that is not done when the last one is due.
 const OUTSTANDING_MIN_SHARE: f64 = 0.5;
 
-/// Says so of a load whose latencies only show how long it ran.
-pub(super) fn overload(load: &LoadRecord) -> Option<Issue> {
+/// Says so of a load whose latencies only show how long it ran. `asked_per_s` is the rate that the user asked for: random arrivals of few
+/// requests have another.
+pub(super) fn overload(load: &LoadRecord, asked_per_s: Option<f64>) -> Option<Issue> {
     let mut requests: Vec<&RequestRecord> = load.requests.iter().collect();
     if requests.len() < REQUESTS_MIN || load.requests.iter().any(|r| r.was_profiled) {
         return None;
@@ -24,8 +25,8 @@ pub(super) fn overload(load: &LoadRecord) -> Option<Issue> {
         requests.last()?.scheduled_ns,
     );
     let end = requests.iter().map(|request| request.end_ns).max()?;
-    let asked_for = (last.0 - first.0) as f64 / 1e9;
-    if asked_for <= 0.0 {
+    let due_s = (last.0 - first.0) as f64 / 1e9;
+    if due_s <= 0.0 {
         return None;
     }
     let outstanding = requests.iter().filter(|request| request.end_ns > last);
@@ -40,8 +41,10 @@ pub(super) fn overload(load: &LoadRecord) -> Option<Issue> {
     }
     let completed = requests.iter().filter(|request| request.is_complete());
     let took = (end.0 - first.0) as f64 / 1e9;
+    let sent_per_s = (requests.len() - 1) as f64 / due_s;
     let issue = Issue::warning(IssueCode::BenchOverloaded)
-        .with("asked_per_s", (requests.len() - 1) as f64 / asked_for)
+        .with("asked_per_s", asked_per_s.unwrap_or(sent_per_s))
+        .with("sent_per_s", sent_per_s)
         .with("served_per_s", completed.count() as f64 / took)
         .with("first_ns", early.0)
         .with("last_ns", late.0);
@@ -86,9 +89,10 @@ mod tests {
 
     #[test]
     fn a_queue_that_grows_is_told() {
-        assert_eq!(overload(&load(90)), None);
-        let issue = overload(&load(300)).unwrap();
-        assert_eq!(issue.values["asked_per_s"].as_f64().unwrap(), 10.0);
+        assert_eq!(overload(&load(90), None), None);
+        let issue = overload(&load(300), Some(12.0)).unwrap();
+        assert_eq!(issue.values["asked_per_s"].as_f64().unwrap(), 12.0);
+        assert_eq!(issue.values["sent_per_s"].as_f64().unwrap(), 10.0);
         let served = issue.values["served_per_s"].as_f64().unwrap();
         assert!((served - 30.0 / 9.0).abs() < 1e-9, "{served}");
     }
@@ -100,6 +104,6 @@ mod tests {
         for request in &mut batch.requests {
             request.scheduled_ns = Nanos(0);
         }
-        assert_eq!(overload(&batch), None);
+        assert_eq!(overload(&batch, None), None);
     }
 }

@@ -11,7 +11,7 @@ use llmprof_traffic::{
 };
 use llmprof_units::{Basis, Nanos};
 
-use super::{SelfCheck, overload::overload, stopped::server_stopped_ns};
+use super::{SelfCheck, stopped::server_stopped_ns};
 
 /// Fewest requests that a steady state is told of.
 const FEWEST_STEADY: usize = 10;
@@ -142,7 +142,6 @@ pub fn load_issues(
             .with("requests", load.requests.len());
         issues.push(issue.counting(lost));
     }
-    issues.extend(overload(load));
     for (kind, count) in &summary.failures {
         let failures = load.requests.iter().filter_map(|r| r.failure.as_ref());
         let first = failures

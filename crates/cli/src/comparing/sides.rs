@@ -7,6 +7,7 @@ use llmprof_record::{
     run::RunRecord,
     store::{RunStatus, StoreError, StoredRun, find_runs},
 };
+use llmprof_report::compose::concluded_findings;
 use serde_json::Value;
 
 use crate::{failure::Failure, profiles};
@@ -94,12 +95,12 @@ fn stored(run: &StoredRun) -> Result<RunFacts, Failure> {
 fn of(label: &str, path: &Path, record: &RunRecord) -> Result<RunFacts, Failure> {
     let analysis = llmprof_analysis::analyze(record, None)
         .map_err(|error| Failure::new(format!("cannot analyze {}: {error}", path.display())))?;
-    Ok(RunFacts::of(
-        label,
-        &path.display().to_string(),
-        record,
-        &analysis,
-    ))
+    let first = concluded_findings(&analysis).next();
+    let first_finding = first.map(llmprof_report::text::finding);
+    Ok(RunFacts {
+        first_finding,
+        ..RunFacts::of(label, &path.display().to_string(), record, &analysis)
+    })
 }
 
 fn trace(path: &Path) -> Result<RunFacts, Failure> {

@@ -188,7 +188,9 @@ pub(super) fn measure(
         !was_interrupted
     })
     .map_err(Failure::new)?;
-    stage.finish(&ended(&record, &args.slo));
+    // A load that was interrupted meets no objective.
+    let slos = if was_interrupted { &[][..] } else { &args.slo };
+    stage.finish(&ended(&record, slos));
     let samples = telemetry.and_then(|telemetry| telemetry.stop(&mut issues));
     let subject = request.subject.as_ref();
     let profile = profiling.map_or_else(Profile::default, |profiling| {

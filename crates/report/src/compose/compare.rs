@@ -1,8 +1,8 @@
 //! Two sides beside each other as a document.
 
 use llmprof_analysis::compare::{
-    Change, Comparison, Explanation, GateOutcome, IntervalBasis, MetricComparison, NamedWork,
-    PartComparison, PhaseComparison, PhaseFacts, RunFacts,
+    Change, Comparison, Explanation, GateOutcome, MetricComparison, NamedWork, PartComparison,
+    PhaseComparison, PhaseFacts, RunFacts,
 };
 use llmprof_units::{Nanos, Percent};
 
@@ -66,23 +66,17 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
 /// Gates and results; metrics that cannot be compared are caveats.
 fn summary(comparison: &Comparison, gates: &[GateOutcome]) -> Vec<String> {
     let mut lines: Vec<String> = gates.iter().map(words::gate).collect();
+    if comparison.is_same_recording {
+        lines.push(words::same_recording());
+    }
     let judged = comparison.metrics.iter();
     let judged = judged.filter(|found| found.excluded_for.is_none());
-    let mut judged: Vec<&MetricComparison> = judged.collect();
-    // Of two traces no metric is surer than another: the largest change is the result.
-    if judged
-        .iter()
-        .all(|found| found.basis == IntervalBasis::None)
-    {
-        let size = |found: &MetricComparison| found.ratio.map_or(0.0, |ratio| ratio.ln().abs());
-        judged.sort_by(|a, b| size(b).total_cmp(&size(a)));
-    }
-    let judged = judged.into_iter();
     lines.extend(judged.map(|found| words::line(found, comparison)));
     // Traces have no metric that is measured without a profiler: their phases are the result.
     if comparison.metrics.is_empty() {
         lines.extend(comparison.phases.iter().map(words::phase_line));
     }
+    lines.extend(words::first_finding(comparison));
     lines
 }
 
@@ -185,6 +179,9 @@ fn phase(
 ) {
     let name = key(&phase.phase);
     let section = document.section(&format!("phase_{name}"), format!("Phase {}", phase.phase));
+    if let Some(what) = &phase.excluded_for {
+        section.paragraph(words::other_phase_work(what));
+    }
     section.chart(
         format!("compare_{name}"),
         Drawing::PairedBars(bars(comparison, phase)),

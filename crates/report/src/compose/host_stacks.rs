@@ -137,7 +137,7 @@ fn add_gaps(section: &mut Section, host: &HostStacks) {
         }
         Some((cells, gap.host.places.first()?))
     });
-    let mut first = vec![("Gap at", Align::Right), IDLE];
+    let mut first = vec![("Gap, since the first GPU work", Align::Right), IDLE];
     if is_sampled {
         first.push(("Samples", Align::Right));
     }

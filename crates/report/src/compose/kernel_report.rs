@@ -405,8 +405,7 @@ fn entries(
         let findings = row.findings.iter();
         lines.extend(findings.map(|finding| text::finding(row, finding)));
         if row.findings.is_empty() {
-            let work = text::Work::of_category(row.category());
-            lines.push(format!("Try: {}", text::advice(row.class, work)));
+            lines.push(format!("Try: {}", text::launch_advice(row)));
         }
         let mut again: BTreeMap<usize, Vec<&Advice>> = BTreeMap::new();
         for rule in &row.rules {

@@ -3,7 +3,7 @@
 use llmprof_analysis::compare::{
     Change, ChangeKind, Comparison, DISTURBED_SHARE, Difference, DisturbanceCause, ExplainedPart,
     Explanation, GateOutcome, GateState, IntervalBasis, MetricComparison, PartComparison,
-    PhaseComparison, Rounds, Source, Unevaluated, Unit, Verdict,
+    PhaseComparison, Rounds, SideFacts, Source, Unevaluated, Unit, Verdict,
 };
 use llmprof_units::{Bytes, Count, Joules, Nanos, Percent, Times, significant};
 
@@ -61,6 +61,9 @@ pub fn value(unit: Unit, value: f64) -> String {
 
 /// The result of one phase, with the parts that changed most.
 pub fn phase_line(phase: &PhaseComparison) -> String {
+    if let Some(what) = &phase.excluded_for {
+        return format!("{}: not comparable ({}).", phase.phase, trait_name(what));
+    }
     let time = |ns: f64| value(Unit::Ns, ns);
     let change = change(phase.b_wall_ns / phase.a_wall_ns);
     let mut parts: Vec<&PartComparison> = phase.parts.iter().collect();
@@ -88,6 +91,14 @@ pub fn phase_line(phase: &PhaseComparison) -> String {
         phase.phase,
         time(phase.a_wall_ns),
         time(phase.b_wall_ns)
+    )
+}
+
+/// Stands above the tables of a phase whose sides did other work.
+pub fn other_phase_work(what: &str) -> String {
+    format!(
+        "Not comparable ({}): the tables describe each side; their differences are those of other work.",
+        trait_name(what)
     )
 }
 
@@ -136,7 +147,15 @@ pub fn basis(found: &MetricComparison) -> String {
         IntervalBasis::Runs => format!("{} a side", Count(count, "run")),
         IntervalBasis::Passes => format!("{} of one run a side", passes(count)),
         IntervalBasis::Single => format!("{count} values of one run a side"),
-        IntervalBasis::None => "one value a side".to_owned(),
+        IntervalBasis::Requests => format!("medians over {count} requests a side"),
+        IntervalBasis::None => values_without_interval(found),
+    }
+}
+
+fn values_without_interval(found: &MetricComparison) -> String {
+    match found.values {
+        0 | 1 => "one value a side".to_owned(),
+        count => format!("medians of {count} values a side"),
     }
 }
 
@@ -152,26 +171,28 @@ fn passes(count: u64) -> String {
 pub fn line(found: &MetricComparison, comparison: &Comparison) -> String {
     let name = metric(found.metric);
     if let Some(what) = &found.excluded_for {
-        return format!("{name}: not comparable, {} differs.", trait_name(what));
+        return format!("{name}: not comparable ({}).", trait_name(what));
     }
     let mut text = match found.ratio {
         Some(ratio) => format!("{name} {}", change(ratio)),
         None => name.to_owned(),
     };
     match found.basis {
+        IntervalBasis::None if comparison.is_same_recording => {}
         IntervalBasis::None => {
             let multiple = found.ratio.and_then(multiple);
             let multiple = multiple.map(|multiple| multiple + "; ").unwrap_or_default();
-            text += &format!(" ({multiple}one value a side: no interval)");
+            let values = values_without_interval(found);
+            text += &format!(" ({multiple}{values}: no interval)");
         }
         _ => text += &format!(" (95 % CI {})", interval(found)),
     }
     text += &format!(", {}", verdict(found.verdict));
     match found.verdict {
-        Verdict::Same => {
+        Verdict::Same if !comparison.is_same_recording => {
             text += &format!(" within ±{}", Percent(comparison.resolution));
         }
-        Verdict::CannotTell => text += &format!(" from noise: {}", needed(found)),
+        Verdict::CannotTell => text += &format!(" from noise: {}", needed(found, comparison)),
         _ => {}
     }
     let mut explanations = comparison.explanations.iter();
@@ -189,7 +210,17 @@ pub fn line(found: &MetricComparison, comparison: &Comparison) -> String {
 }
 
 /// What it would take to decide.
-pub fn needed(found: &MetricComparison) -> String {
+fn needed(found: &MetricComparison, comparison: &Comparison) -> String {
+    let sides = [&comparison.a, &comparison.b];
+    if comparison.rounds.is_some() && found.basis == IntervalBasis::None {
+        return "one round counts; more rounds (`--rounds`, `--time`) give an interval".to_owned();
+    }
+    if sides.iter().any(|side| side.measured_in.is_empty()) {
+        return "it has one recording a side".to_owned();
+    }
+    if sides.iter().any(|side| side.measured_in == "load") {
+        return "more requests narrow the interval".to_owned();
+    }
     if found.disturbed {
         return "the runs were measured apart and disturbed (see their warnings); `--run … --run …` measures both in turns"
             .to_owned();
@@ -301,6 +332,16 @@ fn trait_name(what: &str) -> String {
     match what {
         "measured_in" => "the kind of pass (with or without a profiler)".to_owned(),
         "load" => "the load".to_owned(),
+        other => plain_trait(other),
+    }
+}
+
+fn plain_trait(what: &str) -> String {
+    match what {
+        "attention_calls" => "attention calls per pass".to_owned(),
+        "prefill_batch" => "sequences of a prefill".to_owned(),
+        "decode_batch" => "sequences of a decode step".to_owned(),
+        "decode_context" => "tokens per sequence in decode".to_owned(),
         other => other.replace('_', " "),
     }
 }
@@ -311,7 +352,7 @@ pub fn difference(found: &Difference) -> String {
         "measured_in" => "kind of pass".to_owned(),
         "cpu" | "gpu" => found.what.to_uppercase(),
         "kv_dtype" => "KV cache dtype".to_owned(),
-        other => other.replace('_', " "),
+        other => plain_trait(other),
     };
     let side = |text: &str| {
         if text.is_empty() {
@@ -327,6 +368,18 @@ pub fn difference(found: &Difference) -> String {
         ),
         _ => format!("Differs: {what}, {a} → {b}"),
     }
+}
+
+/// Stands first where both sides are one recording.
+pub fn same_recording() -> String {
+    "A and B are the same recording: all values are equal.".to_owned()
+}
+
+/// What the report of B says first, where it is not what that of A says.
+pub fn first_finding(comparison: &Comparison) -> Option<String> {
+    let finding = comparison.b.first_finding.as_ref()?;
+    let is_other = comparison.a.first_finding.as_ref() != Some(finding);
+    is_other.then(|| format!("First finding of B: {finding}."))
 }
 
 /// Metrics that are not of the same work on both sides, a line for each reason.
@@ -394,13 +447,25 @@ pub fn rounds(found: &Rounds) -> String {
 /// What an interval of this basis does not cover.
 fn caveat(comparison: &Comparison) -> Option<&'static str> {
     let has = |basis| comparison.metrics.iter().any(|found| found.basis == basis);
-    if has(IntervalBasis::Passes) || has(IntervalBasis::Single) {
+    let mut metrics = comparison.metrics.iter();
+    let is_judged = metrics.any(|found| found.excluded_for.is_none());
+    let is_imported = |side: &SideFacts| side.measured_in.is_empty() && side.runs.len() == 1;
+    if has(IntervalBasis::Requests) {
+        Some("One load a side: intervals cover variation between requests, not between loads.")
+    } else if comparison.is_same_recording || !is_judged {
+        None
+    } else if is_imported(&comparison.a) || is_imported(&comparison.b) {
+        Some(
+            "A recording does not show how much runs vary: record each side several times, import the recordings of a side into one \
+             folder (`llmprof import TRACE -o A/1`), and compare the folders.",
+        )
+    } else if !has(IntervalBasis::Passes) && !has(IntervalBasis::Single) {
+        None
+    } else {
         Some(
             "One run a side: intervals cover variation within a run, not between runs. `llmprof compare --run A --run B` measures \
              both in turns.",
         )
-    } else {
-        None
     }
 }
 

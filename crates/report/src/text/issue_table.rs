@@ -497,7 +497,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [Row] {
         IssueCode::BenchScrapesFailed => const { &[Row::new("{count:scrape} of the server's metrics failed")] },
         IssueCode::BenchTokenizerFailed => const { &[Row::new("tokens are not counted from there on: {why}")
         .hint("--tokenizer with the tokenizer.json of the served model")] },
-        IssueCode::BenchOverloaded => const { &[Row::new("the queue grew: {asked_per_s:number} requests/s were asked for and {served_per_s:number} served. Requests waited {first_ns:ns} for their first token at the start and {last_ns:ns} at the end: latencies show how long the load ran")
+        IssueCode::BenchOverloaded => const { &[Row::new("the queue grew: {asked_per_s:number} requests/s were asked for, {sent_per_s:number} sent and {served_per_s:number} served. Requests waited {first_ns:ns} for their first token at the start and {last_ns:ns} at the end: latencies show how long the load ran")
         .hint("a lower --rate, or --sweep for the highest rate that meets an objective")] },
         IssueCode::BenchServerStopped => const { &[Row::new("the server stopped answering at {at_ns:ns}: {count} of {requests:request} failed then or later; steady state ends there")] },
         IssueCode::BenchServerRestarted => const { &[Row::new("counters of the server fell: it was started again during the load")] },

@@ -454,6 +454,9 @@ fn more_warps(row: &CountedLaunch) -> &'static str {
         _ if few_blocks || is_free => "a larger grid (batch, split-K or split-KV), or fusion.",
         ["registers"] => "fewer registers per thread, or fusion.",
         ["shared_memory"] => "less shared memory per block, or fusion.",
+        ["registers", "shared_memory"] => {
+            "fewer registers per thread and less shared memory per block, or fusion."
+        }
         _ => "larger grids, fewer registers or less shared memory per block, or fusion.",
     }
 }
@@ -482,6 +485,66 @@ impl Work {
             _ => Self::Other,
         }
     }
+}
+
+/// A unit used less than this leaves room to keep it busier: doing less work is not all that helps.
+const NEAR_LIMIT_PCT: f64 = 80.0;
+/// Occupancy below which warps may be too few to hide latency.
+const LOW_OCCUPANCY_PCT: f64 = 50.0;
+/// Idle time of the last wave from which on it is named.
+const TAIL_SHARE_MIN: f64 = 0.1;
+
+/// What to try for a launch: what its counters show beside its class, where no unit is near its limit.
+pub fn launch_advice(row: &CountedLaunch) -> String {
+    let of_class = advice(row.class, Work::of_category(row.category()));
+    let used = &row.used;
+    let units = [
+        used.sm_pct,
+        used.flops_pct,
+        used.dram_pct,
+        used.l2_pct,
+        used.l1_pct,
+    ];
+    let busiest = units.into_iter().flatten().reduce(f64::max);
+    let Some(busiest) = busiest.filter(|busiest| *busiest < NEAR_LIMIT_PCT) else {
+        return of_class.to_owned();
+    };
+    let mut reasons = Vec::new();
+    let occupancy = row.percentage("achieved_occupancy_pct");
+    if let Some(occupancy) = occupancy.filter(|percent| *percent < LOW_OCCUPANCY_PCT) {
+        reasons.push(format!(
+            "at {} occupancy few warps hide latency: {}",
+            pct(occupancy),
+            more_warps(row)
+        ));
+    }
+    let tail = row.fill.tail_share;
+    if let Some(tail) = tail.filter(|tail| *tail >= TAIL_SHARE_MIN) {
+        reasons.push(format!(
+            "the last wave leaves {} idle: another tile size, or split-K.",
+            Percent(tail)
+        ));
+    }
+    let is_known_by_class = matches!(
+        row.class,
+        KernelClass::LatencyBound | KernelClass::UnderfilledGrid | KernelClass::Unknown
+    );
+    if is_known_by_class || (reasons.is_empty() && row.class != KernelClass::Balanced) {
+        return of_class.to_owned();
+    }
+    let class = if row.class == KernelClass::Balanced {
+        advice(KernelClass::LatencyBound, Work::Other)
+    } else {
+        of_class
+    };
+    if reasons.is_empty() {
+        return class.to_owned();
+    }
+    format!(
+        "No unit is above {} of its peak; {} {class}",
+        pct(busiest),
+        reasons.join(" Also, ")
+    )
 }
 
 /// What to try for a class.

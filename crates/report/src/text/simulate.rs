@@ -72,7 +72,7 @@ pub fn throughput(load: &LoadFigures) -> String {
 /// A statistic that depends on how many requests are simulated.
 pub fn moved(statistic: &str, half_ms: f64, all_ms: f64) -> String {
     format!(
-        "{} {} ms, {} with half as many",
+        "{} {} ms, {} ms with half as many",
         statistic
             .replace(':', " ")
             .to_uppercase()

@@ -43,14 +43,24 @@ pub fn pattern(pattern: &StepPattern) -> String {
     )
 }
 
-/// A percentile of a distribution; nothing of fewer values than it takes: three for the middle, ten for p90, a hundred for p99.
+/// A percentile of a distribution; nothing of fewer values than it takes.
 pub(crate) fn percentile(values: &Distribution, percent: u8) -> Option<String> {
-    let (value, least) = match percent {
-        50 => (values.p50, 3),
-        90 => (values.p90, 10),
-        _ => (values.p99, 100),
+    let value = match percent {
+        50 => values.p50,
+        90 => values.p90,
+        _ => values.p99,
     };
-    (values.count >= least).then(|| time(value))
+    has_percentile(values.count, percent).then(|| time(value))
+}
+
+/// Whether a percentile of so many values is more than one of the largest: three for the middle, ten for p90, a hundred for p99.
+pub(crate) fn has_percentile(values: u64, percent: u8) -> bool {
+    values
+        >= match percent {
+            50 => 3,
+            90 => 10,
+            _ => 100,
+        }
 }
 
 /// What showed the steps of phases.

@@ -1,6 +1,6 @@
 //! Two runs beside each other.
 
-use llmprof_analysis::compare::Comparison;
+use llmprof_analysis::compare::{Comparison, PhaseComparison, Verdict};
 use llmprof_report::text::compare as words;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -60,7 +60,7 @@ pub struct MetricAnswer {
 /// A part of the difference.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReasonAnswer {
-    /// Metric that is explained.
+    /// Metric that is explained, else the phase.
     pub metric: String,
     /// What changed.
     pub what: RecordedText,
@@ -99,16 +99,18 @@ pub fn compare_answer(
         ci_high: metric.ci_high,
         verdict: metric.verdict.name(),
     });
-    let phases = comparison.phases.iter().map(|phase| &phase.explanation);
-    let explained = comparison.explanations.iter().chain(phases);
+    let explanations = &comparison.explanations;
+    let is_unexplained = |phase: &&PhaseComparison| {
+        let mut explained = explanations.iter();
+        phase.excluded_for.is_none() && !explained.any(|known| known.phase == phase.phase)
+    };
+    let phases = comparison.phases.iter().filter(is_unexplained);
+    let named = explanations.iter().map(|known| (&known.metric, known));
+    let explained = named.chain(phases.map(|phase| (&phase.phase, &phase.explanation)));
     let mut reasons: Vec<ReasonAnswer> = explained
-        .flat_map(|explained| {
+        .flat_map(|(subject, explained)| {
             explained.parts.iter().map(|part| ReasonAnswer {
-                metric: names.mark(if explained.metric.is_empty() {
-                    &explained.phase
-                } else {
-                    &explained.metric
-                }),
+                metric: names.mark(subject),
                 what: RecordedText::new(&words::part_name(part, explained)),
                 a_ms: ms(part.a_ns),
                 b_ms: ms(part.b_ns),
@@ -133,13 +135,13 @@ pub fn compare_answer(
     if hidden > 0 {
         answer.left_off.insert("reasons".to_owned(), hidden);
     }
-    let undecided = comparison.metrics.iter().filter(|metric| {
-        !["faster", "slower", "lower", "higher", "same"].contains(&metric.verdict.name())
-    });
+    answer.abstained.extend(words::excluded(comparison));
+    let undecided = comparison.metrics.iter();
+    let undecided = undecided.filter(|metric| metric.verdict == Verdict::CannotTell);
     let undecided: Vec<&str> = undecided.map(|metric| metric.metric).collect();
     if !undecided.is_empty() {
         answer.abstained.push(format!(
-            "no verdict for {}: the interval does not decide it, or the sides did other work; `result` says which",
+            "no verdict for {}: the interval does not decide it; `result` says why",
             undecided.join(", ")
         ));
     }

@@ -129,8 +129,8 @@ fn rule(args: &AnalyzeKernelsArgs) -> Result<ClassRule, Failure> {
 /// Folder of the files where none is named.
 const FOLDER: &str = "analysis";
 
-/// Writes the files where they were asked for, else into `analysis` of the first directory: a run under its lock. No link inside
-/// such a directory is followed.
+/// Writes the files where they were asked for, else into `analysis` of the run, under its lock, or of the working directory. No link
+/// inside such a directory is followed.
 fn write(args: &AnalyzeKernelsArgs, files: &[(String, String)]) -> Result<PathBuf, Failure> {
     if let Some(dir) = &args.output {
         std::fs::create_dir_all(dir).map_err(|error| not_written(dir, &error))?;
@@ -148,7 +148,8 @@ fn write(args: &AnalyzeKernelsArgs, files: &[(String, String)]) -> Result<PathBu
             locked.finish()?;
             Ok(dir.join(FOLDER))
         }
-        Err(StoreError::NotARun { .. }) => replace(dir, FOLDER, files),
+        // A folder of others is input alone.
+        Err(StoreError::NotARun { .. }) => replace(Path::new("."), FOLDER, files),
         Err(error) => Err(error.into()),
     }
 }
@@ -186,9 +187,13 @@ pub(super) fn read(sources: &[PathBuf]) -> Result<Counters, Failure> {
 
 /// The counters of a run, of pages in a directory, of its reports where it has no pages, or of one file.
 fn of(source: &Path) -> Result<Counters, Failure> {
-    if source.is_dir()
-        && let Some(counters) = RunRecord::load(source)?.and_then(|record| record.counters)
-    {
+    let record = if source.is_dir() {
+        RunRecord::load(source)?
+    } else {
+        None
+    };
+    let is_run = record.is_some();
+    if let Some(counters) = record.and_then(|record| record.counters) {
         return Ok(counters);
     }
     let reports = if source.is_dir() {
@@ -198,6 +203,11 @@ fn of(source: &Path) -> Result<Counters, Failure> {
     };
     match import::import(source, &Limits::default()) {
         Ok((_, profile)) => counted(source, profile),
+        Err(_) if reports.is_empty() && is_run => Err(Failure::new(format!(
+            "{} has no counters",
+            source.display()
+        ))
+        .hint("`llmprof kernels profile` collects them".to_owned())),
         Err(_) if !reports.is_empty() => {
             let mut all = Counters::default();
             for report in &reports {

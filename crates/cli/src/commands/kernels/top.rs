@@ -8,7 +8,7 @@ use llmprof_record::{
     run::RunRecord,
     store::{Folder, write_atomically},
     summary::{Summary, TimeRow, kernel_times},
-    trace::Trace,
+    trace::{Kernels, Trace},
 };
 use llmprof_report::{Cell, Table, kernel_label};
 use llmprof_units::{Nanos, Percent, Share};
@@ -102,7 +102,8 @@ fn table(rows: &[PhaseRow], total: Nanos) -> Table {
     table
 }
 
-/// Kernels of each phase. Where the timeline has phases, what was launched outside of them (set-up, warm-up) is left out.
+/// Kernels of each phase. Where the timeline has phases, what was launched outside of them (set-up, warm-up) is left out, and so are first
+/// uses, as in reports.
 fn phase_rows(args: &TopArgs) -> Result<Vec<PhaseRow>, Failure> {
     let whole = |rows: Vec<TimeRow>| {
         let rows = rows.into_iter();
@@ -113,10 +114,26 @@ fn phase_rows(args: &TopArgs) -> Result<Vec<PhaseRow>, Failure> {
         Source::Table(rows) => whole(rows),
         Source::Trace(trace) => {
             let mut found = Vec::new();
+            let mut known_first_uses = None;
             for phase in PHASES {
                 let label = format!("llmprof.step {phase} ");
                 let inside =
                     trace.launched_inside(|name| name == phase || name.starts_with(&label));
+                if inside.kernels.is_empty() {
+                    continue;
+                }
+                let known = match &mut known_first_uses {
+                    Some(known) => known,
+                    unknown => unknown.insert(first_uses(&trace)?),
+                };
+                let left_out = known.iter().filter(|(name, _)| name == phase);
+                let left_out: Vec<(i64, i64)> = left_out.map(|(_, window)| *window).collect();
+                let inside = started_outside(inside, &left_out);
+                if !left_out.is_empty() {
+                    Output::stderr().line(&format!(
+                        "the first {phase} took longer than the others and is left out, as in the report"
+                    ))?;
+                }
                 let rows = kernel_times(&inside).into_iter();
                 found.extend(rows.map(|row| PhaseRow {
                     phase: Some(phase),
@@ -147,6 +164,46 @@ fn phase_rows(args: &TopArgs) -> Result<Vec<PhaseRow>, Failure> {
 }
 
 /// How many of the rows are asked for.
+/// The trace without the kernels that started in a window.
+fn started_outside(mut trace: Trace, windows: &[(i64, i64)]) -> Trace {
+    if windows.is_empty() {
+        return trace;
+    }
+    let mut kept = Kernels::default();
+    for kernel in trace.kernels.rows() {
+        let mut windows = windows.iter();
+        if !windows.any(|(start, end)| (*start..*end).contains(&kernel.start)) {
+            kept.push(kernel);
+        }
+    }
+    trace.kernels = kept;
+    trace
+}
+
+/// A phase's name, and when it begins and ends.
+type NamedInterval = (String, (i64, i64));
+
+/// The intervals that the analysis of the trace leaves out of their phases: what is paid once.
+fn first_uses(trace: &Trace) -> Result<Vec<NamedInterval>, Failure> {
+    let mut record = RunRecord::default();
+    let cannot = |why: String| Failure::new(format!("cannot analyze the timeline: {why}"));
+    record
+        .add_profile("", Profile::Trace(Box::new(trace.clone())))
+        .map_err(|second| cannot(second.hint().to_owned()))?;
+    let analysis =
+        llmprof_analysis::analyze(&record, None).map_err(|error| cannot(error.to_string()))?;
+    let mut windows = Vec::new();
+    for phase in &analysis.phases {
+        let instances = phase.traced.iter().flat_map(|traced| &traced.instances);
+        for instance in instances.filter(|instance| instance.left_out) {
+            let start = instance.start_ns.0;
+            let window = (start, start.saturating_add(instance.wall_ns.0));
+            windows.push((phase.name().to_owned(), window));
+        }
+    }
+    Ok(windows)
+}
+
 fn how_many(
     mut times: impl Iterator<Item = Nanos>,
     total: Nanos,

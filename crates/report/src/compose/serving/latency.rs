@@ -5,6 +5,7 @@ use llmprof_traffic::{figures::LoadSummary, statistics::Distribution, sweep::Swe
 use llmprof_units::significant;
 
 use super::sentences;
+use crate::text::steps::has_percentile;
 use crate::view::{Curve, Curves, Histogram, Mark, Unit};
 use crate::{Drawing, Section, Table};
 
@@ -37,8 +38,8 @@ pub(super) fn add(section: &mut Section, summary: &LoadSummary, load: &LoadRecor
             name.to_owned(),
             significant(found.mean),
             significant(found.p50),
-            significant(found.p90),
-            significant(found.p99),
+            sentences::percentile_cell(Some(found), 90),
+            sentences::percentile_cell(Some(found), 99),
             interval.map_or("–".to_owned(), |[low, high]| {
                 format!("{} – {}", significant(low), significant(high))
             }),
@@ -71,12 +72,12 @@ pub(super) fn add(section: &mut Section, summary: &LoadSummary, load: &LoadRecor
         ("itl", "ITL", itl, summary.figures.itl_ms),
     ] {
         if let Some(found) = found {
-            let marks =
-                [("p50", found.p50), ("p90", found.p90), ("p99", found.p99)].map(|(label, ms)| {
-                    Mark {
-                        label: label.to_owned(),
-                        value: ms * 1e6,
-                    }
+            let marks = [(50, found.p50), (90, found.p90), (99, found.p99)].into_iter();
+            let marks = marks
+                .filter(|&(percent, _)| has_percentile(found.count, percent))
+                .map(|(percent, ms)| Mark {
+                    label: format!("p{percent}"),
+                    value: ms * 1e6,
                 });
             section.chart(
                 key,
@@ -84,7 +85,7 @@ pub(super) fn add(section: &mut Section, summary: &LoadSummary, load: &LoadRecor
                     title,
                     Unit::Nanoseconds,
                     &values,
-                    marks.into(),
+                    marks.collect(),
                 )),
             );
         }
@@ -144,8 +145,8 @@ pub fn result_tables(summary: &LoadSummary) -> Vec<Table> {
                 name.to_owned(),
                 significant(found.mean),
                 significant(found.p50),
-                significant(found.p90),
-                significant(found.p99),
+                sentences::percentile_cell(Some(found), 90),
+                sentences::percentile_cell(Some(found), 99),
             ]);
         }
     }
@@ -183,14 +184,14 @@ pub(super) fn curve(section: &mut Section, sweep: &Sweep<LoadSummary>) {
             cell(s.figures.output_throughput),
             cell(s.figures.goodput),
             cell(s.figures.ttft_ms.map(|d| d.p50)),
-            cell(s.figures.ttft_ms.map(|d| d.p99)),
+            sentences::percentile_cell(s.figures.ttft_ms, 99),
             cell(s.figures.tpot_ms.map(|d| d.p50)),
-            cell(s.figures.tpot_ms.map(|d| d.p99)),
+            sentences::percentile_cell(s.figures.tpot_ms, 99),
             s.figures.failed.to_string(),
         ]);
     }
     draw(section, sweep);
-    section.paragraph(sentences::SWEEP_BASIS);
+    section.paragraph(sentences::sweep_basis(sweep));
     section.table(table);
 }
 
@@ -221,7 +222,13 @@ fn draw(section: &mut Section, sweep: &Sweep<LoadSummary>) {
                 points,
             }
         };
-        let lines = vec![curve("p50", |d| d.p50), curve("p99", |d| d.p99)];
+        let mut lines = vec![curve("p50", |d| d.p50)];
+        let mut loads = sweep.points.iter();
+        if loads.all(|point| {
+            latency(&point.summary).is_none_or(|found| has_percentile(found.count, 99))
+        }) {
+            lines.push(curve("p99", |d| d.p99));
+        }
         if lines[0].points.len() > 1 {
             section.chart(
                 key,

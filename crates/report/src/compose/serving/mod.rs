@@ -10,7 +10,7 @@ mod server;
 use llmprof_analysis::serving::ServingAnalysis;
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::serving::ServedLoad;
-use llmprof_traffic::slo::fails_too_often;
+use llmprof_traffic::{figures::LoadSummary, slo::fails_too_often, sweep::Sweep};
 
 pub use self::latency::result_tables;
 pub use self::requests_csv::{requests_csv, steps_csv};
@@ -23,7 +23,7 @@ impl Report<'_> {
         let mut document = Document {
             title: format!("{} at {}", self.analysis.model, served.asked.endpoint),
             subtitle: served.asked.to_string(),
-            summary: summary(serving),
+            summary: summary(serving, self.issues),
             findings: findings::items(self.analysis),
             issues: self.issues.to_vec(),
             ..Document::default()
@@ -71,15 +71,16 @@ impl Report<'_> {
 }
 
 /// The result, then whether objectives were met.
-fn summary(serving: &ServingAnalysis) -> Vec<String> {
+fn summary(serving: &ServingAnalysis, issues: &[Issue]) -> Vec<String> {
     let (summary, figures) = (&serving.summary, &serving.summary.figures);
     let mut lines = Vec::new();
     if let Some(sweep) = &serving.sweep {
         let slos: Vec<&str> = serving.slos.iter().map(|slo| slo.slo.as_str()).collect();
+        let is_late = |issue: &Issue| issue.code == IssueCode::BenchSweepClientLate;
         lines.push(sentences::swept(
-            sweep.best_rate,
-            sweep.first_failing_rate,
+            sweep,
             &slos.join(" and "),
+            issues.iter().any(is_late),
         ));
     }
     lines.push(sentences::latencies(
@@ -95,6 +96,11 @@ fn summary(serving: &ServingAnalysis) -> Vec<String> {
         figures.duration_s,
     ));
     lines.extend(summary.server_stopped_s.map(sentences::server_stopped));
+    // An interrupted load meets no objective.
+    let is_whole = |sweep: &Sweep<LoadSummary>| !sweep.points.is_empty();
+    if !serving.sweep.as_ref().is_none_or(is_whole) {
+        return lines;
+    }
     let failed =
         fails_too_often(figures).then_some((figures.failed, figures.completed + figures.failed));
     lines.extend(

@@ -1,14 +1,13 @@
 //! What the page of a served load says, and what it shares with that of a simulation.
 
-use llmprof_traffic::statistics::Distribution;
+use llmprof_traffic::{statistics::Distribution, sweep::Sweep};
 use llmprof_units::{Count, Percent, significant};
+
+use crate::text::steps::has_percentile;
 
 pub const LATENCY_BASIS: &str = "Measured from the time a request was due, without failed requests. TPOT is (last − first token) ÷ (output tokens − 1), one value per \
      request; ITL is the time to each token after the first. Intervals of percentiles assume no distribution: that of p99 needs 368 values. \
      ITL has none, since the tokens of a request are not independent.";
-
-pub const SWEEP_BASIS: &str = "Each rate has a load of its own, after the one before it was drained. Latencies in ms; the numbers below are those of the highest \
-     rate that met the objectives.";
 
 pub const NOTHING_REMOVABLE: &str =
     "None: nothing that a server setting could remove takes 10 % of the latency.";
@@ -70,9 +69,14 @@ pub fn objective(
     format!("{objective}: {} ({value}).", met(is_met))
 }
 
-/// What a sweep over rates found.
-pub fn swept(best: Option<f64>, failing: Option<f64>, objectives: &str) -> String {
-    match (best, failing) {
+/// What a sweep over rates found. `is_client_late` where the client was late at the lowest rate that failed.
+pub fn swept<S>(sweep: &Sweep<S>, objectives: &str, is_client_late: bool) -> String {
+    match (sweep.best_rate, sweep.first_failing_rate) {
+        (Some(best), Some(failing)) if is_client_late => format!(
+            "{} requests/s meet {objectives}; at {} the client was late, so the highest such rate is not known.",
+            significant(best),
+            significant(failing)
+        ),
         (Some(best), Some(failing)) => format!(
             "{} requests/s meet {objectives}; {} do not.",
             significant(best),
@@ -82,8 +86,21 @@ pub fn swept(best: Option<f64>, failing: Option<f64>, objectives: &str) -> Strin
             "{} requests/s, the highest rate tried, meet {objectives}.",
             significant(best)
         ),
-        (None, _) => format!("No rate that was tried meets {objectives}."),
+        (None, Some(_)) => format!("No rate that was tried meets {objectives}."),
+        (None, None) => "Interrupted before the load of a rate was complete.".to_owned(),
     }
+}
+
+/// What the rates of a sweep are, and which of them the numbers below are of.
+pub fn sweep_basis<S>(sweep: &Sweep<S>) -> String {
+    let kept = match (sweep.best_rate, sweep.points.is_empty()) {
+        (Some(_), _) => "the highest rate that met the objectives",
+        (None, false) => "the lowest rate that was tried: none met the objectives",
+        (None, true) => "the load that was interrupted",
+    };
+    format!(
+        "Each rate has a load of its own, after the one before it was drained. Latencies in ms; the numbers below are those of {kept}."
+    )
 }
 
 /// `TTFT p50 31.2 ms, p99 80.1 ms; TPOT p50 8.4 ms, p99 9.9 ms; end-to-end p50 420 ms, p99 610 ms.`
@@ -97,7 +114,7 @@ pub fn latencies(
         .into_iter()
         .filter_map(|(name, found)| {
             let found = found?;
-            Some(format!("{name} {}", median_and_p99(&found)))
+            Some(format!("{name} {}", median_and_high(&found)))
         })
         .collect();
     if shown.is_empty() {
@@ -107,10 +124,27 @@ pub fn latencies(
     }
 }
 
-/// `p50 31.2 ms, p99 80.1 ms`, of a distribution in ms.
-fn median_and_p99(found: &Distribution) -> String {
+/// `p50 31.2 ms, p99 80.1 ms`, of a distribution in ms; p90 or the maximum where there are too few values for p99.
+fn median_and_high(found: &Distribution) -> String {
     let time = |ms: f64| crate::text::time(ms * 1e6);
-    format!("p50 {}, p99 {}", time(found.p50), time(found.p99))
+    let (name, high) = if has_percentile(found.count, 99) {
+        ("p99", found.p99)
+    } else if has_percentile(found.count, 90) {
+        ("p90", found.p90)
+    } else {
+        ("max", found.max)
+    };
+    format!("p50 {}, {name} {}", time(found.p50), time(high))
+}
+
+/// A percentile in ms for a table; a dash where there are too few values for it.
+pub(super) fn percentile_cell(found: Option<Distribution>, percent: u8) -> String {
+    let found = found.filter(|found| has_percentile(found.count, percent));
+    number(found.map(|found| match percent {
+        50 => found.p50,
+        90 => found.p90,
+        _ => found.p99,
+    }))
 }
 
 /// How much was served.
@@ -151,7 +185,7 @@ pub fn steady_state(
         "the last request due"
     };
     let of =
-        |found: Option<Distribution>| found.map_or_else(crate::text::dash, |d| median_and_p99(&d));
+        |found: Option<Distribution>| found.map_or_else(crate::text::dash, |d| median_and_high(&d));
     format!(
         "Steady state, from the first completion to {end} ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
         Count(requests, "request"),
@@ -259,14 +293,47 @@ pub fn client(
 
 #[cfg(test)]
 mod tests {
+    use llmprof_traffic::sweep::Point;
+
     use super::*;
 
     #[test]
+    fn few_requests_have_no_p99() {
+        let of = |count: usize| {
+            let values: Vec<f64> = (1..=count).map(|value| value as f64).collect();
+            latencies(Distribution::of(&values), None, None)
+        };
+        assert_eq!(of(5), "TTFT p50 3 ms, max 5 ms.");
+        assert_eq!(of(21), "TTFT p50 11 ms, p90 19 ms.");
+        assert_eq!(of(101), "TTFT p50 51 ms, p99 100 ms.");
+    }
+
+    #[test]
     fn the_result_of_a_load_comes_first() {
+        let mut sweep = Sweep::<()>::default();
         assert_eq!(
-            swept(Some(12.0), Some(14.0), "TTFT p99 200 ms"),
+            swept(&sweep, "TTFT p99 200 ms", false),
+            "Interrupted before the load of a rate was complete."
+        );
+        assert!(sweep_basis(&sweep).ends_with("the load that was interrupted."));
+        let point = |rate, is_met| Point {
+            rate,
+            is_met,
+            summary: (),
+        };
+        sweep.add(point(14.0, false));
+        assert_eq!(
+            swept(&sweep, "TTFT p99 200 ms", false),
+            "No rate that was tried meets TTFT p99 200 ms."
+        );
+        assert!(sweep_basis(&sweep).contains("of the lowest rate that was tried"));
+        sweep.add(point(12.0, true));
+        assert_eq!(
+            swept(&sweep, "TTFT p99 200 ms", false),
             "12 requests/s meet TTFT p99 200 ms; 14 do not."
         );
+        assert!(swept(&sweep, "TTFT p99 200 ms", true).contains("at 14 the client was late"));
+        assert!(sweep_basis(&sweep).contains("of the highest rate that met"));
         assert_eq!(
             throughput(3.5, Some(120.0), 70, 2, 20.0),
             "3.5 requests/s, 120 output tokens/s; 70 completed, 2 failed in 20 s."

@@ -152,8 +152,17 @@ fn stated_in_all(cause: &Cause) -> f64 {
     saved.sum::<i64>() as f64 / 1e6
 }
 
-/// The saving that a cause states for a phase, ms a step.
-fn stated(cause: &Cause, key: &str) -> Option<f64> {
+/// The saving that a cause states for a phase, ms a step. A phase that is not known as one of text generation has the name of the
+/// program's range.
+fn stated(cause: &Cause, key: &str, entry: &Value) -> Option<f64> {
+    let range = entry["ranges"][usize::from(key != "prefill")].as_str();
+    let of_range = |gain: &&PhaseGain| range.is_some() && gain.label.as_deref() == range;
+    if let Some(gain) = cause.gains.iter().find(of_range) {
+        let steps = entry["steps_in_trace"]
+            .as_u64()
+            .filter(|_| key != "prefill");
+        return Some(gain.total_saved() as f64 / 1e6 / steps.unwrap_or(1).max(1) as f64);
+    }
     let phase = if key == "prefill" {
         RunPhase::Prefill
     } else {
@@ -234,7 +243,9 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
         let stated = if entry["decode_step"].is_null() {
             cause.map_or(0.0, stated_in_all)
         } else {
-            cause.and_then(|cause| stated(cause, key)).unwrap_or(0.0)
+            cause
+                .and_then(|cause| stated(cause, key, entry))
+                .unwrap_or(0.0)
         };
         let most = (GAIN_ERROR_MAX * saved).max(PHASE_ERROR_MAX * fault);
         gains.push((

@@ -48,35 +48,38 @@ fn purpose(trace: &Trace, structure: &Structure) -> Option<Purpose> {
         PhaseSource::Whole => None,
         _ if structure.phases.are_of_devices() => None,
         _ if structure.program.generates_text() => Some(Purpose::GeneratesText),
-        _ if !structure.program.is_training() && runs_transformer(trace) => {
-            Some(Purpose::RunsTransformer)
-        }
+        _ if !structure.program.is_training() && reads_tokens(trace) => Some(Purpose::ReadsTokens),
         PhaseSource::Inferred if !structure.program.is_training() => Some(Purpose::Unknown),
         _ => None,
     }
 }
 
-/// Whether tokens are looked up in a vocabulary and attend to each other, with nothing that computes gradients.
-fn runs_transformer(trace: &Trace) -> bool {
+/// Whether tokens are looked up in a vocabulary, and attend to each other or lead to logits over it, with nothing that computes
+/// gradients.
+fn reads_tokens(trace: &Trace) -> bool {
     const VOCABULARY_MIN: i64 = 1_000;
     let hosts = &trace.hosts;
     let operators = || (0..hosts.len()).filter(|&row| hosts.kind[row] == HostKind::OPERATOR);
     let name = |row: usize| trace.text(hosts.name[row]);
-    let is_lookup = |row: usize| {
-        let mut arguments = trace.inputs.arguments(hosts.inputs[row]);
-        let table = arguments
-            .next()
-            .and_then(|argument| argument.tensors().next().map(|tensor| tensor.dims));
-        name(row) == "aten::embedding"
-            && table.is_some_and(|dims| dims.len() == 2 && dims[0] >= VOCABULARY_MIN)
+    let tensors = |row: usize| {
+        let arguments = trace.inputs.arguments(hosts.inputs[row]);
+        arguments.flat_map(|argument| argument.tensors().map(|tensor| tensor.dims))
     };
-    let is_attention = |row: usize| {
-        let name = name(row);
-        name == "aten::scaled_dot_product_attention" || name == "aten::_softmax"
+    let vocabulary = |row: usize| {
+        let table = tensors(row).next().filter(|dims| dims.len() == 2)?;
+        let is_table = name(row) == "aten::embedding" && table[0] >= VOCABULARY_MIN;
+        is_table.then_some(table)
     };
-    operators().any(is_lookup)
-        && operators().any(is_attention)
-        && !operators().any(|row| name(row).ends_with("Backward0"))
+    let Some(table) = operators().find_map(vocabulary) else {
+        return false;
+    };
+    let uses_tokens = |row: usize| match name(row) {
+        "aten::scaled_dot_product_attention" | "aten::_softmax" => true,
+        // The projection onto the vocabulary.
+        "aten::linear" => tensors(row).nth(1) == Some(table),
+        _ => false,
+    };
+    operators().any(uses_tokens) && !operators().any(|row| name(row).ends_with("Backward0"))
 }
 
 /// Whether the trace holds both the calls and the work of the phases: a replay of one without the other says what is not so.

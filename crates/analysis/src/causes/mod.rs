@@ -83,8 +83,8 @@ pub(crate) struct Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     GeneratesText,
-    /// A transformer computes: what its tensors are for afterwards is not known.
-    RunsTransformer,
+    /// A model reads tokens: what its tensors are for afterwards is not known.
+    ReadsTokens,
     /// Launches repeat; what looks needless may be what the program is for, but the device need not wait for a host that calls
     /// nothing.
     Unknown,
@@ -94,14 +94,14 @@ impl Purpose {
     fn searches(self) -> &'static [fn(&Scene<'_>) -> Vec<Candidate>] {
         match self {
             Self::GeneratesText => SEARCHES,
-            Self::RunsTransformer => SEARCHES_OF_TRANSFORMERS,
+            Self::ReadsTokens => SEARCHES_OF_TOKEN_READERS,
             Self::Unknown => SEARCHES_OF_ANY_PROGRAM,
         }
     }
 }
 
 /// Without those that know what the logits, the mask and the passes of text generation are for.
-const SEARCHES_OF_TRANSFORMERS: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
+const SEARCHES_OF_TOKEN_READERS: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     sync::find,
     autograd::find,
     dispatch_modes::find,

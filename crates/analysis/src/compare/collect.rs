@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use llmprof_record::run::{PassKind, RunPhase, RunRecord};
 
 use super::facts::{Disturbance, DisturbanceCause, OperatorTime, PhaseFacts, RunFacts, WorkRow};
+use super::mean_pass::MeanPass;
 use super::metric::Metric;
-use super::pass_shape::PassShape;
 use super::work::Worked;
 use crate::analysis::Analysis;
 use crate::latency::{PassMeans, gaps_of};
@@ -293,7 +293,7 @@ fn phase_facts(
         work: rows,
         sequence,
         step_ns,
-        pass_shape: worked.and_then(|worked| PassShape::of(phase, &worked.structure)),
+        pass_shape: worked.and_then(|worked| MeanPass::of(phase, &worked.structure)),
     }
 }
 

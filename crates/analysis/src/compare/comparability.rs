@@ -158,7 +158,7 @@ pub(super) fn other_work(metric: Metric, found: &[Difference]) -> Option<String>
 mod tests {
     use super::*;
     use crate::compare::facts::PhaseFacts;
-    use crate::compare::pass_shape::PassShape;
+    use crate::compare::mean_pass::MeanPass;
 
     fn run(traits: &[(&str, &str)], measured_in: &str, overhead: f64) -> RunFacts {
         let traits = traits.iter();
@@ -285,7 +285,7 @@ mod tests {
         let shaped = |phase: RunPhase, sequences: f64, tokens: Option<f64>| {
             let mut facts = run(&[], "", 1.0);
             facts.phases[0].phase = phase;
-            facts.phases[0].pass_shape = Some(PassShape { sequences, tokens });
+            facts.phases[0].pass_shape = Some(MeanPass { sequences, tokens });
             facts
         };
         let named = |phase, (a, b): (f64, f64), tokens: Option<(f64, f64)>| -> Vec<String> {

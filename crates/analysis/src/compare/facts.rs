@@ -6,7 +6,7 @@ use llmprof_record::run::RunPhase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::pass_shape::PassShape;
+use super::mean_pass::MeanPass;
 
 /// One run, or one trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -74,7 +74,7 @@ pub struct PhaseFacts {
     pub step_ns: Vec<f64>,
     /// Sequences and tokens of its passes, where the trace shows them.
     #[serde(default)]
-    pub pass_shape: Option<PassShape>,
+    pub pass_shape: Option<MeanPass>,
 }
 
 /// Baselines of before did not say.

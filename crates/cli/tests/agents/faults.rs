@@ -173,3 +173,8 @@ fn faults_that_were_kept_apart_are_reached_in_three_calls() {
 fn faults_of_every_day_are_reached_in_three_calls() {
     check_folder("fixtures/faults/everyday");
 }
+
+#[test]
+fn faults_of_code_reviews_are_reached_in_three_calls() {
+    check_folder("fixtures/faults/reviewed");
+}

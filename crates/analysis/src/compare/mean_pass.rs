@@ -9,7 +9,7 @@ use crate::trace::Structure;
 
 /// Means over the passes of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-pub struct PassShape {
+pub struct MeanPass {
     /// Sequences of a pass.
     pub sequences: f64,
     /// Tokens of a sequence after the pass, cached and new; null where the trace does not show how many are cached. A program without a
@@ -17,7 +17,7 @@ pub struct PassShape {
     pub tokens: Option<f64>,
 }
 
-impl PassShape {
+impl MeanPass {
     /// The passes of the judged intervals of a phase; nothing where the trace shows none.
     pub(super) fn of(phase: &PhaseAnalysis, structure: &Structure) -> Option<Self> {
         let phases = &structure.phases;
@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn a_program_without_a_cache_reaches_the_same_tokens() {
-        let cached = PassShape::of_steps(&[step(4, 1, 512), step(4, 1, 513)]);
-        let computed_again = PassShape::of_steps(&[step(4, 513, 0), step(4, 514, 0)]);
+        let cached = MeanPass::of_steps(&[step(4, 1, 512), step(4, 1, 513)]);
+        let computed_again = MeanPass::of_steps(&[step(4, 513, 0), step(4, 514, 0)]);
         assert_eq!(cached, computed_again);
         let shape = cached.unwrap();
         assert_eq!((shape.sequences, shape.tokens), (4.0, Some(513.5)));
-        assert_eq!(PassShape::of_steps(&[]), None);
+        assert_eq!(MeanPass::of_steps(&[]), None);
     }
 }

@@ -70,7 +70,7 @@ fn every_command_of_the_readme_works_from_nothing_to_a_report() {
     assert!(
         fs::read_to_string(run.join("report.md"))
             .unwrap()
-            .contains("local")
+            .contains("llama")
     );
     let inputs = fs::read_to_string(run.join("inputs.yaml")).unwrap();
     assert!(

@@ -16,8 +16,13 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
         parts.push(Count(totals.copies, "copy").to_string());
         parts.push(Count(totals.memsets, "memset").to_string());
     }
-    // Ranges, samples of memory.
-    let others = totals.events.saturating_sub(named);
+    // Ranges, samples of memory, and slices that are no ops where there are some.
+    let unnamed_slices = if host_ops(totals) > 0 {
+        totals.other_slices
+    } else {
+        0
+    };
+    let others = totals.events.saturating_sub(named) + unnamed_slices;
     if others > 0 {
         parts.push(Count(others, "other").to_string());
     }
@@ -38,11 +43,14 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
     facts
 }
 
+fn host_ops(totals: &Totals) -> u64 {
+    let others = totals.api_calls + totals.python_functions + totals.other_slices;
+    totals.host_slices.saturating_sub(others)
+}
+
 /// `18411 host ops`, `8960 runtime calls`, `2100 Python functions`; slices of another kind where there are no ops.
 pub(super) fn host_events(totals: &Totals) -> Vec<String> {
-    let others = totals.api_calls + totals.python_functions;
-    let ops = totals.host_slices.saturating_sub(others);
-    let ops = ops.saturating_sub(totals.other_slices);
+    let ops = host_ops(totals);
     let is_other = ops == 0 && totals.other_slices > 0;
     let slices = is_other.then_some(Count(totals.other_slices, "host slice"));
     let python = totals.python_functions;

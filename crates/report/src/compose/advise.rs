@@ -60,10 +60,10 @@ impl PredictedFigures {
     }
 }
 
-/// What sort of change it is.
+/// What an advised change alters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ChangeKind {
+pub enum AdvisedChange {
     CudaGraph,
     Fusion,
     AttentionBackend,
@@ -78,7 +78,7 @@ pub enum ChangeKind {
     Experts,
 }
 
-impl ChangeKind {
+impl AdvisedChange {
     /// As it is serialized.
     pub fn name(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl ChangeKind {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChangeAdvice {
     /// Kind of the change.
-    pub code: ChangeKind,
+    pub code: AdvisedChange,
     /// In the order they are given after the request's own.
     pub overrides: Vec<String>,
     /// Tokens per second ÷ those of the request.

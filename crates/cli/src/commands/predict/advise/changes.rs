@@ -2,7 +2,7 @@
 
 use llmprof_predict::EfficiencyProfile;
 use llmprof_record::plan::{Place, RuntimeType};
-use llmprof_report::compose::advise::{ChangeAdvice, ChangeKind};
+use llmprof_report::compose::advise::{AdvisedChange, ChangeAdvice};
 use llmprof_theory::{
     AttentionConvention,
     device::{Catalog, DeviceKind},
@@ -32,12 +32,12 @@ pub(super) fn all(
         if stated.iter().any(is_own) {
             lines.push(format!("workload.batch_size={more}"));
         }
-        found.push(Change::new(ChangeKind::Batch, lines));
+        found.push(Change::new(AdvisedChange::Batch, lines));
     }
     if plan.workload.kv_dtype.is_none() {
         for dtype in ["fp8", "int8"] {
             found.push(one(
-                ChangeKind::KvDtype,
+                AdvisedChange::KvDtype,
                 format!("workload.kv_dtype={dtype}"),
             ));
         }
@@ -51,7 +51,7 @@ pub(super) fn all(
         };
         for format in formats {
             found.push(one(
-                ChangeKind::Weights,
+                AdvisedChange::Weights,
                 format!("workload.weights={format}"),
             ));
         }
@@ -61,7 +61,7 @@ pub(super) fn all(
         .filter(|&ranks| ranks > plan.parallel.tensor);
     found.extend(more_ranks.map(|ranks| {
         let line = format!("parallel.tensor={ranks}");
-        one(ChangeKind::TensorParallel, line)
+        one(AdvisedChange::TensorParallel, line)
     }));
     found.extend(devices(request));
     found.extend(design::edits(request)?);
@@ -90,21 +90,21 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
     if profile.name == "hf_eager" && !runtime.cuda_graph {
         found.push(Change {
             profile: Some(embedded("hf_graph")?),
-            ..Change::new(ChangeKind::CudaGraph, on_gpu("runtime.cuda_graph=true"))
+            ..Change::new(AdvisedChange::CudaGraph, on_gpu("runtime.cuda_graph=true"))
         });
     }
     if profile.name == "hf_eager" {
         found.push(Change {
             profile: Some(embedded("torch_compile")?),
             ..Change::new(
-                ChangeKind::Fusion,
+                AdvisedChange::Fusion,
                 on_gpu("runtime.compile=reduce-overhead"),
             )
         });
     }
     if request.plan.workload.attention == AttentionConvention::Full {
         found.push(Change::new(
-            ChangeKind::AttentionBackend,
+            AdvisedChange::AttentionBackend,
             vec![
                 "runtime.attn_implementation=sdpa".to_owned(),
                 "workload.attention=causal".to_owned(),
@@ -134,7 +134,7 @@ fn devices(request: &Request) -> Vec<Change> {
         })
         .map(|entry| {
             Change::new(
-                ChangeKind::Device,
+                AdvisedChange::Device,
                 vec![format!("hardware.spec={}", entry.name)],
             )
         })
@@ -145,7 +145,7 @@ fn devices(request: &Request) -> Vec<Change> {
 pub(super) fn keep_best_devices(advice: &mut Vec<ChangeAdvice>) {
     let mut kept = 0;
     advice.retain(|one| {
-        let is_device = one.code == ChangeKind::Device;
+        let is_device = one.code == AdvisedChange::Device;
         kept += usize::from(is_device);
         !is_device || kept <= DEVICES
     });

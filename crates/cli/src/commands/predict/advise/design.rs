@@ -1,6 +1,6 @@
 //! Edits of a model's design that keep its number of parameters.
 
-use llmprof_report::compose::advise::ChangeKind;
+use llmprof_report::compose::advise::AdvisedChange;
 use llmprof_theory::Model;
 use serde_json::{Map, Value};
 
@@ -133,7 +133,7 @@ pub(super) fn edits(request: &Request) -> Result<Vec<Change>, Failure> {
     Ok(balanced.collect())
 }
 
-fn kv_heads<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
+fn kv_heads<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
     let Some(heads) = draft.number("num_attention_heads") else {
         return Vec::new();
     };
@@ -143,7 +143,7 @@ fn kv_heads<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
         .filter(|by| own.is_multiple_of(*by) && heads.is_multiple_of(own / by))
         .map(|by| {
             (
-                ChangeKind::KvHeads,
+                AdvisedChange::KvHeads,
                 draft.clone().set("num_key_value_heads", own / by),
             )
         })
@@ -151,7 +151,7 @@ fn kv_heads<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
 }
 
 /// Twice as many heads of half the size, and the other way round; keys and values keep their width.
-fn head_sizes<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
+fn head_sizes<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
     let (Some(heads), Some(hidden)) = (
         draft.number("num_attention_heads"),
         draft.number("hidden_size"),
@@ -176,14 +176,14 @@ fn head_sizes<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
             if draft.number("head_dim").is_some() {
                 edited = edited.set("head_dim", size);
             }
-            found.push((ChangeKind::HeadSize, edited));
+            found.push((AdvisedChange::HeadSize, edited));
         }
     }
     found
 }
 
 /// Widths that are no multiple of a tile, rounded to the nearest one.
-fn widths<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
+fn widths<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
     let Some(key) = draft.key(&FEED_WIDTHS) else {
         return Vec::new();
     };
@@ -194,11 +194,11 @@ fn widths<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
         return Vec::new();
     };
     let rounded = ((width as f64 / TILE as f64).round() as u64).max(1) * TILE;
-    vec![(ChangeKind::Widths, draft.clone().set(key, rounded))]
+    vec![(AdvisedChange::Widths, draft.clone().set(key, rounded))]
 }
 
 /// Twice as many experts of half the width, and half as many of twice the width; a token uses as many as before.
-fn experts<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
+fn experts<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
     let (Some(key), Some(width)) = (draft.key(&EXPERTS), draft.key(&FEED_WIDTHS)) else {
         return Vec::new();
     };
@@ -211,6 +211,6 @@ fn experts<'a>(draft: &Draft<'a>) -> Vec<(ChangeKind, Draft<'a>)> {
     }
     found
         .into_iter()
-        .map(|draft| (ChangeKind::Experts, draft))
+        .map(|draft| (AdvisedChange::Experts, draft))
         .collect()
 }

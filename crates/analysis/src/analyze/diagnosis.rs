@@ -5,6 +5,7 @@ use llmprof_record::trace::{HostKind, Trace};
 use llmprof_theory::Pass;
 use llmprof_theory::device::Device;
 use llmprof_units::DType;
+use rustc_hash::FxHashMap;
 
 use crate::analyze::phase_intervals::{Interval, TracePhase};
 use crate::bottleneck::ClassReason;
@@ -13,7 +14,7 @@ use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::PhaseSource;
 use crate::replay::{PhaseWindows, Window};
 use crate::thresholds::{WITHOUT_CALL_MAX_SHARE, WORK_OF_LAUNCHES_MIN_SHARE};
-use crate::timeline::launches::{ApiKind, ApiKinds, is_api};
+use crate::timeline::launches::{ApiKind, ApiKinds, is_api, is_memory_call};
 use crate::trace::Structure;
 
 /// Causes of all phases of a device. A recording without phases includes the program's start, where everything is done once:
@@ -26,14 +27,24 @@ pub(super) fn diagnosed(
     judged: &[(PhaseAnalysis, Vec<Pass>)],
     device: Option<&Device>,
 ) -> Option<Diagnosis> {
-    let purpose = purpose(trace, structure)?;
+    let graph_steps = prompt_and_graphs(trace, structure);
+    let purpose = match &graph_steps {
+        Some(_) => Purpose::GeneratesText,
+        None => purpose(trace, structure)?,
+    };
     if structure.clocks_disagree() || !are_times_addable(trace) || !is_recorded(trace, structure) {
         return None;
     }
-    let inputs: Vec<PhaseInput> = found
-        .iter()
-        .filter_map(|phase| input(trace, structure, phase, judged))
-        .collect();
+    let are_by_shapes = graph_steps.is_some() || structure.phases.source == PhaseSource::Shapes;
+    let of_phases = || {
+        let inputs = found.iter();
+        let inputs = inputs.filter_map(|phase| input(trace, structure, phase, judged));
+        inputs.collect()
+    };
+    let mut inputs: Vec<PhaseInput> = graph_steps.unwrap_or_else(of_phases);
+    if are_by_shapes {
+        begin_with_preparation(trace, &mut inputs);
+    }
     let subject = Subject {
         purpose,
         weights: stated_format(record),
@@ -153,6 +164,88 @@ fn input(
         },
         plain_ns: of_phase.unrecorded_wall().map(|wall| wall.0),
     })
+}
+
+/// The phases of a program without ranges that reads a prompt operator by operator and launches a graph for each token after it.
+fn prompt_and_graphs(trace: &Trace, structure: &Structure) -> Option<Vec<PhaseInput>> {
+    const NODES_MIN: usize = 20;
+    const LAUNCHES_MIN: usize = 3;
+    let phases = &structure.phases;
+    let is_known = phases.source != PhaseSource::Whole || phases.are_of_devices();
+    if is_known || structure.program.is_training() || !reads_tokens(trace) {
+        return None;
+    }
+    let passes = &structure.shown.as_ref()?.passes;
+    let (first, last) = (passes.first()?.start, passes.last()?.start);
+    let mut nodes: FxHashMap<u32, usize> = FxHashMap::default();
+    for &correlation in trace.kernels.correlation.iter() {
+        *nodes.entry(correlation).or_default() += 1;
+    }
+    let hosts = &trace.hosts;
+    let rows = (0..hosts.len()).filter(|&row| is_api(hosts.kind[row]));
+    let launches: Vec<(i64, usize)> = rows
+        .filter(|&row| trace.text(hosts.name[row]).contains("GraphLaunch"))
+        .filter_map(|row| Some((hosts.start[row], *nodes.get(&hosts.correlation[row])?)))
+        .collect();
+    let most = launches.iter().map(|(_, nodes)| *nodes).max()?;
+    let steps = launches.iter().filter(|(_, nodes)| 2 * nodes >= most);
+    let steps: Vec<i64> = steps.map(|(start, _)| *start).collect();
+    let begin = steps.iter().copied().min()?;
+    if most < NODES_MIN || steps.len() < LAUNCHES_MIN || begin < last {
+        return None;
+    }
+    let ends = hosts.start.iter().zip(hosts.duration.iter());
+    let end = ends
+        .map(|(start, duration)| start.saturating_add(*duration))
+        .max()?;
+    let phase = |phase, start, end, steps| PhaseInput {
+        phase,
+        label: None,
+        windows: PhaseWindows {
+            windows: vec![Window { start, end }],
+            steps,
+        },
+        plain_ns: None,
+    };
+    Some(vec![
+        phase(RunPhase::Prefill, first, begin, 1),
+        phase(RunPhase::Decode, begin, end, steps.len() as u64),
+    ])
+}
+
+/// Without ranges a pass begins with its first operator, and what the program does for the first pass of a recording lies before it:
+/// reading a file, making tensors of a text. The phase of that pass begins with the first operator of the recording. Taking memory
+/// from the driver or loading code are signs of a program that starts, where everything is done once.
+fn begin_with_preparation(trace: &Trace, inputs: &mut [PhaseInput]) {
+    let of_phases = inputs.iter_mut().filter(|input| input.plain_ns.is_none());
+    let windows = of_phases.flat_map(|input| &mut input.windows.windows);
+    let Some(first) = windows.min_by_key(|window| window.start) else {
+        return;
+    };
+    let hosts = &trace.hosts;
+    let within = |row: &usize| (first.start..first.end).contains(&hosts.start[*row]);
+    let is_operator = |row: &usize| hosts.kind[*row] == HostKind::OPERATOR;
+    let mut operators = (0..hosts.len()).filter(is_operator);
+    let Some(thread) = operators.find(within).map(|row| hosts.thread[row]) else {
+        return;
+    };
+    let before = (0..hosts.len())
+        .filter(|&row| hosts.thread[row] == thread && hosts.start[row] < first.start);
+    let starts_up = |row: usize| {
+        let name = trace.text(hosts.name[row]);
+        let loads = ["ModuleLoad", "LibraryLoad"];
+        is_memory_call(name) || loads.iter().any(|part| name.contains(part))
+    };
+    if before.clone().any(starts_up) {
+        return;
+    }
+    let operators = before.filter(is_operator);
+    let start = operators.map(|row| hosts.start[row]).min();
+    // Libraries prepare every pass for a few milliseconds.
+    let is_long = |start: &i64| 2 * (first.start - start) >= first.end - first.start;
+    if let Some(start) = start.filter(is_long) {
+        first.start = start;
+    }
 }
 
 /// Labels of phases on one of several devices end in its name.

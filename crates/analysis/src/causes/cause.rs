@@ -461,6 +461,11 @@ impl PhaseGain {
         self.saved_ns.0 as f64 / self.now_ns.0.max(1) as f64
     }
 
+    /// The most that may be saved as a part of the phase.
+    pub fn most_share(&self) -> f64 {
+        self.high_ns.0 as f64 / self.now_ns.0.max(1) as f64
+    }
+
     /// Over all steps.
     pub fn total_saved(&self) -> i64 {
         self.saved_ns.0.saturating_mul(self.steps as i64)

@@ -16,6 +16,9 @@ const ASYNC_CALL_NS: i64 = 20_000;
 /// Operators on the host that take less are views and bookkeeping.
 const HOST_OPERATOR_MIN_NS: i64 = 20_000;
 
+/// Small copies to the device in a step from which on they are more than inputs.
+const MANY_COPIES: u64 = 8;
+
 #[derive(Default)]
 struct Group {
     tops: Vec<usize>,
@@ -213,6 +216,15 @@ pub(super) fn host_operators_after(scene: &Scene<'_>, top: usize) -> Vec<usize> 
 }
 
 fn candidate(scene: &Scene<'_>, to_device: bool, group: Group) -> Candidate {
+    // A few numbers have to come from the host, if without waiting for them.
+    let are_inputs = to_device
+        && group.bytes <= group.copies * SMALL_COPY_MAX_BYTES
+        && group.copies < MANY_COPIES * scene.steps.max(1);
+    let edit = if are_inputs {
+        group.partial.clone()
+    } else {
+        group.edit
+    };
     let computed = group.computed.map(|(row, time)| {
         let name = scene.name(row).to_owned();
         (name, Nanos(scene.a_step(time)))
@@ -229,7 +241,7 @@ fn candidate(scene: &Scene<'_>, to_device: bool, group: Group) -> Candidate {
         },
         place: place.unwrap_or_default(),
         count: group.copies,
-        edit: group.edit,
+        edit,
         partial: Some(group.partial),
     }
 }

@@ -122,6 +122,26 @@ mod tests {
         }
     }
 
+    /// Recording keeps the host busy for as long as the fill takes; without it the device would be late.
+    #[test]
+    fn a_fill_that_recording_hides_is_named_with_what_it_may_save() {
+        let mut sketch = Sketch::default();
+        let cache: &[i64] = &[16, 8, 32_768, 128];
+        sketch.nested(
+            "aten::zeros",
+            "aten::zero_",
+            &[(cache, "c10::BFloat16")],
+            &[("fill_kernel", 350)],
+        );
+        for _ in 0..100 {
+            sketch.matrix_product(16, 1024, 1024, 2);
+        }
+        sketch.synchronize();
+        let found = sketch.diagnose();
+        let gain = &found.cause("fills").unwrap().gains[0];
+        assert!(gain.share() < 0.05 && gain.most_share() > 0.2, "{gain:?}");
+    }
+
     #[test]
     fn other_operators_are_none() {
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Operators that compute on the CPU, and calls that take far longer on the host than usual.
 
 use llmprof_record::kernel_name::Category;
-use llmprof_record::trace::StrId;
+use llmprof_record::trace::{CopyKind, StrId};
 use llmprof_units::{Nanos, stats::upper_median};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,7 +11,7 @@ use super::copies::host_operators_after;
 use super::pinned_memory::is_pinning;
 use super::{Candidate, Scene};
 use crate::matching::operator_category::operator_category;
-use crate::replay::{Api, Edit, Wait};
+use crate::replay::{Api, Edit, Wait, WorkRow};
 
 /// An operator without device work that takes this long computes; views and allocations take a few µs.
 const COMPUTES_MIN_NS: i64 = 50_000;
@@ -23,10 +23,21 @@ const SLOW_MIN_RATIO: i64 = 10;
 #[derive(Default)]
 struct Group {
     edit: Edit,
+    /// Without the copies of what was computed.
+    partial: Option<Edit>,
     count: u64,
     time: i64,
     row: usize,
     names: FxHashSet<StrId>,
+}
+
+impl Group {
+    fn remove(&mut self, scene: &Scene<'_>, row: usize) {
+        scene.remove(&mut self.edit, row);
+        if let Some(partial) = &mut self.partial {
+            scene.remove(partial, row);
+        }
+    }
 }
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
@@ -41,8 +52,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
 fn after_copies(scene: &Scene<'_>) -> FxHashSet<usize> {
     let copies = scene.tops.iter().filter(|&&top| {
         let work = &scene.graph.work()[scene.work_of(top)];
-        work.iter()
-            .any(|work| matches!(work.row, crate::replay::WorkRow::Copy(_)))
+        work.iter().any(|work| matches!(work.row, WorkRow::Copy(_)))
     });
     copies
         .flat_map(|&top| host_operators_after(scene, top))
@@ -62,7 +72,12 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
             && !has_launch(scene, top)
             && !copied.contains(&top);
         if !is_of_host {
-            between = None;
+            // A result that the device computes itself need not be sent there.
+            if between.take().is_some() && sends_to_device(scene, top) {
+                let computed = || group.edit.clone();
+                group.partial.get_or_insert_with(computed);
+                scene.remove(&mut group.edit, top);
+            }
             continue;
         }
         if time < COMPUTES_MIN_NS && !is_arithmetic(scene.name(top)) || is_view(scene, top) {
@@ -72,9 +87,9 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
             continue;
         }
         for helper in between.replace(Vec::new()).unwrap_or_default() {
-            scene.remove(&mut group.edit, helper);
+            group.remove(scene, helper);
         }
-        scene.remove(&mut group.edit, top);
+        group.remove(scene, top);
         group.count += 1;
         group.time += time;
         group.names.insert(scene.trace.hosts.name[top]);
@@ -85,6 +100,16 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
     }
     let found = (group.count > 0).then(|| candidate(scene, group, true));
     found.into_iter().collect()
+}
+
+/// Whether all that an operator launches are copies to the device.
+fn sends_to_device(scene: &Scene<'_>, top: usize) -> bool {
+    let mut work = scene.graph.work()[scene.work_of(top)].iter().peekable();
+    work.peek().is_some()
+        && work.all(|work| match work.row {
+            WorkRow::Copy(row) => scene.trace.copies.kind[row as usize] == CopyKind::HOST_TO_DEVICE,
+            _ => false,
+        })
 }
 
 /// Whether an operator computes something whatever its arguments are; without device work it does so on the CPU. Casts, dropout and
@@ -175,12 +200,14 @@ fn candidate(scene: &Scene<'_>, group: Group, on_cpu: bool) -> Candidate {
         place,
         count: group.count,
         edit: group.edit,
-        partial: None,
+        partial: group.partial,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use llmprof_record::trace::CopyKind;
+
     use crate::causes::sketch::Sketch;
 
     fn sketch_host_operator(us: i64) -> Sketch {
@@ -206,6 +233,25 @@ mod tests {
             .gain_of("host_operators")
             .unwrap();
         assert!((1.5..1.7).contains(&saved), "{saved} of {now} ms");
+    }
+
+    /// What the host computes is sent by a copy of 2 ms: where the device computes it there is nothing to send.
+    #[test]
+    fn the_copy_of_a_result_goes_with_it() {
+        let mut sketch = Sketch::default();
+        for _ in 0..4 {
+            sketch.host_operator("aten::div", 1_000);
+            sketch.host_operator("aten::permute", 4);
+            sketch.copy(CopyKind::HOST_TO_DEVICE, 64 << 20, 2_000);
+            sketch.matrix_product(512, 2048, 2048, 500);
+            sketch.synchronize();
+        }
+        let found = sketch.diagnose();
+        let gain = &found.cause("host_operators").unwrap().gains[0];
+        let saved = gain.saved_ns.0 as f64 / 1e6;
+        assert!((11.5..12.2).contains(&saved), "{gain:?}");
+        let low = gain.low_ns.0 as f64 / 1e6;
+        assert!((3.8..4.2).contains(&low), "{gain:?}");
     }
 
     /// Anomaly detection writes a traceback for every operator, also for those that touch no data.

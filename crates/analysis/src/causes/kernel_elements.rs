@@ -1,7 +1,18 @@
-//! How many elements an elementwise kernel of PyTorch works on, by its name and grid.
+//! How many elements an elementwise kernel of PyTorch, or one that concatenates, works on, by its name and grid.
+
+/// What a thread of a concatenation moves at once, bytes.
+const CAT_VECTOR_BYTES: i64 = 16;
 
 /// Elements of all blocks, of which the last may be partly empty, and of one block.
 pub(super) fn kernel_elements(name: &str, grid: [u32; 3], block: [u32; 3]) -> Option<(i64, i64)> {
+    let blocks: i64 = grid.iter().map(|&blocks| i64::from(blocks)).product();
+    if name.contains("CatArrayBatchedCopy_vectorized<") {
+        // Blocks of each tensor in one dimension, tensors in the other.
+        let (_, opaque) = name.split_once("OpaqueType<")?;
+        let bytes = opaque.split_once('u')?.0.parse::<i64>().ok()?;
+        let of_block = i64::from(block[0]) * CAT_VECTOR_BYTES.checked_div(bytes)?;
+        return Some((blocks.checked_mul(of_block)?, of_block));
+    }
     let (kind, arguments) = name.split_once("elementwise_kernel<")?;
     let mut numbers = arguments
         .split([',', '>'])
@@ -14,7 +25,6 @@ pub(super) fn kernel_elements(name: &str, grid: [u32; 3], block: [u32; 3]) -> Op
         // Threads of a block and elements of a thread.
         first * numbers.next()?
     };
-    let blocks: i64 = grid.iter().map(|&blocks| i64::from(blocks)).product();
     Some((blocks.checked_mul(of_block)?, of_block))
 }
 
@@ -35,5 +45,9 @@ mod tests {
             kernel_elements("nvjet_sm90_tst", [4, 22, 1], [384, 1, 1]),
             None
         );
+        // fixtures/faults/reviewed: 32 matrices of 2048 × 2048.
+        let cat = "void at::native::(anonymous namespace)::CatArrayBatchedCopy_vectorized<at::native::(anonymous namespace)::OpaqueType<2u>, unsigned int, 4, 128, 1, 16, 8>";
+        let stacked = kernel_elements(cat, [4096, 32, 1], [128, 1, 1]);
+        assert_eq!(stacked, Some((32 * 2048 * 2048, 1024)));
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Forward {
 pub(crate) struct Shapes {
     /// Rows and columns of the second factors of GEMMs.
     pub(super) weights: Vec<(i64, i64)>,
+    /// Groups, rows and columns of those of batched GEMMs: experts.
+    pub(super) grouped_weights: FxHashSet<(i64, i64, i64)>,
     /// Rows, columns and depth of the GEMMs of prompt passes.
     pub(super) prompt_gemms: FxHashSet<(i64, i64, i64)>,
     /// Sequences of a pass, at most.
@@ -71,9 +73,19 @@ pub(super) struct FixedCache {
 }
 
 impl Shapes {
-    /// The weight that has so many elements, if a kernel of `block` elements per block covers it exactly.
-    pub(super) fn weight_of(&self, elements: i64, block: i64) -> Option<(i64, i64)> {
+    /// The weight that has so many elements, if a kernel of `block` elements per block covers it exactly; those of all experts
+    /// together are one.
+    pub(super) fn weight_of(&self, elements: i64, block: i64) -> Option<Vec<i64>> {
         let covers = |size: i64| size <= elements && elements - size < block;
-        self.weights.iter().copied().find(|(n, k)| covers(n * k))
+        let mut single = self.weights.iter();
+        if let Some(&(n, k)) = single.find(|(n, k)| covers(n.saturating_mul(*k))) {
+            return Some(vec![n, k]);
+        }
+        let mut grouped: Vec<_> = self.grouped_weights.iter().copied().collect();
+        grouped.sort_unstable();
+        let mut grouped = grouped.into_iter();
+        let (groups, n, k) =
+            grouped.find(|(groups, n, k)| covers(groups.saturating_mul(n.saturating_mul(*k))))?;
+        Some(vec![groups, n, k])
     }
 }

@@ -22,6 +22,10 @@ pub(super) fn shapes(scenes: &[Scene<'_>]) -> Shapes {
     }
     shapes.weights.sort_unstable();
     shapes.weights.dedup();
+    let grouped = scenes.iter().flat_map(|scene| &scene.gemms);
+    let grouped = grouped
+        .filter(|gemm| gemm.groups > 1 && gemm.n >= WEIGHT_DIM_MIN && gemm.k >= WEIGHT_DIM_MIN);
+    shapes.grouped_weights = grouped.map(|gemm| (gemm.groups, gemm.n, gemm.k)).collect();
     let prompts = scenes
         .iter()
         .filter(|scene| scene.phase == RunPhase::Prefill);

@@ -165,7 +165,8 @@ impl ForwardPasses {
                     .checked_sub(1)
                     .map(|before| &self.passes[places[before]]);
                 let next = places.get(order + 1).map(|&next| &self.passes[next]);
-                let follows = before.is_some_and(|before| before.length() == pass.cached);
+                // What filled the cache before the first recorded pass is not known: the prefix of a prompt, for one.
+                let follows = before.is_none_or(|before| before.length() == pass.cached);
                 names[place] = if pass.is_encoder {
                     "encoder"
                 } else if pass.is_decode() {

@@ -12,6 +12,7 @@ use crate::bottleneck::ClassReason;
 use crate::causes::{Diagnosis, PhaseInput, Purpose, Subject, diagnose};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::PhaseSource;
+use crate::phases::forward::ForwardPasses;
 use crate::replay::{PhaseWindows, Window};
 use crate::thresholds::{WITHOUT_CALL_MAX_SHARE, WORK_OF_LAUNCHES_MIN_SHARE};
 use crate::timeline::launches::{ApiKind, ApiKinds, is_api, is_memory_call};
@@ -175,7 +176,7 @@ fn prompt_and_graphs(trace: &Trace, structure: &Structure) -> Option<Vec<PhaseIn
     if is_known || structure.program.is_training() || !reads_tokens(trace) {
         return None;
     }
-    let passes = &structure.shown.as_ref()?.passes;
+    let passes = ForwardPasses::of(trace)?.passes;
     let (first, last) = (passes.first()?.start, passes.last()?.start);
     let mut nodes: FxHashMap<u32, usize> = FxHashMap::default();
     for &correlation in trace.kernels.correlation.iter() {

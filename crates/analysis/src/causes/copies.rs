@@ -77,11 +77,34 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     }
     compute_on_host(scene, &mut to_host);
     let groups = [(true, to_device), (false, to_host)].into_iter();
-    let groups = groups.filter(|(_, group)| group.copies > 0);
+    // What costs of a few numbers is waiting for them: `synchronization`.
+    let is_cause = |(to_device, group): &(bool, Group)| {
+        group.copies > 0 && !(*to_device && are_inputs(scene, group.copies, group.bytes))
+    };
+    let groups = groups.filter(is_cause);
     groups
         .map(|(is_to_device, group)| candidate(scene, is_to_device, group))
         .chain(prefetch_candidate(scene, &prefetch))
         .collect()
+}
+
+/// Whether copies to the device are a few numbers of each step, which have to come from the host.
+fn are_inputs(scene: &Scene<'_>, copies: u64, bytes: u64) -> bool {
+    bytes <= copies * SMALL_COPY_MAX_BYTES && copies < MANY_COPIES * scene.steps.max(1)
+}
+
+/// Whether the copies to the device of a phase are inputs of its steps.
+pub(super) fn sends_inputs_alone(scene: &Scene<'_>) -> bool {
+    let (mut count, mut bytes) = (0, 0);
+    for (_, work) in scene.own_work() {
+        if let WorkRow::Copy(row) = work.row
+            && scene.trace.copies.kind[row as usize] == CopyKind::HOST_TO_DEVICE
+        {
+            count += 1;
+            bytes += scene.trace.copies.bytes[row as usize];
+        }
+    }
+    are_inputs(scene, count, bytes)
 }
 
 /// Copies from pinned memory on streams without kernels that nothing but an order of streams keeps from running beside kernels.
@@ -216,15 +239,6 @@ pub(super) fn host_operators_after(scene: &Scene<'_>, top: usize) -> Vec<usize> 
 }
 
 fn candidate(scene: &Scene<'_>, to_device: bool, group: Group) -> Candidate {
-    // A few numbers have to come from the host, if without waiting for them.
-    let are_inputs = to_device
-        && group.bytes <= group.copies * SMALL_COPY_MAX_BYTES
-        && group.copies < MANY_COPIES * scene.steps.max(1);
-    let edit = if are_inputs {
-        group.partial.clone()
-    } else {
-        group.edit
-    };
     let computed = group.computed.map(|(row, time)| {
         let name = scene.name(row).to_owned();
         (name, Nanos(scene.a_step(time)))
@@ -241,7 +255,7 @@ fn candidate(scene: &Scene<'_>, to_device: bool, group: Group) -> Candidate {
         },
         place: place.unwrap_or_default(),
         count: group.copies,
-        edit,
+        edit: group.edit,
         partial: Some(group.partial),
     }
 }

@@ -15,6 +15,11 @@ const LAUNCHES_MIN: usize = 3;
 /// Runs alike in one pass: a model may have a table for each of a few kinds of layers.
 const RUNS_MIN: usize = 4;
 
+/// Operators whose result depends on what tokens contain…
+const CHOICES: [&str; 3] = ["aten::topk", "aten::sort", "aten::argmax"];
+/// …this many operators before a run, or fewer.
+const CHOICE_WITHIN: usize = 8;
+
 /// A run: places among the outermost operators.
 type Run = std::ops::Range<usize>;
 
@@ -56,7 +61,7 @@ fn repeated(scene: &Scene<'_>) -> Vec<Vec<Run>> {
     let names = &scene.trace.hosts.name;
     let mut at = 0;
     while at < scene.tops.len() {
-        if scene.name(scene.tops[at]) != BEGINS {
+        if scene.name(scene.tops[at]) != BEGINS || follows_choice(scene, at) {
             at += 1;
             continue;
         }
@@ -81,6 +86,12 @@ fn repeated(scene: &Scene<'_>) -> Vec<Vec<Run>> {
     let mut repeated: Vec<Vec<Run>> = by_kind.into_values().filter(is_worth).collect();
     repeated.sort_by_key(|runs| runs[0].start);
     repeated
+}
+
+/// Whether tokens have just chosen experts: what follows compares numbers of experts with what was chosen.
+fn follows_choice(scene: &Scene<'_>, start: usize) -> bool {
+    let mut before = scene.tops[..start].iter().rev().take(CHOICE_WITHIN);
+    before.any(|&top| CHOICES.contains(&scene.name(top)))
 }
 
 /// The end of a run: the first operator with a tensor as large as the residual stream of its pass, or that begins another run.
@@ -134,6 +145,28 @@ mod tests {
             .gain_of("repeated_tables")
             .unwrap();
         assert!(saved > 0.3 * now, "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn numbers_of_chosen_experts_are_no_tables() {
+        let mut sketch = Sketch::default();
+        let chosen: [(&[i64], &str); 1] = [(&[16, 1], "long int")];
+        let hidden: [(&[i64], &str); 1] = [(&[8, 1, 2048], "c10::BFloat16")];
+        for _ in 0..3 {
+            sketch.look_up(8, 1, 32_000, 2048);
+            for _ in 0..12 {
+                for name in ["aten::topk", "aten::view", "aten::arange"] {
+                    sketch.operator(name, &chosen, &[("choice", 2)]);
+                }
+                for name in ["aten::eq", "aten::cumsum", "aten::sum"] {
+                    sketch.operator(name, &chosen, &[("table", 2)]);
+                }
+                sketch.operator("aten::rms_norm", &hidden, &[("norm", 3)]);
+                sketch.matrix_product(8, 2048, 2048, 5);
+            }
+            sketch.synchronize();
+        }
+        assert_eq!(sketch.diagnose().gain_of("repeated_tables"), None);
     }
 
     #[test]

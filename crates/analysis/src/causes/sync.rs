@@ -6,6 +6,7 @@ use llmprof_record::trace::CopyKind;
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
+use super::copies::sends_inputs_alone;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, WorkRow};
 
@@ -79,6 +80,7 @@ struct Group {
 
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+    let with_inputs = sends_inputs_alone(scene);
     for window in scene.windows {
         let segments = scene.graph.segments_in(*window);
         let launches = |segment: &usize| !scene.graph.launched_by(*segment..segment + 1).is_empty();
@@ -95,7 +97,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             };
             let is_wait = scene.api(row).is_some_and(Api::waits_by_itself);
             if is_wait && scene.graph.segments_of_row(row).start == segment {
-                add(scene, &mut groups, segment, row);
+                add(scene, &mut groups, segment, row, with_inputs);
             }
         }
     }
@@ -105,11 +107,17 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     groups.map(|group| candidate(scene, group)).collect()
 }
 
-fn add<'a>(scene: &Scene<'a>, groups: &mut BTreeMap<&'a str, Group>, segment: usize, row: usize) {
+fn add<'a>(
+    scene: &Scene<'a>,
+    groups: &mut BTreeMap<&'a str, Group>,
+    segment: usize,
+    row: usize,
+    with_inputs: bool,
+) {
     let Some(top) = scene.top_of(segment) else {
         return;
     };
-    if moves_data(scene, top) {
+    if moves_data(scene, top, with_inputs) {
         return;
     }
     let is_value = READS.contains(&scene.name(top));
@@ -207,14 +215,15 @@ fn remove_round_trip(scene: &Scene<'_>, edit: &mut Edit, top: usize) -> bool {
     true
 }
 
-/// Whether a copy of some size is what the operator is for.
-fn moves_data(scene: &Scene<'_>, top: usize) -> bool {
+/// Whether a copy of some size, or one to the device, is what the operator is for. Inputs of a step are small.
+fn moves_data(scene: &Scene<'_>, top: usize, with_inputs: bool) -> bool {
     let work = &scene.graph.work()[scene.work_of(top)];
     work.iter().any(|work| match work.row {
         WorkRow::Copy(copy) => {
             let copies = &scene.trace.copies;
             let kind = copies.kind[copy as usize];
-            kind == CopyKind::HOST_TO_DEVICE || copies.bytes[copy as usize] > SMALL_COPY_MAX_BYTES
+            kind == CopyKind::HOST_TO_DEVICE && !with_inputs
+                || copies.bytes[copy as usize] > SMALL_COPY_MAX_BYTES
         }
         _ => false,
     })
@@ -254,6 +263,25 @@ mod tests {
 
     use crate::causes::CauseKind;
     use crate::causes::sketch::Sketch;
+
+    /// Three numbers are sent in each pass, and the host waits for each: no copy need be dropped, only the wait.
+    #[test]
+    fn waiting_for_a_few_inputs_is_a_cause() {
+        let mut sketch = Sketch::default();
+        for _ in 0..3 {
+            for _ in 0..10 {
+                sketch.matrix_product(512, 2048, 2048, 20);
+            }
+            sketch.synchronizing_copy(CopyKind::HOST_TO_DEVICE, 8);
+        }
+        for _ in 0..40 {
+            sketch.matrix_product(16, 2048, 2048, 3);
+        }
+        sketch.synchronize();
+        let found = sketch.diagnose();
+        assert!(found.gain_of("synchronization").is_some());
+        assert_eq!(found.gain_of("host_copies"), None);
+    }
 
     /// Products of 100 µs whose launches take 13 µs.
     fn with_waits(is_each_layer: bool) -> Sketch {

@@ -28,7 +28,7 @@ use self::{
 use crate::args_agents::ResultFormat;
 use crate::args_bench::{BenchArgs, ServedArgs};
 use crate::{
-    agents::print_summary,
+    agent_summary::print_summary,
     clock,
     failure::Failure,
     output::{Output, warn_of},

@@ -236,43 +236,63 @@ impl Crate {
         edges.collect()
     }
 
-    /// Each way from a module back to itself through modules that no other way has. Without `strict`, a module may use those it is a part of.
+    /// Ways from a module back to itself. Without `strict`, a module may use those it is a part of.
     fn cycles(&self, strict: bool) -> Vec<String> {
         let mut edges = self.edges();
         for (module, targets) in &mut edges {
             targets.retain(|target| strict || !module.starts_with(target));
         }
-        let mut cycles = Vec::new();
-        let mut named: BTreeSet<&ModulePath> = BTreeSet::new();
-        for start in edges.keys() {
-            if named.contains(start) {
+        ways_back(&edges)
+    }
+
+    /// The same between the folders and files below the root, each with all that is in it.
+    fn folder_cycles(&self) -> Vec<String> {
+        let folder = |module: &ModulePath| module.first().map(|name| vec![name.clone()]);
+        let mut edges: BTreeMap<ModulePath, BTreeSet<ModulePath>> = BTreeMap::new();
+        for (module, targets) in self.edges() {
+            let Some(from) = folder(&module) else {
                 continue;
-            }
-            let mut before: BTreeMap<&ModulePath, &ModulePath> = BTreeMap::new();
-            let mut open = VecDeque::from([start]);
-            while let Some(module) = open.pop_front() {
-                for next in &edges[module] {
-                    if next == start {
-                        let mut way = vec![start, module];
-                        while let Some(from) = before.get(way[way.len() - 1]) {
-                            way.push(from);
-                        }
-                        way.reverse();
-                        let names: Vec<String> = way.iter().map(|one| name_of(one)).collect();
-                        cycles.push(names.join(" → "));
-                        named.extend(way);
-                        open.clear();
-                        break;
+            };
+            let targets = targets.iter().filter_map(folder);
+            let known = edges.entry(from.clone()).or_default();
+            known.extend(targets.filter(|target| *target != from));
+        }
+        ways_back(&edges)
+    }
+}
+
+/// Each way from a module back to itself through modules that no other way has.
+fn ways_back(edges: &BTreeMap<ModulePath, BTreeSet<ModulePath>>) -> Vec<String> {
+    let mut cycles = Vec::new();
+    let mut named: BTreeSet<&ModulePath> = BTreeSet::new();
+    for start in edges.keys() {
+        if named.contains(start) {
+            continue;
+        }
+        let mut before: BTreeMap<&ModulePath, &ModulePath> = BTreeMap::new();
+        let mut open = VecDeque::from([start]);
+        while let Some(module) = open.pop_front() {
+            for next in &edges[module] {
+                if next == start {
+                    let mut way = vec![start, module];
+                    while let Some(from) = before.get(way[way.len() - 1]) {
+                        way.push(from);
                     }
-                    if let Entry::Vacant(unseen) = before.entry(next) {
-                        unseen.insert(module);
-                        open.push_back(next);
-                    }
+                    way.reverse();
+                    let names: Vec<String> = way.iter().map(|one| name_of(one)).collect();
+                    cycles.push(names.join(" → "));
+                    named.extend(way);
+                    open.clear();
+                    break;
+                }
+                if let Entry::Vacant(unseen) = before.entry(next) {
+                    unseen.insert(module);
+                    open.push_back(next);
                 }
             }
         }
-        cycles
     }
+    cycles
 }
 
 fn name_of(module: &[String]) -> String {
@@ -297,6 +317,10 @@ fn no_crate_has_an_import_cycle() {
         let is_strict = STRICT.iter().any(|name| path.ends_with(name));
         let of_crate = modules.cycles(is_strict).into_iter();
         cycles.extend(of_crate.map(|cycle| format!("{}: {cycle}", path.display())));
+        // A command uses what lies below it, and no other command through that.
+        if path.ends_with("cli") {
+            cycles.extend(modules.folder_cycles());
+        }
     }
     assert_eq!(cycles, [""; 0]);
 }
@@ -337,6 +361,15 @@ fn a_cycle_is_found_through_other_modules_and_names_that_are_passed_on() {
         ("b", "// use crate::a;\nstruct Kept;"),
     ]);
     assert_eq!(fine.cycles(true), [""; 0]);
+    let folders = crate_of(&[
+        ("", ""),
+        ("a::one", "use crate::b::two::Two;"),
+        ("b::two", ""),
+        ("b::three", "use crate::a::four::Four;"),
+        ("a::four", "use super::one::One;"),
+    ]);
+    assert_eq!(folders.cycles(true), [""; 0]);
+    assert_eq!(folders.folder_cycles(), ["crate::a → crate::b → crate::a"]);
     let used = crate_of(&[
         ("", "mod b;\npub use b::Kept;\nstruct Root(Kept);"),
         (

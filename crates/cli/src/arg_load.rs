@@ -87,8 +87,7 @@ impl LoadArgs {
         }
     }
 
-    /// Arrivals of the same kind at another rate.
-    pub(crate) fn arrivals_at(&self, rate: f64) -> Arrivals {
+    fn arrivals_at(&self, rate: f64) -> Arrivals {
         match self.burstiness {
             Some(burstiness) => Arrivals::Gamma { rate, burstiness },
             None if self.constant => Arrivals::Constant { rate },

@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr. Exit code 0 is done, 1 a threshold the user set was crossed,
 //! 2 a failure, 130 an interrupted run. `record` passes its command's code on and has 125 for its own failures.
 
+mod agent_summary;
 mod agents;
 mod app;
 mod arg_duration;
@@ -42,6 +43,7 @@ mod plan;
 mod profiles;
 mod progress;
 mod recording;
+mod run_rows;
 mod serving;
 mod shipped_models;
 mod stored;

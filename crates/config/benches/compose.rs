@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use llmprof_config::hydra::{App, CfgKind, Host, RunMode};
+use llmprof_units::stats::median;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -67,12 +68,6 @@ fn options() -> Outcome<Options> {
     Ok(options)
 }
 
-/// The middle of the durations.
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
-}
-
 fn our_calls(options: &Options) -> Outcome<(f64, usize)> {
     let app = App {
         job_name: "app".to_owned(),
@@ -95,7 +90,8 @@ fn our_calls(options: &Options) -> Outcome<(f64, usize)> {
         bytes = composed.print_cfg(CfgKind::Job, None, false)?.len();
         seconds.push(start.elapsed().as_secs_f64());
     }
-    Ok((median(seconds), bytes))
+    let middle = median(&mut seconds).ok_or("no call was timed")?;
+    Ok((middle, bytes))
 }
 
 #[derive(serde::Deserialize)]
@@ -113,8 +109,9 @@ fn hydra_calls(python: &Path, options: &Options) -> Outcome<(f64, usize)> {
         .arg(HYDRA_CALLS.to_string())
         .stderr(Stdio::inherit())
         .output()?;
-    let calls: HydraCalls = serde_json::from_slice(&output.stdout)?;
-    Ok((median(calls.seconds), calls.bytes))
+    let mut calls: HydraCalls = serde_json::from_slice(&output.stdout)?;
+    let middle = median(&mut calls.seconds).ok_or("no call was timed")?;
+    Ok((middle, calls.bytes))
 }
 
 /// CPU time of all finished children of this process, in the kernel's ticks of 10 ms.

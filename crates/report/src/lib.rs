@@ -6,7 +6,7 @@
 mod analyzed;
 pub mod chart;
 pub mod compose;
-mod csv_field;
+pub mod csv;
 mod document;
 mod kernel_label;
 mod plots;
@@ -16,7 +16,7 @@ pub mod view;
 mod vllm_bench;
 
 pub use compose::{Report, statics};
-pub use csv_field::{csv_field, csv_lines};
+pub use csv::{csv_field, csv_lines};
 pub use document::{
     Align, Block, Cell, Chart, Column, Document, Drawing, FindingItem, Link, Row, Section, Table,
     Target, key,

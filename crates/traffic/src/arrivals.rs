@@ -81,6 +81,16 @@ impl Arrivals {
         }
     }
 
+    /// The same kind at another rate; Poisson where these have none.
+    #[must_use]
+    pub fn at_rate(&self, rate: f64) -> Self {
+        match *self {
+            Self::Constant { .. } => Self::Constant { rate },
+            Self::Gamma { burstiness, .. } => Self::Gamma { rate, burstiness },
+            Self::Poisson { .. } | Self::Closed { .. } | Self::Recorded => Self::Poisson { rate },
+        }
+    }
+
     /// The mean rate asked for, where there is one.
     pub fn rate(&self) -> Option<f64> {
         match *self {
@@ -158,6 +168,22 @@ mod tests {
             let (rate, cv) = of(&arrivals);
             assert!((rate / 20.0 - 1.0).abs() < 0.03, "{arrivals:?}: {rate}");
             assert!((cv - spread).abs() < 0.05, "{arrivals:?}: {cv}");
+        }
+    }
+
+    #[test]
+    fn another_rate_has_the_same_kind() {
+        let bursts = |rate| Arrivals::Gamma {
+            rate,
+            burstiness: 0.5,
+        };
+        let even = |rate| Arrivals::Constant { rate };
+        let poisson = |rate| Arrivals::Poisson { rate };
+        assert_eq!(bursts(3.0).at_rate(7.0), bursts(7.0));
+        assert_eq!(even(3.0).at_rate(7.0), even(7.0));
+        let closed = Arrivals::Closed { concurrency: 4 };
+        for without_kind in [poisson(3.0), closed, Arrivals::Recorded] {
+            assert_eq!(without_kind.at_rate(7.0), poisson(7.0));
         }
     }
 

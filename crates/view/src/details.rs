@@ -4,6 +4,7 @@ use llmprof_analysis::attribution::operators::{OperatorRow, describe_inputs};
 use llmprof_record::kernel_name::{canonical, classify};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::{InputsId, Trace};
+use llmprof_units::stats::nearest_percentile;
 use serde_json::{Map, Value, json};
 
 use crate::lanes::{LaneKind, idle_parts, table};
@@ -104,12 +105,9 @@ impl Timeline {
         found.sort_by_key(|(_, slice)| (std::cmp::Reverse(slice.duration()), slice.start));
         let count = found.len();
         let total: i64 = found.iter().map(|(_, slice)| slice.duration()).sum();
-        // Longest first, so the quantile counts from the end.
-        let quantile = |share: f64| {
-            let rank = (share * (count.max(1) - 1) as f64).round() as usize;
-            let slice = count.checked_sub(1 + rank).map(|place| found[place].1);
-            slice.map(|slice| slice.duration())
-        };
+        let shortest_first = found.iter().rev().map(|(_, slice)| slice.duration());
+        let durations: Vec<i64> = shortest_first.collect();
+        let quantile = |share: f64| nearest_percentile(&durations, share);
         let longest: Vec<Value> = found
             .iter()
             .take(LONGEST_MAX)

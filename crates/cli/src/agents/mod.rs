@@ -5,13 +5,11 @@ mod mcp;
 mod protocol;
 mod root;
 mod schema;
-mod summary;
 mod tools;
 
 pub(crate) use self::explain::explain;
 pub(crate) use self::mcp::mcp;
 pub(crate) use self::schema::schema;
-pub(crate) use self::summary::print_summary;
 
 /// What teaches an agent to use this program.
 pub(crate) const SKILL: &str = include_str!("../../skill/SKILL.md");

@@ -18,11 +18,12 @@ use llmprof_record::{
 
 use crate::{
     args::{ExportArgs, ExportFormat},
-    commands::runs::flat_row,
     failure::Failure,
     job_ranks,
     output::Output,
-    outputs, profiles, viewing,
+    outputs, profiles,
+    run_rows::flat_row,
+    viewing,
 };
 
 const FLAT_FILE: &str = "flat.json";

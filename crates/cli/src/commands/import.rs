@@ -6,7 +6,7 @@ use llmprof_record::store::{Pass, RunDir, RunStatus, StoredRun};
 use llmprof_units::Nanos;
 
 use crate::{
-    agents,
+    agent_summary::print_summary,
     args::ImportArgs,
     args_agents::ResultFormat,
     browser, clock,
@@ -110,7 +110,7 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         if let Some(unwritten) = profiled.unwritten {
             return Err(unwritten);
         }
-        return agents::print_summary(&dir, output);
+        return print_summary(&dir, output);
     }
     let is_json = ResultFormat::chosen(args.format, args.json) == ResultFormat::Json;
     profiled.print(is_json, &dir, output)?;

@@ -3,9 +3,8 @@ use std::path::Path;
 use llmprof_analysis::statics::Statics;
 use llmprof_config::hydra::RunMode;
 use llmprof_record::store::write_atomically;
-use llmprof_report::{Table, render::markdown, statics};
-use llmprof_theory::{Operator, Pass};
-use llmprof_units::{Bytes, Flops, significant};
+use llmprof_report::{compose::listings, render::markdown, statics};
+use llmprof_theory::Pass;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -47,10 +46,13 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
         if model.encoder.is_some() {
             let tokens = model.encoder_tokens(workload);
             output.line(&format!("ENCODER, {tokens} TOKENS"))?;
-            output.table(&operators(|row| model.lower_encoder(workload, row)))?;
+            output.table(&listings::operators(|row| {
+                model.lower_encoder(workload, row);
+            }))?;
             output.line("")?;
         }
-        let of_pass = |pass: &Pass| operators(|row| model.lower_in_order(workload, pass, row));
+        let of_pass =
+            |pass: &Pass| listings::operators(|row| model.lower_in_order(workload, pass, row));
         for pass in model.prefill_passes(workload) {
             output.line(&format!("PREFILL, {} TOKENS", pass.queries))?;
             output.table(&of_pass(&pass))?;
@@ -104,57 +106,9 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
     if json {
         return output.json(&models);
     }
-    let mut table = Table::new(&["NAME", "HUB ID", "PARAMETERS"], 2);
-    for model in models {
-        let parameters = model.parameters.map(|parameters| match parameters as f64 {
-            billions if billions >= 1e9 => format!("{} B", significant(billions / 1e9)),
-            millions => format!("{} M", significant(millions / 1e6)),
-        });
-        table.row([
-            model.name,
-            model.hub_id.unwrap_or_default(),
-            parameters.unwrap_or_default(),
-        ]);
-    }
-    output.table(&table)
-}
-
-/// Every operator that `lower` sends. Those of a decoder come in the order of execution, equal neighbours not collapsed; those of
-/// an encoder's equal layers once.
-fn operators<'m>(lower: impl FnOnce(&mut dyn FnMut(&Operator<'m>))) -> Table {
-    let mut table = Table::new(
-        &[
-            "OPERATOR",
-            "KIND",
-            "M",
-            "N",
-            "K",
-            "GROUPS",
-            "PARAMETERS",
-            "FLOPS",
-            "WEIGHTS",
-            "KV",
-            "ACTIVATIONS",
-        ],
-        2,
-    );
-    lower(&mut |operator| {
-        let traffic = &operator.traffic;
-        table.row([
-            operator.path.to_string(),
-            operator.kind.to_string(),
-            operator.shape.m.to_string(),
-            operator.shape.n.to_string(),
-            operator.shape.k.to_string(),
-            operator.shape.groups.to_string(),
-            operator.parameters.to_string(),
-            Flops(operator.tensor.flops + operator.vector.flops).to_string(),
-            Bytes(traffic.weights).to_string(),
-            Bytes(traffic.kv_read + traffic.kv_write).to_string(),
-            Bytes(traffic.activations()).to_string(),
-        ]);
-    });
-    table
+    let rows = models.into_iter();
+    let rows = rows.map(|model| (model.name, model.hub_id, model.parameters));
+    output.table(&listings::models(rows))
 }
 
 fn write(directory: &Path, statics: &Statics) -> Result<(), Failure> {

@@ -1,7 +1,4 @@
-mod export;
 mod results;
-
-pub(crate) use self::export::flat_row;
 
 use std::path::Path;
 
@@ -18,6 +15,7 @@ use crate::{
     failure::Failure,
     output::Output,
     profiles::interrupted::find_unread,
+    run_rows,
 };
 
 /// A run as `--json` prints it.
@@ -111,7 +109,7 @@ fn export(root: &Path, file: Option<&Path>, output: &mut Output) -> Result<(), F
         return Err(Failure::new(format!("no runs below {}", root.display()))
             .hint("`--root DIR` looks elsewhere".to_owned()));
     }
-    let text = export::csv(&runs);
+    let text = run_rows::csv(&runs);
     match file {
         Some(file) => {
             write_atomically(file, text.as_bytes())?;

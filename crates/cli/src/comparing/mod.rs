@@ -14,7 +14,7 @@ use llmprof_analysis::compare::{Comparison, GateOutcome, Options, RunFacts};
 use llmprof_assets::project;
 use llmprof_record::{command_line, store::Folder};
 use llmprof_report::{
-    Cell, Document, Table,
+    Document,
     compose::compare as compose,
     plots,
     render::{html, markdown},
@@ -282,7 +282,7 @@ fn write(compared: &[Compared], dir: &Path) -> Result<PathBuf, Failure> {
     for (number, one) in compared.iter().enumerate() {
         let name = page(number);
         let mut document = one.document.clone();
-        add_runs(&mut document, &one.comparison, dir);
+        compose::add_runs(&mut document, linked_runs(&one.comparison, dir));
         place(&format!("{name}.html"), &html::report(&document))?;
         place(&format!("{name}.md"), &markdown::document(&document))?;
         for (plot, svg) in plots(&one.document) {
@@ -294,20 +294,14 @@ fn write(compared: &[Compared], dir: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The runs of both sides, with links to their reports from a page in `dir`.
-fn add_runs(document: &mut Document, comparison: &Comparison, dir: &Path) {
-    let mut table = Table::new(&["Side", "Run"], 2);
-    for (side, facts) in [("A", &comparison.a), ("B", &comparison.b)] {
-        for run in &facts.runs {
-            let report = page_link(dir, &Path::new(run).join("report.html"));
-            let label = sides::in_one_line(run);
-            let cell = match report {
-                Some(href) => Cell::Link { label, href },
-                None => Cell::from(label),
-            };
-            table.row([Cell::from(side), cell]);
-        }
-    }
-    document.section("runs", "Runs").table(table);
+fn linked_runs(comparison: &Comparison, dir: &Path) -> Vec<(&'static str, String, Option<String>)> {
+    let sides = [("A", &comparison.a), ("B", &comparison.b)].into_iter();
+    let runs = sides.flat_map(|(side, facts)| facts.runs.iter().map(move |run| (side, run)));
+    let linked = runs.map(|(side, run)| {
+        let report = page_link(dir, &Path::new(run).join("report.html"));
+        (side, sides::in_one_line(run), report)
+    });
+    linked.collect()
 }
 
 fn print(
@@ -329,7 +323,10 @@ fn print(
         };
         gates::annotate(&judged, args.inconclusive, to)?;
         for one in compared {
-            gates::step_summary(&markdown::document(&brief(one)))?;
+            gates::step_summary(&markdown::document(&compose::brief(
+                &one.document,
+                &one.comparison,
+            )))?;
         }
     }
     if format == CompareFormat::Json {
@@ -380,13 +377,4 @@ fn print_for_agents(
         output.line(&answer.text())?;
     }
     Ok(())
-}
-
-/// What is not alike, the summary and the metrics alone.
-fn brief(one: &Compared) -> Document {
-    let mut document = Document::new(one.document.title.clone());
-    document.caveats.clone_from(&one.document.caveats);
-    document.summary.clone_from(&one.document.summary);
-    document.table(compose::metrics(&one.comparison));
-    document
 }

@@ -28,7 +28,8 @@ use llmprof_units::{Bytes, Percent};
 
 use super::{command::command, direct, power, prompts::prompts, sources, visuals};
 use crate::{
-    agents, calibration, clock,
+    agent_summary::print_summary,
+    calibration, clock,
     failure::{self, Failure},
     fit, kernel_notes,
     output::{Output, note, warn_of},
@@ -97,7 +98,7 @@ impl Ended {
         if let Some(error) = &self.error {
             Failure::new(error.clone()).report();
         }
-        agents::print_summary(&self.dir, output)
+        print_summary(&self.dir, output)
     }
 }
 

@@ -1,13 +1,8 @@
 //! The files of a run, all from one record and its analysis.
 
-mod counters;
 mod device_facts;
-pub(crate) mod kernel_tables;
-mod memory;
-mod ranks;
 mod sample_totals;
 pub(crate) mod serving;
-mod tables;
 
 use llmprof_analysis::{Analysis, run_metrics::run_metrics};
 use llmprof_record::{
@@ -19,6 +14,7 @@ use llmprof_record::{
 use llmprof_report::{
     Document, Report,
     compose::{self, KernelNotes},
+    csv::{counters, kernel_tables, memory, ranks, tables},
     plots,
     render::{
         html, markdown,

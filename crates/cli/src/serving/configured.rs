@@ -42,7 +42,8 @@ pub(crate) fn serve(
         .ok_or_else(|| Failure::new("runtime.serving is missing"))?;
     let mut args = arguments(plan, serving)?;
     if serving.offline {
-        return offline(plan, serving, &args, store, interrupt);
+        let request = Request::of(&args, "http://offline")?;
+        return offline(plan, serving, request, store, interrupt);
     }
     let launch = launch(plan, serving);
     let url = match &serving.url {
@@ -58,7 +59,7 @@ pub(crate) fn serve(
     let launch = launch.map(|launch| with_profiler(plan, serving, launch, store));
     let mut request = Request::of(&args, &url)?;
     request.subject = subject(plan, serving);
-    run(&args, &mut request, launch, store, interrupt)
+    run(&mut request, launch, store, interrupt)
 }
 
 /// The model of the server, for roofline times of its steps: where theory counts it, and one device has all of it. The device is
@@ -78,11 +79,10 @@ fn subject(plan: &Plan, serving: &ServingPlan) -> Option<Subject> {
 fn offline(
     plan: &Plan,
     serving: &ServingPlan,
-    args: &BenchArgs,
+    mut request: Request,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
 ) -> Result<Done, Failure> {
-    let mut request = Request::of(args, "http://offline")?;
     request.subject = subject(plan, serving);
     request.instead = Some("vLLM's LLM class (offline)");
     request.arrivals = Arrivals::Closed {
@@ -105,7 +105,7 @@ fn offline(
         arguments: options.args,
         profiled: serving.profile,
     };
-    run_offline(args, &request, job, store, interrupt)
+    run_offline(&request, job, store, interrupt)
 }
 
 /// Where a server that llmprof starts leaves traces.

@@ -27,7 +27,6 @@ use super::{
     session::{self, Measured},
 };
 use crate::{
-    args_bench::BenchArgs,
     clock, engine_trace,
     failure::Failure,
     outputs::{self, Results, Wanted},
@@ -77,26 +76,25 @@ impl Done {
 
 /// Loads a server that is up, or starts and ends one. For `run` too: the directory is open, and its caller closes it.
 pub(super) fn run(
-    args: &BenchArgs,
     request: &mut Request,
     launch: Option<Launch>,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
 ) -> Result<Done, Failure> {
-    store.describe("bench", args.model.as_deref().unwrap_or_default(), &[])?;
+    store.describe("bench", &request.template().model.clone(), &[])?;
     let Some(launch) = launch else {
-        let loaded = loaded(args, request, store, interrupt, &mut || true)?;
-        return concluded(args, request, store, loaded);
+        let loaded = loaded(request, store, interrupt, &mut || true)?;
+        return concluded(request, store, loaded);
     };
     store.write("server/cmd.txt", format!("{launch}\n"))?;
     let started = Instant::now();
-    let mut server = Server::start(launch, &args.serve, store.path())?;
+    let mut server = Server::start(launch, &request.serve, store.path())?;
     let loaded = server
-        .wait_until_healthy(&request.endpoint, &args.serve, interrupt)
+        .wait_until_healthy(&request.endpoint, &request.serve, interrupt)
         .and_then(|()| {
             store.set_pass(pass("server_start", started))?;
             let mut is_alive = true;
-            let loaded = loaded(args, request, store, interrupt, &mut || {
+            let loaded = loaded(request, store, interrupt, &mut || {
                 is_alive = is_alive && server.is_alive();
                 is_alive
             });
@@ -118,7 +116,7 @@ pub(super) fn run(
     if let Some(recorded) = &recorded {
         loaded.join(&recorded.steps);
     }
-    let mut done = concluded(args, request, store, loaded)?;
+    let mut done = concluded(request, store, loaded)?;
     done.lines
         .extend(recorded.into_iter().flat_map(|r| r.lines));
     Ok(done)
@@ -126,7 +124,6 @@ pub(super) fn run(
 
 /// The load of vLLM's `LLM` class.
 pub(super) fn run_offline(
-    args: &BenchArgs,
     request: &Request,
     job: offline::Job,
     store: &mut RunDir,
@@ -134,13 +131,13 @@ pub(super) fn run_offline(
 ) -> Result<Done, Failure> {
     store.describe("bench", &request.template().model, &[])?;
     let started = Instant::now();
-    let (measured, server) = offline::measure(job, request, args, store, interrupt)?;
+    let (measured, server) = offline::measure(job, request, store, interrupt)?;
     store.set_pass(pass("load", started))?;
     let (issues, recorded) = server.stop(interrupt);
     for issue in issues {
         store.add_issue(issue)?;
     }
-    let mut done = concluded(args, request, store, measured)?;
+    let mut done = concluded(request, store, measured)?;
     if let Some(folder) = recorded {
         let recorded = Recorded::of(&[folder], request.subject.as_ref(), store, "record")?;
         done.lines.extend(recorded.lines);
@@ -205,7 +202,6 @@ fn pass(name: &str, started: Instant) -> Pass {
 
 /// The load against a server that is up.
 fn loaded(
-    args: &BenchArgs,
     request: &mut Request,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
@@ -216,30 +212,25 @@ fn loaded(
     store.describe("bench", &request.template().model.clone(), &[])?;
     let before = interrupt.count();
     let mut beside = || interrupt.count() == before && is_alive();
-    session::warm_up(request, args.warmup, show, &mut beside)?;
+    session::warm_up(request, show, &mut beside)?;
     let started = Instant::now();
-    let measured = match args.sweep {
-        None => session::measure(request, &request.load(), args, "load", show, &mut beside)?,
-        Some(bounds) => swept(args, request, bounds, store, show, &mut beside)?,
+    let measured = match request.sweep {
+        None => session::measure(request, &request.load(), "load", show, &mut beside)?,
+        Some(bounds) => swept(request, bounds, store, show, &mut beside)?,
     };
     store.set_pass(pass("load", started))?;
     Ok(measured)
 }
 
 /// Everything that is said of a load, and its files.
-fn concluded(
-    args: &BenchArgs,
-    request: &Request,
-    store: &mut RunDir,
-    measured: Measured,
-) -> Result<Done, Failure> {
+fn concluded(request: &Request, store: &mut RunDir, measured: Measured) -> Result<Done, Failure> {
     for (name, text) in &measured.pages {
         store.write(name, text)?;
     }
     let traces = measured.traces;
     let is_met = match &measured.served.sweep {
         Some(sweep) => sweep.best_rate.is_some(),
-        None => args.slo.is_empty() || all_met(&args.slo, &measured.summary.figures),
+        None => request.slos.is_empty() || all_met(&request.slos, &measured.summary.figures),
     };
     let record = RunRecord {
         name: request.template().model.clone(),
@@ -299,7 +290,6 @@ fn recorded_traces(
 
 /// Loads at rates until the highest is found that meets the objectives; what is kept is that load, or the lowest rate's.
 fn swept(
-    args: &BenchArgs,
     request: &mut Request,
     (least, most): (f64, f64),
     store: &RunDir,
@@ -318,10 +308,10 @@ fn swept(
     let mut so_far = Sweep::default();
     let mut was_interrupted = false;
     let found = sweep(bounds, |rate| {
-        request.arrivals = args.load.arrivals_at(rate);
+        request.arrivals = request.arrivals.at_rate(rate);
         let load = request.load();
         let name = format!("{} requests/s", significant(rate));
-        let measured = match session::measure(request, &load, args, &name, show, beside) {
+        let measured = match session::measure(request, &load, &name, show, beside) {
             Ok(measured) => measured,
             Err(error) => {
                 failure = Some(error);
@@ -334,7 +324,7 @@ fn swept(
             return None;
         }
         let summary = measured.summary.clone();
-        let is_met = all_met(&args.slo, &summary.figures);
+        let is_met = all_met(&request.slos, &summary.figures);
         // Latencies of a late client are too long: objectives that they meet are met, others say nothing about the server.
         if !is_met && !SelfCheck::of(&measured.served.load).kept_up {
             late.push(rate);
@@ -363,7 +353,7 @@ fn swept(
         return Err(failure);
     }
     let (rate, _, mut measured) = kept.ok_or_else(|| Failure::new("the sweep measured nothing"))?;
-    request.arrivals = args.load.arrivals_at(rate);
+    request.arrivals = request.arrivals.at_rate(rate);
     measured.was_interrupted |= was_interrupted;
     if found
         .first_failing_rate

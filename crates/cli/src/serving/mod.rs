@@ -28,7 +28,7 @@ use self::{
 use crate::args_agents::ResultFormat;
 use crate::args_bench::{BenchArgs, ServedArgs};
 use crate::{
-    agents::print_summary,
+    agent_summary::print_summary,
     clock,
     failure::Failure,
     output::{Output, warn_of},
@@ -63,11 +63,11 @@ pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, F
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = match &args.output {
         Some(dir) => dir.clone(),
-        None => default_directory(&model_name(args, &mut request, launch.as_ref())?),
+        None => default_directory(&model_name(&mut request, launch.as_ref())?),
     };
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
         .map_err(|error| Failure::directory(&error, "-o DIR"))?;
-    let done = run(args, &mut request, launch, &mut store, &mut interrupt);
+    let done = run(&mut request, launch, &mut store, &mut interrupt);
     let stopped = interrupt.count() > 0;
     match done {
         Ok(done) => finish(&done, args, store, &dir, output),
@@ -189,18 +189,14 @@ fn with_server_runs(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// The model that is served: by the arguments, the command of the server, or the server itself.
-fn model_name(
-    args: &BenchArgs,
-    request: &mut Request,
-    launch: Option<&Launch>,
-) -> Result<String, Failure> {
-    if let Some(name) = &args.model {
-        return Ok(name.clone());
-    }
-    if let Some(launch) = launch {
+fn model_name(request: &mut Request, launch: Option<&Launch>) -> Result<String, Failure> {
+    let is_named = !request.template().model.is_empty();
+    if let Some(launch) = launch.filter(|_| !is_named) {
         return Ok(serve::model_of(&launch.args).unwrap_or_default());
     }
-    session::ask(request)?;
+    if !is_named {
+        session::ask(request)?;
+    }
     Ok(request.template().model.clone())
 }
 

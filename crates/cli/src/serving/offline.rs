@@ -13,7 +13,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{request::Request, serve::Server, session::Measured};
-use crate::args_bench::BenchArgs;
 use crate::{engine_trace, failure::Failure, outputs};
 
 /// Drives the class; see its head for what it reads and writes.
@@ -61,7 +60,6 @@ struct OfflineRequest {
 pub(super) fn measure(
     job: Job,
     request: &Request,
-    args: &BenchArgs,
     store: &RunDir,
     interrupt: &mut Interrupt,
 ) -> Result<(Measured, Server), Failure> {
@@ -71,7 +69,7 @@ pub(super) fn measure(
     let job_file = OfflineJob {
         arguments: job.arguments,
         ignore_eos: request.ignore_eos,
-        warmup: requests(&request.warmup(args.warmup), args.warmup)?,
+        warmup: requests(&request.warmup(), request.warmup_count)?,
         requests: requests(&load, load.plan.requests.len())?,
         profile_requests: requests(&load, profiled.min(load.plan.requests.len()))?,
     };
@@ -87,7 +85,7 @@ pub(super) fn measure(
         path("result.jsonl"),
     ]);
     store.write("server/cmd.txt", format!("{launch}\n"))?;
-    let mut server = Server::start(launch, &args.serve, store.path())?;
+    let mut server = Server::start(launch, &request.serve, store.path())?;
     let mut was_interrupted = false;
     while server.is_alive() && !was_interrupted {
         was_interrupted = interrupt.count() > 0;
@@ -114,7 +112,7 @@ pub(super) fn measure(
             return Err(ended(server, interrupt, &what));
         }
     };
-    let asked = request.asked(&load.plan, &args.slo);
+    let asked = request.asked(&load.plan);
     let measured = measured(found, asked, &folder, was_interrupted);
     Ok((measured, server))
 }

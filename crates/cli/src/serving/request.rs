@@ -1,6 +1,6 @@
 //! From arguments to a load: every mistake is found here, before anything is sent.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use llmprof_capture::tokenizer::TokenizerProcess;
 use llmprof_load::{
@@ -12,12 +12,17 @@ use llmprof_load::{
     plan::{Plan, Source},
     prompt::{Prompt, PromptSource},
     replay,
+    server::profile::ProfileRequest,
     slo::{Metric, Slo},
 };
 
 use llmprof_record::serving::{AskedLoad, AskedSource};
 
-use crate::{args_bench::BenchArgs, failure::Failure, subject::Subject};
+use crate::{
+    args_bench::{BenchArgs, ProfileArgs, ServeArgs},
+    failure::Failure,
+    subject::Subject,
+};
 
 /// Most requests of a load: their records are kept in memory, about 1 KB each and 16 bytes a token.
 const REQUESTS_MAX: usize = 10_000_000;
@@ -48,6 +53,52 @@ pub(super) struct Request {
     pub(super) instead: Option<&'static str>,
     /// The model that is served, where it is known.
     pub(super) subject: Option<Subject>,
+    pub(super) warmup_count: usize,
+    pub(super) slos: Vec<Slo>,
+    /// Least and most requests per second between which the highest rate is looked for that meets the objectives.
+    pub(super) sweep: Option<(f64, f64)>,
+    pub(super) scraping: Scraping,
+    /// `None` where this machine is not sampled.
+    pub(super) telemetry: Option<TelemetryChoice>,
+    pub(super) profile: Option<AskedProfile>,
+    /// The server that bench starts, if it starts one.
+    pub(super) serve: ServeArgs,
+}
+
+/// Which metrics are scraped during the load.
+pub(super) struct Scraping {
+    pub(super) leaves_out_server: bool,
+    /// Addresses beside the server's.
+    pub(super) pages: Vec<String>,
+    pub(super) interval: Duration,
+}
+
+/// What of this machine is sampled during the load.
+pub(super) struct TelemetryChoice {
+    /// `None`: all where the server is on this machine.
+    pub(super) gpus: Option<Vec<u32>>,
+}
+
+/// A profile that the server is to make of itself.
+pub(super) struct AskedProfile {
+    pub(super) request: ProfileRequest,
+    /// Where the server writes it.
+    pub(super) folder: Option<PathBuf>,
+}
+
+impl AskedProfile {
+    fn of(args: &ProfileArgs) -> Option<Self> {
+        args.profile.then(|| Self {
+            request: ProfileRequest {
+                when_running: args.profile_when_running,
+                after: args.profile_after,
+                length: args.profile_for,
+                steps: args.profile_steps,
+                options: args.profile_options.clone().unwrap_or_default(),
+            },
+            folder: args.profile_dir.clone(),
+        })
+    }
 }
 
 impl Request {
@@ -131,6 +182,19 @@ impl Request {
                 .map_err(wrong)?,
             instead: None,
             subject: None,
+            warmup_count: args.warmup,
+            slos: args.slo.clone(),
+            sweep: args.sweep,
+            scraping: Scraping {
+                leaves_out_server: args.no_metrics,
+                pages: args.metrics.clone(),
+                interval: args.scrape_interval,
+            },
+            telemetry: (!args.no_telemetry).then(|| TelemetryChoice {
+                gpus: args.gpus.clone(),
+            }),
+            profile: AskedProfile::of(&args.profile),
+            serve: args.serve.clone(),
         })
     }
 
@@ -176,7 +240,8 @@ impl Request {
     }
 
     /// Requests that warm the server up: other prompts than the measured ones, none of them cached for those.
-    pub(super) fn warmup(&self, count: usize) -> Load {
+    pub(super) fn warmup(&self) -> Load {
+        let count = self.warmup_count;
         let concurrency = match self.arrivals {
             Arrivals::Closed { concurrency } => concurrency,
             _ => 4,
@@ -222,7 +287,7 @@ impl Request {
     }
 
     /// What is asked of the server, as a fact of the run.
-    pub(super) fn asked(&self, plan: &Plan, slos: &[Slo]) -> AskedLoad {
+    pub(super) fn asked(&self, plan: &Plan) -> AskedLoad {
         AskedLoad {
             endpoint: match self.instead {
                 Some(instead) => instead.to_owned(),
@@ -249,7 +314,7 @@ impl Request {
             },
             requests: self.planned(),
             shared_prefix_share: self.shared_share(plan),
-            slos: slos.to_vec(),
+            slos: self.slos.clone(),
         }
     }
 

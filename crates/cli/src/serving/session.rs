@@ -30,8 +30,10 @@ use llmprof_report::compose::serving::sentences;
 use llmprof_traffic::figures::LoadSummary;
 use llmprof_units::{Count, Nanos};
 
-use super::{request::Request, telemetry::Telemetry};
-use crate::args_bench::{BenchArgs, ProfileArgs};
+use super::{
+    request::{AskedProfile, Request},
+    telemetry::Telemetry,
+};
 use crate::{
     engine_trace,
     failure::Failure,
@@ -110,15 +112,15 @@ pub(super) fn ask(request: &mut Request) -> Result<(), Failure> {
 /// Sends requests that nothing is measured of, and waits for every answer.
 pub(super) fn warm_up(
     request: &Request,
-    count: usize,
     show: Show,
     beside: &mut Beside<'_>,
 ) -> Result<(), Failure> {
+    let count = request.warmup_count;
     if count == 0 {
         return Ok(());
     }
     let stage = Stage::start(show, "warm-up", count as u64);
-    let record = drive(&request.warmup(count), |_, progress| {
+    let record = drive(&request.warmup(), |_, progress| {
         stage.at(progress.ended as u64);
         beside()
     })
@@ -140,26 +142,24 @@ pub(super) fn warm_up(
 pub(super) fn measure(
     request: &Request,
     load: &Load,
-    args: &BenchArgs,
     name: &str,
     show: Show,
     beside: &mut Beside<'_>,
 ) -> Result<Measured, Failure> {
     let mut issues = Vec::new();
     let mut extra = Vec::new();
-    let scraper = if args.no_metrics {
+    let scraping = &request.scraping;
+    let scraper = if scraping.leaves_out_server {
         None
     } else {
-        start_scraper(&request.endpoint, &METRICS_PATHS, args.scrape_interval).unwrap_or_else(
-            |why| {
-                issues.push(Issue::warning(IssueCode::BenchNoMetrics).with("why", why));
-                None
-            },
-        )
+        start_scraper(&request.endpoint, &METRICS_PATHS, scraping.interval).unwrap_or_else(|why| {
+            issues.push(Issue::warning(IssueCode::BenchNoMetrics).with("why", why));
+            None
+        })
     };
-    for url in &args.metrics {
+    for url in &scraping.pages {
         let (endpoint, path) = page_of(url)?;
-        match start_scraper(&endpoint, &[path.as_str()], args.scrape_interval) {
+        match start_scraper(&endpoint, &[path.as_str()], scraping.interval) {
             Ok(Some(found)) => extra.push((url.clone(), found)),
             Ok(None) => {}
             Err(why) => {
@@ -168,12 +168,12 @@ pub(super) fn measure(
             }
         }
     }
-    let mut profiling = args
+    let mut profiling = request
         .profile
-        .profile
-        .then(|| Profiling::new(&request.endpoint, &args.profile, scraper.as_ref()))
+        .as_ref()
+        .map(|asked| Profiling::new(&request.endpoint, asked, scraper.as_ref()))
         .transpose()?;
-    let telemetry = Telemetry::start(request, args, &mut issues);
+    let telemetry = Telemetry::start(request, &mut issues);
     let stage = Stage::start(show, name, load.plan.requests.len() as u64);
     let mut was_interrupted = false;
     let mut record = drive(load, |clock: &Clock, progress: Progress| {
@@ -189,7 +189,11 @@ pub(super) fn measure(
     })
     .map_err(Failure::new)?;
     // A load that was interrupted meets no objective.
-    let slos = if was_interrupted { &[][..] } else { &args.slo };
+    let slos = if was_interrupted {
+        &[][..]
+    } else {
+        &request.slos
+    };
     stage.finish(&ended(&record, slos));
     let samples = telemetry.and_then(|telemetry| telemetry.stop(&mut issues));
     let subject = request.subject.as_ref();
@@ -198,7 +202,7 @@ pub(super) fn measure(
     });
     was_interrupted |= !beside();
     profile.mark(&mut record, &mut issues);
-    let summary = summarize(&record, &args.slo);
+    let summary = summarize(&record, &request.slos);
     // The server's figures are of the requests that latencies are of.
     let leaves_out = summary.timed < summary.figures.completed;
     let until_profile = profile.page_before.as_ref().filter(|_| leaves_out);
@@ -233,7 +237,7 @@ pub(super) fn measure(
     }
     Ok(Measured {
         served: ServedLoad {
-            asked: request.asked(&load.plan, &args.slo),
+            asked: request.asked(&load.plan),
             load: record,
             server: server.transpose()?,
             exporters,
@@ -345,22 +349,16 @@ struct Profile {
 impl Profiling {
     fn new(
         endpoint: &Arc<Endpoint>,
-        args: &ProfileArgs,
+        asked: &AskedProfile,
         scraper: Option<&Scraper>,
     ) -> Result<Self, Failure> {
-        if args.profile_when_running.is_some() && scraper.is_none() {
+        if asked.request.when_running.is_some() && scraper.is_none() {
             return Err(Failure::new(
                 "--profile-when-running needs the server's metrics",
             ));
         }
         let family = family_of(endpoint);
-        let request = ProfileRequest {
-            when_running: args.profile_when_running,
-            after: args.profile_after,
-            length: args.profile_for,
-            steps: args.profile_steps,
-            options: args.profile_options.clone().unwrap_or_default(),
-        };
+        let request = asked.request.clone();
         let profiler = Profiler::new(Arc::clone(endpoint), family, request.clone())
             .map_err(|error| Failure::new(error.to_string()))?;
         let (load_ended, is_over) = mpsc::channel();
@@ -371,8 +369,8 @@ impl Profiling {
             profiler: Arc::new(profiler),
             family,
             request,
-            before: args.profile_dir.as_deref().map(traces).unwrap_or_default(),
-            folder: args.profile_dir.clone(),
+            before: asked.folder.as_deref().map(traces).unwrap_or_default(),
+            folder: asked.folder.clone(),
             begun: Arc::default(),
             error: None,
         })

@@ -9,7 +9,6 @@ use llmprof_record::{
 };
 
 use super::request::Request;
-use crate::args_bench::BenchArgs;
 
 /// NVML averages utilization over at least 1/6 s (`nvmlUtilization_t`): ten samples a second miss none of these windows.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -23,25 +22,22 @@ pub(super) struct Telemetry {
 
 impl Telemetry {
     /// Nothing is sampled where the server is on another machine and no GPU of this one is named.
-    pub(super) fn start(
-        request: &Request,
-        args: &BenchArgs,
-        issues: &mut Vec<Issue>,
-    ) -> Option<Self> {
-        let is_here = args.serve.serve.is_some() || is_loopback(&request.endpoint.host);
-        if args.no_telemetry || (args.gpus.is_none() && !is_here) {
+    pub(super) fn start(request: &Request, issues: &mut Vec<Issue>) -> Option<Self> {
+        let gpus = request.telemetry.as_ref()?.gpus.as_deref();
+        let is_here = request.serve.serve.is_some() || is_loopback(&request.endpoint.host);
+        if gpus.is_none() && !is_here {
             return None;
         }
         let settings = Settings {
             period: PERIOD,
-            gpus: Gpus::requested(args.gpus.as_deref()),
+            gpus: Gpus::requested(gpus),
             nvml_library: None,
             amd_library: None,
         };
         match Sampler::start_with(settings) {
             Ok(sampler) => Some(Self {
                 sampler,
-                is_asked_for: args.gpus.is_some(),
+                is_asked_for: gpus.is_some(),
             }),
             Err(error) => {
                 let issue = Issue::warning(IssueCode::BenchNoTelemetry);

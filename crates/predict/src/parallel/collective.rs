@@ -76,11 +76,7 @@ impl Collectives {
         if let Some(table) = table {
             return Ok(Self(Kind::Table(table)));
         }
-        let fastest = device
-            .interconnects
-            .iter()
-            .max_by(|a, b| one_way(a).total_cmp(&one_way(b)));
-        let link = fastest.ok_or_else(|| CollectiveError::NoLink {
+        let link = fastest_link(device).ok_or_else(|| CollectiveError::NoLink {
             device: device.name.clone(),
         })?;
         Ok(Self(Kind::Link {
@@ -128,6 +124,16 @@ impl Collectives {
             }
         }
     }
+}
+
+fn fastest_link(device: &Device) -> Option<&Interconnect> {
+    let links = device.interconnects.iter();
+    links.max_by(|a, b| one_way(a).total_cmp(&one_way(b)))
+}
+
+/// Bytes per second of a large transfer over the fastest link that a device's file states, in one direction; `None` without a link.
+pub fn sent_bytes_per_s(device: &Device) -> Option<f64> {
+    Some(one_way(fastest_link(device)?) * KernelFactors::shipped().link_share())
 }
 
 /// Bytes per second of a link in one direction.

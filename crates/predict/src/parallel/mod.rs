@@ -8,7 +8,7 @@ mod collective;
 use llmprof_units::{Bytes, Nanos};
 use serde::Serialize;
 
-pub use collective::{CollectiveError, Collectives};
+pub use collective::{CollectiveError, Collectives, sent_bytes_per_s};
 
 use llmprof_theory::{
     Decoder, MemoryFit, Model, Pass, Routing, Step, Workload, WorkloadError,

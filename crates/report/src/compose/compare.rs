@@ -80,6 +80,31 @@ fn summary(comparison: &Comparison, gates: &[GateOutcome]) -> Vec<String> {
     lines
 }
 
+/// The runs of both sides, each with its side, its name, and its report where a page can link to it.
+pub fn add_runs<'s>(
+    document: &mut Document,
+    runs: impl IntoIterator<Item = (&'s str, String, Option<String>)>,
+) {
+    let mut table = Table::new(&["Side", "Run"], 2);
+    for (side, label, report) in runs {
+        let cell = match report {
+            Some(href) => Cell::Link { label, href },
+            None => Cell::from(label),
+        };
+        table.row([Cell::from(side), cell]);
+    }
+    document.section("runs", "Runs").table(table);
+}
+
+/// What is not alike, the summary and the metrics alone, of a document of [`compared`].
+pub fn brief(whole: &Document, comparison: &Comparison) -> Document {
+    let mut document = Document::new(whole.title.clone());
+    document.caveats.clone_from(&whole.caveats);
+    document.summary.clone_from(&whole.summary);
+    document.table(metrics(comparison));
+    document
+}
+
 pub fn metrics(comparison: &Comparison) -> Table {
     let headers = ["Metric", "Verdict", "A", "B", "Change", "95 % CI", "From"];
     let mut table = Table::new(&headers, 2).with_words(&["From"]);

@@ -20,6 +20,7 @@ mod job;
 mod kernel_report;
 mod kernels;
 mod latency;
+pub mod listings;
 mod memory;
 mod modules;
 mod operators;

@@ -1,8 +1,7 @@
-//! Every sentence of a report, one file per subject.
+//! Sentences of a report that several sections share, one file per subject; those of one section stand beside it in `compose`.
 //!
 //! Analyses hand over codes and values; what they mean in words is decided here, in the words of GPU performance engineers.
 
-pub mod advise;
 mod assumptions;
 pub(crate) mod bottleneck;
 pub mod calibration;
@@ -17,7 +16,6 @@ mod findings;
 pub(crate) mod gallery;
 pub mod gemms;
 pub mod graphs;
-pub mod host_stacks;
 #[cfg(test)]
 mod issue_page;
 pub mod issue_table;
@@ -25,27 +23,19 @@ mod issues;
 pub(crate) mod job;
 pub mod kernel_report;
 pub(crate) mod kernels;
-pub mod latency;
 pub mod memory;
-pub mod modules;
 pub mod phases;
-pub mod plan;
 pub mod predict;
 pub mod program;
 pub mod ranks;
 pub mod run_weights;
 mod runtime;
-pub mod simulate;
 pub mod slices;
-pub mod stakeholder;
-pub mod statics;
 pub mod steps;
 pub mod summary;
 pub mod sums;
-pub mod sweep;
 pub mod telemetry;
 pub mod trace;
-pub mod trtexec;
 pub(crate) mod unmatched;
 pub mod waterfall;
 

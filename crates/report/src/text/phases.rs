@@ -111,7 +111,7 @@ fn class_part(phase: &PhaseAnalysis) -> Option<String> {
 }
 
 /// The category of kernels with most of the GPU time.
-pub(super) struct LargestCategory {
+pub(crate) struct LargestCategory {
     pub name: String,
     pub share: Percent,
     /// Whether that is more than half.
@@ -130,7 +130,7 @@ impl LargestCategory {
 }
 
 /// What a phase that keeps its GPU busy is busy with.
-pub(super) fn largest_category(phase: &PhaseAnalysis) -> Option<LargestCategory> {
+pub(crate) fn largest_category(phase: &PhaseAnalysis) -> Option<LargestCategory> {
     let is_busy = phase.judged_idle().0 < phase.judged_wall().0 / 2;
     let waterfall = &phase.waterfall;
     let all = waterfall.busy_ns.0.saturating_add(waterfall.overlap_ns.0);

@@ -1,10 +1,10 @@
 //! Prefill and decode on engines of their own.
 
-use llmprof_predict::{EngineLimits, PredictError, parallel::Spread};
-use llmprof_theory::{
-    Sequences, Step, Workload,
-    device::{Counts, Device},
+use llmprof_predict::{
+    EngineLimits, PredictError,
+    parallel::{Spread, sent_bytes_per_s},
 };
+use llmprof_theory::{Sequences, Step, Workload, device::Device};
 use llmprof_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,8 +14,6 @@ use crate::{disaggregated::Workers, memory::SequenceMemory, settings::Settings};
 
 /// Decode engines are bounded with this batch.
 const DECODE_BATCH: u64 = 64;
-/// Share of a link's stated bandwidth that a KV cache is sent at.
-const LINK_SHARE: f64 = 0.7;
 
 /// Engines of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -89,20 +87,11 @@ impl Asked<'_> {
             decode: split.decode as usize,
             prefill_sequences: prompts.max(1.0) as usize,
             decode_sequences: held as usize,
-            transfer: Nanos::from_seconds(bytes / (link_bytes_per_s(device) * LINK_SHARE)),
+            transfer: Nanos::from_seconds(bytes / sent_bytes_per_s(device).unwrap_or(0.0)),
         })
     }
 }
 
-/// One direction of the fastest link that the device's file states; 0 without any.
-fn link_bytes_per_s(device: &Device) -> f64 {
-    let one_way = device.interconnects.iter().map(|link| match link.counts {
-        Counts::OneDirection => link.bandwidth.value.0,
-        Counts::BothDirections => link.bandwidth.value.0 / 2.0,
-    });
-    one_way.fold(0.0, f64::max)
-}
-
 pub(super) fn can_send(device: &Device) -> bool {
-    link_bytes_per_s(device) > 0.0
+    sent_bytes_per_s(device).is_some()
 }

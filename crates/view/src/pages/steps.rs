@@ -3,6 +3,7 @@
 use llmprof_analysis::Analysis;
 use llmprof_record::run::{PassKind, RunRecord};
 use llmprof_report::text::steps::{by_pattern, is_told};
+use llmprof_units::stats::nearest_percentile;
 use serde_json::{Value, json};
 
 use crate::opened_run::OpenedRun;
@@ -42,7 +43,7 @@ pub(super) fn steps_json(run: &OpenedRun) -> Value {
 fn series_json(series: &Series) -> Value {
     let mut sorted: Vec<i64> = series.steps.iter().map(|step| step.1).collect();
     sorted.sort_unstable();
-    let quantile = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+    let quantile = |share: f64| nearest_percentile(&sorted, share);
     let group = series.steps.len().div_ceil(STEPS_MAX);
     let steps = series
         .steps

@@ -9,6 +9,7 @@ use std::time::Instant;
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_record::trace::{StrId, ThreadId, Trace, TraceBuilder};
+use llmprof_units::stats::percentile;
 use llmprof_view::tile::TilePlace;
 use llmprof_view::{OpenedRun, Site, Timeline};
 use serde_json::{Value, json};
@@ -81,7 +82,7 @@ fn repeated(trace: &Trace, events: usize) -> Trace {
 
 fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[((values.len() - 1) as f64 * share).round() as usize]
+    percentile(values, share)
 }
 
 #[test]

@@ -13,13 +13,13 @@ use llmprof_record::{
 use llmprof_report::{
     Document,
     compose::{KernelNote, KernelNotes, add_kernel_report},
+    csv::kernel_tables,
     text,
 };
 use llmprof_units::schema::schema_of;
 use schemars::Schema;
 use serde_json::{Value, json};
 
-use crate::outputs::kernel_tables;
 use crate::{
     args_kernels::AnalyzeKernelsArgs,
     failure::Failure,

@@ -10,8 +10,8 @@ use llmprof_record::{
     summary::{Summary, TimeRow, kernel_times},
     trace::{Kernels, Trace},
 };
-use llmprof_report::{Cell, Table, kernel_label};
-use llmprof_units::{Nanos, Percent, Share};
+use llmprof_report::compose::listings::kernels_by_phase;
+use llmprof_units::{Nanos, Share};
 
 use crate::{args_kernels::TopArgs, failure::Failure, output::Output};
 
@@ -45,7 +45,9 @@ pub(super) fn top(args: &TopArgs, output: &mut Output) -> Result<(), Failure> {
         let all = rows.len();
         rows.truncate(how_many(times(&rows), total, args.topk, args.coverage));
         tell(times(&rows), all, total)?;
-        return output.table(&table(&rows, total));
+        // `-o FILE` has whole names.
+        let rows = rows.iter().map(|one| (one.phase, &one.row));
+        return output.table(&kernels_by_phase(rows, total));
     };
     // One pattern stands for a kernel in all phases.
     let mut merged = by_name(rows.into_iter().map(|one| one.row).collect());
@@ -83,23 +85,6 @@ fn tell(listed: impl Iterator<Item = Nanos>, all: usize, total: Nanos) -> Result
         "{count} of {all} kernels hold {:.1} % of {total} GPU time",
         100.0 * covered.0 as f64 / total.0 as f64
     ))
-}
-
-/// A table for people; `-o FILE` has whole names.
-fn table(rows: &[PhaseRow], total: Nanos) -> Table {
-    let mut table = Table::new(&["#", "Phase", "Share", "Time", "Calls", "Kernel"], 6);
-    for (rank, PhaseRow { phase, row }) in rows.iter().enumerate() {
-        let share = Percent(row.total_ns.0 as f64 / total.0 as f64);
-        table.row([
-            Cell::from((rank + 1).to_string().as_str()),
-            Cell::from(phase.unwrap_or("-")),
-            Cell::from(share.to_string().as_str()),
-            Cell::from(row.total_ns.to_string().as_str()),
-            Cell::from(row.times.count.to_string().as_str()),
-            Cell::from(kernel_label(&row.name).as_str()),
-        ]);
-    }
-    table
 }
 
 /// Kernels of each phase. Where the timeline has phases, what was launched outside of them (set-up, warm-up) is left out, and so are first

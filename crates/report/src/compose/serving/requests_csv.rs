@@ -4,7 +4,7 @@ use llmprof_analysis::serving::parts::Parts;
 use llmprof_record::serving::{EngineStep, RequestRecord};
 use llmprof_units::Nanos;
 
-use crate::csv_field::csv_field;
+use crate::csv_field;
 
 /// One line a request; times in milliseconds from the start of the load, parts of its latency after them.
 pub fn requests_csv(requests: &[RequestRecord], each: &[Parts]) -> String {

@@ -1,6 +1,7 @@
 //! The jobs of a sweep on one page.
 
 mod page;
+mod sentences;
 mod table;
 
 pub use page::document;

@@ -1,9 +1,9 @@
 //! A sweep as a page: the table, heat maps over two keys, scaling curves over one.
 
+use super::sentences as text;
 use super::table::{self, SweepFigures, SweepRow};
 use crate::{
     Document, Drawing,
-    text::sweep as text,
     view::{Curve, Curves, HeatMap, Unit},
 };
 

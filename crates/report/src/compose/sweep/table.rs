@@ -7,10 +7,8 @@ use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
 use llmprof_units::{Nanos, Percent, significant};
 
-use crate::{
-    Cell, Table, csv_field,
-    text::{self, issue_line},
-};
+use super::sentences;
+use crate::{Cell, Table, csv_field, text::issue_line};
 
 const PREFILL: &str = "PREFILL BOTTLENECK";
 const DECODE: &str = "DECODE BOTTLENECK";
@@ -86,7 +84,7 @@ impl PhaseFigures {
 
 impl PhaseFigures {
     fn bottleneck(&self) -> Option<String> {
-        let none = || text::sweep::NO_BOTTLENECK.to_owned();
+        let none = || sentences::NO_BOTTLENECK.to_owned();
         self.class.clone().or_else(|| self.is_found.then(none))
     }
 }
@@ -115,7 +113,7 @@ pub fn table(rows: &[SweepRow]) -> Table {
     let mut headers = vec!["JOB", "OVERRIDES", "STATE"];
     headers.extend(shown.iter().map(|(name, _)| *name));
     if speeds.is_some() {
-        headers.push(text::sweep::AGAINST_FIRST);
+        headers.push(sentences::AGAINST_FIRST);
     }
     headers.push("PATH");
     let mut table = Table::new(&headers, 3).with_words(&[PREFILL, DECODE, "PATH"]);

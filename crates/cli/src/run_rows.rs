@@ -1,4 +1,4 @@
-//! `llmprof runs export`: one CSV of all runs, a line per run.
+//! Numbers of runs as rows: a line of the CSV of `runs export`, one flat object for `export --to flat-json`.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ const BENCH: [(&str, &[&str]); 5] = [
 ];
 
 /// The table. Every key that some run was started with is a column: `override.runtime.batch_size`.
-pub(super) fn csv(runs: &[StoredRun]) -> String {
+pub(crate) fn csv(runs: &[StoredRun]) -> String {
     let keys: BTreeSet<String> = runs.iter().flat_map(override_keys).collect();
     let mut text = String::new();
     for run in runs {

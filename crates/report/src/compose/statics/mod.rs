@@ -1,12 +1,15 @@
 //! The theoretical cost of a model: `static_compute.md`, and what `llmprof model` prints.
 
+mod sentences;
+
 use llmprof_units::{Basis, Nanos, Percent, significant};
 
+use self::sentences as text;
 use crate::analyzed::{PhaseStatics, Statics, Sums};
-use crate::text::{dash, statics as text};
+use crate::text::dash;
 use crate::{Document, Table};
 
-pub use crate::text::statics::assumptions;
+pub use self::sentences::assumptions;
 
 pub fn document(statics: &Statics) -> Document {
     let mut document = Document::new(text::title(statics));

@@ -2,7 +2,9 @@
 
 use llmprof_analysis::counters::{CountersAnalysis, LaunchRow};
 use llmprof_record::counters::{Counters, Level, ProfiledLaunch, Value};
-use llmprof_report::{compose::KernelNotes, csv_lines, kernel_label};
+
+use super::{CsvFile, csv_lines};
+use crate::{compose::KernelNotes, kernel_label};
 
 const SUMMARY: [&str; 25] = [
     "kernel_id",
@@ -33,11 +35,11 @@ const SUMMARY: [&str; 25] = [
 ];
 
 /// The three tables, by their names.
-pub(crate) fn files(
+pub fn files(
     counters: &Counters,
     found: &CountersAnalysis,
     notes: Option<&KernelNotes>,
-) -> Vec<(String, String)> {
+) -> Vec<CsvFile> {
     let ids = ids(&counters.launches);
     vec![
         (

@@ -3,7 +3,7 @@
 use llmprof_analysis::host_stacks::{HostActivity, HostPlace, HostStacks, StackSource};
 
 /// What the tables and flame graphs show.
-pub fn basis(host: &HostStacks) -> String {
+pub(super) fn basis(host: &HostStacks) -> String {
     let (idle, whole) = (&host.idle, &host.whole);
     match host.source {
         StackSource::Sampled => format!(
@@ -19,16 +19,16 @@ pub fn basis(host: &HostStacks) -> String {
     }
 }
 
-pub fn idle_flame() -> &'static str {
+pub(super) fn idle_flame() -> &'static str {
     "Host stacks while no GPU was busy"
 }
 
-pub fn whole_flame() -> &'static str {
+pub(super) fn whole_flame() -> &'static str {
     "Host stacks, all the time"
 }
 
 /// What a thread did.
-pub fn activity(place: &HostPlace) -> String {
+pub(super) fn activity(place: &HostPlace) -> String {
     match place.activity {
         HostActivity::Running => "running".to_owned(),
         HostActivity::CollectingGarbage => "Python garbage collection".to_owned(),
@@ -42,20 +42,20 @@ pub fn activity(place: &HostPlace) -> String {
         HostActivity::Sleeping => "sleeping".to_owned(),
         HostActivity::Blocked if place.call.is_empty() => "blocked".to_owned(),
         HostActivity::Blocked => format!("blocked in {}", place.call),
-        HostActivity::Unknown => super::dash(),
+        HostActivity::Unknown => crate::text::dash(),
     }
 }
 
-pub fn function(place: &HostPlace) -> String {
+pub(super) fn function(place: &HostPlace) -> String {
     if place.function.is_empty() {
         return "(no Python stack)".to_owned();
     }
     place.function.clone()
 }
 
-pub fn line(place: &HostPlace) -> String {
+pub(super) fn line(place: &HostPlace) -> String {
     if place.file.is_empty() {
-        return super::dash();
+        return crate::text::dash();
     }
     format!("{}:{}", place.file, place.line)
 }

@@ -1,11 +1,13 @@
 //! Advice: what `llmprof predict --advise` prints.
 
+mod sentences;
+
 use llmprof_predict::{Interval, Prediction};
 use llmprof_units::{Bytes, Nanos, significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::text::advise as text;
+use self::sentences as text;
 use crate::{Document, Table};
 
 /// What a request is predicted to take.

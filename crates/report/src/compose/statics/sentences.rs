@@ -5,12 +5,12 @@ use llmprof_units::{Basis, Count, significant};
 
 use crate::analyzed::{PhaseStatics, Statics};
 
-pub fn title(statics: &Statics) -> String {
+pub(super) fn title(statics: &Statics) -> String {
     format!("{}: theoretical cost", statics.model)
 }
 
 /// Parameters and workload in one line.
-pub fn subject(statics: &Statics) -> String {
+pub(super) fn subject(statics: &Statics) -> String {
     let workload = &statics.workload;
     format!(
         "{} parameters ({}), {}, family {}. Batch {}, prompt {}, {}{}.",
@@ -28,7 +28,7 @@ pub fn subject(statics: &Statics) -> String {
     )
 }
 
-pub fn phase(name: &str, phase: &PhaseStatics) -> String {
+pub(super) fn phase(name: &str, phase: &PhaseStatics) -> String {
     match name {
         "decode_step" => format!("decode step at {}", Count(phase.context_tokens, "token")),
         "decode" => "decode, all steps".to_owned(),
@@ -37,7 +37,7 @@ pub fn phase(name: &str, phase: &PhaseStatics) -> String {
 }
 
 /// What memory the workload needs, and how much fits.
-pub fn memory(statics: &Statics) -> Vec<String> {
+pub(super) fn memory(statics: &Statics) -> Vec<String> {
     let memory = &statics.memory;
     let verdict = match (memory.fits, memory.capacity_bytes) {
         (Some(true), Some(capacity)) => format!("; fits the device's {capacity}"),

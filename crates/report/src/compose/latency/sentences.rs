@@ -2,11 +2,11 @@
 
 use llmprof_units::significant;
 
-use super::time;
 use crate::analyzed::{Analysis, Summary};
+use crate::text::time;
 
 /// What the table's figures are of.
-pub fn basis(analysis: &Analysis) -> String {
+pub(super) fn basis(analysis: &Analysis) -> String {
     let latency = &analysis.latency;
     format!(
         "Plain passes (no profiler attached): {}; warm-up passes, left out: {}. ± is half the 95 % confidence interval of the mean.",

@@ -1,10 +1,11 @@
 //! Hardware counters of single launches for a spreadsheet.
 
 use llmprof_analysis::counters::{LaunchRow, percentages};
-use llmprof_report::csv_lines;
+
+use super::csv_lines;
 
 /// All rows for a spreadsheet.
-pub(crate) fn csv(rows: &[LaunchRow]) -> String {
+pub fn csv(rows: &[LaunchRow]) -> String {
     let mut lines = vec![
         ["kernel", "grid", "block", "duration_ns", "timeline_mean_ns"]
             .into_iter()

@@ -1,12 +1,15 @@
 //! Modules as an icicle and a heat map of layers, source lines of host-bound time, GEMMs by shape.
 
+mod sentences;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos, Percent};
 
+use self::sentences as text;
 use crate::analyzed::{Analysis, OriginRow, ShapeRow, TraceAnalysis};
 use crate::document::{Align, Cell, Column, Document, Drawing, Table};
-use crate::text::{kernels::hundredths, modules as text};
+use crate::text::kernels::hundredths;
 use crate::view::{HeatMap, Icicle, IciclePart, Unit};
 
 /// Levels of modules, ops in a heat map, rows of a text.

@@ -1,5 +1,7 @@
 //! A simulation: what `llmprof simulate` prints.
 
+mod sentences;
+
 use llmprof_analysis::serving::SloOutcome;
 use llmprof_simulate::{
     Level, Settings, SimulatedLoad,
@@ -11,8 +13,8 @@ use llmprof_units::{Nanos, significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::sentences::{self as text, Fit, Over};
 use super::serving::sentences as bench;
-use crate::text::simulate::{self as text, Fit, Over};
 use crate::{Cell, Document, Table};
 
 /// What a simulation came to; `--json` prints it.

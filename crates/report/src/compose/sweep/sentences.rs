@@ -1,14 +1,14 @@
 //! The jobs of a sweep side by side.
 
-pub const TITLE: &str = "Jobs side by side";
+pub(super) const TITLE: &str = "Jobs side by side";
 /// The head of the column that compares tokens/s.
-pub const AGAINST_FIRST: &str = "TOKENS/S ÷ JOB 0";
+pub(super) const AGAINST_FIRST: &str = "TOKENS/S ÷ JOB 0";
 
 /// A phase that was measured and has no class.
-pub const NO_BOTTLENECK: &str = "none dominant";
+pub(super) const NO_BOTTLENECK: &str = "none dominant";
 
 /// What the columns are.
-pub fn basis(has_energy: bool) -> String {
+pub(super) fn basis(has_energy: bool) -> String {
     let energy = if has_energy {
         " J/token is energy of decode."
     } else {
@@ -19,6 +19,6 @@ pub fn basis(has_energy: bool) -> String {
     )
 }
 
-pub fn common(overrides: &[String]) -> String {
+pub(super) fn common(overrides: &[String]) -> String {
     format!("All jobs: {}", overrides.join(" "))
 }

@@ -1,10 +1,12 @@
 //! Layers of a TensorRT engine as a page and as CSV.
 
+mod sentences;
+
 use llmprof_analysis::trtexec::EngineLayers;
 use llmprof_theory::device::Device;
 use llmprof_units::{Nanos, Percent};
 
-use crate::text::trtexec as text;
+use self::sentences as text;
 use crate::{Document, Table, csv_field};
 
 /// The result in a few lines.

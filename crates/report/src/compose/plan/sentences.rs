@@ -2,16 +2,16 @@
 
 use llmprof_units::{Count, Percent, significant};
 
-pub const TITLE: &str = "Planned from predictions, not measured";
-pub const PARETO: &str = "TPOT p99 of engines that meet the objectives";
+pub(super) const TITLE: &str = "Planned from predictions, not measured";
+pub(super) const PARETO: &str = "TPOT p99 of engines that meet the objectives";
 
 /// Below the axis of the chart.
-pub fn pareto_key(has_prices: bool) -> &'static str {
+pub(super) fn pareto_key(has_prices: bool) -> &'static str {
     if has_prices { "cost per hour" } else { "GPUs" }
 }
 
 /// The cheapest engines that meet the objectives.
-pub fn best(engine: &str, replicas: u64, gpus: u64, cost_per_hour: Option<f64>) -> String {
+pub(super) fn best(engine: &str, replicas: u64, gpus: u64, cost_per_hour: Option<f64>) -> String {
     let cost = cost_per_hour.map_or_else(String::new, |cost| {
         format!(", {} an hour", significant(cost))
     });
@@ -23,11 +23,11 @@ pub fn best(engine: &str, replicas: u64, gpus: u64, cost_per_hour: Option<f64>) 
 }
 
 /// Engines of each kind, where prefill and decode are apart.
-pub fn split(prefill: u64, decode: u64) -> String {
+pub(super) fn split(prefill: u64, decode: u64) -> String {
     format!("{prefill} for prefill and {decode} for decode")
 }
 
-pub fn none_met(engine: &str, replicas: u64) -> String {
+pub(super) fn none_met(engine: &str, replicas: u64) -> String {
     format!(
         "No engine that was simulated meets the objectives. Nearest: {} of {engine}.",
         Count(replicas, "replica")
@@ -35,20 +35,20 @@ pub fn none_met(engine: &str, replicas: u64) -> String {
 }
 
 /// No engine passes the bounds.
-pub fn nothing(considered: usize) -> String {
+pub(super) fn nothing(considered: usize) -> String {
     format!(
         "No engine can meet the objectives: bounds rule out all {considered} that were considered."
     )
 }
 
-pub fn limits(max_num_batched_tokens: u64, max_num_seqs: u64, kv_blocks: u64) -> String {
+pub(super) fn limits(max_num_batched_tokens: u64, max_num_seqs: u64, kv_blocks: u64) -> String {
     format!(
         "Each with --max-num-batched-tokens {max_num_batched_tokens} --max-num-seqs {max_num_seqs}, {kv_blocks} KV blocks."
     )
 }
 
 /// A reason in a table.
-pub fn reason(key: &str) -> &'static str {
+pub(super) fn reason(key: &str) -> &'static str {
     match key {
         "memory" => "memory",
         "kv" => "KV cache",
@@ -61,14 +61,14 @@ pub fn reason(key: &str) -> &'static str {
 }
 
 /// What the best engines have least room in.
-pub fn limited(key: &str, share: Option<f64>) -> String {
+pub(super) fn limited(key: &str, share: Option<f64>) -> String {
     let share = share.map_or_else(String::new, |share| {
         format!("; its objectives are at {} of their limits", Percent(share))
     });
     format!("Limited by {}{share}.", reason(key))
 }
 
-pub fn highest_rate(met: f64, missed: Option<f64>) -> String {
+pub(super) fn highest_rate(met: f64, missed: Option<f64>) -> String {
     match missed {
         Some(missed) => format!(
             "It meets the objectives up to {} requests/s; at {} it does not.",
@@ -82,14 +82,14 @@ pub fn highest_rate(met: f64, missed: Option<f64>) -> String {
     }
 }
 
-pub fn not_settled(requests: usize) -> String {
+pub(super) fn not_settled(requests: usize) -> String {
     format!(
         "The 99th percentiles still change after {requests} requests of one engine: --requests-max allows more."
     )
 }
 
 /// The cheapest engines without narrower formats, which change what a model answers.
-pub fn own_formats(engine: &str, replicas: u64, gpus: u64) -> String {
+pub(super) fn own_formats(engine: &str, replicas: u64, gpus: u64) -> String {
     format!(
         "Narrower formats may change answers. In the model's own: {} of {engine}, {}.",
         Count(replicas, "replica"),
@@ -97,13 +97,13 @@ pub fn own_formats(engine: &str, replicas: u64, gpus: u64) -> String {
     )
 }
 
-pub fn listed(listed: usize, simulated: usize, has_prices: bool) -> String {
+pub(super) fn listed(listed: usize, simulated: usize, has_prices: bool) -> String {
     let order = if has_prices { "cost" } else { "GPUs" };
     format!("The best {listed} of {simulated} simulated: objectives met first, then by {order}.")
 }
 
 /// Engines that fail for one reason.
-pub fn failed(key: &str, engines: usize, considered: usize) -> String {
+pub(super) fn failed(key: &str, engines: usize, considered: usize) -> String {
     let what = match key {
         "memory" => "weights and activations leave no memory for a KV cache",
         "kv" => "the KV cache is too small",
@@ -116,21 +116,21 @@ pub fn failed(key: &str, engines: usize, considered: usize) -> String {
     format!("{engines} of {considered} engines: {what}.")
 }
 
-pub fn not_simulated(engines: usize) -> String {
+pub(super) fn not_simulated(engines: usize) -> String {
     format!(
         "{} not simulated: others are cheaper by the bounds.",
         Count(engines as u64, "engine")
     )
 }
 
-pub fn basis(profile: &str, devices: &[String]) -> String {
+pub(super) fn basis(profile: &str, devices: &[String]) -> String {
     format!(
         "Step times are predicted with the efficiency profile `{profile}` on {}; one replica is simulated and gets every n-th request of n replicas. Network, tokenization and client time are not included.",
         devices.join(", ")
     )
 }
 /// Step times that benches of a server shifted.
-pub fn shifted(benches: usize, server: &str, prefill: f64, decode: f64) -> String {
+pub(super) fn shifted(benches: usize, server: &str, prefill: f64, decode: f64) -> String {
     format!(
         "Step times are shifted by {} of {server}: × {prefill:.2} for prompts, × {decode:.2} for decoding. Other devices, layouts and formats take the same factors.",
         Count(benches as u64, "bench")
@@ -138,14 +138,14 @@ pub fn shifted(benches: usize, server: &str, prefill: f64, decode: f64) -> Strin
 }
 
 /// Median and worst error of a latency.
-pub struct LatencyError {
-    pub name: &'static str,
-    pub median: f64,
-    pub worst: f64,
+pub(super) struct LatencyError {
+    pub(super) name: &'static str,
+    pub(super) median: f64,
+    pub(super) worst: f64,
 }
 
 /// The error that a shift leaves, where benches were left out in turn to find it.
-pub fn left_over(left_out: &[LatencyError], before: &[LatencyError]) -> String {
+pub(super) fn left_over(left_out: &[LatencyError], before: &[LatencyError]) -> String {
     let listed = |errors: &[LatencyError]| {
         let each = errors.iter().map(|error| {
             let [median, worst] = [error.median, error.worst].map(Percent);

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use llmprof_analysis::Analysis;
 
-use super::Output;
+use super::CsvFile;
 
-pub(super) fn files(analysis: &Analysis) -> Vec<Output> {
+pub fn files(analysis: &Analysis) -> Vec<CsvFile> {
     let Some(ranks) = analysis.ranks.as_ref().filter(|ranks| !ranks.are_devices) else {
         return Vec::new();
     };

@@ -2,21 +2,21 @@
 
 use llmprof_units::{Count, Nanos, Percent};
 
-pub const TITLE: &str = "Layers of a TensorRT engine";
-pub const NO_DEVICE: &str = "no device named";
-pub const LAYERS: &str = "By time. Names list what was fused.";
+pub(super) const TITLE: &str = "Layers of a TensorRT engine";
+pub(super) const NO_DEVICE: &str = "no device named";
+pub(super) const LAYERS: &str = "By time. Names list what was fused.";
 
 /// The layer type that takes most time.
 #[derive(Clone, Copy, Debug)]
-pub struct Longest<'a> {
-    pub kind: &'a str,
-    pub share: f64,
+pub(super) struct Longest<'a> {
+    pub(super) kind: &'a str,
+    pub(super) share: f64,
     /// Roofline time ÷ measured time.
-    pub of_roofline: Option<f64>,
+    pub(super) of_roofline: Option<f64>,
 }
 
 /// Latency, then the layers of an iteration, then the type that takes most of it.
-pub fn summary(
+pub(super) fn summary(
     latency_p50: Option<Nanos>,
     layers: u64,
     iteration: Nanos,
@@ -43,7 +43,7 @@ pub fn summary(
     lines
 }
 
-pub fn roofline(device: &str) -> String {
+pub(super) fn roofline(device: &str) -> String {
     format!("Roofline: FP16 peaks of {device}; types with a layer of unknown size have none.")
 }
 

@@ -1,5 +1,7 @@
 //! What the host did while no GPU was busy.
 
+mod sentences;
+
 use std::collections::BTreeMap;
 
 use llmprof_analysis::Analysis;
@@ -9,8 +11,8 @@ use llmprof_analysis::host_stacks::{
 use llmprof_record::{flame::FlameStack, trace::Trace};
 use llmprof_units::{Nanos, Percent};
 
+use self::sentences as text;
 use crate::document::{Align, Cell, Column, Document, Drawing, Section, Table};
-use crate::text::host_stacks as text;
 use crate::view::{Icicle, IciclePart, Unit};
 
 /// Levels of calls that are drawn, from the outermost.

@@ -3,10 +3,10 @@
 use llmprof_record::memory::MemoryHistory;
 
 /// The timeline of every device, for a spreadsheet.
-pub(crate) const FILE: &str = "memory.csv";
+pub const FILE: &str = "memory.csv";
 
 /// The timeline; `None` where nothing was recorded.
-pub(crate) fn csv(history: &MemoryHistory) -> Option<String> {
+pub fn csv(history: &MemoryHistory) -> Option<String> {
     let mut file = String::from("device,time_ns,requested_bytes,allocated_bytes,reserved_bytes\n");
     let mut rows = 0;
     for device in &history.devices {

@@ -1,12 +1,15 @@
 //! TTFT, TPOT, ITL and rates of requests.
 
+mod sentences;
+
 use llmprof_record::run::RunRecord;
 use llmprof_units::significant;
 
+use self::sentences as text;
 use super::steps::percentiles;
 use crate::analyzed::{Analysis, Distribution, PassKind, Summary};
 use crate::document::{Document, Drawing, Table};
-use crate::text::{dash, latency as text, time};
+use crate::text::{dash, time};
 use crate::view::{Histogram, StepLatency, StepLine, Unit};
 
 /// Requests that are drawn one by one; more would hide each other.

@@ -1,5 +1,7 @@
 //! A plan: what `llmprof plan` prints.
 
+mod sentences;
+
 use llmprof_simulate::{
     plan::{Candidate, Plan},
     shift::{BenchErrors, ShiftFit},
@@ -9,8 +11,8 @@ use llmprof_units::significant;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::sentences as text;
 use super::serving::sentences as bench;
-use crate::text::plan as text;
 use crate::view::{Curve, Curves, Unit};
 use crate::{Cell, Document, Drawing, Table};
 

@@ -2,12 +2,12 @@
 
 use llmprof_units::{Bytes, Nanos, Times, significant};
 
-use super::predict::has_point;
+use crate::text::predict::has_point;
 
-pub const TITLE: &str = "Changes by predicted gain";
+pub(super) const TITLE: &str = "Changes by predicted gain";
 
 /// The heads of the table.
-pub const COLUMNS: [&str; 11] = [
+pub(super) const COLUMNS: [&str; 11] = [
     "SPEEDUP",
     "CHANGE",
     "OVERRIDES",
@@ -21,12 +21,12 @@ pub const COLUMNS: [&str; 11] = [
     "RUN",
 ];
 
-pub fn subtitle(model: &str, device: &str, profile: &str) -> String {
+pub(super) fn subtitle(model: &str, device: &str, profile: &str) -> String {
     format!("{model} on {device}, efficiency profile `{profile}`")
 }
 
 /// What a change is called, by its code.
-pub fn change(code: &str) -> &str {
+pub(super) fn change(code: &str) -> &str {
     match code {
         "cuda_graph" => "CUDA Graph of decode",
         "fusion" => "fused kernels, torch.compile",
@@ -45,7 +45,7 @@ pub fn change(code: &str) -> &str {
 }
 
 /// `4.14×`, or `4.00× (2.11× to 7.60×)` with its interval; the interval alone where it is wide.
-pub fn speedup(factor: f64, interval: Option<[f64; 2]>) -> String {
+pub(super) fn speedup(factor: f64, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some(ends) if !has_point(ends) => {
             let [low, high] = ends.map(Times);
@@ -60,7 +60,7 @@ pub fn speedup(factor: f64, interval: Option<[f64; 2]>) -> String {
 const COST_FACTOR: f64 = 1.1;
 
 /// A time, and how many times as long it is as before where that is a cost.
-pub fn with_cost(after: Nanos, before: Nanos) -> String {
+pub(super) fn with_cost(after: Nanos, before: Nanos) -> String {
     let factor = after.seconds() / before.seconds().max(1e-12);
     if factor < COST_FACTOR {
         return after.to_string();
@@ -69,14 +69,14 @@ pub fn with_cost(after: Nanos, before: Nanos) -> String {
 }
 
 /// The overrides of a change, and of others that are predicted to come to the same.
-pub fn overrides(lines: &[String], alike: &[Vec<String>]) -> String {
+pub(super) fn overrides(lines: &[String], alike: &[Vec<String>]) -> String {
     let all = std::iter::once(lines).chain(alike.iter().map(Vec::as_slice));
     let all: Vec<String> = all.map(|lines| lines.join(" ")).collect();
     all.join(" or ")
 }
 
 /// Whether the targets of the user are met, in a table; nothing where there are none.
-pub fn meets(is_met: Option<bool>) -> &'static str {
+pub(super) fn meets(is_met: Option<bool>) -> &'static str {
     match is_met {
         Some(true) => "yes",
         Some(false) => "no",
@@ -85,21 +85,21 @@ pub fn meets(is_met: Option<bool>) -> &'static str {
 }
 
 /// Whether memory suffices, in a table.
-pub fn fits(fits: Option<bool>) -> String {
+pub(super) fn fits(fits: Option<bool>) -> String {
     match fits {
         Some(true) => "yes".to_owned(),
         Some(false) => "no".to_owned(),
-        None => super::dash(),
+        None => crate::text::dash(),
     }
 }
 
 /// Whether `llmprof run` accepts a change, in a table.
-pub fn runs(runs: bool) -> &'static str {
+pub(super) fn runs(runs: bool) -> &'static str {
     if runs { "yes" } else { "predict only" }
 }
 
 /// The request as it is.
-pub fn now(
+pub(super) fn now(
     ttft: Nanos,
     tpot: Option<Nanos>,
     tokens_per_s: f64,
@@ -119,7 +119,7 @@ pub fn now(
 }
 
 /// The change that gains most; none where no change gains enough.
-pub fn best(change: Option<(&str, &[String], f64)>) -> String {
+pub(super) fn best(change: Option<(&str, &[String], f64)>) -> String {
     match change {
         Some((code, overrides, factor)) => format!(
             "Best: {} ({}), {} tokens/s.",
@@ -132,7 +132,7 @@ pub fn best(change: Option<(&str, &[String], f64)>) -> String {
 }
 
 /// What came of running the best change in turns with the request.
-pub fn tried(
+pub(super) fn tried(
     overrides: &[String],
     predicted: f64,
     measured: Option<f64>,
@@ -157,7 +157,7 @@ pub fn tried(
 }
 
 /// What the table means. Of a change that `run` refuses `refused` has the overrides and the reason.
-pub fn notes(has_designs: bool, refused: &[(String, &str)], left_out: usize) -> Vec<String> {
+pub(super) fn notes(has_designs: bool, refused: &[(String, &str)], left_out: usize) -> Vec<String> {
     let mut lines = vec![
         "Speedup is tokens per second ÷ those of the request, each change by itself. A larger batch may raise TPOT while it raises tokens per \
          second."

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use llmprof_analysis::{Analysis, CaptureCost, attribution::operators::OperatorTimes};
 
-use super::Output;
-use llmprof_report::csv_field;
+use super::{CsvFile, csv_field};
 
 /// Operators of the model by phase and place; of the framework where no model is known.
-pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
+pub fn operators(analysis: &Analysis) -> Option<CsvFile> {
     let mut lines = Lines::new(&[
         "phase",
         "operator",
@@ -52,14 +51,14 @@ pub(super) fn operators(analysis: &Analysis) -> Option<Output> {
 }
 
 /// What the profiler of a framework says where another trace explains the time: its operators.
-pub(super) fn beside(framework: &Analysis) -> Vec<Output> {
+pub fn beside(framework: &Analysis) -> Vec<CsvFile> {
     let operators = self::framework(framework);
     let operators = operators.map(|(name, text)| (format!("torch_profiler/{name}"), text));
     operators.into_iter().collect()
 }
 
 /// `overhead.json`: what recording cost, by phase.
-pub(super) fn overhead(recorded: &Analysis) -> Option<Output> {
+pub fn overhead(recorded: &Analysis) -> Option<CsvFile> {
     let costs = CaptureCost::of(recorded);
     let rows: BTreeMap<&str, &CaptureCost> = costs
         .iter()
@@ -70,7 +69,7 @@ pub(super) fn overhead(recorded: &Analysis) -> Option<Output> {
 }
 
 /// Operators of the framework by name.
-fn framework(analysis: &Analysis) -> Option<Output> {
+fn framework(analysis: &Analysis) -> Option<CsvFile> {
     let timeline = analysis.timeline.as_deref()?;
     let mut lines = Lines::new(&[
         "name",
@@ -107,7 +106,7 @@ fn framework(analysis: &Analysis) -> Option<Output> {
     (lines.rows > 0).then(|| ("operators.csv".to_owned(), lines.text))
 }
 
-pub(super) fn kernels(analysis: &Analysis) -> Option<Output> {
+pub fn kernels(analysis: &Analysis) -> Option<CsvFile> {
     let timeline = analysis.timeline.as_deref()?;
     let mut lines = Lines::new(&[
         "name",
@@ -141,7 +140,7 @@ pub(super) fn kernels(analysis: &Analysis) -> Option<Output> {
 }
 
 /// `gemms.csv`: every GEMM of a cuBLAS log that has a kernel, in launch order.
-pub(super) fn gemms(analysis: &Analysis) -> Option<Output> {
+pub fn gemms(analysis: &Analysis) -> Option<CsvFile> {
     let gemms = analysis.gemms.as_ref()?;
     let mut lines = Lines::new(&[
         "call",
@@ -198,7 +197,7 @@ const OPS: [&str; 7] = [
 
 /// `ops.csv`, which has one row per operator as `key_averages()` does, and `ops_by_shape.csv`, which has one per operator and
 /// shapes of its inputs.
-pub(super) fn ops(analysis: &Analysis) -> Vec<Output> {
+pub fn ops(analysis: &Analysis) -> Vec<CsvFile> {
     let mut by_key = Lines::new(&OPS);
     let mut by_shape = Lines::new(&OPS);
     for operator in analysis

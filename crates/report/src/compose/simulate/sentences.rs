@@ -3,12 +3,12 @@
 use llmprof_traffic::figures::LoadFigures;
 use llmprof_units::{Count, Nanos, Percent, significant};
 
-pub const TITLE: &str = "Simulated, not measured";
+pub(super) const TITLE: &str = "Simulated, not measured";
 
-pub const NOT_IN_LATENCIES: &str = "Latencies end when the engine emits the token. Network and tokenization count as far as --request-delay and --token-delay state them; client time does not.";
+pub(super) const NOT_IN_LATENCIES: &str = "Latencies end when the engine emits the token. Network and tokenization count as far as --request-delay and --token-delay state them; client time does not.";
 
 /// How many replicas are enough.
-pub fn replicas(fewest: Option<u64>, gpus: u64, tried: u64, objectives: &str) -> String {
+pub(super) fn replicas(fewest: Option<u64>, gpus: u64, tried: u64, objectives: &str) -> String {
     match fewest {
         Some(1) => format!("1 replica ({}) meets {objectives}.", Count(gpus, "GPU")),
         Some(count) => format!(
@@ -21,7 +21,7 @@ pub fn replicas(fewest: Option<u64>, gpus: u64, tried: u64, objectives: &str) ->
 }
 
 /// `alike` of the `others` give the same latencies.
-pub fn best_settings(
+pub(super) fn best_settings(
     max_num_batched_tokens: u64,
     max_num_seqs: u64,
     alike: usize,
@@ -42,7 +42,7 @@ pub fn best_settings(
     )
 }
 
-pub fn settings_basis(listed: usize, tried: usize, has_objectives: bool) -> String {
+pub(super) fn settings_basis(listed: usize, tried: usize, has_objectives: bool) -> String {
     let first = if has_objectives {
         "objectives met, goodput"
     } else {
@@ -54,7 +54,7 @@ pub fn settings_basis(listed: usize, tried: usize, has_objectives: bool) -> Stri
 }
 
 /// How much is served.
-pub fn throughput(load: &LoadFigures) -> String {
+pub(super) fn throughput(load: &LoadFigures) -> String {
     let goodput = load.goodput.map_or_else(String::new, |goodput| {
         format!(", goodput {} requests/s", significant(goodput))
     });
@@ -70,7 +70,7 @@ pub fn throughput(load: &LoadFigures) -> String {
 }
 
 /// A statistic that depends on how many requests are simulated.
-pub fn moved(statistic: &str, half_ms: f64, all_ms: f64) -> String {
+pub(super) fn moved(statistic: &str, half_ms: f64, all_ms: f64) -> String {
     format!(
         "{} {} ms, {} ms with half as many",
         statistic
@@ -83,14 +83,14 @@ pub fn moved(statistic: &str, half_ms: f64, all_ms: f64) -> String {
 }
 
 /// Latencies that are not those of a longer load.
-pub fn unsettled(requests: u64, moved: &[String]) -> String {
+pub(super) fn unsettled(requests: u64, moved: &[String]) -> String {
     format!(
         "{requests} requests are too few for a steady state: {}. Simulate more with -n.",
         moved.join("; ")
     )
 }
 
-pub fn refused(requests: u64) -> String {
+pub(super) fn refused(requests: u64) -> String {
     format!(
         "{} refused: prompt and output exceed the KV cache or, without chunked prefill, a step.",
         match requests {
@@ -102,12 +102,18 @@ pub fn refused(requests: u64) -> String {
 
 /// Means and most of a number over steps.
 #[derive(Clone, Copy, Debug)]
-pub struct Over {
-    pub mean: f64,
-    pub max: f64,
+pub(super) struct Over {
+    pub(super) mean: f64,
+    pub(super) max: f64,
 }
 
-pub fn steps(steps: u64, replicas: u64, busy_share: f64, running: Over, waiting: Over) -> String {
+pub(super) fn steps(
+    steps: u64,
+    replicas: u64,
+    busy_share: f64,
+    running: Over,
+    waiting: Over,
+) -> String {
     format!(
         "{} on {}, busy {} of the time; mean {} running sequences (max {}), {} waiting requests (max {}).",
         Count(steps, "step"),
@@ -120,7 +126,7 @@ pub fn steps(steps: u64, replicas: u64, busy_share: f64, running: Over, waiting:
     )
 }
 
-pub fn kv_cache(
+pub(super) fn kv_cache(
     usage: Over,
     preemptions: u64,
     discarded_tokens: u64,
@@ -137,7 +143,7 @@ pub fn kv_cache(
 }
 
 /// Where predicted step times come from.
-pub fn predicted(
+pub(super) fn predicted(
     model: &str,
     device: &str,
     gpus: u64,
@@ -161,18 +167,18 @@ pub fn predicted(
 
 /// A fit of step times: median and 90th percentile of its error, then what a step, a token, a sequence and a token of context take.
 #[derive(Clone, Copy, Debug)]
-pub struct Fit {
-    pub steps: u64,
-    pub median_error: f64,
-    pub p90_error: f64,
-    pub step: Nanos,
-    pub token: Nanos,
-    pub sequence: Nanos,
-    pub context_token: Nanos,
+pub(super) struct Fit {
+    pub(super) steps: u64,
+    pub(super) median_error: f64,
+    pub(super) p90_error: f64,
+    pub(super) step: Nanos,
+    pub(super) token: Nanos,
+    pub(super) sequence: Nanos,
+    pub(super) context_token: Nanos,
 }
 
 /// Where fitted step times come from.
-pub fn fitted(trace: &str, fit: &Fit) -> String {
+pub(super) fn fitted(trace: &str, fit: &Fit) -> String {
     format!(
         "Step times: fitted to {} of {trace}; held-out steps are off by {} (median), {} (p90). Per step {} + {} per token + {} per sequence + {} \
          per token of context.",
@@ -187,7 +193,7 @@ pub fn fitted(trace: &str, fit: &Fit) -> String {
 }
 
 /// Settings of the engine.
-pub fn engine(
+pub(super) fn engine(
     max_num_batched_tokens: u64,
     max_num_seqs: u64,
     (kv_blocks, sequence_blocks): (u64, u64),

@@ -1,6 +1,7 @@
+mod sentences;
+use self::sentences as text;
 use crate::Document;
 use crate::analyzed::Analysis;
-use crate::text::stakeholder as text;
 use crate::text::summary::by_size;
 
 /// `stakeholder_summary.md`: how fast, what limits it, what would help.

@@ -3,17 +3,17 @@
 use llmprof_record::{issue::IssueCode, run::RunPhase};
 use llmprof_units::{Count, Percent};
 
-use super::{causes::RATIO_MAX, knob, statement, summary::device, time};
 use crate::analyzed::{
     Analysis, ClassReason, Finding, GainOf, PhaseAnalysis, PhaseClass, SHARED, STOLEN_FROM,
     THROTTLED,
 };
+use crate::text::{causes::RATIO_MAX, knob, statement, summary::device, time};
 
 /// Gains below this factor are no news to people who decide.
 const WORTH_SAYING: f64 = 1.05;
 
 /// How fast it is.
-pub fn speed(analysis: &Analysis) -> Vec<String> {
+pub(super) fn speed(analysis: &Analysis) -> Vec<String> {
     let latency = &analysis.latency;
     let mut lines = Vec::new();
     if let Some(ttft) = &latency.ttft_ns {
@@ -77,11 +77,11 @@ fn one_step(phase: &PhaseAnalysis) -> String {
 
 /// The range in which nothing runs for most of the time.
 fn mostly_idle_in(phase: &PhaseAnalysis) -> Option<(String, Percent)> {
-    super::phases::idle_range(phase).filter(|(_, share)| share.0 > 0.5)
+    crate::text::phases::idle_range(phase).filter(|(_, share)| share.0 > 0.5)
 }
 
 /// What limits a phase.
-pub fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
+pub(super) fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
     let has_finding = findings.iter().any(|finding| {
         let is_here = finding.phase == Some(phase.phase) && finding.label == phase.label;
         is_here && finding.abstains.is_none()
@@ -110,7 +110,7 @@ pub fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
         None if phase.class.why == ClassReason::HostAlone => {
             "runs on the CPU; the report lists its ops by time"
         }
-        None if phase.class.is_unknown() => match super::phases::largest_category(phase) {
+        None if phase.class.is_unknown() => match crate::text::phases::largest_category(phase) {
             Some(largest) if largest.is_most => &format!(
                 "spends most of its GPU time in {} ({})",
                 largest.name, largest.share
@@ -129,7 +129,7 @@ pub fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
     let limit = phase.waterfall.roofline_ns.map(|roofline| {
         format!(
             " At the peak rates of the hardware it would take {}{} of the time.",
-            super::phases::at_most(phase).unwrap_or(""),
+            crate::text::phases::at_most(phase).unwrap_or(""),
             Percent(phase.judged_share(roofline))
         )
     });
@@ -140,7 +140,7 @@ pub fn limit(phase: &PhaseAnalysis, findings: &[Finding]) -> String {
 }
 
 /// What would help most.
-pub fn helps(analysis: &Analysis) -> Vec<String> {
+pub(super) fn helps(analysis: &Analysis) -> Vec<String> {
     let findings = analysis.findings.iter().filter_map(|found| {
         let gain = found.gain.as_ref();
         let gain = gain.filter(|gain| gain.factor >= WORTH_SAYING)?;

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use llmprof_load::{arrivals::RATE_MIN, slo::Slo};
+use llmprof_load::{
+    arrivals::{RATE_MAX, RATE_MIN},
+    slo::Slo,
+};
 use llmprof_units::Share;
 
 use crate::args_agents::ResultFormat;
@@ -195,10 +198,12 @@ fn object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, Stri
 fn bounds(text: &str) -> Result<(f64, f64), String> {
     let rate = |text: &str| {
         let rate = text.trim().parse::<f64>().ok();
-        rate.filter(|rate| *rate >= RATE_MIN && rate.is_finite())
+        rate.filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate))
     };
     match text.split_once(':').map(|(a, b)| (rate(a), rate(b))) {
         Some((Some(least), Some(most))) if least <= most => Ok((least, most)),
-        _ => Err(format!("two rates of at least {RATE_MIN}, such as 1:64")),
+        _ => Err(format!(
+            "two rates between {RATE_MIN} and {RATE_MAX}, such as 1:64"
+        )),
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn forget() {
     STARTING.store(0, Ordering::Release);
 }
 
-/// The session of this process, made by `start` where there is none. None where `start` makes none.
+/// The process-wide session, which `start` creates on the first call; `None` until it succeeds.
 pub(crate) fn current_or(
     start: impl FnOnce() -> Option<&'static Session>,
 ) -> Option<&'static Session> {

@@ -90,7 +90,7 @@ impl Endpoint {
 
     /// Reads `http://host:8000`, with or without `http://`, `/v1` or the whole path of an interface, which then is the one used.
     pub fn parse(url: &str) -> Result<Self, String> {
-        let wrong = |what: &str| format!("`{url}` is no endpoint: {what}");
+        let wrong = |what: &str| format!("`{url}` is not an endpoint: {what}");
         let (is_tls, rest) = if let Some(rest) = url.strip_prefix("http://") {
             (false, rest)
         } else if let Some(rest) = url.strip_prefix("https://") {

@@ -38,6 +38,8 @@ pub enum Arrivals {
 
 /// Lowest rate, requests per second: one in three hours is no load.
 pub const RATE_MIN: f64 = 1e-4;
+/// Highest rate, requests per second: times are due at whole nanoseconds.
+pub const RATE_MAX: f64 = 1e9;
 /// Most requests in flight of a closed loop: each has a task and a connection, and a machine has 65,535 ports per address.
 pub const CONCURRENCY_MAX: usize = 1 << 20;
 
@@ -65,7 +67,11 @@ impl Arrivals {
         };
         let is_rate = |rate: f64| {
             positive("rate", rate).or_else(|| {
-                (rate < RATE_MIN).then(|| format!("rate must be at least {RATE_MIN} requests/s"))
+                if rate < RATE_MIN {
+                    Some(format!("rate must be at least {RATE_MIN} requests/s"))
+                } else {
+                    (rate > RATE_MAX).then(|| format!("rate must be at most {RATE_MAX} requests/s"))
+                }
             })
         };
         match *self {
@@ -197,6 +203,7 @@ mod tests {
         assert!(Arrivals::Poisson { rate: f64::NAN }.mistake().is_some());
         assert!(Arrivals::Closed { concurrency: 0 }.mistake().is_some());
         assert!(Arrivals::Poisson { rate: 1e-8 }.mistake().is_some());
+        assert!(Arrivals::Constant { rate: 1e300 }.mistake().is_some());
         let closed = |concurrency| Arrivals::Closed { concurrency };
         assert!(closed(1_000_000_000_000).mistake().is_some());
         assert!(poisson.mistake().is_none() && closed(10_000).mistake().is_none());

@@ -109,7 +109,7 @@ pub fn analyze(record: &RunRecord, device: Option<&Device>) -> Result<Analysis, 
     } else if let Some(trace) = record.trace().filter(|one| !one.collectives.is_empty()) {
         analysis.collectives = ranks::own_collectives(trace);
     }
-    // Of another model than the one that ran nothing is known.
+    // No model facts apply if the trace belongs to another model.
     let is_other = analysis.issues.iter().any(shapes::is_other_model);
     if let Some(trace) = record.trace().filter(|_| is_other) {
         analysis.model = name_by_tool(trace);

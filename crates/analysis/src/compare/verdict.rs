@@ -11,7 +11,7 @@ use super::metric::Metric;
 pub enum Verdict {
     Faster,
     Slower,
-    /// Of what is no matter of speed: memory, energy.
+    /// Metrics without a direction of better: memory, energy.
     Lower,
     Higher,
     /// The whole interval lies within the resolution.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// How many values say what is in the middle.
+/// Minimum number of samples for a stable median.
 const LEAST: usize = 5;
 
 /// Up to `MOST` values, the newest last.

@@ -72,7 +72,7 @@ pub fn operators(analysis: &Analysis) -> Document {
         }
         if !phase.unmatched.is_empty() {
             section.paragraph(match analysis.family {
-                Some(_) => "Ran, but is no operator of the model:",
+                Some(_) => "Not part of the model: overhead ops and unattributed time, by name:",
                 None => "Overhead ops and unattributed time, by name:",
             });
             section.table(unmatched(&phase.unmatched, None));

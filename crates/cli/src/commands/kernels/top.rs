@@ -81,7 +81,7 @@ fn tell(listed: impl Iterator<Item = Nanos>, all: usize, total: Nanos) -> Result
         count += 1;
         covered += time;
     }
-    Output::stderr().line(&format!(
+    Output::stderr().prose(&format!(
         "{count} of {all} kernels hold {:.1} % of {total} GPU time",
         100.0 * covered.0 as f64 / total.0 as f64
     ))

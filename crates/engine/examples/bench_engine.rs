@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "model {}, {} parameters",
         config.display(),
-        model.parameters()
+        model.parameter_count()
     );
     // `quantized` alone takes a tenth of the time.
     let is_short = std::env::args()
@@ -101,7 +101,7 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
             *peak = peak.max(found.flops_per_second);
         }
     }
-    let flops = model.cost(&workload, Span::Prefill).tensor.total() as f64;
+    let flops = model.cost_span(&workload, Span::Prefill).tensor.total() as f64;
     println!(
         "  prefill of {PROMPT}: {prefill:.3} s, {:.1} GFLOP/s ÷ {:.1} of a register-only loop = {:.2}; by CPU time {:.2}",
         flops / prefill / 1e9,
@@ -120,7 +120,7 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
             let took = start.elapsed().as_secs_f64();
             if took < step {
                 step = took;
-                let cost = model.cost_of(&workload, &Pass::decode(1, past, 1));
+                let cost = model.cost_of(&workload, &Pass::decode_steps(1, past, 1));
                 traffic = (cost.traffic.weights + cost.traffic.kv_read) as f64;
             }
         }

@@ -39,7 +39,7 @@ impl Cache {
     ) -> Result<Self, EngineError> {
         let mut total = 0usize;
         let mut layers = Vec::new();
-        for (_, layer) in decoder.layers() {
+        for (_, layer) in decoder.numbered_layers() {
             let attention = attention_of(layer)?;
             let place = LayerPlace::of(attention, total);
             let elements = [2, batch, capacity, place.kv_heads, place.head_dim];

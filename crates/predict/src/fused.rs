@@ -67,7 +67,7 @@ pub(super) fn lower(
     let Some(decoder) = &model.decoder else {
         return;
     };
-    let formats = model.formats(&workload.precision);
+    let formats = model.number_formats(&workload.precision);
     let mut step = Step {
         sink,
         style,
@@ -122,8 +122,8 @@ impl Weights {
     fn of(format: WeightFormat, compute: DType) -> Self {
         const SIDE: u64 = 4096;
         Self {
-            size: format.bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64,
-            stored: Stored::of(format, compute),
+            size: format.stored_bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64,
+            stored: Stored::from_format(format, compute),
         }
     }
 }
@@ -424,7 +424,7 @@ impl Step<'_> {
             step.emit(&Kernel::CausalConv {
                 batch: group.count,
                 queries: group.new,
-                channels: delta.channels() as f64,
+                channels: delta.conv_channels() as f64,
                 kernel: delta.kernel as f64,
             });
         });

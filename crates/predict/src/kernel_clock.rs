@@ -39,7 +39,7 @@ pub(super) fn kernel_clock(
         let narrow = Roof::new(device).seconds_per_flop(dtype, Engine::Tensor);
         narrow.map_or(1.0, |narrow| per_flop / narrow)
     };
-    let clock = KernelClock::new(&curves, 1.0 / per_flop, device.bandwidth().0)
+    let clock = KernelClock::new(&curves, 1.0 / per_flop, device.memory_bandwidth().0)
         .with_eight_bit(faster(DType::F8E4m3))
         .with_four_bit(faster(DType::F4E2m1));
     let clock = match tables {

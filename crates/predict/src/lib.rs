@@ -227,7 +227,7 @@ impl<'a> Predictor<'a> {
 
     /// What `workload` takes.
     pub fn predict(&self, workload: &Workload) -> Result<Prediction, PredictError> {
-        self.model.validate(workload)?;
+        self.model.validate_workload(workload)?;
         if self.needs_trace {
             return Err(PredictError::NeedsTrace);
         }
@@ -253,7 +253,7 @@ impl<'a> Predictor<'a> {
         };
         let tpot_ns =
             (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
-        let context = self.model.context(workload);
+        let context = self.model.context_tokens(workload);
         let calibration = self.calibration_of(workload);
         let bands = self.bands(calibration, workload.batch, context);
         let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
@@ -284,7 +284,12 @@ impl<'a> Predictor<'a> {
             tokens_per_s: rate(workload.new_tokens, total_ns),
             decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
             memory: self.with_verdict(
-                MemoryFit::of(self.model, workload, self.device(), self.weights(workload)),
+                MemoryFit::for_workload(
+                    self.model,
+                    workload,
+                    self.device(),
+                    self.weights(workload),
+                ),
                 Parallel::default(),
                 workload,
             )?,
@@ -437,7 +442,7 @@ impl<'a> Predictor<'a> {
             device.add_operator(&self.clock, operator, width);
         });
         if let Some(dtype) = missing {
-            self.device().peak(dtype, Engine::Tensor)?;
+            self.device().dense_peak(dtype, Engine::Tensor)?;
         }
         device.add_pass_kernels(&self.clock);
         let factors = self.factors(sequences.is_decode());
@@ -457,9 +462,9 @@ impl<'a> Predictor<'a> {
         passes: impl Iterator<Item = Pass> + Clone,
         launch: Launch,
     ) -> Result<PhasePrediction, MissingPeak> {
-        let needed = PhaseRoofline::of(&self.clock.roof, |sink| {
+        let needed = PhaseRoofline::of_operators(&self.clock.roof, |sink| {
             for pass in passes.clone() {
-                self.model.lower(workload, &pass, sink);
+                self.model.lower_pass(workload, &pass, sink);
             }
         })?;
         let mut device = DeviceTime::default();
@@ -593,7 +598,7 @@ impl<'a> Predictor<'a> {
                     None => time,
                 };
                 let launches = lowering::launches(implementation, kernel);
-                sum.add_kernel(&time, (times, launches), kernel.bytes());
+                sum.add_kernel(&time, (times, launches), kernel.min_traffic_bytes());
             },
         );
         sum
@@ -623,14 +628,14 @@ impl<'a> Predictor<'a> {
         let Some((software, clock)) = &self.kernels else {
             return self.calibration;
         };
-        let formats = self.model.formats(&workload.precision);
+        let formats = self.model.number_formats(&workload.precision);
         let expands = !matches!(formats.weights, WeightFormat::Plain(_));
         let serves = software.engine().is_some();
         if !serves && (expands || formats.kv != formats.activations) {
             return Calibration::FormatsNotMeasured;
         }
         let needs = TableNeeds {
-            stored: Stored::of(formats.weights, formats.compute),
+            stored: Stored::from_format(formats.weights, formats.compute),
             has_experts: self.model.has_experts(),
             has_gated_delta: self.model.has_gated_delta(),
             cached: f64::from(formats.kv.bits()) / 8.0,
@@ -693,7 +698,7 @@ impl<'a> Predictor<'a> {
         device: &DeviceTime,
         lower: impl FnOnce(&mut dyn FnMut(&Operator<'a>)),
     ) -> Result<PhasePrediction, MissingPeak> {
-        let needed = PhaseRoofline::of(&self.clock.roof, lower)?;
+        let needed = PhaseRoofline::of_operators(&self.clock.roof, lower)?;
         Ok(device.phase(
             &self.clock,
             1.0,

@@ -57,5 +57,5 @@ pub(super) fn launches(implementation: Implementation, kernel: &Kernel) -> f64 {
 
 /// Positions of a KV cache that has its full size from the start.
 pub(super) fn positions(model: &Model, workload: &Workload) -> u64 {
-    (model.context(workload) + workload.decode_steps()).saturating_add(1)
+    (model.context_tokens(workload) + workload.decode_steps()).saturating_add(1)
 }

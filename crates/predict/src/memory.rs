@@ -111,11 +111,11 @@ pub(crate) fn step_activations(
         images: llmprof_theory::Images::default(),
         ..*workload
     };
-    let layers = rank.memory(&full)?.activations_peak;
+    let layers = rank.count_memory(&full)?.activations_peak;
     let Some(decoder) = &rank.decoder else {
         return Ok(layers);
     };
-    let dtype = rank.formats(&workload.precision).activations;
+    let dtype = rank.number_formats(&workload.precision).activations;
     let hidden = full.prompt.saturating_mul(decoder.hidden);
     let vocabulary = decoder.head.linear.outputs.saturating_mul(parallel.tensor);
     let logits = limits.max_num_seqs.saturating_mul(vocabulary);

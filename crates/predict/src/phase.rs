@@ -216,7 +216,7 @@ impl DeviceTime {
         let traffic = &operator.traffic;
         let moved = (traffic.weights as f64
             + (traffic.kv_read as f64 + traffic.kv_write as f64) * kind.kv_passes
-            + traffic.activations() as f64 * kind.activation_passes)
+            + traffic.activation_bytes() as f64 * kind.activation_passes)
             * layers;
         let memory = moved * clock.roof.seconds_per_byte(MemoryLevel::Main) * kind.per_memory;
         if memory >= tensor && memory >= vector {

@@ -28,7 +28,10 @@ pub(crate) struct Sequences {
 
 impl Sequences {
     pub(crate) fn of_step(step: &Step, workload: &Workload) -> Self {
-        let known = [step.prefill.groups(), step.decode.groups()];
+        let known = [
+            step.prefill.sequence_groups(),
+            step.decode.sequence_groups(),
+        ];
         let group = |known: llmprof_theory::Sequences| Group {
             count: known.count as f64,
             new: known.new as f64,

@@ -35,11 +35,11 @@ pub fn predict_traced(
     let prefill = phase(
         &clock,
         &sum(&traced.prefill),
-        traced.prefill.flops(),
+        traced.prefill.matrix_flops(),
         traced.weight_bytes.0 as f64,
     );
     let first = traced.decode.first().unwrap_or(&traced.prefill);
-    let decode_step = phase(&clock, &sum(first), first.flops(), fixed);
+    let decode_step = phase(&clock, &sum(first), first.matrix_flops(), fixed);
     let steps = workload.decode_steps();
     let decode = (steps > 0).then(|| {
         let mut all = DeviceTime::default();
@@ -49,7 +49,7 @@ pub fn predict_traced(
         for (index, weight) in weights.into_iter().enumerate() {
             let step = traced.decode.get(index).unwrap_or(first);
             all.add_times(&sum(step), weight * steps as f64);
-            flops += step.flops() * weight * steps as f64;
+            flops += step.matrix_flops() * weight * steps as f64;
         }
         phase(&clock, &all, flops, fixed * steps as f64)
     });
@@ -109,7 +109,7 @@ fn summed(clock: &KernelClock, step: &TracedStep) -> DeviceTime {
         sum.add_kernel(
             &clock.time(&one.kernel),
             (one.launches as f64, 1.0),
-            one.kernel.bytes(),
+            one.kernel.min_traffic_bytes(),
         );
     }
     sum

@@ -86,8 +86,8 @@ fn predicted(predictor: &Predictor<'_>, workload: &Workload, pass: &Pass) -> BTr
     for (kernel, launches, _) in predictor.kernels(workload, &Step::first_of(pass)) {
         let sum = sums.entry(class(&kernel).to_owned()).or_default();
         sum.kernels += launches;
-        sum.flops += kernel.flops() * launches;
-        sum.bytes += kernel.bytes() * launches;
+        sum.flops += kernel.matrix_flops() * launches;
+        sum.bytes += kernel.min_traffic_bytes() * launches;
     }
     sums
 }

@@ -48,7 +48,7 @@ fn times() -> Times {
 }
 
 fn device(times: &Times) -> Device {
-    let file = DeviceFile::read(&times.device.to_string(), "native_times.json").unwrap();
+    let file = DeviceFile::parse_text(&times.device.to_string(), "native_times.json").unwrap();
     file.device("native_times.json").unwrap()
 }
 

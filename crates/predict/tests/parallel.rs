@@ -9,7 +9,7 @@ use llmprof_predict::{
 use llmprof_theory::{
     Kind, Model, Pass, Workload, WorkloadError,
     device::{Catalog, Device},
-    parallel::{Exchange, Operation, Parallel, exchanges, rank_model},
+    parallel::{Exchange, Operation, Parallel, list_exchanges, rank_model},
     roofline::Resource,
 };
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn predicted(model: &Model, parallel: Parallel, workload: &Workload) -> Predicti
 #[test]
 fn gated_delta_layers_are_divided_by_heads() {
     let whole = model("qwen3_5_27b");
-    let tensors = whole.tensors();
+    let tensors = whole.checkpoint_tensors();
     let tower = tensors
         .iter()
         .filter(|tensor| tensor.name.starts_with("model.visual."));
@@ -54,8 +54,8 @@ fn gated_delta_layers_are_divided_by_heads() {
     let shared = tower + norms(&whole) + 16 * 2 * 256 + 48 * 128;
     let rank = rank_model(&whole, &tensor(4)).unwrap();
     assert_eq!(
-        (rank.parameters() - shared) * 4,
-        whole.parameters() - shared
+        (rank.parameter_count() - shared) * 4,
+        whole.parameter_count() - shared
     );
     let workload = Workload {
         batch: 3,
@@ -71,7 +71,7 @@ fn gated_delta_layers_are_divided_by_heads() {
         let pass = model.decode_step(&workload);
         let by_kind = |kind| {
             let mut flops = 0;
-            model.lower(&workload, &pass, &mut |operator| {
+            model.lower_pass(&workload, &pass, &mut |operator| {
                 if operator.kind == kind {
                     flops += operator.vector.flops * u64::from(operator.layers);
                 }
@@ -82,8 +82,8 @@ fn gated_delta_layers_are_divided_by_heads() {
     };
     assert_eq!(flops(&rank).map(|part| part * 4), flops(&whole));
     // One sum after each mixer and each feed-forward part, whatever mixes.
-    let pass = Pass::decode(3, 10, 1);
-    let found = exchanges(&rank, &tensor(4), &workload, &pass);
+    let pass = Pass::decode_steps(3, 10, 1);
+    let found = list_exchanges(&rank, &tensor(4), &workload, &pass);
     let sums = found
         .iter()
         .find(|one| one.operation == Operation::AllReduce);
@@ -132,8 +132,8 @@ fn ranks_hold_the_whole_model_and_the_norms_each() {
             let rank = rank_model(&whole, &tensor(ranks)).unwrap();
             let norms = norms(&whole);
             assert_eq!(
-                (rank.parameters() - norms) * ranks,
-                whole.parameters() - norms,
+                (rank.parameter_count() - norms) * ranks,
+                whole.parameter_count() - norms,
                 "{name} {ranks}"
             );
         }
@@ -142,7 +142,7 @@ fn ranks_hold_the_whole_model_and_the_norms_each() {
 
 fn tensor_flops(model: &Model, pass: &Pass) -> u64 {
     let mut total = 0;
-    model.lower(&Workload::default(), pass, &mut |operator| {
+    model.lower_pass(&Workload::default(), pass, &mut |operator| {
         total += operator.tensor.flops * u64::from(operator.layers);
     });
     total
@@ -150,7 +150,7 @@ fn tensor_flops(model: &Model, pass: &Pass) -> u64 {
 
 fn kv_bytes(model: &Model, pass: &Pass) -> u64 {
     let mut total = 0;
-    model.lower(&Workload::default(), pass, &mut |operator| {
+    model.lower_pass(&Workload::default(), pass, &mut |operator| {
         total +=
             (operator.traffic.kv_read + operator.traffic.kv_write) * u64::from(operator.layers);
     });
@@ -159,7 +159,7 @@ fn kv_bytes(model: &Model, pass: &Pass) -> u64 {
 
 #[test]
 fn ranks_share_the_work_and_the_cache() {
-    let pass = Pass::decode(4, 1000, 1);
+    let pass = Pass::decode_steps(4, 1000, 1);
     for name in ["llama3_1_8b", "gpt_oss_120b", "qwen2_5_7b"] {
         let whole = model(name);
         for ranks in [2, 4] {
@@ -252,11 +252,11 @@ fn collectives_of_a_step_by_hand() {
     let whole = model("llama3_1_8b");
     let parallel = tensor(8);
     let rank = rank_model(&whole, &parallel).unwrap();
-    let found = exchanges(
+    let found = list_exchanges(
         &rank,
         &parallel,
         &Workload::default(),
-        &Pass::decode(4, 100, 1),
+        &Pass::decode_steps(4, 100, 1),
     );
     let expected = [
         Exchange {
@@ -311,7 +311,7 @@ fn experts_across_data_parallel_ranks_go_by_all_to_all() {
         batch: 8,
         ..Workload::default()
     };
-    let found = exchanges(&whole, &parallel, &workload, &Pass::decode(2, 100, 1));
+    let found = list_exchanges(&whole, &parallel, &workload, &Pass::decode_steps(2, 100, 1));
     // Two tokens a rank, two experts each, there and back in 32 layers.
     let expected = Exchange {
         operation: Operation::AllToAll,

@@ -53,11 +53,11 @@ fn gpus() -> Vec<Device> {
 }
 
 fn has_fp8(device: &Device) -> bool {
-    device.peak(DType::F8E4m3, Engine::Tensor).is_ok()
+    device.dense_peak(DType::F8E4m3, Engine::Tensor).is_ok()
 }
 
 fn decode(batch: u64, cached: u64) -> Step {
-    Step::decode(Part::Groups(vec![Sequences {
+    Step::all_decode(Part::Groups(vec![Sequences {
         count: batch,
         new: 1,
         cached,
@@ -65,7 +65,7 @@ fn decode(batch: u64, cached: u64) -> Step {
 }
 
 fn prefill(batch: u64, new: u64) -> Step {
-    Step::prefill(Part::Groups(vec![Sequences {
+    Step::all_prefill(Part::Groups(vec![Sequences {
         count: batch,
         new,
         cached: 0,
@@ -380,7 +380,7 @@ fn has_no_less(device: &Device, other: &Device) -> bool {
     };
     let bandwidth = |device: &Device| device.memory.bandwidth_bytes_per_s.value.0;
     let has_peaks = other.peaks.iter().all(|peak| {
-        let same = device.peak(peak.dtype, peak.engine);
+        let same = device.dense_peak(peak.dtype, peak.engine);
         same.is_ok_and(|same| same.dense_flops_per_s.0 >= peak.dense_flops_per_s.0)
     });
     has_peaks && memory(device) >= memory(other) && bandwidth(device) >= bandwidth(other)

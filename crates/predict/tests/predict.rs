@@ -53,7 +53,8 @@ const MEASURED_PREFILL: Nanos = Nanos(2_694_063);
 #[test]
 fn the_roofline_time_does_not_exceed_what_an_h200_took() {
     let (model, h200) = (qwen(), device("h200"));
-    let rooflines = Rooflines::of(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
+    let rooflines =
+        Rooflines::of_workload(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
     assert!(rooflines.decode_step.roofline_ns < MEASURED_DECODE);
     assert!(rooflines.prefill.roofline_ns < MEASURED_PREFILL);
     // By hand: 494,032,768 bf16 weights once (tied, the embedding as head) at 4.8 TB/s is 205.85 µs; the KV cache of 128
@@ -80,7 +81,7 @@ fn the_roofline_time_does_not_exceed_what_an_h200_took() {
 fn long_prompts_are_bound_by_matrix_units() {
     let (model, h200) = (llama_8b(), device("h200"));
     let roof = Roof::new(&h200);
-    let rooflines = Rooflines::of(&roof, &model, &workload(4096, 2, 1)).unwrap();
+    let rooflines = Rooflines::of_workload(&roof, &model, &workload(4096, 2, 1)).unwrap();
     assert_eq!(rooflines.prefill.binds, Resource::Tensor);
     // 2 FLOP for each of 6.98 G weights in the layers and each token, over 989.4 TFLOP/s: 57.8 ms, and attention.
     let millis = rooflines.prefill.roofline_ns.millis();
@@ -130,7 +131,7 @@ fn predictions_are_never_below_rooflines_and_parts_sum_up() {
                         ..Precision::default()
                     };
                 }
-                let rooflines = Rooflines::of(&roof, model, &workload).unwrap();
+                let rooflines = Rooflines::of_workload(&roof, model, &workload).unwrap();
                 let prediction = Predictor::new(model, &device, &profile)
                     .predict(&workload)
                     .unwrap();
@@ -213,7 +214,7 @@ fn weights_that_fit_on_the_chip_need_no_main_memory() {
     });
     let model = Model::from_config(&config, None).unwrap();
     let xeon = device("xeon_8480");
-    let rooflines = Rooflines::of(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
+    let rooflines = Rooflines::of_workload(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
     assert_eq!(rooflines.decode_step.memory_level, MemoryLevel::OnChip);
     assert_eq!(rooflines.decode_step.memory_ns, Nanos(0));
 }
@@ -588,7 +589,7 @@ fn attention_grows_evenly_over_the_end_of_a_window() {
             .filter(|(kernel, ..)| kernel.class() == KernelClass::Attention);
         // Layers with a window and without one: their sum, in units of what all pairs of a window take in one layer.
         let sum: f64 = attention
-            .map(|(kernel, times, _)| kernel.flops() * times)
+            .map(|(kernel, times, _)| kernel.matrix_flops() * times)
             .sum();
         let (heads, width, window) = (16.0, 256.0, 4096.0);
         sum / (2.0 * heads * 2.0 * width * window * window * 21.0)

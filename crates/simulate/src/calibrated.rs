@@ -333,7 +333,7 @@ mod tests {
         let same = vec![observed[3]; 20];
         // Steps at one time: no gaps, one shape.
         let found = Calibration::fit(&same).unwrap();
-        let step = Step::decode(Part::Groups(vec![Sequences {
+        let step = Step::all_decode(Part::Groups(vec![Sequences {
             count: observed[3].sequences,
             new: 1,
             cached: (observed[3].context.unwrap() - observed[3].tokens) / observed[3].sequences,

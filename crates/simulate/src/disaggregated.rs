@@ -180,7 +180,7 @@ impl Simulation<'_> {
             });
             worker.running.push(request);
         }
-        let step = Step::prefill(Part::Groups(prompts));
+        let step = Step::all_prefill(Part::Groups(prompts));
         let time = self.step(self.prefill_time, &step);
         self.plan(time, Event::Prefilled(index));
     }
@@ -232,7 +232,7 @@ impl Simulation<'_> {
         }
         worker.is_running = true;
         let sequences = worker.ends.len() as u64;
-        let step = Step::decode(worker.contexts.after(worker.steps));
+        let step = Step::all_decode(worker.contexts.after(worker.steps));
         let time = self.step(self.decode_time, &step);
         self.outcome.gaps.add(time, sequences);
         self.plan(time, Event::Decoded(index));

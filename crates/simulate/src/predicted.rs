@@ -56,7 +56,7 @@ impl<'p> Predicted<'p> {
         }
         let has_both = step.prefill.sequences() > 0 && step.decode.sequences() > 0;
         let decode = if has_both {
-            (self.predict)(&Step::decode(step.decode.clone()))?.time_ns
+            (self.predict)(&Step::all_decode(step.decode.clone()))?.time_ns
         } else if step.decode.sequences() > 0 {
             whole
         } else {
@@ -76,7 +76,7 @@ impl<'p> Predicted<'p> {
 /// between them.
 fn on_grid(decode: &Part) -> Part {
     let mut weights: BTreeMap<u64, f64> = BTreeMap::new();
-    for group in decode.groups() {
+    for group in decode.sequence_groups() {
         let [low, high] = nodes(group.cached);
         let above = group.cached.saturating_sub(low) as f64 / (high - low) as f64;
         let count = group.count as f64;

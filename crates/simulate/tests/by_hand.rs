@@ -27,7 +27,7 @@ fn device(name: &str) -> Device {
 }
 
 fn peak(device: &Device) -> f64 {
-    let peak = device.peak(DType::Bf16, Engine::Tensor).unwrap();
+    let peak = device.dense_peak(DType::Bf16, Engine::Tensor).unwrap();
     peak.dense_flops_per_s.0
 }
 
@@ -37,7 +37,7 @@ fn times(model: &Model, device: &Device, tensor: u64, prompt: u64) -> [[f64; 2];
     let ranks = tensor as f64;
     let flops = 2.0 * (weights / 2.0) * prompt as f64;
     let by_hand = [
-        weights / (ranks * device.bandwidth().0),
+        weights / (ranks * device.memory_bandwidth().0),
         flops / (ranks * peak(device)),
     ];
     let parallel = Parallel {

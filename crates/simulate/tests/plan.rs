@@ -265,7 +265,7 @@ fn prefill_and_decode_apart() {
     assert!(apart.is_met, "{apart:?}");
     assert_eq!(
         apart.gpus,
-        (split.prefill + split.decode) * apart.parallel.ranks()
+        (split.prefill + split.decode) * apart.parallel.rank_count()
     );
     let same = |one: &&llmprof_simulate::plan::Candidate| {
         one.split.is_none() && one.parallel == apart.parallel

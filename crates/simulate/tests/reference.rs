@@ -192,7 +192,7 @@ fn all_settings() -> impl Strategy<Value = Settings> {
 }
 
 fn time(step: &Step) -> i64 {
-    let prompts = step.prefill.groups();
+    let prompts = step.prefill.sequence_groups();
     let cached: u64 = prompts
         .iter()
         .map(|prompt| prompt.new * prompt.cached)

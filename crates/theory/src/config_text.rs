@@ -8,7 +8,7 @@ const BARE: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 /// Parses a config. Infinite numbers become `{"__float__": "Infinity"}`, as transformers 5 writes them.
 pub fn parse_config(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text).or_else(|error| {
-        let tagged = tagged(text);
+        let tagged = tag_bare_numbers(text);
         if tagged == text {
             return Err(error);
         }
@@ -17,7 +17,7 @@ pub fn parse_config(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 /// The text with every bare number that JSON does not have as a tagged one.
-fn tagged(text: &str) -> String {
+fn tag_bare_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut in_string) = (text, false);
     while let Some(next) = rest.chars().next() {

@@ -36,7 +36,7 @@ pub use config_text::parse_config;
 pub use cost::{Cost, Costs, FlopTable, Span};
 pub use encoder::{AudioInput, Encoder, EncoderInput};
 pub use error::{ModelError, WorkloadError};
-pub use families::{COMMON_KEYS, GELU_NEW, families};
+pub use families::{COMMON_KEYS, GELU_NEW, family_names};
 pub use formats::Formats;
 pub use memory::Memory;
 pub use memory_fit::MemoryFit;

@@ -32,7 +32,7 @@ impl Default for Parallel {
 const MOST: u64 = 1 << 12;
 
 impl Parallel {
-    pub fn ranks(&self) -> u64 {
+    pub fn rank_count(&self) -> u64 {
         self.tensor * self.pipeline * self.data
     }
 
@@ -46,7 +46,7 @@ impl Parallel {
     }
 
     /// What is wrong with it, whatever the model: the key, what it is, what it must be.
-    pub fn mistake(&self) -> Option<(&'static str, u64, String)> {
+    pub fn find_mistake(&self) -> Option<(&'static str, u64, String)> {
         let named = [
             ("tensor", self.tensor),
             ("pipeline", self.pipeline),

@@ -30,7 +30,7 @@ impl Model {
         bound: Bound,
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
-        let pass = step.pass(workload.logits);
+        let pass = step.as_pass(workload.logits);
         if pass.queries > 0 {
             self.lower_batch(workload, &pass, Some(Batch { step, bound }), sink);
         }
@@ -39,7 +39,7 @@ impl Model {
     /// The total of a step; the least that its facts allow where they leave a choice.
     pub fn cost_step(&self, workload: &Workload, step: &Step) -> Cost {
         let mut cost = Cost::default();
-        self.lower_step(workload, step, &mut |operator| cost.add(operator));
+        self.lower_step(workload, step, &mut |operator| cost.add_operator(operator));
         cost
     }
 
@@ -50,7 +50,7 @@ impl Model {
         let upper = step.cached_tokens().map(|_| {
             let mut cost = Cost::default();
             self.lower_step_bound(workload, step, Bound::Upper, &mut |operator| {
-                cost.add(operator);
+                cost.add_operator(operator);
             });
             cost
         });

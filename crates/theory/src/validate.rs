@@ -14,7 +14,7 @@ const MAX_IMAGES: u64 = 1 << 20;
 
 impl Model {
     /// Refuses a workload that makes no sense, naming the key.
-    pub fn validate(&self, workload: &Workload) -> Result<(), WorkloadError> {
+    pub fn validate_workload(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let range = |field, found: u64, low: u64, high: u64| {
             if (low..=high).contains(&found) {
                 return Ok(());
@@ -116,7 +116,7 @@ impl Model {
         let Some(table) = table else { return Ok(()) };
         let positions = table.rows - table.offset;
         let tokens = self
-            .context(workload)
+            .context_tokens(workload)
             .saturating_add(workload.decode_steps());
         if tokens <= positions {
             return Ok(());

@@ -284,8 +284,8 @@ fn llmprof(name: &str) -> Option<EngineLabel> {
         cached: cached[i],
     });
     let step = match kind {
-        StepKind::Prefill => Step::prefill(Part::Groups(groups.collect())),
-        StepKind::Decode => Step::decode(Part::Groups(groups.collect())),
+        StepKind::Prefill => Step::all_prefill(Part::Groups(groups.collect())),
+        StepKind::Decode => Step::all_decode(Part::Groups(groups.collect())),
         _ => Step::of_sequences(groups),
     };
     let label = EngineLabel::of_parts(Engine::Llmprof, step.prefill, step.decode)?;

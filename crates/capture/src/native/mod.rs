@@ -88,7 +88,7 @@ impl Backend for NativeBackend {
             start_ns: nanos(start),
             end_ns: nanos(now_ns()),
             dtype: precision.activations.unwrap_or(DType::F32),
-            parameters: model.parameters(),
+            parameters: model.parameter_count(),
             weight_bytes: Bytes(model.parameter_bytes(&precision)),
             vocab_size: u32::try_from(engine.vocabulary()).unwrap_or(u32::MAX),
             threads: u32::try_from(engine.threads()).ok(),

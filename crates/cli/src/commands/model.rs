@@ -97,7 +97,7 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
             hub_id: hub_id.as_str().map(str::to_owned),
             parameters: subject
                 .ok()
-                .and_then(|subject| Some(subject.model?.parameters())),
+                .and_then(|subject| Some(subject.model?.parameter_count())),
             name,
         });
     }
@@ -151,7 +151,7 @@ fn operators<'m>(lower: impl FnOnce(&mut dyn FnMut(&Operator<'m>))) -> Table {
             Flops(operator.tensor.flops + operator.vector.flops).to_string(),
             Bytes(traffic.weights).to_string(),
             Bytes(traffic.kv_read + traffic.kv_write).to_string(),
-            Bytes(traffic.activations()).to_string(),
+            Bytes(traffic.activation_bytes()).to_string(),
         ]);
     });
     table

@@ -53,7 +53,7 @@ impl Binder<'_> {
     /// The format of a matrix.
     fn stored(&self, is_quantizable: bool) -> DType {
         match self.scheme {
-            Some(scheme) if is_quantizable => scheme.format.element(),
+            Some(scheme) if is_quantizable => scheme.format.element_dtype(),
             _ => self.format.dtype(),
         }
     }

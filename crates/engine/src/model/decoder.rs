@@ -72,7 +72,7 @@ impl BoundDecoder {
             ropes.push((table.rope.clone(), frequencies));
         }
         let mut layers = Vec::new();
-        for (index, (number, layer)) in decoder.layers().enumerate() {
+        for (index, (number, layer)) in decoder.numbered_layers().enumerate() {
             binder.place = Some((decoder.layers_prefix, number));
             layers.push(BoundLayer::bind(layer, index, &ropes, binder)?);
         }

@@ -46,7 +46,7 @@ impl Checkpoint {
         }
         let mut tensors = HashMap::new();
         let mut missing = Vec::new();
-        for needed in model.tensors() {
+        for needed in model.checkpoint_tensors() {
             let bare = without_prefix(model, &needed.name);
             let stored = found
                 .remove(needed.name.as_str())

@@ -46,7 +46,7 @@ impl Dummy {
     pub(crate) fn plan(model: &Model, format: Format, seed: u64) -> Result<Self, EngineError> {
         let mut places = HashMap::new();
         let mut end = 0usize;
-        for tensor in model.tensors() {
+        for tensor in model.checkpoint_tensors() {
             let elements = usize::try_from(tensor.shape.elements()).ok();
             let start = end;
             end = elements

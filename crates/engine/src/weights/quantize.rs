@@ -187,7 +187,11 @@ mod tests {
             let format: WeightFormat = format.parse().unwrap();
             let scheme = Scheme::of(format).unwrap();
             let found = QuantizedBuffer::new(scheme, [8, 256], Elements::F32(&weights)).unwrap();
-            assert_eq!(found.memory.len() as u64, format.bytes(8, 256), "{format}");
+            assert_eq!(
+                found.memory.len() as u64,
+                format.stored_bytes(8, 256),
+                "{format}"
+            );
         }
     }
 

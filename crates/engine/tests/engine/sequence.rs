@@ -73,7 +73,7 @@ fn check(engine: &Engine, name: &str) {
                     Some(Logits::Last) => 1,
                     Some(Logits::All) => count as u64,
                 },
-                ..Pass::prefill(batch as u64, count as u64, past as u64, None, logits)
+                ..Pass::prefill_chunks(batch as u64, count as u64, past as u64, None, logits)
                     .next()
                     .unwrap()
             };
@@ -89,7 +89,7 @@ fn check(engine: &Engine, name: &str) {
             engine
                 .decode_step(&mut cache, &vec![2; batch], &mut recorder)
                 .unwrap();
-            let pass = Pass::decode(batch as u64, (prompt + step) as u64, 1);
+            let pass = Pass::decode_steps(batch as u64, (prompt + step) as u64, 1);
             assert_eq!(
                 executed(engine, recorder.events()),
                 counted(engine, &workload, &pass),

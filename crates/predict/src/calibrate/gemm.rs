@@ -135,8 +135,8 @@ pub(super) fn batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bool {
     let [fixed_us, aligned_rate, unaligned_rate, compute] =
         nearest(start, |[fixed, fast, slow, compute]| {
             distance(known.iter().map(|(kernel, aligned, seconds)| {
-                let memory = kernel.bytes() / if *aligned { fast } else { slow };
-                let tensor = kernel.flops() / (compute * samples.peak_flops);
+                let memory = kernel.min_traffic_bytes() / if *aligned { fast } else { slow };
+                let tensor = kernel.matrix_flops() / (compute * samples.peak_flops);
                 Point {
                     predicted: fixed * 1e-6 + memory.max(tensor),
                     measured: *seconds,
@@ -172,7 +172,8 @@ pub(super) fn wide(samples: &Samples<'_>, curve: &mut WideCurve) -> bool {
             } else {
                 1e-6
             };
-            let work = (kernel.flops() / rate).max(kernel.bytes() / samples.bytes_per_s);
+            let work = (kernel.matrix_flops() / rate)
+                .max(kernel.min_traffic_bytes() / samples.bytes_per_s);
             Point {
                 predicted: fixed * 1e-6 + walk + work,
                 measured: *seconds,
@@ -191,7 +192,7 @@ pub(super) fn grouped(samples: &Samples<'_>, curve: &mut GroupedCurve) -> bool {
     let mut bins = Bins::new(2.0);
     for (kernel, seconds) in samples.alone() {
         if let Kernel::Grouped { pairs, .. } = *kernel {
-            let rows = pairs / kernel.touched().max(1e-9);
+            let rows = pairs / kernel.touched_experts().max(1e-9);
             let roof = samples.roofline(kernel) + curve.fixed_us * 1e-6;
             bins.add(rows, seconds / roof);
         }

@@ -44,7 +44,7 @@ struct Samples<'s> {
 impl Samples<'_> {
     /// Roofline time.
     fn roofline(&self, kernel: &Kernel) -> f64 {
-        (kernel.flops() / self.peak_flops).max(kernel.bytes() / self.bytes_per_s)
+        (kernel.matrix_flops() / self.peak_flops).max(kernel.min_traffic_bytes() / self.bytes_per_s)
     }
 
     fn alone(&self) -> impl Iterator<Item = (&Kernel, f64)> {

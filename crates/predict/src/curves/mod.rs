@@ -421,7 +421,7 @@ impl KernelClock {
                 ..
             } => self.gemm(kernel, groups, [m, n, k], size, aligned),
             Kernel::Grouped { pairs, .. } => {
-                let rows = pairs / kernel.touched().max(1e-9);
+                let rows = pairs / kernel.touched_experts().max(1e-9);
                 let curve = &self.curves.grouped;
                 let ratio = self.grouped.place(rows).mix(|at| curve.ratio[at]);
                 self.matrix(kernel, curve.fixed_us, ratio)
@@ -478,7 +478,7 @@ impl KernelClock {
         };
         let work = |sizes| {
             let kernel = resized(kernel, sizes);
-            kernel.flops() + kernel.bytes()
+            kernel.matrix_flops() + kernel.min_traffic_bytes()
         };
         let [first, second] = measured.axes;
         let sizes = sizes_of(kernel);
@@ -511,7 +511,10 @@ impl KernelClock {
                 Stored::Four => self.four_bit,
                 _ => 1.0,
             };
-        [kernel.flops() / rate, kernel.bytes() / self.bytes_per_s]
+        [
+            kernel.matrix_flops() / rate,
+            kernel.min_traffic_bytes() / self.bytes_per_s,
+        ]
     }
 
     /// `ratio` × (roofline time of the kernel + a fixed time).
@@ -541,7 +544,7 @@ impl KernelClock {
         size: f64,
         aligned: bool,
     ) -> KernelTime {
-        let bytes = kernel.bytes();
+        let bytes = kernel.min_traffic_bytes();
         if size >= 4.0 {
             return self.wide_gemm(kernel, groups, m, k);
         }
@@ -611,8 +614,8 @@ impl KernelClock {
                 kernel_factors().unaligned_share(n, k),
             )
         };
-        let memory = kernel.bytes() / rate * self.memory_scale;
-        let tensor = kernel.flops() / (share * self.flops_per_s);
+        let memory = kernel.min_traffic_bytes() / rate * self.memory_scale;
+        let tensor = kernel.matrix_flops() / (share * self.flops_per_s);
         longer(curve.fixed_us * 1e-6, tensor, 0.0, memory)
     }
 
@@ -624,14 +627,14 @@ impl KernelClock {
             kernel_factors().few_products_s()
         };
         let filled = kernel_factors().filled_share(k);
-        let vector = kernel.flops() / (curve.flops_per_s * filled) * self.compute_scale;
+        let vector = kernel.matrix_flops() / (curve.flops_per_s * filled) * self.compute_scale;
         // Many products of a matrix and a vector, as scores of a decode step.
         let share = if groups > 1.0 && m <= 1.0 {
             kernel_factors().vector_share()
         } else {
             1.0
         };
-        let memory = kernel.bytes() / (share * self.bytes_per_s);
+        let memory = kernel.min_traffic_bytes() / (share * self.bytes_per_s);
         longer(curve.fixed_us * 1e-6 + walk, 0.0, vector, memory)
     }
 

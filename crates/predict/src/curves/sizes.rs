@@ -16,7 +16,7 @@ pub(super) fn sizes_of(kernel: &Kernel) -> Sizes {
     match *kernel {
         Kernel::Gemm { m, .. } => [1.0, m],
         Kernel::Grouped { pairs, .. } => {
-            let reached = kernel.touched().max(1e-9);
+            let reached = kernel.touched_experts().max(1e-9);
             [reached, pairs / reached]
         }
         Kernel::Attention { batch, keys, .. } => [batch * work_items(kernel), keys],

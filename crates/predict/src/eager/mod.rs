@@ -51,7 +51,7 @@ pub(crate) fn lower(
         return;
     };
     let batch = sequences.padded();
-    let formats = model.formats(&workload.precision);
+    let formats = model.number_formats(&workload.precision);
     let size = f64::from(formats.activations.bits()) / 8.0;
     let mut step = Step {
         sink,

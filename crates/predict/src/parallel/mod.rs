@@ -15,7 +15,7 @@ use llmprof_theory::{
     block::FeedForward,
     device::Device,
     expected_touched,
-    parallel::{Exchange, Parallel, exchanges, rank_model, step_exchanges, stored_model},
+    parallel::{Exchange, Parallel, list_exchanges, rank_model, step_exchanges, stored_model},
     roofline::Resource,
 };
 
@@ -47,7 +47,7 @@ pub struct SpreadPrediction {
 impl Spread {
     /// Refuses what cannot be divided, and devices without known links.
     pub fn new(model: &Model, device: &Device, parallel: Parallel) -> Result<Self, WorkloadError> {
-        if let Some((key, found, expected)) = parallel.mistake() {
+        if let Some((key, found, expected)) = parallel.find_mistake() {
             return Err(WorkloadError::parallel(key, found, expected));
         }
         let needs_links =
@@ -119,7 +119,7 @@ impl Spread {
         found.decode_tokens_per_s = (steps > 0).then(|| rate(steps, decode_time));
         let memory = self.rank_fit(workload, &found.memory, group as f64 / own.batch as f64);
         found.memory = predictor.with_verdict(memory, self.parallel, &own)?;
-        if self.parallel.ranks() > 1 {
+        if self.parallel.rank_count() > 1 {
             found.prefill_gpu_ns += prefill.time();
             found.decode_step_gpu_ns += step.time();
             // Errors were measured on one device.
@@ -132,7 +132,7 @@ impl Spread {
             prediction: found,
             prefill_communication_ns: prefill.time(),
             decode_step_communication_ns: step.time(),
-            ranks: self.parallel.ranks(),
+            ranks: self.parallel.rank_count(),
         })
     }
 
@@ -147,7 +147,7 @@ impl Spread {
         let Parallel { pipeline, data, .. } = self.parallel;
         let group = step.sequences().div_ceil(data);
         let parts = pipeline.min(group.max(1));
-        let own = step.dealt(data * parts);
+        let own = step.busiest_share(data * parts);
         let tokens = step.new_tokens();
         let workload = Workload {
             parallel: Parallel::default(),
@@ -155,7 +155,7 @@ impl Spread {
             ..*workload
         };
         let mut time = predictor.step(&workload, &own)?;
-        if self.parallel.ranks() == 1 {
+        if self.parallel.rank_count() == 1 {
             return Ok(time);
         }
         let exchanged = self.communication(
@@ -183,9 +183,9 @@ impl Spread {
             parallel: Parallel::default(),
             ..*workload
         };
-        self.rank.validate(&own)?;
+        self.rank.validate_workload(&own)?;
         let weights = self.rank.parameter_bytes(&own.precision);
-        let whole = MemoryFit::of(&self.rank, &own, device, weights);
+        let whole = MemoryFit::for_workload(&self.rank, &own, device, weights);
         let fit = self.rank_fit(workload, &whole, 1.0);
         let activations = step_activations(&self.rank, self.parallel, &own, limits)?;
         let memory = EngineMemory::new(&fit, activations, limits);
@@ -213,7 +213,8 @@ impl Spread {
             let head = decoder
                 .head
                 .linear
-                .bytes(&self.rank.formats(&workload.precision)) as f64;
+                .stored_bytes(&self.rank.number_formats(&workload.precision))
+                as f64;
             (ends - if decoder.head.tied { 0.0 } else { head }).max(head)
         } else {
             ends
@@ -260,7 +261,7 @@ impl Spread {
     ) -> Result<Communication, WorkloadError> {
         let mut sum = Communication::default();
         for pass in passes {
-            let exchanges = exchanges(&self.rank, &self.parallel, workload, &pass);
+            let exchanges = list_exchanges(&self.rank, &self.parallel, workload, &pass);
             let one = self.communication(exchanges, pass.steps)?;
             sum.seconds += one.seconds;
             sum.launches += one.launches;

@@ -28,7 +28,7 @@ pub fn catalog_table(entries: Vec<CatalogEntry>) -> Table {
 
 /// What a reader of the device should know of its calibration.
 fn calibration_notes(found: &Calibration) -> Vec<String> {
-    calibration::notes(found.disturbance(), found.outdone)
+    calibration::notes(found.excess_disturbance(), found.outdone)
 }
 
 /// A device with the source of each figure.

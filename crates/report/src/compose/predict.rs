@@ -100,7 +100,10 @@ pub fn document(axes: &[&str], rows: &[PredictedRow<'_>], about: Vec<String>) ->
     for profile in profiles(rows) {
         notes.extend(text::notes(profile, quantized(rows, profile)));
     }
-    if rows.iter().any(|row| row.workload.parallel.ranks() > 1) {
+    if rows
+        .iter()
+        .any(|row| row.workload.parallel.rank_count() > 1)
+    {
         notes.push(text::NO_RANGES_OVER_RANKS.to_owned());
     }
     document.list(notes);

@@ -87,7 +87,7 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
         .map(|peak| Roof {
             label: format!("{} {}", peak.dtype, peak.engine),
             peak_flops_per_s: peak.dense_flops_per_s,
-            bandwidth: device.bandwidth(),
+            bandwidth: device.memory_bandwidth(),
             basis: peak.basis,
             is_own: peak.basis == llmprof_units::Basis::Measured,
         })

@@ -41,7 +41,7 @@ struct Errors {
 /// The groups that a row is counted in.
 fn groups(row: &Row) -> Vec<String> {
     let (device, model) = (row.device, row.model);
-    let alone = if row.parallel.ranks() == 1 {
+    let alone = if row.parallel.rank_count() == 1 {
         "one GPU"
     } else {
         "several GPUs"

@@ -116,7 +116,7 @@ impl Asked<'_> {
             .capacity((spread, &predictor), workload, &settings)
             .map_err(|_| Reason::NotPredicted)??;
         let replicas = (self.traffic.rate() / capacity).ceil().max(1.0);
-        if replicas * workload.parallel.ranks() as f64 > self.max_gpus as f64 {
+        if replicas * workload.parallel.rank_count() as f64 > self.max_gpus as f64 {
             return Err(Reason::Gpus);
         }
         Ok(replicas as u64)

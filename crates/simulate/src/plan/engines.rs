@@ -179,7 +179,7 @@ impl Engines<'_> {
                 }
             }
             replicas = (replicas + 1).max(replicas + replicas / 4);
-            if replicas * choice.parallel.ranks() > self.question.max_gpus {
+            if replicas * choice.parallel.rank_count() > self.question.max_gpus {
                 break;
             }
         }
@@ -202,14 +202,14 @@ impl Engines<'_> {
             return Ok(None);
         };
         let steady = self.simulated(spread, device, &workload, &settings, (fleet, 1.0))?;
-        let gpus = fleet.engines() * choice.parallel.ranks();
+        let gpus = fleet.engines() * choice.parallel.rank_count();
         let summary = &steady.summary;
         let share = limit_share(question.slos, summary);
         // Percentiles that still grow are trusted only far from the limits.
         let is_trusted = steady.is_settled || share.is_none_or(|share| share < UNSETTLED_SHARE);
         let is_met = all_met(question.slos, summary) && is_trusted;
         let [_, output] = question.traffic.mean_lengths();
-        let formats = question.model.formats(&choice.precision);
+        let formats = question.model.number_formats(&choice.precision);
         let tokens_per_hour = question.traffic.rate() * output * 3600.0;
         Ok(Some(Candidate {
             device: device.name.clone(),
@@ -288,7 +288,7 @@ impl Engines<'_> {
         let workload = asked.workload(choice.parallel, choice.precision);
         let mut split = asked.fewest_split((spread, device), &workload)?;
         for _ in 0..SPLIT_TRIES {
-            let gpus = (split.prefill + split.decode) * choice.parallel.ranks();
+            let gpus = (split.prefill + split.decode) * choice.parallel.rank_count();
             if gpus > self.question.max_gpus || !can_send(device) {
                 break;
             }

@@ -61,7 +61,7 @@ pub(super) fn precisions(
     formats: Formats,
 ) -> Vec<Precision> {
     let own = base.precision;
-    let stored = model.formats(&own);
+    let stored = model.number_formats(&own);
     let fp8 = WeightFormat::Fp8 {
         rows: 0,
         columns: 0,
@@ -70,7 +70,7 @@ pub(super) fn precisions(
         weights: Some(fp8),
         ..own
     };
-    let has_fp8 = device.peak(DType::F8E4m3, Engine::Tensor).is_ok();
+    let has_fp8 = device.dense_peak(DType::F8E4m3, Engine::Tensor).is_ok();
     let is_wider = model.parameter_bytes(&narrow) < model.parameter_bytes(&own);
     let weights = if formats.fp8_weights && has_fp8 && is_wider {
         vec![own, narrow]

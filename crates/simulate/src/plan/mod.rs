@@ -83,12 +83,12 @@ pub fn plan(
     };
     let (mut choices, mut failed, considered) = engines.choices();
     let cost = |choice: &Choice| {
-        let gpus = choice.replicas * choice.parallel.ranks();
+        let gpus = choice.replicas * choice.parallel.rank_count();
         engines.cost(choice.device, gpus)
     };
     // Of equal cost, fewer stages and ranks first: a request passes all stages in turn, and ranks communicate.
     choices.sort_by(|a, b| {
-        let spread = |one: &Choice| (one.parallel.pipeline, one.parallel.ranks());
+        let spread = |one: &Choice| (one.parallel.pipeline, one.parallel.rank_count());
         let by_cost = cost(a).total_cmp(&cost(b));
         by_cost.then(spread(a).cmp(&spread(b)))
     });

@@ -101,7 +101,7 @@ impl RopeTable {
         lowering.emit(
             Kind::RopeTable,
             self.name,
-            Shape::matmul(rows, pairs, 1),
+            Shape::gemm_shape(rows, pairs, 1),
             &StepCost {
                 tensor: angles.saturating_mul(2),
                 // A cosine and a sine each.
@@ -137,6 +137,11 @@ impl Rope {
             },
             ..StepCost::default()
         };
-        lowering.emit(Kind::Rope, name, Shape::rows(rows, self.dims), &step);
+        lowering.emit(
+            Kind::Rope,
+            name,
+            Shape::elementwise_shape(rows, self.dims),
+            &step,
+        );
     }
 }

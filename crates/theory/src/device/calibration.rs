@@ -23,7 +23,7 @@ impl Calibration {
     const MUCH: f64 = 0.1;
 
     /// How much other programs took, where that is too much for the peaks to be trusted.
-    pub fn disturbance(&self) -> Option<f64> {
+    pub fn excess_disturbance(&self) -> Option<f64> {
         self.other_programs.filter(|taken| *taken > Self::MUCH)
     }
 }

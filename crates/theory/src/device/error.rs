@@ -8,7 +8,7 @@ pub enum DeviceError {
     /// No file describes a device of that name.
     #[error(
         "no device file describes `{wanted}`{}; write one (start from `custom_npu`, which documents every key) and add its `name` or its driver's name",
-        suggestion(near)
+        suggest_similar(near)
     )]
     Unknown {
         /// The name as it was given.
@@ -48,7 +48,7 @@ pub enum DeviceError {
     },
 }
 
-fn suggestion(near: &[String]) -> String {
+fn suggest_similar(near: &[String]) -> String {
     if near.is_empty() {
         String::new()
     } else {

@@ -8,13 +8,13 @@ use super::{
 };
 
 /// Reads the text of one device file; `file` is how errors name it.
-pub(super) fn device(text: &str, file: &str) -> Result<Device, DeviceError> {
-    DeviceFile::read(text, file)?.device(file)
+pub(super) fn load_device(text: &str, file: &str) -> Result<Device, DeviceError> {
+    DeviceFile::parse_text(text, file)?.device(file)
 }
 
 impl DeviceFile {
     /// Reads the text of a file; `file` is how errors name it.
-    pub fn read(text: &str, file: &str) -> Result<Self, DeviceError> {
+    pub fn parse_text(text: &str, file: &str) -> Result<Self, DeviceError> {
         serde_saphyr::from_str(text).map_err(|error| DeviceError::Syntax {
             file: file.to_owned(),
             problem: error.to_string(),

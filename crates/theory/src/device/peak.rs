@@ -69,7 +69,7 @@ pub enum Recount {
 
 impl Recount {
     /// Units × operations per clock × clock, where the factors are known.
-    pub fn rate(&self) -> Option<FlopsPerSecond> {
+    pub fn recounted_rate(&self) -> Option<FlopsPerSecond> {
         match self {
             Self::Factors {
                 units,

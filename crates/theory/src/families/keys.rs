@@ -65,7 +65,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn invalid(&self, name: &str, found: &Value, expected: &str) -> ModelError {
         ModelError::Invalid {
             field: self.field(name),
-            found: shorten(&found.to_string()),
+            found: shorten_value(&found.to_string()),
             expected: expected.to_owned(),
         }
     }
@@ -74,7 +74,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn unsupported(&self, name: &str, found: &Value, known: &str) -> ModelError {
         ModelError::Unsupported {
             field: self.field(name),
-            found: shorten(&found.to_string()),
+            found: shorten_value(&found.to_string()),
             known: known.to_owned(),
         }
     }
@@ -100,7 +100,7 @@ impl<'a> Keys<'a> {
     }
 
     /// An integer between `low` and `high`; floats are taken where they are whole.
-    fn integer(&self, names: &[&str], low: u64, high: u64) -> Result<Option<u64>, ModelError> {
+    fn read_integer(&self, names: &[&str], low: u64, high: u64) -> Result<Option<u64>, ModelError> {
         let Some((name, value)) = self.get(names) else {
             return Ok(None);
         };
@@ -125,30 +125,30 @@ impl<'a> Keys<'a> {
     }
 
     pub(crate) fn optional_size(&self, names: &[&str]) -> Result<Option<u64>, ModelError> {
-        self.integer(names, 1, MAX_WIDTH)
+        self.read_integer(names, 1, MAX_WIDTH)
     }
 
     /// As [`size`](Self::size), zero allowed.
     pub(crate) fn count(&self, names: &[&str], default: u64) -> Result<u64, ModelError> {
-        Ok(self.integer(names, 0, MAX_WIDTH)?.unwrap_or(default))
+        Ok(self.read_integer(names, 0, MAX_WIDTH)?.unwrap_or(default))
     }
 
     pub(crate) fn layers(&self, names: &[&str], default: Option<u64>) -> Result<u32, ModelError> {
-        self.integer(names, 1, MAX_LAYERS)?
+        self.read_integer(names, 1, MAX_LAYERS)?
             .or(default)
             .map(|layers| layers as u32)
             .ok_or_else(|| self.missing(names[0]))
     }
 
     pub(crate) fn vocabulary(&self, default: Option<u64>) -> Result<u64, ModelError> {
-        self.integer(&["vocab_size"], 1, MAX_VOCABULARY)?
+        self.read_integer(&["vocab_size"], 1, MAX_VOCABULARY)?
             .or(default)
             .ok_or_else(|| self.missing("vocab_size"))
     }
 
     /// A number of positions or a window; zero is allowed for windows that are off.
     pub(crate) fn positions(&self, names: &[&str]) -> Result<Option<u64>, ModelError> {
-        self.integer(names, 0, MAX_POSITIONS)
+        self.read_integer(names, 0, MAX_POSITIONS)
     }
 
     pub(crate) fn optional_float(&self, names: &[&str]) -> Result<Option<f64>, ModelError> {
@@ -274,7 +274,7 @@ impl<'a> Keys<'a> {
 }
 
 /// A value short enough for an error message.
-fn shorten(text: &str) -> String {
+fn shorten_value(text: &str) -> String {
     if text.chars().count() <= 60 {
         return text.to_owned();
     }

@@ -14,7 +14,7 @@ fn parameters_are_those_of_transformers() {
         let kind = &case["config"]["model_type"];
         let model = Model::from_common_keys(&case["config"]).unwrap();
         let truth = case["parameters"].as_f64().unwrap();
-        let error = model.parameters() as f64 / truth - 1.0;
+        let error = model.parameter_count() as f64 / truth - 1.0;
         assert!(error.abs() < 0.01, "{kind}: {error:+.4}");
     }
 }

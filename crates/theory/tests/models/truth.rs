@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use crate::support::{data, published};
 use llmprof_theory::{
-    AttentionConvention, Images, Logits, MlaDecode, Model, Pass, Span, Workload, families,
+    AttentionConvention, Images, Logits, MlaDecode, Model, Pass, Span, Workload, family_names,
 };
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ fn check_text(name: &str, model: &Model, expected: &Value) {
     let (batch, prompt) = (number(expected, "batch"), number(expected, "prompt"));
     let workload = eager(batch, prompt);
     if let Some(encoder) = expected.get("encoder") {
-        let found = model.cost(&workload, Span::Encoder).tensor.total();
+        let found = model.cost_span(&workload, Span::Encoder).tensor.total();
         assert_eq!(Some(found), encoder.as_u64(), "{name}: encoder of {batch}");
     }
     let tensor = |pass: &Pass| model.cost_of(&workload, pass).tensor.total();
@@ -59,7 +59,7 @@ fn check_vision(name: &str, model: &Model, expected: &Value) {
         },
         ..Workload::default()
     };
-    let found = model.cost(&workload, Span::Vision).tensor.total();
+    let found = model.cost_span(&workload, Span::Vision).tensor.total();
     assert_eq!(
         Some(found),
         number("vision"),
@@ -82,7 +82,7 @@ fn published_models_have_the_parameters_of_transformers() {
     assert!(parameters.len() >= 20);
     for (name, expected) in parameters {
         assert_eq!(
-            Some(published(name).parameters()),
+            Some(published(name).parameter_count()),
             expected.as_u64(),
             "{name}"
         );
@@ -97,7 +97,7 @@ fn absent_keys_have_the_defaults_of_the_config_class() {
     for (family, expected) in defaults {
         let config = serde_json::json!({ "model_type": family });
         let model = Model::from_config(&config, None).unwrap();
-        assert_eq!(Some(model.parameters()), expected.as_u64(), "{family}");
+        assert_eq!(Some(model.parameter_count()), expected.as_u64(), "{family}");
     }
 }
 
@@ -127,7 +127,7 @@ fn published_models_have_the_parameters_that_their_checkpoints_hold() {
         ("whisper_tiny", 37_760_640),
         ("whisper_large_v3", 1_543_490_560),
     ] {
-        assert_eq!(published(name).parameters(), expected, "{name}");
+        assert_eq!(published(name).parameter_count(), expected, "{name}");
     }
 }
 
@@ -158,12 +158,12 @@ fn small_models_have_the_tensors_that_transformers_saves() {
     for (family, entry) in tiny {
         let model = Model::from_config(&entry["config"], None).unwrap();
         assert_eq!(
-            Some(model.parameters()),
+            Some(model.parameter_count()),
             entry["parameters"].as_u64(),
             "{family}"
         );
         let found: BTreeMap<_, _> = model
-            .tensors()
+            .checkpoint_tensors()
             .into_iter()
             .map(|tensor| (tensor.name, tensor.shape.sizes().to_vec()))
             .collect();
@@ -171,7 +171,7 @@ fn small_models_have_the_tensors_that_transformers_saves() {
             serde_json::from_value(entry["tensors"].clone()).unwrap();
         assert_eq!(found, expected, "{family}");
     }
-    for family in families() {
+    for family in family_names() {
         let elsewhere = ["deepseek_ocr", "deepseek_ocr2", "clip", "siglip", "sam"];
         assert!(
             tiny.contains_key(family) || elsewhere.contains(&family),

@@ -81,7 +81,7 @@ fn predicted_basis(
         device: subjects.device.name.clone(),
         efficiencies: profile.name.clone(),
         overhead_ns: overhead,
-        gpus: subjects.plan.parallel.ranks(),
+        gpus: subjects.plan.parallel.rank_count(),
     }
 }
 

@@ -353,7 +353,7 @@ mod tests {
                 n: 4096.0,
                 k: 2048.0,
                 size: 0.53125,
-                stored: Stored::of(format, format.compute(DType::Bf16)),
+                stored: Stored::from_format(format, format.default_compute(DType::Bf16)),
             };
             clock.measured(&kernel).unwrap().ratio(2, 1)
         };

@@ -76,7 +76,11 @@ fn nearest(device: &Device) -> (&'static Shipped, bool) {
     if let Some(own) = SHIPPED.iter().find(|known| known.device == device.name) {
         return (own, true);
     }
-    let apart = |known: &Device| (known.bandwidth().0 / device.bandwidth().0).ln().abs();
+    let apart = |known: &Device| {
+        (known.memory_bandwidth().0 / device.memory_bandwidth().0)
+            .ln()
+            .abs()
+    };
     let relatives = DEVICES.iter().filter(|(_, known)| {
         known.architecture.is_some() && known.architecture == device.architecture
     });
@@ -122,7 +126,7 @@ mod tests {
                     assert!(curves.source.contains(part), "{what}: {}", curves.source);
                 }
                 // Ratios are to the peaks of the device's file.
-                let bytes = format!("and {} TB/s", device.bandwidth().0 / 1e12);
+                let bytes = format!("and {} TB/s", device.memory_bandwidth().0 / 1e12);
                 assert!(curves.source.ends_with(&bytes), "{what}: {}", curves.source);
                 let ratios = ratios(&curves);
                 assert!(ratios.len() > 3000, "{what}: {}", ratios.len());

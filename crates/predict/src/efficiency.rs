@@ -83,7 +83,7 @@ pub enum Implementation {
 
 impl Implementation {
     /// The engine, of those that serve.
-    pub(super) fn engine(self) -> Option<ServingEngine> {
+    pub(super) fn serving_engine(self) -> Option<ServingEngine> {
         match self {
             Self::Vllm => Some(ServingEngine::Vllm),
             Self::Sglang => Some(ServingEngine::Sglang),
@@ -190,7 +190,7 @@ impl EfficiencyProfile {
     /// Whether the software divides memory as serving engines do: those, and any software with fused kernels or without losses.
     pub fn is_engine(&self) -> bool {
         match self.implementation {
-            Some(software) => software.engine().is_some(),
+            Some(software) => software.serving_engine().is_some(),
             None => self.computes.is_none(),
         }
     }
@@ -202,7 +202,7 @@ impl EfficiencyProfile {
 
     pub fn embedded(name: &str) -> Result<Self, ProfileError> {
         match EMBEDDED.iter().find(|(known, _)| *known == name) {
-            Some((_, text)) => Self::read(text, &format!("{name}.yaml (embedded)")),
+            Some((_, text)) => Self::parse_text(text, &format!("{name}.yaml (embedded)")),
             None => Err(ProfileError::Unknown {
                 wanted: name.to_owned(),
                 known: Self::names().collect::<Vec<_>>().join(", "),
@@ -211,21 +211,21 @@ impl EfficiencyProfile {
     }
 
     /// Reads a profile; `file` is how errors name it.
-    pub fn read(text: &str, file: &str) -> Result<Self, ProfileError> {
+    pub fn parse_text(text: &str, file: &str) -> Result<Self, ProfileError> {
         let syntax = |error: &dyn std::fmt::Display| ProfileError::Syntax {
             file: file.to_owned(),
             problem: error.to_string(),
         };
-        let profile: Self = match Self::inherited(text, file)? {
+        let profile: Self = match Self::inherit_kinds(text, file)? {
             Some(whole) => serde_json::from_value(whole).map_err(|error| syntax(&error))?,
             None => serde_saphyr::from_str(text).map_err(|error| syntax(&error))?,
         };
-        profile.check(file)?;
+        profile.check_figures(file)?;
         Ok(profile)
     }
 
     /// A profile that names another by `like`, with the kinds and sources of that one where it states none of its own.
-    fn inherited(text: &str, file: &str) -> Result<Option<Value>, ProfileError> {
+    fn inherit_kinds(text: &str, file: &str) -> Result<Option<Value>, ProfileError> {
         // What is wrong with the text is said where it is read as a profile.
         let Ok(Value::Object(mut own)) = serde_saphyr::from_str(text) else {
             return Ok(None);
@@ -259,11 +259,11 @@ impl EfficiencyProfile {
     }
 
     /// What a kind of operator reaches.
-    pub fn of(&self, kind: Kind) -> &KindEfficiency {
+    pub fn efficiency_of(&self, kind: Kind) -> &KindEfficiency {
         self.kinds.get(&kind).unwrap_or(&self.default)
     }
 
-    fn check(&self, file: &str) -> Result<(), ProfileError> {
+    fn check_figures(&self, file: &str) -> Result<(), ProfileError> {
         let invalid = |key: String, problem: &str| ProfileError::Invalid {
             file: file.to_owned(),
             key,

@@ -72,7 +72,7 @@ pub struct Interval {
 }
 
 impl Spread {
-    pub(super) fn around(self, time: Nanos) -> Interval {
+    pub(super) fn interval_around(self, time: Nanos) -> Interval {
         let scaled = |factor: f64| Nanos::from_seconds(time.seconds() * factor);
         Interval {
             low_ns: scaled(self.low),
@@ -89,7 +89,7 @@ impl Spreads {
     }
 
     /// The spreads that `phases` and the host's make.
-    pub(super) fn bands(&self, phases: PhaseSpreads) -> Bands {
+    pub(super) fn bands_of(&self, phases: PhaseSpreads) -> Bands {
         Bands {
             prefill: phases.prefill,
             decode: phases.decode,
@@ -108,7 +108,7 @@ pub(super) struct Bands {
 
 impl Bands {
     /// The range of a time that a user sees: the device's spread, or the host's where the host decides.
-    pub(super) fn seen(
+    pub(super) fn visible_interval(
         &self,
         time: Nanos,
         (host_ns, device_ns): (Option<Nanos>, Nanos),
@@ -116,9 +116,9 @@ impl Bands {
     ) -> Interval {
         let is_host_bound = host_ns.is_some_and(|host| host > device_ns);
         if is_host_bound {
-            self.host.around(time)
+            self.host.interval_around(time)
         } else {
-            device.around(time)
+            device.interval_around(time)
         }
     }
 }
@@ -147,7 +147,7 @@ mod tests {
         };
         assert!(spreads.holds_for(8, 512) && spreads.holds_for(32, 2048));
         assert!(!spreads.holds_for(33, 512) && !spreads.holds_for(8, 127));
-        let range = spread.around(Nanos(1000));
+        let range = spread.interval_around(Nanos(1000));
         assert_eq!((range.low_ns, range.high_ns), (Nanos(900), Nanos(1100)));
     }
 }

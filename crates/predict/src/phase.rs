@@ -45,7 +45,7 @@ pub struct PhasePrediction {
 
 impl PhasePrediction {
     /// The largest part of the device's time.
-    pub(crate) fn slowest(&self) -> Resource {
+    pub(crate) fn slowest_resource(&self) -> Resource {
         let parts = [
             (Resource::Tensor, self.tensor_ns),
             (Resource::Vector, self.vector_ns),
@@ -117,7 +117,7 @@ impl<'d> Clock<'d> {
         Self {
             roof,
             kinds: Kind::ALL.map(|kind| {
-                let entry = profile.of(kind);
+                let entry = profile.efficiency_of(kind);
                 Factors {
                     per_compute: 1.0 / entry.compute,
                     few_rows_per_compute: 1.0 / entry.few_rows_compute.unwrap_or(entry.compute),
@@ -150,7 +150,7 @@ impl Clock<'_> {
 }
 
 /// How wide the kernels of a step of so many rows are, from 0 to 1: logarithmic between one row and [`WIDE_ROWS`].
-pub(super) fn width(rows: u64) -> f64 {
+pub(super) fn kernel_width(rows: u64) -> f64 {
     ((rows.max(1) as f64).log2() / (WIDE_ROWS as f64).log2()).min(1.0)
 }
 
@@ -240,15 +240,15 @@ impl DeviceTime {
     }
 
     /// The same with every time multiplied by `factor`.
-    pub(super) fn scaled(self, factor: f64) -> Self {
+    pub(super) fn scaled_by(self, factor: f64) -> Self {
         Self {
-            time: self.time.scaled(factor),
+            time: self.time.scaled_by(factor),
             ..self
         }
     }
 
     /// What a user sees of `steps` steps. `host_factor`: host time ÷ that of the profile.
-    pub(super) fn seen(
+    pub(super) fn visible_time(
         &self,
         clock: &Clock<'_>,
         host_factor: f64,
@@ -295,14 +295,14 @@ impl DeviceTime {
     }
 
     /// The same beside what the work needs at least.
-    pub(super) fn phase(
+    pub(super) fn into_prediction(
         &self,
         clock: &Clock<'_>,
         host_factor: f64,
         launch: (Launch, u64),
         needed: Needed,
     ) -> PhasePrediction {
-        let seen = self.seen(clock, host_factor, launch);
+        let seen = self.visible_time(clock, host_factor, launch);
         PhasePrediction {
             time_ns: seen.time_ns,
             device_ns: seen.device_ns,

@@ -44,7 +44,7 @@ impl Sequences {
     }
 
     /// Rows of a linear layer.
-    pub(crate) fn rows(&self) -> f64 {
+    pub(crate) fn total_rows(&self) -> f64 {
         self.groups
             .iter()
             .map(|group| group.count * group.new)
@@ -57,7 +57,7 @@ impl Sequences {
     }
 
     /// Sequences with one new token, and those with more: each run in one launch.
-    pub(crate) fn sides(&self) -> [f64; 2] {
+    pub(crate) fn launch_sides(&self) -> [f64; 2] {
         let mut sides = [0.0; 2];
         for group in &self.groups {
             sides[usize::from(group.is_prefill())] += group.count;
@@ -72,7 +72,7 @@ impl Sequences {
     }
 
     /// A static batch: every sequence is padded to the longest.
-    pub(crate) fn padded(&self) -> Group {
+    pub(crate) fn pad_to_longest(&self) -> Group {
         let longest = |of: fn(&Group) -> f64| self.groups.iter().map(of).fold(0.0, f64::max);
         Group {
             count: self.groups.iter().map(|group| group.count).sum(),

@@ -84,7 +84,7 @@ fn the_host_launches_collectives() {
             ..Parallel::default()
         };
         let spread = Spread::new(&model, &device, parallel).unwrap();
-        let predictor = spread.predictor(&device, &profile);
+        let predictor = spread.rank_predictor(&device, &profile);
         spread
             .predict(&predictor, &workload)
             .unwrap()

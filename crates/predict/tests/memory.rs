@@ -82,7 +82,7 @@ fn llama_70b_in_fp8_fits_one_h100_with_short_prompts() {
     });
     for parallel in [tensor(1), tensor(2)] {
         let spread = Spread::new(&llama, &h100, parallel).unwrap();
-        let predictor = spread.predictor(&h100, &profile);
+        let predictor = spread.rank_predictor(&h100, &profile);
         let mut verdicts = Vec::new();
         for prompt in [512, 4096, 16_384, 65_536] {
             let asked = Workload { prompt, ..workload };

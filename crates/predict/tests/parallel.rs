@@ -37,7 +37,7 @@ fn h200() -> Device {
 fn predicted(model: &Model, parallel: Parallel, workload: &Workload) -> Prediction {
     let (device, profile) = (h200(), EfficiencyProfile::embedded("fused").unwrap());
     let spread = Spread::new(model, &device, parallel).unwrap();
-    let predictor = spread.predictor(&device, &profile);
+    let predictor = spread.rank_predictor(&device, &profile);
     spread.predict(&predictor, workload).unwrap().prediction
 }
 
@@ -231,7 +231,7 @@ fn what_does_not_divide_is_refused() {
     let llama = model("llama3_1_70b");
     let spread = Spread::new(&llama, &device, tensor(16)).unwrap();
     let profile = EfficiencyProfile::embedded("fused").unwrap();
-    let predictor: Predictor<'_> = spread.predictor(&device, &profile);
+    let predictor: Predictor<'_> = spread.rank_predictor(&device, &profile);
     let error = spread
         .predict(&predictor, &Workload::default())
         .unwrap_err();
@@ -273,7 +273,7 @@ fn collectives_of_a_step_by_hand() {
         },
     ];
     assert_eq!(found, expected);
-    let collectives = Collectives::of(&h200()).unwrap();
+    let collectives = Collectives::for_device(&h200()).unwrap();
     let by_hand: f64 = expected
         .iter()
         .map(|e| collectives.seconds(e.operation, e.ranks, e.bytes).unwrap() * e.count as f64)
@@ -287,7 +287,7 @@ fn collectives_of_a_step_by_hand() {
     let (device, profile) = (h200(), EfficiencyProfile::embedded("fused").unwrap());
     let spread = Spread::new(&whole, &device, parallel).unwrap();
     let found = spread
-        .predict(&spread.predictor(&device, &profile), &workload)
+        .predict(&spread.rank_predictor(&device, &profile), &workload)
         .unwrap();
     let step = found.decode_step_communication_ns.seconds();
     assert!((step - by_hand).abs() < 2e-9, "{step} {by_hand}");
@@ -371,7 +371,7 @@ fn prefill_waits_for_the_host_that_launches_its_kernels() {
     let (device, mut profile) = (h200(), EfficiencyProfile::embedded("trtllm").unwrap());
     profile.host_us_per_kernel.as_mut().unwrap().value = 100.0;
     let spread = Spread::new(&deepseek, &device, tensor(8)).unwrap();
-    let predictor = spread.predictor(&device, &profile);
+    let predictor = spread.rank_predictor(&device, &profile);
     let of = |prompt: u64, chunk: Option<u64>| {
         let workload = Workload {
             prompt,
@@ -444,7 +444,7 @@ proptest! {
         let workload = Workload { batch, prompt, new_tokens, ..Workload::default() };
         let (device, profile) = (h200(), EfficiencyProfile::embedded(profile).unwrap());
         let spread = Spread::new(&whole, &device, Parallel::default()).unwrap();
-        let found = spread.predict(&spread.predictor(&device, &profile), &workload).unwrap().prediction;
+        let found = spread.predict(&spread.rank_predictor(&device, &profile), &workload).unwrap().prediction;
         let plain = Predictor::new(&whole, &device, &profile).predict(&workload).unwrap();
         prop_assert_eq!(found.ttft_ns, plain.ttft_ns);
         prop_assert_eq!(found.tpot_ns, plain.tpot_ns);

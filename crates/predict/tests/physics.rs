@@ -106,7 +106,8 @@ impl<'a> Setting<'a> {
         };
         Self {
             spread,
-            predictor: spread.predictor(device, &EfficiencyProfile::embedded(software).unwrap()),
+            predictor: spread
+                .rank_predictor(device, &EfficiencyProfile::embedded(software).unwrap()),
             workload: Workload {
                 precision,
                 ..Workload::default()
@@ -115,7 +116,9 @@ impl<'a> Setting<'a> {
     }
 
     fn ns(&self, step: &Step) -> i64 {
-        let time = self.spread.step(&self.predictor, &self.workload, step);
+        let time = self
+            .spread
+            .predict_step(&self.predictor, &self.workload, step);
         time.unwrap().time_ns.0
     }
 
@@ -126,7 +129,10 @@ impl<'a> Setting<'a> {
     }
 
     fn kernels(&self, step: &Step) -> Vec<(Kernel, f64)> {
-        let kernels = self.predictor.kernels(&self.workload, step).into_iter();
+        let kernels = self
+            .predictor
+            .list_kernels(&self.workload, step)
+            .into_iter();
         kernels
             .map(|(kernel, times, time)| (kernel, times * time.seconds()))
             .collect()

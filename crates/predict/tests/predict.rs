@@ -294,7 +294,7 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
     let mut failed = 0;
     let mut seen = std::collections::BTreeSet::new();
     let profile = EfficiencyProfile::embedded("fused").unwrap();
-    grid.run(&profile, |point| {
+    grid.visit_points(&profile, |point| {
         points += 1;
         seen.insert(format!(
             "{}{}{:?}",
@@ -312,7 +312,7 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
             }
         }
     });
-    assert_eq!(points, grid.len());
+    assert_eq!(points, grid.point_count());
     assert_eq!(points, 24);
     let together = std::sync::Mutex::new(std::collections::BTreeSet::new());
     grid.run_on(3, &profile, |point| {
@@ -337,7 +337,8 @@ fn bad_profiles_are_refused_by_key() {
         ("title:", "tittle:", "tittle"),
     ] {
         assert!(text.contains(from), "{from}");
-        let error = EfficiencyProfile::read(&text.replacen(from, to, 1), "mine.yaml").unwrap_err();
+        let error =
+            EfficiencyProfile::parse_text(&text.replacen(from, to, 1), "mine.yaml").unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("mine.yaml") && error.contains(expected),
@@ -502,9 +503,9 @@ fn a_corrected_predictor_forgets_what_it_predicted_before() {
         decode_step: Some(measured),
     };
     let used = Predictor::new(&model, &h200, &profile);
-    let corrections = used.corrections(&run).unwrap();
-    let found = used.corrected(corrections).predict(&asked).unwrap();
-    let fresh = Predictor::new(&model, &h200, &profile).corrected(corrections);
+    let corrections = used.measure_corrections(&run).unwrap();
+    let found = used.with_corrections(corrections).predict(&asked).unwrap();
+    let fresh = Predictor::new(&model, &h200, &profile).with_corrections(corrections);
     assert_eq!(found, fresh.predict(&asked).unwrap());
 }
 
@@ -583,7 +584,7 @@ fn attention_grows_evenly_over_the_end_of_a_window() {
     let flops = |prompt: u64| {
         let asked = workload(prompt, 2, 1);
         let pass = model.prefill_passes(&asked).next().unwrap();
-        let kernels = predictor.kernels(&asked, &Step::first_of(&pass));
+        let kernels = predictor.list_kernels(&asked, &Step::first_of(&pass));
         let attention = kernels
             .iter()
             .filter(|(kernel, ..)| kernel.class() == KernelClass::Attention);

@@ -45,7 +45,7 @@ fn gemms(model: &Model, device: &str, weights: Option<&str>) -> Vec<(Stored, f64
     let expanded = device.name == "h200" && weights == Some("nvfp4");
     let asked = asked(weights, 512, expanded);
     let pass = model.prefill_passes(&asked).next().unwrap();
-    let kernels = predictor.kernels(&asked, &Step::first_of(&pass));
+    let kernels = predictor.list_kernels(&asked, &Step::first_of(&pass));
     let found = kernels
         .iter()
         .filter_map(|(kernel, times, _)| match kernel {
@@ -187,7 +187,7 @@ fn engines_run_gated_delta_layers_in_kernels_of_their_own() {
         let asked = asked(None, 512, false);
         let prefill = model.prefill_passes(&asked).next().unwrap();
         for pass in [prefill, model.decode_step(&asked)] {
-            let kernels = predictor.kernels(&asked, &Step::first_of(&pass));
+            let kernels = predictor.list_kernels(&asked, &Step::first_of(&pass));
             let count = |is_it: &dyn Fn(&Kernel) -> bool| -> f64 {
                 let of_it = kernels.iter().filter(|(kernel, ..)| is_it(kernel));
                 of_it.map(|(_, launches, _)| launches).sum()
@@ -226,7 +226,7 @@ fn states_take_their_time() {
             batch,
             ..asked(None, prompt, false)
         };
-        let kernels = predictor.kernels(&asked, &Step::first_of(&model.decode_step(&asked)));
+        let kernels = predictor.list_kernels(&asked, &Step::first_of(&model.decode_step(&asked)));
         let rules = kernels
             .iter()
             .filter(|(kernel, ..)| matches!(kernel, Kernel::DeltaRule { .. }));

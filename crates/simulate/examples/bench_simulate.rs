@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile = EfficiencyProfile::embedded("vllm")?;
     let predictor = Predictor::new(&model, &device, &profile);
     let workload = Workload::default();
-    let predict = |step: &Step| predictor.step(&workload, step);
+    let predict = |step: &Step| predictor.predict_step(&workload, step);
     for rate in [5.0, 20.0, 30.0] {
         let time = Predicted::new(&predict, Nanos(0))?;
         let started = Instant::now();

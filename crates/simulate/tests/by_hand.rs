@@ -46,7 +46,7 @@ fn times(model: &Model, device: &Device, tensor: u64, prompt: u64) -> [[f64; 2];
     };
     let spread = Spread::new(model, device, parallel).unwrap();
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
-    let predictor = spread.predictor(device, &profile);
+    let predictor = spread.rank_predictor(device, &profile);
     let workload = Workload {
         parallel,
         ..Workload::default()
@@ -58,7 +58,7 @@ fn times(model: &Model, device: &Device, tensor: u64, prompt: u64) -> [[f64; 2];
             cached,
         };
         let step = Step::of_sequences([one]);
-        let time = spread.step(&predictor, &workload, &step).unwrap();
+        let time = spread.predict_step(&predictor, &workload, &step).unwrap();
         time.time_ns.seconds()
     };
     let predicted = [seconds(1, prompt), seconds(prompt, 0)];

@@ -156,12 +156,12 @@ fn the_best_engine_is_enough_and_one_less_is_not() {
     let (llama, h100) = (model("llama3_1_8b"), device("h100_sxm"));
     let spread = Spread::new(&llama, &h100, best.parallel).unwrap();
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
-    let predictor = spread.predictor(&h100, &profile);
+    let predictor = spread.rank_predictor(&h100, &profile);
     let workload = Workload {
         parallel: best.parallel,
         ..Workload::default()
     };
-    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let time = Predicted::new(&predict, Nanos(0)).unwrap();
     let slos = slos(LLAMA_8B.slos);
     let arrivals = Arrivals::Poisson {

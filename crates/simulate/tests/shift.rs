@@ -49,8 +49,8 @@ fn benches(truth: &[Shift]) -> Vec<Bench> {
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let workload = Workload::default();
     let spread = Spread::new(&model, &device, workload.parallel).unwrap();
-    let predictor = spread.predictor(&device, &profile);
-    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let predictor = spread.rank_predictor(&device, &profile);
+    let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let settings = Settings {
         max_num_batched_tokens: 8192,
         max_num_seqs: 256,

@@ -20,7 +20,7 @@ enum Table {
     DecodeGrouped,
 }
 
-fn table(kernel: &Kernel) -> Option<(Table, u64, [f64; 2])> {
+fn table_entry(kernel: &Kernel) -> Option<(Table, u64, [f64; 2])> {
     let Kernel::Attention {
         batch,
         heads,
@@ -46,7 +46,7 @@ fn table(kernel: &Kernel) -> Option<(Table, u64, [f64; 2])> {
 }
 
 /// The ratio at a place, from the nearest measured shapes by their distance in doublings.
-fn near(known: &Known, work: f64, keys: f64) -> f64 {
+fn nearest_ratio(known: &Known, work: f64, keys: f64) -> f64 {
     let mut by_distance: Vec<(f64, f64)> = known
         .iter()
         .map(|[w, k, ratio]| {
@@ -70,14 +70,14 @@ fn near(known: &Known, work: f64, keys: f64) -> f64 {
 }
 
 /// Says of each table whether it was measured.
-pub(super) fn fit(
+pub(super) fn fit_attention(
     samples: &Samples<'_>,
     curves: &mut AttentionCurves,
 ) -> Vec<(&'static str, bool)> {
     let mut points: BTreeMap<(Table, u64), Known> = BTreeMap::new();
-    for (kernel, seconds) in samples.alone() {
-        if let Some((which, dim, [work, keys])) = table(kernel) {
-            let roof = samples.roofline(kernel) + curves.fixed_us * 1e-6;
+    for (kernel, seconds) in samples.isolated_kernels() {
+        if let Some((which, dim, [work, keys])) = table_entry(kernel) {
+            let roof = samples.roofline_seconds(kernel) + curves.fixed_us * 1e-6;
             let known = points.entry((which, dim)).or_default();
             known.push([work, keys, seconds / roof]);
         }
@@ -100,7 +100,7 @@ pub(super) fn fit(
                 works.iter().flat_map(move |work| {
                     lengths
                         .iter()
-                        .map(move |keys| (near(known, *work, *keys) * 1e3).round() / 1e3)
+                        .map(move |keys| (nearest_ratio(known, *work, *keys) * 1e3).round() / 1e3)
                 })
             })
             .collect();
@@ -133,21 +133,21 @@ pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> 
     let clock = KernelClock::new(&alone, samples.peak_flops, samples.bytes_per_s);
     let mut found = [Bins::new(1.0), Bins::new(1.0)];
     for (kernel, seconds) in samples.in_model() {
-        if let Some((which, ..)) = table(kernel) {
-            let time = clock.time(kernel).seconds();
+        if let Some((which, ..)) = table_entry(kernel) {
+            let time = clock.time_kernel(kernel).seconds();
             let decode = matches!(which, Table::Decode | Table::DecodeGrouped);
-            found[usize::from(decode)].add(time * 1e6, seconds / time);
+            found[usize::from(decode)].add_value(time * 1e6, seconds / time);
         }
     }
     let axis = curves.attention.alone_us.clone();
     let [prefill, decode] = found.map(|bins| {
-        let (places, factors) = bins.medians()?;
+        let (places, factors) = bins.into_medians()?;
         let known: Known = places
             .iter()
             .zip(&factors)
             .map(|(place, factor)| [*place, 1.0, *factor])
             .collect();
-        let at = |us: &f64| near(&known, *us, 1.0);
+        let at = |us: &f64| nearest_ratio(&known, *us, 1.0);
         Some(axis.iter().map(at).collect::<Vec<f64>>())
     });
     let whole = prefill.is_some() && decode.is_some();

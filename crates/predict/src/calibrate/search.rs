@@ -10,7 +10,7 @@ pub(super) struct Point {
 }
 
 /// The mean of |ln(predicted ÷ measured)|.
-pub(super) fn distance(points: impl Iterator<Item = Point>) -> f64 {
+pub(super) fn mean_log_error(points: impl Iterator<Item = Point>) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for point in points {
         sum += (point.predicted.max(1e-12) / point.measured).ln().abs();
@@ -20,7 +20,7 @@ pub(super) fn distance(points: impl Iterator<Item = Point>) -> f64 {
 }
 
 /// Parameters, from `start`, that make `error` small. Parameters stay positive; those that do not matter shrink to nothing.
-pub(super) fn nearest<const N: usize>(
+pub(super) fn minimize_error<const N: usize>(
     start: [f64; N],
     error: impl Fn(&[f64; N]) -> f64,
 ) -> [f64; N] {
@@ -53,8 +53,8 @@ mod tests {
     #[test]
     fn a_line_is_found_again() {
         let sizes: Vec<f64> = (0..20).map(|power| f64::from(1 << power)).collect();
-        let [fixed, slope] = nearest([1.0, 1.0], |[fixed, slope]| {
-            distance(sizes.iter().map(|size| Point {
+        let [fixed, slope] = minimize_error([1.0, 1.0], |[fixed, slope]| {
+            mean_log_error(sizes.iter().map(|size| Point {
                 predicted: fixed + slope * size,
                 measured: 2.5 + 0.04 * size,
             }))

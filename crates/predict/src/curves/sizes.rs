@@ -40,7 +40,7 @@ fn work_items(kernel: &Kernel) -> f64 {
 }
 
 /// The same kernel with other sizes. No query is without a key of its own.
-pub(super) fn resized(kernel: &Kernel, [first, second]: Sizes) -> Kernel {
+pub(super) fn resize_kernel(kernel: &Kernel, [first, second]: Sizes) -> Kernel {
     let items = work_items(kernel);
     let mut other = *kernel;
     match &mut other {

@@ -65,7 +65,7 @@ struct File {
 }
 
 impl Habits {
-    pub(super) fn of(family: &str) -> Self {
+    pub(super) fn of_family(family: &str) -> Self {
         static FILE: LazyLock<File> = LazyLock::new(|| {
             serde_saphyr::from_str(HABITS).expect("the shipped file is whole, as tests read it")
         });

@@ -53,7 +53,7 @@ impl Spread {
         let needs_links =
             parallel.tensor > 1 || parallel.pipeline > 1 || parallel.shares_experts_across_data();
         let collectives = needs_links
-            .then(|| Collectives::of(device))
+            .then(|| Collectives::for_device(device))
             .transpose()
             .map_err(|error| {
                 WorkloadError::parallel("tensor", parallel.tensor, error.to_string())
@@ -66,12 +66,12 @@ impl Spread {
     }
 
     /// The model that one rank runs, all stages of its pipeline together.
-    pub fn rank(&self) -> &Model {
+    pub fn rank_model(&self) -> &Model {
         &self.rank
     }
 
     /// A predictor of that model.
-    pub fn predictor<'a>(
+    pub fn rank_predictor<'a>(
         &'a self,
         device: &'a Device,
         profile: &EfficiencyProfile,
@@ -92,21 +92,21 @@ impl Spread {
         let own = Workload {
             batch: group.div_ceil(parts),
             parallel: Parallel::default(),
-            routing: self.routing(workload.routing, self.rows(workload)),
+            routing: self.routing_per_rank(workload.routing, self.rows_per_phase(workload)),
             ..*workload
         };
         let mut found = predictor.predict(&own)?;
-        let prefill = self.sum(&own, self.rank.prefill_passes(&own))?;
-        let step = self.sum(&own, [self.rank.decode_step(&own)])?;
+        let prefill = self.sum_communication(&own, self.rank.prefill_passes(&own))?;
+        let step = self.sum_communication(&own, [self.rank.decode_step(&own)])?;
         prefill.add_to(&mut found.prefill);
         step.add_to(&mut found.decode_step);
         if let Some((phase, pass)) = found.decode.as_mut().zip(self.rank.decode_pass(&own)) {
-            self.sum(&own, [pass])?.add_to(phase);
+            self.sum_communication(&own, [pass])?.add_to(phase);
         }
         let before = [found.vision, found.encoder].into_iter().flatten();
         let before = before.fold(Nanos(0), |sum, phase| sum + phase.time_ns);
-        found.ttft_ns =
-            before + Nanos::from_seconds(found.prefill.time_ns.seconds() * fill(parts, pipeline));
+        found.ttft_ns = before
+            + Nanos::from_seconds(found.prefill.time_ns.seconds() * pipeline_fill(parts, pipeline));
         let decode_time = found.decode.map_or(Nanos(0), |phase| phase.time_ns);
         let steps = own.decode_steps();
         found.tpot_ns =
@@ -120,8 +120,8 @@ impl Spread {
         let memory = self.rank_fit(workload, &found.memory, group as f64 / own.batch as f64);
         found.memory = predictor.with_verdict(memory, self.parallel, &own)?;
         if self.parallel.rank_count() > 1 {
-            found.prefill_gpu_ns += prefill.time();
-            found.decode_step_gpu_ns += step.time();
+            found.prefill_gpu_ns += prefill.total_time();
+            found.decode_step_gpu_ns += step.total_time();
             // Errors were measured on one device.
             found.ttft_interval = None;
             found.tpot_interval = None;
@@ -130,15 +130,15 @@ impl Spread {
         }
         Ok(SpreadPrediction {
             prediction: found,
-            prefill_communication_ns: prefill.time(),
-            decode_step_communication_ns: step.time(),
+            prefill_communication_ns: prefill.total_time(),
+            decode_step_communication_ns: step.total_time(),
             ranks: self.parallel.rank_count(),
         })
     }
 
     /// What a step takes, from its start to the start of the next one; `predictor` is this one's own. Its sequences are those of all
     /// data-parallel groups together.
-    pub fn step(
+    pub fn predict_step(
         &self,
         predictor: &Predictor<'_>,
         workload: &Workload,
@@ -151,20 +151,21 @@ impl Spread {
         let tokens = step.new_tokens();
         let workload = Workload {
             parallel: Parallel::default(),
-            routing: self.routing(workload.routing, [tokens, tokens]),
+            routing: self.routing_per_rank(workload.routing, [tokens, tokens]),
             ..*workload
         };
-        let mut time = predictor.step(&workload, &own)?;
+        let mut time = predictor.predict_step(&workload, &own)?;
         if self.parallel.rank_count() == 1 {
             return Ok(time);
         }
-        let exchanged = self.communication(
+        let exchanged = self.price_exchanges(
             step_exchanges(&self.rank, &self.parallel, &workload, &own),
             1,
         )?;
         exchanged.add_to_step(&mut time);
         if !step.prefill.is_empty() {
-            time.time_ns = Nanos::from_seconds(time.time_ns.seconds() * fill(parts, pipeline));
+            time.time_ns =
+                Nanos::from_seconds(time.time_ns.seconds() * pipeline_fill(parts, pipeline));
         }
         // Errors were measured on one device.
         time.range = None;
@@ -230,14 +231,14 @@ impl Spread {
     }
 
     /// Tokens of a prefill pass and of a decode step, of all groups together.
-    fn rows(&self, workload: &Workload) -> [u64; 2] {
+    fn rows_per_phase(&self, workload: &Workload) -> [u64; 2] {
         let prompt = self.rank.prompt_tokens(workload);
         let rows = workload.chunk.unwrap_or(prompt).min(prompt);
         [workload.batch.saturating_mul(rows), workload.batch]
     }
 
     /// Experts that a rank reads: those that the tokens of all groups reach, shared among them. `rows`: tokens of prefill and of decode.
-    fn routing(&self, routing: Routing, rows: [u64; 2]) -> Routing {
+    fn routing_per_rank(&self, routing: Routing, rows: [u64; 2]) -> Routing {
         let moe = self.rank.decoder.as_ref().and_then(first_moe);
         let (Some((count, top_k)), true) = (moe, self.parallel.shares_experts_across_data()) else {
             return routing;
@@ -254,7 +255,7 @@ impl Spread {
     }
 
     /// What the ranks exchange in all passes of a phase.
-    fn sum(
+    fn sum_communication(
         &self,
         workload: &Workload,
         passes: impl IntoIterator<Item = Pass>,
@@ -262,14 +263,14 @@ impl Spread {
         let mut sum = Communication::default();
         for pass in passes {
             let exchanges = list_exchanges(&self.rank, &self.parallel, workload, &pass);
-            let one = self.communication(exchanges, pass.steps)?;
+            let one = self.price_exchanges(exchanges, pass.steps)?;
             sum.seconds += one.seconds;
             sum.launches += one.launches;
         }
         Ok(sum)
     }
 
-    fn communication(
+    fn price_exchanges(
         &self,
         exchanges: Vec<Exchange>,
         steps: u64,
@@ -293,7 +294,7 @@ impl Spread {
 }
 
 /// A stage takes its share of a traverse; the last part of the batch enters when the others are one stage further each.
-fn fill(parts: u64, pipeline: u64) -> f64 {
+fn pipeline_fill(parts: u64, pipeline: u64) -> f64 {
     (parts + pipeline - 1) as f64 / pipeline as f64
 }
 
@@ -316,7 +317,7 @@ struct Communication {
 }
 
 impl Communication {
-    fn time(&self) -> Nanos {
+    fn total_time(&self) -> Nanos {
         Nanos::from_seconds(self.seconds)
     }
 
@@ -330,7 +331,7 @@ impl Communication {
         let host = Nanos::from_seconds(host.seconds() * more);
         step.host_ns = step.host_ns.map(|_| host);
         step.kernels = kernels;
-        step.device_ns += self.time();
+        step.device_ns += self.total_time();
         step.time_ns = host.max(step.device_ns) + beside;
     }
 
@@ -350,7 +351,7 @@ impl Communication {
         phase.kernels = step.kernels;
         phase.binds = match phase.binds {
             _ if step.host_ns.is_some_and(|host| host > step.device_ns) => Resource::Host,
-            Resource::Host => phase.slowest(),
+            Resource::Host => phase.slowest_resource(),
             other => other,
         };
     }

@@ -341,7 +341,7 @@ pub fn grid<'a>(
         from: text::basis(profile),
         efficiencies: &profile.name,
         known_error: &profile.known_error,
-        held_out: KnownError::of(&profile.name),
+        held_out: KnownError::of_profile(&profile.name),
         notes: about,
         points: rows
             .iter()

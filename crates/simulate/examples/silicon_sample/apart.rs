@@ -96,8 +96,8 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Option<Times>, Bo
             ..Workload::default()
         };
         let spread = Spread::new(server.model, server.device, parallel)?;
-        let predictor = spread.predictor(server.device, server.profile);
-        let predict = |step: &Step| spread.step(&predictor, &workload, step);
+        let predictor = spread.rank_predictor(server.device, server.profile);
+        let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
         let predicted = Predicted::new(&predict, Nanos(0))?;
         then(&|step: &Step| client.step(step, predicted.time(step)));
         Ok::<(), Box<dyn Error>>(())

@@ -113,7 +113,7 @@ pub(crate) fn can_serve(
     let predicted = || -> Result<(), Box<dyn Error>> {
         let spread = Spread::new(model, device, row.parallel)?;
         let workload = workload(row)?;
-        spread.predict(&spread.predictor(device, profile), &workload)?;
+        spread.predict(&spread.rank_predictor(device, profile), &workload)?;
         kv_blocks(row, &workload, &spread, device)?;
         Ok(())
     };
@@ -130,9 +130,9 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Er
     } = server;
     let (launch, workload) = (Launch::of(row), workload(row)?);
     let spread = Spread::new(model, device, row.parallel)?;
-    let predictor = spread.predictor(device, &launch.put_into(profile));
+    let predictor = spread.rank_predictor(device, &launch.put_into(profile));
     let settings = launch.settings(row, kv_blocks(row, &workload, &spread, device)?);
-    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let predicted = Predicted::new(&predict, Nanos(0))?;
     let time = |step: &Step| client.step(step, predicted.time(step));
     let load = client.load(row.concurrency, launch.rounds, [row.prompt, row.output]);

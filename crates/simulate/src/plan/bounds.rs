@@ -111,7 +111,7 @@ impl Asked<'_> {
         limits: [u64; 2],
     ) -> Result<u64, Reason> {
         let settings = self.settings((spread, device), workload, limits)?;
-        let predictor = spread.predictor(device, self.profile);
+        let predictor = spread.rank_predictor(device, self.profile);
         let capacity = self
             .capacity((spread, &predictor), workload, &settings)
             .map_err(|_| Reason::NotPredicted)??;
@@ -140,7 +140,7 @@ impl Asked<'_> {
     ) -> Result<Result<f64, Reason>, PredictError> {
         let seconds = |factor: f64, alike: Sequences| -> Result<f64, PredictError> {
             let step = Step::of_sequences([alike]);
-            let time = spread.step(predictor, workload, &step)?.time_ns;
+            let time = spread.predict_step(predictor, workload, &step)?.time_ns;
             Ok(factor * time.seconds())
         };
         let decode = |count: u64, cached: u64| {

@@ -246,8 +246,8 @@ impl Engines<'_> {
         (fleet, scale): (Fleet, f64),
     ) -> Result<Steady, PredictError> {
         let question = self.question;
-        let predictor = spread.predictor(device, question.profile);
-        let predict = |step: &Step| spread.step(&predictor, workload, step);
+        let predictor = spread.rank_predictor(device, question.profile);
+        let predict = |step: &Step| spread.predict_step(&predictor, workload, step);
         let time = Predicted::new(&predict, Nanos(0))?.with_shift(question.shift);
         let kv_blocks = settings.kv_blocks;
         let steady = match fleet {

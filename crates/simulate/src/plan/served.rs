@@ -54,8 +54,8 @@ impl Server<'_> {
         let engine = (&spread, self.device);
         let settings = engine_settings(engine, &self.workload, &limits, self.block_size)
             .map_err(|_| ServerError::NoKvCache)?;
-        let predictor = spread.predictor(self.device, self.profile);
-        let predict = |step: &Step| spread.step(&predictor, &self.workload, step);
+        let predictor = spread.rank_predictor(self.device, self.profile);
+        let predict = |step: &Step| spread.predict_step(&predictor, &self.workload, step);
         fit_shift(benches, &|load: &Load, shift: Shift| {
             let time = Predicted::new(&predict, Nanos(0))?.with_shift(shift);
             let served = |request: &Request| settings.can_serve(request.prompt, request.output);

@@ -50,11 +50,11 @@ impl Asked<'_> {
         (spread, device): (&Spread, &Device),
         workload: &Workload,
     ) -> Result<Split, PredictError> {
-        let predictor = spread.predictor(device, self.profile);
+        let predictor = spread.rank_predictor(device, self.profile);
         let seconds = |count, new, cached| -> Result<f64, PredictError> {
             let alike = Sequences { count, new, cached };
             let step = Step::of_sequences([alike]);
-            let time = spread.step(&predictor, workload, &step)?;
+            let time = spread.predict_step(&predictor, workload, &step)?;
             Ok(time.time_ns.seconds())
         };
         let [prompt, output] = self.traffic.mean_lengths();

@@ -50,6 +50,6 @@ pub(super) fn predict(
     }
     let device = predictor.device();
     let spread = Spread::new(model, device, workload.parallel)?;
-    let found = spread.predict(&spread.predictor(device, profile), workload)?;
+    let found = spread.predict(&spread.rank_predictor(device, profile), workload)?;
     Ok(found.prediction)
 }

@@ -53,14 +53,14 @@ pub(super) fn with<R>(
     efficiency::add_curves(&mut profile, &subjects.plan.hardware.spec, &subjects.device)?;
     let spread = Spread::new(&subjects.model, &subjects.device, workload.parallel)
         .map_err(|error| Failure::new(error.to_string()))?;
-    let predictor = spread.predictor(&subjects.device, &profile);
+    let predictor = spread.rank_predictor(&subjects.device, &profile);
     let blocks = kv_blocks(args, &subjects, &spread, &workload)?;
     if let Some(trace) = &args.calibrate {
         let (calibration, basis) = calibrated(trace)?;
         return then(&calibration, blocks, basis);
     }
     let overhead = args.step_overhead.map_or(Nanos(0), efficiency::nanos);
-    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let time =
         Predicted::new(&predict, overhead).map_err(|error| Failure::new(error.to_string()))?;
     let basis = predicted_basis(&subjects, &profile, overhead);

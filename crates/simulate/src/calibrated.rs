@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{request::mix, step::StepTimer};
+use crate::{request::mix_bits, step::StepTimer};
 
 /// Fewest steps that a calibration rests on.
 const FEWEST: usize = 12;
@@ -67,31 +67,32 @@ struct Row {
 
 impl Calibration {
     /// Fits relative errors, so that a long step counts no more than a short one.
-    pub fn fit(observed: &[Observation]) -> Result<Self, CalibrationError> {
+    pub fn fit_steps(observed: &[Observation]) -> Result<Self, CalibrationError> {
         let has_context = observed.iter().all(|step| step.context.is_some());
-        let rows = rows(observed);
+        let rows = observed_rows(observed);
         if rows.len() < FEWEST {
             return Err(CalibrationError::TooFew {
                 found: rows.len(),
                 needed: FEWEST,
             });
         }
-        let weights = solve(rows.iter(), has_context).ok_or(CalibrationError::NoTime)?;
+        let weights = solve_weights(rows.iter(), has_context).ok_or(CalibrationError::NoTime)?;
         let mut errors = Vec::with_capacity(rows.len());
         // By a hash: every so many steps something recurs (a prompt, say), and a fold must not hold all of it.
-        let fold_of = |index: usize| (mix(index as u64) % FOLDS) as usize;
+        let fold_of = |index: usize| (mix_bits(index as u64) % FOLDS) as usize;
         for fold in 0..FOLDS as usize {
             let (left_out, seen): (Vec<_>, Vec<_>) = rows
                 .iter()
                 .enumerate()
                 .partition(|(index, _)| fold_of(*index) == fold);
-            let Some(weights) = solve(seen.into_iter().map(|(_, row)| row), has_context) else {
+            let Some(weights) = solve_weights(seen.into_iter().map(|(_, row)| row), has_context)
+            else {
                 continue;
             };
             errors.extend(
-                left_out
-                    .into_iter()
-                    .map(|(_, row)| (product(&weights, &row.features) / row.seconds - 1.0).abs()),
+                left_out.into_iter().map(|(_, row)| {
+                    (dot_product(&weights, &row.features) / row.seconds - 1.0).abs()
+                }),
             );
         }
         errors.sort_unstable_by(f64::total_cmp);
@@ -117,7 +118,7 @@ impl Calibration {
 }
 
 impl StepTimer for Calibration {
-    fn time(&self, step: &Step) -> Nanos {
+    fn step_time(&self, step: &Step) -> Nanos {
         let tokens = step.new_tokens();
         let context = step.cached_tokens().unwrap_or(0) + tokens;
         let time = self.step_ns
@@ -130,7 +131,7 @@ impl StepTimer for Calibration {
 
 /// The time of a step is the time to the next one's start. Where the engine had nothing to do between the two (a gap longer than
 /// both steps), it is the step's own time and the usual gap.
-fn rows(observed: &[Observation]) -> Vec<Row> {
+fn observed_rows(observed: &[Observation]) -> Vec<Row> {
     let mut steps: Vec<Observation> = observed.to_vec();
     steps.retain(|step| step.end > step.start && step.tokens > 0);
     steps.sort_by_key(|step| step.start);
@@ -168,13 +169,16 @@ fn rows(observed: &[Observation]) -> Vec<Row> {
     steps.iter().enumerate().map(of).collect()
 }
 
-fn product(weights: &[f64; FEATURES], features: &[f64; FEATURES]) -> f64 {
+fn dot_product(weights: &[f64; FEATURES], features: &[f64; FEATURES]) -> f64 {
     weights.iter().zip(features).map(|(w, f)| w * f).sum()
 }
 
 /// Non-negative least squares on relative errors. With four features, every choice of those that are not zero is tried: the best
 /// one without a negative weight is the solution.
-fn solve<'r>(rows: impl Iterator<Item = &'r Row>, has_context: bool) -> Option<[f64; FEATURES]> {
+fn solve_weights<'r>(
+    rows: impl Iterator<Item = &'r Row>,
+    has_context: bool,
+) -> Option<[f64; FEATURES]> {
     let mut normal = [[0.0; FEATURES]; FEATURES];
     let mut right = [0.0; FEATURES];
     for row in rows {
@@ -190,7 +194,7 @@ fn solve<'r>(rows: impl Iterator<Item = &'r Row>, has_context: bool) -> Option<[
     let mut best: Option<(f64, [f64; FEATURES])> = None;
     for chosen in 1..1_usize << features {
         let places: Vec<usize> = (0..features).filter(|i| chosen >> i & 1 == 1).collect();
-        let Some(found) = eliminate(&normal, &right, &places) else {
+        let Some(found) = solve_subset(&normal, &right, &places) else {
             continue;
         };
         if found.iter().any(|weight| *weight < 0.0) {
@@ -206,7 +210,7 @@ fn solve<'r>(rows: impl Iterator<Item = &'r Row>, has_context: bool) -> Option<[
 }
 
 /// Solves the normal equations of the features at `places`, the others being zero; `None` where they do not determine it.
-fn eliminate(
+fn solve_subset(
     normal: &[[f64; FEATURES]; FEATURES],
     right: &[f64; FEATURES],
     places: &[usize],
@@ -258,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    fn steps(of: impl Fn(u64, u64, u64) -> f64, gap: i64) -> Vec<Observation> {
+    fn observe_steps(of: impl Fn(u64, u64, u64) -> f64, gap: i64) -> Vec<Observation> {
         let mut at = 0;
         let mut found = Vec::new();
         for index in 0..60_u64 {
@@ -283,7 +287,7 @@ mod tests {
 
     #[test]
     fn what_is_linear_is_found_with_the_gap_between_steps() {
-        let found = Calibration::fit(&steps(
+        let found = Calibration::fit_steps(&observe_steps(
             |t, s, c| 900.0 + 3.0 * t as f64 + 11.0 * s as f64 + 0.25 * c as f64,
             20_000,
         ))
@@ -303,12 +307,12 @@ mod tests {
 
     #[test]
     fn an_idle_engine_is_no_long_step() {
-        let mut observed = steps(|t, _, _| 1000.0 + 2.0 * t as f64, 10_000);
+        let mut observed = observe_steps(|t, _, _| 1000.0 + 2.0 * t as f64, 10_000);
         for step in &mut observed[30..] {
             step.start += Nanos(5_000_000_000);
             step.end += Nanos(5_000_000_000);
         }
-        let found = Calibration::fit(&observed).unwrap();
+        let found = Calibration::fit_steps(&observed).unwrap();
         assert!(
             (found.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3,
             "{found:?}"
@@ -317,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_cost_that_falls_with_the_batch_is_zero_not_negative() {
-        let found = Calibration::fit(&steps(
+        let found = Calibration::fit_steps(&observe_steps(
             |t, s, _| 5000.0 + 3.0 * t as f64 - 4.0 * s as f64,
             0,
         ))
@@ -328,17 +332,17 @@ mod tests {
 
     #[test]
     fn few_steps_are_refused_and_equal_ones_are_not() {
-        let observed = steps(|_, _, _| 100.0, 0);
-        assert!(Calibration::fit(&observed[..5]).is_err());
+        let observed = observe_steps(|_, _, _| 100.0, 0);
+        assert!(Calibration::fit_steps(&observed[..5]).is_err());
         let same = vec![observed[3]; 20];
         // Steps at one time: no gaps, one shape.
-        let found = Calibration::fit(&same).unwrap();
+        let found = Calibration::fit_steps(&same).unwrap();
         let step = Step::all_decode(Part::Groups(vec![Sequences {
             count: observed[3].sequences,
             new: 1,
             cached: (observed[3].context.unwrap() - observed[3].tokens) / observed[3].sequences,
         }]));
-        let time = found.time(&step).0 as f64;
+        let time = found.step_time(&step).0 as f64;
         assert!((time / 100_000.0 - 1.0).abs() < 0.5, "{time}");
     }
 }

@@ -11,7 +11,7 @@ const BITS: u32 = 12;
 pub struct Gaps(FxHashMap<u64, (u64, i64)>);
 
 impl Gaps {
-    pub(crate) fn add(&mut self, time: Nanos, count: u64) {
+    pub(crate) fn add_gap(&mut self, time: Nanos, count: u64) {
         let nanos = time.0.max(0).cast_unsigned();
         let dropped = (u64::BITS - nanos.leading_zeros()).saturating_sub(BITS);
         let kept = self.0.entry(nanos >> dropped << dropped).or_default();
@@ -20,7 +20,7 @@ impl Gaps {
     }
 
     /// Mean time in nanoseconds and number of tokens of each, by time.
-    pub fn means(&self) -> Vec<(f64, u64)> {
+    pub fn mean_gaps(&self) -> Vec<(f64, u64)> {
         let mut found: Vec<(f64, u64)> = self
             .0
             .values()
@@ -30,12 +30,12 @@ impl Gaps {
         found
     }
 
-    pub fn count(&self) -> u64 {
+    pub fn gap_count(&self) -> u64 {
         self.0.values().map(|(count, _)| count).sum()
     }
 
     /// Σ of all times.
-    pub fn total(&self) -> Nanos {
+    pub fn total_time(&self) -> Nanos {
         Nanos(self.0.values().map(|(_, total)| total).sum())
     }
 }
@@ -48,14 +48,14 @@ mod tests {
     fn sums_are_exact_and_times_nearly() {
         let mut gaps = Gaps::default();
         for step in 0..100_000_i64 {
-            gaps.add(Nanos(5_000_000 + step), 2);
+            gaps.add_gap(Nanos(5_000_000 + step), 2);
         }
-        assert_eq!(gaps.count(), 200_000);
+        assert_eq!(gaps.gap_count(), 200_000);
         assert_eq!(
-            gaps.total(),
+            gaps.total_time(),
             Nanos(2 * (0..100_000_i64).map(|s| 5_000_000 + s).sum::<i64>())
         );
-        let means = gaps.means();
+        let means = gaps.mean_gaps();
         assert!(means.len() < 200, "{}", means.len());
         assert!(means.windows(2).all(|pair| pair[1].0 / pair[0].0 < 1.0006));
     }

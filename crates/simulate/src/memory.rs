@@ -19,7 +19,7 @@ pub struct SequenceMemory {
 
 impl SequenceMemory {
     /// Of a model on its devices, in the formats of `base`.
-    pub fn of(
+    pub fn of_model(
         spread: &Spread,
         device: &Device,
         base: &Workload,

@@ -81,7 +81,7 @@ const MOST: u64 = 1 << 31;
 
 impl Settings {
     /// What is wrong with it.
-    pub fn check(&self) -> Result<(), SettingsError> {
+    pub fn check_values(&self) -> Result<(), SettingsError> {
         let named = [
             ("max_num_batched_tokens", self.max_num_batched_tokens),
             ("max_num_seqs", self.max_num_seqs),
@@ -110,14 +110,14 @@ impl Settings {
     }
 
     /// KV blocks of so many tokens.
-    pub(crate) fn blocks(&self, tokens: u64) -> u64 {
+    pub(crate) fn blocks_for(&self, tokens: u64) -> u64 {
         tokens.div_ceil(self.block_size)
     }
 
     /// Whether the engine could ever finish such a request.
     pub fn can_serve(&self, prompt: u64, output: u64) -> bool {
         // The last token is sampled, not computed.
-        let fits = self.blocks(prompt + output - 1) + self.sequence_blocks <= self.kv_blocks;
+        let fits = self.blocks_for(prompt + output - 1) + self.sequence_blocks <= self.kv_blocks;
         // After a preemption, what was generated is computed with the prompt.
         let longest = if self.reserve_answer {
             prompt

@@ -41,7 +41,7 @@ impl Shift {
 
     /// The time of a step that takes `whole`, and without its prompts `decode`.
     #[must_use]
-    pub fn shifted(self, whole: Nanos, decode: Nanos) -> Nanos {
+    pub fn shift_time(self, whole: Nanos, decode: Nanos) -> Nanos {
         let prompts = (whole.seconds() - decode.seconds()).max(0.0);
         Nanos::from_seconds(self.prefill * prompts + self.decode * decode.seconds())
     }
@@ -144,9 +144,9 @@ pub fn fit_shift<E>(
     }
     Ok(ShiftFit {
         shift,
-        predicted_error: errors(&compared, |bench| Some(bench.predicted))
+        predicted_error: bench_errors(&compared, |bench| Some(bench.predicted))
             .expect("there is a bench, and each is simulated"),
-        left_out_error: errors(&compared, |bench| bench.left_out),
+        left_out_error: bench_errors(&compared, |bench| bench.left_out),
         benches: compared,
     })
 }
@@ -194,7 +194,7 @@ fn log_ratio(measured: f64, predicted: f64) -> Option<f64> {
     (measured > 0.0 && predicted > 0.0).then(|| (measured / predicted).ln())
 }
 
-fn errors(
+fn bench_errors(
     benches: &[ComparedBench],
     predicted: impl Fn(&ComparedBench) -> Option<Medians>,
 ) -> Option<BenchErrors> {

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use llmprof_predict::{EfficiencyProfile, parallel::Spread};
 use llmprof_simulate::{
     Load,
-    plan::{Formats, Plan, Question, Reason, Requests, Source, Traffic, TrafficError, plan},
+    plan::{
+        Formats, Plan, Question, Reason, Requests, Source, Traffic, TrafficError, plan_engines,
+    },
     predicted::Predicted,
     search::on_replicas,
     shift::Shift,
@@ -94,7 +96,7 @@ fn planned(asked: &Asked<'_>) -> Plan {
             most: 1600,
         },
     };
-    plan(&question, &mut |_, _| {}).unwrap()
+    plan_engines(&question, &mut |_, _| {}).unwrap()
 }
 
 const LLAMA_8B: Asked<'_> = Asked {
@@ -167,7 +169,7 @@ fn the_best_engine_is_enough_and_one_less_is_not() {
     let arrivals = Arrivals::Poisson {
         rate: LLAMA_8B.rate,
     };
-    let load = Load::synthetic(&arrivals, &PROMPT, &OUTPUT, 0, 8000, 8);
+    let load = Load::from_lengths(&arrivals, &PROMPT, &OUTPUT, 0, 8000, 8);
     let is_met = |replicas| {
         let summary = on_replicas(&load, &best.settings, &time, replicas, &slos).unwrap();
         all_met(&slos, &summary)

@@ -8,7 +8,7 @@ use llmprof_simulate::{
     plan::served::Server,
     predicted::Predicted,
     shift::{Bench, Medians, Shift, ShiftError},
-    simulate,
+    simulate_load,
 };
 use llmprof_theory::{
     Model, Step, Workload,
@@ -34,7 +34,7 @@ fn device() -> Device {
 fn loads() -> Vec<Load> {
     let load = |arrivals: Arrivals, prompt: u64, output: u64| {
         let [prompt, output] = [prompt, output].map(|tokens| Lengths::Fixed { tokens });
-        Load::synthetic(&arrivals, &prompt, &output, 0, REQUESTS, 3)
+        Load::from_lengths(&arrivals, &prompt, &output, 0, REQUESTS, 3)
     };
     vec![
         load(Arrivals::Poisson { rate: 4.0 }, 1024, 128),
@@ -61,8 +61,8 @@ fn benches(truth: &[Shift]) -> Vec<Bench> {
         let time = Predicted::new(&predict, Nanos(0))
             .unwrap()
             .with_shift(*shift);
-        let outcome = simulate(&load, &settings, &time).unwrap();
-        let summary = SimulatedLoad::of(&[outcome], KV_BLOCKS, &[]);
+        let outcome = simulate_load(&load, &settings, &time).unwrap();
+        let summary = SimulatedLoad::of_outcomes(&[outcome], KV_BLOCKS, &[]);
         Bench {
             name: format!("{} requests", load.requests.len()),
             load,

@@ -46,19 +46,19 @@ pub(crate) fn cross_validated(groups: &Groups, device: &str) -> [f64; 2] {
     for ((design, of, ..), ratios) in groups {
         if *of == device {
             let spread = of_other_designs(groups, Some(design));
-            held += inside(ratios, spread) * ratios.len() as f64;
+            held += share_inside(ratios, spread) * ratios.len() as f64;
             halves.extend(ratios.iter().map(|_| (spread.high - spread.low) / 2.0));
         }
     }
-    [held / halves.len().max(1) as f64, median(&halves)]
+    [held / halves.len().max(1) as f64, median_of(&halves)]
 }
 
 /// Share of rows inside a spread.
-pub(crate) fn inside(ratios: &[f64], spread: Spread) -> f64 {
+pub(crate) fn share_inside(ratios: &[f64], spread: Spread) -> f64 {
     let holds = |ratio: &&f64| (spread.low..=spread.high).contains(*ratio);
     ratios.iter().filter(holds).count() as f64 / ratios.len().max(1) as f64
 }
 
-pub(crate) fn median(values: &[f64]) -> f64 {
+pub(crate) fn median_of(values: &[f64]) -> f64 {
     llmprof_units::stats::median(&mut values.to_vec()).unwrap_or(0.0)
 }

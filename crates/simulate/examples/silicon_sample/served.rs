@@ -5,7 +5,7 @@ use std::error::Error;
 use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
 use llmprof_simulate::{
     FrontEnd, Load, SimulatedLoad, StepTimer, memory::SequenceMemory, predicted::Predicted,
-    simulate,
+    simulate_load,
 };
 use llmprof_theory::{Model, Precision, Step, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
@@ -40,7 +40,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// The closed loop of a row.
-    pub(crate) fn load(
+    pub(crate) fn closed_loop(
         &self,
         concurrency: usize,
         rounds: usize,
@@ -50,7 +50,7 @@ impl Client {
             least: ((most as f64 * self.least) as u64).max(1),
             most,
         };
-        let mut load = Load::synthetic(
+        let mut load = Load::from_lengths(
             &Arrivals::Closed { concurrency },
             &lengths(prompt),
             &lengths(output),
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// Time of a step with what each sequence adds.
-    pub(crate) fn step(&self, step: &Step, time: Nanos) -> Nanos {
+    pub(crate) fn step_time(&self, step: &Step, time: Nanos) -> Nanos {
         time + Nanos::from_seconds(self.sequence_us * 1e-6 * step.sequences() as f64)
     }
 }
@@ -79,7 +79,7 @@ pub(crate) struct Server<'a> {
     pub(crate) client: Client,
 }
 
-pub(crate) fn means(summary: &SimulatedLoad) -> Result<Times, Box<dyn Error>> {
+pub(crate) fn mean_times(summary: &SimulatedLoad) -> Result<Times, Box<dyn Error>> {
     let (Some(ttft), Some(tpot)) = (summary.figures.ttft_ms, summary.figures.tpot_ms) else {
         return Err("no request ended".into());
     };
@@ -90,8 +90,8 @@ pub(crate) fn means(summary: &SimulatedLoad) -> Result<Times, Box<dyn Error>> {
 }
 
 /// What a step of a row's engine is predicted for.
-fn workload(row: &Row) -> Result<Workload, Box<dyn Error>> {
-    let eight_bits = Launch::of(row).eight_bit_cache;
+fn row_workload(row: &Row) -> Result<Workload, Box<dyn Error>> {
+    let eight_bits = Launch::of_row(row).eight_bit_cache;
     Ok(Workload {
         precision: Precision {
             weights: row.weights,
@@ -112,7 +112,7 @@ pub(crate) fn can_serve(
 ) -> bool {
     let predicted = || -> Result<(), Box<dyn Error>> {
         let spread = Spread::new(model, device, row.parallel)?;
-        let workload = workload(row)?;
+        let workload = row_workload(row)?;
         spread.predict(&spread.rank_predictor(device, profile), &workload)?;
         kv_blocks(row, &workload, &spread, device)?;
         Ok(())
@@ -121,23 +121,27 @@ pub(crate) fn can_serve(
 }
 
 /// The means that the row is predicted to hold.
-pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Error>> {
+pub(crate) fn predict_served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Error>> {
     let Server {
         model,
         device,
         profile,
         client,
     } = server;
-    let (launch, workload) = (Launch::of(row), workload(row)?);
+    let (launch, workload) = (Launch::of_row(row), row_workload(row)?);
     let spread = Spread::new(model, device, row.parallel)?;
     let predictor = spread.rank_predictor(device, &launch.put_into(profile));
-    let settings = launch.settings(row, kv_blocks(row, &workload, &spread, device)?);
+    let settings = launch.engine_settings(row, kv_blocks(row, &workload, &spread, device)?);
     let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let predicted = Predicted::new(&predict, Nanos(0))?;
-    let time = |step: &Step| client.step(step, predicted.time(step));
-    let load = client.load(row.concurrency, launch.rounds, [row.prompt, row.output]);
-    let outcome = simulate(&load, &settings, &time)?;
-    means(&SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]))
+    let time = |step: &Step| client.step_time(step, predicted.step_time(step));
+    let load = client.closed_loop(row.concurrency, launch.rounds, [row.prompt, row.output]);
+    let outcome = simulate_load(&load, &settings, &time)?;
+    mean_times(&SimulatedLoad::of_outcomes(
+        &[outcome],
+        settings.kv_blocks,
+        &[],
+    ))
 }
 
 /// KV blocks of all data-parallel groups together, and those of a sequence whatever its length.
@@ -147,8 +151,8 @@ fn kv_blocks(
     spread: &Spread,
     device: &Device,
 ) -> Result<[u64; 2], Box<dyn Error>> {
-    let launch = Launch::of(row);
-    let memory = SequenceMemory::of(spread, device, workload, &EngineLimits::default())?;
+    let launch = Launch::of_row(row);
+    let memory = SequenceMemory::of_model(spread, device, workload, &EngineLimits::default())?;
     let capacity = device.memory.capacity_bytes.as_ref().ok_or("no capacity")?;
     let reported = match capacity.basis {
         Basis::Measured => 1.0,

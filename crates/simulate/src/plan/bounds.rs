@@ -75,7 +75,7 @@ const BATCHES: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 impl Asked<'_> {
     /// The workload of an engine in some formats.
-    pub(super) fn workload(&self, parallel: Parallel, precision: Precision) -> Workload {
+    pub(super) fn engine_workload(&self, parallel: Parallel, precision: Precision) -> Workload {
         Workload {
             parallel,
             precision,
@@ -84,7 +84,7 @@ impl Asked<'_> {
     }
 
     /// Settings of an engine with these limits, and its KV blocks.
-    pub(super) fn settings(
+    pub(super) fn engine_settings(
         &self,
         (spread, device): (&Spread, &Device),
         workload: &Workload,
@@ -96,7 +96,7 @@ impl Asked<'_> {
             max_num_seqs,
         };
         let settings = engine_settings((spread, device), workload, &limits, self.block_size)?;
-        let [prompt, output] = self.traffic.longest();
+        let [prompt, output] = self.traffic.longest_lengths();
         if !settings.can_serve(prompt, output) {
             return Err(Reason::Kv);
         }
@@ -110,12 +110,12 @@ impl Asked<'_> {
         workload: &Workload,
         limits: [u64; 2],
     ) -> Result<u64, Reason> {
-        let settings = self.settings((spread, device), workload, limits)?;
+        let settings = self.engine_settings((spread, device), workload, limits)?;
         let predictor = spread.rank_predictor(device, self.profile);
         let capacity = self
-            .capacity((spread, &predictor), workload, &settings)
+            .request_capacity((spread, &predictor), workload, &settings)
             .map_err(|_| Reason::NotPredicted)??;
-        let replicas = (self.traffic.rate() / capacity).ceil().max(1.0);
+        let replicas = (self.traffic.mean_rate() / capacity).ceil().max(1.0);
         if replicas * workload.parallel.rank_count() as f64 > self.max_gpus as f64 {
             return Err(Reason::Gpus);
         }
@@ -132,7 +132,7 @@ impl Asked<'_> {
     }
 
     /// The most requests a second that one engine can serve within the objectives.
-    fn capacity(
+    fn request_capacity(
         &self,
         (spread, predictor): (&Spread, &Predictor<'_>),
         workload: &Workload,
@@ -183,7 +183,7 @@ impl Asked<'_> {
             0.0
         };
         let context = (prompt + output / 2.0) as u64;
-        let blocks = settings.blocks(context) + settings.sequence_blocks;
+        let blocks = settings.blocks_for(context) + settings.sequence_blocks;
         let largest = (settings.kv_blocks / blocks.max(1)).clamp(1, settings.max_num_seqs);
         let decodes = (output - 1.0).max(0.0);
         let mut best = 0.0_f64;
@@ -216,8 +216,8 @@ pub(super) fn engine_settings(
     limits: &EngineLimits,
     block_size: u64,
 ) -> Result<Settings, Reason> {
-    let memory =
-        SequenceMemory::of(spread, device, workload, limits).map_err(|_| Reason::NotPredicted)?;
+    let memory = SequenceMemory::of_model(spread, device, workload, limits)
+        .map_err(|_| Reason::NotPredicted)?;
     let kv_blocks = memory.kv_blocks(block_size).ok_or(Reason::NotPredicted)?;
     if kv_blocks == 0 {
         return Err(Reason::Memory);
@@ -230,7 +230,7 @@ pub(super) fn engine_settings(
         sequence_blocks: memory.sequence_blocks(block_size),
         ..Settings::default()
     };
-    settings.check().map_err(|_| Reason::NotPredicted)?;
+    settings.check_values().map_err(|_| Reason::NotPredicted)?;
     Ok(settings)
 }
 

@@ -23,7 +23,11 @@ pub struct Formats {
 }
 
 /// Layouts of a model over up to a node, those that cannot be divided left out.
-pub(super) fn layouts(model: &Model, device: &Device, max_gpus: u64) -> Vec<(Parallel, Spread)> {
+pub(super) fn list_layouts(
+    model: &Model,
+    device: &Device,
+    max_gpus: u64,
+) -> Vec<(Parallel, Spread)> {
     let mut layouts = Vec::new();
     for tensor in TENSOR_RANKS {
         for pipeline in PIPELINE_STAGES {
@@ -54,7 +58,7 @@ pub(super) fn layouts(model: &Model, device: &Device, max_gpus: u64) -> Vec<(Par
 }
 
 /// The workload in its own formats, and in narrower ones that the device computes in.
-pub(super) fn precisions(
+pub(super) fn list_precisions(
     model: &Model,
     device: &Device,
     base: &Workload,

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::bounds::{ENGINE_LIMITS, engine_settings};
 use crate::{
-    engine::simulate,
+    engine::simulate_load,
     predicted::Predicted,
     request::{Load, Request},
     shift::{Bench, Medians, Shift, ShiftError, ShiftFit, fit_shift},
@@ -62,11 +62,12 @@ impl Server<'_> {
             if !load.requests.iter().all(served) {
                 return Err(ServerError::TooLong);
             }
-            let outcome = simulate(load, &settings, &time).expect("`engine_settings` checks them");
-            if let Some(error) = time.failure() {
+            let outcome =
+                simulate_load(load, &settings, &time).expect("`engine_settings` checks them");
+            if let Some(error) = time.first_failure() {
                 return Err(error.into());
             }
-            let summary = SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]);
+            let summary = SimulatedLoad::of_outcomes(&[outcome], settings.kv_blocks, &[]);
             Ok(Medians {
                 ttft_ms: summary.figures.ttft_ms.ok_or(ServerError::Empty)?.p50,
                 tpot_ms: summary.figures.tpot_ms.map(|tpot| tpot.p50),

@@ -65,7 +65,7 @@ pub(super) fn with<R>(
         Predicted::new(&predict, overhead).map_err(|error| Failure::new(error.to_string()))?;
     let basis = predicted_basis(&subjects, &profile, overhead);
     let done = then(&time, blocks, basis)?;
-    match time.failure() {
+    match time.first_failure() {
         Some(error) => Err(Failure::new(format!("a step cannot be predicted: {error}"))),
         None => Ok(done),
     }
@@ -150,7 +150,7 @@ fn kv_blocks(
         max_num_seqs: args.engine.max_num_seqs,
     };
     let device = &subjects.device;
-    let memory = SequenceMemory::of(spread, device, workload, &limits)
+    let memory = SequenceMemory::of_model(spread, device, workload, &limits)
         .map_err(|error| Failure::new(error.to_string()))?;
     let block_size = args.engine.block_size.max(1);
     let sequence = memory.sequence_blocks(block_size);
@@ -230,7 +230,7 @@ fn calibrated(path: &Path) -> Result<(Calibration, StepTimeBasis), Failure> {
     };
     let steps = engine_trace::load(path, None).map_err(|error| failed(&error))?;
     let observed: Vec<Observation> = steps.iter().map(observation).collect();
-    let calibration = Calibration::fit(&observed).map_err(|error| failed(&error))?;
+    let calibration = Calibration::fit_steps(&observed).map_err(|error| failed(&error))?;
     let basis = StepTimeBasis::Calibrated {
         trace: path.display().to_string(),
         calibration: calibration.clone(),

@@ -121,7 +121,7 @@ impl Load {
         seed: u64,
     ) -> Self {
         let mut random = Random::new(seed, "lengths");
-        let times = arrivals.times(count, seed);
+        let times = arrivals.due_times(count, seed);
         let content = if shared_prefix > 0 {
             Content::Shared(shared_prefix)
         } else {
@@ -129,8 +129,8 @@ impl Load {
         };
         let requests = (0..count).map(|index| Request {
             at: times.as_ref().map_or(Nanos(0), |times| times[index]),
-            prompt: prompt.draw(&mut random).max(1),
-            output: output.draw(&mut random).max(1),
+            prompt: prompt.draw_tokens(&mut random).max(1),
+            output: output.draw_tokens(&mut random).max(1),
             content: content.clone(),
         });
         Self {
@@ -149,7 +149,7 @@ impl Load {
         seed: u64,
     ) -> Self {
         let count = count.min(trace.len());
-        let times = arrivals.times(count, seed);
+        let times = arrivals.due_times(count, seed);
         let requests = trace.iter().take(count).enumerate();
         let requests = requests.map(|(index, traced)| Request {
             at: times.as_ref().map_or_else(

@@ -90,7 +90,7 @@ impl SimulatedLoad {
         };
         let of = |metric: Metric| {
             let values: Vec<f64> = finished().filter_map(|f| f.latency_ms(metric)).collect();
-            Distribution::of(&values)
+            Distribution::of_values(&values)
         };
         let mut gaps: Vec<(f64, u64)> = outcomes
             .iter()
@@ -110,7 +110,7 @@ impl SimulatedLoad {
             basis: Basis::Predicted,
             ttft_ms: of(Metric::Ttft),
             tpot_ms: of(Metric::Tpot),
-            itl_ms: Distribution::weighted(&mut gaps),
+            itl_ms: Distribution::of_weighted(&mut gaps),
             e2e_ms: of(Metric::E2e),
             request_throughput: per_second(completed as f64),
             output_throughput: Some(per_second(outputs as f64)),

@@ -58,7 +58,7 @@ impl Arrivals {
     }
 
     /// What is wrong with it.
-    pub fn mistake(&self) -> Option<String> {
+    pub fn find_mistake(&self) -> Option<String> {
         let positive = |name: &str, value: f64| {
             (!(value > 0.0 && value.is_finite()))
                 .then(|| format!("{name} must be a positive number, not {value}"))
@@ -82,7 +82,7 @@ impl Arrivals {
     }
 
     /// The mean rate asked for, where there is one.
-    pub fn rate(&self) -> Option<f64> {
+    pub fn mean_rate(&self) -> Option<f64> {
         match *self {
             Self::Constant { rate } | Self::Poisson { rate } | Self::Gamma { rate, .. } => {
                 Some(rate)
@@ -94,14 +94,14 @@ impl Arrivals {
     /// When each of `count` requests is due, from the start of the load; `None` where the server's answers decide.
     ///
     /// The first one is due at 0: a gap before it would only be waited for.
-    pub fn times(&self, count: usize, seed: u64) -> Option<Vec<Nanos>> {
+    pub fn due_times(&self, count: usize, seed: u64) -> Option<Vec<Nanos>> {
         let mut random = Random::new(seed, "arrivals");
         let mut gap: Box<dyn FnMut() -> f64> = match *self {
             Self::Closed { .. } | Self::Recorded => return None,
             Self::Constant { rate } => Box::new(move || 1.0 / rate),
-            Self::Poisson { rate } => Box::new(move || random.exponential() / rate),
+            Self::Poisson { rate } => Box::new(move || random.next_exponential() / rate),
             Self::Gamma { rate, burstiness } => {
-                Box::new(move || random.gamma(burstiness) / (rate * burstiness))
+                Box::new(move || random.next_gamma(burstiness) / (rate * burstiness))
             }
         };
         let mut at = 0.0;
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
 
     /// Rate and coefficient of variation of the gaps.
-    fn of(arrivals: &Arrivals) -> (f64, f64) {
-        let times = arrivals.times(50_000, 3).unwrap();
+    fn gap_statistics(arrivals: &Arrivals) -> (f64, f64) {
+        let times = arrivals.due_times(50_000, 3).unwrap();
         let gaps: Vec<f64> = times
             .windows(2)
             .map(|pair| (pair[1].0 - pair[0].0) as f64 / 1e9)
@@ -155,7 +155,7 @@ mod tests {
                 0.5,
             ),
         ] {
-            let (rate, cv) = of(&arrivals);
+            let (rate, cv) = gap_statistics(&arrivals);
             assert!((rate / 20.0 - 1.0).abs() < 0.03, "{arrivals:?}: {rate}");
             assert!((cv - spread).abs() < 0.05, "{arrivals:?}: {cv}");
         }
@@ -164,15 +164,19 @@ mod tests {
     #[test]
     fn a_seed_repeats_and_mistakes_are_named() {
         let poisson = Arrivals::Poisson { rate: 5.0 };
-        assert_eq!(poisson.times(100, 1), poisson.times(100, 1));
-        assert_ne!(poisson.times(100, 1), poisson.times(100, 2));
-        assert_eq!(poisson.times(3, 1).unwrap()[0], Nanos(0));
-        assert!(Arrivals::Constant { rate: 0.0 }.mistake().is_some());
-        assert!(Arrivals::Poisson { rate: f64::NAN }.mistake().is_some());
-        assert!(Arrivals::Closed { concurrency: 0 }.mistake().is_some());
-        assert!(Arrivals::Poisson { rate: 1e-8 }.mistake().is_some());
+        assert_eq!(poisson.due_times(100, 1), poisson.due_times(100, 1));
+        assert_ne!(poisson.due_times(100, 1), poisson.due_times(100, 2));
+        assert_eq!(poisson.due_times(3, 1).unwrap()[0], Nanos(0));
+        assert!(Arrivals::Constant { rate: 0.0 }.find_mistake().is_some());
+        assert!(
+            Arrivals::Poisson { rate: f64::NAN }
+                .find_mistake()
+                .is_some()
+        );
+        assert!(Arrivals::Closed { concurrency: 0 }.find_mistake().is_some());
+        assert!(Arrivals::Poisson { rate: 1e-8 }.find_mistake().is_some());
         let closed = |concurrency| Arrivals::Closed { concurrency };
-        assert!(closed(1_000_000_000_000).mistake().is_some());
-        assert!(poisson.mistake().is_none() && closed(10_000).mistake().is_none());
+        assert!(closed(1_000_000_000_000).find_mistake().is_some());
+        assert!(poisson.find_mistake().is_none() && closed(10_000).find_mistake().is_none());
     }
 }

@@ -44,12 +44,16 @@ pub enum Lengths {
 
 impl Lengths {
     /// One length.
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw_tokens(&self, random: &mut Random) -> u64 {
         match *self {
             Self::Fixed { tokens } => tokens,
-            Self::Uniform { least, most } => least + random.below(most - least + 1),
-            Self::Normal { mean, deviation } => rounded(mean + deviation * random.normal()),
-            Self::Lognormal { median, sigma } => rounded(median * (sigma * random.normal()).exp()),
+            Self::Uniform { least, most } => least + random.next_below(most - least + 1),
+            Self::Normal { mean, deviation } => {
+                round_tokens(mean + deviation * random.next_normal())
+            }
+            Self::Lognormal { median, sigma } => {
+                round_tokens(median * (sigma * random.next_normal()).exp())
+            }
         }
     }
 }
@@ -65,7 +69,7 @@ impl fmt::Display for Lengths {
     }
 }
 
-fn rounded(tokens: f64) -> u64 {
+fn round_tokens(tokens: f64) -> u64 {
     (tokens.round() as u64).clamp(1, MOST_TOKENS)
 }
 
@@ -121,7 +125,7 @@ mod tests {
         let mut random = Random::new(1, "lengths");
         let n = 20_000;
         (0..n)
-            .map(|_| lengths.draw(&mut random) as f64)
+            .map(|_| lengths.draw_tokens(&mut random) as f64)
             .sum::<f64>()
             / f64::from(n)
     }

@@ -43,12 +43,12 @@ pub enum ReplayError {
 }
 
 /// Reads a trace, by its content.
-pub fn load(path: &Path) -> Result<Vec<TracedRequest>, ReplayError> {
-    read(&text_file::read(path)?)
+pub fn load_trace(path: &Path) -> Result<Vec<TracedRequest>, ReplayError> {
+    parse_trace(&text_file::read_text(path)?)
 }
 
 /// Reads a trace.
-pub fn read(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
+pub fn parse_trace(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
     let first = text
         .lines()
         .find(|line| !line.trim().is_empty())
@@ -57,8 +57,8 @@ pub fn read(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
         burst_gpt(text)?
     } else if first.trim_start().starts_with('{') {
         match serde_json::from_str::<DetailedResult>(text) {
-            Ok(detailed) => detailed.requests()?,
-            Err(_) => mooncake(text)?,
+            Ok(detailed) => detailed.into_requests()?,
+            Err(_) => parse_mooncake(text)?,
         }
     } else {
         return Err(ReplayError::Unrecognized);
@@ -80,7 +80,7 @@ struct MooncakeLine {
     hash_ids: Vec<u64>,
 }
 
-fn mooncake(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
+fn parse_mooncake(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
     let mut requests = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
@@ -93,12 +93,12 @@ fn mooncake(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
         let found: MooncakeLine =
             serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
         let request = TracedRequest {
-            at_ns: nanos(found.timestamp, 1e6).map_err(wrong)?,
+            at_ns: scale_to_nanos(found.timestamp, 1e6).map_err(wrong)?,
             prompt_tokens: found.input_length,
             output_tokens: found.output_length,
             blocks: found.hash_ids,
         };
-        check(&request).map_err(wrong)?;
+        check_lengths(&request).map_err(wrong)?;
         requests.push(request);
     }
     Ok(requests)
@@ -138,7 +138,7 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
             value.ok_or_else(|| wrong(format!("`{cell}` is no number of column {}", column + 1)))
         };
         let request = TracedRequest {
-            at_ns: nanos(number(at)?, 1e9).map_err(wrong)?,
+            at_ns: scale_to_nanos(number(at)?, 1e9).map_err(wrong)?,
             prompt_tokens: number(prompt)? as u64,
             output_tokens: number(output)? as u64,
             blocks: Vec::new(),
@@ -147,7 +147,7 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
         if request.output_tokens == 0 || request.prompt_tokens == 0 {
             continue;
         }
-        check(&request).map_err(wrong)?;
+        check_lengths(&request).map_err(wrong)?;
         requests.push(request);
     }
     Ok(requests)
@@ -162,7 +162,7 @@ struct DetailedResult {
 }
 
 impl DetailedResult {
-    fn requests(self) -> Result<Vec<TracedRequest>, TextFileError> {
+    fn into_requests(self) -> Result<Vec<TracedRequest>, TextFileError> {
         let wrong = |what: String| TextFileError::Line { line: 1, what };
         let count = self.start_times.len();
         if self.input_lens.len() != count || self.output_lens.len() != count {
@@ -184,7 +184,7 @@ impl DetailedResult {
             .filter(|(_, (prompt, output))| *prompt > 0 && *output > 0)
             .map(|(at, (prompt_tokens, output_tokens))| {
                 Ok(TracedRequest {
-                    at_ns: nanos(at - origin, 1e9).map_err(wrong)?,
+                    at_ns: scale_to_nanos(at - origin, 1e9).map_err(wrong)?,
                     prompt_tokens,
                     output_tokens,
                     blocks: Vec::new(),
@@ -195,7 +195,7 @@ impl DetailedResult {
 }
 
 /// A time of a trace; within 30 years, so that it can be added to a clock.
-fn nanos(value: f64, scale: f64) -> Result<Nanos, String> {
+fn scale_to_nanos(value: f64, scale: f64) -> Result<Nanos, String> {
     let nanos = value * scale;
     if (0.0..1e18).contains(&nanos) {
         Ok(Nanos(nanos as i64))
@@ -204,7 +204,7 @@ fn nanos(value: f64, scale: f64) -> Result<Nanos, String> {
     }
 }
 
-fn check(request: &TracedRequest) -> Result<(), String> {
+fn check_lengths(request: &TracedRequest) -> Result<(), String> {
     let lengths = [request.prompt_tokens, request.output_tokens];
     match lengths
         .iter()
@@ -223,7 +223,7 @@ mod tests {
     fn mooncake_in_milliseconds_from_the_first() {
         let text = "{\"timestamp\": 1000, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [7, 8]}\n\
                     {\"timestamp\": 500, \"input_length\": 10, \"output_length\": 2, \"hash_ids\": [7]}\n";
-        let requests = read(text).unwrap();
+        let requests = parse_trace(text).unwrap();
         assert_eq!(requests[0].at_ns, Nanos(0));
         assert_eq!(requests[1].at_ns, Nanos(500_000_000));
         assert_eq!(requests[1].blocks, [7, 8]);
@@ -233,7 +233,7 @@ mod tests {
     fn burst_gpt_in_seconds_without_failed_requests() {
         let text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
                     5,ChatGPT,472,18,490,Conversation log\n45,ChatGPT,1087,0,1087,API log\n6.5,GPT-4,10,3,13,API log\n";
-        let requests = read(text).unwrap();
+        let requests = parse_trace(text).unwrap();
         assert_eq!(requests.len(), 2);
         assert_eq!(requests[1].at_ns, Nanos(1_500_000_000));
         assert_eq!(requests[1].prompt_tokens, 10);
@@ -242,14 +242,14 @@ mod tests {
     #[test]
     fn a_result_of_vllm_is_replayed_at_its_start_times() {
         let text = r#"{"start_times":[100.5,100.25],"input_lens":[8,9],"output_lens":[3,4],"ttfts":[0.1,0.2]}"#;
-        let requests = read(text).unwrap();
+        let requests = parse_trace(text).unwrap();
         assert_eq!(requests[0].prompt_tokens, 9);
         assert_eq!(requests[1].at_ns, Nanos(250_000_000));
     }
 
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
-        let wrong = |text: &str| read(text).unwrap_err().to_string();
+        let wrong = |text: &str| parse_trace(text).unwrap_err().to_string();
         assert!(wrong("").contains("no requests"));
         assert!(wrong("hello").contains("unrecognized format"));
         let line = wrong(

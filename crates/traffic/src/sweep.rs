@@ -38,7 +38,7 @@ impl<S> Default for Sweep<S> {
 
 impl<S> Sweep<S> {
     /// Takes up one more rate.
-    pub fn add(&mut self, point: Point<S>) {
+    pub fn add_point(&mut self, point: Point<S>) {
         let Point { rate, is_met, .. } = point;
         if is_met {
             self.best_rate = Some(self.best_rate.map_or(rate, |best| best.max(rate)));
@@ -66,7 +66,10 @@ pub struct Bounds {
 
 /// Doubles the rate until objectives fail, then halves the interval (on a logarithmic scale) between the highest that met them
 /// and the lowest that did not. `measure` returns `None` to stop.
-pub fn sweep<S>(bounds: Bounds, mut measure: impl FnMut(f64) -> Option<(S, bool)>) -> Sweep<S> {
+pub fn search_rate<S>(
+    bounds: Bounds,
+    mut measure: impl FnMut(f64) -> Option<(S, bool)>,
+) -> Sweep<S> {
     let mut found = Sweep::default();
     while found.points.len() < bounds.tries {
         let rate = match (found.best_rate, found.first_failing_rate) {
@@ -85,7 +88,7 @@ pub fn sweep<S>(bounds: Bounds, mut measure: impl FnMut(f64) -> Option<(S, bool)
         let Some((summary, is_met)) = measure(rate) else {
             break;
         };
-        found.add(Point {
+        found.add_point(Point {
             rate,
             is_met,
             summary,
@@ -98,20 +101,20 @@ pub fn sweep<S>(bounds: Bounds, mut measure: impl FnMut(f64) -> Option<(S, bool)
 mod tests {
     use super::*;
 
-    fn search(least: f64, limit: f64) -> Sweep<()> {
+    fn search_with_limit(least: f64, limit: f64) -> Sweep<()> {
         let bounds = Bounds {
             least,
             most: 1000.0,
             precision: 0.05,
             tries: 30,
         };
-        sweep(bounds, |rate| Some(((), rate < limit)))
+        search_rate(bounds, |rate| Some(((), rate < limit)))
     }
 
     #[test]
     fn the_limit_is_between_the_two_rates() {
         for (least, limit) in [(1.0, 37.0), (64.0, 3.0), (5.0, 5.1)] {
-            let found = search(least, limit);
+            let found = search_with_limit(least, limit);
             let (good, bad) = (found.best_rate.unwrap(), found.first_failing_rate.unwrap());
             assert!(
                 good < limit && limit <= bad,
@@ -124,12 +127,12 @@ mod tests {
 
     #[test]
     fn a_server_without_limits_and_one_without_hope() {
-        let found = search(1.0, f64::INFINITY);
+        let found = search_with_limit(1.0, f64::INFINITY);
         assert_eq!(
             (found.best_rate, found.first_failing_rate),
             (Some(1000.0), None)
         );
-        let found = search(8.0, 0.0);
+        let found = search_with_limit(8.0, 0.0);
         assert_eq!(found.best_rate, None);
         assert!(found.points.len() < 15);
     }

@@ -18,7 +18,7 @@ pub enum TextFileError {
 }
 
 /// The whole text of a file.
-pub fn read(path: &Path) -> Result<String, TextFileError> {
+pub fn read_text(path: &Path) -> Result<String, TextFileError> {
     read_named_text(path, DATA_MAX_BYTES).map_err(|source| TextFileError::Io {
         path: path.display().to_string(),
         source,

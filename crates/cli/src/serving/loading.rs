@@ -9,7 +9,7 @@ use llmprof_analysis::{Analysis, serving::SelfCheck};
 use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::{
     slo::all_met,
-    sweep::{Bounds, Point, Sweep, sweep},
+    sweep::{Bounds, Point, Sweep, search_rate},
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
@@ -317,7 +317,7 @@ fn swept(
     let mut late = Vec::new();
     let mut so_far = Sweep::default();
     let mut was_interrupted = false;
-    let found = sweep(bounds, |rate| {
+    let found = search_rate(bounds, |rate| {
         request.arrivals = args.load.arrivals_at(rate);
         let load = request.load();
         let name = format!("{} requests/s", significant(rate));
@@ -350,7 +350,7 @@ fn swept(
         if is_better {
             kept = Some((rate, is_met, measured));
         }
-        so_far.add(Point {
+        so_far.add_point(Point {
             rate,
             is_met,
             summary: summary.clone(),

@@ -123,7 +123,7 @@ fn summary(planned: &Planned, slos: &[Slo]) -> Vec<String> {
     ));
     for slo in slos {
         let (value, is_met) = (
-            slo.value(&best.steady.summary),
+            slo.value_of(&best.steady.summary),
             slo.is_met(&best.steady.summary),
         );
         lines.push(bench::objective(&slo.to_string(), is_met, value, None));

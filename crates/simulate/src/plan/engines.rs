@@ -326,7 +326,7 @@ impl Engines<'_> {
 /// The largest share of an objective's limit that a load reaches.
 fn limit_share(slos: &[Slo], summary: &SimulatedLoad) -> Option<f64> {
     let shares = slos.iter().map(|slo| {
-        slo.value(summary)
+        slo.value_of(summary)
             .map_or(f64::INFINITY, |value| value / slo.limit_ms)
     });
     shares.max_by(f64::total_cmp)
@@ -338,7 +338,7 @@ fn limited_by(slos: &[Slo], summary: &SimulatedLoad) -> Option<Reason> {
         return Some(Reason::Kv);
     }
     let share = |slo: &&Slo| {
-        slo.value(summary)
+        slo.value_of(summary)
             .map_or(f64::INFINITY, |value| value / slo.limit_ms)
     };
     let nearest = slos.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;

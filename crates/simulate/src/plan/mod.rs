@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use llmprof_predict::PredictError;
 use llmprof_traffic::{
     slo::all_met,
-    sweep::{Bounds, sweep},
+    sweep::{Bounds, search_rate},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -162,7 +162,7 @@ impl Engines<'_> {
             precision: RATE_PRECISION,
             tries: RATE_TRIES,
         };
-        let found = sweep(bounds, |scale| {
+        let found = search_rate(bounds, |scale| {
             let fleet = best
                 .split
                 .map_or(Fleet::Replicas(best.replicas), Fleet::Split);

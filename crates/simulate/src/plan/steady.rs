@@ -54,7 +54,7 @@ pub fn settle_percentiles<E>(
             tails.into_iter().zip(before).all(close)
         });
         let is_hopeless = slos.iter().any(|slo| {
-            let value = slo.value(&summary);
+            let value = slo.value_of(&summary);
             value.is_some_and(|value| value > HOPELESS_FACTOR * slo.limit_ms)
         });
         if is_close || has_ended || is_hopeless || count >= requests.most {

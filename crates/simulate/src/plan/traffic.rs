@@ -52,7 +52,9 @@ impl Traffic {
             return Err(TrafficError::Closed);
         }
         let stated = match &source {
-            Source::Synthetic { arrivals, .. } | Source::Traced { arrivals, .. } => arrivals.rate(),
+            Source::Synthetic { arrivals, .. } | Source::Traced { arrivals, .. } => {
+                arrivals.mean_rate()
+            }
         };
         let recorded = || {
             let times = sample.requests.iter().map(|request| request.at);

@@ -247,7 +247,7 @@ fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
     let when = arrivals.describe(load.speedup);
     let source = match &load.trace {
         Some(path) => Source::Traced {
-            requests: replay::load(path)
+            requests: replay::load_trace(path)
                 .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
             arrivals,
             speedup: load.speedup,

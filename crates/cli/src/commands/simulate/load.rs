@@ -33,8 +33,8 @@ pub(super) fn load(requests: usize, args: &LoadArgs) -> Result<(Load, String), F
         );
         return Ok((load, line));
     };
-    let trace =
-        replay::load(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let trace = replay::load_trace(path)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     let load = Load::from_trace(&trace, &arrivals, args.speedup, requests, args.seed);
     let (prompts, outputs) = means(&load);
     let line = format!(

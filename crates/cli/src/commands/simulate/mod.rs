@@ -124,7 +124,7 @@ fn run(
     };
     let objectives = slos.iter().map(|slo| SloOutcome {
         slo: slo.to_string(),
-        value_ms: slo.value(&summary),
+        value_ms: slo.value_of(&summary),
         is_met: slo.is_met(&summary),
     });
     Ok(Simulated {

@@ -301,7 +301,7 @@ mod tests {
     fn few_requests_have_no_p99() {
         let of = |count: usize| {
             let values: Vec<f64> = (1..=count).map(|value| value as f64).collect();
-            latencies(Distribution::of(&values), None, None)
+            latencies(Distribution::of_values(&values), None, None)
         };
         assert_eq!(of(5), "TTFT p50 3 ms, max 5 ms.");
         assert_eq!(of(21), "TTFT p50 11 ms, p90 19 ms.");
@@ -321,13 +321,13 @@ mod tests {
             is_met,
             summary: (),
         };
-        sweep.add(point(14.0, false));
+        sweep.add_point(point(14.0, false));
         assert_eq!(
             swept(&sweep, "TTFT p99 200 ms", false),
             "No rate that was tried meets TTFT p99 200 ms."
         );
         assert!(sweep_basis(&sweep).contains("of the lowest rate that was tried"));
-        sweep.add(point(12.0, true));
+        sweep.add_point(point(12.0, true));
         assert_eq!(
             swept(&sweep, "TTFT p99 200 ms", false),
             "12 requests/s meet TTFT p99 200 ms; 14 do not."

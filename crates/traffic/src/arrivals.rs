@@ -1,6 +1,6 @@
 //! When requests are sent.
 
-use llmprof_units::{Nanos, significant};
+use llmprof_units::{Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ pub const CONCURRENCY_MAX: usize = 1 << 20;
 impl Arrivals {
     /// When requests arrive, in words; `speedup` of a trace.
     pub fn describe(&self, speedup: f64) -> String {
-        let per_s = |rate: f64| format!("{} requests/s", significant(rate));
+        let per_s = |rate: f64| format!("{} requests/s", format_significant(rate));
         match *self {
             Self::Closed { concurrency } => format!("{concurrency} in flight"),
             Self::Constant { rate } => format!("{}, evenly spaced", per_s(rate)),

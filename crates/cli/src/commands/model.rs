@@ -5,7 +5,7 @@ use llmprof_config::hydra::RunMode;
 use llmprof_record::store::write_atomically;
 use llmprof_report::{Table, render::markdown, statics};
 use llmprof_theory::{Operator, Pass};
-use llmprof_units::{Bytes, Flops, significant};
+use llmprof_units::{Bytes, Flops, format_significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -107,8 +107,8 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
     let mut table = Table::new(&["NAME", "HUB ID", "PARAMETERS"], 2);
     for model in models {
         let parameters = model.parameters.map(|parameters| match parameters as f64 {
-            billions if billions >= 1e9 => format!("{} B", significant(billions / 1e9)),
-            millions => format!("{} M", significant(millions / 1e6)),
+            billions if billions >= 1e9 => format!("{} B", format_significant(billions / 1e9)),
+            millions => format!("{} M", format_significant(millions / 1e6)),
         });
         table.row([
             model.name,

@@ -18,7 +18,7 @@ use llmprof_record::{
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_traffic::figures::LoadSummary;
-use llmprof_units::{Count, Nanos, significant};
+use llmprof_units::{Count, Nanos, format_significant};
 
 use super::{
     offline,
@@ -320,7 +320,7 @@ fn swept(
     let found = search_rate(bounds, |rate| {
         request.arrivals = args.load.arrivals_at(rate);
         let load = request.load();
-        let name = format!("{} requests/s", significant(rate));
+        let name = format!("{} requests/s", format_significant(rate));
         let measured = match session::measure(request, &load, args, &name, show, beside) {
             Ok(measured) => measured,
             Err(error) => {

@@ -1,7 +1,7 @@
 //! Advice: what `llmprof predict --advise` prints.
 
 use llmprof_predict::{Interval, Prediction};
-use llmprof_units::{Bytes, Nanos, significant};
+use llmprof_units::{Bytes, Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -209,7 +209,7 @@ fn cells(advice: &ChangeAdvice, before: &PredictedFigures) -> [String; 11] {
             Some((after, before)) => text::with_cost(after, before),
             None => "–".to_owned(),
         },
-        significant(figures.tokens_per_s),
+        format_significant(figures.tokens_per_s),
         figures.devices.to_string(),
         Bytes(figures.memory_bytes).to_string(),
         text::fits(figures.fits),

@@ -1,7 +1,7 @@
 //! TTFT, TPOT, ITL and rates of requests.
 
 use llmprof_record::run::RunRecord;
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 
 use super::steps::percentiles;
 use crate::analyzed::{Analysis, Distribution, PassKind, Summary};
@@ -101,7 +101,7 @@ fn table(analysis: &Analysis) -> Table {
             table.row([
                 name.to_owned(),
                 text::rate_with_interval(rate),
-                rate.deviation.map_or_else(dash, significant),
+                rate.deviation.map_or_else(dash, format_significant),
                 dash(),
                 dash(),
                 dash(),

@@ -1,6 +1,6 @@
 //! The theoretical cost of a model: `static_compute.md`, and what `llmprof model` prints.
 
-use llmprof_units::{Basis, Nanos, Percent, significant};
+use llmprof_units::{Basis, Nanos, Percent, format_significant};
 
 use crate::analyzed::{PhaseStatics, Statics, Sums};
 use crate::text::{dash, statics as text};
@@ -96,6 +96,6 @@ fn sums(sums: &Sums) -> [String; 6] {
         sums.kv_read_bytes.to_string(),
         sums.kv_write_bytes.to_string(),
         sums.activation_bytes.to_string(),
-        sums.intensity.map_or_else(dash, significant),
+        sums.intensity.map_or_else(dash, format_significant),
     ]
 }

@@ -43,7 +43,7 @@ pub fn fma_formats() -> Vec<(DType, Engine)> {
         (DType::I8, Engine::Tensor),
     ]
     .into_iter()
-    .filter(|&(dtype, engine)| Loop::of(dtype, engine).is_some())
+    .filter(|&(dtype, engine)| Loop::for_units(dtype, engine).is_some())
     .collect()
 }
 
@@ -53,7 +53,7 @@ pub fn fma_peak(
     threads: usize,
     runs: usize,
 ) -> Result<Option<FmaPeak>, EngineError> {
-    let Some(work) = Loop::of(dtype, engine) else {
+    let Some(work) = Loop::for_units(dtype, engine) else {
         return Ok(None);
     };
     let pool = rayon::ThreadPoolBuilder::new()
@@ -90,11 +90,11 @@ struct Loop {
 }
 
 impl Loop {
-    fn of(dtype: DType, engine: Engine) -> Option<Self> {
+    fn for_units(dtype: DType, engine: Engine) -> Option<Self> {
         if engine == Engine::Tensor {
             return Self::of_tiles(dtype);
         }
-        let (kernel, flops, instructions) = kernel(dtype)?;
+        let (kernel, flops, instructions) = select_kernel(dtype)?;
         Some(Self {
             kernel,
             rounds: ROUNDS,
@@ -106,9 +106,9 @@ impl Loop {
     #[cfg(target_arch = "x86_64")]
     fn of_tiles(dtype: DType) -> Option<Self> {
         Some(Self {
-            kernel: tiles::kernel(dtype)?,
+            kernel: tiles::select_kernel(dtype)?,
             rounds: TILE_ROUNDS,
-            operations: tiles::SUMS * tiles::operations(dtype)?,
+            operations: tiles::SUMS * tiles::tile_operations(dtype)?,
             instructions: match dtype {
                 DType::Bf16 => "AMX BF16",
                 _ => "AMX INT8",
@@ -126,7 +126,7 @@ type Kernel = fn(usize);
 
 /// A loop, the operations of one of its vectors, and the instructions' name.
 #[cfg(target_arch = "x86_64")]
-fn kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
+fn select_kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
     /// A plain function around a loop; handed out below only where the loop's features were detected.
     macro_rules! detected {
         ($loop:ident) => {
@@ -147,7 +147,7 @@ fn kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
+fn select_kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
     match dtype {
         DType::F32 => Some((portable_f32, 2, Isa::detected().name())),
         DType::F64 => Some((portable_f64, 2, Isa::detected().name())),

@@ -14,7 +14,7 @@ pub(crate) enum Isa {
 impl Isa {
     /// The widest that the processor has.
     pub(crate) fn detected() -> Self {
-        static DETECTED: LazyLock<Isa> = LazyLock::new(detect);
+        static DETECTED: LazyLock<Isa> = LazyLock::new(detect_isa);
         *DETECTED
     }
 
@@ -29,7 +29,7 @@ impl Isa {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn detect() -> Isa {
+fn detect_isa() -> Isa {
     let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
     if avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
         Isa::Avx512
@@ -41,7 +41,7 @@ fn detect() -> Isa {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn detect() -> Isa {
+fn detect_isa() -> Isa {
     Isa::Portable
 }
 

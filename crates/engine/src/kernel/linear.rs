@@ -8,10 +8,10 @@ use rayon::prelude::*;
 
 use super::{
     dot::dot_rows,
-    elementwise::widen,
+    elementwise::widen_bf16,
     gemm::{Operand, Target, gemm_to},
     isa::Isa,
-    quantized::{Quantized, dot_quantized, expand},
+    quantized::{Quantized, dot_quantized, expand_row},
 };
 use crate::buffer::Elements;
 
@@ -32,10 +32,10 @@ impl WeightRows<'_> {
     }
 
     /// `count` rows from `first` on.
-    fn part(self, first: usize, count: usize, inputs: usize) -> Self {
+    fn rows_from(self, first: usize, count: usize, inputs: usize) -> Self {
         match self {
             Self::Plain(all) => Self::Plain(all.slice(first * inputs..(first + count) * inputs)),
-            Self::Quantized(all) => Self::Quantized(all.rows(first, count)),
+            Self::Quantized(all) => Self::Quantized(all.rows_from(first, count)),
         }
     }
 }
@@ -55,7 +55,7 @@ const LEAST_ROWS: usize = 64;
 const PANEL_DEPTH: usize = 1024;
 
 /// `out = x × weightsᵀ`: `rows × inputs` by `inputs × outputs`. Weights have a row per output.
-pub(crate) fn multiply(
+pub(crate) fn multiply_weights(
     weights: WeightRows<'_>,
     [rows, outputs, inputs]: [usize; 3],
     x: &[f32],
@@ -69,23 +69,23 @@ pub(crate) fn multiply(
     if inputs == 0 {
         out.fill(0.0);
     } else if rows == 1 {
-        stream(weights, inputs, x, out);
+        stream_rows(weights, inputs, x, out);
     } else if rows <= FEW_ROWS {
         // The kernel gives the results of one output together; rows want those of one row together.
         let mut columns = vec![0.0; out.len()];
-        stream(weights, inputs, x, &mut columns);
+        stream_rows(weights, inputs, x, &mut columns);
         for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
             for (out, column) in out.iter_mut().zip(columns.chunks_exact(rows)) {
                 *out = column[row];
             }
         }
     } else {
-        panels(weights, [rows, outputs, inputs], x, out);
+        multiply_panels(weights, [rows, outputs, inputs], x, out);
     }
 }
 
 /// Matrix times a few vectors: each task streams neighbouring rows of the weights.
-fn stream(weights: WeightRows<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
+fn stream_rows(weights: WeightRows<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
     let isa = Isa::detected();
     let rows = x.len() / inputs;
     let outputs = (STREAM_BYTES / weights.row_bytes(inputs)).max(1);
@@ -94,7 +94,7 @@ fn stream(weights: WeightRows<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
         .for_each(|(task, out)| {
             let first = task * outputs;
             let count = out.len() / rows;
-            match weights.part(first, count, inputs) {
+            match weights.rows_from(first, count, inputs) {
                 WeightRows::Plain(part) => dot_rows(isa, part, inputs, x, out),
                 WeightRows::Quantized(part) => dot_quantized(isa, part, x, out),
             }
@@ -113,7 +113,7 @@ fn task_rows(rows: usize, panels: usize, threads: usize) -> usize {
 }
 
 /// Matrix times matrix: each task computes a panel of outputs for a block of rows.
-fn panels(
+fn multiply_panels(
     weights: WeightRows<'_>,
     [rows, outputs, inputs]: [usize; 3],
     x: &[f32],
@@ -131,7 +131,7 @@ fn panels(
         .for_each(|task| {
             let (first, first_row) = (task % panels * PANEL, task / panels * block);
             let (count, rows) = (PANEL.min(outputs - first), block.min(rows - first_row));
-            let target = target.skip(first_row * outputs + first);
+            let target = target.skip_columns(first_row * outputs + first);
             let product = |panel: &[f32], depth: usize, from: usize, stride: usize| {
                 let x = Operand {
                     data: &x[first_row * inputs + from..],
@@ -160,13 +160,13 @@ fn panels(
                     }
                 });
             };
-            match weights.part(first, count, inputs) {
+            match weights.rows_from(first, count, inputs) {
                 WeightRows::Plain(Elements::F32(part)) => product(part, inputs, 0, inputs),
                 WeightRows::Plain(Elements::Bf16(part)) => widened(&|row, from, wide| {
-                    widen(&part[row * inputs + from..][..wide.len()], wide);
+                    widen_bf16(&part[row * inputs + from..][..wide.len()], wide);
                 }),
                 WeightRows::Quantized(part) => widened(&|row, from, wide| {
-                    expand(part.rows(row, 1), from, wide);
+                    expand_row(part.rows_from(row, 1), from, wide);
                 }),
             }
         });
@@ -197,7 +197,7 @@ mod tests {
             let x: Vec<f32> = (0..rows * inputs).map(|i| value(i * 5 + 1)).collect();
             for elements in [Elements::F32(&weights), Elements::Bf16(&half)] {
                 let mut out = vec![f32::NAN; rows * outputs];
-                multiply(
+                multiply_weights(
                     WeightRows::Plain(elements),
                     [rows, outputs, inputs],
                     &x,

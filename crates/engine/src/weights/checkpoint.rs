@@ -13,7 +13,7 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorInfo};
 use serde_json::Value;
 
-use super::{convert, filled, without_prefix};
+use super::{convert, fill_memory, without_prefix};
 use crate::{
     buffer::{Buffer, Format},
     error::EngineError,
@@ -39,9 +39,9 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     /// Maps the files of `directory` and finds every tensor of `model` in them.
-    pub(crate) fn open(directory: &Path, model: &Model) -> Result<Self, EngineError> {
+    pub(crate) fn open_directory(directory: &Path, model: &Model) -> Result<Self, EngineError> {
         let mut found = HashMap::new();
-        for path in files(directory)? {
+        for path in list_files(directory)? {
             read_header(&path, &mut found)?;
         }
         let mut tensors = HashMap::new();
@@ -81,7 +81,7 @@ impl Checkpoint {
 
     /// The tensor `name`: in place where it is stored in `format`, else converted. `transposed` is its stored shape
     /// where rows and columns must change places.
-    pub(crate) fn tensor(
+    pub(crate) fn read_tensor(
         &self,
         name: &str,
         format: Format,
@@ -118,15 +118,15 @@ impl Checkpoint {
         };
         let from = &stored.file[stored.range.clone()];
         let size = if stored.dtype == Dtype::F32 { 4 } else { 2 };
-        let bytes = from.len() / size * format.size();
-        filled(bytes, format, |to| {
-            convert::copy(from, size, widen, to, format, transposed);
+        let bytes = from.len() / size * format.element_bytes();
+        fill_memory(bytes, format, |to| {
+            convert::copy_elements(from, size, widen, to, format, transposed);
         })
     }
 }
 
 /// The files that hold weights: those of the index, else the single file, else whatever safetensors files there are.
-fn files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
+fn list_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     let read = |path: &Path| {
         let path = path.to_owned();
         move |source| EngineError::Read { path, source }

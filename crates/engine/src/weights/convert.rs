@@ -33,7 +33,7 @@ pub(crate) fn to_bf16(value: f32) -> u16 {
 
 /// Copies elements of `size` bytes, read by `read`, to `to` in `format`. With `transposed` (rows, columns of the source)
 /// rows and columns change places.
-pub(crate) fn copy(
+pub(crate) fn copy_elements(
     from: &[u8],
     size: usize,
     read: fn([u8; 4]) -> f32,
@@ -50,7 +50,7 @@ pub(crate) fn copy(
         None => index,
         Some([rows, columns]) => index % rows * columns + index / rows,
     };
-    let width = format.size();
+    let width = format.element_bytes();
     to.par_chunks_mut(CHUNK * width)
         .enumerate()
         .for_each(|(task, to)| {
@@ -98,7 +98,7 @@ mod tests {
     fn transposition_swaps_rows_and_columns() {
         let from: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_le_bytes()).collect();
         let mut to = [0; 24];
-        copy(
+        copy_elements(
             &from,
             4,
             f32::from_le_bytes,

@@ -7,7 +7,9 @@ use std::{
 };
 
 use crate::support::{data, directories, engine};
-use llmprof_engine::{Generation, Recorder, SUPPORTED_FAMILIES, Sampler, Sampling, generate};
+use llmprof_engine::{
+    Generation, Recorder, SUPPORTED_FAMILIES, Sampler, Sampling, generate_tokens,
+};
 use llmprof_theory::Logits;
 use safetensors::SafeTensors;
 
@@ -73,7 +75,7 @@ fn check(directory: &Path) {
     let engine = engine(directory);
     let (batch, prompt) = (expected.prompts.len(), expected.prompts[0].len());
     let steps = expected.forced[0].len();
-    let vocabulary = engine.vocabulary();
+    let vocabulary = engine.vocabulary_size();
     let off = &mut Recorder::off();
 
     let mut cache = engine.new_cache(batch, prompt + steps).unwrap();
@@ -112,7 +114,7 @@ fn check(directory: &Path) {
         let mut cache = engine.new_cache(batch, prompt + new).unwrap();
         let mut sampler = Sampler::new(sampling).unwrap();
         let mut heard = Vec::new();
-        let generated = generate(
+        let generated = generate_tokens(
             &engine,
             &mut cache,
             &expected.prompts,
@@ -180,7 +182,7 @@ fn a_batch_of_different_lengths_gives_what_its_sequences_give_alone() {
             let token = [[3, 5][sequence]];
             alone.extend_from_slice(engine.decode_step(&mut cache, &token, off).unwrap());
         }
-        let vocabulary = engine.vocabulary();
+        let vocabulary = engine.vocabulary_size();
         for step in 0..2 {
             for (sequence, alone) in alone.iter().enumerate() {
                 let together = &together[(step * 2 + sequence) * vocabulary..][..vocabulary];

@@ -169,7 +169,7 @@ fn made_up_weights_are_quantized_alike_and_counted_by_theory() {
         logits(&engine),
         logits(&load(&model, &source, Some("int4_g32")))
     );
-    let precision = engine.precision();
+    let precision = engine.theory_precision();
     assert_eq!(
         precision.weights,
         Some("int4_g32".parse::<WeightFormat>().unwrap())
@@ -183,7 +183,8 @@ fn made_up_weights_are_quantized_alike_and_counted_by_theory() {
     // Seven projections in each of two layers.
     assert_eq!(quantized, 14);
     // 2 × (Q, O 32×32; K, V 16×32; gate, up 48×32; down 32×48) in half a byte, and 2 bytes a scale.
-    let saved = model.parameter_bytes(&plain.precision()) - model.parameter_bytes(&precision);
+    let saved =
+        model.parameter_bytes(&plain.theory_precision()) - model.parameter_bytes(&precision);
     let elements = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32);
     let scales = 2 * (2 * 32 + 2 * 16 + 2 * 48 + 2 * 32);
     assert_eq!(saved, elements * 4 - elements / 2 - scales * 2);

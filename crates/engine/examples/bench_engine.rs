@@ -96,9 +96,9 @@ fn measure_engine(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
         prefill = prefill.min(start.elapsed().as_secs_f64());
         worked = worked.min(cpu_seconds() - cpu);
         for (threads, peak) in [(threads, &mut peak), (1, &mut peak_of_one)] {
-            let found = fma_peak((DType::F32, Units::Vector), threads, 20)?
+            let peak_flops = fma_peak((DType::F32, Units::Vector), threads, 20)?
                 .expect("f32 has multiply-adds everywhere");
-            *peak = peak.max(found.flops_per_second);
+            *peak = peak.max(peak_flops.flops_per_second);
         }
     }
     let flops = model.cost_span(&workload, Span::Prefill).tensor.total() as f64;
@@ -124,8 +124,8 @@ fn measure_engine(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
                 traffic = (cost.traffic.weights + cost.traffic.kv_read) as f64;
             }
         }
-        let found = measure_bandwidth(Traffic::Read, threads, READ_BYTES, 2)?;
-        read = read.max(found.bytes_per_second);
+        let measured = measure_bandwidth(Traffic::Read, threads, READ_BYTES, 2)?;
+        read = read.max(measured.bytes_per_second);
     }
     println!(
         "  decode: {:.2} ms a token ({:.1} tokens/s), {:.1} GB/s ÷ {:.1} read = {:.2}",

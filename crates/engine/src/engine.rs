@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// Runs the tokens of each sequence after those in the cache, and gives the logits that `logits` asks for: a row of
-    /// [`vocabulary`](Self::vocabulary) per position, sequence by sequence.
+    /// [`vocabulary_size`](Self::vocabulary_size) per position, sequence by sequence.
     ///
     /// `None` gives none, for the chunks of a prompt before its last.
     pub fn prefill<'c, T: AsRef<[u32]>>(

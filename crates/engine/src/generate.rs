@@ -21,9 +21,9 @@ pub struct Generation<'a> {
     pub stop: &'a [u32],
 }
 
-/// A token of every sequence has come.
+/// One generated token of every sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct TokenStep<'a> {
     /// 0 for the tokens that prefill gave.
     pub index: usize,
     /// When the step began, on the clock of [`now_ns`].
@@ -50,7 +50,7 @@ pub fn generate_tokens(
     generation: &Generation<'_>,
     sampler: &mut Sampler,
     recorder: &mut Recorder,
-    mut on_step: impl FnMut(Step<'_>),
+    mut on_step: impl FnMut(TokenStep<'_>),
 ) -> Result<Generated, EngineError> {
     let mut history: Vec<Vec<u32>> = prompts.to_vec();
     let mut tokens: Vec<Vec<u32>> = vec![Vec::new(); prompts.len()];
@@ -77,7 +77,7 @@ pub fn generate_tokens(
             tokens[sequence].push(token);
             ended[sequence] = generation.stop.contains(&token);
         }
-        on_step(Step {
+        on_step(TokenStep {
             index,
             start_ns,
             sampling_ns,

@@ -75,7 +75,6 @@ impl Recorder {
         Self::default()
     }
 
-    /// The events so far.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
@@ -103,7 +102,7 @@ impl Recorder {
         self.end_touching(operator, start_ns, shape, 0);
     }
 
-    /// As [`end`](Self::end), with the number of experts reached. `shape` is groups, m, n, k.
+    /// As [`end_operator`](Self::end_operator), with the number of experts reached. `shape` is groups, m, n, k.
     #[inline]
     pub(crate) fn end_touching(
         &mut self,

@@ -2,14 +2,12 @@
 
 use crate::error::EngineError;
 
-/// How tokens are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
     /// Draw by probability at this temperature; absent takes the most likely token.
     pub temperature: Option<f64>,
     /// No run of so many tokens may occur twice in a sequence; 0 allows all.
     pub no_repeat_ngram_size: usize,
-    /// Seed of the draws.
     pub seed: u64,
 }
 

@@ -25,7 +25,7 @@ fn thread_seconds() -> f64 {
         .map_or_else(|| start.elapsed().as_secs_f64(), |nanos| nanos / 1e9)
 }
 
-/// The fastest of some runs, in milliseconds of wall time: the clock of [`seconds`] is too coarse for short ones.
+/// The fastest of some runs, in milliseconds of wall time: the clock of [`thread_seconds`] is too coarse for short ones.
 fn fastest_ms<T>(mut run: impl FnMut() -> T) -> f64 {
     (0..30)
         .map(|_| {

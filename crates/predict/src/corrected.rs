@@ -41,7 +41,6 @@ impl Predictor<'_> {
         Ok(Corrections { prefill, decode })
     }
 
-    /// Predictions with these corrections.
     #[must_use]
     pub fn with_corrections(mut self, corrections: Corrections) -> Self {
         self.steps.get_mut().clear();

@@ -8,7 +8,7 @@ use llmprof_units::{DType, stats::normal_quantile};
 
 use super::{
     routing::equal_tokens,
-    sequences::{Group, Sequences},
+    sequences::{SequenceGroup, Sequences},
 };
 use llmprof_theory::{
     Decoder, Model, Routing, WeightFormat, Workload,
@@ -27,10 +27,10 @@ pub(super) enum Style {
     Serving,
 }
 
-struct Step<'s> {
+struct FusedStep<'s> {
     sink: &'s mut dyn FnMut(&Kernel, f64),
     style: Style,
-    groups: &'s [Group],
+    groups: &'s [SequenceGroup],
     /// Sequences with one new token, and those with more.
     sides: [f64; 2],
     rows: f64,
@@ -68,7 +68,7 @@ pub(super) fn lower_step(
         return;
     };
     let formats = model.number_formats(&workload.precision);
-    let mut step = Step {
+    let mut step = FusedStep {
         sink,
         style,
         groups: &sequences.groups,
@@ -120,9 +120,10 @@ struct Weights {
 
 impl Weights {
     fn of_format(format: WeightFormat, compute: DType) -> Self {
-        const SIDE: u64 = 4096;
+        const SAMPLED_SIDE: u64 = 4096;
         Self {
-            size: format.stored_bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64,
+            size: format.stored_bytes(SAMPLED_SIDE, SAMPLED_SIDE) as f64
+                / (SAMPLED_SIDE * SAMPLED_SIDE) as f64,
             stored: Stored::from_format(format, compute),
         }
     }
@@ -135,7 +136,7 @@ fn visible_keys(past: f64, queries: f64, window: f64) -> f64 {
     growing * (past + 0.5 * growing) + (queries - growing) * window
 }
 
-/// Rows of the rank that has most where so many rows go to ranks by chance: the mean, and the largest of as many normal deviates.
+/// Expected rows of the busiest of `ranks` ranks if `rows` rows are assigned at random: the mean plus the expected maximum of `ranks` normal deviates.
 fn busiest_rank_rows(rows: f64, ranks: f64) -> f64 {
     let mean = rows / ranks;
     // Blom's approximation of the largest of n: the quantile at (n − 3/8) ÷ (n + 1/4).
@@ -144,7 +145,7 @@ fn busiest_rank_rows(rows: f64, ranks: f64) -> f64 {
     mean + deviates * (mean * (1.0 - 1.0 / ranks)).sqrt()
 }
 
-impl Step<'_> {
+impl FusedStep<'_> {
     fn emit_kernel(&mut self, kernel: &Kernel) {
         let is_wanted = match self.wanted {
             Wanted::All => true,
@@ -158,7 +159,7 @@ impl Step<'_> {
 
     /// Runs `each` for every group of equal sequences. One launch takes all sequences of a side, so that each group has its share of
     /// a launch in which all were like it.
-    fn by_group(&mut self, each: impl Fn(&mut Self, Group)) {
+    fn by_group(&mut self, each: impl Fn(&mut Self, SequenceGroup)) {
         let layers = self.layers;
         self.in_group = true;
         for group in self.groups {
@@ -166,7 +167,7 @@ impl Step<'_> {
             self.layers = layers * (group.count / side);
             each(
                 self,
-                Group {
+                SequenceGroup {
                     count: side,
                     ..*group
                 },
@@ -327,7 +328,7 @@ impl Step<'_> {
         &mut self,
         [heads, kv_heads, width]: [f64; 3],
         window: Option<f64>,
-        group: Group,
+        group: SequenceGroup,
     ) {
         let (keys, masked) = match self.style {
             Style::Serving => (group.cached + group.new, false),
@@ -361,7 +362,7 @@ impl Step<'_> {
 
     /// Queries that see a window of keys each. Costed as blocks of window × window where there are more queries than that, else as queries that all see
     /// what they see on average.
-    fn lower_band(&mut self, group: Group, [heads, kv_heads, window, width]: [f64; 4]) {
+    fn lower_band(&mut self, group: SequenceGroup, [heads, kv_heads, window, width]: [f64; 4]) {
         let seen = visible_keys(group.cached, group.new, window);
         let (batch, queries, keys) = if group.new > window {
             (group.count * seen / (window * window), window, window)
@@ -386,7 +387,7 @@ impl Step<'_> {
     /// Heads, KV heads, keys, and elements of a key and of a value.
     fn emit_attention(
         &mut self,
-        group: Group,
+        group: SequenceGroup,
         [heads, kv_heads, keys, key_dim, value_dim]: [f64; 5],
         masked: bool,
     ) {

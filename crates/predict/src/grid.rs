@@ -25,7 +25,6 @@ pub struct Grid {
     /// Sequences that run together.
     pub batches: Vec<u64>,
     pub prompts: Vec<u64>,
-    /// Tokens to generate.
     pub new_tokens: Vec<u64>,
     /// Everything that no axis sets.
     pub base: Workload,
@@ -34,7 +33,6 @@ pub struct Grid {
 /// One point of a grid.
 #[derive(Clone, Debug)]
 pub struct GridPoint<'g> {
-    /// Name of the model.
     pub model: &'g str,
     pub device: &'g Device,
     pub workload: Workload,
@@ -52,7 +50,7 @@ impl Grid {
             * self.new_tokens.len().max(1)
     }
 
-    /// Whether there is no model or no device.
+    /// Returns true if the grid has no model or no device.
     pub fn is_empty(&self) -> bool {
         self.point_count() == 0
     }

@@ -29,7 +29,7 @@ pub enum Calibration {
 /// Measured ÷ predicted: its 5th and 95th percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Spread {
+pub struct RatioSpread {
     pub low: f64,
     pub high: f64,
 }
@@ -38,8 +38,8 @@ pub struct Spread {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpreads {
-    pub prefill: Spread,
-    pub decode: Spread,
+    pub prefill: RatioSpread,
+    pub decode: RatioSpread,
 }
 
 /// The spreads of a way of running, and where they were measured.
@@ -58,7 +58,7 @@ pub struct Spreads {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_run: Option<PhaseSpreads>,
     /// Host time where the host decides.
-    pub host: Spread,
+    pub host: RatioSpread,
     /// Least and largest batch, and tokens of a prompt, of the measurements.
     pub batch: [u64; 2],
     pub prompt: [u64; 2],
@@ -71,7 +71,7 @@ pub struct Interval {
     pub high_ns: Nanos,
 }
 
-impl Spread {
+impl RatioSpread {
     pub(super) fn interval_around(self, time: Nanos) -> Interval {
         let scaled = |factor: f64| Nanos::from_seconds(time.seconds() * factor);
         Interval {
@@ -101,9 +101,9 @@ impl Spreads {
 /// Spreads for one workload.
 #[derive(Clone, Copy)]
 pub(super) struct Bands {
-    pub(super) prefill: Spread,
-    pub(super) decode: Spread,
-    host: Spread,
+    pub(super) prefill: RatioSpread,
+    pub(super) decode: RatioSpread,
+    host: RatioSpread,
 }
 
 impl Bands {
@@ -112,7 +112,7 @@ impl Bands {
         &self,
         time: Nanos,
         (host_ns, device_ns): (Option<Nanos>, Nanos),
-        device: Spread,
+        device: RatioSpread,
     ) -> Interval {
         let is_host_bound = host_ns.is_some_and(|host| host > device_ns);
         if is_host_bound {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn ranges_end_where_measurements_do() {
-        let spread = Spread {
+        let spread = RatioSpread {
             low: 0.9,
             high: 1.1,
         };

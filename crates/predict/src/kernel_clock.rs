@@ -14,12 +14,12 @@ pub(super) fn kernel_clock(
     device: &Device,
     profile: &EfficiencyProfile,
 ) -> (Option<KernelClock>, Calibration) {
-    let known = profile.implementation.is_some() && device.kind == DeviceKind::Gpu;
+    let has_kernel_curves = profile.implementation.is_some() && device.kind == DeviceKind::Gpu;
     let per_flop = Roof::new(device).seconds_per_flop(DType::Bf16, Engine::Tensor);
-    let Some(per_flop) = per_flop.filter(|_| known) else {
+    let Some(per_flop) = per_flop.filter(|_| has_kernel_curves) else {
         return (None, Calibration::Efficiencies);
     };
-    let own = profile
+    let device_curves = profile
         .curves
         .get(&device.name)
         .cloned()
@@ -31,10 +31,10 @@ pub(super) fn kernel_clock(
     // Device curves were measured with transformers; they do not apply to serving engines.
     let calibration = match tables {
         Some((_, true)) => Calibration::PublicTables,
-        None if own.is_some() => Calibration::Measured,
+        None if device_curves.is_some() => Calibration::Measured,
         _ => Calibration::Scaled,
     };
-    let Some(curves) = own.or_else(|| KernelCurves::embedded("h200")) else {
+    let Some(curves) = device_curves.or_else(|| KernelCurves::embedded("h200")) else {
         return (None, Calibration::Efficiencies);
     };
     let faster = |dtype: DType| {
@@ -64,7 +64,7 @@ mod tests {
     };
 
     /// Rows of the public tables, drawn at random by the recipe that writes the curves; most lie between the curves' cells.
-    const ROWS: &str = include_str!("../tests/data/serving_rows.csv");
+    const SERVING_ROWS: &str = include_str!("../tests/data/serving_rows.csv");
 
     /// The tables of gated delta kernels.
     const DELTA: [&str; 4] = ["conv_prefill", "conv_decode", "rule_prefill", "rule_decode"];
@@ -186,7 +186,7 @@ mod tests {
             let powers = sizes.iter().all(|size| size.log2().fract() == 0.0);
             (device, table, off, table == "gemm" && powers)
         };
-        let rows = ROWS.lines().skip(1);
+        let rows = SERVING_ROWS.lines().skip(1);
         rows.filter(|line| DELTA.iter().any(|table| line.contains(table)) == of_delta)
             .map(of_row)
             .collect()
@@ -244,15 +244,18 @@ mod tests {
         ] {
             let off = of(table);
             assert!(off.len() >= 48, "{table}: {}", off.len());
-            let found = [0.5, 0.9].map(|share| quantile_of(off.clone(), share));
-            assert!(found[0] < median && found[1] < p90, "{table}: {found:?}");
+            let quantiles = [0.5, 0.9].map(|share| quantile_of(off.clone(), share));
+            assert!(
+                quantiles[0] < median && quantiles[1] < p90,
+                "{table}: {quantiles:?}"
+            );
         }
         let all: Vec<f64> = errors.iter().map(|row| row.2).collect();
-        let found = [0.5, 0.9].map(|share| quantile_of(all.clone(), share));
-        assert!(found[0] < 0.025 && found[1] < 0.25, "{found:?}");
+        let quantiles = [0.5, 0.9].map(|share| quantile_of(all.clone(), share));
+        assert!(quantiles[0] < 0.025 && quantiles[1] < 0.25, "{quantiles:?}");
     }
 
-    /// An H200 is an H100 with more bandwidth: no kernel takes longer on it, whatever SGLang's table of it says.
+    /// An H200 is an H100 with more bandwidth, so no kernel may be predicted slower on it, even where SGLang's table says so.
     #[test]
     fn a_disturbed_table_is_not_believed() {
         for (batch, queries) in [(1.0, 8192.0), (32.0, 1024.0), (256.0, 1.0), (512.0, 1.0)] {
@@ -298,10 +301,10 @@ mod tests {
 
     #[test]
     fn faster_devices_and_narrower_formats_are_faster() {
-        const LARGE: [f64; 3] = [8192.0, 8192.0, 8192.0];
+        const LARGE_GEMM: [f64; 3] = [8192.0, 8192.0, 8192.0];
         for engine in ["vllm", "sglang", "trtllm"] {
             for format in ["bf16", "fp8", "fp8_block"] {
-                let at = |device| gemm_seconds(device, engine, LARGE, format);
+                let at = |device| gemm_seconds(device, engine, LARGE_GEMM, format);
                 for (faster, slower) in
                     [("b200", "h200"), ("h100_sxm", "l40s"), ("b300", "h100_sxm")]
                 {
@@ -313,11 +316,11 @@ mod tests {
                 }
             }
             assert!(
-                gemm_seconds("h100_sxm", engine, LARGE, "bf16")
-                    < gemm_seconds("a100_sxm_80gb", engine, LARGE, "bf16")
+                gemm_seconds("h100_sxm", engine, LARGE_GEMM, "bf16")
+                    < gemm_seconds("a100_sxm_80gb", engine, LARGE_GEMM, "bf16")
             );
             for device in ["b200", "b300", "gb200", "gb300", "rtx_pro_6000_server"] {
-                let of = |format| gemm_seconds(device, engine, LARGE, format);
+                let of = |format| gemm_seconds(device, engine, LARGE_GEMM, format);
                 let [four, eight, sixteen] = ["nvfp4", "fp8", "bf16"].map(of);
                 assert!(
                     four < eight && eight < sixteen,

@@ -42,7 +42,7 @@ pub use errors::KnownError;
 pub use from_run::{Corrections, Factors, MeasuredRun, MeasuredStep};
 pub use grid::{Grid, GridModel, GridPoint};
 use interval::Bands;
-pub use interval::{Calibration, Interval, PhaseSpreads, Spread, Spreads};
+pub use interval::{Calibration, Interval, PhaseSpreads, RatioSpread, Spreads};
 pub use memory::{EngineLimits, EngineMemory};
 pub use phase::{PhasePrediction, StepTime};
 pub use target::{Need, Target};
@@ -60,9 +60,9 @@ use llmprof_theory::{
 };
 use lowering::Wanted;
 use phase::{Clock, DeviceTime, Launch, kernel_width};
-use sequences::{Group, Sequences};
+use sequences::{SequenceGroup, Sequences};
 
-/// Why there is no prediction.
+/// Reasons why a prediction is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PredictError {
     /// The device states no rate in a format that the workload computes in.
@@ -131,7 +131,7 @@ pub struct Predictor<'a> {
     clock: Clock<'a>,
     /// Bytes of the weights in the formats last asked for: summing them takes longer than a prediction.
     weights: Cell<Option<(Precision, u64)>>,
-    /// Activations of a full step of an engine over so many ranks, in the formats last asked for.
+    /// Activation bytes of a full engine step, with the formats and the layout that they were last computed for.
     activations: Cell<Option<(Precision, Parallel, u64)>>,
     /// Whether the software divides memory as serving engines do.
     is_engine: bool,
@@ -156,7 +156,7 @@ pub struct Predictor<'a> {
 }
 
 /// Steps that the cache holds: about five megabytes.
-const MOST_STEPS: usize = 1 << 15;
+const CACHED_STEPS_MAX: usize = 1 << 15;
 
 /// Whether `llmprof hardware measure` found the peaks, which the shares of the native engine are of.
 fn is_measured_cpu(device: &Device) -> bool {
@@ -225,7 +225,6 @@ impl<'a> Predictor<'a> {
         self.clock.roof.device()
     }
 
-    /// What `workload` takes.
     pub fn predict(&self, workload: &Workload) -> Result<Prediction, PredictError> {
         self.model.validate_workload(workload)?;
         if self.needs_trace {
@@ -256,7 +255,7 @@ impl<'a> Predictor<'a> {
         let context = self.model.context_tokens(workload);
         let calibration = self.calibration_of(workload);
         let bands = self.select_bands(calibration, workload.batch, context);
-        let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
+        let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> RatioSpread| {
             let bands = bands.as_ref()?;
             Some(bands.visible_interval(time, (phase.host_ns, phase.device_ns), spread(bands)))
         };
@@ -351,12 +350,12 @@ impl<'a> Predictor<'a> {
 
     /// Prefill, and the first decode step.
     fn first_steps(&self, workload: &Workload) -> Result<[PhasePrediction; 2], MissingPeak> {
-        let known = Workload {
+        let step_workload = Workload {
             new_tokens: self.cache_length(workload),
             ..*workload
         };
         if let Some((before, phases)) = self.before.get()
-            && before == known
+            && before == step_workload
         {
             return Ok(phases);
         }
@@ -369,7 +368,8 @@ impl<'a> Predictor<'a> {
             std::iter::once(self.model.decode_step(workload)),
             self.decode_launch(),
         )?;
-        self.before.set(Some((known, [prefill, decode_step])));
+        self.before
+            .set(Some((step_workload, [prefill, decode_step])));
         Ok([prefill, decode_step])
     }
 
@@ -387,7 +387,7 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// The workload in the formats that the software has, where it has one for all but weights.
+    /// The workload with the software's compute format, if the software supports only one ([`EfficiencyProfile`]).
     fn in_computed_format(&self, workload: &Workload) -> Workload {
         let Some(dtype) = self.computes else {
             return *workload;
@@ -485,7 +485,7 @@ impl<'a> Predictor<'a> {
         Ok(device.into_prediction(&self.clock, host_factor, (launch, steps), needed.into()))
     }
 
-    /// How a measured run corrects a step.
+    /// Correction factors of a measured run for prefill or decode steps.
     fn correction_factors(&self, is_decode: bool) -> Option<Factors> {
         let corrections = self.corrections?;
         Some(if is_decode {
@@ -516,7 +516,7 @@ impl<'a> Predictor<'a> {
         for group in &sequences.groups {
             let side = sides[usize::from(group.is_prefill())];
             alike.groups.clear();
-            alike.groups.push(Group {
+            alike.groups.push(SequenceGroup {
                 count: side,
                 ..*group
             });
@@ -559,7 +559,7 @@ impl<'a> Predictor<'a> {
         }
         let sum = self.sum_kernel_times(software, workload, sequences, wanted);
         let mut steps = self.steps.borrow_mut();
-        if steps.len() >= MOST_STEPS {
+        if steps.len() >= CACHED_STEPS_MAX {
             steps.clear();
         }
         steps.insert(key, sum);

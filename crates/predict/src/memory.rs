@@ -87,7 +87,7 @@ impl EngineMemory {
         self.budget_bytes.map(left)
     }
 
-    /// Whether KV caches of so many bytes fit as well.
+    /// Whether `kv` bytes of KV cache fit in addition; `None` if the budget is unknown.
     pub fn fits(&self, kv: Bytes) -> Option<bool> {
         let needed = self.fixed_bytes().0.saturating_add(kv.0);
         self.budget_bytes.map(|budget| needed <= budget.0)

@@ -149,7 +149,7 @@ impl Clock<'_> {
     }
 }
 
-/// How wide the kernels of a step of so many rows are, from 0 to 1: logarithmic between one row and [`WIDE_ROWS`].
+/// Width of the kernels of a step with `rows` rows, from 0 to 1: logarithmic between one row and [`WIDE_ROWS`].
 pub(super) fn kernel_width(rows: u64) -> f64 {
     ((rows.max(1) as f64).log2() / (WIDE_ROWS as f64).log2()).min(1.0)
 }
@@ -232,7 +232,7 @@ impl DeviceTime {
         self.bytes += moved;
     }
 
-    /// Adds what a step costs beside its operators.
+    /// Adds the costs of a step that belong to no operator.
     pub(super) fn add_pass_kernels(&mut self, clock: &Clock<'_>) {
         let kernels = clock.pass_kernels;
         self.time.fixed += kernels * clock.small_kernel_seconds;
@@ -294,7 +294,7 @@ impl DeviceTime {
         }
     }
 
-    /// The same beside what the work needs at least.
+    /// Joins the predicted times with the roofline of the same work.
     pub(super) fn into_prediction(
         &self,
         clock: &Clock<'_>,

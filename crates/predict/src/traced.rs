@@ -4,7 +4,7 @@ use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
 
 use super::{
     Calibration, EfficiencyProfile, Implementation, KernelClock, PhasePrediction, PredictError,
-    Prediction, Spread,
+    Prediction, RatioSpread,
     interval::Bands,
     kernel_clock,
     phase::{Clock, DeviceTime, Launch, Needed},
@@ -61,7 +61,7 @@ pub fn predict_traced(
         let phases = spreads.traced.filter(|_| is_known)?;
         Some(spreads.bands_of(phases))
     });
-    let seen = |time, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
+    let seen = |time, phase: &PhasePrediction, spread: fn(&Bands) -> RatioSpread| {
         bands.as_ref().map(|bands| {
             bands.visible_interval(time, (phase.host_ns, phase.device_ns), spread(bands))
         })

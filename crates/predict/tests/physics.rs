@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use llmprof_predict::{Calibration, EfficiencyProfile, Predictor, parallel::Spread};
+use llmprof_predict::{Calibration, EfficiencyProfile, Predictor, parallel::ParallelModel};
 use llmprof_theory::{
     Model, Part, Precision, Sequences, Step, Workload,
     device::{Catalog, Device, DeviceKind, Engine},
@@ -86,14 +86,14 @@ fn steps() -> [Vec<Vec<Step>>; 2] {
 
 /// A model on devices in formats, with an engine.
 struct Setting<'a> {
-    spread: &'a Spread,
+    spread: &'a ParallelModel,
     predictor: Predictor<'a>,
     workload: Workload,
 }
 
 impl<'a> Setting<'a> {
     fn new(
-        spread: &'a Spread,
+        spread: &'a ParallelModel,
         device: &'a Device,
         software: &str,
         (weights, kv): (&str, Option<DType>),
@@ -140,7 +140,7 @@ impl<'a> Setting<'a> {
 }
 
 /// Runs `each` with every model over so many devices.
-fn for_each_spread(tensor: u64, mut each: impl FnMut(&str, &Device, &Spread)) {
+fn for_each_spread(tensor: u64, mut each: impl FnMut(&str, &Device, &ParallelModel)) {
     let parallel = Parallel {
         tensor,
         ..Parallel::default()
@@ -149,7 +149,7 @@ fn for_each_spread(tensor: u64, mut each: impl FnMut(&str, &Device, &Spread)) {
         let model = model(name);
         for device in gpus() {
             // Devices without links have no ranks.
-            if let Ok(spread) = Spread::new(&model, &device, parallel) {
+            if let Ok(spread) = ParallelModel::new(&model, &device, parallel) {
                 each(name, &device, &spread);
             }
         }
@@ -401,8 +401,8 @@ fn devices_of_the_catalog_that_are_slower_with_more_of_everything_are_listed() {
     let mut slower = Contradictions::default();
     for name in MODELS {
         let model = model(name);
-        let spread = |device| Spread::new(&model, device, Parallel::default()).unwrap();
-        let spreads: Vec<Spread> = devices.iter().map(spread).collect();
+        let spread = |device| ParallelModel::new(&model, device, Parallel::default()).unwrap();
+        let spreads: Vec<ParallelModel> = devices.iter().map(spread).collect();
         for engine in ENGINES {
             let settings: Vec<(&Device, Setting<'_>)> = devices
                 .iter()

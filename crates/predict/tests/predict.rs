@@ -381,11 +381,11 @@ fn kernels_of_captured_steps_are_counted() {
     ] {
         let helpers = recorded(eager).0 - predicted(model, "hf_eager").decode_step.kernels as f64;
         assert!((0.0..160.0).contains(&helpers), "{eager}: {helpers}");
-        let found = predicted(model, profile);
+        let prediction = predicted(model, profile);
         let (kernels, device_ns) = recorded(run);
-        let off = (found.decode_step.kernels as f64 + helpers) / kernels - 1.0;
+        let off = (prediction.decode_step.kernels as f64 + helpers) / kernels - 1.0;
         assert!(off.abs() < 0.02, "{run}: kernels {off:+.3} of {kernels}");
-        let time = found.decode_step_gpu_ns.0 as f64 / device_ns - 1.0;
+        let time = prediction.decode_step_gpu_ns.0 as f64 / device_ns - 1.0;
         assert!(time.abs() < 0.1, "{run}: GPU time {time:+.3}");
     }
 }
@@ -405,8 +405,8 @@ fn captured_steps_take_what_unprofiled_runs_took() {
         let profile_ = EfficiencyProfile::embedded(profile).unwrap();
         let device = device("h200");
         let predictor = Predictor::new(&model_, &device, &profile_);
-        let found = predictor.predict(&workload(128, 16, 1)).unwrap();
-        let off = found.tpot_ns.unwrap().millis() / tpot_ms - 1.0;
+        let prediction = predictor.predict(&workload(128, 16, 1)).unwrap();
+        let off = prediction.tpot_ns.unwrap().millis() / tpot_ms - 1.0;
         assert!(off.abs() < 0.1, "{model} {profile}: {off:+.3}");
     }
 }
@@ -473,12 +473,12 @@ fn the_native_engine_reads_f16_weights_as_f32() {
             dtype,
             ..half.clone()
         };
-        let found = Predictor::new(&model, &cpu, &profile)
+        let prediction = Predictor::new(&model, &cpu, &profile)
             .predict(&workload(512, 2, 1))
             .expect("a CPU with peaks");
         (
-            found.memory.weights_bytes.0,
-            found.decode_step.device_ns.seconds(),
+            prediction.memory.weights_bytes.0,
+            prediction.decode_step.device_ns.seconds(),
         )
     };
     let [half, full, wide] = [DType::Bf16, DType::F16, DType::F32].map(bytes);
@@ -504,9 +504,9 @@ fn a_corrected_predictor_forgets_what_it_predicted_before() {
     };
     let used = Predictor::new(&model, &h200, &profile);
     let corrections = used.measure_corrections(&run).unwrap();
-    let found = used.with_corrections(corrections).predict(&asked).unwrap();
+    let prediction = used.with_corrections(corrections).predict(&asked).unwrap();
     let fresh = Predictor::new(&model, &h200, &profile).with_corrections(corrections);
-    assert_eq!(found, fresh.predict(&asked).unwrap());
+    assert_eq!(prediction, fresh.predict(&asked).unwrap());
 }
 
 /// Compiled GEMMs in 8 bits have their activations cast first, whatever tiles share a scale.
@@ -523,8 +523,8 @@ fn compiled_layers_cast_activations_for_all_formats_of_8_bits() {
             precision,
             ..workload(128, 2, 1)
         };
-        let found = Predictor::new(&model, &h200, &profile).predict(&asked);
-        found.unwrap().decode_step.kernels
+        let prediction = Predictor::new(&model, &h200, &profile).predict(&asked);
+        prediction.unwrap().decode_step.kernels
     };
     assert_eq!(kernels("fp8"), kernels("fp8_128x128"));
     // Seven linear layers in each of 32.
@@ -536,7 +536,7 @@ fn compiled_layers_cast_activations_for_all_formats_of_8_bits() {
 #[test]
 fn times_say_what_they_rest_on() {
     let model = llama_8b();
-    let found = |device_name: &str, profile: &str, weights: &str| {
+    let calibration_of = |device_name: &str, profile: &str, weights: &str| {
         let precision = Precision {
             weights: Some(weights.parse().expect("a format")),
             ..Precision::default()
@@ -550,23 +550,35 @@ fn times_say_what_they_rest_on() {
         let mut profile = EfficiencyProfile::embedded(profile).expect("it is embedded");
         let curves = KernelCurves::embedded("h200").unwrap();
         profile.curves.insert(device.name.clone(), curves);
-        let found = Predictor::new(&model, &device, &profile).predict(&asked);
-        let found = found.unwrap();
-        (found.calibration, found.prefill_gpu_interval.is_some())
+        let prediction = Predictor::new(&model, &device, &profile).predict(&asked);
+        let prediction = prediction.unwrap();
+        (
+            prediction.calibration,
+            prediction.prefill_gpu_interval.is_some(),
+        )
     };
     assert_eq!(
-        found("h100_sxm", "hf_eager", "bf16"),
+        calibration_of("h100_sxm", "hf_eager", "bf16"),
         (Calibration::Measured, true)
     );
     assert_eq!(
-        found("h200", "hf_eager", "fp8"),
+        calibration_of("h200", "hf_eager", "fp8"),
         (Calibration::FormatsNotMeasured, false)
     );
     for (device, weights) in [("h200", "fp8"), ("h100_sxm", "int4"), ("b200", "nvfp4")] {
-        assert_eq!(found(device, "vllm", weights).0, Calibration::PublicTables);
+        assert_eq!(
+            calibration_of(device, "vllm", weights).0,
+            Calibration::PublicTables
+        );
     }
-    assert_eq!(found("h100_pcie", "vllm", "fp8").0, Calibration::Scaled);
-    assert_eq!(found("mi300x", "vllm", "bf16").0, Calibration::Scaled);
+    assert_eq!(
+        calibration_of("h100_pcie", "vllm", "fp8").0,
+        Calibration::Scaled
+    );
+    assert_eq!(
+        calibration_of("mi300x", "vllm", "bf16").0,
+        Calibration::Scaled
+    );
 }
 
 /// A prompt one token longer than the window costs about as much as one of the window, not twice as much.

@@ -8,9 +8,9 @@ use thiserror::Error;
 
 use crate::{request::mix_bits, step::StepTimer};
 
-/// Fewest steps that a calibration rests on.
-const FEWEST: usize = 12;
-const FEATURES: usize = 4;
+/// Minimum steps for a fit: three for each of the four features.
+const STEPS_MIN: usize = 12;
+const FEATURE_COUNT: usize = 4;
 /// Parts of the cross-validation.
 const FOLDS: u64 = 5;
 
@@ -61,7 +61,7 @@ pub enum CalibrationError {
 }
 
 struct Row {
-    features: [f64; FEATURES],
+    features: [f64; FEATURE_COUNT],
     seconds: f64,
 }
 
@@ -70,10 +70,10 @@ impl Calibration {
     pub fn fit_steps(observed: &[Observation]) -> Result<Self, CalibrationError> {
         let has_context = observed.iter().all(|step| step.context.is_some());
         let rows = observed_rows(observed);
-        if rows.len() < FEWEST {
+        if rows.len() < STEPS_MIN {
             return Err(CalibrationError::TooFew {
                 found: rows.len(),
-                needed: FEWEST,
+                needed: STEPS_MIN,
             });
         }
         let weights = solve_weights(rows.iter(), has_context).ok_or(CalibrationError::NoTime)?;
@@ -135,7 +135,7 @@ fn observed_rows(observed: &[Observation]) -> Vec<Row> {
     let mut steps: Vec<Observation> = observed.to_vec();
     steps.retain(|step| step.end > step.start && step.tokens > 0);
     steps.sort_by_key(|step| step.start);
-    let own = |step: &Observation| (step.end - step.start).0;
+    let step_ns = |step: &Observation| (step.end - step.start).0;
     let gaps: Vec<i64> = steps
         .windows(2)
         .map(|pair| (pair[1].start - pair[0].end).0.max(0))
@@ -143,7 +143,7 @@ fn observed_rows(observed: &[Observation]) -> Vec<Row> {
     let is_idle: Vec<bool> = steps
         .windows(2)
         .zip(&gaps)
-        .map(|(pair, gap)| *gap > own(&pair[0]).max(own(&pair[1])))
+        .map(|(pair, gap)| *gap > step_ns(&pair[0]).max(step_ns(&pair[1])))
         .collect();
     let mut busy: Vec<i64> = gaps
         .iter()
@@ -163,13 +163,13 @@ fn observed_rows(observed: &[Observation]) -> Vec<Row> {
                 step.sequences as f64,
                 step.context.unwrap_or(0) as f64,
             ],
-            seconds: (own(step) + gap) as f64 / 1e9,
+            seconds: (step_ns(step) + gap) as f64 / 1e9,
         }
     };
     steps.iter().enumerate().map(of).collect()
 }
 
-fn dot_product(weights: &[f64; FEATURES], features: &[f64; FEATURES]) -> f64 {
+fn dot_product(weights: &[f64; FEATURE_COUNT], features: &[f64; FEATURE_COUNT]) -> f64 {
     weights.iter().zip(features).map(|(w, f)| w * f).sum()
 }
 
@@ -178,9 +178,9 @@ fn dot_product(weights: &[f64; FEATURES], features: &[f64; FEATURES]) -> f64 {
 fn solve_weights<'r>(
     rows: impl Iterator<Item = &'r Row>,
     has_context: bool,
-) -> Option<[f64; FEATURES]> {
-    let mut normal = [[0.0; FEATURES]; FEATURES];
-    let mut right = [0.0; FEATURES];
+) -> Option<[f64; FEATURE_COUNT]> {
+    let mut normal = [[0.0; FEATURE_COUNT]; FEATURE_COUNT];
+    let mut right = [0.0; FEATURE_COUNT];
     for row in rows {
         let scaled = row.features.map(|feature| feature / row.seconds);
         for (i, a) in scaled.iter().enumerate() {
@@ -190,8 +190,12 @@ fn solve_weights<'r>(
             }
         }
     }
-    let features = if has_context { FEATURES } else { FEATURES - 1 };
-    let mut best: Option<(f64, [f64; FEATURES])> = None;
+    let features = if has_context {
+        FEATURE_COUNT
+    } else {
+        FEATURE_COUNT - 1
+    };
+    let mut best: Option<(f64, [f64; FEATURE_COUNT])> = None;
     for chosen in 1..1_usize << features {
         let places: Vec<usize> = (0..features).filter(|i| chosen >> i & 1 == 1).collect();
         let Some(found) = solve_subset(&normal, &right, &places) else {
@@ -211,10 +215,10 @@ fn solve_weights<'r>(
 
 /// Solves the normal equations of the features at `places`, the others being zero; `None` where they do not determine it.
 fn solve_subset(
-    normal: &[[f64; FEATURES]; FEATURES],
-    right: &[f64; FEATURES],
+    normal: &[[f64; FEATURE_COUNT]; FEATURE_COUNT],
+    right: &[f64; FEATURE_COUNT],
     places: &[usize],
-) -> Option<[f64; FEATURES]> {
+) -> Option<[f64; FEATURE_COUNT]> {
     let count = places.len();
     // Columns scaled to a unit diagonal, so that one threshold tells dependent ones.
     let scale: Vec<f64> = places.iter().map(|&i| normal[i][i].sqrt()).collect();
@@ -246,10 +250,10 @@ fn solve_subset(
     }
     let mut solution = vec![0.0; count];
     for row in (0..count).rev() {
-        let known: f64 = (row + 1..count).map(|j| matrix[row][j] * solution[j]).sum();
-        solution[row] = (matrix[row][count] - known) / matrix[row][row];
+        let solved_sum: f64 = (row + 1..count).map(|j| matrix[row][j] * solution[j]).sum();
+        solution[row] = (matrix[row][count] - solved_sum) / matrix[row][row];
     }
-    let mut weights = [0.0; FEATURES];
+    let mut weights = [0.0; FEATURE_COUNT];
     for (i, &place) in places.iter().enumerate() {
         weights[place] = solution[i] / scale[i];
     }
@@ -264,7 +268,7 @@ mod tests {
 
     fn observe_steps(of: impl Fn(u64, u64, u64) -> f64, gap: i64) -> Vec<Observation> {
         let mut at = 0;
-        let mut found = Vec::new();
+        let mut observations = Vec::new();
         for index in 0..60_u64 {
             let (sequences, prompt) = (
                 1 + index * 7 % 11,
@@ -273,7 +277,7 @@ mod tests {
             let tokens = sequences + prompt;
             let context = tokens + sequences * (40 + index * 13 % 97);
             let time = (of(tokens, sequences, context) * 1e3) as i64;
-            found.push(Observation {
+            observations.push(Observation {
                 start: Nanos(at),
                 end: Nanos(at + time),
                 tokens,
@@ -282,27 +286,21 @@ mod tests {
             });
             at += time + gap;
         }
-        found
+        observations
     }
 
     #[test]
     fn what_is_linear_is_found_with_the_gap_between_steps() {
-        let found = Calibration::fit_steps(&observe_steps(
+        let fit = Calibration::fit_steps(&observe_steps(
             |t, s, c| 900.0 + 3.0 * t as f64 + 11.0 * s as f64 + 0.25 * c as f64,
             20_000,
         ))
         .unwrap();
-        assert!((found.step_ns / 920_000.0 - 1.0).abs() < 1e-3, "{found:?}");
-        assert!((found.token_ns / 3_000.0 - 1.0).abs() < 1e-3, "{found:?}");
-        assert!(
-            (found.sequence_ns / 11_000.0 - 1.0).abs() < 1e-3,
-            "{found:?}"
-        );
-        assert!(
-            (found.context_token_ns / 250.0 - 1.0).abs() < 1e-2,
-            "{found:?}"
-        );
-        assert!(found.p90_error < 1e-4, "{found:?}");
+        assert!((fit.step_ns / 920_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
+        assert!((fit.token_ns / 3_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
+        assert!((fit.sequence_ns / 11_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
+        assert!((fit.context_token_ns / 250.0 - 1.0).abs() < 1e-2, "{fit:?}");
+        assert!(fit.p90_error < 1e-4, "{fit:?}");
     }
 
     #[test]
@@ -312,22 +310,19 @@ mod tests {
             step.start += Nanos(5_000_000_000);
             step.end += Nanos(5_000_000_000);
         }
-        let found = Calibration::fit_steps(&observed).unwrap();
-        assert!(
-            (found.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3,
-            "{found:?}"
-        );
+        let fit = Calibration::fit_steps(&observed).unwrap();
+        assert!((fit.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
     }
 
     #[test]
     fn a_cost_that_falls_with_the_batch_is_zero_not_negative() {
-        let found = Calibration::fit_steps(&observe_steps(
+        let fit = Calibration::fit_steps(&observe_steps(
             |t, s, _| 5000.0 + 3.0 * t as f64 - 4.0 * s as f64,
             0,
         ))
         .unwrap();
-        assert_eq!(found.sequence_ns, 0.0);
-        assert!(found.token_ns >= 0.0 && found.step_ns > 0.0);
+        assert_eq!(fit.sequence_ns, 0.0);
+        assert!(fit.token_ns >= 0.0 && fit.step_ns > 0.0);
     }
 
     #[test]
@@ -336,13 +331,13 @@ mod tests {
         assert!(Calibration::fit_steps(&observed[..5]).is_err());
         let same = vec![observed[3]; 20];
         // Steps at one time: no gaps, one shape.
-        let found = Calibration::fit_steps(&same).unwrap();
+        let fit = Calibration::fit_steps(&same).unwrap();
         let step = Step::all_decode(Part::Groups(vec![Sequences {
             count: observed[3].sequences,
             new: 1,
             cached: (observed[3].context.unwrap() - observed[3].tokens) / observed[3].sequences,
         }]));
-        let time = found.step_time(&step).0 as f64;
+        let time = fit.step_time(&step).0 as f64;
         assert!((time / 100_000.0 - 1.0).abs() < 0.5, "{time}");
     }
 }

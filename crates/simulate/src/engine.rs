@@ -80,7 +80,7 @@ struct State {
     turn: u32,
     /// Leading blocks that others can find.
     named: Vec<u64>,
-    /// Keys of its own, under which it finds its blocks again after a preemption.
+    /// Prefix-cache keys of generated tokens, by which the request finds its blocks again after a preemption.
     own: Vec<u64>,
     first_token: Option<Nanos>,
     last_token: Nanos,
@@ -456,9 +456,9 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         let mut keys = asked
             .content
             .prefix_keys(asked.prompt, self.settings.block_size);
-        let own = &self.states[request].own;
-        if own.len() > keys.len() {
-            keys.extend_from_slice(&own[keys.len()..]);
+        let generated_keys = &self.states[request].own;
+        if generated_keys.len() > keys.len() {
+            keys.extend_from_slice(&generated_keys[keys.len()..]);
         }
         keys.truncate(((tokens - 1) / self.settings.block_size) as usize);
         keys

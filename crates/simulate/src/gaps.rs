@@ -3,8 +3,8 @@
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
-/// Leading bits of a time that keep it apart from others: 0.02 %.
-const BITS: u32 = 12;
+/// Leading bits of a time that are kept: times within 0.02 % are counted together.
+const KEPT_BITS: u32 = 12;
 
 /// Times and how many tokens had them. Times that agree to 0.02 % are kept together, by their number and sum.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub struct Gaps(FxHashMap<u64, (u64, i64)>);
 impl Gaps {
     pub(crate) fn add_gap(&mut self, time: Nanos, count: u64) {
         let nanos = time.0.max(0).cast_unsigned();
-        let dropped = (u64::BITS - nanos.leading_zeros()).saturating_sub(BITS);
+        let dropped = (u64::BITS - nanos.leading_zeros()).saturating_sub(KEPT_BITS);
         let kept = self.0.entry(nanos >> dropped << dropped).or_default();
         kept.0 += count;
         kept.1 += time.0 * count.cast_signed();
@@ -21,20 +21,19 @@ impl Gaps {
 
     /// Mean time in nanoseconds and number of tokens of each, by time.
     pub fn mean_gaps(&self) -> Vec<(f64, u64)> {
-        let mut found: Vec<(f64, u64)> = self
+        let mut means: Vec<(f64, u64)> = self
             .0
             .values()
             .map(|(count, total)| (*total as f64 / *count as f64, *count))
             .collect();
-        found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        found
+        means.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        means
     }
 
     pub fn gap_count(&self) -> u64 {
         self.0.values().map(|(count, _)| count).sum()
     }
 
-    /// Σ of all times.
     pub fn total_time(&self) -> Nanos {
         Nanos(self.0.values().map(|(_, total)| total).sum())
     }

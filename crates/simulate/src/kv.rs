@@ -63,7 +63,6 @@ impl Pool {
         (keys.len(), unused)
     }
 
-    /// Uses cached blocks.
     pub(crate) fn use_cached(&mut self, keys: &[u64]) {
         for key in keys {
             let block = self.cached.get_mut(key).expect("only hits are touched");
@@ -72,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// Takes blocks from the front of the queue; what they held is no longer cached. The caller knows that so many are free.
+    /// Takes `count` blocks from the front of the queue and drops their cached content. The caller has checked that `count` blocks are free.
     pub(crate) fn take_blocks(&mut self, count: u64) {
         debug_assert!(count <= self.free);
         self.free -= count;

@@ -130,11 +130,11 @@ mod tests {
             new: 1,
             cached,
         };
-        let known = vec![group(3, 5), group(1, 700), group(40, 4100), group(7, 4200)];
-        let known = Part::Groups(known);
-        let found = on_grid(&known);
-        assert_eq!(found.sequences(), known.sequences());
-        let [found, known] = [found, known].map(|part| part.cached_tokens().unwrap() as f64);
+        let exact = vec![group(3, 5), group(1, 700), group(40, 4100), group(7, 4200)];
+        let exact = Part::Groups(exact);
+        let rounded = on_grid(&exact);
+        assert_eq!(rounded.sequences(), exact.sequences());
+        let [found, known] = [rounded, exact].map(|part| part.cached_tokens().unwrap() as f64);
         // Rounding moves less than one sequence from one place of the grid to the next.
         assert!((found - known).abs() < 256.0, "{found} {known}");
     }

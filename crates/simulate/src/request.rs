@@ -140,7 +140,7 @@ impl Load {
         }
     }
 
-    /// The first `count` requests of a trace: at its times, so many times faster, or at those of `arrivals`.
+    /// The first `count` requests of a trace, at the trace's times divided by `speedup`, or at the times of `arrivals`.
     pub fn from_trace(
         trace: &[TracedRequest],
         arrivals: &Arrivals,

@@ -12,8 +12,8 @@ use crate::{
     step::StepTimer,
 };
 
-/// More replicas than this are not searched.
-pub const MOST_REPLICAS: u64 = 4096;
+/// Upper end of the replica search: it doubles from one, and a load that needs more is beyond one deployment.
+pub const REPLICAS_MAX: u64 = 4096;
 
 /// Runs a load on replicas that get requests in turn.
 pub fn on_replicas<T: StepTimer + ?Sized>(
@@ -121,7 +121,7 @@ pub fn search_replicas<T: StepTimer + ?Sized>(
     slos: &[Slo],
 ) -> Result<Replicas, SettingsError> {
     let most = most
-        .clamp(1, MOST_REPLICAS)
+        .clamp(1, REPLICAS_MAX)
         .min(load.requests.len().max(1) as u64);
     let run = |count: u64| on_replicas(load, settings, time, count, slos);
     let (mut too_few, mut count) = (0, 1);

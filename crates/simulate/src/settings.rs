@@ -76,8 +76,8 @@ pub enum SettingsError {
     },
 }
 
-/// Sums over sequences stay far below 2⁶⁴ with these.
-const MOST: u64 = 1 << 31;
+/// Upper limit of every setting: products of two settings stay below 2⁶⁴.
+const SETTING_MAX: u64 = 1 << 31;
 
 impl Settings {
     /// What is wrong with it.
@@ -92,11 +92,11 @@ impl Settings {
             if value == 0 {
                 return Err(SettingsError::Zero(name));
             }
-            if value > MOST {
+            if value > SETTING_MAX {
                 return Err(SettingsError::TooMuch {
                     name,
                     value,
-                    most: MOST,
+                    most: SETTING_MAX,
                 });
             }
         }
@@ -109,7 +109,7 @@ impl Settings {
         Ok(())
     }
 
-    /// KV blocks of so many tokens.
+    /// Number of KV blocks that hold `tokens` tokens.
     pub(crate) fn blocks_for(&self, tokens: u64) -> u64 {
         tokens.div_ceil(self.block_size)
     }

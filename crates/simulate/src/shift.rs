@@ -14,7 +14,7 @@ const FACTOR_MAX: f64 = 10.0;
 const ROUND_FACTOR_MAX: f64 = 1.5;
 const ROUNDS_MAX: usize = 16;
 /// Medians this close to the measured ones end the search.
-const CLOSE_ENOUGH: f64 = 0.005;
+const SETTLED_ERROR_SHARE: f64 = 0.005;
 
 /// Measured ÷ predicted: of the time that prompts add to a step, and of the decoding in it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -161,9 +161,9 @@ fn shift_of<E>(
     for _ in 0..ROUNDS_MAX {
         let (mut ttft, mut tpot) = (Vec::new(), Vec::new());
         for bench in benches {
-            let found = simulate(&bench.load, shift)?;
-            ttft.extend(log_ratio(bench.measured.ttft_ms, found.ttft_ms));
-            if let (Some(measured), Some(found)) = (bench.measured.tpot_ms, found.tpot_ms) {
+            let simulated = simulate(&bench.load, shift)?;
+            ttft.extend(log_ratio(bench.measured.ttft_ms, simulated.ttft_ms));
+            if let (Some(measured), Some(found)) = (bench.measured.tpot_ms, simulated.tpot_ms) {
                 tpot.extend(log_ratio(measured, found));
             }
         }
@@ -175,7 +175,7 @@ fn shift_of<E>(
         if distance < nearest.0 {
             nearest = (distance, shift);
         }
-        if distance < CLOSE_ENOUGH {
+        if distance < SETTLED_ERROR_SHARE {
             break;
         }
         let most = ROUND_FACTOR_MAX.ln();

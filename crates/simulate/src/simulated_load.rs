@@ -74,7 +74,7 @@ impl Latencies for SimulatedLoad {
 }
 
 impl SimulatedLoad {
-    /// Of the outcomes of one or more replicas with so many KV blocks each.
+    /// Summarizes the outcomes of one or more replicas with `kv_blocks` KV blocks each.
     pub fn of_outcomes(outcomes: &[Outcome], kv_blocks: u64, slos: &[Slo]) -> Self {
         let finished = || outcomes.iter().flat_map(|outcome| &outcome.finished);
         let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();

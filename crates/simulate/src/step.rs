@@ -8,7 +8,6 @@ use llmprof_units::Nanos;
 /// Contexts of one octave that are told apart: within a sixteenth of an octave, attention's time is as good as linear in the context.
 const CONTEXTS_PER_OCTAVE: u64 = 16;
 
-/// How long steps take.
 pub trait StepTimer {
     /// From the start of a step to the start of the next one; at least 1 ns, so that time passes.
     fn step_time(&self, step: &Step) -> Nanos;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use llmprof_predict::{EfficiencyProfile, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, parallel::ParallelModel};
 use llmprof_theory::{
     Model, Precision, Sequences, Step, Workload,
     device::{Catalog, Device, Engine},
@@ -44,7 +44,7 @@ fn times(model: &Model, device: &Device, tensor: u64, prompt: u64) -> [[f64; 2];
         tensor,
         ..Parallel::default()
     };
-    let spread = Spread::new(model, device, parallel).unwrap();
+    let spread = ParallelModel::new(model, device, parallel).unwrap();
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let predictor = spread.rank_predictor(device, &profile);
     let workload = Workload {
@@ -79,8 +79,8 @@ fn compare([by_hand, predicted]: [[f64; 2]; 2]) {
 fn llama_70b_on_two_h200() {
     let (page, model, h200) = (page(), model("llama3_1_70b"), device("h200"));
     let gb = model.parameter_bytes(&Precision::default()) as f64 / 1e9;
-    let found = times(&model, &h200, 2, 1024);
-    let [tpot, ttft] = found[0];
+    let step_times = times(&model, &h200, 2, 1024);
+    let [tpot, ttft] = step_times[0];
     let tflop = gb * 1024.0 / 1e3;
     for sum in [
         format!("{:.1} G parameters × 2 bytes = {gb:.1} GB", gb / 2.0),
@@ -89,7 +89,7 @@ fn llama_70b_on_two_h200() {
     ] {
         assert!(page.contains(&sum), "{sum}");
     }
-    compare(found);
+    compare(step_times);
 }
 
 #[test]

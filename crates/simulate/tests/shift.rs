@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use llmprof_predict::{EfficiencyProfile, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, parallel::ParallelModel};
 use llmprof_simulate::{
     Load, Settings, SimulatedLoad,
     plan::served::Server,
@@ -48,7 +48,7 @@ fn benches(truth: &[Shift]) -> Vec<Bench> {
     let (model, device) = (model(), device());
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let workload = Workload::default();
-    let spread = Spread::new(&model, &device, workload.parallel).unwrap();
+    let spread = ParallelModel::new(&model, &device, workload.parallel).unwrap();
     let predictor = spread.rank_predictor(&device, &profile);
     let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let settings = Settings {
@@ -136,16 +136,16 @@ fn one_bench_states_no_error() {
 fn another_server_is_refused() {
     let mut benches = benches(&[Shift::default()]);
     benches[0].measured.tpot_ms = Some(2000.0);
-    let found = fitted(&benches);
+    let fit = fitted(&benches);
     assert!(
         matches!(
-            found,
+            fit,
             Err(ShiftError::TooFar {
                 phase: "decode",
                 ..
             })
         ),
-        "{found:?}"
+        "{fit:?}"
     );
     benches[0].load.requests[0].prompt = 10_000_000;
     assert!(matches!(fitted(&benches), Err(ShiftError::Simulation(_))));

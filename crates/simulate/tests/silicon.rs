@@ -47,8 +47,9 @@ fn designs_that_were_left_out_are_predicted_as_stated() {
         .collect();
     let mut ratios = [Vec::new(), Vec::new()];
     for row in &graded {
-        let found = trials.group_ratios(&[*row], fitted.grading_numbers(row.model).unwrap());
-        for (ratios, groups) in ratios.iter_mut().zip(found.unwrap()) {
+        let ratios_by_group =
+            trials.group_ratios(&[*row], fitted.grading_numbers(row.model).unwrap());
+        for (ratios, groups) in ratios.iter_mut().zip(ratios_by_group.unwrap()) {
             ratios.extend(groups.into_values().flatten());
         }
     }
@@ -121,8 +122,8 @@ fn fitted_numbers_are_the_best_of_their_grids() {
 #[ignore = "takes minutes"]
 fn the_fit_finds_the_shipped_numbers() {
     let (rows, models) = (rows::read_rows().unwrap(), rows::read_models().unwrap());
-    let found = fit::fit_all(&rows, &models, &read_profiles().unwrap()).unwrap();
-    assert_eq!(found, Fitted::read_fitted().unwrap());
+    let fitted = fit::fit_all(&rows, &models, &read_profiles().unwrap()).unwrap();
+    assert_eq!(fitted, Fitted::read_fitted().unwrap());
 }
 
 /// A design whose rows are all off is not held by the interval of the others, and has no part in it.

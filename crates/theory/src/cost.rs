@@ -17,14 +17,12 @@ use crate::{
 const DTYPES: usize = DType::C64 as usize + 1;
 
 /// Counts above this are refused: sums of them could leave 64 bits.
-const LIMIT: u64 = 1 << 62;
+const EXACT_COUNT_MAX: u64 = 1 << 62;
 
-/// Floating-point operations by dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlopTable([u64; DTYPES]);
 
 impl FlopTable {
-    /// Operations in one dtype.
     pub fn get(&self, dtype: DType) -> u64 {
         self.0[dtype as usize]
     }
@@ -34,7 +32,6 @@ impl FlopTable {
         *slot = slot.saturating_add(flops);
     }
 
-    /// Operations in all dtypes.
     pub fn total(&self) -> u64 {
         self.0
             .iter()
@@ -124,11 +121,11 @@ impl Cost {
 
     /// Refuses totals that may have saturated.
     fn check_exact(&self) -> Result<(), WorkloadError> {
-        let what = if self.total_flops() >= LIMIT {
+        let what = if self.total_flops() >= EXACT_COUNT_MAX {
             "floating-point operations"
-        } else if self.traffic.total_bytes() >= LIMIT {
+        } else if self.traffic.total_bytes() >= EXACT_COUNT_MAX {
             "bytes"
-        } else if self.calls >= LIMIT {
+        } else if self.calls >= EXACT_COUNT_MAX {
             "calls"
         } else {
             return Ok(());

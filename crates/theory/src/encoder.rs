@@ -23,7 +23,6 @@ pub struct Encoder {
     pub final_norm: Norm,
 }
 
-/// What an encoder reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EncoderInput {
     /// The prompt. The table is the decoder's own.
@@ -62,7 +61,7 @@ impl AudioInput {
 }
 
 impl Encoder {
-    /// Tokens of one sequence, for a prompt of so many.
+    /// Tokens that the encoder makes of a prompt of `prompt` tokens; audio has a fixed number of frames.
     pub(crate) fn encoder_tokens(&self, prompt: u64) -> u64 {
         match &self.input {
             EncoderInput::Tokens(_) => prompt,

@@ -45,7 +45,7 @@ pub use operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work};
 pub use quant::{ParseWeightFormatError, WeightFormat};
 pub use query_vision::{QueryEncoder, QueryVision};
 pub use routing::expected_touched;
-pub use step::{Part, Sequences, Step, Sums};
+pub use step::{Part, SequenceSums, Sequences, Step};
 pub use vision::{DeepseekOcrVision, Vision};
 pub use weight::{Dims, Tensor};
 pub use workload::{

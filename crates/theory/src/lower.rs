@@ -57,7 +57,6 @@ impl<'m> Lowering<'_, 'm> {
         self.pass.rows()
     }
 
-    /// Bytes of `elements` activations.
     pub(crate) fn activation_bytes(&self, elements: u64) -> u64 {
         self.formats
             .activations
@@ -132,7 +131,7 @@ impl<'m> Lowering<'_, 'm> {
         });
     }
 
-    /// Lowers what stands for the layers `numbers` under `prefix`; nothing where there are none.
+    /// Calls `lower` once for all layers `numbers` under `prefix`; does nothing if `numbers` is empty.
     pub(crate) fn lower_inside(
         &mut self,
         prefix: &'m str,
@@ -155,7 +154,7 @@ impl<'m> Lowering<'_, 'm> {
         self.emit_in(
             Kind::Linear,
             linear.name,
-            Shape::gemm_shape(rows, linear.outputs, linear.inputs),
+            Shape::gemm(rows, linear.outputs, linear.inputs),
             &step,
             self.formats.compute_for(linear.quantized),
         );
@@ -188,7 +187,7 @@ impl<'m> Lowering<'_, 'm> {
         self.emit(
             Kind::Norm,
             norm.name,
-            Shape::elementwise_shape(rows, norm.width),
+            Shape::elementwise(rows, norm.width),
             &StepCost {
                 parameters: norm.parameter_count(),
                 tensor: 0,
@@ -216,7 +215,7 @@ impl<'m> Lowering<'_, 'm> {
         self.emit(
             kind,
             name,
-            Shape::elementwise_shape(rows, width),
+            Shape::elementwise(rows, width),
             &StepCost {
                 parameters: 0,
                 tensor: 0,

@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Searches end here; no machine holds more.
-const MAX_TOKENS: u64 = 1 << 32;
-const MAX_BATCH: u64 = 1 << 24;
+const SEARCHED_TOKENS_MAX: u64 = 1 << 32;
+const SEARCHED_BATCH_MAX: u64 = 1 << 24;
 
 /// Bytes that a workload needs at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -82,7 +82,7 @@ impl Model {
         Ok(self.memory_beside(workload, self.parameter_bytes(&workload.precision)))
     }
 
-    /// What a workload keeps beside weights of so many bytes: summing those takes longer than all the rest.
+    /// Memory of a workload, given the bytes of its weights: callers that ask often sum the weights once, since that is the slow part.
     fn memory_beside(&self, workload: &Workload, weights: u64) -> Memory {
         let tokens = self
             .context_tokens(workload)
@@ -124,28 +124,28 @@ impl Model {
     /// The largest batch of sequences like `workload`'s that fits `bytes`; `None` where not even one does.
     pub fn largest_batch(&self, workload: &Workload, bytes: u64) -> Option<u64> {
         let weights = self.parameter_bytes(&workload.precision);
-        largest_fitting(1, MAX_BATCH, |batch| {
+        largest_fitting(1, SEARCHED_BATCH_MAX, |batch| {
             let workload = Workload { batch, ..*workload };
             self.memory_beside(&workload, weights).total_bytes() <= bytes
         })
     }
 
-    /// The longest context per sequence, in tokens, that fits `bytes` beside the activations of `workload`.
+    /// The longest context per sequence, in tokens, that fits in `bytes` together with weights and activations of `workload`.
     ///
     /// The context is what `workload` holds at its end, with more tokens in the cache before it.
     pub fn largest_context(&self, workload: &Workload, bytes: u64) -> Option<u64> {
-        let own = self
+        let sequence_tokens = self
             .prompt_tokens(workload)
             .saturating_add(workload.decode_steps());
         let weights = self.parameter_bytes(&workload.precision);
-        let cached = largest_fitting(0, MAX_TOKENS, |cached| {
+        let cached = largest_fitting(0, SEARCHED_TOKENS_MAX, |cached| {
             let workload = Workload {
                 cached,
                 ..*workload
             };
             self.memory_beside(&workload, weights).total_bytes() <= bytes
         })?;
-        Some(cached.saturating_add(own))
+        Some(cached.saturating_add(sequence_tokens))
     }
 }
 

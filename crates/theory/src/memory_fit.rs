@@ -23,7 +23,7 @@ pub struct MemoryFit {
 }
 
 impl MemoryFit {
-    /// The need of `workload` with weights of so many bytes ([`Model::parameter_bytes`]).
+    /// Compares the memory that `workload` needs with the device's capacity. `weights`: bytes of all weights ([`Model::parameter_bytes`]).
     pub fn for_workload(model: &Model, workload: &Workload, device: &Device, weights: u64) -> Self {
         // The last step reads every cached token that it can still see and adds its own: that is what must be held.
         // Without decode steps nothing is added to what prefill left.

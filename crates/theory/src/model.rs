@@ -172,7 +172,7 @@ impl Model {
         }
     }
 
-    /// The number formats of software that computes in `dtype` alone, whatever weights are stored in. What is stored in f16 it keeps as it computes.
+    /// Number formats of software that only computes in `dtype`: weights keep their stored format, and f16 weights are converted to `dtype`.
     pub fn computed_in(&self, precision: &Precision, dtype: DType) -> Precision {
         let formats = self.number_formats(precision);
         let kept = |stored: DType| match stored {

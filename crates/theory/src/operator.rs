@@ -177,12 +177,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn gemm_shape(m: u64, n: u64, k: u64) -> Self {
+    pub fn gemm(m: u64, n: u64, k: u64) -> Self {
         Self { groups: 1, m, n, k }
     }
 
     /// Elementwise work on `m` rows of `n` elements.
-    pub fn elementwise_shape(m: u64, n: u64) -> Self {
+    pub fn elementwise(m: u64, n: u64) -> Self {
         Self {
             groups: 1,
             m,
@@ -225,7 +225,6 @@ impl Traffic {
             .saturating_add(self.boundary)
     }
 
-    /// Activations read and written.
     pub fn activation_bytes(&self) -> u64 {
         self.activation_read.saturating_add(self.activation_write)
     }

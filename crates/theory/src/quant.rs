@@ -177,10 +177,7 @@ impl fmt::Display for WeightFormat {
 #[error(
     "unknown weight format `{0}` (known: any dtype such as bf16 or f32; fp8, fp8_128x128, int8, int8_g128, int4_g128, awq, awq_g64, gptq, gptq_g64, mxfp4, nvfp4)"
 )]
-pub struct ParseWeightFormatError(
-    /// The text as given.
-    pub String,
-);
+pub struct ParseWeightFormatError(pub String);
 
 impl FromStr for WeightFormat {
     type Err = ParseWeightFormatError;

@@ -40,7 +40,7 @@ pub struct QueryEncoder {
 }
 
 impl QueryEncoder {
-    /// The queries that read so many features.
+    /// Number of learned queries that read `features` features.
     fn query_count(&self, features: u64) -> u64 {
         let [(_, small), (_, large)] = self.tables;
         if features <= small { small } else { large }

@@ -244,7 +244,7 @@ pub struct PhaseRoofline {
 
 /// Sums over the operators of a phase.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+struct RooflineSums {
     operators: [f64; 2],
     tensor: f64,
     vector: f64,
@@ -262,7 +262,7 @@ impl PhaseRoofline {
         roof: &Roof<'_>,
         lower: impl FnOnce(&mut dyn FnMut(&Operator<'m>)),
     ) -> Result<Self, MissingPeak> {
-        let mut sums = Sums::default();
+        let mut sums = RooflineSums::default();
         let mut failure = None;
         lower(&mut |operator| {
             if let Err(missing) = sums.add_operator(roof, operator) {
@@ -296,7 +296,7 @@ impl PhaseRoofline {
     }
 }
 
-impl Sums {
+impl RooflineSums {
     fn add_operator(
         &mut self,
         roof: &Roof<'_>,
@@ -380,7 +380,7 @@ pub struct Rooflines {
 }
 
 impl Rooflines {
-    /// The rooflines of `workload` on `model`. The workload must be valid for the model ([`Model::costs`] checks it).
+    /// The rooflines of `workload` on `model`. The workload must be valid for the model ([`Model::cost_by_phase`] checks it).
     pub fn of_workload(
         roof: &Roof<'_>,
         model: &Model,

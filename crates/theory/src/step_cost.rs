@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Model {
-    /// Sends the decoder's distinct operators of a step to `sink`, as [`lower`](Self::lower) does for a pass.
+    /// Sends the decoder's distinct operators of a step to `sink`, as [`lower_pass`](Self::lower_pass) does for a pass.
     ///
     /// Weights are read once a step. Latent attention has two operators a layer in a mixed step with an absorbed decode:
     /// one over expanded keys (prefill), one over the latent (decode). Where the step does not tell all that attention

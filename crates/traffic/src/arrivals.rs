@@ -36,7 +36,7 @@ pub enum Arrivals {
     Recorded,
 }
 
-/// Lowest rate, requests per second: one in three hours is no load.
+/// Lowest rate in requests per second: one request in three hours is not a load.
 pub const RATE_MIN: f64 = 1e-4;
 /// Most requests in flight of a closed loop: each has a task and a connection, and a machine has 65,535 ports per address.
 pub const CONCURRENCY_MAX: usize = 1 << 20;
@@ -57,7 +57,7 @@ impl Arrivals {
         }
     }
 
-    /// What is wrong with it.
+    /// The first invalid value, as a sentence; `None` if all are valid.
     pub fn find_mistake(&self) -> Option<String> {
         let positive = |name: &str, value: f64| {
             (!(value > 0.0 && value.is_finite()))
@@ -81,7 +81,7 @@ impl Arrivals {
         }
     }
 
-    /// The mean rate asked for, where there is one.
+    /// The requested mean rate; `None` for closed loops and traces.
     pub fn mean_rate(&self) -> Option<f64> {
         match *self {
             Self::Constant { rate } | Self::Poisson { rate } | Self::Gamma { rate, .. } => {

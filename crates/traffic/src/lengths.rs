@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::random::Random;
 
 /// Most tokens a request may have: far beyond any context, and few enough to keep.
-pub const MOST_TOKENS: u64 = 16 << 20;
+pub const REQUEST_TOKENS_MAX: u64 = 16 << 20;
 
 /// A distribution of lengths: `128`, `uniform:64:256`, `normal:128:32`, `lognormal:128:0.5`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -43,7 +43,6 @@ pub enum Lengths {
 }
 
 impl Lengths {
-    /// One length.
     pub fn draw_tokens(&self, random: &mut Random) -> u64 {
         match *self {
             Self::Fixed { tokens } => tokens,
@@ -70,7 +69,7 @@ impl fmt::Display for Lengths {
 }
 
 fn round_tokens(tokens: f64) -> u64 {
-    (tokens.round() as u64).clamp(1, MOST_TOKENS)
+    (tokens.round() as u64).clamp(1, REQUEST_TOKENS_MAX)
 }
 
 impl FromStr for Lengths {
@@ -85,7 +84,7 @@ impl FromStr for Lengths {
         let parts: Vec<&str> = text.split(':').collect();
         let whole = |text: &str| {
             let tokens = text.parse::<u64>().ok();
-            tokens.filter(|tokens| (1..=MOST_TOKENS).contains(tokens))
+            tokens.filter(|tokens| (1..=REQUEST_TOKENS_MAX).contains(tokens))
         };
         let number = |text: &str| {
             let value = text.parse::<f64>().ok();

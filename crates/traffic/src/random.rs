@@ -24,7 +24,6 @@ impl Random {
         }
     }
 
-    /// 64 random bits.
     pub fn next_bits(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let result = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);

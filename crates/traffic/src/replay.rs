@@ -6,7 +6,7 @@ use llmprof_units::Nanos;
 use serde::Deserialize;
 
 use crate::{
-    lengths::MOST_TOKENS,
+    lengths::REQUEST_TOKENS_MAX,
     text_file::{self, TextFileError},
 };
 
@@ -18,9 +18,7 @@ pub const MOONCAKE_BLOCK: u64 = 512;
 pub struct TracedRequest {
     /// When it came, from the first one of the trace.
     pub at_ns: Nanos,
-    /// Tokens of its prompt.
     pub prompt_tokens: u64,
-    /// Tokens of its answer.
     pub output_tokens: u64,
     /// Blocks of its prompt by content: prompts with equal leading numbers share that prefix.
     pub blocks: Vec<u64>,
@@ -32,12 +30,11 @@ pub enum ReplayError {
     /// It cannot be read, or a line is not of the format.
     #[error(transparent)]
     File(#[from] TextFileError),
-    /// Neither format.
     #[error(
         "unrecognized format; supported: Mooncake JSONL (timestamp, input_length, output_length), BurstGPT CSV (Timestamp, Request tokens, Response tokens), JSON of `vllm bench serve --save-detailed`"
     )]
     Unrecognized,
-    /// There is no request in it.
+    /// The file holds no request.
     #[error("the trace has no requests")]
     Empty,
 }
@@ -47,7 +44,6 @@ pub fn load_trace(path: &Path) -> Result<Vec<TracedRequest>, ReplayError> {
     parse_trace(&text_file::read_text(path)?)
 }
 
-/// Reads a trace.
 pub fn parse_trace(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
     let first = text
         .lines()
@@ -90,13 +86,13 @@ fn parse_mooncake(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
             line: index + 1,
             what,
         };
-        let found: MooncakeLine =
+        let mooncake_line: MooncakeLine =
             serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
         let request = TracedRequest {
-            at_ns: scale_to_nanos(found.timestamp, 1e6).map_err(wrong)?,
-            prompt_tokens: found.input_length,
-            output_tokens: found.output_length,
-            blocks: found.hash_ids,
+            at_ns: scale_to_nanos(mooncake_line.timestamp, 1e6).map_err(wrong)?,
+            prompt_tokens: mooncake_line.input_length,
+            output_tokens: mooncake_line.output_length,
+            blocks: mooncake_line.hash_ids,
         };
         check_lengths(&request).map_err(wrong)?;
         requests.push(request);
@@ -111,8 +107,8 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
         .map(|(_, line)| line.trim_end().split(',').map(str::trim).collect())
         .unwrap_or_default();
     let column = |name: &str| {
-        let found = header.iter().position(|header| *header == name);
-        found.ok_or_else(|| TextFileError::Line {
+        let column = header.iter().position(|header| *header == name);
+        column.ok_or_else(|| TextFileError::Line {
             line: 1,
             what: format!("there is no column `{name}`"),
         })
@@ -208,7 +204,7 @@ fn check_lengths(request: &TracedRequest) -> Result<(), String> {
     let lengths = [request.prompt_tokens, request.output_tokens];
     match lengths
         .iter()
-        .find(|tokens| !(1..=MOST_TOKENS).contains(tokens))
+        .find(|tokens| !(1..=REQUEST_TOKENS_MAX).contains(tokens))
     {
         Some(tokens) => Err(format!("{tokens} is no number of tokens")),
         None => Ok(()),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::statistics::Distribution;
 
 /// Share of requests that may fail where objectives are to be met.
-pub const MOST_FAILURES: f64 = 0.01;
+pub const FAILURE_SHARE_MAX: f64 = 0.01;
 
 /// The latencies of a whole load.
 pub trait Latencies {
@@ -40,7 +40,6 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// As it is written.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ttft => "ttft",
@@ -68,7 +67,7 @@ impl Slo {
         load.distribution(self.metric)?.by_name(&self.statistic)
     }
 
-    /// Whether a load meets it. What is not known is not met, and a load of which more than [`MOST_FAILURES`] failed meets nothing:
+    /// Whether a load meets it. What is not known is not met, and a load of which more than [`FAILURE_SHARE_MAX`] failed meets nothing:
     /// latencies of the requests that a server answered say nothing about those that it did not.
     pub fn is_met(&self, load: &impl Latencies) -> bool {
         !fails_too_often(load)
@@ -159,7 +158,7 @@ impl fmt::Display for Slo {
 pub fn fails_too_often(load: &impl Latencies) -> bool {
     let (completed, failed) = load.outcomes();
     let share = failed as f64 / (completed + failed).max(1) as f64;
-    completed == 0 || share > MOST_FAILURES
+    completed == 0 || share > FAILURE_SHARE_MAX
 }
 
 /// Whether a load meets all objectives, and hardly any request failed.

@@ -46,12 +46,12 @@ pub struct Intervals {
 }
 
 impl Distribution {
-    /// Of values that may depend on each other, so without intervals; `None` of none. Values that are not finite are left out.
+    /// Distribution of `values` without confidence intervals, since values may depend on each other; `None` if there are none. Values that are not finite are left out.
     pub fn of_values(values: &[f64]) -> Option<Self> {
         Self::of_sorted(&sort_finite(values))
     }
 
-    /// Of values that occur so often each, as if every one stood there as often. The order of `values` is not kept.
+    /// Distribution of (value, count) pairs, as if each value were repeated `count` times. Reorders `values`.
     pub fn of_weighted(values: &mut [(f64, u64)]) -> Option<Self> {
         values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         let count: u64 = values.iter().map(|(_, weight)| weight).sum();
@@ -62,11 +62,11 @@ impl Distribution {
         let std = (squares.sum::<f64>() / total).sqrt();
         let ranked = |rank: u64| {
             let mut before = 0;
-            let found = values.iter().find(|(_, weight)| {
+            let value_at_rank = values.iter().find(|(_, weight)| {
                 before += weight;
                 before > rank
             });
-            found.map_or(f64::NAN, |(value, _)| *value)
+            value_at_rank.map_or(f64::NAN, |(value, _)| *value)
         };
         let quantile = |p: f64| {
             let place = p * last as f64;
@@ -95,23 +95,23 @@ impl Distribution {
     /// Of independent values, with intervals.
     pub fn with_intervals(values: &[f64]) -> Option<Self> {
         let sorted = sort_finite(values);
-        let mut found = Self::of_sorted(&sorted)?;
+        let mut distribution = Self::of_sorted(&sorted)?;
         let n = sorted.len() as f64;
         let interval = |p: f64| {
             let (low, high) = quantile_ranks(sorted.len(), p)?;
             Some([sorted[low], sorted[high]])
         };
-        found.ci95 = Some(Intervals {
+        distribution.ci95 = Some(Intervals {
             mean: (sorted.len() >= 30).then(|| {
                 // The normal approximation, with the sample's standard deviation.
-                let half = 1.96 * found.std / (n - 1.0).sqrt();
-                [found.mean - half, found.mean + half]
+                let half = 1.96 * distribution.std / (n - 1.0).sqrt();
+                [distribution.mean - half, distribution.mean + half]
             }),
             p50: interval(0.5),
             p90: interval(0.9),
             p99: interval(0.99),
         });
-        Some(found)
+        Some(distribution)
     }
 
     fn of_sorted(sorted: &[f64]) -> Option<Self> {
@@ -187,12 +187,12 @@ mod tests {
     fn percentiles_are_numpys() {
         // numpy.percentile([1, 2, 4, 8, 16], [50, 90, 99]) = 4, 12.8, 15.68.
         let values = [16.0, 1.0, 8.0, 2.0, 4.0];
-        let found = Distribution::of_values(&values).unwrap();
-        assert_eq!(found.p50, 4.0);
-        assert!((found.p90 - 12.8).abs() < 1e-12);
-        assert!((found.p99 - 15.68).abs() < 1e-12);
-        assert_eq!(found.mean, 6.2);
-        assert!((found.std - 5.455_272_679).abs() < 1e-8);
+        let distribution = Distribution::of_values(&values).unwrap();
+        assert_eq!(distribution.p50, 4.0);
+        assert!((distribution.p90 - 12.8).abs() < 1e-12);
+        assert!((distribution.p99 - 15.68).abs() < 1e-12);
+        assert_eq!(distribution.mean, 6.2);
+        assert!((distribution.std - 5.455_272_679).abs() < 1e-8);
         assert_eq!(Distribution::of_values(&[f64::NAN]), None);
     }
 
@@ -200,12 +200,18 @@ mod tests {
     fn weights_are_repetitions() {
         let mut weighted = [(3.0, 4), (1.0, 2), (2.5, 0), (7.0, 1)];
         let plain = Distribution::of_values(&[1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 7.0]).unwrap();
-        let found = Distribution::of_weighted(&mut weighted).unwrap();
+        let distribution = Distribution::of_weighted(&mut weighted).unwrap();
         for name in ["mean", "min", "p50", "p90", "p95", "p99", "max"] {
-            let (a, b) = (found.by_name(name).unwrap(), plain.by_name(name).unwrap());
+            let (a, b) = (
+                distribution.by_name(name).unwrap(),
+                plain.by_name(name).unwrap(),
+            );
             assert!((a - b).abs() < 1e-12, "{name}: {a} {b}");
         }
-        assert_eq!((found.count, found.std), (plain.count, plain.std));
+        assert_eq!(
+            (distribution.count, distribution.std),
+            (plain.count, plain.std)
+        );
         assert_eq!(Distribution::of_weighted(&mut [(1.0, 0)]), None);
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use llmprof_units::bounded_file::{DATA_MAX_BYTES, read_named_text};
 
-/// What is wrong with such a file, whatever it is for.
+/// Errors of reading a text file.
 #[derive(Debug, thiserror::Error)]
 pub enum TextFileError {
     #[error("cannot read {path}: {source}")]

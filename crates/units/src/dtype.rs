@@ -144,12 +144,12 @@ pub struct ParseDTypeError(
 
 impl fmt::Display for ParseDTypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = DType::all().map(DType::name).collect();
+        let known_names: Vec<_> = DType::all().map(DType::name).collect();
         write!(
             f,
             "unknown dtype `{}` (known: {})",
             self.0,
-            known.join(", ")
+            known_names.join(", ")
         )
     }
 }

@@ -201,17 +201,14 @@ impl Nanos {
         Self((seconds * 1e9).round() as i64)
     }
 
-    /// The value in seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The value in milliseconds.
     pub fn millis(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// The value in microseconds.
     pub fn micros(self) -> f64 {
         self.0 as f64 / 1e3
     }

@@ -616,7 +616,7 @@ fn what_differs_from_theory_is_listed_with_its_reason() {
     let events = &mut run.calls;
     events.extend([again, stray, nameless]);
     let index = at(&run, "model.layers.7.mlp.down_proj");
-    run.calls[index].shape = Shape::gemm_shape(1, 2, 3);
+    run.calls[index].shape = Shape::gemm(1, 2, 3);
     let index = at(&run, "model.layers.9.mlp.up_proj");
     run.calls.remove(index);
     let index = at(&run, "model.layers.11.self_attn.o_proj");

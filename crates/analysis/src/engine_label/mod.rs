@@ -13,7 +13,7 @@
 mod fields;
 mod sglang;
 
-use llmprof_theory::{Part, Sequences, Step, Sums};
+use llmprof_theory::{Part, SequenceSums, Sequences, Step};
 use serde::{Deserialize, Serialize};
 
 use fields::Scanner;
@@ -195,13 +195,13 @@ fn counts(scanner: &mut Scanner<'_>) -> Option<Part> {
 }
 
 /// `N(sq…sk…sqsq…sqsk…)`.
-fn vllm_sums(scanner: &mut Scanner<'_>) -> Option<Sums> {
+fn vllm_sums(scanner: &mut Scanner<'_>) -> Option<SequenceSums> {
     let sequences = scanner.number()?;
     let mut next = |word: &str| {
         scanner.expect(word)?;
         scanner.number()
     };
-    let sums = Sums {
+    let sums = SequenceSums {
         sequences,
         new: next("(sq")?,
         total: next("sk")?,

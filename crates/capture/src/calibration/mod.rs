@@ -91,7 +91,7 @@ impl CalibrationFile {
     /// The device it describes; none where nothing was measured yet.
     pub fn device(&self) -> Result<Option<Device>, CalibrationError> {
         let file = self.read()?;
-        let device = file.map(|file| file.device(&self.path.to_string_lossy()));
+        let device = file.map(|file| file.to_device(&self.path.to_string_lossy()));
         Ok(device.transpose()?)
     }
 

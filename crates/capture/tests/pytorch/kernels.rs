@@ -56,7 +56,7 @@ fn kernels_of_a_cpu_become_a_device_file() {
     // What is written is read again.
     let text = serde_json::to_string(&file).unwrap();
     let read = DeviceFile::parse_text(&text, "cpu.yaml").unwrap();
-    let device = read.device("cpu.yaml").unwrap();
+    let device = read.to_device("cpu.yaml").unwrap();
     assert!(device.memory_bandwidth().0 > 0.0);
     assert!(measured_source(&measured).contains("on cpu with torch"));
 

@@ -5,7 +5,7 @@ use rayon::{ThreadPool, prelude::*};
 use crate::{buffer, error::EngineError, kernel::vectorized};
 
 /// Bytes that a thread touches before it looks for more work.
-const CHUNK: usize = 1 << 20;
+const TASK_BYTES: usize = 1 << 20;
 /// The shortest run that is timed; small working sets are gone over again and again.
 const RUN_BYTES: usize = 1 << 28;
 
@@ -20,11 +20,9 @@ pub enum Traffic {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     pub traffic: Traffic,
-    /// Threads that took part.
     pub threads: usize,
     /// Bytes that they went over, all threads together.
     pub working_set: usize,
-    /// Bytes moved per second.
     pub bytes_per_second: f64,
 }
 
@@ -49,7 +47,11 @@ pub fn measure_bandwidth(
     let share = (working_set / threads / 128 * 128).max(128);
     let mut memory = buffer::allocate_anonymous(share * threads, "the bandwidth measurement")?;
     // Zero pages may share one physical page; written ones do not.
-    pool.install(|| memory.par_chunks_mut(CHUNK).for_each(|part| part.fill(1)));
+    pool.install(|| {
+        memory
+            .par_chunks_mut(TASK_BYTES)
+            .for_each(|part| part.fill(1))
+    });
     let rounds = (RUN_BYTES / (share * threads)).max(1);
     let mut best = f64::INFINITY;
     for _ in 0..runs.max(1) {
@@ -124,10 +126,10 @@ mod tests {
     fn bandwidths_are_positive_at_any_size() {
         for traffic in [Traffic::Read, Traffic::Copy] {
             for (threads, size) in [(1, 0), (2, 1000), (2, 1 << 20)] {
-                let found = measure_bandwidth(traffic, threads, size, 1).unwrap();
-                assert!(found.bytes_per_second > 1e6, "{found:?}");
-                assert_eq!(found.threads, threads);
-                assert!(found.working_set <= size.max(128 * threads));
+                let measured = measure_bandwidth(traffic, threads, size, 1).unwrap();
+                assert!(measured.bytes_per_second > 1e6, "{measured:?}");
+                assert_eq!(measured.threads, threads);
+                assert!(measured.working_set <= size.max(128 * threads));
             }
         }
     }

@@ -15,7 +15,7 @@ use super::tiles;
 use crate::{error::EngineError, kernel::Isa};
 
 /// Rounds of the loop per run and thread, for vectors and for tiles: two milliseconds or more, in which waking up is lost.
-const ROUNDS: usize = 800_000;
+const VECTOR_ROUNDS: usize = 800_000;
 const TILE_ROUNDS: usize = 80_000;
 /// Sums that do not wait for each other: more than latency × units, fewer than registers.
 const SUMS: usize = 12;
@@ -26,7 +26,6 @@ pub struct FmaPeak {
     pub dtype: DType,
     /// The units that multiply.
     pub engine: Engine,
-    /// Threads that took part.
     pub threads: usize,
     pub instructions: &'static str,
     /// Operations per second, a multiply-add counted as two.
@@ -97,7 +96,7 @@ impl Loop {
         let (kernel, flops, instructions) = select_kernel(dtype)?;
         Some(Self {
             kernel,
-            rounds: ROUNDS,
+            rounds: VECTOR_ROUNDS,
             operations: SUMS * flops,
             instructions,
         })

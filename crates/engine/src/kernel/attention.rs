@@ -118,18 +118,18 @@ pub(crate) fn attend_sequences(
 }
 
 /// Elements of a result that are summed in registers.
-const BLOCK: usize = 32;
+const REGISTER_ELEMENTS: usize = 32;
 
 vectorized! {
     /// `to = Σ weights[i] × row i of values`, block by block so that the sums stay in registers.
     fn weighted_sum(weights: &[f32], values: &[f32], to: &mut [f32]) {
         let width = to.len();
         let rows = || weights.iter().zip(values.chunks_exact(width));
-        let (blocks, rest) = to.as_chunks_mut::<BLOCK>();
+        let (blocks, rest) = to.as_chunks_mut::<REGISTER_ELEMENTS>();
         for (block, to) in blocks.iter_mut().enumerate() {
-            let mut sums = [0.0f32; BLOCK];
+            let mut sums = [0.0f32; REGISTER_ELEMENTS];
             for (weight, row) in rows() {
-                let row = &row[block * BLOCK..(block + 1) * BLOCK];
+                let row = &row[block * REGISTER_ELEMENTS..(block + 1) * REGISTER_ELEMENTS];
                 for (sum, value) in sums.iter_mut().zip(row) {
                     *sum += weight * value;
                 }
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn tiles_and_single_queries_agree_with_double_precision() {
         // One block of a sum and a rest.
-        const DIM: usize = BLOCK + 8;
+        const DIM: usize = REGISTER_ELEMENTS + 8;
         let value = |i: usize| ((i * 31 + 17) % 89) as f32 / 44.0 - 1.0;
         for (window, softcap) in [(None, None), (Some(5), None), (Some(40), Some(2.0))] {
             let shape = AttentionShape {
@@ -307,8 +307,11 @@ mod tests {
                     for head in 0..4 {
                         let expected = reference_attention(&shape, &tile, query, head, &queries);
                         for (i, expected) in expected.iter().enumerate() {
-                            let found = f64::from(out[(query * 4 + head) * DIM + i]);
-                            assert!((found - expected).abs() < 1e-5, "{found} is not {expected}");
+                            let computed = f64::from(out[(query * 4 + head) * DIM + i]);
+                            assert!(
+                                (computed - expected).abs() < 1e-5,
+                                "{computed} is not {expected}"
+                            );
                         }
                     }
                 }

@@ -9,7 +9,7 @@ use super::isa::Isa;
 use crate::buffer::Elements;
 
 /// Inputs that one pass over a row serves. More inputs take further passes, which find the row in the first cache.
-const INPUTS: usize = 4;
+const INPUTS_PER_PASS: usize = 4;
 
 /// `out[row × inputs + i] = Σ weights[row] × input i` for all rows of `weights`.
 ///
@@ -24,7 +24,10 @@ pub(crate) fn dot_rows(
     let count = inputs.len() / width;
     for (row, out) in out.chunks_exact_mut(count).enumerate() {
         let row = weights.slice(row * width..(row + 1) * width);
-        for (inputs, out) in inputs.chunks(INPUTS * width).zip(out.chunks_mut(INPUTS)) {
+        for (inputs, out) in inputs
+            .chunks(INPUTS_PER_PASS * width)
+            .zip(out.chunks_mut(INPUTS_PER_PASS))
+        {
             match out.len() {
                 1 => out.copy_from_slice(&dot_row::<1>(isa, row, inputs)),
                 2 => out.copy_from_slice(&dot_row::<2>(isa, row, inputs)),
@@ -316,10 +319,10 @@ mod tests {
                                         f64::from(weight) * f64::from(inputs[input * width + i])
                                     })
                                     .sum();
-                                let found = f64::from(out[row * count + input]);
+                                let computed = f64::from(out[row * count + input]);
                                 assert!(
-                                    (found - expected).abs() < 1e-4,
-                                    "{isa:?} bf16={bf16} width {width}: {found} is not {expected}"
+                                    (computed - expected).abs() < 1e-4,
+                                    "{isa:?} bf16={bf16} width {width}: {computed} is not {expected}"
                                 );
                             }
                         }

@@ -33,7 +33,6 @@ vectorized! {
 }
 
 vectorized! {
-    /// bf16 to f32.
     pub(crate) fn widen_bf16(from: &[u16], to: &mut [f32]) {
         for (to, from) in to.iter_mut().zip(from) {
             *to = f32::from_bits(u32::from(*from) << 16);

@@ -71,7 +71,7 @@ pub(crate) fn run_gemm(
     unsafe { gemm_to(isa, [m, n, k], a, b, target, false) }
 }
 
-/// As [`gemm`], into a place that the caller answers for; adds where `accumulate`.
+/// As [`run_gemm`], into a place that the caller answers for; adds where `accumulate`.
 ///
 /// # Safety
 ///

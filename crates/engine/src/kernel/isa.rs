@@ -18,7 +18,6 @@ impl Isa {
         *DETECTED
     }
 
-    /// The name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "AVX-512",

@@ -14,9 +14,9 @@ use crate::buffer::Elements;
 
 /// Inputs that lie together: 4-bit integers of the first half in low nibbles, those of the second in high ones, so that a
 /// vector of either is one shift away.
-pub(crate) const BLOCK: usize = WeightFormat::NATIVE_BLOCK as usize;
+pub(crate) const BLOCK_INPUTS: usize = WeightFormat::NATIVE_BLOCK as usize;
 /// Inputs that one pass over a row serves.
-const INPUTS: usize = 4;
+const INPUTS_PER_PASS: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
@@ -31,7 +31,7 @@ impl Width {
     pub(crate) fn row_bytes(self, inputs: usize) -> usize {
         match self {
             Self::Eight => inputs,
-            Self::Four => inputs.div_ceil(BLOCK) * (BLOCK / 2),
+            Self::Four => inputs.div_ceil(BLOCK_INPUTS) * (BLOCK_INPUTS / 2),
         }
     }
 
@@ -96,9 +96,13 @@ impl<'a> Quantized<'a> {
         match self.width {
             Width::Eight => f32::from(self.codes[input] as i8),
             Width::Four => {
-                let (block, place) = (input / BLOCK, input % BLOCK);
-                let byte = self.codes[block * (BLOCK / 2) + place % (BLOCK / 2)];
-                let nibble = if place < BLOCK / 2 { byte } else { byte >> 4 };
+                let (block, place) = (input / BLOCK_INPUTS, input % BLOCK_INPUTS);
+                let byte = self.codes[block * (BLOCK_INPUTS / 2) + place % (BLOCK_INPUTS / 2)];
+                let nibble = if place < BLOCK_INPUTS / 2 {
+                    byte
+                } else {
+                    byte >> 4
+                };
                 f32::from(nibble & 15) - 8.0
             }
         }
@@ -130,8 +134,8 @@ pub(crate) fn pack_row(width: Width, group: usize, row: &[f32], scales: &[f32], 
                 (code as i8 + 8) as u8
             };
             for (place, to) in to.iter_mut().enumerate() {
-                let half = BLOCK / 2;
-                let first = place / half * BLOCK + place % half;
+                let half = BLOCK_INPUTS / 2;
+                let first = place / half * BLOCK_INPUTS + place % half;
                 *to = nibble(first) | nibble(first + half) << 4;
             }
         }
@@ -144,7 +148,10 @@ pub(crate) fn dot_quantized(isa: Isa, weights: Quantized<'_>, inputs: &[f32], ou
     let count = inputs.len() / width;
     for (row, out) in out.chunks_exact_mut(count).enumerate() {
         let row = weights.rows_from(row, 1);
-        for (inputs, out) in inputs.chunks(INPUTS * width).zip(out.chunks_mut(INPUTS)) {
+        for (inputs, out) in inputs
+            .chunks(INPUTS_PER_PASS * width)
+            .zip(out.chunks_mut(INPUTS_PER_PASS))
+        {
             match out.len() {
                 1 => out.copy_from_slice(&dot_row::<1>(isa, &row, inputs)),
                 2 => out.copy_from_slice(&dot_row::<2>(isa, &row, inputs)),
@@ -159,7 +166,7 @@ pub(crate) fn dot_quantized(isa: Isa, weights: Quantized<'_>, inputs: &[f32], ou
 fn dot_row<const N: usize>(isa: Isa, row: &Quantized<'_>, inputs: &[f32]) -> [f32; N] {
     assert_eq!(inputs.len(), N * row.inputs);
     assert_eq!(row.codes.len(), row.width.row_bytes(row.inputs));
-    assert!(row.width == Width::Eight || row.group.is_multiple_of(BLOCK));
+    assert!(row.width == Width::Eight || row.group.is_multiple_of(BLOCK_INPUTS));
     #[cfg(target_arch = "x86_64")]
     match (isa, row.width) {
         // SAFETY: `Isa` states what the processor has; lengths and blocks were checked. So in all of these.
@@ -216,9 +223,9 @@ vectorized! {
                     }
                 }
                 Width::Four => {
-                    const HALF: usize = BLOCK / 2;
-                    let codes = &row.codes[at / BLOCK * HALF..];
-                    for (to, codes) in to.chunks_mut(BLOCK).zip(codes.chunks_exact(HALF)) {
+                    const HALF: usize = BLOCK_INPUTS / 2;
+                    let codes = &row.codes[at / BLOCK_INPUTS * HALF..];
+                    for (to, codes) in to.chunks_mut(BLOCK_INPUTS).zip(codes.chunks_exact(HALF)) {
                         let (low, high) = to.split_at_mut(to.len().min(HALF));
                         for (to, code) in low.iter_mut().zip(codes) {
                             *to = (f32::from(code & 15) - 8.0) * scale;
@@ -247,7 +254,7 @@ mod x86 {
         _mm512_reduce_add_ps, _mm512_set1_ps, _mm512_setr_ps, _mm512_setzero_ps, _mm512_srli_epi32,
     };
 
-    use super::{BLOCK, Quantized, add_scalar_products};
+    use super::{BLOCK_INPUTS, Quantized, add_scalar_products};
 
     /// Bytes of a cache line.
     const LINE: usize = 64;
@@ -359,7 +366,7 @@ mod x86 {
                 row: &Quantized<'_>,
                 inputs: &[f32],
             ) -> [f32; N] {
-                const PARTS: usize = BLOCK / $lanes;
+                const PARTS: usize = BLOCK_INPUTS / $lanes;
                 let width = row.inputs;
                 let mut sums: [$vector; N] = [$zero(); N];
                 let mut totals = [0.0; N];
@@ -368,7 +375,7 @@ mod x86 {
                     let end = width.min(start + row.group);
                     let mut parts: [[$vector; PARTS]; N] = [[$zero(); PARTS]; N];
                     let mut at = start;
-                    while at + BLOCK <= end {
+                    while at + BLOCK_INPUTS <= end {
                         // SAFETY: a whole block lies before `end`, which is at most `width`.
                         unsafe {
                             let codes = row.codes.as_ptr().add(at / $codes_per_byte);
@@ -386,7 +393,7 @@ mod x86 {
                                 }
                             }
                         }
-                        at += BLOCK;
+                        at += BLOCK_INPUTS;
                     }
                     let scale = $all(row.scale_of(group));
                     for input in 0..N {
@@ -499,7 +506,7 @@ mod tests {
         let value = |i: usize| ((i * 29 + 5) % 101) as f32 / 50.0 - 1.0;
         for (width, group) in [(64, 32), (200, 64), (130, 128), (33, 32), (96, 96), (7, 7)] {
             for kind in [Width::Eight, Width::Four] {
-                if kind == Width::Four && group % BLOCK != 0 {
+                if kind == Width::Four && group % BLOCK_INPUTS != 0 {
                     continue;
                 }
                 let (rows, groups) = (3, usize::div_ceil(width, group));
@@ -511,8 +518,8 @@ mod tests {
                 for row in 0..rows {
                     let wide: Vec<f32> = (0..width).map(|i| weight(row, i) as f32).collect();
                     let mut packed = vec![0; kind.row_bytes(width)];
-                    let own = &scales[row * groups..(row + 1) * groups];
-                    pack_row(kind, group, &wide, own, &mut packed);
+                    let row_scales = &scales[row * groups..(row + 1) * groups];
+                    pack_row(kind, group, &wide, row_scales, &mut packed);
                     codes.extend(packed);
                 }
                 let all = Quantized::new(kind, [width, group], &codes, Elements::F32(&scales));
@@ -526,16 +533,16 @@ mod tests {
                                 let expected: f64 = (0..width)
                                     .map(|i| weight(row, i) * f64::from(inputs[input * width + i]))
                                     .sum();
-                                let found = f64::from(out[row * count + input]);
+                                let computed = f64::from(out[row * count + input]);
                                 assert!(
-                                    (found - expected).abs() < 1e-3 * expected.abs().max(1.0),
-                                    "{isa:?} {kind:?} {width}/{group}: {found} is not {expected}"
+                                    (computed - expected).abs() < 1e-3 * expected.abs().max(1.0),
+                                    "{isa:?} {kind:?} {width}/{group}: {computed} is not {expected}"
                                 );
                             }
                         }
                     }
                 }
-                for from in [0, BLOCK.min(width / BLOCK * BLOCK)] {
+                for from in [0, BLOCK_INPUTS.min(width / BLOCK_INPUTS * BLOCK_INPUTS)] {
                     let mut wide = vec![f32::NAN; width - from];
                     expand_row(all.rows_from(2, 1), from, &mut wide);
                     for (i, found) in wide.iter().enumerate() {

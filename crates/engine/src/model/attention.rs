@@ -16,7 +16,6 @@ enum BoundProjections {
     Fused(BoundLinear),
 }
 
-/// Attention with its weights.
 pub(crate) struct BoundAttention {
     operator: u32,
     shape: AttentionShape,

@@ -6,7 +6,7 @@ use llmprof_units::DType;
 
 use super::{
     linear::{BoundLinear, Data, Matrix},
-    table::Table,
+    table::VectorTable,
 };
 use crate::{
     buffer::Format,
@@ -80,9 +80,9 @@ impl Binder<'_> {
         name: &str,
         rows: u64,
         width: u64,
-    ) -> Result<Table, EngineError> {
+    ) -> Result<VectorTable, EngineError> {
         let sizes = [rows as usize, width as usize];
-        Ok(Table {
+        Ok(VectorTable {
             data: self
                 .weights
                 .read_matrix(name, sizes, Layout::OutIn, self.format)?,
@@ -107,7 +107,7 @@ impl Binder<'_> {
         })
     }
 
-    /// As [`matrix`](Self::matrix), quantized where that is asked for.
+    /// As [`bind_matrix`](Self::bind_matrix), quantized where that is asked for.
     pub(crate) fn bind_quantizable(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl Binder<'_> {
         })
     }
 
-    /// A linear layer that runs as an operator of its own.
+    /// Binds a linear layer as one operator.
     pub(crate) fn bind_linear(&mut self, linear: &Linear) -> Result<BoundLinear, EngineError> {
         let name = self.tensor_name(linear.name, "weight");
         let (outputs, inputs) = (linear.outputs, linear.inputs);

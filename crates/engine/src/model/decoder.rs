@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{
     Binder, Rows, layer::BoundLayer, linear::BoundLinear, norm::BoundNorm, resized_slice,
-    table::Table,
+    table::VectorTable,
 };
 use crate::{
     cache::Cache,
@@ -18,14 +18,14 @@ use crate::{
 /// Learned positions with their weights.
 struct BoundPositions {
     operator: u32,
-    table: Table,
+    table: VectorTable,
     offset: usize,
 }
 
 /// A language model with its weights.
 pub(crate) struct BoundDecoder {
     width: usize,
-    embedding: (u32, Table),
+    embedding: (u32, VectorTable),
     embedding_scale: Option<(u32, f32)>,
     positions: Option<BoundPositions>,
     tables: Vec<(u32, Frequencies)>,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Elements of an activation that one task takes.
-const CHUNK: usize = 1 << 14;
+const TASK_ELEMENTS: usize = 1 << 14;
 
 enum BoundInput {
     Plain(BoundLinear),
@@ -65,7 +65,7 @@ impl BoundMlp {
                 let values = up.run(rows.total, &space.normed[x(up)], &mut space.gate, recorder);
                 let start = recorder.start_operator();
                 values
-                    .par_chunks_mut(CHUNK)
+                    .par_chunks_mut(TASK_ELEMENTS)
                     .for_each(|values| apply_activation(kind, values));
                 std::mem::swap(&mut space.gate, &mut space.mixed);
                 start
@@ -80,9 +80,9 @@ impl BoundMlp {
                 let up = up.run(rows.total, &space.normed[x(up)], &mut space.up, recorder);
                 let start = recorder.start_operator();
                 resized_slice(&mut space.mixed, rows.total * inner)
-                    .par_chunks_mut(CHUNK)
-                    .zip(gate.par_chunks(CHUNK))
-                    .zip(up.par_chunks(CHUNK))
+                    .par_chunks_mut(TASK_ELEMENTS)
+                    .zip(gate.par_chunks(TASK_ELEMENTS))
+                    .zip(up.par_chunks(TASK_ELEMENTS))
                     .for_each(|((to, gate), up)| activate_gated(kind, gate, up, to));
                 start
             }
@@ -96,7 +96,7 @@ impl BoundMlp {
                 let start = recorder.start_operator();
                 resized_slice(&mut space.mixed, rows.total * inner)
                     .par_chunks_mut(inner)
-                    .with_min_len(CHUNK.div_ceil(inner))
+                    .with_min_len(TASK_ELEMENTS.div_ceil(inner))
                     .zip(both.par_chunks(2 * inner))
                     .for_each(|(to, both)| {
                         let (gate, up) = both.split_at(inner);

@@ -6,14 +6,13 @@ use crate::{
 
 /// Vectors that are looked up by number: embeddings of tokens or positions. They are never quantized.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub(crate) struct VectorTable {
     pub(crate) data: Buffer,
     pub(crate) rows: usize,
     pub(crate) width: usize,
 }
 
-impl Table {
-    /// Row `row` as f32.
+impl VectorTable {
     pub(crate) fn read_row(&self, row: usize, to: &mut [f32]) {
         let range = row * self.width..(row + 1) * self.width;
         match self.data.elements().slice(range) {

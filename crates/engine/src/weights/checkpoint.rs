@@ -40,17 +40,17 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     /// Maps the files of `directory` and finds every tensor of `model` in them.
     pub(crate) fn open_directory(directory: &Path, model: &Model) -> Result<Self, EngineError> {
-        let mut found = HashMap::new();
+        let mut stored_tensors = HashMap::new();
         for path in list_files(directory)? {
-            read_header(&path, &mut found)?;
+            read_header(&path, &mut stored_tensors)?;
         }
         let mut tensors = HashMap::new();
         let mut missing = Vec::new();
         for needed in model.checkpoint_tensors() {
             let bare = without_prefix(model, &needed.name);
-            let stored = found
+            let stored = stored_tensors
                 .remove(needed.name.as_str())
-                .or_else(|| found.remove(bare?.as_ref()));
+                .or_else(|| stored_tensors.remove(bare?.as_ref()));
             match stored {
                 None => missing.push(needed.name),
                 Some(stored) if stored.shape != needed.shape.sizes() => {
@@ -125,7 +125,7 @@ impl Checkpoint {
     }
 }
 
-/// The files that hold weights: those of the index, else the single file, else whatever safetensors files there are.
+/// The weight files: those that the index names, else the single file, else all safetensors files of the directory.
 fn list_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     let read = |path: &Path| {
         let path = path.to_owned();
@@ -171,21 +171,21 @@ fn list_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     if single.is_file() {
         return Ok(vec![single]);
     }
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(read(directory))? {
         let path = entry.map_err(read(directory))?.path();
         let extension = path.extension();
         if extension.is_some_and(|extension| extension == "safetensors") && path.is_file() {
-            found.push(path);
+            paths.push(path);
         }
     }
-    found.sort();
-    if found.is_empty() {
+    paths.sort();
+    if paths.is_empty() {
         return Err(EngineError::NoWeights {
             directory: directory.to_owned(),
         });
     }
-    Ok(found)
+    Ok(paths)
 }
 
 /// Maps a file and adds its tensors to `found`.

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::buffer::Format;
 
 /// Elements that one task converts.
-const CHUNK: usize = 1 << 16;
+const TASK_ELEMENTS: usize = 1 << 16;
 
 /// IEEE half precision to single.
 pub(crate) fn from_f16(bits: u16) -> f32 {
@@ -51,11 +51,11 @@ pub(crate) fn copy_elements(
         Some([rows, columns]) => index % rows * columns + index / rows,
     };
     let width = format.element_bytes();
-    to.par_chunks_mut(CHUNK * width)
+    to.par_chunks_mut(TASK_ELEMENTS * width)
         .enumerate()
         .for_each(|(task, to)| {
             for (offset, to) in to.chunks_exact_mut(width).enumerate() {
-                let value = element(source(task * CHUNK + offset));
+                let value = element(source(task * TASK_ELEMENTS + offset));
                 match format {
                     Format::F32 => to.copy_from_slice(&value.to_ne_bytes()),
                     Format::Bf16 => to.copy_from_slice(&to_bf16(value).to_ne_bytes()),
@@ -106,12 +106,12 @@ mod tests {
             Format::F32,
             Some([2, 3]),
         );
-        let found: Vec<f32> = to
+        let converted: Vec<f32> = to
             .as_chunks::<4>()
             .0
             .iter()
             .map(|b| f32::from_ne_bytes(*b))
             .collect();
-        assert_eq!(found, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        assert_eq!(converted, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
     }
 }

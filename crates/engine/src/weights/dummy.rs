@@ -15,25 +15,25 @@ use crate::{
 /// Tensors start at multiples of this, as vector loads like it.
 const ALIGNMENT: usize = 64;
 /// Elements that one task fills.
-const CHUNK: usize = 1 << 18;
+const TASK_ELEMENTS: usize = 1 << 18;
 
 /// Tensors of a model that are made up: all at once in one piece of memory, or each when it is asked for.
 pub(crate) struct Dummy {
     memory: Option<Arc<MmapMut>>,
-    places: HashMap<String, Place>,
+    places: HashMap<String, TensorPlace>,
     /// Bytes of all tensors, each padded.
     end: usize,
     format: Format,
 }
 
-struct Place {
+struct TensorPlace {
     range: Range<usize>,
-    spread: Spread,
+    spread: ElementSpread,
 }
 
-/// How the elements of a tensor are spread.
+/// Uniform distribution of a tensor's elements: middle and step of 256 values.
 #[derive(Clone, Copy)]
-struct Spread {
+struct ElementSpread {
     middle: f32,
     /// Distance between neighbouring values; there are 256 of them.
     step: f32,
@@ -72,13 +72,13 @@ impl Dummy {
                 _ if tensor.name.ends_with("bias") => (0.0, 1e-4),
                 _ => (1.0, 1e-3),
             };
-            let spread = Spread {
+            let spread = ElementSpread {
                 middle,
                 step,
                 seed: hash_name(seed, tensor.name.as_bytes()),
             };
             let range = start..start + bytes;
-            places.insert(tensor.name, Place { range, spread });
+            places.insert(tensor.name, TensorPlace { range, spread });
         }
         Ok(Self {
             memory: None,
@@ -91,7 +91,7 @@ impl Dummy {
     /// With all tensors made.
     pub(crate) fn fill_all(self) -> Result<Self, EngineError> {
         let mut memory = buffer::allocate_anonymous(self.end, "weights")?;
-        let mut places: Vec<&Place> = self.places.values().collect();
+        let mut places: Vec<&TensorPlace> = self.places.values().collect();
         places.sort_unstable_by_key(|place| place.range.start);
         let mut tasks = Vec::new();
         let (mut rest, mut at) = (&mut memory[..self.end], 0);
@@ -100,7 +100,7 @@ impl Dummy {
             rest = after;
             let tensor = &mut before[place.range.start - at..];
             at = place.range.end;
-            let chunks = tensor.chunks_mut(CHUNK * self.format.element_bytes());
+            let chunks = tensor.chunks_mut(TASK_ELEMENTS * self.format.element_bytes());
             tasks.extend(
                 chunks
                     .enumerate()
@@ -116,7 +116,6 @@ impl Dummy {
         })
     }
 
-    /// The tensor `name`.
     pub(crate) fn tensor_buffer(&self, name: &str) -> Result<Buffer, EngineError> {
         let place = self
             .places
@@ -131,7 +130,7 @@ impl Dummy {
                 .expect("tensors start at multiples of the alignment"));
         }
         fill_memory(place.range.len(), self.format, |to| {
-            to.par_chunks_mut(CHUNK * self.format.element_bytes())
+            to.par_chunks_mut(TASK_ELEMENTS * self.format.element_bytes())
                 .enumerate()
                 .for_each(|(chunk, to)| fill_chunk(to, chunk as u64, place.spread, self.format));
         })
@@ -139,12 +138,14 @@ impl Dummy {
 }
 
 /// Fills one chunk. Which numbers it gets depends on its place alone, not on the number of threads.
-fn fill_chunk(to: &mut [u8], chunk: u64, spread: Spread, format: Format) {
+fn fill_chunk(to: &mut [u8], chunk: u64, spread: ElementSpread, format: Format) {
     // A table of the 256 values: filling is then a matter of looking up random bytes.
     let value = |byte: u8| spread.middle + (f32::from(byte) - 127.5) * spread.step;
     let singles: [f32; 256] = std::array::from_fn(|byte| value(byte as u8));
     let halves = singles.map(to_bf16);
-    let mut counter = spread.seed.wrapping_add(chunk.wrapping_mul(CHUNK as u64));
+    let mut counter = spread
+        .seed
+        .wrapping_add(chunk.wrapping_mul(TASK_ELEMENTS as u64));
     for to in to.chunks_mut(8 * format.element_bytes()) {
         counter = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let random = mix_bits(counter).to_le_bytes();

@@ -13,7 +13,6 @@ use crate::{
     kernel::{Quantized, Width, pack_row, widen_bf16},
 };
 
-/// How matrices are quantized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scheme {
     pub(crate) format: WeightFormat,
@@ -47,7 +46,6 @@ impl Scheme {
     }
 }
 
-/// A quantized matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct QuantizedBuffer {
     scheme: Scheme,
@@ -160,14 +158,14 @@ mod tests {
         for format in ["int8", "int8_g128", "int4_g32", "int4_g128"] {
             let format: WeightFormat = format.parse().unwrap();
             let scheme = Scheme::for_format(format).unwrap();
-            let found =
+            let quantized =
                 QuantizedBuffer::new(scheme, [outputs, inputs], Elements::F32(&weights)).unwrap();
             let group = scheme.group.unwrap_or(inputs);
             for row in 0..outputs {
-                let own = &weights[row * inputs..(row + 1) * inputs];
+                let row_weights = &weights[row * inputs..(row + 1) * inputs];
                 let mut wide = vec![f32::NAN; inputs];
-                expand_row(found.quantized_rows().rows_from(row, 1), 0, &mut wide);
-                for (part, wide) in own.chunks(group).zip(wide.chunks(group)) {
+                expand_row(quantized.quantized_rows().rows_from(row, 1), 0, &mut wide);
+                for (part, wide) in row_weights.chunks(group).zip(wide.chunks(group)) {
                     let largest = part.iter().fold(0.0f32, |most, w| most.max(w.abs()));
                     // A scale in bf16 is up to 1/128 larger.
                     let step = largest / scheme.width.largest_code() * (1.0 + 1.0 / 128.0);
@@ -189,9 +187,10 @@ mod tests {
         for format in ["int8", "int8_g64", "int4_g128"] {
             let format: WeightFormat = format.parse().unwrap();
             let scheme = Scheme::for_format(format).unwrap();
-            let found = QuantizedBuffer::new(scheme, [8, 256], Elements::F32(&weights)).unwrap();
+            let quantized =
+                QuantizedBuffer::new(scheme, [8, 256], Elements::F32(&weights)).unwrap();
             assert_eq!(
-                found.memory.len() as u64,
+                quantized.memory.len() as u64,
                 format.stored_bytes(8, 256),
                 "{format}"
             );

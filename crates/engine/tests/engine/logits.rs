@@ -7,9 +7,7 @@ use std::{
 };
 
 use crate::support::{data, directories, engine};
-use llmprof_engine::{
-    Generation, Recorder, SUPPORTED_FAMILIES, Sampler, Sampling, generate_tokens,
-};
+use llmprof_engine::{Generation, Recorder, SUPPORTED_FAMILIES, Sampler, Sampling, generate};
 use llmprof_theory::Logits;
 use safetensors::SafeTensors;
 
@@ -79,21 +77,21 @@ fn check(directory: &Path) {
     let off = &mut Recorder::off();
 
     let mut cache = engine.new_cache(batch, prompt + steps).unwrap();
-    let found = engine
+    let logits = engine
         .prefill(&mut cache, &expected.prompts, Some(Logits::All), off)
         .unwrap();
-    let apart = difference(found, &expected.prefill);
+    let apart = difference(logits, &expected.prefill);
     assert!(apart <= TOLERANCE, "{name}: prefill is off by {apart:e}");
     for step in 0..steps {
         let tokens: Vec<u32> = expected.forced.iter().map(|tokens| tokens[step]).collect();
-        let found = engine.decode_step(&mut cache, &tokens, off).unwrap();
+        let logits = engine.decode_step(&mut cache, &tokens, off).unwrap();
         let wanted: Vec<f32> = (0..batch)
             .flat_map(|sequence| {
                 &expected.decode[(sequence * steps + step) * vocabulary..][..vocabulary]
             })
             .copied()
             .collect();
-        let apart = difference(found, &wanted);
+        let apart = difference(logits, &wanted);
         assert!(
             apart <= TOLERANCE,
             "{name}: decode step {step} is off by {apart:e}"

@@ -88,11 +88,11 @@ pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> 
             bins.add_value(m, seconds / clock.time_kernel(kernel).seconds());
         }
     }
-    let found = bins.into_medians();
-    if let Some((rows, factors)) = &found {
+    let medians = bins.into_medians();
+    if let Some((rows, factors)) = &medians {
         (curves.gemm.rows, curves.gemm.in_model) = (rows.clone(), factors.clone());
     }
-    found.is_some()
+    medians.is_some()
 }
 
 /// The rate at which weights of rows that are not aligned are read.
@@ -103,15 +103,15 @@ pub(super) fn fit_unaligned(samples: &Samples<'_>, curve: &mut UnalignedCurve) -
             bins.add_value(m, n * k * 2.0 / seconds);
         }
     }
-    let found = bins.into_medians();
-    if let Some((rows, rates)) = &found {
+    let medians = bins.into_medians();
+    if let Some((rows, rates)) = &medians {
         (curve.rows, curve.bytes_per_s) = (rows.clone(), rates.clone());
     }
-    found.is_some()
+    medians.is_some()
 }
 
 pub(super) fn fit_batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bool {
-    let known: Vec<_> = samples
+    let batched_kernels: Vec<_> = samples
         .isolated_kernels()
         .filter_map(|(kernel, seconds)| match *kernel {
             Kernel::Gemm {
@@ -123,7 +123,7 @@ pub(super) fn fit_batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bo
             _ => None,
         })
         .collect();
-    if known.len() < 4 {
+    if batched_kernels.len() < 4 {
         return false;
     }
     let start = [
@@ -134,7 +134,7 @@ pub(super) fn fit_batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bo
     ];
     let [fixed_us, aligned_rate, unaligned_rate, compute] =
         minimize_error(start, |[fixed, fast, slow, compute]| {
-            mean_log_error(known.iter().map(|(kernel, aligned, seconds)| {
+            mean_log_error(batched_kernels.iter().map(|(kernel, aligned, seconds)| {
                 let memory = kernel.min_traffic_bytes() / if *aligned { fast } else { slow };
                 let tensor = kernel.matrix_flops() / (compute * samples.peak_flops);
                 Point {
@@ -153,19 +153,19 @@ pub(super) fn fit_batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bo
 }
 
 pub(super) fn fit_wide(samples: &Samples<'_>, curve: &mut WideCurve) -> bool {
-    let known: Vec<_> = samples
+    let wide_kernels: Vec<_> = samples
         .isolated_kernels()
         .filter_map(|(kernel, seconds)| match *kernel {
             Kernel::Gemm { m, k, size, .. } if size >= 4.0 => Some((kernel, m, k, seconds)),
             _ => None,
         })
         .collect();
-    if known.len() < 3 {
+    if wide_kernels.len() < 3 {
         return false;
     }
     let start = [curve.fixed_us, curve.ns_per_k, samples.peak_flops * 0.05];
     let [fixed_us, ns_per_k, flops_per_s] = minimize_error(start, |[fixed, per_k, rate]| {
-        mean_log_error(known.iter().map(|(kernel, m, k, seconds)| {
+        mean_log_error(wide_kernels.iter().map(|(kernel, m, k, seconds)| {
             // As `KernelClock` adds them up.
             let walk = if *m > 1.0 && *k > 4.0 {
                 k * per_k * 1e-9
@@ -197,9 +197,9 @@ pub(super) fn fit_grouped(samples: &Samples<'_>, curve: &mut GroupedCurve) -> bo
             bins.add_value(rows, seconds / roof);
         }
     }
-    let found = bins.into_medians();
-    if let Some((rows, ratio)) = &found {
+    let medians = bins.into_medians();
+    if let Some((rows, ratio)) = &medians {
         (curve.rows, curve.ratio) = (rows.clone(), ratio.clone());
     }
-    found.is_some()
+    medians.is_some()
 }

@@ -42,7 +42,6 @@ struct Samples<'s> {
 }
 
 impl Samples<'_> {
-    /// Roofline time.
     fn roofline_seconds(&self, kernel: &Kernel) -> f64 {
         (kernel.matrix_flops() / self.peak_flops).max(kernel.min_traffic_bytes() / self.bytes_per_s)
     }
@@ -115,11 +114,11 @@ pub fn ratios_by_class(
     first: &KernelClock,
     second: &KernelClock,
 ) -> BTreeMap<KernelClass, ClassRatio> {
-    let mut found: BTreeMap<KernelClass, Vec<f64>> = BTreeMap::new();
+    let mut ratios: BTreeMap<KernelClass, Vec<f64>> = BTreeMap::new();
     for sample in samples.iter().filter(|sample| !sample.in_model) {
         let [a, b] = [first, second].map(|clock| clock.time_kernel(&sample.kernel).seconds());
         if a > 0.0 && b > 0.0 {
-            found.entry(sample.kernel.class()).or_default().push(a / b);
+            ratios.entry(sample.kernel.class()).or_default().push(a / b);
         }
     }
     let summary = |mut values: Vec<f64>| {
@@ -132,7 +131,7 @@ pub fn ratios_by_class(
             p90: at(0.9),
         }
     };
-    found
+    ratios
         .into_iter()
         .map(|(class, values)| (class, summary(values)))
         .collect()

@@ -4,7 +4,7 @@ use super::{
     Bins, Samples,
     search::{Point, mean_log_error, minimize_error},
 };
-use crate::curves::{KernelCurves, Size, StreamCurve, Table};
+use crate::curves::{KernelCurves, Size, SizeTable, StreamCurve};
 use llmprof_theory::kernels::{Access, Kernel};
 
 /// Streams whose times are kept as a table, not as a line.
@@ -40,23 +40,23 @@ pub(super) fn fit_streams(
     take: &mut dyn FnMut(&str, bool),
 ) {
     for access in Access::ALL {
-        let known = collect_samples(samples, access);
+        let stream_samples = collect_samples(samples, access);
         let tabled = TABLES.iter().find(|(table, _)| *table == access);
-        let found = match tabled {
-            Some((_, by)) => fit_table(&known, *by).map(|table| {
+        let fitted = match tabled {
+            Some((_, by)) => fit_table(&stream_samples, *by).map(|table| {
                 curves.tables.insert(access, table);
             }),
-            None => fit_line(&known, curves.streams.get(&access)).map(|curve| {
+            None => fit_line(&stream_samples, curves.streams.get(&access)).map(|curve| {
                 curves.streams.insert(access, curve);
             }),
         };
         let key = serde_json::to_value(access).unwrap_or_default();
-        take(key.as_str().unwrap_or("stream"), found.is_some());
+        take(key.as_str().unwrap_or("stream"), fitted.is_some());
     }
 }
 
 /// Times by size that never fall: a larger kernel that was measured faster was measured with luck.
-fn fit_table(known: &[Known], by: Size) -> Option<Table> {
+fn fit_table(known: &[Known], by: Size) -> Option<SizeTable> {
     let mut bins = Bins::new(1.0);
     for [bytes, elements, _, seconds] in known {
         let size = match by {
@@ -70,7 +70,7 @@ fn fit_table(known: &[Known], by: Size) -> Option<Table> {
     }
     let (x, us) = bins.into_medians()?;
     let us = force_rising(&us);
-    (x.len() > 1).then_some(Table { by, x, us })
+    (x.len() > 1).then_some(SizeTable { by, x, us })
 }
 
 /// The nearest sequence that never falls, in logarithms.

@@ -16,16 +16,16 @@ fn samples(curves: &KernelCurves) -> Vec<KernelSample> {
     alone.attention.prefill_in_model.fill(1.0);
     alone.attention.decode_in_model.fill(1.0);
     let (own, among) = (clock(&alone), clock(curves));
-    let mut found = Vec::new();
+    let mut samples = Vec::new();
     let mut add = |kernel: Kernel, both: bool| {
         let ns = |clock: &KernelClock| clock.time_kernel(&kernel).seconds() * 1e9;
-        found.push(KernelSample {
+        samples.push(KernelSample {
             kernel,
             ns: ns(&own),
             in_model: false,
         });
         if both {
-            found.push(KernelSample {
+            samples.push(KernelSample {
                 kernel,
                 ns: ns(&among),
                 in_model: true,
@@ -95,7 +95,7 @@ fn samples(curves: &KernelCurves) -> Vec<KernelSample> {
             }
         }
     }
-    found
+    samples
 }
 
 #[test]

@@ -8,7 +8,7 @@ pub(super) struct Axis(Vec<f64>);
 
 /// Two neighbours on an axis, and the share of the second.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct AxisPlace {
     pub(super) index: usize,
     pub(super) next: usize,
     share: f64,
@@ -39,26 +39,26 @@ impl Axis {
     }
 
     /// The nearest end outside the axis.
-    pub(super) fn find_place(&self, value: f64) -> Place {
+    pub(super) fn find_place(&self, value: f64) -> AxisPlace {
         let at = value.max(1e-300).log2();
         let last = self.0.len() - 1;
         let next = self.0.partition_point(|known| *known <= at);
         if next == 0 {
-            return Place {
+            return AxisPlace {
                 index: 0,
                 next: 0,
                 share: 0.0,
             };
         }
         if next > last {
-            return Place {
+            return AxisPlace {
                 index: last,
                 next: last,
                 share: 0.0,
             };
         }
         let (low, high) = (self.0[next - 1], self.0[next]);
-        Place {
+        AxisPlace {
             index: next - 1,
             next,
             share: (at - low) / (high - low),
@@ -66,7 +66,7 @@ impl Axis {
     }
 }
 
-impl Place {
+impl AxisPlace {
     pub(super) fn interpolate_by(self, at: impl Fn(usize) -> f64) -> f64 {
         if self.share == 0.0 {
             return at(self.index);

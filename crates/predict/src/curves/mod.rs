@@ -60,7 +60,7 @@ pub struct KernelCurves {
     pub attention: AttentionCurves,
     pub grouped: GroupedCurve,
     pub streams: BTreeMap<Access, StreamCurve>,
-    pub tables: BTreeMap<Access, Table>,
+    pub tables: BTreeMap<Access, SizeTable>,
 }
 
 /// Ratios to roofline time by rows, columns and depth, the depth innermost.
@@ -184,7 +184,7 @@ pub enum Size {
 /// Times by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct SizeTable {
     pub by: Size,
     pub x: Vec<f64>,
     pub us: Vec<f64>,
@@ -343,9 +343,9 @@ impl KernelClock {
     pub fn new(curves: &KernelCurves, flops_per_s: f64, bytes_per_s: f64) -> Self {
         let gemm = &curves.gemm;
         let held = |access: Access| {
-            let known =
+            let has_curve =
                 |access| curves.streams.contains_key(access) || curves.tables.contains_key(access);
-            if known(&access) {
+            if has_curve(&access) {
                 access
             } else {
                 stand_in(access)
@@ -378,13 +378,13 @@ impl KernelClock {
         }
     }
 
-    /// The same clock where matrix units multiply 8 bits so many times as fast as 16.
+    /// Sets how many times faster matrix units multiply 8-bit numbers than 16-bit ones.
     #[must_use]
     pub fn with_eight_bit(self, eight_bit: f64) -> Self {
         Self { eight_bit, ..self }
     }
 
-    /// The same clock where matrix units multiply 4 bits so many times as fast as 16; 1 where they do not, and weights are expanded.
+    /// Sets how many times faster matrix units multiply 4-bit numbers than 16-bit ones; 1 if the device expands 4-bit weights instead.
     #[must_use]
     pub fn with_four_bit(self, four_bit: f64) -> Self {
         Self { four_bit, ..self }
@@ -399,7 +399,7 @@ impl KernelClock {
         }
     }
 
-    /// Whether a serving engine has tables of this device in the formats of a model ([`ServingClock::covers`]).
+    /// Whether a serving engine has tables of this device in the formats of a model ([`ServingClock::covers_needs`]).
     pub(crate) fn has_tables(&self, needs: &TableNeeds) -> bool {
         self.serving
             .is_some_and(|(tables, _)| tables.covers_needs(needs))
@@ -653,7 +653,7 @@ impl KernelClock {
         longest_of(curve.fixed_us * 1e-6 + walk, 0.0, vector, memory)
     }
 
-    /// Heads wider than [`WIDE_HEAD`] run in kernels of the next measured width, which takes as long for all of them, and so do those whose width is no multiple of eight.
+    /// Pads the head width: heads wider than [`WIDE_HEAD`], and widths that are not a multiple of eight, run in kernels of the next measured width and take its time.
     fn pad_heads(&self, kernel: &Kernel) -> Kernel {
         let mut padded = *kernel;
         if let Kernel::Attention {
@@ -767,7 +767,7 @@ impl UnalignedCurve {
 }
 
 impl StreamCurve {
-    /// The time of a kernel on a device whose bytes and elements take so many times as long.
+    /// The time of a kernel on a device that takes `memory_scale` times as long for each byte and `compute_scale` times as long for each element.
     pub(super) fn seconds(
         &self,
         bytes: f64,

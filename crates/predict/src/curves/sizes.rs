@@ -3,7 +3,7 @@
 use super::growth::Sizes;
 use llmprof_theory::kernels::{Kernel, Stored};
 
-/// What distinguishes kernels beside the sizes that grow with their work.
+/// The properties that distinguish kernels apart from the sizes that grow with their work.
 pub(super) type FixedSizes = [u64; 8];
 
 /// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
@@ -39,7 +39,7 @@ fn work_items(kernel: &Kernel) -> f64 {
     }
 }
 
-/// The same kernel with other sizes. No query is without a key of its own.
+/// The same kernel with other sizes. A causal query always sees at least its own key.
 pub(super) fn resize_kernel(kernel: &Kernel, [first, second]: Sizes) -> Kernel {
     let items = work_items(kernel);
     let mut other = *kernel;

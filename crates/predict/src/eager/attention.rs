@@ -1,6 +1,6 @@
 //! Attention of one layer: projections, norms, rotation, KV cache, scores.
 
-use super::Step;
+use super::EagerStep;
 use llmprof_theory::{
     block::{Attention, Mla, MlaQuery, NormKind, Projections, QkvOrder, Scores},
     kernels::{Access, Kernel, Stored},
@@ -9,7 +9,7 @@ use llmprof_theory::{
 /// The longest row of scores that a warp holds.
 const WARP_ROW: f64 = 2048.0;
 
-impl Step<'_> {
+impl EagerStep<'_> {
     /// Keys that a layer with this window holds after the step's own are added.
     fn held_keys(&self, window: Option<u64>) -> f64 {
         if let Some(length) = self.static_length.filter(|_| self.is_decode()) {
@@ -167,7 +167,7 @@ impl Step<'_> {
         });
     }
 
-    /// Heads whose width is no multiple of eight are copied into wider ones that were cleared, and the result is cut out of them.
+    /// Heads whose width is not a multiple of eight are copied into zeroed wider heads; the result is sliced out again.
     fn pad_heads(&mut self, heads: u64, kv_heads: u64, keys: f64, width: f64) {
         let padded = (width / 8.0).ceil() * 8.0;
         if padded <= width {

@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn every_entry_is_of_a_family() {
         let file: File = serde_saphyr::from_str(HABITS).unwrap();
-        let known: Vec<&str> = llmprof_theory::family_names().collect();
+        let families: Vec<&str> = llmprof_theory::family_names().collect();
         for family in file.families.keys() {
-            assert!(known.contains(&family.as_str()), "{family}");
+            assert!(families.contains(&family.as_str()), "{family}");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{routing::equal_tokens, sequences::Sequences};
 use habits::{Habits, Rotation};
 
 /// A step of a static batch on its way to kernels.
-struct Step<'s> {
+struct EagerStep<'s> {
     sink: &'s mut dyn FnMut(&Kernel, f64),
     habits: Habits,
     batch: f64,
@@ -53,7 +53,7 @@ pub(crate) fn lower_batch(
     let batch = sequences.pad_to_longest();
     let formats = model.number_formats(&workload.precision);
     let size = f64::from(formats.activations.bits()) / 8.0;
-    let mut step = Step {
+    let mut step = EagerStep {
         sink,
         habits: Habits::of_family(model.family),
         batch: batch.count,
@@ -69,7 +69,7 @@ pub(crate) fn lower_batch(
     step.lower_decoder(decoder, sequences.logits);
 }
 
-impl Step<'_> {
+impl EagerStep<'_> {
     fn emit_kernel(&mut self, kernel: &Kernel) {
         let layers = self.layers;
         (self.sink)(kernel, layers);

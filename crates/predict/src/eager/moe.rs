@@ -1,12 +1,12 @@
 //! Mixtures of experts as transformers 5 runs them on a GPU: pairs sorted by expert, two grouped GEMMs.
 
-use super::Step;
+use super::EagerStep;
 use llmprof_theory::{
     block::{ActivationKind, ExpertWeights, Moe, Scoring},
     kernels::{Access, Kernel, Stored},
 };
 
-impl Step<'_> {
+impl EagerStep<'_> {
     pub(super) fn lower_moe(&mut self, moe: &Moe) {
         let weight_size = self.lower_router(moe);
         self.lower_experts(moe, weight_size);

@@ -1,13 +1,13 @@
 //! Embeddings, norms, rotations and feed-forward networks.
 
-use super::{Rotation, Step};
+use super::{EagerStep, Rotation};
 use llmprof_theory::{
     Decoder, GELU_NEW,
     block::{ActivationKind, Mlp, MlpInput, Norm, NormKind, RopeTable},
     kernels::{Access, Kernel, Stored},
 };
 
-impl Step<'_> {
+impl EagerStep<'_> {
     pub(super) fn lower_setup(&mut self, decoder: &Decoder) {
         let setup = self.habits.setup_kernels;
         let embedded = self.rows * decoder.embedding.width as f64;
@@ -147,7 +147,7 @@ impl Step<'_> {
     /// Rotation of `heads` heads of which `dims` elements rotate and `passed` do not.
     pub(super) fn lower_rotation(&mut self, heads: f64, dims: f64, passed: f64) {
         let elements = self.rows * heads * dims;
-        let own = elements * self.size;
+        let rotated_bytes = elements * self.size;
         let table = self.queries * dims * self.size;
         // A single token of a single head needs no index arithmetic.
         let access = if self.queries * heads > 1.0 && self.rows * heads > 1.0 {
@@ -157,16 +157,16 @@ impl Step<'_> {
         };
         match self.habits.rotation {
             Rotation::Joined => {
-                self.emit_stream(access, 2.0 * own + table, elements);
-                self.emit_stream(access, own, elements / 2.0);
-                self.emit_stream(Access::Concat, 2.0 * own, elements);
-                self.emit_stream(access, 2.0 * own + table, elements);
+                self.emit_stream(access, 2.0 * rotated_bytes + table, elements);
+                self.emit_stream(access, rotated_bytes, elements / 2.0);
+                self.emit_stream(Access::Concat, 2.0 * rotated_bytes, elements);
+                self.emit_stream(access, 2.0 * rotated_bytes + table, elements);
                 let sum = if self.queries > 1.0 {
                     access
                 } else {
                     Access::Pointwise
                 };
-                self.emit_stream(sum, 3.0 * own, elements);
+                self.emit_stream(sum, 3.0 * rotated_bytes, elements);
                 if passed > 0.0 || self.habits.joins_passed {
                     let all = self.rows * heads * (dims + passed);
                     self.emit_stream(Access::Concat, 2.0 * all * self.size, all);
@@ -174,17 +174,17 @@ impl Step<'_> {
             }
             Rotation::ByHalf => {
                 for _ in 0..4 {
-                    self.emit_stream(access, own + table / 2.0, elements / 2.0);
+                    self.emit_stream(access, rotated_bytes + table / 2.0, elements / 2.0);
                 }
                 for _ in 0..2 {
-                    self.emit_stream(access, 1.5 * own, elements / 2.0);
+                    self.emit_stream(access, 1.5 * rotated_bytes, elements / 2.0);
                 }
-                self.emit_stream(Access::Concat, 2.0 * own, elements);
+                self.emit_stream(Access::Concat, 2.0 * rotated_bytes, elements);
             }
             Rotation::Complex => {
-                self.emit_stream(Access::Widen, own + elements * 4.0, elements);
+                self.emit_stream(Access::Widen, rotated_bytes + elements * 4.0, elements);
                 self.emit_stream(access, elements * 8.0, elements / 2.0);
-                self.emit_stream(access, own + elements * 4.0, elements);
+                self.emit_stream(access, rotated_bytes + elements * 4.0, elements);
             }
         }
     }

@@ -34,7 +34,7 @@ pub enum CollectiveError {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct CollectiveTable {
     devices: Vec<String>,
     source: String,
     curves: Vec<Curve>,
@@ -58,7 +58,7 @@ pub struct Collectives(Kind);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
-    Table(Table),
+    Table(CollectiveTable),
     /// Bytes per second, one direction.
     Link {
         name: String,
@@ -70,7 +70,7 @@ impl Collectives {
     /// By the device's table, else by its fastest link.
     pub fn for_device(device: &Device) -> Result<Self, CollectiveError> {
         let table = EMBEDDED.iter().find_map(|(_, text)| {
-            let table: Table = serde_saphyr::from_str(text).ok()?;
+            let table: CollectiveTable = serde_saphyr::from_str(text).ok()?;
             table.devices.contains(&device.name).then_some(table)
         });
         if let Some(table) = table {
@@ -139,7 +139,7 @@ fn one_way(link: &Interconnect) -> f64 {
     }
 }
 
-impl Table {
+impl CollectiveTable {
     fn interpolate_seconds(
         &self,
         operation: Operation,
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn every_table_is_read_and_belongs_to_a_device() {
         for (name, text) in EMBEDDED {
-            let table: Table = serde_saphyr::from_str(text).unwrap();
+            let table: CollectiveTable = serde_saphyr::from_str(text).unwrap();
             for device in &table.devices {
                 assert_eq!(collectives_of(device).source(), table.source, "{name}");
             }
@@ -235,7 +235,7 @@ mod tests {
     fn assumed_links_are_like_those_of_tables() {
         let (mut latencies, mut shares) = (Vec::new(), Vec::new());
         for (_, text) in EMBEDDED {
-            let table: Table = serde_saphyr::from_str(text).unwrap();
+            let table: CollectiveTable = serde_saphyr::from_str(text).unwrap();
             let device = Catalog::embedded().by_name(&table.devices[0]).unwrap();
             let fastest = device.interconnects.iter().map(one_way).fold(0.0, f64::max);
             for curve in &table.curves {

@@ -26,7 +26,7 @@ use crate::{
 
 /// A model spread over devices, ready to be predicted.
 #[derive(Debug)]
-pub struct Spread {
+pub struct ParallelModel {
     parallel: Parallel,
     rank: Model,
     collectives: Option<Collectives>,
@@ -44,7 +44,7 @@ pub struct SpreadPrediction {
     pub ranks: u64,
 }
 
-impl Spread {
+impl ParallelModel {
     /// Refuses what cannot be divided, and devices without known links.
     pub fn new(model: &Model, device: &Device, parallel: Parallel) -> Result<Self, WorkloadError> {
         if let Some((key, found, expected)) = parallel.find_mistake() {
@@ -89,47 +89,62 @@ impl Spread {
         let group = workload.batch.div_ceil(data);
         // Stages work on a part of the batch each, as many parts as there are stages.
         let parts = pipeline.min(group.max(1));
-        let own = Workload {
+        let group_workload = Workload {
             batch: group.div_ceil(parts),
             parallel: Parallel::default(),
             routing: self.routing_per_rank(workload.routing, self.rows_per_phase(workload)),
             ..*workload
         };
-        let mut found = predictor.predict(&own)?;
-        let prefill = self.sum_communication(&own, self.rank.prefill_passes(&own))?;
-        let step = self.sum_communication(&own, [self.rank.decode_step(&own)])?;
-        prefill.add_to(&mut found.prefill);
-        step.add_to(&mut found.decode_step);
-        if let Some((phase, pass)) = found.decode.as_mut().zip(self.rank.decode_pass(&own)) {
-            self.sum_communication(&own, [pass])?.add_to(phase);
+        let mut prediction = predictor.predict(&group_workload)?;
+        let prefill =
+            self.sum_communication(&group_workload, self.rank.prefill_passes(&group_workload))?;
+        let step =
+            self.sum_communication(&group_workload, [self.rank.decode_step(&group_workload)])?;
+        prefill.add_to(&mut prediction.prefill);
+        step.add_to(&mut prediction.decode_step);
+        if let Some((phase, pass)) = prediction
+            .decode
+            .as_mut()
+            .zip(self.rank.decode_pass(&group_workload))
+        {
+            self.sum_communication(&group_workload, [pass])?
+                .add_to(phase);
         }
-        let before = [found.vision, found.encoder].into_iter().flatten();
+        let before = [prediction.vision, prediction.encoder]
+            .into_iter()
+            .flatten();
         let before = before.fold(Nanos(0), |sum, phase| sum + phase.time_ns);
-        found.ttft_ns = before
-            + Nanos::from_seconds(found.prefill.time_ns.seconds() * pipeline_fill(parts, pipeline));
-        let decode_time = found.decode.map_or(Nanos(0), |phase| phase.time_ns);
-        let steps = own.decode_steps();
-        found.tpot_ns =
+        prediction.ttft_ns = before
+            + Nanos::from_seconds(
+                prediction.prefill.time_ns.seconds() * pipeline_fill(parts, pipeline),
+            );
+        let decode_time = prediction.decode.map_or(Nanos(0), |phase| phase.time_ns);
+        let steps = group_workload.decode_steps();
+        prediction.tpot_ns =
             (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
-        found.total_ns = found.ttft_ns + decode_time;
+        prediction.total_ns = prediction.ttft_ns + decode_time;
         let rate = |tokens: u64, time: Nanos| {
             tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
         };
-        found.tokens_per_s = rate(workload.new_tokens, found.total_ns);
-        found.decode_tokens_per_s = (steps > 0).then(|| rate(steps, decode_time));
-        let memory = self.rank_fit(workload, &found.memory, group as f64 / own.batch as f64);
-        found.memory = predictor.with_verdict(memory, self.parallel, &own)?;
+        prediction.tokens_per_s = rate(workload.new_tokens, prediction.total_ns);
+        prediction.decode_tokens_per_s = (steps > 0).then(|| rate(steps, decode_time));
+        let memory = self.rank_fit(
+            workload,
+            &prediction.memory,
+            group as f64 / group_workload.batch as f64,
+        );
+        prediction.memory = predictor.with_verdict(memory, self.parallel, &group_workload)?;
         if self.parallel.rank_count() > 1 {
-            found.prefill_gpu_ns += prefill.total_time();
-            found.decode_step_gpu_ns += step.total_time();
+            prediction.prefill_gpu_ns += prefill.total_time();
+            prediction.decode_step_gpu_ns += step.total_time();
             // Errors were measured on one device.
-            found.ttft_interval = None;
-            found.tpot_interval = None;
-            found.prefill_gpu_interval = None;
-            found.decode_step_gpu_interval = None;
+            prediction.ttft_interval = None;
+            prediction.tpot_interval = None;
+            prediction.prefill_gpu_interval = None;
+            prediction.decode_step_gpu_interval = None;
         }
         Ok(SpreadPrediction {
-            prediction: found,
+            prediction,
             prefill_communication_ns: prefill.total_time(),
             decode_step_communication_ns: step.total_time(),
             ranks: self.parallel.rank_count(),
@@ -147,19 +162,19 @@ impl Spread {
         let Parallel { pipeline, data, .. } = self.parallel;
         let group = step.sequences().div_ceil(data);
         let parts = pipeline.min(group.max(1));
-        let own = step.busiest_share(data * parts);
+        let stage_step = step.busiest_share(data * parts);
         let tokens = step.new_tokens();
         let workload = Workload {
             parallel: Parallel::default(),
             routing: self.routing_per_rank(workload.routing, [tokens, tokens]),
             ..*workload
         };
-        let mut time = predictor.predict_step(&workload, &own)?;
+        let mut time = predictor.predict_step(&workload, &stage_step)?;
         if self.parallel.rank_count() == 1 {
             return Ok(time);
         }
         let exchanged = self.price_exchanges(
-            step_exchanges(&self.rank, &self.parallel, &workload, &own),
+            step_exchanges(&self.rank, &self.parallel, &workload, &stage_step),
             1,
         )?;
         exchanged.add_to_step(&mut time);
@@ -179,16 +194,16 @@ impl Spread {
         workload: &Workload,
         limits: &EngineLimits,
     ) -> Result<(EngineMemory, Bytes), PredictError> {
-        let own = Workload {
+        let group_workload = Workload {
             batch: workload.batch.div_ceil(self.parallel.data),
             parallel: Parallel::default(),
             ..*workload
         };
-        self.rank.validate_workload(&own)?;
-        let weights = self.rank.parameter_bytes(&own.precision);
-        let whole = MemoryFit::for_workload(&self.rank, &own, device, weights);
+        self.rank.validate_workload(&group_workload)?;
+        let weights = self.rank.parameter_bytes(&group_workload.precision);
+        let whole = MemoryFit::for_workload(&self.rank, &group_workload, device, weights);
         let fit = self.rank_fit(workload, &whole, 1.0);
-        let activations = step_activations(&self.rank, self.parallel, &own, limits)?;
+        let activations = step_activations(&self.rank, self.parallel, &group_workload, limits)?;
         let memory = EngineMemory::new(&fit, activations, limits);
         Ok((memory, fit.kv_bytes))
     }
@@ -309,7 +324,6 @@ fn first_moe(decoder: &Decoder) -> Option<(u64, u64)> {
         })
 }
 
-/// What the ranks exchange.
 #[derive(Clone, Copy, Default)]
 struct Communication {
     seconds: f64,

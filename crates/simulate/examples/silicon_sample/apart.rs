@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use llmprof_predict::parallel::Spread;
+use llmprof_predict::parallel::ParallelModel;
 use llmprof_simulate::{
     SimulatedLoad, StepTimer,
     disaggregated::{Workers, simulate_split},
@@ -98,22 +98,22 @@ pub(crate) fn predict_served(
             parallel,
             ..Workload::default()
         };
-        let spread = Spread::new(server.model, server.device, parallel)?;
+        let spread = ParallelModel::new(server.model, server.device, parallel)?;
         let predictor = spread.rank_predictor(server.device, server.profile);
         let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
         let predicted = Predicted::new(&predict, Nanos(0))?;
         then(&|step: &Step| client.step_time(step, predicted.step_time(step)));
         Ok::<(), Box<dyn Error>>(())
     };
-    let mut found = None;
+    let mut outcome_times = None;
     let mut inner = Ok(());
     step(prefill.1, &mut |prefill_time| {
         inner = step(decode.1, &mut |decode_time| {
             let outcome = simulate_split(&load, workers, prefill_time, decode_time);
-            found = Some(SimulatedLoad::of_outcomes(&[outcome], 1, &[]));
+            outcome_times = Some(SimulatedLoad::of_outcomes(&[outcome], 1, &[]));
         });
     })?;
     inner?;
-    let summary = found.ok_or("no request ended")?;
+    let summary = outcome_times.ok_or("no request ended")?;
     Ok(Some(mean_times(&summary)?))
 }

@@ -28,7 +28,7 @@ const TOKEN_US: [f64; 8] = [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.5, 16.0];
 const KERNEL_US: [f64; 8] = [0.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0];
 const SEQUENCE_US: [f64; 5] = [0.0, 20.0, 40.0, 60.0, 80.0];
 /// Rows that are further off count as if they were off by this.
-const FAR: f64 = 2.0;
+const RATIO_MAX: f64 = 2.0;
 /// More turns than the numbers need.
 const TURNS: usize = 20;
 
@@ -50,9 +50,12 @@ pub(crate) fn fit_all(
     let mut ratios = [Groups::default(), Groups::default()];
     for one in designs {
         let numbers = fold(&mut trials, Some(one))?;
-        let own = rows.iter().filter(|row| design_of(row.model) == one);
-        let own: Vec<&Row> = own.copied().collect();
-        for (groups, found) in ratios.iter_mut().zip(trials.group_ratios(&own, &numbers)?) {
+        let design_rows = rows.iter().filter(|row| design_of(row.model) == one);
+        let design_rows: Vec<&Row> = design_rows.copied().collect();
+        for (groups, found) in ratios
+            .iter_mut()
+            .zip(trials.group_ratios(&design_rows, &numbers)?)
+        {
             groups.extend(found);
         }
         without.insert(one.to_owned(), numbers);
@@ -80,54 +83,54 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
         for (source, engine) in self.source_engines() {
             way_of(&mut now, source, engine);
         }
-        let mut found: Vec<(f64, Numbers)> = Vec::new();
-        while found.iter().all(|(_, before)| *before != now) && found.len() < TURNS {
+        let mut tried: Vec<(f64, Numbers)> = Vec::new();
+        while tried.iter().all(|(_, before)| *before != now) && tried.len() < TURNS {
             let error = self.ttft_error(&now)?;
             eprintln!("{error:.4} {}", serde_json::to_string(&now)?);
-            found.push((error, now.clone()));
+            tried.push((error, now.clone()));
             now = self.turn_once(&now)?;
         }
-        let least = least_error(found).ok_or("no turn")?;
+        let least = least_error(tried).ok_or("no turn")?;
         Ok(least.1)
     }
 
-    /// Every number once.
     pub(crate) fn turn_once(&mut self, start: &Numbers) -> Result<Numbers, Box<dyn Error>> {
         let mut now = start.clone();
         for (source, engine) in self.source_engines() {
             if source == Source::Sweep {
-                let own = self.select_rows(|row| (row.source, row.backend) == (source, engine));
-                let mut found = Vec::new();
+                let engine_rows =
+                    self.select_rows(|row| (row.source, row.backend) == (source, engine));
+                let mut tried = Vec::new();
                 for sequence_us in SEQUENCE_US {
                     let mut with = now.clone();
                     way_of(&mut with, source, engine).sequence_us = sequence_us;
-                    let [_, tpot] = self.trials.group_ratios(&own, &with)?;
-                    found.push((mean_log_error(&tpot), with));
+                    let [_, tpot] = self.trials.group_ratios(&engine_rows, &with)?;
+                    tried.push((mean_log_error(&tpot), with));
                 }
-                if let Some((_, best)) = least_error(found) {
+                if let Some((_, best)) = least_error(tried) {
                     now = best;
                 }
             }
         }
-        let mut found = Vec::new();
+        let mut tried = Vec::new();
         for kernel_us in KERNEL_US {
-            found.push(self.fit_ways(&Numbers {
+            tried.push(self.fit_ways(&Numbers {
                 kernel_us,
                 ..now.clone()
             })?);
         }
-        Ok(least_error(found).map_or(now, |(_, best)| best))
+        Ok(least_error(tried).map_or(now, |(_, best)| best))
     }
 
     /// The ways to all engines with the host's time as it is, and the error of dashboards by that.
     fn fit_ways(&mut self, now: &Numbers) -> Result<(f64, Numbers), Box<dyn Error>> {
         let (mut with, mut dashboards) = (now.clone(), Groups::default());
         for (source, engine) in self.source_engines() {
-            let mut found = Vec::new();
+            let mut tried = Vec::new();
             for token_us in TOKEN_US {
-                found.push(self.fit_request(now, (source, engine), token_us)?);
+                tried.push(self.fit_request(now, (source, engine), token_us)?);
             }
-            if let Some((_, (best, ratios))) = least_error(found) {
+            if let Some((_, (best, ratios))) = least_error(tried) {
                 let sequence_us = way_of(&mut with, source, engine).sequence_us;
                 *way_of(&mut with, source, engine) = Way {
                     sequence_us,
@@ -152,10 +155,10 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
         let tried = way_of(&mut without, source, engine);
         (tried.request_ms, tried.token_us) = (0.0, token_us);
         let tried = *tried;
-        let own = self.select_rows(|row| (row.source, row.backend) == (source, engine));
-        self.trials.simulate_missing(&own, &without)?;
+        let engine_rows = self.select_rows(|row| (row.source, row.backend) == (source, engine));
+        self.trials.simulate_missing(&engine_rows, &without)?;
         let mut engine_ms = Vec::new();
-        for row in own {
+        for row in engine_rows {
             engine_ms.push((row, self.trials.client_times(row, &without)?.ttft));
         }
         let of = |request_ms: f64| {
@@ -181,8 +184,8 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
     }
 
     fn select_rows(&self, is: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
-        let own = self.rows.iter().filter(|row| is(row));
-        own.copied().collect()
+        let engine_rows = self.rows.iter().filter(|row| is(row));
+        engine_rows.copied().collect()
     }
 
     /// Sources and engines that have rows.
@@ -193,10 +196,12 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
     }
 }
 
-/// The mean of the groups' means of |ln(measured ÷ predicted)|, each cut at a factor of [`FAR`]: rows that ran something else do not decide.
+/// The mean of the groups' means of |ln(measured ÷ predicted)|, each cut at a factor of [`RATIO_MAX`]: rows that ran something else do not decide.
 fn mean_log_error(groups: &Groups) -> f64 {
     let means = groups.values().map(|ratios| {
-        let errors = ratios.iter().map(|ratio| ratio.ln().abs().min(FAR.ln()));
+        let errors = ratios
+            .iter()
+            .map(|ratio| ratio.ln().abs().min(RATIO_MAX.ln()));
         errors.sum::<f64>() / ratios.len().max(1) as f64
     });
     means.sum::<f64>() / groups.len().max(1) as f64

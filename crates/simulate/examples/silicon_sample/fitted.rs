@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, error::Error};
 
-use llmprof_predict::{EfficiencyProfile, Spread};
+use llmprof_predict::{EfficiencyProfile, RatioSpread};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -25,7 +25,7 @@ pub(crate) struct Fitted {
     /// To all designs but one, by the one left out.
     pub(crate) without: BTreeMap<String, Numbers>,
     /// Measured ÷ predicted of TTFT and of TPOT, each row with the numbers that its design had no part in.
-    pub(crate) spreads: [Spread; 2],
+    pub(crate) spreads: [RatioSpread; 2],
 }
 
 impl Fitted {

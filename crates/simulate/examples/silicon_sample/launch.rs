@@ -119,8 +119,8 @@ impl Launch {
         row: &Row,
         [kv_blocks, sequence_blocks]: [u64; 2],
     ) -> Settings {
-        let known = row.source == Source::Dashboard;
-        let is_trtllm = known && row.backend == "trtllm";
+        let is_dashboard = row.source == Source::Dashboard;
+        let is_trtllm = is_dashboard && row.backend == "trtllm";
         let max_num_batched_tokens = self.tokens * row.parallel.data;
         Settings {
             kv_blocks,
@@ -130,7 +130,7 @@ impl Launch {
             max_num_batched_tokens,
             chunked_prefill: !is_trtllm,
             reserve_answer: is_trtllm,
-            async_scheduling: known,
+            async_scheduling: is_dashboard,
             wait_steps: self.wait_steps,
             wait_tokens: self.wait_tokens,
             ..Settings::default()

@@ -150,8 +150,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Prints `fixtures/silicon/fitted.json`.
 fn print_fit() -> Result<(), Box<dyn Error>> {
-    let found = fit::fit_all(&read_rows()?, &read_models()?, &read_profiles()?)?;
-    println!("{}", serde_json::to_string_pretty(&found)?);
+    let fitted = fit::fit_all(&read_rows()?, &read_models()?, &read_profiles()?)?;
+    println!("{}", serde_json::to_string_pretty(&fitted)?);
     Ok(())
 }
 
@@ -164,7 +164,7 @@ fn grade_rows(prints_rows: bool) -> Result<(), Box<dyn Error>> {
     let mut ratios = [Groups::default(), Groups::default()];
     for row in &rows {
         let device = catalog.by_name(row.device)?;
-        let found = match models.get(row.model) {
+        let predicted = match models.get(row.model) {
             None => Err("no design of the model here".into()),
             Some(model) => {
                 let numbers = fitted.grading_numbers(row.model)?;
@@ -177,7 +177,7 @@ fn grade_rows(prints_rows: bool) -> Result<(), Box<dyn Error>> {
                 predict_served(row, &server)
             }
         };
-        let found = match found {
+        let times = match predicted {
             Ok(found) => found,
             Err(error) => {
                 let why = format!("{}: {error}", row.device);
@@ -186,14 +186,14 @@ fn grade_rows(prints_rows: bool) -> Result<(), Box<dyn Error>> {
             }
         };
         let both = [
-            row.measured.ttft / found.ttft,
-            row.measured.tpot / found.tpot,
+            row.measured.ttft / times.ttft,
+            row.measured.tpot / times.tpot,
         ];
         for (groups, ratio) in ratios.iter_mut().zip(both) {
             groups.entry(trials::group_of(row)).or_default().push(ratio);
         }
         if prints_rows {
-            println!("{},{:.5},{:.5}", row.line, found.ttft, found.tpot);
+            println!("{},{:.5},{:.5}", row.line, times.ttft, times.tpot);
         }
         let off = |times: Times| Times {
             ttft: (times.ttft / row.measured.ttft - 1.0).abs(),
@@ -201,7 +201,7 @@ fn grade_rows(prints_rows: bool) -> Result<(), Box<dyn Error>> {
         };
         for group in row_groups(row) {
             errors.entry(group).or_default().push(Errors {
-                own: off(found),
+                own: off(times),
                 theirs: row.estimated.map(off),
                 // Of dashboards, a KV cache of 8 bits is what a script states; aiconfigurator took one of 16.
                 is_alike: row.is_alike

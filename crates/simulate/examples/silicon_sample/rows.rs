@@ -107,8 +107,8 @@ pub(crate) fn read_models() -> Result<BTreeMap<&'static str, Model>> {
     let mut models = BTreeMap::new();
     for (name, text) in designs {
         let config = serde_json::from_str(text)?;
-        let known = Model::from_config(&config, None);
-        models.insert(name, known.or_else(|_| Model::from_common_keys(&config))?);
+        let model = Model::from_config(&config, None);
+        models.insert(name, model.or_else(|_| Model::from_common_keys(&config))?);
     }
     Ok(models)
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::ParallelModel};
 use llmprof_simulate::{
     FrontEnd, Load, SimulatedLoad, StepTimer, memory::SequenceMemory, predicted::Predicted,
     simulate_load,
@@ -23,7 +23,7 @@ const REPORTED: f64 = 1.063;
 const RUNTIME_BYTES: f64 = 3e9;
 
 /// Tokens of a KV block.
-const BLOCK: u64 = 16;
+const BLOCK_TOKENS: u64 = 16;
 
 /// What a client sees beside the engine's own time.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,6 @@ impl Client {
     }
 }
 
-/// What serves a row.
 pub(crate) struct Server<'a> {
     pub(crate) model: &'a Model,
     pub(crate) device: &'a Device,
@@ -111,7 +110,7 @@ pub(crate) fn can_serve(
     profile: &EfficiencyProfile,
 ) -> bool {
     let predicted = || -> Result<(), Box<dyn Error>> {
-        let spread = Spread::new(model, device, row.parallel)?;
+        let spread = ParallelModel::new(model, device, row.parallel)?;
         let workload = row_workload(row)?;
         spread.predict(&spread.rank_predictor(device, profile), &workload)?;
         kv_blocks(row, &workload, &spread, device)?;
@@ -129,7 +128,7 @@ pub(crate) fn predict_served(row: &Row, server: &Server<'_>) -> Result<Times, Bo
         client,
     } = server;
     let (launch, workload) = (Launch::of_row(row), row_workload(row)?);
-    let spread = Spread::new(model, device, row.parallel)?;
+    let spread = ParallelModel::new(model, device, row.parallel)?;
     let predictor = spread.rank_predictor(device, &launch.put_into(profile));
     let settings = launch.engine_settings(row, kv_blocks(row, &workload, &spread, device)?);
     let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
@@ -148,7 +147,7 @@ pub(crate) fn predict_served(row: &Row, server: &Server<'_>) -> Result<Times, Bo
 fn kv_blocks(
     row: &Row,
     workload: &Workload,
-    spread: &Spread,
+    spread: &ParallelModel,
     device: &Device,
 ) -> Result<[u64; 2], Box<dyn Error>> {
     let launch = Launch::of_row(row);
@@ -166,11 +165,11 @@ fn kv_blocks(
     } else {
         capacity * launch.memory - weights
     };
-    let blocks = row.parallel.data as f64 * left / (memory.token * BLOCK as f64);
+    let blocks = row.parallel.data as f64 * left / (memory.token * BLOCK_TOKENS as f64);
     if blocks < 1.0 {
         return Err("does not fit".into());
     }
     // More than any load here takes.
     let blocks = (blocks as u64).min(1 << 24);
-    Ok([blocks, memory.sequence_blocks(BLOCK)])
+    Ok([blocks, memory.sequence_blocks(BLOCK_TOKENS)])
 }

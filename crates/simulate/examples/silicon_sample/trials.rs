@@ -10,7 +10,7 @@ use llmprof_predict::EfficiencyProfile;
 use llmprof_theory::{Model, device::Catalog};
 
 use super::{
-    coverage::{Group, Groups},
+    coverage::{Groups, RowGroup},
     fitted::Numbers,
     rows::{Row, Times, design_of},
     served::{Server, can_serve, predict_served},
@@ -40,8 +40,8 @@ impl<'a> Trials<'a> {
     /// Whether the row's model has a design here, and its ranks are modelled.
     pub(crate) fn can_simulate(&self, row: &Row) -> bool {
         let device = Catalog::embedded().by_name(row.device);
-        let known = device.ok().zip(self.models.get(row.model));
-        known.is_some_and(|(device, model)| {
+        let row_setup = device.ok().zip(self.models.get(row.model));
+        row_setup.is_some_and(|(device, model)| {
             can_serve(row, model, &device, &self.profiles[row.backend])
         })
     }
@@ -82,13 +82,13 @@ impl<'a> Trials<'a> {
         }
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let of = |(key, row): &(Key, &Row)| -> Result<(Key, Times), String> {
-            let found = self.simulate_row(row, numbers);
-            found
+            let times = self.simulate_row(row, numbers);
+            times
                 .map(|times| (*key, times))
                 .map_err(|error| format!("{}: {error}", row.line))
         };
         let of = &of;
-        let found: Vec<Result<(Key, Times), String>> = thread::scope(|scope| {
+        let results: Vec<Result<(Key, Times), String>> = thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|worker| {
                     let part = missing.iter().skip(worker).step_by(threads);
@@ -100,7 +100,7 @@ impl<'a> Trials<'a> {
                 .flat_map(|worker| worker.join().unwrap_or_default())
                 .collect()
         });
-        for one in found {
+        for one in results {
             let (key, times) = one?;
             self.known.insert(key, times);
         }
@@ -137,6 +137,6 @@ impl<'a> Trials<'a> {
 }
 
 /// Rows that are judged together.
-pub(crate) fn group_of(row: &Row) -> Group {
+pub(crate) fn group_of(row: &Row) -> RowGroup {
     (design_of(row.model), row.device, row.source, row.backend)
 }

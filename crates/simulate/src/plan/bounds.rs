@@ -1,6 +1,8 @@
 //! What an engine can at best do, before anything is simulated: bounds that no schedule beats.
 
-use llmprof_predict::{EfficiencyProfile, EngineLimits, PredictError, Predictor, parallel::Spread};
+use llmprof_predict::{
+    EfficiencyProfile, EngineLimits, PredictError, Predictor, parallel::ParallelModel,
+};
 use llmprof_theory::{Precision, Sequences, Step, Workload, device::Device, parallel::Parallel};
 use llmprof_traffic::slo::{Metric, Slo};
 use schemars::JsonSchema;
@@ -86,7 +88,7 @@ impl Asked<'_> {
     /// Settings of an engine with these limits, and its KV blocks.
     pub(super) fn engine_settings(
         &self,
-        (spread, device): (&Spread, &Device),
+        (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
         [max_num_batched_tokens, max_num_seqs]: [u64; 2],
     ) -> Result<Settings, Reason> {
@@ -106,7 +108,7 @@ impl Asked<'_> {
     /// Engines that the load needs at least, or why none of this kind serves it.
     pub(super) fn fewest_replicas(
         &self,
-        (spread, device): (&Spread, &Device),
+        (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
         limits: [u64; 2],
     ) -> Result<u64, Reason> {
@@ -134,7 +136,7 @@ impl Asked<'_> {
     /// The most requests a second that one engine can serve within the objectives.
     fn request_capacity(
         &self,
-        (spread, predictor): (&Spread, &Predictor<'_>),
+        (spread, predictor): (&ParallelModel, &Predictor<'_>),
         workload: &Workload,
         settings: &Settings,
     ) -> Result<Result<f64, Reason>, PredictError> {
@@ -211,7 +213,7 @@ impl Asked<'_> {
 
 /// Settings of an engine with these limits, with as many KV blocks as its memory holds.
 pub(super) fn engine_settings(
-    (spread, device): (&Spread, &Device),
+    (spread, device): (&ParallelModel, &Device),
     workload: &Workload,
     limits: &EngineLimits,
     block_size: u64,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, PredictError, parallel::ParallelModel};
 use llmprof_theory::{Model, Step, Workload, device::Device, parallel::Parallel};
 use llmprof_traffic::slo::{Metric, Slo, all_met};
 use llmprof_units::Nanos;
@@ -28,9 +28,8 @@ const SPLIT_TRIES: usize = 8;
 /// Objectives count as met by percentiles that have not settled below this share of their limits.
 const UNSETTLED_SHARE: f64 = 0.8;
 /// A KV cache this full limits an engine.
-const KV_FULL: f64 = 0.98;
+const KV_FULL_SHARE: f64 = 0.98;
 
-/// What is asked.
 pub struct Question<'a> {
     pub model: &'a Model,
     pub devices: &'a [Device],
@@ -95,7 +94,7 @@ pub struct Candidate {
 pub(super) struct Engines<'a> {
     pub(super) question: &'a Question<'a>,
     /// By device.
-    pub(super) layouts: Vec<Vec<(Parallel, Spread)>>,
+    pub(super) layouts: Vec<Vec<(Parallel, ParallelModel)>>,
 }
 
 impl Engines<'_> {
@@ -240,7 +239,7 @@ impl Engines<'_> {
     /// A fleet at `scale` times the rate. Of engines that get requests in turn, one is simulated.
     pub(super) fn simulate_fleet(
         &self,
-        spread: &Spread,
+        spread: &ParallelModel,
         device: &Device,
         workload: &Workload,
         settings: &Settings,
@@ -334,7 +333,10 @@ fn limit_share(slos: &[Slo], summary: &SimulatedLoad) -> Option<f64> {
 
 /// What keeps an engine from more: a KV cache that is full, or the objective nearest to its limit.
 fn limited_by(slos: &[Slo], summary: &SimulatedLoad) -> Option<Reason> {
-    if summary.preemptions > 0 || summary.kv_usage.max >= KV_FULL || summary.figures.failed > 0 {
+    if summary.preemptions > 0
+        || summary.kv_usage.max >= KV_FULL_SHARE
+        || summary.figures.failed > 0
+    {
         return Some(Reason::Kv);
     }
     let share = |slo: &&Slo| {

@@ -34,8 +34,8 @@ pub use traffic::{Source, Traffic, TrafficError};
 use self::{bounds::Choice, engines::Engines, layout::list_layouts, split::Fleet};
 
 /// Engines that cost more than this times the best by their bound are not simulated once there is a choice.
-const WORTH_SIMULATING: f64 = 2.0;
-const FEASIBLE_FOR_A_CHOICE: usize = 6;
+const SIMULATED_COST_FACTOR_MAX: f64 = 2.0;
+const FEASIBLE_CANDIDATES_MIN: usize = 6;
 /// The rate search ends at this multiple of the load.
 const HIGHEST_RATE_FACTOR: f64 = 16.0;
 const RATE_PRECISION: f64 = 0.05;
@@ -102,8 +102,8 @@ pub fn plan_engines(
         // Narrower formats may change answers: there is to be an engine without them as well.
         let is_wanted =
             choice.precision == question.base.precision && met().all(|(_, one)| one.is_narrowed);
-        let has_choice = met().count() >= FEASIBLE_FOR_A_CHOICE;
-        if has_choice && !is_wanted && cost(choice) > WORTH_SIMULATING * cheapest {
+        let has_choice = met().count() >= FEASIBLE_CANDIDATES_MIN;
+        if has_choice && !is_wanted && cost(choice) > SIMULATED_COST_FACTOR_MAX * cheapest {
             not_simulated += 1;
             continue;
         }
@@ -162,7 +162,7 @@ impl Engines<'_> {
             precision: RATE_PRECISION,
             tries: RATE_TRIES,
         };
-        let found = search_rate(bounds, |scale| {
+        let rate_search = search_rate(bounds, |scale| {
             let fleet = best
                 .split
                 .map_or(Fleet::Replicas(best.replicas), Fleet::Split);
@@ -182,9 +182,9 @@ impl Engines<'_> {
             return Err(error);
         }
         let rate = question.traffic.mean_rate();
-        Ok(found.best_rate.map(|scale| HighestRate {
+        Ok(rate_search.best_rate.map(|scale| HighestRate {
             met: scale * rate,
-            missed: found.first_failing_rate.map(|scale| scale * rate),
+            missed: rate_search.first_failing_rate.map(|scale| scale * rate),
         }))
     }
 }

@@ -1,6 +1,6 @@
 //! A server that was measured, simulated as it was run.
 
-use llmprof_predict::{EfficiencyProfile, EngineLimits, PredictError, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, PredictError, parallel::ParallelModel};
 use llmprof_theory::{Model, Step, Workload, device::Device};
 use llmprof_units::Nanos;
 use thiserror::Error;
@@ -43,7 +43,7 @@ pub enum ServerError {
 impl Server<'_> {
     /// Fits a shift of predicted step times to benches of this server.
     pub fn shift_by(&self, benches: &[Bench]) -> Result<ShiftFit, ShiftError<ServerError>> {
-        let spread = Spread::new(self.model, self.device, self.workload.parallel)
+        let spread = ParallelModel::new(self.model, self.device, self.workload.parallel)
             .map_err(|error| ServerError::Layout(error.to_string()))?;
         let [max_num_batched_tokens, max_num_seqs] = ENGINE_LIMITS[0];
         let limits = EngineLimits {

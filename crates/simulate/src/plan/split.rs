@@ -1,6 +1,6 @@
 //! Prefill and decode on engines of their own.
 
-use llmprof_predict::{EngineLimits, PredictError, parallel::Spread};
+use llmprof_predict::{EngineLimits, PredictError, parallel::ParallelModel};
 use llmprof_theory::{
     Sequences, Step, Workload,
     device::{Counts, Device},
@@ -47,7 +47,7 @@ impl Asked<'_> {
     /// Engines of each kind that have the time for the load.
     pub(super) fn fewest_split(
         &self,
-        (spread, device): (&Spread, &Device),
+        (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
     ) -> Result<Split, PredictError> {
         let predictor = spread.rank_predictor(device, self.profile);
@@ -72,7 +72,7 @@ impl Asked<'_> {
     /// Engines of both kinds, with the sequences that they hold and the time that a KV cache takes from one to the other.
     pub(super) fn split_workers(
         &self,
-        (spread, device): (&Spread, &Device),
+        (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
         settings: &Settings,
         split: Split,

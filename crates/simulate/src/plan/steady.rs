@@ -12,9 +12,9 @@ use crate::{engine::Outcome, simulated_load::SimulatedLoad};
 /// Percentiles of twice as many requests that differ by less are settled.
 pub const SETTLED_SHARE: f64 = 0.05;
 /// An objective that a short simulation misses by this factor is not met by a longer one.
-const HOPELESS_FACTOR: f64 = 2.0;
+const UNREACHABLE_FACTOR: f64 = 2.0;
 /// Requests before this share of all see an engine that fills; those after the other one that drains.
-const MEASURED: [f64; 2] = [0.2, 0.9];
+const MEASURED_SHARES: [f64; 2] = [0.2, 0.9];
 
 /// How many requests are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub fn settle_percentiles<E>(
         });
         let is_hopeless = slos.iter().any(|slo| {
             let value = slo.value_of(&summary);
-            value.is_some_and(|value| value > HOPELESS_FACTOR * slo.limit_ms)
+            value.is_some_and(|value| value > UNREACHABLE_FACTOR * slo.limit_ms)
         });
         if is_close || has_ended || is_hopeless || count >= requests.most {
             return Ok(Steady {
@@ -77,7 +77,7 @@ pub(crate) fn measured_summary(
     slos: &[Slo],
 ) -> SimulatedLoad {
     let whole = SimulatedLoad::of_outcomes(std::slice::from_ref(&outcome), kv_blocks, slos);
-    let [first, last] = MEASURED.map(|share| (requests as f64 * share) as usize);
+    let [first, last] = MEASURED_SHARES.map(|share| (requests as f64 * share) as usize);
     let mut middle = outcome;
     middle
         .finished

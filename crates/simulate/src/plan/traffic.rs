@@ -108,7 +108,6 @@ impl Traffic {
         }
     }
 
-    /// Mean prompt and answer.
     pub fn mean_lengths(&self) -> [f64; 2] {
         [&self.prompts, &self.outputs]
             .map(|lengths| lengths.iter().sum::<u64>() as f64 / lengths.len().max(1) as f64)

@@ -42,9 +42,7 @@ pub struct Attention {
     /// Path of the rotation.
     pub rope_name: &'static str,
     pub heads: u64,
-    /// Key and value heads.
     pub kv_heads: u64,
-    /// Width of a head.
     pub head_dim: u64,
     /// To queries, keys and values.
     pub projections: Projections,
@@ -189,7 +187,7 @@ impl Attention {
     }
 }
 
-/// Scores, softmax and weighted values, whatever made the queries and keys.
+/// Scores, softmax and weighted values; queries and keys are computed before.
 pub(crate) struct Core {
     pub(crate) name: &'static str,
     pub(crate) heads: u64,

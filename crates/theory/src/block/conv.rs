@@ -13,9 +13,7 @@ pub struct Conv {
     pub outputs: u64,
     /// Frames that a kernel covers; 1 is a plain image, stored without that dimension.
     pub depth: u64,
-    /// Side of the kernel.
     pub kernel: u64,
-    /// Step of the kernel.
     pub stride: u64,
     /// Whether a bias is added.
     pub bias: bool,
@@ -59,7 +57,7 @@ impl Conv {
         lowering.emit(
             Kind::Conv2d,
             self.name,
-            Shape::gemm_shape(positions, self.outputs, self.window_elements()),
+            Shape::gemm(positions, self.outputs, self.window_elements()),
             &step,
         );
     }

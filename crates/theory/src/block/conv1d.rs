@@ -13,7 +13,6 @@ pub struct Conv1d {
     pub outputs: u64,
     /// Frames that the kernel covers.
     pub kernel: u64,
-    /// Step of the kernel.
     pub stride: u64,
 }
 
@@ -49,7 +48,7 @@ impl Conv1d {
                 ..Traffic::default()
             },
         };
-        let shape = Shape::gemm_shape(positions, self.outputs, self.window_elements());
+        let shape = Shape::gemm(positions, self.outputs, self.window_elements());
         lowering.emit(Kind::Conv1d, self.name, shape, &step);
     }
 

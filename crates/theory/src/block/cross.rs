@@ -17,7 +17,6 @@ pub struct CrossAttention {
     /// Before the queries.
     pub norm: Norm,
     pub heads: u64,
-    /// Width of a head.
     pub head_dim: u64,
     /// Over the decoder's tokens.
     pub q: Linear,

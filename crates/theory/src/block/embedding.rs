@@ -43,7 +43,7 @@ impl Embedding {
         lowering.emit(
             Kind::Embedding,
             self.name,
-            Shape::elementwise_shape(rows, self.width),
+            Shape::elementwise(rows, self.width),
             &StepCost {
                 parameters: saturating_product(&[self.vocabulary, self.width]),
                 traffic: Traffic {
@@ -74,7 +74,6 @@ impl Embedding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PositionTable {
     pub name: &'static str,
-    /// Rows of the table.
     pub rows: u64,
     pub width: u64,
     /// Rows before that of position 0 (OPT keeps two).
@@ -88,7 +87,7 @@ impl PositionTable {
         lowering.emit(
             Kind::PositionEmbedding,
             self.name,
-            Shape::elementwise_shape(rows, self.width),
+            Shape::elementwise(rows, self.width),
             &StepCost {
                 parameters: saturating_product(&[self.rows, self.width]),
                 vector: elements,
@@ -160,7 +159,7 @@ impl Head {
         lowering.emit_in(
             Kind::Linear,
             linear.name,
-            Shape::gemm_shape(rows, linear.outputs, linear.inputs),
+            Shape::gemm(rows, linear.outputs, linear.inputs),
             &step,
             lowering.formats.compute_for(linear.quantized),
         );

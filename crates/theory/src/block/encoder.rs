@@ -9,7 +9,6 @@ use crate::{
 /// A vision transformer with one span of attention: CLIP, SigLIP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageEncoder {
-    /// From pixels to patches.
     pub patches: Conv,
     /// Path of a learned token before the patches (CLIP).
     pub class_token: Option<&'static str>,
@@ -79,7 +78,7 @@ impl ImageEncoder {
             },
             ..StepCost::default()
         };
-        let shape = Shape::elementwise_shape(rows, width);
+        let shape = Shape::elementwise(rows, width);
         lowering.emit(Kind::PositionEmbedding, self.positions, shape, &step);
         if let Some(norm) = &self.before {
             lowering.emit_norm(norm, rows);

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Tokens that the chunked form works on at a time, in transformers as in the kernels of serving engines.
-pub(crate) const CHUNK: u64 = 64;
+pub(crate) const CHUNK_TOKENS: u64 = 64;
 
 /// The projections to queries, keys, values, output gate `z`, write strength `b` and decay `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl DeltaProjections {
 /// A gated delta layer ("linear attention"): every value head keeps a matrix of key × value size instead of keys and values of all tokens.
 ///
 /// For each token the matrix decays, what it holds under the token's key is replaced by the token's value as far as `b` says, and the query
-/// reads it. Decode does that token by token; prefill does a chunk of [`CHUNK`] tokens by matrix products.
+/// reads it. Decode does that token by token; prefill does a chunk of [`CHUNK_TOKENS`] tokens by matrix products.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatedDelta {
     /// Module path inside its layer; also the path of the delta rule.
@@ -74,9 +74,9 @@ pub struct GatedDelta {
 /// With C tokens, keys of K and values of V elements: KKᵀ and QKᵀ (2C²K each), two triangular solves with V and K columns (C(C − 1) a column), scores
 /// by values (2C²V), and three products with the state (2CKV each). Yang et al., "Gated Delta Networks" (2024), section 3.3.
 pub(crate) fn chunk_flops(key_dim: u64, value_dim: u64) -> u64 {
-    let scores = saturating_product(&[2, CHUNK, CHUNK, 2 * key_dim + value_dim]);
-    let solves = saturating_product(&[CHUNK, CHUNK - 1, key_dim + value_dim]);
-    let state = saturating_product(&[6, CHUNK, key_dim, value_dim]);
+    let scores = saturating_product(&[2, CHUNK_TOKENS, CHUNK_TOKENS, 2 * key_dim + value_dim]);
+    let solves = saturating_product(&[CHUNK_TOKENS, CHUNK_TOKENS - 1, key_dim + value_dim]);
+    let state = saturating_product(&[6, CHUNK_TOKENS, key_dim, value_dim]);
     scores.saturating_add(solves).saturating_add(state)
 }
 
@@ -129,7 +129,7 @@ impl GatedDelta {
         self.lower_convolution(lowering);
         let (chunked, recurrent) = split_sides(lowering);
         if let Some(side) = chunked {
-            self.lower_scan(lowering, &lowering.recurrence(side, CHUNK), true);
+            self.lower_scan(lowering, &lowering.recurrence(side, CHUNK_TOKENS), true);
         }
         if let Some(side) = recurrent {
             self.lower_scan(lowering, &lowering.recurrence(side, 1), false);
@@ -168,7 +168,7 @@ impl GatedDelta {
                 boundary: 0,
             },
         };
-        let shape = Shape::elementwise_shape(lowering.rows(), self.conv_channels());
+        let shape = Shape::elementwise(lowering.rows(), self.conv_channels());
         emit_recurrent(lowering, Kind::Conv1d, self.conv, shape, &step, &met);
     }
 
@@ -181,8 +181,8 @@ impl GatedDelta {
         let (k, v) = (self.key_dim, self.value_dim);
         let state = saturating_product(&[k, v]);
         let (tensor, vector) = if chunked {
-            let each = saturating_product(&[4, CHUNK, CHUNK])
-                .saturating_add(saturating_product(&[CHUNK, 4 * k + 3 * v]))
+            let each = saturating_product(&[4, CHUNK_TOKENS, CHUNK_TOKENS])
+                .saturating_add(saturating_product(&[CHUNK_TOKENS, 4 * k + 3 * v]))
                 .saturating_add(2 * state);
             let chunks = saturating_product(&[met.chunks, self.value_heads]);
             (

@@ -19,7 +19,7 @@ pub enum FeedForward {
 
 /// Names of the residual additions after the mixer, after attention to an encoder, and after the feed-forward part, where the layer's
 /// own module does them.
-pub const ADDS: [&str; 3] = ["mixer_add", "cross_add", "feed_add"];
+pub const RESIDUAL_ADD_NAMES: [&str; 3] = ["mixer_add", "cross_add", "feed_add"];
 
 /// How a layer's parts are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Layer {
     pub after_mixer_norm: Option<Norm>,
     /// Attention to an encoder, between mixer and feed-forward part.
     pub cross: Option<Box<CrossAttention>>,
-    /// Paths of the residual additions; [`ADDS`] but for T5, whose parts add to the stream themselves.
+    /// Paths of the residual additions; [`RESIDUAL_ADD_NAMES`] but for T5, whose parts add to the stream themselves.
     pub adds: [&'static str; 3],
     /// Norm of the feed-forward part.
     pub feed_norm: Norm,
@@ -78,7 +78,7 @@ impl Layer {
             mixer,
             after_mixer_norm: None,
             cross: None,
-            adds: ADDS,
+            adds: RESIDUAL_ADD_NAMES,
             feed_norm,
             feed,
             after_feed_norm: None,

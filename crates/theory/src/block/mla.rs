@@ -34,14 +34,12 @@ pub struct Mla {
     pub nope_dim: u64,
     /// Width of the rotating part, whose key all heads share.
     pub rope_dim: u64,
-    /// Width of a value.
     pub value_dim: u64,
     /// Width of the latent.
     pub rank: u64,
     pub query: MlaQuery,
     /// To latent and rotating key.
     pub kv_down: Linear,
-    /// Norm of the latent.
     pub kv_norm: Norm,
     /// From latent to keys and values of all heads.
     pub kv_up: Linear,
@@ -143,7 +141,7 @@ impl Mla {
         lowering.emit_sum(
             Kind::Linear,
             self.kv_up.name,
-            Shape::gemm_shape(first, self.kv_up.outputs, self.kv_up.inputs),
+            Shape::gemm(first, self.kv_up.outputs, self.kv_up.inputs),
             &all,
             lowering.formats.compute_for(self.kv_up.quantized),
             if reach.bounded {

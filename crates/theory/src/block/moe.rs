@@ -45,7 +45,6 @@ pub enum ExpertWeights {
     PerExpert {
         /// Path before the expert's number.
         prefix: &'static str,
-        /// Leaf of the gate.
         gate: &'static str,
         /// Leaf of the up projection.
         up: &'static str,
@@ -68,7 +67,6 @@ pub enum ExpertWeights {
 pub struct Experts {
     /// Path of the operator.
     pub name: &'static str,
-    /// How many there are.
     pub count: u64,
     /// How many a token uses.
     pub top_k: u64,
@@ -76,7 +74,6 @@ pub struct Experts {
     pub hidden: u64,
     /// Width inside an expert.
     pub intermediate: u64,
-    /// Nonlinearity of the gate.
     pub activation: ActivationKind,
     pub weights: ExpertWeights,
     /// Ranks that whole experts are dealt out to: of each, `intermediate` then has a share, as if ranks divided all of them.
@@ -92,7 +89,6 @@ impl Experts {
         }
     }
 
-    /// Parameters of one expert.
     pub(crate) fn parameters_each(&self) -> u64 {
         saturating_product(&[3, self.hidden, self.intermediate])
             .saturating_add(self.bias_elements())
@@ -154,7 +150,7 @@ impl Moe {
         lowering.emit(
             Kind::Route,
             gate.name,
-            Shape::gemm_shape(rows, gate.outputs, gate.inputs),
+            Shape::gemm(rows, gate.outputs, gate.inputs),
             &step,
         );
     }

@@ -38,7 +38,7 @@ impl RelativeBias {
             },
             ..StepCost::default()
         };
-        let shape = Shape::elementwise_shape(
+        let shape = Shape::elementwise(
             saturating_product(&[reach.queries, reach.keys_at_first]),
             self.heads,
         );

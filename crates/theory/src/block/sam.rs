@@ -97,7 +97,6 @@ impl SamLayer {
 /// The image encoder of Segment Anything: patches, windowed and global layers, a neck of convolutions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamEncoder {
-    /// From pixels to patches.
     pub patches: Conv,
     /// Path of the learned positions, and their side in patches.
     pub positions: Option<(&'static str, u64)>,
@@ -151,7 +150,7 @@ impl SamEncoder {
             lowering.emit(
                 Kind::PositionEmbedding,
                 name,
-                Shape::elementwise_shape(rows, width),
+                Shape::elementwise(rows, width),
                 &step,
             );
         }

@@ -9,7 +9,6 @@ use crate::{
 /// Towers of Qwen2.5-VL and Qwen3.5: images of any size, layers that attend inside windows or to the whole image, patches merged at the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowVit {
-    /// From pixels to patches.
     pub patches: Conv,
     /// A learned grid of positions, added as it is interpolated to the image's (Qwen3.5).
     pub positions: Option<PositionTable>,
@@ -21,7 +20,6 @@ pub struct WindowVit {
     pub windowed: Vec<u32>,
     /// Numbers of the layers that attend to the whole image.
     pub full: Vec<u32>,
-    /// What each layer is.
     pub layer: Layer,
     /// Patches down and across that are merged into one token.
     pub merge: u64,
@@ -139,6 +137,6 @@ fn lower_interpolation<'m>(positions: &'m PositionTable, lowering: &mut Lowering
             ..Traffic::default()
         },
     };
-    let shape = Shape::elementwise_shape(rows, positions.width);
+    let shape = Shape::elementwise(rows, positions.width);
     lowering.emit(Kind::PositionEmbedding, positions.name, shape, &step);
 }

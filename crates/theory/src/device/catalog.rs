@@ -111,7 +111,7 @@ impl Catalog {
 
     /// Adds a user's file. It replaces an embedded device of the same name, and takes over the driver names it lists.
     pub fn add_file(&mut self, file: &str, text: &str) -> Result<&Device, DeviceError> {
-        let device = load::load_device(text, file)?;
+        let device = load::read_device(text, file)?;
         if let Some(other) = self.user.get(&device.name)
             && other.file != file
         {
@@ -190,7 +190,7 @@ impl Catalog {
             return Ok(user.device.clone());
         }
         match Self::embedded_text(name) {
-            Some(text) => load::load_device(text, &format!("{name}.yaml (embedded)")),
+            Some(text) => load::read_device(text, &format!("{name}.yaml (embedded)")),
             None => Err(self.unknown_device(name)),
         }
     }

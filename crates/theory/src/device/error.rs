@@ -25,27 +25,18 @@ pub enum DeviceError {
     },
     /// Not YAML of the schema: the message has line, column and key.
     #[error("device file {file}: {problem}")]
-    Syntax {
-        file: String,
-        /// What the reader says.
-        problem: String,
-    },
+    Syntax { file: String, problem: String },
     /// A value that cannot be.
     #[error("device file {file}: {key}: {problem}")]
     Invalid {
         file: String,
-        /// The key in it.
         key: String,
         /// What is wrong with it.
         problem: String,
     },
     /// A file or directory that cannot be read.
     #[error("cannot read device files in {path}: {error}")]
-    Unreadable {
-        path: String,
-        /// What the system says.
-        error: io::Error,
-    },
+    Unreadable { path: String, error: io::Error },
 }
 
 fn suggest_similar(near: &[String]) -> String {

@@ -68,7 +68,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// Peak main memory bandwidth.
     pub fn memory_bandwidth(&self) -> BytesPerSecond {
         self.memory.bandwidth_bytes_per_s.value
     }
@@ -102,22 +101,22 @@ impl Device {
     }
 
     fn missing_peak(&self, dtype: DType, engine: Engine) -> MissingPeak {
-        let mut known: Vec<_> = self
+        let mut stated_dtypes: Vec<_> = self
             .peaks
             .iter()
             .filter(|peak| peak.engine == engine || engine == Engine::Tensor)
             .map(|peak| peak.dtype.name())
             .collect();
-        known.sort_unstable();
-        known.dedup();
+        stated_dtypes.sort_unstable();
+        stated_dtypes.dedup();
         MissingPeak {
             device: self.name.clone(),
             dtype,
             engine,
-            known: if known.is_empty() {
+            known: if stated_dtypes.is_empty() {
                 "none".to_owned()
             } else {
-                known.join(", ")
+                stated_dtypes.join(", ")
             },
         }
     }

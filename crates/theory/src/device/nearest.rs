@@ -1,18 +1,18 @@
-/// The few of `names` that look most like `wanted`, nearest first; none where nothing is close.
+/// Up to four of `names` that are most similar to `wanted`, best first; empty if none is similar.
 ///
 /// Two measures, since a driver's name is words and a spec name is one: shared words, then edit distance.
 pub(super) fn nearest_names<'a>(
     wanted: &str,
     names: impl Iterator<Item = &'a str>,
 ) -> Vec<&'a str> {
-    const OFFERED: usize = 4;
+    const SUGGESTIONS_MAX: usize = 4;
     let wanted = normalize_name(wanted);
     let mut scored: Vec<(f64, &str)> = names
         .map(|name| (name_likeness(&wanted, &normalize_name(name)), name))
         .filter(|(score, _)| *score >= 0.5)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-    scored.truncate(OFFERED);
+    scored.truncate(SUGGESTIONS_MAX);
     scored.into_iter().map(|(_, name)| name).collect()
 }
 

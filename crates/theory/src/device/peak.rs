@@ -92,9 +92,7 @@ impl Recount {
 pub struct MissingPeak {
     /// Spec name of the device.
     pub device: String,
-    /// The format asked for.
     pub dtype: DType,
-    /// The units asked for.
     pub engine: Engine,
     /// The formats that have a peak on units that could do the work.
     pub known: String,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Parameters above this are a mistake; sums over workloads stay far inside 64 bits below it.
-const MAX_PARAMETERS: u64 = 1 << 50;
+const PARAMETERS_MAX: u64 = 1 << 50;
 
 /// What a family's config class says where the config is silent.
 #[derive(Clone, Copy)]
@@ -314,8 +314,8 @@ fn layer_types(keys: &Keys<'_>, layers: u32) -> Result<Option<Vec<bool>>, ModelE
             Some("full_attention") => Ok(false),
             Some("sliding_attention") => Ok(true),
             Some(_) => {
-                let known = "`full_attention` and `sliding_attention`";
-                Err(keys.unsupported("layer_types", entry, known))
+                let supported = "`full_attention` and `sliding_attention`";
+                Err(keys.unsupported("layer_types", entry, supported))
             }
             None => Err(keys.invalid("layer_types", entry, expected)),
         })
@@ -350,7 +350,7 @@ pub(crate) fn finish_model(
     check_model(keys, vision, None, decoder)
 }
 
-/// As [`finish`], for a model of two stacks.
+/// As [`finish_model`], for a model of two stacks.
 pub(crate) fn finish_pair(
     keys: &Keys<'_>,
     encoder: Encoder,
@@ -374,7 +374,7 @@ fn check_model(
         decoder,
     };
     let parameters = model.parameter_count();
-    if parameters > MAX_PARAMETERS {
+    if parameters > PARAMETERS_MAX {
         return Err(ModelError::Invalid {
             field: keys.field("hidden_size"),
             found: format!("so large that the model has {parameters} parameters or more"),

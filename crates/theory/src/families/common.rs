@@ -157,8 +157,8 @@ impl Model {
             ));
         }
         if keys.flag(&["is_encoder_decoder"], false)? {
-            let known = "t5 and whisper among models with an encoder";
-            return Err(keys.unsupported("model_type", &kind.into(), known));
+            let supported = "t5 and whisper among models with an encoder";
+            return Err(keys.unsupported("model_type", &kind.into(), supported));
         }
         for state in [
             "state_size",
@@ -220,7 +220,7 @@ fn decoder_of(config: &Value) -> Value {
     decoder
 }
 
-/// `layer_types` where some of them are no attention.
+/// Refuses `layer_types` that name layers other than attention.
 fn other_mixer<'a>(keys: &Keys<'a>) -> Option<(&'static str, &'a Value)> {
     let (name, types) = keys.get(&["layer_types"])?;
     let of_attention = |kind: &Value| {

@@ -17,7 +17,7 @@ use crate::{
 const CROP_SIDE: u64 = 640;
 
 /// Pixels down and across that become one feature: patches of 16, compressed fourfold.
-const LEAST_SIDE: u64 = 64;
+const IMAGE_SIDE_MIN_PIXELS: u64 = 64;
 
 const SAM: SamNames = SamNames {
     patches: "model.sam_model.patch_embed.proj",
@@ -43,11 +43,11 @@ pub(crate) fn deepseek_ocr(keys: &Keys<'_>) -> Result<Model, ModelError> {
         .part("width")?
         .ok_or_else(|| vision.missing("width"))?;
     let base_side = vision.side("image_size", 1024)?;
-    if base_side < LEAST_SIDE {
+    if base_side < IMAGE_SIDE_MIN_PIXELS {
         return Err(vision.contradiction(
             "image_size",
             base_side,
-            format!("the {LEAST_SIDE} pixels that SAM and its neck make one feature of"),
+            format!("the {IMAGE_SIDE_MIN_PIXELS} pixels that SAM and its neck make one feature of"),
         ));
     }
     let sam = read_sam_tower(&widths, base_side)?;

@@ -108,7 +108,7 @@ pub fn family_names() -> impl Iterator<Item = &'static str> {
 impl Model {
     /// Reads a Hugging Face config, by `as_family` where it is given, else by the config's own `model_type`.
     pub fn from_config(config: &Value, as_family: Option<&str>) -> Result<Self, ModelError> {
-        let known = || family_names().collect::<Vec<_>>().join(", ");
+        let known_families = || family_names().collect::<Vec<_>>().join(", ");
         let stated = config
             .as_object()
             .ok_or(ModelError::NotAnObject)?
@@ -116,13 +116,15 @@ impl Model {
             .and_then(Value::as_str);
         let name = as_family
             .or(stated)
-            .ok_or_else(|| ModelError::NoModelType { known: known() })?;
+            .ok_or_else(|| ModelError::NoModelType {
+                known: known_families(),
+            })?;
         let family = FAMILIES
             .iter()
             .find(|family| family.name == name || family.aliases.contains(&name))
             .ok_or_else(|| ModelError::UnknownFamily {
                 found: name.to_owned(),
-                known: known(),
+                known: known_families(),
             })?;
         (family.build)(&Keys::new(family.name, config)?)
     }

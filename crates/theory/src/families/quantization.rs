@@ -48,8 +48,8 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 columns: *columns as u32,
             },
             Some(other) => {
-                let found = Value::from(other.to_vec());
-                return Err(part.invalid("weight_block_size", &found, "two sizes"));
+                let stated_sizes = Value::from(other.to_vec());
+                return Err(part.invalid("weight_block_size", &stated_sizes, "two sizes"));
             }
         },
         "awq" => integer(part.flag(&["zero_point"], true)?, false)?,
@@ -63,16 +63,16 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 "NVFP4" => WeightFormat::Nvfp4,
                 "FP8" => WeightFormat::FP8,
                 other => {
-                    let found = Value::String(other.to_owned());
-                    return Err(part.unsupported("quant_algo", &found, "NVFP4 and FP8"));
+                    let stated_algorithm = Value::String(other.to_owned());
+                    return Err(part.unsupported("quant_algo", &stated_algorithm, "NVFP4 and FP8"));
                 }
             }
         }
         other => {
-            let found = Value::String(other.to_owned());
+            let stated_method = Value::String(other.to_owned());
             return Err(part.unsupported(
                 "quant_method",
-                &found,
+                &stated_method,
                 "fp8, awq, gptq, compressed-tensors, mxfp4, nvfp4 and modelopt",
             ));
         }

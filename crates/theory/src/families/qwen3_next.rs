@@ -292,8 +292,8 @@ fn read_state_dtype(keys: &Keys<'_>) -> Result<DType, ModelError> {
         Some(name) => match name.parse::<DType>() {
             Ok(dtype) if dtype.is_float() => Ok(dtype),
             _ => {
-                let found = Value::String(name.to_owned());
-                Err(keys.invalid(key, &found, "a floating-point dtype such as float32"))
+                let stated_name = Value::String(name.to_owned());
+                Err(keys.invalid(key, &stated_name, "a floating-point dtype such as float32"))
             }
         },
     }
@@ -321,8 +321,8 @@ fn attending_layers(keys: &Keys<'_>, layers: u32) -> Result<Vec<bool>, ModelErro
         Some("linear_attention") => Ok(false),
         Some("full_attention") => Ok(true),
         Some(_) => {
-            let known = "`linear_attention` and `full_attention`";
-            Err(keys.unsupported(name, entry, known))
+            let supported = "`linear_attention` and `full_attention`";
+            Err(keys.unsupported(name, entry, supported))
         }
         None => Err(keys.invalid(name, entry, expected)),
     });

@@ -157,8 +157,8 @@ pub(crate) fn qwen3_5_tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, 
     if let Some(deep) = keys.integers("deepstack_visual_indexes")?
         && !deep.is_empty()
     {
-        let found = serde_json::json!(deep);
-        return Err(keys.unsupported("deepstack_visual_indexes", &found, "an empty list"));
+        let stated_indexes = serde_json::json!(deep);
+        return Err(keys.unsupported("deepstack_visual_indexes", &stated_indexes, "an empty list"));
     }
     let width = keys.size(&["hidden_size"], Some(1152))?;
     let heads = keys.size(&["num_heads"], Some(16))?;

@@ -162,8 +162,8 @@ fn feed_forward(keys: &Keys<'_>) -> Result<(ActivationKind, bool), ModelError> {
         None => (stated, false),
     };
     let activation = ActivationKind::from_name(name).ok_or_else(|| {
-        let known = "relu, gelu and silu, and those after `gated-`,";
-        keys.unsupported("feed_forward_proj", &Value::from(stated), known)
+        let supported = "relu, gelu and silu, and those after `gated-`,";
+        keys.unsupported("feed_forward_proj", &Value::from(stated), supported)
     })?;
     Ok((activation, gated))
 }

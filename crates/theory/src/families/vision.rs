@@ -110,15 +110,18 @@ fn read_sizes(
 
 pub(crate) fn build_clip(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let part = tower_keys(keys)?;
-    let own = part.as_ref().unwrap_or(keys);
-    let sizes = read_sizes(own, ActivationKind::QuickGelu, 1e-5)?;
-    let (side, patch) = (own.side("image_size", 224)?, own.side("patch_size", 32)?);
-    let across = patches_per_side(own, side, patch)?;
+    let tower = part.as_ref().unwrap_or(keys);
+    let sizes = read_sizes(tower, ActivationKind::QuickGelu, 1e-5)?;
+    let (side, patch) = (
+        tower.side("image_size", 224)?,
+        tower.side("patch_size", 32)?,
+    );
+    let across = patches_per_side(tower, side, patch)?;
     let norm = |name| Some(Norm::layer_norm(name, sizes.width, sizes.epsilon));
     let encoder = ImageEncoder {
         patches: Conv {
             name: "vision_model.embeddings.patch_embedding",
-            inputs: own.size(&["num_channels"], Some(3))?,
+            inputs: tower.size(&["num_channels"], Some(3))?,
             outputs: sizes.width,
             depth: 1,
             kernel: patch,
@@ -131,7 +134,7 @@ pub(crate) fn build_clip(keys: &Keys<'_>) -> Result<Model, ModelError> {
         // The checkpoint's own spelling.
         before: norm("vision_model.pre_layrnorm"),
         layers_prefix: "vision_model.encoder.layers",
-        layers: (0..own.layers(&["num_hidden_layers"], Some(12))?).collect(),
+        layers: (0..tower.layers(&["num_hidden_layers"], Some(12))?).collect(),
         layer: vit_layer(&sizes),
         after: norm("vision_model.post_layernorm"),
         pooling: None,
@@ -142,10 +145,13 @@ pub(crate) fn build_clip(keys: &Keys<'_>) -> Result<Model, ModelError> {
 
 pub(crate) fn build_siglip(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let part = tower_keys(keys)?;
-    let own = part.as_ref().unwrap_or(keys);
-    let sizes = read_sizes(own, ActivationKind::GeluTanh, 1e-6)?;
-    let (side, patch) = (own.side("image_size", 224)?, own.side("patch_size", 16)?);
-    let across = patches_per_side(own, side, patch)?;
+    let tower = part.as_ref().unwrap_or(keys);
+    let sizes = read_sizes(tower, ActivationKind::GeluTanh, 1e-6)?;
+    let (side, patch) = (
+        tower.side("image_size", 224)?,
+        tower.side("patch_size", 16)?,
+    );
+    let across = patches_per_side(tower, side, patch)?;
     let norm = |name| Norm::layer_norm(name, sizes.width, sizes.epsilon);
     let pooling = AttentionPooling {
         probe: "vision_model.head.probe",
@@ -174,7 +180,7 @@ pub(crate) fn build_siglip(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let encoder = ImageEncoder {
         patches: Conv {
             name: "vision_model.embeddings.patch_embedding",
-            inputs: own.size(&["num_channels"], Some(3))?,
+            inputs: tower.size(&["num_channels"], Some(3))?,
             outputs: sizes.width,
             depth: 1,
             kernel: patch,
@@ -186,10 +192,10 @@ pub(crate) fn build_siglip(keys: &Keys<'_>) -> Result<Model, ModelError> {
         position_rows: across * across,
         before: None,
         layers_prefix: "vision_model.encoder.layers",
-        layers: (0..own.layers(&["num_hidden_layers"], Some(12))?).collect(),
+        layers: (0..tower.layers(&["num_hidden_layers"], Some(12))?).collect(),
         layer: vit_layer(&sizes),
         after: Some(norm("vision_model.post_layernorm")),
-        pooling: own.flag(&["vision_use_head"], true)?.then_some(pooling),
+        pooling: tower.flag(&["vision_use_head"], true)?.then_some(pooling),
         side,
     };
     finish_model(keys, Some(Vision::Encoder(Box::new(encoder))), None)
@@ -302,8 +308,8 @@ pub(crate) fn sam_encoder(sizes: &SamSizes, names: &SamNames) -> SamEncoder {
 
 pub(crate) fn build_sam(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let part = tower_keys(keys)?;
-    let own = part.as_ref().unwrap_or(keys);
-    let sizes = read_sam(own)?;
+    let tower = part.as_ref().unwrap_or(keys);
+    let sizes = read_sam(tower)?;
     let encoder = sam_encoder(&sizes, &SAM);
     finish_model(keys, Some(Vision::Sam(Box::new(encoder))), None)
 }

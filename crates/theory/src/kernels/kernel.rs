@@ -4,7 +4,7 @@ use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    block::{CHUNK, chunk_flops},
+    block::{CHUNK_TOKENS, chunk_flops},
     quant::WeightFormat,
 };
 
@@ -372,7 +372,7 @@ impl Kernel {
                 value_dim,
                 ..
             } if queries > 1.0 => {
-                let chunks = batch * heads * (queries / CHUNK as f64).ceil();
+                let chunks = batch * heads * (queries / CHUNK_TOKENS as f64).ceil();
                 chunks * chunk_flops(key_dim as u64, value_dim as u64) as f64
             }
             Self::CausalConv { .. } | Self::DeltaRule { .. } | Self::Stream { .. } => 0.0,

@@ -38,7 +38,6 @@ pub struct TracedModel {
 }
 
 impl TracedStep {
-    /// Matrix work.
     pub fn matrix_flops(&self) -> f64 {
         self.sum_over_launches(Kernel::matrix_flops)
     }

@@ -73,10 +73,10 @@ pub fn list_exchanges(
     let stream = bytes(rows.saturating_mul(decoder.hidden));
     let across = parallel.shares_experts_across_data();
     let routed = |group: &&LayerGroup| across && matches!(group.layer.feed, FeedForward::Moe(_));
-    let mut found = Vec::new();
+    let mut exchanges = Vec::new();
     let mut add = |operation, ranks, bytes, count| {
         if ranks > 1 && bytes > 0 && count > 0 {
-            found.push(Exchange {
+            exchanges.push(Exchange {
                 operation,
                 ranks,
                 bytes,
@@ -130,5 +130,5 @@ pub fn list_exchanges(
     if parallel.pipeline > 1 {
         add(Operation::Send, 2, stream, parallel.pipeline - 1);
     }
-    found
+    exchanges
 }

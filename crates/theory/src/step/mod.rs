@@ -5,7 +5,7 @@ mod part;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use part::{Bound, Reach};
-pub use part::{Part, Sequences, Sums};
+pub use part::{Part, SequenceSums, Sequences};
 
 use crate::{
     error::WorkloadError,
@@ -84,7 +84,6 @@ impl Step {
         }
     }
 
-    /// How many sequences.
     pub fn sequences(&self) -> u64 {
         let decode = self.decode.sequences();
         self.prefill.sequences().saturating_add(decode)
@@ -189,7 +188,6 @@ pub(crate) struct Recurrence {
     pub(crate) sequences: u64,
     /// Sequences that have a state already.
     pub(crate) continued: u64,
-    /// New tokens.
     pub(crate) new: u64,
     /// Chunks of the new tokens; the last of a sequence need not be full.
     pub(crate) chunks: u64,

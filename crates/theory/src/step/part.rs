@@ -21,7 +21,7 @@ pub struct Sequences {
 
 /// Sums over sequences, as the detailed labels of vLLM and SGLang give them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Sums {
+pub struct SequenceSums {
     /// How many sequences.
     pub sequences: u64,
     /// Σ new tokens (`sq`).
@@ -34,7 +34,7 @@ pub struct Sums {
     pub new_total: u64,
 }
 
-impl Sums {
+impl SequenceSums {
     /// Whether some sequences of at least one new token have these sums, as far as inequalities tell.
     pub fn is_consistent(&self) -> bool {
         let wide = u128::from;
@@ -67,8 +67,8 @@ impl Sums {
     fn unique_sequences(&self) -> Option<Sequences> {
         let equal = u128::from(self.new_squared) * u128::from(self.sequences)
             == u128::from(self.new) * u128::from(self.new);
-        let known = self.sequences == 1 || (equal && self.total == self.new);
-        (known && self.sequences > 0).then(|| Sequences {
+        let is_determined = self.sequences == 1 || (equal && self.total == self.new);
+        (is_determined && self.sequences > 0).then(|| Sequences {
             count: self.sequences,
             new: self.new / self.sequences,
             cached: (self.total - self.new) / self.sequences,
@@ -83,7 +83,7 @@ pub enum Part {
     /// Every sequence is known.
     Groups(Vec<Sequences>),
     /// Their sums are known: costs are exact except under a sliding window.
-    Sums(Sums),
+    Sums(SequenceSums),
     /// Only new tokens are known: what reads the cache is bounded from below.
     Counts {
         /// How many sequences.
@@ -110,7 +110,6 @@ pub(crate) enum Bound {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
     pub(crate) sequences: u64,
-    /// New tokens.
     pub(crate) new: u64,
     /// Σ over queries of the keys that a query meets.
     pub(crate) keys: u64,
@@ -125,7 +124,6 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Both together.
     pub(crate) fn combined_with(self, other: Self) -> Self {
         let sum = |of: fn(&Self) -> u64| of(&self).saturating_add(of(&other));
         Self {
@@ -150,7 +148,6 @@ impl Reach {
 }
 
 impl Part {
-    /// How many sequences.
     pub fn sequences(&self) -> u64 {
         match self {
             Self::Groups(groups) => saturating_total(groups, |group| group.count),
@@ -280,8 +277,8 @@ impl Part {
             Bound::Lower => cached.min(1),
             Bound::Upper => cached.min(self.sequences()),
         };
-        let known = matches!(self, Self::Sums(_)) && cached == 0;
-        (continued, !known && !self.is_empty())
+        let is_all_new = matches!(self, Self::Sums(_)) && cached == 0;
+        (continued, !is_all_new && !self.is_empty())
     }
 
     /// The intervals of the new tokens' positions where they are known, else the least or largest number of distinct
@@ -360,7 +357,7 @@ fn of_groups(groups: &[Sequences], convention: AttentionConvention, window: u64)
 /// window. Under one each query sees `min(p, w)`, which is concave in `p`: the mean position bounds the sum from above, the
 /// chord from position 1 to the last position that any sequence can have bounds it from below.
 fn of_sums(
-    sums: &Sums,
+    sums: &SequenceSums,
     convention: AttentionConvention,
     window: u64,
     bound: Bound,

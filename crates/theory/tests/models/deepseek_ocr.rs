@@ -168,10 +168,10 @@ fn collect(lower: impl FnOnce(&mut dyn FnMut(&Operator<'_>))) -> Vec<(String, Ki
 
 /// Five significant digits, as the table of layers prints them.
 fn agrees(found: u64, giga: f64, what: &str) {
-    let found = found as f64 / 1e9;
+    let computed = found as f64 / 1e9;
     assert!(
-        (found - giga).abs() <= giga * 5e-5,
-        "{what}: {found} GFLOP, the counter saw {giga}"
+        (computed - giga).abs() <= giga * 5e-5,
+        "{what}: {computed} GFLOP, the counter saw {giga}"
     );
 }
 

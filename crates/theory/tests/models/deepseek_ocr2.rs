@@ -44,12 +44,12 @@ fn the_published_size_has_the_parameters_of_transformers() {
 #[test]
 fn an_image_with_six_crops_costs_what_torch_counts() {
     let model = published();
-    let found = model
+    let vision_flops = model
         .cost_span(&workload(1, 2, 3), Span::Vision)
         .tensor
         .total();
     let expected = truth()["published"]["image"]["flops"].as_u64().unwrap();
-    assert_eq!(found, expected);
+    assert_eq!(vision_flops, expected);
 }
 
 /// 256 queries of the whole image, 144 of each crop, and a separator.
@@ -69,18 +69,18 @@ fn the_small_model_is_what_torch_makes_and_counts() {
     assert_eq!(Some(model.parameter_count()), tiny["parameters"].as_u64());
     let expected: BTreeMap<String, Vec<u64>> =
         serde_json::from_value(tiny["vision_tensors"].clone()).unwrap();
-    let found: BTreeMap<_, _> = model
+    let tensors: BTreeMap<_, _> = model
         .checkpoint_tensors()
         .into_iter()
         .filter(|tensor| tensor.name.starts_with("model.vision_tower."))
         .map(|tensor| (tensor.name, tensor.shape.sizes().to_vec()))
         .collect();
-    assert_eq!(found, expected);
+    assert_eq!(tensors, expected);
     for (point, crops) in tiny["vision_flops"].as_array().unwrap().iter().zip([0, 3]) {
         let images = point["images"].as_u64().unwrap();
         let asked = workload(images, u64::from(crops > 0), crops);
-        let found = model.cost_span(&asked, Span::Vision).tensor.total();
-        assert_eq!(Some(found), point["flops"].as_u64(), "{point}");
+        let vision_flops = model.cost_span(&asked, Span::Vision).tensor.total();
+        assert_eq!(Some(vision_flops), point["flops"].as_u64(), "{point}");
     }
     let text = &tiny["text_flops"];
     let asked = Workload {

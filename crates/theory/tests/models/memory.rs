@@ -115,14 +115,16 @@ fn the_largest_batch_and_context_just_fit() {
     };
     assert!(total(batch) <= device && total(batch + 1) > device);
     let context = model.largest_context(&workload, device).unwrap();
-    let own = 2048 + 511;
+    let sequence_tokens = 2048 + 511;
     let total = |cached| {
         model
             .count_memory(&Workload { cached, ..workload })
             .unwrap()
             .total_bytes()
     };
-    assert!(total(context - own) <= device && total(context - own + 1) > device);
+    assert!(
+        total(context - sequence_tokens) <= device && total(context - sequence_tokens + 1) > device
+    );
     assert_eq!(model.largest_batch(&workload, 1_000_000), None);
     assert_eq!(model.largest_context(&workload, 1_000_000), None);
 }

@@ -20,12 +20,12 @@ fn decoders() -> Vec<(String, Model)> {
 }
 
 fn has_experts(model: &Model) -> bool {
-    let mut found = false;
+    let mut has_experts = false;
     let pass = Pass::decode_steps(1, 1, 1);
     model.lower_pass(&Workload::default(), &pass, &mut |operator| {
-        found |= operator.kind == Kind::Experts;
+        has_experts |= operator.kind == Kind::Experts;
     });
-    found
+    has_experts
 }
 
 /// Work and moving bytes, which grow with the batch; weights apart.

@@ -2,8 +2,8 @@
 
 use crate::support::{names, published};
 use llmprof_theory::{
-    AttentionConvention, Cost, Kind, Logits, MlaDecode, Model, Part, Pass, Sequences, Step, Sums,
-    Workload,
+    AttentionConvention, Cost, Kind, Logits, MlaDecode, Model, Part, Pass, SequenceSums, Sequences,
+    Step, Workload,
     device::Catalog,
     roofline::{PhaseRoofline, Roof},
 };
@@ -15,8 +15,8 @@ fn group(count: u64, new: u64, cached: u64) -> Sequences {
 }
 
 /// The sums of sequences, as an engine adds them up.
-fn sums(groups: &[Sequences]) -> Sums {
-    let mut sums = Sums::default();
+fn sums(groups: &[Sequences]) -> SequenceSums {
+    let mut sums = SequenceSums::default();
     for group in groups {
         let (count, new, total) = (group.count, group.new, group.new + group.cached);
         sums.sequences += count;
@@ -240,7 +240,7 @@ fn llama_decodes_three_sequences() {
     assert_eq!(cost.basis, Basis::Counted);
 
     // As the label of vLLM says it: execute_3_context_0(…)_generation_3(sq3sk2603sqsq3sqsk2603).
-    let label = Step::all_decode(Part::Sums(Sums {
+    let label = Step::all_decode(Part::Sums(SequenceSums {
         sequences: 3,
         new: 3,
         total: 2603,
@@ -372,7 +372,7 @@ fn experts_are_touched_by_all_tokens_of_a_step() {
 
 #[test]
 fn contradictory_steps_are_refused() {
-    let fixture = Sums {
+    let fixture = SequenceSums {
         sequences: 9,
         new: 8155,
         total: 8430,
@@ -381,35 +381,35 @@ fn contradictory_steps_are_refused() {
     };
     assert!(fixture.is_consistent());
     let bad = [
-        Sums {
+        SequenceSums {
             sequences: 0,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             sequences: 9000,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             total: 8154,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_squared: 7_475_786,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_squared: 8155,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_squared: u64::MAX,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_total: 7_475_784,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_total: u64::MAX,
             ..fixture
         },
@@ -435,7 +435,7 @@ fn contradictory_steps_are_refused() {
     }
     // What is not validated still counts without panic, saturating.
     let model = published("mistral_7b");
-    for sums in bad.into_iter().chain([Sums {
+    for sums in bad.into_iter().chain([SequenceSums {
         sequences: u64::MAX,
         new: u64::MAX,
         total: u64::MAX,

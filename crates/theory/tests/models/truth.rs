@@ -28,8 +28,12 @@ fn check_text(name: &str, model: &Model, expected: &Value) {
     let (batch, prompt) = (number(expected, "batch"), number(expected, "prompt"));
     let workload = eager(batch, prompt);
     if let Some(encoder) = expected.get("encoder") {
-        let found = model.cost_span(&workload, Span::Encoder).tensor.total();
-        assert_eq!(Some(found), encoder.as_u64(), "{name}: encoder of {batch}");
+        let encoder_flops = model.cost_span(&workload, Span::Encoder).tensor.total();
+        assert_eq!(
+            Some(encoder_flops),
+            encoder.as_u64(),
+            "{name}: encoder of {batch}"
+        );
     }
     let tensor = |pass: &Pass| model.cost_of(&workload, pass).tensor.total();
     let prefill: u64 = model
@@ -59,9 +63,9 @@ fn check_vision(name: &str, model: &Model, expected: &Value) {
         },
         ..Workload::default()
     };
-    let found = model.cost_span(&workload, Span::Vision).tensor.total();
+    let vision_flops = model.cost_span(&workload, Span::Vision).tensor.total();
     assert_eq!(
-        Some(found),
+        Some(vision_flops),
         number("vision"),
         "{name}: vision of {expected}"
     );
@@ -162,14 +166,14 @@ fn small_models_have_the_tensors_that_transformers_saves() {
             entry["parameters"].as_u64(),
             "{family}"
         );
-        let found: BTreeMap<_, _> = model
+        let tensors: BTreeMap<_, _> = model
             .checkpoint_tensors()
             .into_iter()
             .map(|tensor| (tensor.name, tensor.shape.sizes().to_vec()))
             .collect();
         let expected: BTreeMap<String, Vec<u64>> =
             serde_json::from_value(entry["tensors"].clone()).unwrap();
-        assert_eq!(found, expected, "{family}");
+        assert_eq!(tensors, expected, "{family}");
     }
     for family in family_names() {
         let elsewhere = ["deepseek_ocr", "deepseek_ocr2", "clip", "siglip", "sam"];

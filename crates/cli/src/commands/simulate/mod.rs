@@ -75,10 +75,10 @@ fn run(
     settings.check_values().map_err(wrong)?;
     let slos: &[Slo] = &args.slo;
     let count = args.engine.replicas;
-    if count == 0 || count > search::MOST_REPLICAS {
+    if count == 0 || count > search::REPLICAS_MAX {
         return Err(Failure::new(format!(
             "--replicas must lie between 1 and {}",
-            search::MOST_REPLICAS
+            search::REPLICAS_MAX
         )));
     }
     let mut candidates = None;

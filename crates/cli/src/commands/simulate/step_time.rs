@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use llmprof_config::hydra::RunMode;
-use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::ParallelModel};
 use llmprof_record::plan::Plan;
 use llmprof_record::serving::EngineStep;
 use llmprof_report::compose::simulate::StepTimeBasis;
@@ -51,7 +51,7 @@ pub(super) fn with<R>(
     let workload = subjects.plan.spread_workload();
     let mut profile = efficiency::profile(&args.efficiency)?;
     efficiency::add_curves(&mut profile, &subjects.plan.hardware.spec, &subjects.device)?;
-    let spread = Spread::new(&subjects.model, &subjects.device, workload.parallel)
+    let spread = ParallelModel::new(&subjects.model, &subjects.device, workload.parallel)
         .map_err(|error| Failure::new(error.to_string()))?;
     let predictor = spread.rank_predictor(&subjects.device, &profile);
     let blocks = kv_blocks(args, &subjects, &spread, &workload)?;
@@ -135,7 +135,7 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
 fn kv_blocks(
     args: &SimulateArgs,
     subjects: &Subjects,
-    spread: &Spread,
+    spread: &ParallelModel,
     workload: &Workload,
 ) -> Result<KvBlocks, Failure> {
     let share = args.engine.gpu_memory_utilization;
@@ -190,7 +190,7 @@ fn more_memory(
     limits: &EngineLimits,
 ) -> String {
     let fits = |changed: &Workload| {
-        let spread = Spread::new(model, device, changed.parallel).ok()?;
+        let spread = ParallelModel::new(model, device, changed.parallel).ok()?;
         let long = Workload {
             batch: 1,
             prompt: limits.max_num_batched_tokens,

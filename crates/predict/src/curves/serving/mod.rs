@@ -6,7 +6,7 @@ mod file;
 mod shipped;
 
 use super::{
-    axis::{Axis, Place},
+    axis::{Axis, AxisPlace},
     sizes::COLUMNS_MIN,
 };
 use file::{AttentionTables, ServingCurves};
@@ -32,7 +32,7 @@ struct Grid<const N: usize> {
 
 /// The ratios of a format.
 #[derive(Clone, Debug)]
-struct Table<const N: usize = 3> {
+struct RatioTable<const N: usize = 3> {
     grid: Grid<N>,
     /// Whether they were measured on the device, by whichever engine.
     own: bool,
@@ -41,12 +41,12 @@ struct Table<const N: usize = 3> {
 /// Ratios resolved for look-up.
 #[derive(Clone, Debug)]
 pub(crate) struct ServingClock {
-    gemm: [Table; 4],
-    experts: [Table; 6],
+    gemm: [RatioTable; 4],
+    experts: [RatioTable; 6],
     /// Decode and prefill, each with a cache of 16 and of 8 bits.
-    attention: [[Table; 2]; 2],
+    attention: [[RatioTable; 2]; 2],
     /// Convolution and delta rule, each of decode and prefill.
-    gated_delta: [[Table<2>; 2]; 2],
+    gated_delta: [[RatioTable<2>; 2]; 2],
 }
 
 /// What a model needs tables of.
@@ -76,7 +76,7 @@ impl<const N: usize> Grid<N> {
     }
 }
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> RatioTable<N> {
     /// Of the device's file, which must be whole.
     fn measured_here(grid: Option<Grid<N>>) -> Option<Self> {
         Some(Self {
@@ -105,11 +105,11 @@ pub(crate) struct Measured<'t> {
 /// Places on axes that do not grow with the work.
 enum Cells<'t> {
     /// By rows; columns and depth of a matrix are given.
-    Gemm(&'t Grid<3>, [Place; 2]),
+    Gemm(&'t Grid<3>, [AxisPlace; 2]),
     /// By rows and experts; elements of a matrix are given.
-    Experts(&'t Grid<3>, Place),
+    Experts(&'t Grid<3>, AxisPlace),
     /// By work items and keys; the width of a head is given.
-    Attention(&'t Grid<3>, Place),
+    Attention(&'t Grid<3>, AxisPlace),
     Delta(&'t Grid<2>),
 }
 
@@ -177,42 +177,43 @@ impl ServingClock {
         let gemm = |name: &str, place: usize| match curves.gemm.get(name) {
             Some(table) => {
                 let axes = [table.m.as_slice(), &table.n, &table.k];
-                Table::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
             }
-            None => others().map(|others| Table::borrowed_from(&others.gemm[place])),
+            None => others().map(|others| RatioTable::borrowed_from(&others.gemm[place])),
         };
         let experts = |name: &str, place: usize| match curves.experts.get(name) {
             Some(table) => {
                 let axes = [table.rows.as_slice(), &table.elements, &table.reached];
-                Table::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
             }
-            None => others().map(|others| Table::borrowed_from(&others.experts[place])),
+            None => others().map(|others| RatioTable::borrowed_from(&others.experts[place])),
         };
         let attention = |tables: &AttentionTables, phase: usize| {
             let one = |name: &str, place: usize| match tables.cache.get(name) {
                 Some(cache) => {
                     let axes = [cache.dims.as_slice(), &tables.work, &tables.keys];
-                    Table::measured_here(Grid::new(tables.fixed_us, axes, &cache.ratio))
+                    RatioTable::measured_here(Grid::new(tables.fixed_us, axes, &cache.ratio))
                 }
-                None => {
-                    others().map(|others| Table::borrowed_from(&others.attention[phase][place]))
-                }
+                None => others()
+                    .map(|others| RatioTable::borrowed_from(&others.attention[phase][place])),
             };
             Some([one("bf16", 0)?, one("fp8", 1)?])
         };
         let delta = |name: &str, kernel: usize, phase: usize| match curves.gated_delta.get(name) {
             Some(table) => {
                 let axes = [table.work.as_slice(), &table.tokens];
-                Table::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
             }
-            None => others().map(|others| Table::borrowed_from(&others.gated_delta[kernel][phase])),
+            None => {
+                others().map(|others| RatioTable::borrowed_from(&others.gated_delta[kernel][phase]))
+            }
         };
         let (eight, expanded) = (gemm("fp8", 3)?, experts("mxfp4", 5)?);
         Some(Self {
             gemm: [
                 gemm("bf16", 0)?,
                 gemm("fp8_block", 1)?,
-                gemm("nvfp4", 2).unwrap_or_else(|| Table::borrowed_from(&eight)),
+                gemm("nvfp4", 2).unwrap_or_else(|| RatioTable::borrowed_from(&eight)),
                 eight,
             ],
             experts: [
@@ -220,7 +221,7 @@ impl ServingClock {
                 experts("fp8", 1)?,
                 experts("fp8_block", 2)?,
                 experts("int4", 3)?,
-                experts("nvfp4", 4).unwrap_or_else(|| Table::borrowed_from(&expanded)),
+                experts("nvfp4", 4).unwrap_or_else(|| RatioTable::borrowed_from(&expanded)),
                 expanded,
             ],
             attention: [
@@ -258,7 +259,7 @@ impl ServingClock {
                 stored,
                 ..
             } if groups == 1.0 && n >= COLUMNS_MIN && size <= 2.0 => {
-                let Table { grid, own } = &self.gemm[gemm_place(stored)];
+                let RatioTable { grid, own } = &self.gemm[gemm_place(stored)];
                 let [in_m, in_n, in_k] = &grid.axes;
                 let cells = Cells::Gemm(grid, [in_n.find_place(n), in_k.find_place(k)]);
                 ([Axis::single_point(), in_m], grid.fixed_us, *own, cells)
@@ -266,7 +267,7 @@ impl ServingClock {
             Kernel::Grouped {
                 n, k, size, stored, ..
             } if size <= 2.0 => {
-                let Table { grid, own } = &self.experts[experts_place(stored)];
+                let RatioTable { grid, own } = &self.experts[experts_place(stored)];
                 let [rows, elements, reached] = &grid.axes;
                 let cells = Cells::Experts(grid, elements.find_place(n * k));
                 ([reached, rows], grid.fixed_us, *own, cells)
@@ -279,7 +280,7 @@ impl ServingClock {
                 ..
             } => {
                 let phase = &self.attention[usize::from(queries > 1.0)];
-                let Table { grid, own } = &phase[usize::from(cached < 2.0)];
+                let RatioTable { grid, own } = &phase[usize::from(cached < 2.0)];
                 let [dims, work, keys] = &grid.axes;
                 let cells = Cells::Attention(grid, dims.find_place(key_dim));
                 ([work, keys], grid.fixed_us, *own, cells)
@@ -287,7 +288,7 @@ impl ServingClock {
             Kernel::CausalConv { queries, .. } | Kernel::DeltaRule { queries, .. } => {
                 let is_rule = matches!(kernel, Kernel::DeltaRule { .. });
                 let tables = &self.gated_delta[usize::from(is_rule)];
-                let Table { grid, own } = &tables[usize::from(queries > 1.0)];
+                let RatioTable { grid, own } = &tables[usize::from(queries > 1.0)];
                 let [work, tokens] = &grid.axes;
                 ([work, tokens], grid.fixed_us, *own, Cells::Delta(grid))
             }
@@ -355,7 +356,7 @@ mod tests {
     #[test]
     fn experts_are_costed_by_their_format_and_not_by_its_bytes() {
         let clock = shipped_clock("h200", ServingEngine::Vllm);
-        let found = |format: &str| {
+        let ratio_of = |format: &str| {
             let format: WeightFormat = format.parse().unwrap();
             let kernel = Kernel::Grouped {
                 experts: 128.0,
@@ -369,12 +370,12 @@ mod tests {
             };
             clock.measured_ratios(&kernel).unwrap().cell_ratio(2, 1)
         };
-        assert_eq!(found("int4_g64"), found("awq_g64"));
-        assert_eq!(found("int4_g64"), found("gptq_g32"));
-        assert!((found("int4_g64") / found("mxfp4") - 1.0).abs() > 0.05);
+        assert_eq!(ratio_of("int4_g64"), ratio_of("awq_g64"));
+        assert_eq!(ratio_of("int4_g64"), ratio_of("gptq_g32"));
+        assert!((ratio_of("int4_g64") / ratio_of("mxfp4") - 1.0).abs() > 0.05);
     }
 
-    /// What a host needs to launch a kernel is no property of its shape: GEMMs too small to take any time take a few µs in all tables.
+    /// Launch overhead does not depend on the shape: the smallest GEMMs take a few µs in all tables.
     /// One row is left out: vLLM's FP8 GEMMs take 18 µs and more for it in the tables of B200, B300, GB200 and GB300, and 6 µs for two; why is not known.
     #[test]
     fn no_gemm_is_bound_by_the_host_that_measured_it() {

@@ -47,8 +47,9 @@ static SHIPPED: [Shipped; 9] = shipped![
 /// The files of these devices.
 static DEVICES: LazyLock<Vec<(&'static Shipped, Device)>> = LazyLock::new(|| {
     let catalog = Catalog::embedded();
-    let known = |shipped: &'static Shipped| Some((shipped, catalog.by_name(shipped.device).ok()?));
-    SHIPPED.iter().filter_map(known).collect()
+    let with_device =
+        |shipped: &'static Shipped| Some((shipped, catalog.by_name(shipped.device).ok()?));
+    SHIPPED.iter().filter_map(with_device).collect()
 });
 
 impl Shipped {

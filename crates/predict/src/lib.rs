@@ -482,7 +482,7 @@ impl<'a> Predictor<'a> {
                 host_factor = self.host_factor(workload, &step);
             }
         }
-        Ok(device.into_prediction(&self.clock, host_factor, (launch, steps), needed.into()))
+        Ok(device.build_prediction(&self.clock, host_factor, (launch, steps), needed.into()))
     }
 
     /// Correction factors of a measured run for prefill or decode steps.
@@ -703,7 +703,7 @@ impl<'a> Predictor<'a> {
         lower: impl FnOnce(&mut dyn FnMut(&Operator<'a>)),
     ) -> Result<PhasePrediction, MissingPeak> {
         let needed = PhaseRoofline::of_operators(&self.clock.roof, lower)?;
-        Ok(device.into_prediction(
+        Ok(device.build_prediction(
             &self.clock,
             1.0,
             (Launch::Kernels { step_us: 0.0 }, 1),

@@ -295,7 +295,7 @@ impl DeviceTime {
     }
 
     /// Joins the predicted times with the roofline of the same work.
-    pub(super) fn into_prediction(
+    pub(super) fn build_prediction(
         &self,
         clock: &Clock<'_>,
         host_factor: f64,

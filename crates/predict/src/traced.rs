@@ -130,7 +130,7 @@ fn predict_phase(
         flops: Flops(flops as u64),
         min_dram_bytes: Bytes(min_dram_bytes as u64),
     };
-    sum.into_prediction(clock, 1.0, (Launch::Kernels { step_us: 0.0 }, 1), needed)
+    sum.build_prediction(clock, 1.0, (Launch::Kernels { step_us: 0.0 }, 1), needed)
 }
 
 fn check_fit(traced: &TracedModel, device: &Device) -> MemoryFit {

@@ -35,7 +35,7 @@ pub fn read(format: &str, bytes: &[u8]) -> bool {
         "prometheus" => page(&text),
         "server_stream" => stream(bytes),
         "server_answer" => whole(bytes),
-        "request_trace" => replay::read(&text).is_ok(),
+        "request_trace" => replay::parse_trace(&text).is_ok(),
         "load_dataset" => dataset::read(&text).is_ok(),
         "vllm_offline" => offline::read(&text, |_| MOST_TOKENS).is_ok_and(|read| {
             conclude(&read.load);

@@ -71,7 +71,7 @@ pub fn read(fuzz: &Path, format: &str, bytes: &[u8]) -> bool {
         "query_sql" => query(&site.runs[0], &text, SQL_LIMITS).is_ok(),
         "rank_summary" => join_ranks(bytes),
         "model_config" => count_costs(&text),
-        "device_file" => Catalog::embedded().add("input", &text).is_ok(),
+        "device_file" => Catalog::embedded().add_file("input", &text).is_ok(),
         "prices" => read_prices(&text).is_ok(),
         "grounded_text" => {
             parse(&text);
@@ -140,9 +140,9 @@ fn count_costs(text: &str) -> bool {
         return false;
     };
     let workload = Workload::default();
-    model.cost(&workload, Span::Prefill);
-    model.cost(&workload, Span::DecodeStep);
-    model.parameters();
-    model.tensors();
+    model.cost_span(&workload, Span::Prefill);
+    model.cost_span(&workload, Span::DecodeStep);
+    model.parameter_count();
+    model.checkpoint_tensors();
     true
 }

@@ -101,10 +101,10 @@ fn compared(
         Predictor::new(&to.model, device, profile),
     );
     for run in runs {
-        let Ok(corrections) = of_run.corrections(&measured(run, from)) else {
+        let Ok(corrections) = of_run.measure_corrections(&measured(run, from)) else {
             continue;
         };
-        let corrected = plain.clone().corrected(corrections);
+        let corrected = plain.clone().with_corrections(corrections);
         let is_other = |cell: &&Cell| from.name != to.name || cell.0 != run.0 || cell.1 != run.1;
         for cell in cells.iter().filter(is_other) {
             let workload = measured(cell, to).workload;

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use llmprof_predict::{
     EfficiencyProfile, KernelClock, KernelCurves,
-    calibrate::{fit, ratios},
+    calibrate::{fit_curves, ratios_by_class},
 };
 use llmprof_theory::{device::Catalog, kernels::KernelSample};
 use serde::Deserialize;
@@ -23,10 +23,12 @@ pub(crate) fn refit(path: &str, out: Option<&str>) -> Result<(), Box<dyn Error>>
     let device = Catalog::embedded().by_name("h200")?;
     let curves = if let Ok(measured) = serde_json::from_str::<Measured>(&text) {
         let limits = [shipped.peak_flops, shipped.bytes_per_s];
-        let fitted = fit(&measured.samples, "measured".to_owned(), limits, &shipped);
+        let fitted = fit_curves(&measured.samples, "measured".to_owned(), limits, &shipped);
         println!("borrowed: {:?}", fitted.borrowed);
         let clock = |curves: &KernelCurves| KernelClock::new(curves, limits[0], limits[1]);
-        for (class, ratio) in ratios(&measured.samples, &clock(&fitted.curves), &clock(&shipped)) {
+        for (class, ratio) in
+            ratios_by_class(&measured.samples, &clock(&fitted.curves), &clock(&shipped))
+        {
             println!(
                 "{}: {} kernels, measured ÷ shipped p10 {:.2}, median {:.2}, p90 {:.2}",
                 class.name(),
@@ -41,7 +43,7 @@ pub(crate) fn refit(path: &str, out: Option<&str>) -> Result<(), Box<dyn Error>>
         }
         fitted.curves
     } else {
-        KernelCurves::read(&text, path)?
+        KernelCurves::parse_text(&text, path)?
     };
     profile.curves.insert(device.name.clone(), curves);
     let all = grades_on(&device, &profile)?;

@@ -3,7 +3,9 @@
 use std::io::Read;
 
 use flate2::read::GzDecoder;
-use llmprof_predict::{EfficiencyProfile, Implementation, PhaseSpreads, Spread, predict_traced};
+use llmprof_predict::{
+    EfficiencyProfile, Implementation, PhaseSpreads, RatioSpread, predict_traced,
+};
 use llmprof_theory::{Phase, Workload, device::Catalog, kernels::TracedModel};
 use llmprof_units::stats::percentile;
 use serde::Deserialize;
@@ -125,7 +127,7 @@ pub fn spreads(ratios: &[&Ratio]) -> Option<PhaseSpreads> {
             .collect();
         values.sort_by(f64::total_cmp);
         let round = |share: f64| (percentile(&values, share) * 1e3).round() / 1e3;
-        (!values.is_empty()).then(|| Spread {
+        (!values.is_empty()).then(|| RatioSpread {
             low: round(0.05),
             high: round(0.95),
         })

@@ -176,7 +176,7 @@ fn unknown_types_are_read_by_common_keys() {
 #[test]
 fn bad_curves_are_refused() {
     let good = include_str!("../../crates/predict/data/curves/h200.json");
-    assert!(KernelCurves::read(good, "mine.json").is_ok());
+    assert!(KernelCurves::parse_text(good, "mine.json").is_ok());
     for (from, to, expected) in [
         ("\"m\":[1,2,", "\"m\":[2,1,", "gemm"),
         ("\"keys\":[128,", "\"keys\":[0,", "attention"),
@@ -184,7 +184,7 @@ fn bad_curves_are_refused() {
         ("\"fill\":{", "\"fil\":{", "fil"),
     ] {
         assert!(good.contains(from), "{from}");
-        let error = KernelCurves::read(&good.replacen(from, to, 1), "mine.json").unwrap_err();
+        let error = KernelCurves::parse_text(&good.replacen(from, to, 1), "mine.json").unwrap_err();
         assert!(
             error.contains("mine.json") && error.contains(expected),
             "{error}"
@@ -242,7 +242,7 @@ fn a_run_makes_up_for_curves_of_another_device() {
 #[test]
 fn micro_benchmarks_alone_predict_held_out_models() {
     let text = include_str!("../../fixtures/h200/kernels/measured_curves.json");
-    let curves = KernelCurves::read(text, "measured_curves.json").unwrap();
+    let curves = KernelCurves::parse_text(text, "measured_curves.json").unwrap();
     assert!(curves.models.is_empty());
     let device = Catalog::embedded().by_name("h200").unwrap();
     let mut profile = eager();
@@ -282,6 +282,6 @@ fn the_table_of_known_errors_is_what_grading_finds() {
     let found = known_errors().unwrap();
     assert_eq!(found.len(), 3);
     for error in &found {
-        assert_eq!(KnownError::of(&error.profile), Some(error));
+        assert_eq!(KnownError::of_profile(&error.profile), Some(error));
     }
 }

@@ -231,7 +231,7 @@ pub fn run_metrics<'a, P>(
         model: ModelMetrics {
             name: &analysis.model,
             family: &analysis.family,
-            parameters: counted.map(llmprof_theory::Model::parameters),
+            parameters: counted.map(llmprof_theory::Model::parameter_count),
         },
         model_dims: record.model.as_ref().map(|model| dims(&model.design)),
         device: &analysis.device,
@@ -336,9 +336,9 @@ fn dims(design: &Map<String, Value>) -> ModelDims {
 fn peak_tflops(record: &RunRecord, device: Option<&Device>) -> Option<f64> {
     let (model, device) = (record.model.as_ref()?.model.as_ref()?, device?);
     let workload = record.workload.as_ref()?;
-    let dtype = model.formats(&workload.precision).compute;
+    let dtype = model.number_formats(&workload.precision).compute;
     let peak = [Engine::Tensor, Engine::Vector]
         .into_iter()
-        .find_map(|engine| device.peak(dtype, engine).ok())?;
+        .find_map(|engine| device.dense_peak(dtype, engine).ok())?;
     Some(peak.dense_flops_per_s.0 / 1e12)
 }

@@ -71,11 +71,11 @@ impl MemoryStatics {
         workload: &Workload,
         device: Option<&Device>,
     ) -> Result<Self, WorkloadError> {
-        let memory = model.memory(workload)?;
+        let memory = model.count_memory(workload)?;
         let capacity_bytes = device
             .and_then(|device| device.memory.capacity_bytes.as_ref())
             .map(|figure| figure.value);
-        let total_bytes = Bytes(memory.total());
+        let total_bytes = Bytes(memory.total_bytes());
         Ok(Self {
             weights_bytes: Bytes(memory.weights),
             kv_bytes: Bytes(memory.kv_cache),
@@ -218,15 +218,15 @@ impl From<&Cost> for Sums {
     fn from(cost: &Cost) -> Self {
         Self {
             calls: cost.calls,
-            flops: Flops(cost.flops()),
+            flops: Flops(cost.total_flops()),
             tensor_flops: Flops(cost.tensor.total()),
             vector_flops: Flops(cost.vector.total()),
             weight_bytes: Bytes(cost.traffic.weights),
-            activation_bytes: Bytes(cost.traffic.activations()),
+            activation_bytes: Bytes(cost.traffic.activation_bytes()),
             kv_read_bytes: Bytes(cost.traffic.kv_read),
             kv_write_bytes: Bytes(cost.traffic.kv_write),
             boundary_bytes: Bytes(cost.traffic.boundary),
-            intensity: cost.intensity(),
+            intensity: cost.arithmetic_intensity(),
             basis: cost.basis,
         }
     }
@@ -239,11 +239,11 @@ pub fn analyze(
     workload: &Workload,
     device: Option<&Device>,
 ) -> Result<Statics, StaticsError> {
-    let costs = model.costs(workload)?;
+    let costs = model.cost_by_phase(workload)?;
     let roof = device.map(Roof::new);
     let rooflines = roof
         .as_ref()
-        .map(|roof| Rooflines::of(roof, model, workload))
+        .map(|roof| Rooflines::of_workload(roof, model, workload))
         .transpose()?;
     let phase = |cost: &Cost, roofline: Option<&PhaseRoofline>, passes: &Passes<'_>| PhaseStatics {
         sums: Sums::from(cost),
@@ -269,7 +269,7 @@ pub fn analyze(
         |choose: fn(&Rooflines) -> Option<&PhaseRoofline>| rooflines.as_ref().and_then(choose);
 
     let parameter_bytes = model.parameter_bytes(&workload.precision);
-    let formats = model.formats(&workload.precision);
+    let formats = model.number_formats(&workload.precision);
     Ok(Statics {
         model: name.to_owned(),
         family: model.family.to_owned(),
@@ -285,7 +285,7 @@ pub fn analyze(
         },
         device: device.map(|device| device.name.clone()),
         totals: Totals {
-            parameters: model.parameters(),
+            parameters: model.parameter_count(),
             parameter_bytes: Bytes(parameter_bytes),
             layers: model
                 .decoder
@@ -335,11 +335,11 @@ impl Passes<'_> {
         let mut seconds = [0.0; Kind::ALL.len()];
         let mut add = |operator: &llmprof_theory::Operator<'_>| {
             let index = operator.kind as usize;
-            costs[index].add(operator);
+            costs[index].add_operator(operator);
             if let (Some(roof), Some(roofline)) = (roof, roofline)
-                && let Ok(least) = roof.operator(operator, roofline.memory_level)
+                && let Ok(least) = roof.operator_times(operator, roofline.memory_level)
             {
-                seconds[index] += least.seconds();
+                seconds[index] += least.roofline_seconds();
             }
         };
         match self.phase {
@@ -348,7 +348,7 @@ impl Passes<'_> {
             Phase::Prefill | Phase::Decode => {}
         }
         for pass in &self.list {
-            self.model.lower(self.workload, pass, &mut add);
+            self.model.lower_pass(self.workload, pass, &mut add);
         }
         Kind::ALL
             .into_iter()

@@ -124,9 +124,9 @@ pub fn engine_layers(
 /// Roofline time with fp16 peaks, which is what TensorRT engines compute in.
 fn seconds(flops: Flops, bytes: Bytes, device: &Device) -> f64 {
     let compute = device
-        .peak(DType::F16, Engine::Tensor)
+        .dense_peak(DType::F16, Engine::Tensor)
         .ok()
         .map(|peak| peak.dense_flops_per_s)
         .map_or(0.0, |rate| flops / rate);
-    compute.max(bytes / device.bandwidth())
+    compute.max(bytes / device.memory_bandwidth())
 }

@@ -352,7 +352,9 @@ fn published_throughputs_keep_their_units() {
         );
     }
     let device = Catalog::embedded().by_name("rtx_5090").expect("device");
-    let peak = device.peak(DType::Bf16, Engine::Tensor).expect("peak");
-    let ridge = peak.dense_flops_per_s.0 / device.bandwidth().0;
+    let peak = device
+        .dense_peak(DType::Bf16, Engine::Tensor)
+        .expect("peak");
+    let ridge = peak.dense_flops_per_s.0 / device.memory_bandwidth().0;
     assert!((ridge - 116.9).abs() < 0.05, "{ridge}");
 }

@@ -138,9 +138,13 @@ fn operators_of_the_host_are_matched_by_module() {
 
 fn per_step(model: &Model) -> usize {
     let mut calls = 0;
-    model.lower_in_order(&Workload::default(), &Pass::decode(1, 16, 1), &mut |_| {
-        calls += 1;
-    });
+    model.lower_in_order(
+        &Workload::default(),
+        &Pass::decode_steps(1, 16, 1),
+        &mut |_| {
+            calls += 1;
+        },
+    );
     calls
 }
 

@@ -69,7 +69,7 @@ fn the_second_decode_of_the_h200() {
     assert_eq!(total, waterfall.wall_ns.0);
     // Every group's roofline is below the time of its kernels, and together they are the roofline of the phase.
     let device = Catalog::embedded().by_name("h200").unwrap();
-    let (roof, steps) = (Roof::new(&device), Pass::decode(1, 128, 4));
+    let (roof, steps) = (Roof::new(&device), Pass::decode_steps(1, 128, 4));
     let phase = PhaseRoofline::of_pass(&roof, &model, &Workload::default(), &steps).unwrap();
     assert_eq!(phase.memory_level, MemoryLevel::Main);
     assert_eq!(waterfall.below_roofline.operators, 0);

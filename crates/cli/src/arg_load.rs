@@ -81,7 +81,7 @@ impl LoadArgs {
                 concurrency: self.concurrency.unwrap_or(1),
             },
         };
-        match arrivals.mistake() {
+        match arrivals.find_mistake() {
             Some(mistake) => Err(Failure::new(mistake)),
             None => Ok(arrivals),
         }

@@ -47,7 +47,11 @@ pub(crate) fn measure() -> Result<DeviceFile, Failure> {
 /// Keeps a calibration if there is no better one.
 pub(crate) fn keep(file: &CalibrationFile, new: &DeviceFile) -> Result<(), Failure> {
     let kept = file.keep(new)?;
-    if let Some(taken) = new.calibration.as_ref().and_then(Calibration::disturbance) {
+    if let Some(taken) = new
+        .calibration
+        .as_ref()
+        .and_then(Calibration::excess_disturbance)
+    {
         Failure::new(text::disturbed(taken, matches!(kept, Kept::New)))
             .hint(text::AGAIN_QUIETLY.to_owned())
             .warn();
@@ -69,7 +73,7 @@ pub(crate) fn outdone() -> Result<(), Failure> {
 /// Why the peaks of a calibrated processor should not be trusted. What is reported while they are measured is gone with the terminal,
 /// but every figure of a run stands against them.
 pub(crate) fn doubt(device: &Device) -> Option<Issue> {
-    let taken = device.calibration.as_ref()?.disturbance()?;
+    let taken = device.calibration.as_ref()?.excess_disturbance()?;
     Some(Issue::warning(IssueCode::HardwareDisturbed).with("share", taken))
 }
 
@@ -91,7 +95,7 @@ mod tests {
         };
         device.calibration = Some(calibration.clone());
         assert_eq!(doubt(&device), None);
-        assert!(text::notes(calibration.disturbance(), calibration.outdone).is_empty());
+        assert!(text::notes(calibration.excess_disturbance(), calibration.outdone).is_empty());
         calibration.other_programs = Some(0.48);
         calibration.outdone = true;
         device.calibration = Some(calibration.clone());
@@ -101,7 +105,7 @@ mod tests {
             ("hardware.disturbed", &0.48.into())
         );
         assert_eq!(
-            text::notes(calibration.disturbance(), calibration.outdone).len(),
+            text::notes(calibration.excess_disturbance(), calibration.outdone).len(),
             2
         );
     }

@@ -19,7 +19,7 @@ pub(crate) fn profile(name: &str) -> Result<EfficiencyProfile, Failure> {
     }
     let text = read_text_bounded(Path::new(name), CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
-    EfficiencyProfile::read(&text, name).map_err(failed)
+    EfficiencyProfile::parse_text(&text, name).map_err(failed)
 }
 
 /// Where `llmprof hardware measure --gpu` leaves the kernel curves of the device that a file describes.
@@ -42,7 +42,7 @@ pub(crate) fn add_curves(
     let name = path.display().to_string();
     let text = read_text_bounded(&path, CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
-    let curves = KernelCurves::read(&text, &name).map_err(Failure::new)?;
+    let curves = KernelCurves::parse_text(&text, &name).map_err(Failure::new)?;
     profile.curves.insert(device.name.clone(), curves);
     Ok(())
 }

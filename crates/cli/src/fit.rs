@@ -22,7 +22,7 @@ pub(crate) fn check(plan: &Plan, subject: &Subject) -> Result<Option<Issue>, Fai
     ) {
         let needed = least(plan, model, &subject.workload)?;
         if let Some((place, memory)) = memory_of(plan.device)
-            && needed.total() > memory.0
+            && needed.total_bytes() > memory.0
         {
             return Err(refusal(plan, &needed, &place, memory));
         }
@@ -32,7 +32,7 @@ pub(crate) fn check(plan: &Plan, subject: &Subject) -> Result<Option<Issue>, Fai
         return Ok(None);
     };
     let capacity = device.memory.capacity_bytes.as_ref();
-    let too_small = capacity.filter(|capacity| asked.total() > capacity.value.0);
+    let too_small = capacity.filter(|capacity| asked.total_bytes() > capacity.value.0);
     Ok(too_small.map(|capacity| {
         Issue::warning(IssueCode::MemoryDoesNotFit)
             .with("model", plan.model.name.as_str())
@@ -68,7 +68,7 @@ fn least(plan: &Plan, model: &Model, workload: &Workload) -> Result<Memory, Fail
 
 fn memory(model: &Model, workload: &Workload, plan: &Plan) -> Result<Memory, Failure> {
     model
-        .memory(workload)
+        .count_memory(workload)
         .map_err(|error| Failure::new(format!("model {}: {error}", plan.model.name)))
 }
 
@@ -113,5 +113,5 @@ fn parts(needed: &Memory) -> String {
         .filter(|(bytes, _)| *bytes > 0)
         .map(|(bytes, what)| format!("{what} {}", Bytes(bytes)))
         .collect();
-    format!("{} need {}", named.join(" + "), Bytes(needed.total()))
+    format!("{} need {}", named.join(" + "), Bytes(needed.total_bytes()))
 }

@@ -314,9 +314,9 @@ pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
         .is_some_and(|extension| extension == "yaml" || extension == "yml")
     {
         let text = read(path)?;
-        return catalog.add(spec, &text).cloned().map_err(failed);
+        return catalog.add_file(spec, &text).cloned().map_err(failed);
     }
-    catalog.find(spec).map_err(|error| {
+    catalog.find_device(spec).map_err(|error| {
         failed(error).hint(
             "`llmprof hardware list` shows the names; the path of a .yaml file is a custom device"
                 .to_owned(),

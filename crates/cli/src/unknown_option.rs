@@ -59,6 +59,6 @@ fn model_hint(name: &str, options: &[String]) -> String {
 
 /// The override that names a device, where a word is the name of one.
 pub(crate) fn device_spec(name: &str) -> Option<String> {
-    let device = Catalog::embedded().find(name).ok()?;
+    let device = Catalog::embedded().find_device(name).ok()?;
     Some(format!("did you mean `hardware.spec={}`?", device.name))
 }

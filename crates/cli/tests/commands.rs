@@ -517,7 +517,7 @@ fn a_native_run_leaves_files_whose_numbers_agree() {
     let rate = metrics["aggregates"]["tokens_per_s"]["mean"]
         .as_f64()
         .unwrap();
-    let rate = llmprof_units::significant(rate);
+    let rate = llmprof_units::format_significant(rate);
     assert!(report.contains(&rate) && page.contains(&rate), "{rate}");
     for name in [
         "stakeholder_summary.md",

@@ -13,7 +13,7 @@ use std::{error::Error, hint::black_box, path::PathBuf, process::Command, time::
 
 use llmprof_engine::{
     Engine, Options, Recorder, Source,
-    cpu_bench::{Traffic, bandwidth, fma_peak},
+    cpu_bench::{Traffic, fma_peak, measure_bandwidth},
 };
 use llmprof_theory::device::Engine as Units;
 use llmprof_theory::{Logits, Model, Pass, Span, Workload};
@@ -38,19 +38,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "model {}, {} parameters",
         config.display(),
-        model.parameters()
+        model.parameter_count()
     );
     // `quantized` alone takes a tenth of the time.
     let is_short = std::env::args()
         .nth(2)
         .is_some_and(|word| word == "quantized");
     for dtype in [DType::Bf16, DType::F32].into_iter().filter(|_| !is_short) {
-        measure(&model, dtype)?;
+        measure_engine(&model, dtype)?;
     }
-    quantized(&config)?;
+    measure_quantized(&config)?;
     if !is_short {
         price_of_an_event();
-        torch(&config);
+        measure_torch(&config);
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
+fn measure_engine(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
     let options = Options {
         weights: Some(dtype),
         ..Options::default()
@@ -72,17 +72,17 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
     let filled = start.elapsed().as_secs_f64();
     let workload = Workload {
         prompt: PROMPT as u64,
-        precision: engine.precision(),
+        precision: engine.theory_precision(),
         ..Workload::default()
     };
     let bytes = model.parameter_bytes(&workload.precision);
     println!(
         "\n{dtype}: {:.0} MB of weights filled in {filled:.2} s, {} threads, {}",
         bytes as f64 / 1e6,
-        engine.threads(),
-        engine.instructions()
+        engine.thread_count(),
+        engine.instruction_set()
     );
-    let threads = engine.threads();
+    let threads = engine.thread_count();
     let mut cache = engine.new_cache(1, PROMPT + ROUNDS * DECODE_STEPS)?;
     let off = &mut Recorder::off();
     let prompt: Vec<u32> = (0..PROMPT as u32).collect();
@@ -90,18 +90,18 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
     let (mut prefill, mut worked) = (f64::INFINITY, f64::INFINITY);
     let (mut peak, mut peak_of_one) = (0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
-        cache.clear();
+        cache.clear_tokens();
         let (start, cpu) = (Instant::now(), cpu_seconds());
         engine.prefill(&mut cache, &[&prompt], Some(Logits::Last), off)?;
         prefill = prefill.min(start.elapsed().as_secs_f64());
         worked = worked.min(cpu_seconds() - cpu);
         for (threads, peak) in [(threads, &mut peak), (1, &mut peak_of_one)] {
-            let found = fma_peak((DType::F32, Units::Vector), threads, 20)?
+            let peak_flops = fma_peak((DType::F32, Units::Vector), threads, 20)?
                 .expect("f32 has multiply-adds everywhere");
-            *peak = peak.max(found.flops_per_second);
+            *peak = peak.max(peak_flops.flops_per_second);
         }
     }
-    let flops = model.cost(&workload, Span::Prefill).tensor.total() as f64;
+    let flops = model.cost_span(&workload, Span::Prefill).tensor.total() as f64;
     println!(
         "  prefill of {PROMPT}: {prefill:.3} s, {:.1} GFLOP/s ÷ {:.1} of a register-only loop = {:.2}; by CPU time {:.2}",
         flops / prefill / 1e9,
@@ -120,12 +120,12 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
             let took = start.elapsed().as_secs_f64();
             if took < step {
                 step = took;
-                let cost = model.cost_of(&workload, &Pass::decode(1, past, 1));
+                let cost = model.cost_of(&workload, &Pass::decode_steps(1, past, 1));
                 traffic = (cost.traffic.weights + cost.traffic.kv_read) as f64;
             }
         }
-        let found = bandwidth(Traffic::Read, threads, READ_BYTES, 2)?;
-        read = read.max(found.bytes_per_second);
+        let measured = measure_bandwidth(Traffic::Read, threads, READ_BYTES, 2)?;
+        read = read.max(measured.bytes_per_second);
     }
     println!(
         "  decode: {:.2} ms a token ({:.1} tokens/s), {:.1} GB/s ÷ {:.1} read = {:.2}",
@@ -139,7 +139,7 @@ fn measure(model: &Model, dtype: DType) -> Result<(), Box<dyn Error>> {
 }
 
 /// A decode step of the layers alone (a vocabulary of 256) on one thread, by the format of their weights: what a narrower format saves.
-fn quantized(config: &std::path::Path) -> Result<(), Box<dyn Error>> {
+fn measure_quantized(config: &std::path::Path) -> Result<(), Box<dyn Error>> {
     println!("\ndecode step of the layers, one thread, CPU time:");
     let mut design: serde_json::Value = serde_json::from_slice(&std::fs::read(config)?)?;
     design["vocab_size"] = 256.into();
@@ -167,7 +167,7 @@ fn quantized(config: &std::path::Path) -> Result<(), Box<dyn Error>> {
     }
     let bytes: Vec<f64> = engines
         .iter()
-        .map(|engine| model.parameter_bytes(&engine.precision()) as f64)
+        .map(|engine| model.parameter_bytes(&engine.theory_precision()) as f64)
         .collect();
     for (place, format) in formats.iter().enumerate() {
         println!(
@@ -189,11 +189,11 @@ fn price_of_an_event() {
     let mut best = f64::INFINITY;
     let mut recorder = Recorder::with_capacity(EVENTS);
     for _ in 0..20 {
-        recorder.clear();
+        recorder.clear_events();
         let start = Instant::now();
         for event in 0..EVENTS {
-            let begun = recorder.start();
-            recorder.end(event as u32, begun, black_box([1, 2, 3, 4]));
+            let begun = recorder.start_operator();
+            recorder.end_operator(event as u32, begun, black_box([1, 2, 3, 4]));
         }
         best = best.min(start.elapsed().as_secs_f64());
     }
@@ -222,7 +222,7 @@ for dtype in (torch.bfloat16, torch.float32):
     del model
 "#;
 
-fn torch(config: &std::path::Path) {
+fn measure_torch(config: &std::path::Path) {
     let python = std::env::var_os("LLMPROF_PYTHON").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python"),
         PathBuf::from,

@@ -15,7 +15,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    pub(crate) fn size(self) -> usize {
+    pub(crate) fn element_bytes(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::Bf16 => 2,
@@ -121,7 +121,7 @@ impl Buffer {
 
 /// Zeroed memory of at least `bytes` bytes, in huge pages where the system has them: weights are streamed, and fewer
 /// page-table walks let them stream faster.
-pub(crate) fn anonymous(bytes: usize, what: &'static str) -> Result<MmapMut, EngineError> {
+pub(crate) fn allocate_anonymous(bytes: usize, what: &'static str) -> Result<MmapMut, EngineError> {
     let map = MmapMut::map_anon(bytes.max(1)).map_err(|_| EngineError::Memory {
         bytes: bytes as u64,
         what,

@@ -39,9 +39,9 @@ impl Cache {
     ) -> Result<Self, EngineError> {
         let mut total = 0usize;
         let mut layers = Vec::new();
-        for (_, layer) in decoder.layers() {
+        for (_, layer) in decoder.numbered_layers() {
             let attention = attention_of(layer)?;
-            let place = LayerPlace::of(attention, total);
+            let place = LayerPlace::of_attention(attention, total);
             let elements = [2, batch, capacity, place.kv_heads, place.head_dim];
             total = elements
                 .iter()
@@ -55,7 +55,7 @@ impl Cache {
             layers.push(place);
         }
         Ok(Self {
-            memory: buffer::anonymous(total * size_of::<f32>(), "the KV cache")?,
+            memory: buffer::allocate_anonymous(total * size_of::<f32>(), "the KV cache")?,
             layers,
             lengths: vec![0; batch],
             capacity,
@@ -64,7 +64,7 @@ impl Cache {
         })
     }
 
-    pub fn batch(&self) -> usize {
+    pub fn sequence_count(&self) -> usize {
         self.lengths.len()
     }
 
@@ -82,29 +82,35 @@ impl Cache {
     ///
     /// Some rotations depend on the length of the text: the first chunk must be rotated like the last. Keys are kept as
     /// they were rotated; a text that grows past such a length while it is generated is not computed anew.
-    pub fn expect(&mut self, length: usize) {
+    pub fn expect_prompt(&mut self, length: usize) {
         self.expected = length;
     }
 
-    pub(crate) fn expected(&self) -> usize {
+    pub(crate) fn expected_prompt(&self) -> usize {
         self.expected
     }
 
     /// Forgets all tokens; the memory stays.
-    pub fn clear(&mut self) {
+    pub fn clear_tokens(&mut self) {
         self.lengths.fill(0);
         self.expected = 0;
     }
 
     /// Counts the new tokens of each sequence in, after their step has run.
-    pub(crate) fn advance(&mut self, counts: &[usize]) {
+    pub(crate) fn advance_lengths(&mut self, counts: &[usize]) {
         for (length, count) in self.lengths.iter_mut().zip(counts) {
             *length += count;
         }
     }
 
     /// Stores the new keys and values of a layer: a row of `kv_heads × head_dim` per token, sequence by sequence.
-    pub(crate) fn store(&mut self, layer: usize, counts: &[usize], keys: &[f32], values: &[f32]) {
+    pub(crate) fn store_tokens(
+        &mut self,
+        layer: usize,
+        counts: &[usize],
+        keys: &[f32],
+        values: &[f32],
+    ) {
         let place = self.layers[layer];
         let (batch, capacity) = (self.lengths.len(), self.capacity);
         let width = place.kv_heads * place.head_dim;
@@ -127,7 +133,7 @@ impl Cache {
     }
 
     /// What the queries of a step meet in a layer, the step's own keys included.
-    pub(crate) fn tiles<'a>(
+    pub(crate) fn layer_tiles<'a>(
         &'a self,
         layer: usize,
         counts: &'a [usize],
@@ -151,7 +157,7 @@ impl Cache {
 }
 
 impl LayerPlace {
-    fn of(attention: &Attention, start: usize) -> Self {
+    fn of_attention(attention: &Attention, start: usize) -> Self {
         Self {
             start,
             kv_heads: attention.kv_heads as usize,

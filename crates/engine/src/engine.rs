@@ -74,7 +74,7 @@ impl Engine {
             DType::F16 => DType::F32,
             own => own,
         }))?;
-        let scheme = options.quantized.map(Scheme::of).transpose()?;
+        let scheme = options.quantized.map(Scheme::for_format).transpose()?;
         let threads = options
             .threads
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -88,7 +88,7 @@ impl Engine {
                 reason: error.to_string(),
             })?;
         let (bound, operators) = pool.install(|| {
-            let weights = Weights::open(source, model, format, scheme.is_none())?;
+            let weights = Weights::open_source(source, model, format, scheme.is_none())?;
             let mut binder = Binder {
                 weights: &weights,
                 format,
@@ -119,7 +119,7 @@ impl Engine {
     }
 
     /// The number formats that theory must assume to count what this engine does.
-    pub fn precision(&self) -> Precision {
+    pub fn theory_precision(&self) -> Precision {
         Precision {
             weights: Some(
                 self.scheme
@@ -134,12 +134,12 @@ impl Engine {
         }
     }
 
-    pub fn threads(&self) -> usize {
+    pub fn thread_count(&self) -> usize {
         self.pool.current_num_threads()
     }
 
     /// The vector instructions in use.
-    pub fn instructions(&self) -> &'static str {
+    pub fn instruction_set(&self) -> &'static str {
         Isa::detected().name()
     }
 
@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// Logits per position.
-    pub fn vocabulary(&self) -> usize {
+    pub fn vocabulary_size(&self) -> usize {
         self.model
             .decoder
             .as_ref()
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// Runs the tokens of each sequence after those in the cache, and gives the logits that `logits` asks for: a row of
-    /// [`vocabulary`](Self::vocabulary) per position, sequence by sequence.
+    /// [`vocabulary_size`](Self::vocabulary_size) per position, sequence by sequence.
     ///
     /// `None` gives none, for the chunks of a prompt before its last.
     pub fn prefill<'c, T: AsRef<[u32]>>(
@@ -174,10 +174,10 @@ impl Engine {
         recorder: &mut Recorder,
     ) -> Result<&'c mut [f32], EngineError> {
         let tokens: Vec<&[u32]> = tokens.iter().map(AsRef::as_ref).collect();
-        self.check(cache, &tokens)?;
+        self.check_tokens(cache, &tokens)?;
         let written = self
             .pool
-            .install(|| self.decoder.run(cache, &tokens, logits, recorder));
+            .install(|| self.decoder.run_step(cache, &tokens, logits, recorder));
         Ok(&mut cache.workspace.logits[..written])
     }
 
@@ -196,11 +196,11 @@ impl Engine {
         )
     }
 
-    fn check(&self, cache: &Cache, tokens: &[&[u32]]) -> Result<(), EngineError> {
-        if tokens.len() != cache.batch() {
+    fn check_tokens(&self, cache: &Cache, tokens: &[&[u32]]) -> Result<(), EngineError> {
+        if tokens.len() != cache.sequence_count() {
             return Err(EngineError::Batch {
                 found: tokens.len(),
-                expected: cache.batch(),
+                expected: cache.sequence_count(),
             });
         }
         let decoder = self.model.decoder.as_ref().expect("checked when loaded");

@@ -36,7 +36,6 @@ pub enum EngineError {
     /// A file that cannot be read.
     #[error("cannot read `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A directory without weights.
     #[error("`{}` holds no `*.safetensors` file", directory.display())]
     NoWeights { directory: PathBuf },
     /// An index that is not what it should be.
@@ -84,7 +83,6 @@ pub enum EngineError {
     UnknownToken {
         token: u32,
         sequence: usize,
-        /// Size of the vocabulary.
         vocabulary: u64,
     },
     /// A step over another number of sequences than the cache holds.

@@ -21,9 +21,9 @@ pub struct Generation<'a> {
     pub stop: &'a [u32],
 }
 
-/// A token of every sequence has come.
+/// One generated token of every sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct TokenStep<'a> {
     /// 0 for the tokens that prefill gave.
     pub index: usize,
     /// When the step began, on the clock of [`now_ns`].
@@ -43,14 +43,14 @@ pub struct Generated {
 }
 
 /// Generates after `prompts` with an empty `cache` of their number. `on_step` hears of each token as it comes.
-pub fn generate(
+pub fn generate_tokens(
     engine: &Engine,
     cache: &mut Cache,
     prompts: &[Vec<u32>],
     generation: &Generation<'_>,
     sampler: &mut Sampler,
     recorder: &mut Recorder,
-    mut on_step: impl FnMut(Step<'_>),
+    mut on_step: impl FnMut(TokenStep<'_>),
 ) -> Result<Generated, EngineError> {
     let mut history: Vec<Vec<u32>> = prompts.to_vec();
     let mut tokens: Vec<Vec<u32>> = vec![Vec::new(); prompts.len()];
@@ -59,22 +59,25 @@ pub fn generate(
     for index in 0..generation.max_new_tokens {
         let start_ns = now_ns();
         let logits = if index == 0 {
-            prefill(engine, cache, prompts, generation.chunk, recorder)?
+            prefill_prompts(engine, cache, prompts, generation.chunk, recorder)?
         } else {
             engine.decode_step(cache, &current, recorder)?
         };
         let sampling_ns = now_ns();
-        for (sequence, logits) in logits.chunks_exact_mut(engine.vocabulary()).enumerate() {
+        for (sequence, logits) in logits
+            .chunks_exact_mut(engine.vocabulary_size())
+            .enumerate()
+        {
             if ended[sequence] {
                 continue;
             }
-            let token = sampler.sample(logits, &history[sequence]);
+            let token = sampler.sample_token(logits, &history[sequence]);
             current[sequence] = token;
             history[sequence].push(token);
             tokens[sequence].push(token);
             ended[sequence] = generation.stop.contains(&token);
         }
-        on_step(Step {
+        on_step(TokenStep {
             index,
             start_ns,
             sampling_ns,
@@ -89,7 +92,7 @@ pub fn generate(
 }
 
 /// All prompts, in chunks of at most `chunk` tokens; the logits of the last position of each.
-fn prefill<'c>(
+fn prefill_prompts<'c>(
     engine: &Engine,
     cache: &'c mut Cache,
     prompts: &[Vec<u32>],
@@ -100,7 +103,7 @@ fn prefill<'c>(
     let chunk = chunk.unwrap_or(longest).clamp(1, longest.max(1));
     // Chunks are cut from the front; the last one, which gives the logits, must have a token of every sequence.
     let shortest = prompts.iter().map(Vec::len).min().unwrap_or(0);
-    cache.expect(longest);
+    cache.expect_prompt(longest);
     let mut done = 0;
     while longest - done > chunk && shortest > done + chunk {
         let parts: Vec<&[u32]> = prompts

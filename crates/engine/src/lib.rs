@@ -19,7 +19,7 @@ mod weights;
 pub use cache::Cache;
 pub use engine::{Engine, Options, SUPPORTED_FAMILIES};
 pub use error::EngineError;
-pub use generate::{Generated, Generation, Step, generate};
+pub use generate::{Generated, Generation, TokenStep, generate_tokens};
 pub use recorder::{Event, OperatorInfo, Recorder, now_ns};
 pub use sampler::{Sampler, Sampling};
 pub use weights::Source;

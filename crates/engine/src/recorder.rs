@@ -75,7 +75,6 @@ impl Recorder {
         Self::default()
     }
 
-    /// The events so far.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
@@ -86,24 +85,24 @@ impl Recorder {
     }
 
     /// Forgets the events, keeps the room.
-    pub fn clear(&mut self) {
+    pub fn clear_events(&mut self) {
         self.events.clear();
         self.dropped = 0;
     }
 
     /// The start of an operator.
     #[inline]
-    pub fn start(&self) -> u64 {
+    pub fn start_operator(&self) -> u64 {
         if self.on { now_ns() } else { 0 }
     }
 
     /// The end of an operator that began at `start_ns`.
     #[inline]
-    pub fn end(&mut self, operator: u32, start_ns: u64, shape: [usize; 4]) {
+    pub fn end_operator(&mut self, operator: u32, start_ns: u64, shape: [usize; 4]) {
         self.end_touching(operator, start_ns, shape, 0);
     }
 
-    /// As [`end`](Self::end), with the number of experts reached. `shape` is groups, m, n, k.
+    /// As [`end_operator`](Self::end_operator), with the number of experts reached. `shape` is groups, m, n, k.
     #[inline]
     pub(crate) fn end_touching(
         &mut self,
@@ -141,21 +140,21 @@ mod tests {
         let mut recorder = Recorder::with_capacity(2);
         let room = recorder.events.capacity();
         for operator in 0..room as u32 + 3 {
-            let start = recorder.start();
-            recorder.end(operator, start, [1, 2, 3, 4]);
+            let start = recorder.start_operator();
+            recorder.end_operator(operator, start, [1, 2, 3, 4]);
         }
         assert_eq!(recorder.events().len(), room);
         assert_eq!(recorder.dropped(), 3);
         assert!(recorder.events()[0].end_ns >= recorder.events()[0].start_ns);
-        recorder.clear();
+        recorder.clear_events();
         assert_eq!((recorder.events().len(), recorder.dropped()), (0, 0));
     }
 
     #[test]
     fn a_recorder_that_is_off_keeps_nothing() {
         let mut recorder = Recorder::off();
-        let start = recorder.start();
-        recorder.end(0, start, [1; 4]);
+        let start = recorder.start_operator();
+        recorder.end_operator(0, start, [1; 4]);
         assert!(recorder.events().is_empty());
         assert_eq!(recorder.dropped(), 0);
     }

@@ -2,14 +2,12 @@
 
 use crate::error::EngineError;
 
-/// How tokens are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
     /// Draw by probability at this temperature; absent takes the most likely token.
     pub temperature: Option<f64>,
     /// No run of so many tokens may occur twice in a sequence; 0 allows all.
     pub no_repeat_ngram_size: usize,
-    /// Seed of the draws.
     pub seed: u64,
 }
 
@@ -37,11 +35,11 @@ impl Sampler {
     /// The token that follows `history` (prompt included). Logits of tokens that may not come become −∞.
     ///
     /// Where every token is ruled out, nothing is.
-    pub fn sample(&mut self, logits: &mut [f32], history: &[u32]) -> u32 {
+    pub fn sample_token(&mut self, logits: &mut [f32], history: &[u32]) -> u32 {
         if logits.is_empty() {
             return 0;
         }
-        let banned = banned(history, self.sampling.no_repeat_ngram_size);
+        let banned = banned_tokens(history, self.sampling.no_repeat_ngram_size);
         if banned.len() < logits.len() {
             for token in &banned {
                 if let Some(logit) = logits.get_mut(*token as usize) {
@@ -51,15 +49,15 @@ impl Sampler {
         }
         match self.sampling.temperature {
             None => most_likely(logits),
-            Some(temperature) => self.draw(logits, temperature),
+            Some(temperature) => self.draw_token(logits, temperature),
         }
     }
 
-    fn draw(&mut self, logits: &[f32], temperature: f64) -> u32 {
+    fn draw_token(&mut self, logits: &[f32], temperature: f64) -> u32 {
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let weight = |logit: f32| (f64::from(logit - largest) / temperature).exp();
         let total: f64 = logits.iter().map(|logit| weight(*logit)).sum();
-        let mut left = self.uniform() * total;
+        let mut left = self.next_uniform() * total;
         for (token, logit) in logits.iter().enumerate() {
             left -= weight(*logit);
             if left < 0.0 {
@@ -71,9 +69,9 @@ impl Sampler {
     }
 
     /// A number from 0 up to, but not including, 1.
-    fn uniform(&mut self) -> f64 {
+    fn next_uniform(&mut self) -> f64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let bits = crate::weights::mix(self.state) >> 11;
+        let bits = crate::weights::mix_bits(self.state) >> 11;
         bits as f64 / (1u64 << 53) as f64
     }
 }
@@ -90,7 +88,7 @@ fn most_likely(logits: &[f32]) -> u32 {
 }
 
 /// The tokens that would complete a run of `size` tokens that `history` already holds. Each once, sorted.
-fn banned(history: &[u32], size: usize) -> Vec<u32> {
+fn banned_tokens(history: &[u32], size: usize) -> Vec<u32> {
     if size == 0 || history.len() + 1 < size {
         return Vec::new();
     }
@@ -109,7 +107,7 @@ fn banned(history: &[u32], size: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn sampler(temperature: Option<f64>, ngram: usize, seed: u64) -> Sampler {
+    fn new_sampler(temperature: Option<f64>, ngram: usize, seed: u64) -> Sampler {
         Sampler::new(Sampling {
             temperature,
             no_repeat_ngram_size: ngram,
@@ -121,7 +119,7 @@ mod tests {
     #[test]
     fn greedy_takes_the_first_of_the_largest() {
         assert_eq!(
-            sampler(None, 0, 0).sample(&mut [1.0, 3.0, 3.0, 2.0], &[]),
+            new_sampler(None, 0, 0).sample_token(&mut [1.0, 3.0, 3.0, 2.0], &[]),
             1
         );
     }
@@ -129,28 +127,34 @@ mod tests {
     #[test]
     fn runs_do_not_repeat() {
         // 5 6 came before; after another 5 the 6 is ruled out.
-        assert_eq!(banned(&[5, 6, 7, 5], 2), [6]);
-        assert_eq!(banned(&[5, 6, 7, 5, 6], 3), [7]);
-        assert_eq!(banned(&[1, 2, 1], 1), [1, 2]);
-        assert!(banned(&[1], 3).is_empty());
+        assert_eq!(banned_tokens(&[5, 6, 7, 5], 2), [6]);
+        assert_eq!(banned_tokens(&[5, 6, 7, 5, 6], 3), [7]);
+        assert_eq!(banned_tokens(&[1, 2, 1], 1), [1, 2]);
+        assert!(banned_tokens(&[1], 3).is_empty());
         let mut logits = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 9.0, 2.0];
-        assert_eq!(sampler(None, 2, 0).sample(&mut logits, &[5, 6, 7, 5]), 7);
+        assert_eq!(
+            new_sampler(None, 2, 0).sample_token(&mut logits, &[5, 6, 7, 5]),
+            7
+        );
     }
 
     #[test]
     fn ruling_out_everything_rules_out_nothing() {
-        assert_eq!(sampler(None, 1, 0).sample(&mut [1.0, 2.0], &[0, 1, 0]), 1);
+        assert_eq!(
+            new_sampler(None, 1, 0).sample_token(&mut [1.0, 2.0], &[0, 1, 0]),
+            1
+        );
     }
 
     #[test]
     fn draws_follow_the_probabilities_and_the_seed() {
         let logits = [0.0, 2f32.ln(), 4f32.ln(), f32::NEG_INFINITY];
         let mut counts = [0; 4];
-        let mut first = sampler(Some(1.0), 0, 7);
+        let mut first = new_sampler(Some(1.0), 0, 7);
         let mut second = first.clone();
         for _ in 0..7000 {
-            let token = first.sample(&mut logits.clone(), &[]);
-            assert_eq!(token, second.sample(&mut logits.clone(), &[]));
+            let token = first.sample_token(&mut logits.clone(), &[]);
+            assert_eq!(token, second.sample_token(&mut logits.clone(), &[]));
             counts[token as usize] += 1;
         }
         for (count, expected) in counts.iter().zip([1000i32, 2000, 4000, 0]) {

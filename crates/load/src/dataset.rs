@@ -57,7 +57,7 @@ struct ShareGptTurn {
 
 /// Reads a dataset, by its content.
 pub fn load(path: &Path) -> Result<Vec<Conversation>, DatasetError> {
-    read(&text_file::read(path)?)
+    read(&text_file::read_text(path)?)
 }
 
 /// Reads a dataset.

@@ -105,8 +105,8 @@ impl Plan {
                     for turn in 0..turns {
                         requests.push(Planned {
                             at: None,
-                            content: Content::Synthetic(prompt.draw(&mut random)),
-                            max_tokens: output.draw(&mut random),
+                            content: Content::Synthetic(prompt.draw_tokens(&mut random)),
+                            max_tokens: output.draw_tokens(&mut random),
                             session: (turns > 1).then_some((session, turn)),
                             has_next: turn + 1 < turns,
                         });
@@ -134,7 +134,7 @@ impl Plan {
             } => {
                 let mut order: Vec<usize> = (0..conversations.len()).collect();
                 for place in (1..order.len()).rev() {
-                    order.swap(place, random.below(place as u64 + 1) as usize);
+                    order.swap(place, random.next_below(place as u64 + 1) as usize);
                 }
                 for session in 0.. {
                     if requests.len() >= count || conversations.is_empty() {
@@ -143,7 +143,7 @@ impl Plan {
                     let conversation = &conversations[order[session % order.len()]];
                     let turns = conversation.turns.len().min(count - requests.len());
                     for (turn, asked) in conversation.turns.iter().take(turns).enumerate() {
-                        let drawn = output.draw(&mut random);
+                        let drawn = output.draw_tokens(&mut random);
                         requests.push(Planned {
                             at: None,
                             content: Content::Text(asked.prompt.clone()),
@@ -155,7 +155,7 @@ impl Plan {
                 }
             }
         }
-        if let Some(times) = arrivals.times(requests.len(), prompts.seed) {
+        if let Some(times) = arrivals.due_times(requests.len(), prompts.seed) {
             let mut times = times.into_iter();
             let mut is_first = true;
             for request in &mut requests {

@@ -58,7 +58,7 @@ impl PromptSource {
         } else {
             (0, self.vocabulary.max(1))
         };
-        ids.extend((0..count).map(|_| (first + random.below(span)) as u32));
+        ids.extend((0..count).map(|_| (first + random.next_below(span)) as u32));
     }
 
     fn worded(&self, ids: &[u32]) -> Prompt {

@@ -23,7 +23,7 @@ use llmprof_load::{
     },
     slo::{Slo, all_met},
     stub::{Behaviour, Stub},
-    sweep::{Bounds, sweep},
+    sweep::{Bounds, search_rate},
 };
 use llmprof_units::Nanos;
 use support::{PROMPTS, load, run};
@@ -348,7 +348,7 @@ fn a_sweep_finds_what_the_stub_can_do() {
         precision: 0.5,
         tries: 8,
     };
-    let found = sweep(bounds, |rate| {
+    let found = search_rate(bounds, |rate| {
         let count = (rate * 0.8) as usize;
         let record = run(&load(&stub.url(), &Arrivals::Constant { rate }, count, 1));
         let summary = summarize(&record, &slos);
@@ -392,7 +392,7 @@ fn results_of_vllm_are_written_as_they_are_read() {
     let e2e = record.requests[3].e2e_ns().unwrap().0 as f64 / 1e6;
     assert!((request.e2e_ms.unwrap() - e2e).abs() < 1e-6);
     // And it can be replayed.
-    let replayed = llmprof_load::replay::read(&json.to_string()).unwrap();
+    let replayed = llmprof_load::replay::parse_trace(&json.to_string()).unwrap();
     assert_eq!(replayed.len(), 20);
     assert!(
         (replayed[5].at_ns - record.requests[5].scheduled_ns)

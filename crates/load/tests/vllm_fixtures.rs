@@ -163,7 +163,7 @@ fn percentiles_of_its_benchmark_are_ours() {
         ),
     ];
     for (name, printed, values) in lists {
-        let ours = Distribution::of(&values).unwrap();
+        let ours = Distribution::of_values(&values).unwrap();
         for (statistic, value) in [
             ("mean", ours.mean),
             ("p50", ours.p50),
@@ -178,7 +178,7 @@ fn percentiles_of_its_benchmark_are_ours() {
         }
     }
     // And it can be replayed: the same lengths at the same times.
-    let replayed = replay::load(&fixture("bench_serve.json")).unwrap();
+    let replayed = replay::load_trace(&fixture("bench_serve.json")).unwrap();
     assert_eq!(replayed.len(), 80);
     assert!(
         replayed

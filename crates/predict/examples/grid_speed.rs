@@ -16,7 +16,7 @@ use llmprof_theory::{Model, Precision, device::Catalog};
 use serde_json::json;
 
 /// Seconds that this thread has run; wall time where the system does not say.
-fn seconds() -> f64 {
+fn thread_seconds() -> f64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let start = *START;
     fs::read_to_string("/proc/thread-self/schedstat")
@@ -25,8 +25,8 @@ fn seconds() -> f64 {
         .map_or_else(|| start.elapsed().as_secs_f64(), |nanos| nanos / 1e9)
 }
 
-/// The fastest of some runs, in milliseconds of wall time: the clock of [`seconds`] is too coarse for short ones.
-fn fastest<T>(mut run: impl FnMut() -> T) -> f64 {
+/// The fastest of some runs, in milliseconds of wall time: the clock of [`thread_seconds`] is too coarse for short ones.
+fn fastest_ms<T>(mut run: impl FnMut() -> T) -> f64 {
     (0..30)
         .map(|_| {
             let started = Instant::now();
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = catalog.by_driver_name("NVIDIA H200")?;
     println!(
         "one device by its driver's name: {:.2} ms",
-        fastest(|| Catalog::embedded().by_driver_name("NVIDIA H200"))
+        fastest_ms(|| Catalog::embedded().by_driver_name("NVIDIA H200"))
     );
 
     let qwen = json!({
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile = EfficiencyProfile::embedded("hf_eager")?;
     println!(
         "one efficiency profile: {:.2} ms",
-        fastest(|| EfficiencyProfile::embedded("hf_eager"))
+        fastest_ms(|| EfficiencyProfile::embedded("hf_eager"))
     );
 
     let grid = Grid {
@@ -105,25 +105,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let wall = started.elapsed().as_secs_f64();
         println!(
             "{threads} threads: {} points, {} with intervals, in {wall:.3} s of wall time: {:.0} points/s",
-            grid.len(),
+            grid.point_count(),
             intervals.load(Ordering::Relaxed),
-            grid.len() as f64 / wall
+            grid.point_count() as f64 / wall
         );
     }
-    let started = seconds();
+    let started = thread_seconds();
     let mut predicted = 0u64;
     let mut fastest = 0f64;
-    grid.run(&profile, |point| {
+    grid.visit_points(&profile, |point| {
         if let Ok(prediction) = &point.outcome {
             predicted += 1;
             fastest = fastest.max(prediction.tokens_per_s);
         }
     });
-    let spent = seconds() - started;
-    let rate = grid.len() as f64 / spent;
+    let spent = thread_seconds() - started;
+    let rate = grid.point_count() as f64 / spent;
     println!(
         "{} points ({predicted} predicted, fastest {fastest:.0} tokens/s) in {spent:.3} s: {rate:.0} points/s, {:.2} of the budget of 100,000",
-        grid.len(),
+        grid.point_count(),
         rate / 1e5
     );
     Ok(())

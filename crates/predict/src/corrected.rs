@@ -1,12 +1,12 @@
 //! A predictor that a measured run corrects.
 
 use super::{PredictError, Predictor};
-use crate::from_run::{Corrections, Factors, MeasuredRun, factors, is_matrix};
+use crate::from_run::{Corrections, Factors, MeasuredRun, fit_factors, is_matrix};
 use llmprof_theory::{Step, Workload};
 
 impl Predictor<'_> {
     /// What a run says of this model on this device.
-    pub fn corrections(&self, run: &MeasuredRun) -> Result<Corrections, PredictError> {
+    pub fn measure_corrections(&self, run: &MeasuredRun) -> Result<Corrections, PredictError> {
         let predicted = self.predict(&run.workload)?;
         let steps = run.workload.decode_steps().max(1) as f64;
         let (device, host) = match predicted.decode {
@@ -25,25 +25,24 @@ impl Predictor<'_> {
         let prefill = self
             .model
             .prefill_passes(&run.workload)
-            .map(|pass| self.groups(workload, &Step::first_of(&pass)))
+            .map(|pass| self.kernel_group_ns(workload, &Step::first_of(&pass)))
             .fold([0.0; 2], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
         let ns = |seconds: f64| seconds * 1e9;
         let prefill = run.prefill.map_or(Factors::NONE, |measured| {
             let phase = &predicted.prefill;
             let host = phase.host_ns.map(|host| ns(host.seconds()));
-            factors(&measured, ns(phase.device_ns.seconds()), prefill, host)
+            fit_factors(&measured, ns(phase.device_ns.seconds()), prefill, host)
         });
         let decode = run.decode_step.map_or(Factors::NONE, |measured| {
-            let groups = self.groups(workload, &middle);
+            let groups = self.kernel_group_ns(workload, &middle);
             let host = host.map(|host| ns(host.seconds()) / steps);
-            factors(&measured, ns(device.seconds()) / steps, groups, host)
+            fit_factors(&measured, ns(device.seconds()) / steps, groups, host)
         });
         Ok(Corrections { prefill, decode })
     }
 
-    /// Predictions with these corrections.
     #[must_use]
-    pub fn corrected(mut self, corrections: Corrections) -> Self {
+    pub fn with_corrections(mut self, corrections: Corrections) -> Self {
         self.steps.get_mut().clear();
         self.before.set(None);
         self.corrections = Some(corrections);
@@ -51,9 +50,9 @@ impl Predictor<'_> {
     }
 
     /// Predicted ns of GEMMs and attention, and of all other kernels.
-    fn groups(&self, workload: &Workload, step: &Step) -> [f64; 2] {
+    fn kernel_group_ns(&self, workload: &Workload, step: &Step) -> [f64; 2] {
         let mut groups = [0.0; 2];
-        for (kernel, launches, time) in self.kernels(workload, step) {
+        for (kernel, launches, time) in self.list_kernels(workload, step) {
             groups[usize::from(!is_matrix(&kernel))] += time.seconds() * launches * 1e9;
         }
         groups

@@ -83,7 +83,7 @@ pub enum Implementation {
 
 impl Implementation {
     /// The engine, of those that serve.
-    pub(super) fn engine(self) -> Option<ServingEngine> {
+    pub(super) fn serving_engine(self) -> Option<ServingEngine> {
         match self {
             Self::Vllm => Some(ServingEngine::Vllm),
             Self::Sglang => Some(ServingEngine::Sglang),
@@ -93,7 +93,7 @@ impl Implementation {
     }
 }
 
-/// What a captured step costs beside its kernels.
+/// Costs of a captured step (CUDA Graph) in addition to its kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphTimes {
@@ -101,7 +101,7 @@ pub struct GraphTimes {
     pub step_us: f64,
     /// From the end of a kernel to the start of the next.
     pub gap_us: f64,
-    /// Steps with prompts are captured up to so many tokens; 0 where none is.
+    /// Steps with prompts are captured up to this number of tokens; 0 if they are never captured.
     #[serde(default)]
     pub prefill_tokens: u64,
 }
@@ -137,7 +137,7 @@ pub struct EfficiencyProfile {
     /// The software whose kernels are costed one by one on GPUs; `kinds` then serve image towers and other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub implementation: Option<Implementation>,
-    /// The format of all arithmetic and of activations and KV cache, where the software has one, whatever weights are stored in.
+    /// Format of arithmetic, activations and KV cache if the software supports only one; weights keep their stored format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computes: Option<DType>,
     /// Where decode steps are captured as CUDA graphs; the host then only launches those.
@@ -163,23 +163,14 @@ pub enum ProfileError {
     #[error(
         "no efficiency profile is called `{wanted}` (known: {known}); give the path of a file to use your own"
     )]
-    Unknown {
-        /// The name as given.
-        wanted: String,
-        known: String,
-    },
+    Unknown { wanted: String, known: String },
     /// Not YAML of the schema.
     #[error("efficiency file {file}: {problem}")]
-    Syntax {
-        file: String,
-        /// What the reader says.
-        problem: String,
-    },
+    Syntax { file: String, problem: String },
     /// A value that cannot be.
     #[error("efficiency file {file}: {key}: {problem}")]
     Invalid {
         file: String,
-        /// The key in it.
         key: String,
         /// What is wrong with it.
         problem: String,
@@ -190,19 +181,18 @@ impl EfficiencyProfile {
     /// Whether the software divides memory as serving engines do: those, and any software with fused kernels or without losses.
     pub fn is_engine(&self) -> bool {
         match self.implementation {
-            Some(software) => software.engine().is_some(),
+            Some(software) => software.serving_engine().is_some(),
             None => self.computes.is_none(),
         }
     }
 
-    /// The embedded profiles' names.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
     pub fn embedded(name: &str) -> Result<Self, ProfileError> {
         match EMBEDDED.iter().find(|(known, _)| *known == name) {
-            Some((_, text)) => Self::read(text, &format!("{name}.yaml (embedded)")),
+            Some((_, text)) => Self::parse_text(text, &format!("{name}.yaml (embedded)")),
             None => Err(ProfileError::Unknown {
                 wanted: name.to_owned(),
                 known: Self::names().collect::<Vec<_>>().join(", "),
@@ -211,21 +201,21 @@ impl EfficiencyProfile {
     }
 
     /// Reads a profile; `file` is how errors name it.
-    pub fn read(text: &str, file: &str) -> Result<Self, ProfileError> {
+    pub fn parse_text(text: &str, file: &str) -> Result<Self, ProfileError> {
         let syntax = |error: &dyn std::fmt::Display| ProfileError::Syntax {
             file: file.to_owned(),
             problem: error.to_string(),
         };
-        let profile: Self = match Self::inherited(text, file)? {
+        let profile: Self = match Self::inherit_kinds(text, file)? {
             Some(whole) => serde_json::from_value(whole).map_err(|error| syntax(&error))?,
             None => serde_saphyr::from_str(text).map_err(|error| syntax(&error))?,
         };
-        profile.check(file)?;
+        profile.check_figures(file)?;
         Ok(profile)
     }
 
-    /// A profile that names another by `like`, with the kinds and sources of that one where it states none of its own.
-    fn inherited(text: &str, file: &str) -> Result<Option<Value>, ProfileError> {
+    /// Resolves `like`: kinds and sources that the profile does not state are taken from the profile it names.
+    fn inherit_kinds(text: &str, file: &str) -> Result<Option<Value>, ProfileError> {
         // What is wrong with the text is said where it is read as a profile.
         let Ok(Value::Object(mut own)) = serde_saphyr::from_str(text) else {
             return Ok(None);
@@ -259,11 +249,11 @@ impl EfficiencyProfile {
     }
 
     /// What a kind of operator reaches.
-    pub fn of(&self, kind: Kind) -> &KindEfficiency {
+    pub fn efficiency_of(&self, kind: Kind) -> &KindEfficiency {
         self.kinds.get(&kind).unwrap_or(&self.default)
     }
 
-    fn check(&self, file: &str) -> Result<(), ProfileError> {
+    fn check_figures(&self, file: &str) -> Result<(), ProfileError> {
         let invalid = |key: String, problem: &str| ProfileError::Invalid {
             file: file.to_owned(),
             key,

@@ -34,7 +34,7 @@ pub struct KnownError {
 
 impl KnownError {
     /// The errors of a profile, where models were held out to measure them.
-    pub fn of(profile: &str) -> Option<&'static Self> {
+    pub fn of_profile(profile: &str) -> Option<&'static Self> {
         static KNOWN: LazyLock<Vec<KnownError>> = LazyLock::new(|| {
             serde_json::from_str(ERRORS).expect("the table is whole, as a test writes it again")
         });

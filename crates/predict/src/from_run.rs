@@ -53,7 +53,7 @@ impl Factors {
         host: 1.0,
     };
 
-    pub(super) fn of(&self, kernel: &Kernel) -> f64 {
+    pub(super) fn factor_of(&self, kernel: &Kernel) -> f64 {
         if is_matrix(kernel) {
             self.matrix
         } else {
@@ -77,7 +77,7 @@ pub(super) fn is_matrix(kernel: &Kernel) -> bool {
 }
 
 /// `predicted`: ns of the whole step, of its two groups, and of the host.
-pub(super) fn factors(
+pub(super) fn fit_factors(
     measured: &MeasuredStep,
     predicted: f64,
     [matrix, other]: [f64; 2],

@@ -8,7 +8,7 @@ use llmprof_units::{DType, stats::normal_quantile};
 
 use super::{
     routing::equal_tokens,
-    sequences::{Group, Sequences},
+    sequences::{SequenceGroup, Sequences},
 };
 use llmprof_theory::{
     Decoder, Model, Routing, WeightFormat, Workload,
@@ -27,10 +27,10 @@ pub(super) enum Style {
     Serving,
 }
 
-struct Step<'s> {
+struct FusedStep<'s> {
     sink: &'s mut dyn FnMut(&Kernel, f64),
     style: Style,
-    groups: &'s [Group],
+    groups: &'s [SequenceGroup],
     /// Sequences with one new token, and those with more.
     sides: [f64; 2],
     rows: f64,
@@ -57,7 +57,7 @@ pub(super) enum Wanted {
     BySequence,
 }
 
-pub(super) fn lower(
+pub(super) fn lower_step(
     model: &Model,
     workload: &Workload,
     sequences: &Sequences,
@@ -67,28 +67,28 @@ pub(super) fn lower(
     let Some(decoder) = &model.decoder else {
         return;
     };
-    let formats = model.formats(&workload.precision);
-    let mut step = Step {
+    let formats = model.number_formats(&workload.precision);
+    let mut step = FusedStep {
         sink,
         style,
         groups: &sequences.groups,
-        sides: sequences.sides(),
-        rows: sequences.rows(),
+        sides: sequences.launch_sides(),
+        rows: sequences.total_rows(),
         prefill_rows: sequences.prefill_rows(),
         size: f64::from(formats.activations.bits()) / 8.0,
         cached: f64::from(formats.kv.bits()) / 8.0,
-        weights: Weights::of(formats.weights, formats.compute),
-        plain: Weights::of(WeightFormat::Plain(formats.plain), formats.plain),
+        weights: Weights::of_format(formats.weights, formats.compute),
+        plain: Weights::of_format(WeightFormat::Plain(formats.plain), formats.plain),
         layers: 1.0,
         distinct_tokens: 1.0,
         wanted,
         in_group: false,
     };
-    step.decoder(decoder, workload, sequences);
+    step.lower_decoder(decoder, workload, sequences);
 }
 
 /// Kernels behind one of the tables of serving engines.
-pub(super) fn launches(kernel: &Kernel) -> f64 {
+pub(super) fn launches_per_kernel(kernel: &Kernel) -> f64 {
     match kernel {
         // Around each of the two products of experts run three more: rows are counted, sorted and gathered, activated, and summed.
         Kernel::Grouped { .. } => 4.0,
@@ -119,24 +119,25 @@ struct Weights {
 }
 
 impl Weights {
-    fn of(format: WeightFormat, compute: DType) -> Self {
-        const SIDE: u64 = 4096;
+    fn of_format(format: WeightFormat, compute: DType) -> Self {
+        const SAMPLED_SIDE: u64 = 4096;
         Self {
-            size: format.bytes(SIDE, SIDE) as f64 / (SIDE * SIDE) as f64,
-            stored: Stored::of(format, compute),
+            size: format.stored_bytes(SAMPLED_SIDE, SAMPLED_SIDE) as f64
+                / (SAMPLED_SIDE * SAMPLED_SIDE) as f64,
+            stored: Stored::from_format(format, compute),
         }
     }
 }
 
 /// Keys that `queries` new tokens see after `past` cached ones where each sees the last `window`, itself among them: Σ min(past + i, window).
-fn visible(past: f64, queries: f64, window: f64) -> f64 {
+fn visible_keys(past: f64, queries: f64, window: f64) -> f64 {
     // Those that see all before them; sums of integers, as areas.
     let growing = (window - past).clamp(0.0, queries);
     growing * (past + 0.5 * growing) + (queries - growing) * window
 }
 
-/// Rows of the rank that has most where so many rows go to ranks by chance: the mean, and the largest of as many normal deviates.
-fn busiest(rows: f64, ranks: f64) -> f64 {
+/// Expected rows of the busiest of `ranks` ranks if `rows` rows are assigned at random: the mean plus the expected maximum of `ranks` normal deviates.
+fn busiest_rank_rows(rows: f64, ranks: f64) -> f64 {
     let mean = rows / ranks;
     // Blom's approximation of the largest of n: the quantile at (n − 3/8) ÷ (n + 1/4).
     let place = (ranks - 0.375) / (ranks + 0.25);
@@ -144,8 +145,8 @@ fn busiest(rows: f64, ranks: f64) -> f64 {
     mean + deviates * (mean * (1.0 - 1.0 / ranks)).sqrt()
 }
 
-impl Step<'_> {
-    fn emit(&mut self, kernel: &Kernel) {
+impl FusedStep<'_> {
+    fn emit_kernel(&mut self, kernel: &Kernel) {
         let is_wanted = match self.wanted {
             Wanted::All => true,
             Wanted::OverRows => !self.in_group,
@@ -158,7 +159,7 @@ impl Step<'_> {
 
     /// Runs `each` for every group of equal sequences. One launch takes all sequences of a side, so that each group has its share of
     /// a launch in which all were like it.
-    fn by_group(&mut self, each: impl Fn(&mut Self, Group)) {
+    fn by_group(&mut self, each: impl Fn(&mut Self, SequenceGroup)) {
         let layers = self.layers;
         self.in_group = true;
         for group in self.groups {
@@ -166,7 +167,7 @@ impl Step<'_> {
             self.layers = layers * (group.count / side);
             each(
                 self,
-                Group {
+                SequenceGroup {
                     count: side,
                     ..*group
                 },
@@ -176,12 +177,12 @@ impl Step<'_> {
         self.layers = layers;
     }
 
-    fn serving(&self) -> bool {
+    fn is_serving(&self) -> bool {
         self.style == Style::Serving
     }
 
-    fn stream(&mut self, access: Access, bytes: f64, elements: f64) {
-        self.emit(&Kernel::Stream {
+    fn emit_stream(&mut self, access: Access, bytes: f64, elements: f64) {
+        self.emit_kernel(&Kernel::Stream {
             access,
             bytes,
             elements,
@@ -191,7 +192,7 @@ impl Step<'_> {
 
     fn gemm_of(&mut self, rows: f64, n: f64, k: f64, weights: Weights) {
         let Weights { size, stored } = weights;
-        self.emit(&Kernel::Gemm {
+        self.emit_kernel(&Kernel::Gemm {
             groups: 1.0,
             m: rows,
             n,
@@ -210,39 +211,39 @@ impl Step<'_> {
         }
     }
 
-    fn gemm(&mut self, linear: &Linear) {
+    fn lower_gemm(&mut self, linear: &Linear) {
         let weights = self.weights_of(linear);
         let rows = self.rows;
         // Activations are brought to 8 bits first; tables of serving engines have it in the GEMM.
-        if weights.stored.is_eight_bit() && !self.serving() {
+        if weights.stored.is_eight_bit() && !self.is_serving() {
             let elements = rows * linear.inputs as f64;
-            self.stream(Access::Pointwise, elements * 3.0, elements);
+            self.emit_stream(Access::Pointwise, elements * 3.0, elements);
         }
         self.gemm_of(rows, linear.outputs as f64, linear.inputs as f64, weights);
     }
 
     /// Projections of one input: joined where an engine joins them.
-    fn gemms(&mut self, linears: &[&Linear]) {
-        if !self.serving() {
+    fn lower_joined_gemms(&mut self, linears: &[&Linear]) {
+        if !self.is_serving() {
             for linear in linears {
-                self.gemm(linear);
+                self.lower_gemm(linear);
             }
             return;
         }
         if let Some(first) = linears.first() {
             let outputs = linears.iter().map(|linear| linear.outputs).sum();
-            self.gemm(&Linear { outputs, ..**first });
+            self.lower_gemm(&Linear { outputs, ..**first });
         }
     }
 
     /// A norm with the addition of the residual before it.
-    fn norm(&mut self, elements: f64) {
-        self.stream(Access::Transcendental, 4.0 * elements * self.size, elements);
+    fn emit_norm(&mut self, elements: f64) {
+        self.emit_stream(Access::Transcendental, 4.0 * elements * self.size, elements);
     }
 
-    fn decoder(&mut self, decoder: &Decoder, workload: &Workload, sequences: &Sequences) {
+    fn lower_decoder(&mut self, decoder: &Decoder, workload: &Workload, sequences: &Sequences) {
         let embedded = self.rows * decoder.embedding.width as f64;
-        self.stream(Access::Gather, 2.0 * embedded * self.size, embedded);
+        self.emit_stream(Access::Gather, 2.0 * embedded * self.size, embedded);
         for group in &decoder.groups {
             self.layers = group.layers.len() as f64;
             self.distinct_tokens = match (&group.layer.feed, workload.routing) {
@@ -251,75 +252,75 @@ impl Step<'_> {
                 }
                 _ => self.rows,
             };
-            self.layer(&group.layer);
+            self.lower_layer(&group.layer);
         }
         self.layers = 1.0;
-        self.norm(embedded);
+        self.emit_norm(embedded);
         let logits = sequences.logits;
         if logits > 0.0 {
             let head = &decoder.head.linear;
             let (n, k) = (head.outputs as f64, head.inputs as f64);
             self.gemm_of(logits, n, k, self.plain);
             // The next token.
-            self.stream(Access::Pointwise, logits * n * 6.0, logits * n);
-            self.stream(Access::Pointwise, logits * n * 4.0, logits * n);
+            self.emit_stream(Access::Pointwise, logits * n * 6.0, logits * n);
+            self.emit_stream(Access::Pointwise, logits * n * 4.0, logits * n);
         }
     }
 
-    fn layer(&mut self, layer: &Layer) {
+    fn lower_layer(&mut self, layer: &Layer) {
         let elements = self.rows * layer.width as f64;
-        self.norm(elements);
+        self.emit_norm(elements);
         match &layer.mixer {
-            Mixer::Attention(attention) => self.attention(attention),
-            Mixer::Mla(latent) => self.latent(latent),
+            Mixer::Attention(attention) => self.lower_attention(attention),
+            Mixer::Mla(latent) => self.lower_latent(latent),
             Mixer::GatedDelta(delta) => self.gated_delta(delta),
         }
         for norm in [&layer.after_mixer_norm, &layer.after_feed_norm] {
             if norm.is_some() {
-                self.norm(elements);
+                self.emit_norm(elements);
             }
         }
-        self.norm(elements);
+        self.emit_norm(elements);
         match &layer.feed {
-            FeedForward::Dense(mlp) => self.mlp(mlp),
-            FeedForward::Moe(moe) => self.moe(moe),
+            FeedForward::Dense(mlp) => self.lower_mlp(mlp),
+            FeedForward::Moe(moe) => self.lower_moe(moe),
         }
-        if !self.serving() {
+        if !self.is_serving() {
             // The residual is written back by a kernel of its own.
-            self.stream(Access::Pointwise, 3.0 * elements * self.size, elements);
+            self.emit_stream(Access::Pointwise, 3.0 * elements * self.size, elements);
         }
     }
 
-    fn attention(&mut self, attention: &Attention) {
+    fn lower_attention(&mut self, attention: &Attention) {
         match &attention.projections {
-            Projections::Separate { q, k, v } => self.gemms(&[q, k, v]),
-            Projections::Fused { qkv, .. } => self.gemm(qkv),
+            Projections::Separate { q, k, v } => self.lower_joined_gemms(&[q, k, v]),
+            Projections::Fused { qkv, .. } => self.lower_gemm(qkv),
         }
         let width = attention.head_dim as f64;
         let (heads, kv_heads) = (attention.heads as f64, attention.kv_heads as f64);
         let (query, key) = (self.rows * heads * width, self.rows * kv_heads * width);
         for (norm, elements) in [(&attention.q_norm, query), (&attention.k_norm, key)] {
             if norm.is_some() {
-                self.stream(Access::Transcendental, 2.0 * elements * self.size, elements);
+                self.emit_stream(Access::Transcendental, 2.0 * elements * self.size, elements);
             }
         }
         if attention.rope.is_some() {
-            self.stream(Access::Pointwise, 2.0 * query * self.size, query);
+            self.emit_stream(Access::Pointwise, 2.0 * query * self.size, query);
         }
         // Keys and values into the cache: by one kernel, or with the rotation of keys.
         let written = key * (self.size + self.cached);
-        if self.serving() {
-            self.stream(Access::Gather, 2.0 * written, 2.0 * key);
+        if self.is_serving() {
+            self.emit_stream(Access::Gather, 2.0 * written, 2.0 * key);
         } else {
-            self.stream(Access::Pointwise, written, key);
-            self.stream(Access::Pointwise, written, key);
+            self.emit_stream(Access::Pointwise, written, key);
+            self.emit_stream(Access::Pointwise, written, key);
         }
         let window = attention.window.map(|window| window as f64);
         self.by_group(|step, group| step.attend_group([heads, kv_heads, width], window, group));
         if attention.gate.is_some() {
-            self.stream(Access::Transcendental, 3.0 * query * self.size, query);
+            self.emit_stream(Access::Transcendental, 3.0 * query * self.size, query);
         }
-        self.gemm(&attention.output);
+        self.lower_gemm(&attention.output);
     }
 
     /// Attention of equal sequences: heads, KV heads and width of a head.
@@ -327,7 +328,7 @@ impl Step<'_> {
         &mut self,
         [heads, kv_heads, width]: [f64; 3],
         window: Option<f64>,
-        group: Group,
+        group: SequenceGroup,
     ) {
         let (keys, masked) = match self.style {
             Style::Serving => (group.cached + group.new, false),
@@ -340,7 +341,7 @@ impl Step<'_> {
             let one = group.count * keys * width;
             if kv_heads < heads {
                 for _ in 0..2 {
-                    self.stream(
+                    self.emit_stream(
                         Access::Pointwise,
                         one * (heads + kv_heads) * self.size,
                         one * heads,
@@ -349,27 +350,27 @@ impl Step<'_> {
                 shared = heads;
             }
             let scores = group.count * group.new * keys;
-            self.stream(Access::Pointwise, 3.0 * scores, scores);
+            self.emit_stream(Access::Pointwise, 3.0 * scores, scores);
         }
         match window {
-            Some(window) if self.serving() && keys > window => {
-                self.band(group, [heads, shared, window, width]);
+            Some(window) if self.is_serving() && keys > window => {
+                self.lower_band(group, [heads, shared, window, width]);
             }
-            _ => self.attend(group, [heads, shared, keys, width, width], masked),
+            _ => self.emit_attention(group, [heads, shared, keys, width, width], masked),
         }
     }
 
     /// Queries that see a window of keys each. Costed as blocks of window × window where there are more queries than that, else as queries that all see
     /// what they see on average.
-    fn band(&mut self, group: Group, [heads, kv_heads, window, width]: [f64; 4]) {
-        let seen = visible(group.cached, group.new, window);
+    fn lower_band(&mut self, group: SequenceGroup, [heads, kv_heads, window, width]: [f64; 4]) {
+        let seen = visible_keys(group.cached, group.new, window);
         let (batch, queries, keys) = if group.new > window {
             (group.count * seen / (window * window), window, window)
         } else {
             (group.count, group.new, seen / group.new)
         };
         let cached = self.cached;
-        self.emit(&Kernel::Attention {
+        self.emit_kernel(&Kernel::Attention {
             batch,
             heads,
             kv_heads,
@@ -384,13 +385,13 @@ impl Step<'_> {
     }
 
     /// Heads, KV heads, keys, and elements of a key and of a value.
-    fn attend(
+    fn emit_attention(
         &mut self,
-        group: Group,
+        group: SequenceGroup,
         [heads, kv_heads, keys, key_dim, value_dim]: [f64; 5],
         masked: bool,
     ) {
-        self.emit(&Kernel::Attention {
+        self.emit_kernel(&Kernel::Attention {
             batch: group.count,
             heads,
             kv_heads,
@@ -409,22 +410,22 @@ impl Step<'_> {
         let (rows, size) = (self.rows, self.size);
         match &delta.projections {
             DeltaProjections::Fused { qkvz, ba } => {
-                self.gemm(qkvz);
-                self.gemm(ba);
+                self.lower_gemm(qkvz);
+                self.lower_gemm(ba);
                 // Sorted by queries, keys, values and gates, which lie by key head.
                 let all = rows * (qkvz.outputs + ba.outputs) as f64;
-                self.stream(Access::Pointwise, 2.0 * all * size, all);
+                self.emit_stream(Access::Pointwise, 2.0 * all * size, all);
             }
             DeltaProjections::Separate { qkv, z, b, a } => {
-                self.gemms(&[qkv, z]);
-                self.gemms(&[b, a]);
+                self.lower_joined_gemms(&[qkv, z]);
+                self.lower_joined_gemms(&[b, a]);
             }
         }
         self.by_group(|step, group| {
-            step.emit(&Kernel::CausalConv {
+            step.emit_kernel(&Kernel::CausalConv {
                 batch: group.count,
                 queries: group.new,
-                channels: delta.channels() as f64,
+                channels: delta.conv_channels() as f64,
                 kernel: delta.kernel as f64,
             });
         });
@@ -432,10 +433,10 @@ impl Step<'_> {
         if self.prefill_rows > 0.0 {
             // Decays and write strengths in 32 bits, which decode has in the kernel of the rule.
             let gates = 2.0 * self.prefill_rows * heads;
-            self.stream(Access::Transcendental, gates * (size + 4.0), gates);
+            self.emit_stream(Access::Transcendental, gates * (size + 4.0), gates);
         }
         self.by_group(|step, group| {
-            step.emit(&Kernel::DeltaRule {
+            step.emit_kernel(&Kernel::DeltaRule {
                 batch: group.count,
                 heads,
                 key_heads: delta.key_heads as f64,
@@ -446,36 +447,36 @@ impl Step<'_> {
             });
         });
         let values = rows * heads * delta.value_dim as f64;
-        self.stream(Access::Transcendental, 3.0 * values * size, values);
-        self.gemm(&delta.output);
+        self.emit_stream(Access::Transcendental, 3.0 * values * size, values);
+        self.lower_gemm(&delta.output);
     }
 
-    fn latent(&mut self, latent: &Mla) {
+    fn lower_latent(&mut self, latent: &Mla) {
         let rows = self.rows;
         match &latent.query {
-            MlaQuery::Direct(q) => self.gemms(&[q, &latent.kv_down]),
+            MlaQuery::Direct(q) => self.lower_joined_gemms(&[q, &latent.kv_down]),
             MlaQuery::LowRank { down, norm, up } => {
-                self.gemms(&[down, &latent.kv_down]);
-                self.norm(rows * norm.width as f64);
-                self.gemm(up);
+                self.lower_joined_gemms(&[down, &latent.kv_down]);
+                self.emit_norm(rows * norm.width as f64);
+                self.lower_gemm(up);
             }
         }
-        self.norm(rows * latent.rank as f64);
+        self.emit_norm(rows * latent.rank as f64);
         let heads = latent.heads as f64;
         let (nope, rope) = (latent.nope_dim as f64, latent.rope_dim as f64);
         let (rank, value) = (latent.rank as f64, latent.value_dim as f64);
         let rotated = rows * heads * rope;
-        self.stream(Access::Pointwise, 2.0 * rotated * self.size, rotated);
+        self.emit_stream(Access::Pointwise, 2.0 * rotated * self.size, rotated);
         let new = rows * (rank + rope);
-        self.stream(Access::Gather, new * (self.size + self.cached), new);
+        self.emit_stream(Access::Gather, new * (self.size + self.cached), new);
         self.by_group(|step, group| {
             let keys = group.cached + group.new;
-            if group.is_prefill() || !step.serving() {
+            if group.is_prefill() || !step.is_serving() {
                 let up = &latent.kv_up;
                 let weights = step.weights_of(up);
                 let rows = group.count * keys;
                 step.gemm_of(rows, up.outputs as f64, up.inputs as f64, weights);
-                step.attend(group, [heads, heads, keys, nope + rope, value], false);
+                step.emit_attention(group, [heads, heads, keys, nope + rope, value], false);
                 return;
             }
             let (size, m) = (step.size, group.count * group.new);
@@ -488,25 +489,25 @@ impl Step<'_> {
                 aligned: true,
                 stored: Stored::Plain,
             };
-            step.emit(&absorbed(rank, nope));
-            step.attend(group, [heads, 1.0, keys, rank + rope, rank], false);
-            step.emit(&absorbed(value, rank));
+            step.emit_kernel(&absorbed(rank, nope));
+            step.emit_attention(group, [heads, 1.0, keys, rank + rope, rank], false);
+            step.emit_kernel(&absorbed(value, rank));
         });
-        self.gemm(&latent.output);
+        self.lower_gemm(&latent.output);
     }
 
-    fn mlp(&mut self, mlp: &Mlp) {
+    fn lower_mlp(&mut self, mlp: &Mlp) {
         match &mlp.input {
-            MlpInput::Plain(up) => self.gemm(up),
-            MlpInput::Gated { gate, up } => self.gemms(&[gate, up]),
-            MlpInput::Fused(both) => self.gemm(both),
+            MlpInput::Plain(up) => self.lower_gemm(up),
+            MlpInput::Gated { gate, up } => self.lower_joined_gemms(&[gate, up]),
+            MlpInput::Fused(both) => self.lower_gemm(both),
         }
         let elements = self.rows * mlp.down.inputs as f64;
-        self.stream(Access::Pointwise, 3.0 * elements * self.size, elements);
-        self.gemm(&mlp.down);
+        self.emit_stream(Access::Pointwise, 3.0 * elements * self.size, elements);
+        self.lower_gemm(&mlp.down);
     }
 
-    fn moe(&mut self, moe: &Moe) {
+    fn lower_moe(&mut self, moe: &Moe) {
         let experts = &moe.experts;
         let (rows, size) = (self.rows, self.size);
         let gate = &moe.router.gate;
@@ -514,40 +515,40 @@ impl Step<'_> {
         let (count, pairs) = (experts.count as f64, rows * experts.top_k as f64);
         let (hidden, inner) = (experts.hidden as f64, experts.intermediate as f64);
         // Choice of experts, and where their rows begin.
-        self.stream(Access::Softmax, rows * count * 4.0, rows * count);
+        self.emit_stream(Access::Softmax, rows * count * 4.0, rows * count);
         let (count, pairs, inner) = if experts.dealt_to > 1 {
             let ranks = experts.dealt_to as f64;
             let most = rows * (experts.top_k as f64).min(count / ranks);
             (
                 count / ranks,
-                busiest(pairs, ranks).min(most),
+                busiest_rank_rows(pairs, ranks).min(most),
                 inner * ranks,
             )
         } else {
             (count, pairs, inner)
         };
         let chosen = pairs / rows.max(1.0);
-        self.grouped([count, pairs, chosen], 2.0 * inner, hidden);
-        self.grouped([count, pairs, chosen], hidden, inner);
+        self.emit_grouped([count, pairs, chosen], 2.0 * inner, hidden);
+        self.emit_grouped([count, pairs, chosen], hidden, inner);
         // Tables of serving engines have the rest in the grouped GEMMs.
-        if !self.serving() {
-            self.stream(Access::Histogram, pairs * 8.0, pairs);
-            self.stream(Access::Scan, count * 8.0, count);
-            self.stream(Access::Pointwise, 3.0 * pairs * inner * size, pairs * inner);
+        if !self.is_serving() {
+            self.emit_stream(Access::Histogram, pairs * 8.0, pairs);
+            self.emit_stream(Access::Scan, count * 8.0, count);
+            self.emit_stream(Access::Pointwise, 3.0 * pairs * inner * size, pairs * inner);
             let joined = (pairs + rows) * hidden * size;
-            self.stream(Access::Pointwise, joined, rows * hidden);
+            self.emit_stream(Access::Pointwise, joined, rows * hidden);
         }
         if let Some(shared) = &moe.shared {
-            self.mlp(shared);
-            self.stream(Access::Pointwise, 3.0 * rows * hidden * size, rows * hidden);
+            self.lower_mlp(shared);
+            self.emit_stream(Access::Pointwise, 3.0 * rows * hidden * size, rows * hidden);
         }
     }
 
     /// Experts, rows of all of them, and experts of a token.
-    fn grouped(&mut self, [experts, pairs, chosen]: [f64; 3], n: f64, k: f64) {
+    fn emit_grouped(&mut self, [experts, pairs, chosen]: [f64; 3], n: f64, k: f64) {
         let tokens = self.distinct_tokens;
         let Weights { size, stored } = self.weights;
-        self.emit(&Kernel::Grouped {
+        self.emit_kernel(&Kernel::Grouped {
             experts,
             tokens,
             pairs,
@@ -567,17 +568,17 @@ mod tests {
     /// Σ min(i, 4) over i = 1…q is 10 at 4, 14 at 5 and 26 at 8; areas leave out half a key for each of the first four.
     #[test]
     fn a_window_is_seen_once() {
-        assert_eq!(visible(0.0, 4.0, 4.0), 8.0);
-        assert_eq!(visible(0.0, 5.0, 4.0), 12.0);
-        assert_eq!(visible(0.0, 8.0, 4.0), 24.0);
+        assert_eq!(visible_keys(0.0, 4.0, 4.0), 8.0);
+        assert_eq!(visible_keys(0.0, 5.0, 4.0), 12.0);
+        assert_eq!(visible_keys(0.0, 8.0, 4.0), 24.0);
         // Two cached: two see 3 and 4 keys, two see 4.
-        assert_eq!(visible(2.0, 4.0, 4.0), 14.0);
-        assert_eq!(visible(9.0, 1.0, 4.0), 4.0);
+        assert_eq!(visible_keys(2.0, 4.0, 4.0), 14.0);
+        assert_eq!(visible_keys(9.0, 1.0, 4.0), 4.0);
     }
 
     #[test]
     fn the_busiest_of_eight_ranks_has_more_than_the_mean() {
         // The largest of eight normal deviates is 1.42 in the mean (tables of order statistics): 100 + 1.42 × √(100 × 7/8).
-        assert!((busiest(800.0, 8.0) - 113.3).abs() < 0.5);
+        assert!((busiest_rank_rows(800.0, 8.0) - 113.3).abs() < 0.5);
     }
 }

@@ -25,7 +25,6 @@ pub struct Grid {
     /// Sequences that run together.
     pub batches: Vec<u64>,
     pub prompts: Vec<u64>,
-    /// Tokens to generate.
     pub new_tokens: Vec<u64>,
     /// Everything that no axis sets.
     pub base: Workload,
@@ -34,7 +33,6 @@ pub struct Grid {
 /// One point of a grid.
 #[derive(Clone, Debug)]
 pub struct GridPoint<'g> {
-    /// Name of the model.
     pub model: &'g str,
     pub device: &'g Device,
     pub workload: Workload,
@@ -43,7 +41,7 @@ pub struct GridPoint<'g> {
 }
 
 impl Grid {
-    pub fn len(&self) -> usize {
+    pub fn point_count(&self) -> usize {
         self.models.len()
             * self.devices.len()
             * self.precisions.len().max(1)
@@ -52,17 +50,21 @@ impl Grid {
             * self.new_tokens.len().max(1)
     }
 
-    /// Whether there is no model or no device.
+    /// Returns true if the grid has no model or no device.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.point_count() == 0
     }
 
     /// Sends every point to `each`: models outermost, generated tokens innermost.
-    pub fn run<'g>(&'g self, profile: &EfficiencyProfile, mut each: impl FnMut(GridPoint<'g>)) {
-        let axes = self.axes();
+    pub fn visit_points<'g>(
+        &'g self,
+        profile: &EfficiencyProfile,
+        mut each: impl FnMut(GridPoint<'g>),
+    ) {
+        let axes = self.collect_axes();
         let mut predictor = None;
         for line in 0..axes.lines {
-            self.line(&axes, line, profile, &mut predictor, &mut each);
+            self.visit_line(&axes, line, profile, &mut predictor, &mut each);
         }
     }
 
@@ -73,7 +75,7 @@ impl Grid {
         profile: &EfficiencyProfile,
         each: impl Fn(GridPoint<'g>) + Sync,
     ) {
-        let axes = self.axes();
+        let axes = self.collect_axes();
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
             for _ in 0..threads.max(1) {
@@ -84,7 +86,7 @@ impl Grid {
                         if line >= axes.lines {
                             break;
                         }
-                        self.line(&axes, line, profile, &mut predictor, &mut |point| {
+                        self.visit_line(&axes, line, profile, &mut predictor, &mut |point| {
                             each(point);
                         });
                     }
@@ -93,7 +95,7 @@ impl Grid {
         });
     }
 
-    fn axes(&self) -> Axes {
+    fn collect_axes(&self) -> Axes {
         let base = &self.base;
         let or_base = |axis: &[u64], value: u64| {
             if axis.is_empty() {
@@ -119,7 +121,7 @@ impl Grid {
 
     /// All prompts and answers of one model, device, format and batch. `known` is the predictor of the line before, by the places of its
     /// model and device.
-    fn line<'g>(
+    fn visit_line<'g>(
         &'g self,
         axes: &Axes,
         line: usize,

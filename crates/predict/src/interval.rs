@@ -29,7 +29,7 @@ pub enum Calibration {
 /// Measured ÷ predicted: its 5th and 95th percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Spread {
+pub struct RatioSpread {
     pub low: f64,
     pub high: f64,
 }
@@ -38,8 +38,8 @@ pub struct Spread {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpreads {
-    pub prefill: Spread,
-    pub decode: Spread,
+    pub prefill: RatioSpread,
+    pub decode: RatioSpread,
 }
 
 /// The spreads of a way of running, and where they were measured.
@@ -58,7 +58,7 @@ pub struct Spreads {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_run: Option<PhaseSpreads>,
     /// Host time where the host decides.
-    pub host: Spread,
+    pub host: RatioSpread,
     /// Least and largest batch, and tokens of a prompt, of the measurements.
     pub batch: [u64; 2],
     pub prompt: [u64; 2],
@@ -71,8 +71,8 @@ pub struct Interval {
     pub high_ns: Nanos,
 }
 
-impl Spread {
-    pub(super) fn around(self, time: Nanos) -> Interval {
+impl RatioSpread {
+    pub(super) fn interval_around(self, time: Nanos) -> Interval {
         let scaled = |factor: f64| Nanos::from_seconds(time.seconds() * factor);
         Interval {
             low_ns: scaled(self.low),
@@ -89,7 +89,7 @@ impl Spreads {
     }
 
     /// The spreads that `phases` and the host's make.
-    pub(super) fn bands(&self, phases: PhaseSpreads) -> Bands {
+    pub(super) fn bands_of(&self, phases: PhaseSpreads) -> Bands {
         Bands {
             prefill: phases.prefill,
             decode: phases.decode,
@@ -101,24 +101,24 @@ impl Spreads {
 /// Spreads for one workload.
 #[derive(Clone, Copy)]
 pub(super) struct Bands {
-    pub(super) prefill: Spread,
-    pub(super) decode: Spread,
-    host: Spread,
+    pub(super) prefill: RatioSpread,
+    pub(super) decode: RatioSpread,
+    host: RatioSpread,
 }
 
 impl Bands {
     /// The range of a time that a user sees: the device's spread, or the host's where the host decides.
-    pub(super) fn seen(
+    pub(super) fn visible_interval(
         &self,
         time: Nanos,
         (host_ns, device_ns): (Option<Nanos>, Nanos),
-        device: Spread,
+        device: RatioSpread,
     ) -> Interval {
         let is_host_bound = host_ns.is_some_and(|host| host > device_ns);
         if is_host_bound {
-            self.host.around(time)
+            self.host.interval_around(time)
         } else {
-            device.around(time)
+            device.interval_around(time)
         }
     }
 }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn ranges_end_where_measurements_do() {
-        let spread = Spread {
+        let spread = RatioSpread {
             low: 0.9,
             high: 1.1,
         };
@@ -147,7 +147,7 @@ mod tests {
         };
         assert!(spreads.holds_for(8, 512) && spreads.holds_for(32, 2048));
         assert!(!spreads.holds_for(33, 512) && !spreads.holds_for(8, 127));
-        let range = spread.around(Nanos(1000));
+        let range = spread.interval_around(Nanos(1000));
         assert_eq!((range.low_ns, range.high_ns), (Nanos(900), Nanos(1100)));
     }
 }

@@ -14,32 +14,34 @@ pub(super) fn kernel_clock(
     device: &Device,
     profile: &EfficiencyProfile,
 ) -> (Option<KernelClock>, Calibration) {
-    let known = profile.implementation.is_some() && device.kind == DeviceKind::Gpu;
+    let has_kernel_curves = profile.implementation.is_some() && device.kind == DeviceKind::Gpu;
     let per_flop = Roof::new(device).seconds_per_flop(DType::Bf16, Engine::Tensor);
-    let Some(per_flop) = per_flop.filter(|_| known) else {
+    let Some(per_flop) = per_flop.filter(|_| has_kernel_curves) else {
         return (None, Calibration::Efficiencies);
     };
-    let own = profile
+    let device_curves = profile
         .curves
         .get(&device.name)
         .cloned()
         .or_else(|| KernelCurves::embedded(&device.name));
-    let engine = profile.implementation.and_then(Implementation::engine);
-    let tables = engine.map(|engine| ServingClock::shipped(device, engine));
+    let engine = profile
+        .implementation
+        .and_then(Implementation::serving_engine);
+    let tables = engine.map(|engine| ServingClock::shipped_for(device, engine));
     // Device curves were measured with transformers; they do not apply to serving engines.
     let calibration = match tables {
         Some((_, true)) => Calibration::PublicTables,
-        None if own.is_some() => Calibration::Measured,
+        None if device_curves.is_some() => Calibration::Measured,
         _ => Calibration::Scaled,
     };
-    let Some(curves) = own.or_else(|| KernelCurves::embedded("h200")) else {
+    let Some(curves) = device_curves.or_else(|| KernelCurves::embedded("h200")) else {
         return (None, Calibration::Efficiencies);
     };
     let faster = |dtype: DType| {
         let narrow = Roof::new(device).seconds_per_flop(dtype, Engine::Tensor);
         narrow.map_or(1.0, |narrow| per_flop / narrow)
     };
-    let clock = KernelClock::new(&curves, 1.0 / per_flop, device.bandwidth().0)
+    let clock = KernelClock::new(&curves, 1.0 / per_flop, device.memory_bandwidth().0)
         .with_eight_bit(faster(DType::F8E4m3))
         .with_four_bit(faster(DType::F4E2m1));
     let clock = match tables {
@@ -62,12 +64,12 @@ mod tests {
     };
 
     /// Rows of the public tables, drawn at random by the recipe that writes the curves; most lie between the curves' cells.
-    const ROWS: &str = include_str!("../tests/data/serving_rows.csv");
+    const SERVING_ROWS: &str = include_str!("../tests/data/serving_rows.csv");
 
     /// The tables of gated delta kernels.
     const DELTA: [&str; 4] = ["conv_prefill", "conv_decode", "rule_prefill", "rule_decode"];
 
-    fn clock(device: &str, engine: &str) -> (KernelClock, Calibration) {
+    fn clock_for(device: &str, engine: &str) -> (KernelClock, Calibration) {
         clock_of(&Catalog::embedded().by_name(device).unwrap(), engine)
     }
 
@@ -77,7 +79,7 @@ mod tests {
         (clock.unwrap(), calibration)
     }
 
-    fn stored(format: &str) -> (Stored, f64) {
+    fn parse_format(format: &str) -> (Stored, f64) {
         match format {
             "bf16" => (Stored::Plain, 2.0),
             "fp8" => (Stored::Eight, 1.0),
@@ -89,8 +91,8 @@ mod tests {
         }
     }
 
-    fn gemm(m: f64, n: f64, k: f64, format: &str) -> Kernel {
-        let (stored, size) = stored(format);
+    fn gemm_kernel(m: f64, n: f64, k: f64, format: &str) -> Kernel {
+        let (stored, size) = parse_format(format);
         Kernel::Gemm {
             groups: 1.0,
             m,
@@ -103,11 +105,11 @@ mod tests {
     }
 
     /// The kernels of a row.
-    fn kernels(table: &str, format: &str, sizes: &[f64]) -> Vec<Kernel> {
+    fn row_kernels(table: &str, format: &str, sizes: &[f64]) -> Vec<Kernel> {
         match (table, sizes) {
-            ("gemm", &[m, n, k]) => vec![gemm(m, n, k, format)],
+            ("gemm", &[m, n, k]) => vec![gemm_kernel(m, n, k, format)],
             ("experts", &[pairs, count, hidden, inner]) => {
-                let (stored, size) = stored(format);
+                let (stored, size) = parse_format(format);
                 // Tokens spread evenly reach as many experts as they can: all matrices, by many tokens.
                 let experts = pairs.min(count);
                 let one = |n, k| Kernel::Grouped {
@@ -161,7 +163,7 @@ mod tests {
     }
 
     /// Device, table and |clock ÷ measured − 1| of every row, and whether a cell of the curves has its very shape.
-    fn errors(
+    fn row_errors(
         of_delta: bool,
         clock: impl Fn(&str, &str) -> KernelClock,
     ) -> Vec<(&'static str, &'static str, f64, bool)> {
@@ -175,19 +177,22 @@ mod tests {
                 .entry((device, engine))
                 .or_insert_with(|| clock(device, engine));
             let sizes: Vec<f64> = sizes.split(' ').map(|size| size.parse().unwrap()).collect();
-            let kernels = kernels(table, format, &sizes);
-            let seconds: f64 = kernels.iter().map(|one| clock.time(one).seconds()).sum();
+            let kernels = row_kernels(table, format, &sizes);
+            let seconds: f64 = kernels
+                .iter()
+                .map(|one| clock.time_kernel(one).seconds())
+                .sum();
             let off = (seconds * 1e6 / us.parse::<f64>().unwrap() - 1.0).abs();
             let powers = sizes.iter().all(|size| size.log2().fract() == 0.0);
             (device, table, off, table == "gemm" && powers)
         };
-        let rows = ROWS.lines().skip(1);
+        let rows = SERVING_ROWS.lines().skip(1);
         rows.filter(|line| DELTA.iter().any(|table| line.contains(table)) == of_delta)
             .map(of_row)
             .collect()
     }
 
-    fn quantile(mut off: Vec<f64>, share: f64) -> f64 {
+    fn quantile_of(mut off: Vec<f64>, share: f64) -> f64 {
         off.sort_unstable_by(f64::total_cmp);
         percentile(&off, share)
     }
@@ -196,28 +201,28 @@ mod tests {
     /// kernel, and weights that a second-level cache of 96 MiB holds.
     #[test]
     fn clocks_give_back_what_the_tables_hold() {
-        let errors = errors(false, |device, engine| {
-            let (clock, calibration) = clock(device, engine);
+        let errors = row_errors(false, |device, engine| {
+            let (clock, calibration) = clock_for(device, engine);
             assert_eq!(calibration, Calibration::PublicTables, "{device}");
             clock
         });
         let (exact, between): (Vec<_>, Vec<_>) = errors.into_iter().partition(|row| row.3);
         let all: Vec<f64> = between.iter().map(|row| row.2).collect();
-        assert!(quantile(all.clone(), 0.5) < 0.05);
-        assert!(quantile(all, 0.9) < 0.3);
+        assert!(quantile_of(all.clone(), 0.5) < 0.05);
+        assert!(quantile_of(all, 0.9) < 0.3);
         let mut by: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for (device, table, off, _) in between {
             by.entry(device).or_default().push(off);
             by.entry(table).or_default().push(off);
         }
         for (group, off) in by {
-            let median = quantile(off, 0.5);
+            let median = quantile_of(off, 0.5);
             assert!(median < 0.08, "{group}: {median}");
         }
         // Three digits of a ratio; one in ten may be a cell that was smoothed.
         let exact: Vec<f64> = exact.iter().map(|row| row.2).collect();
         assert!(
-            exact.len() >= 36 && quantile(exact.clone(), 0.9) < 0.005,
+            exact.len() >= 36 && quantile_of(exact.clone(), 0.9) < 0.005,
             "{exact:?}"
         );
     }
@@ -226,7 +231,7 @@ mod tests {
     /// of TensorRT-LLM take as long whatever their channels, and are off by up to 48 %.
     #[test]
     fn clocks_give_back_gated_delta_kernels() {
-        let errors = errors(true, |device, engine| clock(device, engine).0);
+        let errors = row_errors(true, |device, engine| clock_for(device, engine).0);
         let of = |table: &str| -> Vec<f64> {
             let rows = errors.iter().filter(|row| row.1 == table);
             rows.map(|row| row.2).collect()
@@ -239,15 +244,18 @@ mod tests {
         ] {
             let off = of(table);
             assert!(off.len() >= 48, "{table}: {}", off.len());
-            let found = [0.5, 0.9].map(|share| quantile(off.clone(), share));
-            assert!(found[0] < median && found[1] < p90, "{table}: {found:?}");
+            let quantiles = [0.5, 0.9].map(|share| quantile_of(off.clone(), share));
+            assert!(
+                quantiles[0] < median && quantiles[1] < p90,
+                "{table}: {quantiles:?}"
+            );
         }
         let all: Vec<f64> = errors.iter().map(|row| row.2).collect();
-        let found = [0.5, 0.9].map(|share| quantile(all.clone(), share));
-        assert!(found[0] < 0.025 && found[1] < 0.25, "{found:?}");
+        let quantiles = [0.5, 0.9].map(|share| quantile_of(all.clone(), share));
+        assert!(quantiles[0] < 0.025 && quantiles[1] < 0.25, "{quantiles:?}");
     }
 
-    /// An H200 is an H100 with more bandwidth: no kernel takes longer on it, whatever SGLang's table of it says.
+    /// An H200 is an H100 with more bandwidth, so no kernel may be predicted slower on it, even where SGLang's table says so.
     #[test]
     fn a_disturbed_table_is_not_believed() {
         for (batch, queries) in [(1.0, 8192.0), (32.0, 1024.0), (256.0, 1.0), (512.0, 1.0)] {
@@ -260,7 +268,7 @@ mod tests {
                 value_dim: 128.0,
                 state: 4.0,
             };
-            let seconds = |device| clock(device, "sglang").0.time(&rule).seconds();
+            let seconds = |device| clock_for(device, "sglang").0.time_kernel(&rule).seconds();
             let (h200, h100) = (seconds("h200"), seconds("h100_sxm"));
             assert!(h200 <= h100, "{batch} × {queries}: {h200} {h100}");
         }
@@ -269,7 +277,7 @@ mod tests {
     /// A device that nothing is known of but its peaks takes the H200's ratios.
     #[test]
     fn tables_of_a_device_are_nearer_than_those_of_the_h200() {
-        let off = errors(false, |device, engine| {
+        let off = row_errors(false, |device, engine| {
             let mut device = Catalog::embedded().by_name(device).unwrap();
             device.name = "unknown".to_owned();
             device.architecture = None;
@@ -278,25 +286,25 @@ mod tests {
             clock
         });
         let off = off.into_iter().filter(|row| row.0 != "h200");
-        let median = quantile(off.map(|row| row.2).collect(), 0.5);
+        let median = quantile_of(off.map(|row| row.2).collect(), 0.5);
         assert!(median > 0.15, "{median}");
     }
 
     /// Seconds of a product on a device with an engine.
-    fn product(device: &str, engine: &str, shape: [f64; 3], format: &str) -> f64 {
+    fn gemm_seconds(device: &str, engine: &str, shape: [f64; 3], format: &str) -> f64 {
         let [m, n, k] = shape;
-        clock(device, engine)
+        clock_for(device, engine)
             .0
-            .time(&gemm(m, n, k, format))
+            .time_kernel(&gemm_kernel(m, n, k, format))
             .seconds()
     }
 
     #[test]
     fn faster_devices_and_narrower_formats_are_faster() {
-        const LARGE: [f64; 3] = [8192.0, 8192.0, 8192.0];
+        const LARGE_GEMM: [f64; 3] = [8192.0, 8192.0, 8192.0];
         for engine in ["vllm", "sglang", "trtllm"] {
             for format in ["bf16", "fp8", "fp8_block"] {
-                let at = |device| product(device, engine, LARGE, format);
+                let at = |device| gemm_seconds(device, engine, LARGE_GEMM, format);
                 for (faster, slower) in
                     [("b200", "h200"), ("h100_sxm", "l40s"), ("b300", "h100_sxm")]
                 {
@@ -308,11 +316,11 @@ mod tests {
                 }
             }
             assert!(
-                product("h100_sxm", engine, LARGE, "bf16")
-                    < product("a100_sxm_80gb", engine, LARGE, "bf16")
+                gemm_seconds("h100_sxm", engine, LARGE_GEMM, "bf16")
+                    < gemm_seconds("a100_sxm_80gb", engine, LARGE_GEMM, "bf16")
             );
             for device in ["b200", "b300", "gb200", "gb300", "rtx_pro_6000_server"] {
-                let of = |format| product(device, engine, LARGE, format);
+                let of = |format| gemm_seconds(device, engine, LARGE_GEMM, format);
                 let [four, eight, sixteen] = ["nvfp4", "fp8", "bf16"].map(of);
                 assert!(
                     four < eight && eight < sixteen,
@@ -320,7 +328,7 @@ mod tests {
                 );
             }
             // One row of wide matrices is read from memory: the H200's is 1.43 times as fast as the H100's, with the same units.
-            let read = |device| product(device, engine, [1.0, 16384.0, 16384.0], "bf16");
+            let read = |device| gemm_seconds(device, engine, [1.0, 16384.0, 16384.0], "bf16");
             let ratio = read("h100_sxm") / read("h200");
             assert!((1.3..1.8).contains(&ratio), "{engine}: {ratio}");
         }

@@ -24,7 +24,7 @@ pub(crate) struct KernelFactors {
 }
 
 impl KernelFactors {
-    pub(crate) fn shipped() -> &'static Self {
+    pub(crate) fn shipped_factors() -> &'static Self {
         static FACTORS: LazyLock<KernelFactors> = LazyLock::new(|| {
             serde_saphyr::from_str(FILE).expect("the shipped file is whole, as tests read it")
         });
@@ -78,6 +78,6 @@ mod tests {
     /// GEMMs of depth 64 reach 61 % of the rate of deep ones.
     #[test]
     fn shallow_gemms_reach_a_part_of_the_rate() {
-        assert!((KernelFactors::shipped().filled_share(64.0) - 0.615).abs() < 0.001);
+        assert!((KernelFactors::shipped_factors().filled_share(64.0) - 0.615).abs() < 0.001);
     }
 }

@@ -42,7 +42,7 @@ pub use errors::KnownError;
 pub use from_run::{Corrections, Factors, MeasuredRun, MeasuredStep};
 pub use grid::{Grid, GridModel, GridPoint};
 use interval::Bands;
-pub use interval::{Calibration, Interval, PhaseSpreads, Spread, Spreads};
+pub use interval::{Calibration, Interval, PhaseSpreads, RatioSpread, Spreads};
 pub use memory::{EngineLimits, EngineMemory};
 pub use phase::{PhasePrediction, StepTime};
 pub use target::{Need, Target};
@@ -59,10 +59,10 @@ use llmprof_theory::{
     roofline::{PhaseRoofline, Roof},
 };
 use lowering::Wanted;
-use phase::{Clock, DeviceTime, Launch, width};
-use sequences::{Group, Sequences};
+use phase::{Clock, DeviceTime, Launch, kernel_width};
+use sequences::{SequenceGroup, Sequences};
 
-/// Why there is no prediction.
+/// Reasons why a prediction is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PredictError {
     /// The device states no rate in a format that the workload computes in.
@@ -131,7 +131,7 @@ pub struct Predictor<'a> {
     clock: Clock<'a>,
     /// Bytes of the weights in the formats last asked for: summing them takes longer than a prediction.
     weights: Cell<Option<(Precision, u64)>>,
-    /// Activations of a full step of an engine over so many ranks, in the formats last asked for.
+    /// Activation bytes of a full engine step, with the formats and the layout that they were last computed for.
     activations: Cell<Option<(Precision, Parallel, u64)>>,
     /// Whether the software divides memory as serving engines do.
     is_engine: bool,
@@ -156,7 +156,7 @@ pub struct Predictor<'a> {
 }
 
 /// Steps that the cache holds: about five megabytes.
-const MOST_STEPS: usize = 1 << 15;
+const CACHED_STEPS_MAX: usize = 1 << 15;
 
 /// Whether `llmprof hardware measure` found the peaks, which the shares of the native engine are of.
 fn is_measured_cpu(device: &Device) -> bool {
@@ -210,7 +210,7 @@ impl<'a> Predictor<'a> {
             needs_trace: device.kind == DeviceKind::Gpu
                 && profile
                     .implementation
-                    .is_some_and(|software| !lowering::knows(software, model)),
+                    .is_some_and(|software| !lowering::knows_kernels(software, model)),
             computes: profile.computes,
             steps: RefCell::default(),
             last: Default::default(),
@@ -225,23 +225,22 @@ impl<'a> Predictor<'a> {
         self.clock.roof.device()
     }
 
-    /// What `workload` takes.
     pub fn predict(&self, workload: &Workload) -> Result<Prediction, PredictError> {
-        self.model.validate(workload)?;
+        self.model.validate_workload(workload)?;
         if self.needs_trace {
             return Err(PredictError::NeedsTrace);
         }
-        let workload = &self.computed(workload);
+        let workload = &self.in_computed_format(workload);
         let vision = (workload.images.count > 0)
-            .then(|| self.vision(workload))
+            .then(|| self.predict_vision(workload))
             .transpose()?
             .flatten();
-        let encoder = self.encoder(workload)?;
+        let encoder = self.predict_encoder(workload)?;
         let [prefill, decode_step] = self.first_steps(workload)?;
         let decode = self
             .model
             .decode_pass(workload)
-            .map(|pass| self.phase(workload, std::iter::once(pass), self.decode_launch()))
+            .map(|pass| self.predict_phase(workload, std::iter::once(pass), self.decode_launch()))
             .transpose()?;
         let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
         let before = [vision, encoder].into_iter().flatten();
@@ -253,12 +252,12 @@ impl<'a> Predictor<'a> {
         };
         let tpot_ns =
             (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
-        let context = self.model.context(workload);
+        let context = self.model.context_tokens(workload);
         let calibration = self.calibration_of(workload);
-        let bands = self.bands(calibration, workload.batch, context);
-        let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
+        let bands = self.select_bands(calibration, workload.batch, context);
+        let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> RatioSpread| {
             let bands = bands.as_ref()?;
-            Some(bands.seen(time, (phase.host_ns, phase.device_ns), spread(bands)))
+            Some(bands.visible_interval(time, (phase.host_ns, phase.device_ns), spread(bands)))
         };
         Ok(Prediction {
             basis: Basis::Predicted,
@@ -276,15 +275,22 @@ impl<'a> Predictor<'a> {
                 .zip(decode.as_ref())
                 .and_then(|(tpot, decode)| seen(tpot, decode, |bands| bands.decode)),
             prefill_gpu_ns: prefill.device_ns,
-            prefill_gpu_interval: bands.map(|bands| bands.prefill.around(prefill.device_ns)),
+            prefill_gpu_interval: bands
+                .map(|bands| bands.prefill.interval_around(prefill.device_ns)),
             decode_step_gpu_ns: decode_step.device_ns,
-            decode_step_gpu_interval: bands.map(|bands| bands.decode.around(decode_step.device_ns)),
+            decode_step_gpu_interval: bands
+                .map(|bands| bands.decode.interval_around(decode_step.device_ns)),
             calibration,
             total_ns,
             tokens_per_s: rate(workload.new_tokens, total_ns),
             decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
             memory: self.with_verdict(
-                MemoryFit::of(self.model, workload, self.device(), self.weights(workload)),
+                MemoryFit::for_workload(
+                    self.model,
+                    workload,
+                    self.device(),
+                    self.weight_bytes(workload),
+                ),
                 Parallel::default(),
                 workload,
             )?,
@@ -344,24 +350,26 @@ impl<'a> Predictor<'a> {
 
     /// Prefill, and the first decode step.
     fn first_steps(&self, workload: &Workload) -> Result<[PhasePrediction; 2], MissingPeak> {
-        let known = Workload {
+        let step_workload = Workload {
             new_tokens: self.cache_length(workload),
             ..*workload
         };
         if let Some((before, phases)) = self.before.get()
-            && before == known
+            && before == step_workload
         {
             return Ok(phases);
         }
         let passes: Vec<Pass> = self.model.prefill_passes(workload).collect();
         let tokens = passes.iter().map(Pass::rows).max().unwrap_or(0);
-        let prefill = self.phase(workload, passes.into_iter(), self.prefill_launch(tokens))?;
-        let decode_step = self.phase(
+        let prefill =
+            self.predict_phase(workload, passes.into_iter(), self.prefill_launch(tokens))?;
+        let decode_step = self.predict_phase(
             workload,
             std::iter::once(self.model.decode_step(workload)),
             self.decode_launch(),
         )?;
-        self.before.set(Some((known, [prefill, decode_step])));
+        self.before
+            .set(Some((step_workload, [prefill, decode_step])));
         Ok([prefill, decode_step])
     }
 
@@ -373,14 +381,14 @@ impl<'a> Predictor<'a> {
             .map(|(implementation, _)| *implementation);
         match implementation {
             Some(Implementation::HfGraph | Implementation::TorchCompile) => {
-                lowering::positions(self.model, workload)
+                lowering::static_cache_positions(self.model, workload)
             }
             _ => 0,
         }
     }
 
-    /// The workload in the formats that the software has, where it has one for all but weights.
-    fn computed(&self, workload: &Workload) -> Workload {
+    /// The workload with the software's compute format, if the software supports only one ([`EfficiencyProfile`]).
+    fn in_computed_format(&self, workload: &Workload) -> Workload {
         let Some(dtype) = self.computes else {
             return *workload;
         };
@@ -391,12 +399,12 @@ impl<'a> Predictor<'a> {
     }
 
     /// What one step takes: any sequences with any new and cached tokens. Formats and routing are those of `workload`.
-    pub fn step(&self, workload: &Workload, step: &Step) -> Result<StepTime, PredictError> {
+    pub fn predict_step(&self, workload: &Workload, step: &Step) -> Result<StepTime, PredictError> {
         step.validate()?;
         if self.needs_trace {
             return Err(PredictError::NeedsTrace);
         }
-        let workload = &self.computed(workload);
+        let workload = &self.in_computed_format(workload);
         let device = self.device_time(workload, step)?;
         let launch = if step.prefill.is_empty() {
             self.decode_launch()
@@ -404,12 +412,12 @@ impl<'a> Predictor<'a> {
             self.prefill_launch(step.new_tokens())
         };
         let host = self.host_factor(workload, step);
-        let mut seen = device.seen(&self.clock, host, (launch, 1));
+        let mut seen = device.visible_time(&self.clock, host, (launch, 1));
         let context = step
             .cached_tokens()
             .map(|cached| cached.saturating_add(step.new_tokens()) / step.sequences().max(1));
         let bands = context.and_then(|context| {
-            self.bands(self.calibration_of(workload), step.sequences(), context)
+            self.select_bands(self.calibration_of(workload), step.sequences(), context)
         });
         // Steps that mix prefill and decode were never compared with measurements by themselves.
         seen.range = bands.filter(|_| !step.is_mixed()).map(|bands| {
@@ -418,7 +426,7 @@ impl<'a> Predictor<'a> {
             } else {
                 bands.prefill
             };
-            bands.seen(seen.time_ns, (seen.host_ns, seen.device_ns), spread)
+            bands.visible_interval(seen.time_ns, (seen.host_ns, seen.device_ns), spread)
         });
         Ok(seen)
     }
@@ -429,7 +437,7 @@ impl<'a> Predictor<'a> {
         if let Some((software, clock)) = &self.kernels {
             return Ok(self.kernels_of((*software, clock), workload, &sequences));
         }
-        let width = width(step.new_tokens());
+        let width = kernel_width(step.new_tokens());
         let mut device = DeviceTime::default();
         let mut missing = None;
         self.model.lower_step(workload, step, &mut |operator| {
@@ -437,29 +445,30 @@ impl<'a> Predictor<'a> {
             device.add_operator(&self.clock, operator, width);
         });
         if let Some(dtype) = missing {
-            self.device().peak(dtype, Engine::Tensor)?;
+            self.device().dense_peak(dtype, Engine::Tensor)?;
         }
         device.add_pass_kernels(&self.clock);
-        let factors = self.factors(sequences.is_decode());
-        Ok(device.scaled(factors.map_or(1.0, |factors| factors.matrix)))
+        let factors = self.correction_factors(sequences.is_decode());
+        Ok(device.scaled_by(factors.map_or(1.0, |factors| factors.matrix)))
     }
 
     /// Host time of a step ÷ that of the profile.
     fn host_factor(&self, workload: &Workload, step: &Step) -> f64 {
         let is_decode = Sequences::of_step(step, workload).is_decode();
-        self.factors(is_decode).map_or(1.0, |factors| factors.host)
+        self.correction_factors(is_decode)
+            .map_or(1.0, |factors| factors.host)
     }
 
     /// All steps of some passes.
-    fn phase(
+    fn predict_phase(
         &self,
         workload: &Workload,
         passes: impl Iterator<Item = Pass> + Clone,
         launch: Launch,
     ) -> Result<PhasePrediction, MissingPeak> {
-        let needed = PhaseRoofline::of(&self.clock.roof, |sink| {
+        let needed = PhaseRoofline::of_operators(&self.clock.roof, |sink| {
             for pass in passes.clone() {
-                self.model.lower(workload, &pass, sink);
+                self.model.lower_pass(workload, &pass, sink);
             }
         })?;
         let mut device = DeviceTime::default();
@@ -473,11 +482,11 @@ impl<'a> Predictor<'a> {
                 host_factor = self.host_factor(workload, &step);
             }
         }
-        Ok(device.phase(&self.clock, host_factor, (launch, steps), needed.into()))
+        Ok(device.build_prediction(&self.clock, host_factor, (launch, steps), needed.into()))
     }
 
-    /// How a measured run corrects a step.
-    fn factors(&self, is_decode: bool) -> Option<Factors> {
+    /// Correction factors of a measured run for prefill or decode steps.
+    fn correction_factors(&self, is_decode: bool) -> Option<Factors> {
         let corrections = self.corrections?;
         Some(if is_decode {
             corrections.decode
@@ -494,12 +503,12 @@ impl<'a> Predictor<'a> {
         workload: &Workload,
         sequences: &Sequences,
     ) -> DeviceTime {
-        let is_apart = sequences.groups.len() > 1 && software.0.engine().is_some();
+        let is_apart = sequences.groups.len() > 1 && software.0.serving_engine().is_some();
         if !is_apart {
-            return self.remembered(software, workload, sequences, Wanted::All);
+            return self.cached_time(software, workload, sequences, Wanted::All);
         }
-        let mut sum = self.remembered(software, workload, sequences, Wanted::OverRows);
-        let sides = sequences.sides();
+        let mut sum = self.cached_time(software, workload, sequences, Wanted::OverRows);
+        let sides = sequences.launch_sides();
         let mut alike = Sequences {
             groups: Vec::with_capacity(1),
             logits: 0.0,
@@ -507,18 +516,18 @@ impl<'a> Predictor<'a> {
         for group in &sequences.groups {
             let side = sides[usize::from(group.is_prefill())];
             alike.groups.clear();
-            alike.groups.push(Group {
+            alike.groups.push(SequenceGroup {
                 count: side,
                 ..*group
             });
-            let one = self.remembered(software, workload, &alike, Wanted::BySequence);
+            let one = self.cached_time(software, workload, &alike, Wanted::BySequence);
             sum.add_times(&one, group.count / side);
         }
         sum
     }
 
     /// Wanted kernels of a step, from the cache where its shape was seen before.
-    fn remembered(
+    fn cached_time(
         &self,
         software: (Implementation, &KernelClock),
         workload: &Workload,
@@ -527,9 +536,9 @@ impl<'a> Predictor<'a> {
     ) -> DeviceTime {
         let [routing, more] = routing_key(workload.routing);
         let shape = match (wanted, &sequences.groups[..]) {
-            (Wanted::OverRows, _) => [sequences.rows(), sequences.prefill_rows(), 0.0],
+            (Wanted::OverRows, _) => [sequences.total_rows(), sequences.prefill_rows(), 0.0],
             (_, [group]) => [group.count, group.new, group.cached],
-            _ => return self.costed(software, workload, sequences, wanted),
+            _ => return self.sum_kernel_times(software, workload, sequences, wanted),
         };
         let [first, second, third] = shape.map(f64::to_bits);
         let key = (
@@ -548,16 +557,16 @@ impl<'a> Predictor<'a> {
         if let Some(known) = self.steps.borrow().get(&key) {
             return *known;
         }
-        let sum = self.costed(software, workload, sequences, wanted);
+        let sum = self.sum_kernel_times(software, workload, sequences, wanted);
         let mut steps = self.steps.borrow_mut();
-        if steps.len() >= MOST_STEPS {
+        if steps.len() >= CACHED_STEPS_MAX {
             steps.clear();
         }
         steps.insert(key, sum);
         sum
     }
 
-    fn costed(
+    fn sum_kernel_times(
         &self,
         (implementation, clock): (Implementation, &KernelClock),
         workload: &Workload,
@@ -566,10 +575,10 @@ impl<'a> Predictor<'a> {
     ) -> DeviceTime {
         let mut sum = DeviceTime::default();
         let is_decode = sequences.is_decode();
-        let factors = self.factors(is_decode);
+        let factors = self.correction_factors(is_decode);
         let mut last = self.last[usize::from(is_decode)].borrow_mut();
         let mut place = 0;
-        lowering::lower(
+        lowering::lower_step(
             implementation,
             self.model,
             workload,
@@ -578,22 +587,22 @@ impl<'a> Predictor<'a> {
                 let time = match last.get_mut(place) {
                     Some((known, time)) if known == kernel => *time,
                     Some(known) => {
-                        *known = (*kernel, clock.time(kernel));
+                        *known = (*kernel, clock.time_kernel(kernel));
                         known.1
                     }
                     None => {
-                        let time = clock.time(kernel);
+                        let time = clock.time_kernel(kernel);
                         last.push((*kernel, time));
                         time
                     }
                 };
                 place += 1;
                 let time = match factors {
-                    Some(factors) => time.scaled(factors.of(kernel)),
+                    Some(factors) => time.scaled_by(factors.factor_of(kernel)),
                     None => time,
                 };
-                let launches = lowering::launches(implementation, kernel);
-                sum.add_kernel(&time, (times, launches), kernel.bytes());
+                let launches = lowering::launches_per_kernel(implementation, kernel);
+                sum.add_kernel(&time, (times, launches), kernel.min_traffic_bytes());
             },
         );
         sum
@@ -601,16 +610,16 @@ impl<'a> Predictor<'a> {
 
     /// The kernels of a step, each with its launches and its time, in the order of launch within a layer. Empty where
     /// kernels are not costed one by one.
-    pub fn kernels(&self, workload: &Workload, step: &Step) -> Vec<(Kernel, f64, KernelTime)> {
+    pub fn list_kernels(&self, workload: &Workload, step: &Step) -> Vec<(Kernel, f64, KernelTime)> {
         let mut list = Vec::new();
         if let Some((implementation, clock)) = &self.kernels {
-            lowering::lower(
+            lowering::lower_step(
                 *implementation,
                 self.model,
                 workload,
                 (&Sequences::of_step(step, workload), Wanted::All),
                 &mut |kernel, launches| {
-                    list.push((*kernel, launches, clock.time(kernel)));
+                    list.push((*kernel, launches, clock.time_kernel(kernel)));
                 },
             );
         }
@@ -623,14 +632,14 @@ impl<'a> Predictor<'a> {
         let Some((software, clock)) = &self.kernels else {
             return self.calibration;
         };
-        let formats = self.model.formats(&workload.precision);
+        let formats = self.model.number_formats(&workload.precision);
         let expands = !matches!(formats.weights, WeightFormat::Plain(_));
-        let serves = software.engine().is_some();
+        let serves = software.serving_engine().is_some();
         if !serves && (expands || formats.kv != formats.activations) {
             return Calibration::FormatsNotMeasured;
         }
         let needs = TableNeeds {
-            stored: Stored::of(formats.weights, formats.compute),
+            stored: Stored::from_format(formats.weights, formats.compute),
             has_experts: self.model.has_experts(),
             has_gated_delta: self.model.has_gated_delta(),
             cached: f64::from(formats.kv.bits()) / 8.0,
@@ -642,7 +651,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// The spreads of a workload; `None` where nothing like it was measured.
-    fn bands(&self, calibration: Calibration, batch: u64, context: u64) -> Option<Bands> {
+    fn select_bands(&self, calibration: Calibration, batch: u64, context: u64) -> Option<Bands> {
         let spreads = self.spreads.as_ref()?;
         // No model with an encoder was measured.
         if self.model.encoder.is_some() || !spreads.holds_for(batch, context) {
@@ -658,11 +667,11 @@ impl<'a> Predictor<'a> {
         } else {
             Some(spreads.family)
         };
-        phases.map(|phases| spreads.bands(phases))
+        phases.map(|phases| spreads.bands_of(phases))
     }
 
     /// The image towers; `None` for a model without any.
-    fn vision(&self, workload: &Workload) -> Result<Option<PhasePrediction>, MissingPeak> {
+    fn predict_vision(&self, workload: &Workload) -> Result<Option<PhasePrediction>, MissingPeak> {
         let lower = |sink: &mut dyn FnMut(&Operator<'a>)| self.model.lower_vision(workload, sink);
         let mut device = DeviceTime::default();
         // Towers work on hundreds of patches at once.
@@ -670,31 +679,31 @@ impl<'a> Predictor<'a> {
         if device.kernels == 0.0 && device.bytes == 0.0 {
             return Ok(None);
         }
-        self.alone(&device, lower).map(Some)
+        self.predict_separate_phase(&device, lower).map(Some)
     }
 
     /// The encoder; `None` for a model without one.
-    fn encoder(&self, workload: &Workload) -> Result<Option<PhasePrediction>, MissingPeak> {
+    fn predict_encoder(&self, workload: &Workload) -> Result<Option<PhasePrediction>, MissingPeak> {
         if self.model.encoder.is_none() {
             return Ok(None);
         }
         let lower = |sink: &mut dyn FnMut(&Operator<'a>)| self.model.lower_encoder(workload, sink);
         let tokens = self.model.encoder_tokens(workload);
-        let width = width(workload.batch.saturating_mul(tokens));
+        let width = kernel_width(workload.batch.saturating_mul(tokens));
         let mut device = DeviceTime::default();
         lower(&mut |operator| device.add_operator(&self.clock, operator, width));
         device.add_pass_kernels(&self.clock);
-        self.alone(&device, lower).map(Some)
+        self.predict_separate_phase(&device, lower).map(Some)
     }
 
     /// A phase before the decoder's, whose kernels the host starts one by one.
-    fn alone(
+    fn predict_separate_phase(
         &self,
         device: &DeviceTime,
         lower: impl FnOnce(&mut dyn FnMut(&Operator<'a>)),
     ) -> Result<PhasePrediction, MissingPeak> {
-        let needed = PhaseRoofline::of(&self.clock.roof, lower)?;
-        Ok(device.phase(
+        let needed = PhaseRoofline::of_operators(&self.clock.roof, lower)?;
+        Ok(device.build_prediction(
             &self.clock,
             1.0,
             (Launch::Kernels { step_us: 0.0 }, 1),
@@ -702,7 +711,7 @@ impl<'a> Predictor<'a> {
         ))
     }
 
-    fn weights(&self, workload: &Workload) -> u64 {
+    fn weight_bytes(&self, workload: &Workload) -> u64 {
         match self.weights.get() {
             Some((precision, bytes)) if precision == workload.precision => bytes,
             _ => {

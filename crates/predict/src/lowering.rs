@@ -7,13 +7,13 @@ pub(crate) use fused::Wanted;
 use super::{eager, efficiency::Implementation, fused, sequences::Sequences};
 
 /// Whether the kernels that an implementation launches for a model are known here. Those of gated delta layers in transformers are not: such a model is traced.
-pub(super) fn knows(implementation: Implementation, model: &Model) -> bool {
-    implementation.engine().is_some() || !model.has_gated_delta()
+pub(super) fn knows_kernels(implementation: Implementation, model: &Model) -> bool {
+    implementation.serving_engine().is_some() || !model.has_gated_delta()
 }
 
 /// Sends the wanted kernels of a step to `sink`, with how often each is launched; none for a model without a decoder. Transformers runs static
 /// batches, all of whose kernels depend on the longest sequence.
-pub(super) fn lower(
+pub(super) fn lower_step(
     implementation: Implementation,
     model: &Model,
     workload: &Workload,
@@ -21,41 +21,41 @@ pub(super) fn lower(
     sink: &mut dyn FnMut(&Kernel, f64),
 ) {
     let padded = || Sequences {
-        groups: vec![sequences.padded()],
+        groups: vec![sequences.pad_to_longest()],
         ..*sequences
     };
     // A cache of its full size holds what the workload needs, and the sequences of this step in any case.
     let length = || {
-        let longest = sequences.padded();
+        let longest = sequences.pad_to_longest();
         let needed = longest.cached + longest.new + 1.0;
-        needed.max(positions(model, workload) as f64)
+        needed.max(static_cache_positions(model, workload) as f64)
     };
     match implementation {
-        Implementation::HfEager => eager::lower(model, workload, &padded(), None, sink),
+        Implementation::HfEager => eager::lower_batch(model, workload, &padded(), None, sink),
         Implementation::TorchCompile if sequences.is_decode() => {
             let style = fused::Style::Compiled { length: length() };
-            fused::lower(model, workload, &padded(), (style, wanted), sink);
+            fused::lower_step(model, workload, &padded(), (style, wanted), sink);
         }
         Implementation::HfGraph | Implementation::TorchCompile => {
-            eager::lower(model, workload, &padded(), Some(length()), sink);
+            eager::lower_batch(model, workload, &padded(), Some(length()), sink);
         }
         Implementation::Vllm | Implementation::Sglang | Implementation::Trtllm => {
             let style = fused::Style::Serving;
-            fused::lower(model, workload, sequences, (style, wanted), sink);
+            fused::lower_step(model, workload, sequences, (style, wanted), sink);
         }
     }
 }
 
 /// Kernels that are launched for one that is costed: tables of serving engines have as one what is several.
-pub(super) fn launches(implementation: Implementation, kernel: &Kernel) -> f64 {
-    if implementation.engine().is_some() {
-        fused::launches(kernel)
+pub(super) fn launches_per_kernel(implementation: Implementation, kernel: &Kernel) -> f64 {
+    if implementation.serving_engine().is_some() {
+        fused::launches_per_kernel(kernel)
     } else {
         1.0
     }
 }
 
 /// Positions of a KV cache that has its full size from the start.
-pub(super) fn positions(model: &Model, workload: &Workload) -> u64 {
-    (model.context(workload) + workload.decode_steps()).saturating_add(1)
+pub(super) fn static_cache_positions(model: &Model, workload: &Workload) -> u64 {
+    (model.context_tokens(workload) + workload.decode_steps()).saturating_add(1)
 }

@@ -19,7 +19,7 @@ struct EngineMemoryFigures {
 }
 
 impl EngineMemoryFigures {
-    fn shipped() -> &'static Self {
+    fn shipped_figures() -> &'static Self {
         static FIGURES: LazyLock<EngineMemoryFigures> = LazyLock::new(|| {
             serde_saphyr::from_str(include_str!("../data/engine_memory.yaml"))
                 .expect("the shipped file is whole, as tests read it")
@@ -62,7 +62,7 @@ pub struct EngineMemory {
 impl EngineMemory {
     /// Of a rank that holds the weights of `fit`.
     pub(crate) fn new(fit: &MemoryFit, activations: u64, limits: &EngineLimits) -> Self {
-        let figures = EngineMemoryFigures::shipped();
+        let figures = EngineMemoryFigures::shipped_figures();
         let budget = fit.capacity_bytes.map(|capacity| {
             let share = (capacity.0 as f64 * limits.gpu_memory_utilization) as u64;
             Bytes(share.min(capacity.0.saturating_sub(figures.graph_bytes.value)))
@@ -87,7 +87,7 @@ impl EngineMemory {
         self.budget_bytes.map(left)
     }
 
-    /// Whether KV caches of so many bytes fit as well.
+    /// Whether `kv` bytes of KV cache fit in addition; `None` if the budget is unknown.
     pub fn fits(&self, kv: Bytes) -> Option<bool> {
         let needed = self.fixed_bytes().0.saturating_add(kv.0);
         self.budget_bytes.map(|budget| needed <= budget.0)
@@ -111,15 +111,15 @@ pub(crate) fn step_activations(
         images: llmprof_theory::Images::default(),
         ..*workload
     };
-    let layers = rank.memory(&full)?.activations_peak;
+    let layers = rank.count_memory(&full)?.activations_peak;
     let Some(decoder) = &rank.decoder else {
         return Ok(layers);
     };
-    let dtype = rank.formats(&workload.precision).activations;
+    let dtype = rank.number_formats(&workload.precision).activations;
     let hidden = full.prompt.saturating_mul(decoder.hidden);
     let vocabulary = decoder.head.linear.outputs.saturating_mul(parallel.tensor);
     let logits = limits.max_num_seqs.saturating_mul(vocabulary);
-    let per_logit = &EngineMemoryFigures::shipped().sampler_bytes_per_logit;
+    let per_logit = &EngineMemoryFigures::shipped_figures().sampler_bytes_per_logit;
     let sampling = logits.saturating_mul(per_logit.value);
     Ok(layers.max(
         dtype

@@ -45,7 +45,7 @@ pub struct PhasePrediction {
 
 impl PhasePrediction {
     /// The largest part of the device's time.
-    pub(crate) fn slowest(&self) -> Resource {
+    pub(crate) fn slowest_resource(&self) -> Resource {
         let parts = [
             (Resource::Tensor, self.tensor_ns),
             (Resource::Vector, self.vector_ns),
@@ -117,7 +117,7 @@ impl<'d> Clock<'d> {
         Self {
             roof,
             kinds: Kind::ALL.map(|kind| {
-                let entry = profile.of(kind);
+                let entry = profile.efficiency_of(kind);
                 Factors {
                     per_compute: 1.0 / entry.compute,
                     few_rows_per_compute: 1.0 / entry.few_rows_compute.unwrap_or(entry.compute),
@@ -149,8 +149,8 @@ impl Clock<'_> {
     }
 }
 
-/// How wide the kernels of a step of so many rows are, from 0 to 1: logarithmic between one row and [`WIDE_ROWS`].
-pub(super) fn width(rows: u64) -> f64 {
+/// Width of the kernels of a step with `rows` rows, from 0 to 1: logarithmic between one row and [`WIDE_ROWS`].
+pub(super) fn kernel_width(rows: u64) -> f64 {
     ((rows.max(1) as f64).log2() / (WIDE_ROWS as f64).log2()).min(1.0)
 }
 
@@ -216,7 +216,7 @@ impl DeviceTime {
         let traffic = &operator.traffic;
         let moved = (traffic.weights as f64
             + (traffic.kv_read as f64 + traffic.kv_write as f64) * kind.kv_passes
-            + traffic.activations() as f64 * kind.activation_passes)
+            + traffic.activation_bytes() as f64 * kind.activation_passes)
             * layers;
         let memory = moved * clock.roof.seconds_per_byte(MemoryLevel::Main) * kind.per_memory;
         if memory >= tensor && memory >= vector {
@@ -232,7 +232,7 @@ impl DeviceTime {
         self.bytes += moved;
     }
 
-    /// Adds what a step costs beside its operators.
+    /// Adds the costs of a step that belong to no operator.
     pub(super) fn add_pass_kernels(&mut self, clock: &Clock<'_>) {
         let kernels = clock.pass_kernels;
         self.time.fixed += kernels * clock.small_kernel_seconds;
@@ -240,15 +240,15 @@ impl DeviceTime {
     }
 
     /// The same with every time multiplied by `factor`.
-    pub(super) fn scaled(self, factor: f64) -> Self {
+    pub(super) fn scaled_by(self, factor: f64) -> Self {
         Self {
-            time: self.time.scaled(factor),
+            time: self.time.scaled_by(factor),
             ..self
         }
     }
 
     /// What a user sees of `steps` steps. `host_factor`: host time ÷ that of the profile.
-    pub(super) fn seen(
+    pub(super) fn visible_time(
         &self,
         clock: &Clock<'_>,
         host_factor: f64,
@@ -294,15 +294,15 @@ impl DeviceTime {
         }
     }
 
-    /// The same beside what the work needs at least.
-    pub(super) fn phase(
+    /// Joins the predicted times with the roofline of the same work.
+    pub(super) fn build_prediction(
         &self,
         clock: &Clock<'_>,
         host_factor: f64,
         launch: (Launch, u64),
         needed: Needed,
     ) -> PhasePrediction {
-        let seen = self.seen(clock, host_factor, launch);
+        let seen = self.visible_time(clock, host_factor, launch);
         PhasePrediction {
             time_ns: seen.time_ns,
             device_ns: seen.device_ns,

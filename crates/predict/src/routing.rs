@@ -2,7 +2,7 @@
 
 use llmprof_theory::block::Moe;
 
-/// Tokens of which uniform choice reaches so many experts.
+/// Number of tokens for which uniform routing reaches `touched` experts.
 pub(crate) fn equal_tokens(moe: &Moe, touched: f64) -> f64 {
     let (experts, chosen) = (moe.experts.count as f64, moe.experts.top_k as f64);
     if chosen >= experts {

@@ -2,9 +2,9 @@
 
 use llmprof_theory::{Step, Workload};
 
-/// Equal sequences of a step.
+/// A number of sequences of a step with equal new and cached tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Group {
+pub(crate) struct SequenceGroup {
     pub(crate) count: f64,
     /// New tokens of each.
     pub(crate) new: f64,
@@ -12,7 +12,7 @@ pub(crate) struct Group {
     pub(crate) cached: f64,
 }
 
-impl Group {
+impl SequenceGroup {
     /// Kernels of prefill take sequences with several new tokens.
     pub(crate) fn is_prefill(&self) -> bool {
         self.new > 1.0
@@ -22,26 +22,29 @@ impl Group {
 /// The sequences of a step, and the positions of all of them whose logits are computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sequences {
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<SequenceGroup>,
     pub(crate) logits: f64,
 }
 
 impl Sequences {
     pub(crate) fn of_step(step: &Step, workload: &Workload) -> Self {
-        let known = [step.prefill.groups(), step.decode.groups()];
-        let group = |known: llmprof_theory::Sequences| Group {
+        let groups_by_phase = [
+            step.prefill.sequence_groups(),
+            step.decode.sequence_groups(),
+        ];
+        let group = |known: llmprof_theory::Sequences| SequenceGroup {
             count: known.count as f64,
             new: known.new as f64,
             cached: known.cached as f64,
         };
         Self {
-            groups: known.into_iter().flatten().map(group).collect(),
+            groups: groups_by_phase.into_iter().flatten().map(group).collect(),
             logits: step.logit_positions(workload.logits) as f64,
         }
     }
 
     /// Rows of a linear layer.
-    pub(crate) fn rows(&self) -> f64 {
+    pub(crate) fn total_rows(&self) -> f64 {
         self.groups
             .iter()
             .map(|group| group.count * group.new)
@@ -54,7 +57,7 @@ impl Sequences {
     }
 
     /// Sequences with one new token, and those with more: each run in one launch.
-    pub(crate) fn sides(&self) -> [f64; 2] {
+    pub(crate) fn launch_sides(&self) -> [f64; 2] {
         let mut sides = [0.0; 2];
         for group in &self.groups {
             sides[usize::from(group.is_prefill())] += group.count;
@@ -69,9 +72,10 @@ impl Sequences {
     }
 
     /// A static batch: every sequence is padded to the longest.
-    pub(crate) fn padded(&self) -> Group {
-        let longest = |of: fn(&Group) -> f64| self.groups.iter().map(of).fold(0.0, f64::max);
-        Group {
+    pub(crate) fn pad_to_longest(&self) -> SequenceGroup {
+        let longest =
+            |of: fn(&SequenceGroup) -> f64| self.groups.iter().map(of).fold(0.0, f64::max);
+        SequenceGroup {
             count: self.groups.iter().map(|group| group.count).sum(),
             new: longest(|group| group.new),
             cached: longest(|group| group.cached),

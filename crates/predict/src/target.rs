@@ -31,7 +31,7 @@ pub struct Need {
 }
 
 impl Need {
-    fn of(phases: &[PhasePrediction], target: Nanos) -> Option<Self> {
+    fn for_target(phases: &[PhasePrediction], target: Nanos) -> Option<Self> {
         let predicted_ns = phases.iter().map(|phase| phase.time_ns).sum();
         let flops: Flops = phases.iter().map(|phase| phase.flops).sum();
         let bytes: Bytes = phases.iter().map(|phase| phase.min_dram_bytes).sum();
@@ -50,11 +50,11 @@ impl Prediction {
     /// What the target for the first token needs; `None` without a (positive) target.
     pub fn ttft_need(&self, target: &Target) -> Option<Need> {
         let phases: Vec<_> = self.vision.into_iter().chain([self.prefill]).collect();
-        Need::of(&phases, target.ttft_ns?)
+        Need::for_target(&phases, target.ttft_ns?)
     }
 
     /// What the target per output token needs of the first decode step; `None` without a (positive) target.
     pub fn tpot_need(&self, target: &Target) -> Option<Need> {
-        Need::of(&[self.decode_step], target.tpot_ns?)
+        Need::for_target(&[self.decode_step], target.tpot_ns?)
     }
 }

@@ -4,7 +4,7 @@ use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
 
 use super::{
     Calibration, EfficiencyProfile, Implementation, KernelClock, PhasePrediction, PredictError,
-    Prediction, Spread,
+    Prediction, RatioSpread,
     interval::Bands,
     kernel_clock,
     phase::{Clock, DeviceTime, Launch, Needed},
@@ -31,15 +31,15 @@ pub fn predict_traced(
     };
     let clock = Clock::new(Roof::new(device), profile);
     let fixed = (traced.weight_bytes.0 + traced.cache_bytes.0) as f64;
-    let sum = |step: &TracedStep| summed(&kernels, step);
-    let prefill = phase(
+    let sum = |step: &TracedStep| sum_kernels(&kernels, step);
+    let prefill = predict_phase(
         &clock,
         &sum(&traced.prefill),
-        traced.prefill.flops(),
+        traced.prefill.matrix_flops(),
         traced.weight_bytes.0 as f64,
     );
     let first = traced.decode.first().unwrap_or(&traced.prefill);
-    let decode_step = phase(&clock, &sum(first), first.flops(), fixed);
+    let decode_step = predict_phase(&clock, &sum(first), first.matrix_flops(), fixed);
     let steps = workload.decode_steps();
     let decode = (steps > 0).then(|| {
         let mut all = DeviceTime::default();
@@ -49,9 +49,9 @@ pub fn predict_traced(
         for (index, weight) in weights.into_iter().enumerate() {
             let step = traced.decode.get(index).unwrap_or(first);
             all.add_times(&sum(step), weight * steps as f64);
-            flops += step.flops() * weight * steps as f64;
+            flops += step.matrix_flops() * weight * steps as f64;
         }
-        phase(&clock, &all, flops, fixed * steps as f64)
+        predict_phase(&clock, &all, flops, fixed * steps as f64)
     });
     let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
     let tpot_ns = (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
@@ -59,12 +59,12 @@ pub fn predict_traced(
         let is_known = calibration == Calibration::Measured
             && spreads.holds_for(workload.batch, workload.prompt);
         let phases = spreads.traced.filter(|_| is_known)?;
-        Some(spreads.bands(phases))
+        Some(spreads.bands_of(phases))
     });
-    let seen = |time, phase: &PhasePrediction, spread: fn(&Bands) -> Spread| {
-        bands
-            .as_ref()
-            .map(|bands| bands.seen(time, (phase.host_ns, phase.device_ns), spread(bands)))
+    let seen = |time, phase: &PhasePrediction, spread: fn(&Bands) -> RatioSpread| {
+        bands.as_ref().map(|bands| {
+            bands.visible_interval(time, (phase.host_ns, phase.device_ns), spread(bands))
+        })
     };
     let total_ns = prefill.time_ns + decode_time;
     let rate =
@@ -80,14 +80,15 @@ pub fn predict_traced(
             .zip(decode.as_ref())
             .and_then(|(tpot, decode)| seen(tpot, decode, |bands| bands.decode)),
         prefill_gpu_ns: prefill.device_ns,
-        prefill_gpu_interval: bands.map(|bands| bands.prefill.around(prefill.device_ns)),
+        prefill_gpu_interval: bands.map(|bands| bands.prefill.interval_around(prefill.device_ns)),
         decode_step_gpu_ns: decode_step.device_ns,
-        decode_step_gpu_interval: bands.map(|bands| bands.decode.around(decode_step.device_ns)),
+        decode_step_gpu_interval: bands
+            .map(|bands| bands.decode.interval_around(decode_step.device_ns)),
         calibration,
         total_ns,
         tokens_per_s: rate(workload.new_tokens, total_ns),
         decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
-        memory: fit(traced, device),
+        memory: check_fit(traced, device),
         prefill,
         decode_step,
         decode,
@@ -103,19 +104,24 @@ pub fn traced_contexts(workload: &Workload) -> Vec<u64> {
     }
 }
 
-fn summed(clock: &KernelClock, step: &TracedStep) -> DeviceTime {
+fn sum_kernels(clock: &KernelClock, step: &TracedStep) -> DeviceTime {
     let mut sum = DeviceTime::default();
     for one in &step.kernels {
         sum.add_kernel(
-            &clock.time(&one.kernel),
+            &clock.time_kernel(&one.kernel),
             (one.launches as f64, 1.0),
-            one.kernel.bytes(),
+            one.kernel.min_traffic_bytes(),
         );
     }
     sum
 }
 
-fn phase(clock: &Clock<'_>, sum: &DeviceTime, flops: f64, min_dram_bytes: f64) -> PhasePrediction {
+fn predict_phase(
+    clock: &Clock<'_>,
+    sum: &DeviceTime,
+    flops: f64,
+    min_dram_bytes: f64,
+) -> PhasePrediction {
     let rate = clock.roof.seconds_per_flop(DType::Bf16, Engine::Tensor);
     let roofline = (flops * rate.unwrap_or(0.0))
         .max(min_dram_bytes * clock.roof.seconds_per_byte(MemoryLevel::Main));
@@ -124,10 +130,10 @@ fn phase(clock: &Clock<'_>, sum: &DeviceTime, flops: f64, min_dram_bytes: f64) -
         flops: Flops(flops as u64),
         min_dram_bytes: Bytes(min_dram_bytes as u64),
     };
-    sum.phase(clock, 1.0, (Launch::Kernels { step_us: 0.0 }, 1), needed)
+    sum.build_prediction(clock, 1.0, (Launch::Kernels { step_us: 0.0 }, 1), needed)
 }
 
-fn fit(traced: &TracedModel, device: &Device) -> MemoryFit {
+fn check_fit(traced: &TracedModel, device: &Device) -> MemoryFit {
     let needed = Bytes(traced.weight_bytes.0 + traced.cache_bytes.0);
     let capacity = device
         .memory

@@ -83,11 +83,11 @@ fn class(kernel: &Kernel) -> &'static str {
 
 fn predicted(predictor: &Predictor<'_>, workload: &Workload, pass: &Pass) -> BTreeMap<String, Sum> {
     let mut sums = BTreeMap::<String, Sum>::new();
-    for (kernel, launches, _) in predictor.kernels(workload, &Step::first_of(pass)) {
+    for (kernel, launches, _) in predictor.list_kernels(workload, &Step::first_of(pass)) {
         let sum = sums.entry(class(&kernel).to_owned()).or_default();
         sum.kernels += launches;
-        sum.flops += kernel.flops() * launches;
-        sum.bytes += kernel.bytes() * launches;
+        sum.flops += kernel.matrix_flops() * launches;
+        sum.bytes += kernel.min_traffic_bytes() * launches;
     }
     sums
 }

@@ -5,7 +5,7 @@
 use std::{io::Read, path::Path};
 
 use flate2::read::GzDecoder;
-use llmprof_predict::{EfficiencyProfile, Prediction, Predictor, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, Prediction, Predictor, parallel::ParallelModel};
 use llmprof_theory::{Model, Workload, device::Catalog, parallel::Parallel};
 use serde_json::Value;
 
@@ -83,8 +83,8 @@ fn the_host_launches_collectives() {
             tensor,
             ..Parallel::default()
         };
-        let spread = Spread::new(&model, &device, parallel).unwrap();
-        let predictor = spread.predictor(&device, &profile);
+        let spread = ParallelModel::new(&model, &device, parallel).unwrap();
+        let predictor = spread.rank_predictor(&device, &profile);
         spread
             .predict(&predictor, &workload)
             .unwrap()

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use llmprof_predict::{EfficiencyProfile, EngineLimits, EngineMemory, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, EngineMemory, parallel::ParallelModel};
 use llmprof_theory::{
     Model, WeightFormat, Workload,
     device::{Catalog, Device},
@@ -35,7 +35,7 @@ fn memory(
     parallel: Parallel,
     limits: &EngineLimits,
 ) -> EngineMemory {
-    let spread = Spread::new(model, device, parallel).unwrap();
+    let spread = ParallelModel::new(model, device, parallel).unwrap();
     let workload = Workload::default();
     spread.engine_memory(device, &workload, limits).unwrap().0
 }
@@ -50,18 +50,18 @@ fn gib(bytes: Bytes) -> f64 {
 fn llama_on_an_h100_is_as_vllm_says() {
     let (llama, h100) = (model("llama3_1_8b"), device("h100_sxm"));
     for (ranks, weights) in [(1, 14.96), (2, 7.48)] {
-        let found = memory(&llama, &h100, tensor(ranks), &EngineLimits::default());
+        let engine_memory = memory(&llama, &h100, tensor(ranks), &EngineLimits::default());
         assert!(
-            (gib(found.weights_bytes) / weights - 1.0).abs() < 0.005,
-            "{found:?}"
+            (gib(engine_memory.weights_bytes) / weights - 1.0).abs() < 0.005,
+            "{engine_memory:?}"
         );
         assert!(
-            (gib(found.activations_bytes) / 1.26 - 1.0).abs() < 0.05,
-            "{found:?}"
+            (gib(engine_memory.activations_bytes) / 1.26 - 1.0).abs() < 0.05,
+            "{engine_memory:?}"
         );
         assert!(
-            (gib(found.budget_bytes.unwrap()) - 71.29).abs() < 0.05,
-            "{found:?}"
+            (gib(engine_memory.budget_bytes.unwrap()) - 71.29).abs() < 0.05,
+            "{engine_memory:?}"
         );
     }
 }
@@ -81,20 +81,23 @@ fn llama_70b_in_fp8_fits_one_h100_with_short_prompts() {
         columns: 0,
     });
     for parallel in [tensor(1), tensor(2)] {
-        let spread = Spread::new(&llama, &h100, parallel).unwrap();
-        let predictor = spread.predictor(&h100, &profile);
+        let spread = ParallelModel::new(&llama, &h100, parallel).unwrap();
+        let predictor = spread.rank_predictor(&h100, &profile);
         let mut verdicts = Vec::new();
         for prompt in [512, 4096, 16_384, 65_536] {
             let asked = Workload { prompt, ..workload };
-            let found = spread
+            let prediction = spread
                 .predict(&predictor, &asked)
                 .unwrap()
                 .prediction
                 .memory;
             let limits = EngineLimits::default();
             let (engine, kv) = spread.engine_memory(&h100, &asked, &limits).unwrap();
-            assert_eq!((found.kv_bytes, found.fits), (kv, engine.fits(kv)));
-            verdicts.push(found.fits.unwrap());
+            assert_eq!(
+                (prediction.kv_bytes, prediction.fits),
+                (kv, engine.fits(kv))
+            );
+            verdicts.push(prediction.fits.unwrap());
         }
         let expected = [true, true, parallel.tensor > 1, parallel.tensor > 1];
         assert_eq!(verdicts, expected, "{parallel:?}");
@@ -109,12 +112,13 @@ fn an_engine_that_takes_everything_leaves_room_for_graphs() {
         gpu_memory_utilization: 1.0,
         ..EngineLimits::default()
     };
-    let found = memory(&llama, &h100, tensor(1), &all);
-    let left = gib(found.capacity_bytes.unwrap()) - gib(found.budget_bytes.unwrap());
+    let engine_memory = memory(&llama, &h100, tensor(1), &all);
+    let left =
+        gib(engine_memory.capacity_bytes.unwrap()) - gib(engine_memory.budget_bytes.unwrap());
     assert!((left - 0.73).abs() < 1e-6, "{left}");
     let more = EngineLimits {
         max_num_seqs: 1024,
         ..all
     };
-    assert!(memory(&llama, &h100, tensor(1), &more).kv_bytes() < found.kv_bytes());
+    assert!(memory(&llama, &h100, tensor(1), &more).kv_bytes() < engine_memory.kv_bytes());
 }

@@ -91,7 +91,7 @@ fn kernels_take_what_they_take_alone() {
             continue;
         }
         if let Some(kernel) = kernel(&row) {
-            let error = clock.time(&kernel).seconds() * 1e6 / measured - 1.0;
+            let error = clock.time_kernel(&kernel).seconds() * 1e6 / measured - 1.0;
             let kind = row["kind"].as_str().expect("a name").to_owned();
             errors.entry(kind).or_default().push(error);
         }
@@ -112,12 +112,18 @@ fn older_curves_stand_in_for_newer_ways_through_memory() {
         |curves: &KernelCurves| KernelClock::new(curves, curves.peak_flops, curves.bytes_per_s);
     let cast = stream(Access::Cast, 1e9, 1e8, 0.0);
     let broadcast = stream(Access::Broadcast, 1e9, 1e8, 0.0);
-    assert!(clock(&curves).time(&cast).seconds() > clock(&curves).time(&broadcast).seconds());
+    assert!(
+        clock(&curves).time_kernel(&cast).seconds()
+            > clock(&curves).time_kernel(&broadcast).seconds()
+    );
     curves.tables.remove(&Access::Cast);
     for access in [Access::Transposed, Access::Depthwise, Access::Solve] {
         curves.streams.remove(&access);
     }
-    assert_eq!(clock(&curves).time(&cast), clock(&curves).time(&broadcast));
+    assert_eq!(
+        clock(&curves).time_kernel(&cast),
+        clock(&curves).time_kernel(&broadcast)
+    );
     let text = serde_json::to_string(&curves).expect("plain data");
-    assert!(KernelCurves::read(&text, "older.json").is_ok());
+    assert!(KernelCurves::parse_text(&text, "older.json").is_ok());
 }

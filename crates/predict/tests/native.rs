@@ -48,8 +48,8 @@ fn times() -> Times {
 }
 
 fn device(times: &Times) -> Device {
-    let file = DeviceFile::read(&times.device.to_string(), "native_times.json").unwrap();
-    file.device("native_times.json").unwrap()
+    let file = DeviceFile::parse_text(&times.device.to_string(), "native_times.json").unwrap();
+    file.to_device("native_times.json").unwrap()
 }
 
 fn model(row: &Row) -> Model {
@@ -90,13 +90,17 @@ fn graded(profile: &EfficiencyProfile) -> Vec<Graded> {
     let mut all = Vec::new();
     for row in &times.rows {
         let model = model(row);
-        let found = Predictor::new(&model, &device, profile)
+        let prediction = Predictor::new(&model, &device, profile)
             .predict(&workload(row))
             .unwrap();
-        assert_eq!(found.calibration, Calibration::Measured);
+        assert_eq!(prediction.calibration, Calibration::Measured);
         let both = [
-            (row.ttft_ms, found.ttft_ns, found.ttft_interval),
-            (row.tpot_ms, found.tpot_ns.unwrap(), found.tpot_interval),
+            (row.ttft_ms, prediction.ttft_ns, prediction.ttft_interval),
+            (
+                row.tpot_ms,
+                prediction.tpot_ns.unwrap(),
+                prediction.tpot_interval,
+            ),
         ];
         for (phase, (measured, predicted, interval)) in both.into_iter().enumerate() {
             let measured = Nanos::from_seconds(measured / 1e3);
@@ -172,9 +176,12 @@ fn a_cpu_that_was_not_measured_has_no_interval() {
     device.calibration = None;
     let row = &times.rows[0];
     let (model, profile) = (model(row), EfficiencyProfile::embedded("native").unwrap());
-    let found = Predictor::new(&model, &device, &profile)
+    let prediction = Predictor::new(&model, &device, &profile)
         .predict(&workload(row))
         .unwrap();
-    assert_eq!(found.calibration, Calibration::Efficiencies);
-    assert_eq!((found.ttft_interval, found.tpot_interval), (None, None));
+    assert_eq!(prediction.calibration, Calibration::Efficiencies);
+    assert_eq!(
+        (prediction.ttft_interval, prediction.tpot_interval),
+        (None, None)
+    );
 }

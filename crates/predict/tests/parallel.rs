@@ -4,12 +4,12 @@
 
 use llmprof_predict::{
     EfficiencyProfile, PredictError, Prediction, Predictor,
-    parallel::{Collectives, Spread},
+    parallel::{Collectives, ParallelModel},
 };
 use llmprof_theory::{
     Kind, Model, Pass, Workload, WorkloadError,
     device::{Catalog, Device},
-    parallel::{Exchange, Operation, Parallel, exchanges, rank_model},
+    parallel::{Exchange, Operation, Parallel, list_exchanges, rank_model},
     roofline::Resource,
 };
 use proptest::prelude::*;
@@ -36,8 +36,8 @@ fn h200() -> Device {
 
 fn predicted(model: &Model, parallel: Parallel, workload: &Workload) -> Prediction {
     let (device, profile) = (h200(), EfficiencyProfile::embedded("fused").unwrap());
-    let spread = Spread::new(model, &device, parallel).unwrap();
-    let predictor = spread.predictor(&device, &profile);
+    let spread = ParallelModel::new(model, &device, parallel).unwrap();
+    let predictor = spread.rank_predictor(&device, &profile);
     spread.predict(&predictor, workload).unwrap().prediction
 }
 
@@ -46,7 +46,7 @@ fn predicted(model: &Model, parallel: Parallel, workload: &Workload) -> Predicti
 #[test]
 fn gated_delta_layers_are_divided_by_heads() {
     let whole = model("qwen3_5_27b");
-    let tensors = whole.tensors();
+    let tensors = whole.checkpoint_tensors();
     let tower = tensors
         .iter()
         .filter(|tensor| tensor.name.starts_with("model.visual."));
@@ -54,8 +54,8 @@ fn gated_delta_layers_are_divided_by_heads() {
     let shared = tower + norms(&whole) + 16 * 2 * 256 + 48 * 128;
     let rank = rank_model(&whole, &tensor(4)).unwrap();
     assert_eq!(
-        (rank.parameters() - shared) * 4,
-        whole.parameters() - shared
+        (rank.parameter_count() - shared) * 4,
+        whole.parameter_count() - shared
     );
     let workload = Workload {
         batch: 3,
@@ -71,7 +71,7 @@ fn gated_delta_layers_are_divided_by_heads() {
         let pass = model.decode_step(&workload);
         let by_kind = |kind| {
             let mut flops = 0;
-            model.lower(&workload, &pass, &mut |operator| {
+            model.lower_pass(&workload, &pass, &mut |operator| {
                 if operator.kind == kind {
                     flops += operator.vector.flops * u64::from(operator.layers);
                 }
@@ -82,9 +82,9 @@ fn gated_delta_layers_are_divided_by_heads() {
     };
     assert_eq!(flops(&rank).map(|part| part * 4), flops(&whole));
     // One sum after each mixer and each feed-forward part, whatever mixes.
-    let pass = Pass::decode(3, 10, 1);
-    let found = exchanges(&rank, &tensor(4), &workload, &pass);
-    let sums = found
+    let pass = Pass::decode_steps(3, 10, 1);
+    let exchanges = list_exchanges(&rank, &tensor(4), &workload, &pass);
+    let sums = exchanges
         .iter()
         .find(|one| one.operation == Operation::AllReduce);
     assert_eq!(sums.unwrap().count, 2 * 64 + 1);
@@ -132,8 +132,8 @@ fn ranks_hold_the_whole_model_and_the_norms_each() {
             let rank = rank_model(&whole, &tensor(ranks)).unwrap();
             let norms = norms(&whole);
             assert_eq!(
-                (rank.parameters() - norms) * ranks,
-                whole.parameters() - norms,
+                (rank.parameter_count() - norms) * ranks,
+                whole.parameter_count() - norms,
                 "{name} {ranks}"
             );
         }
@@ -142,7 +142,7 @@ fn ranks_hold_the_whole_model_and_the_norms_each() {
 
 fn tensor_flops(model: &Model, pass: &Pass) -> u64 {
     let mut total = 0;
-    model.lower(&Workload::default(), pass, &mut |operator| {
+    model.lower_pass(&Workload::default(), pass, &mut |operator| {
         total += operator.tensor.flops * u64::from(operator.layers);
     });
     total
@@ -150,7 +150,7 @@ fn tensor_flops(model: &Model, pass: &Pass) -> u64 {
 
 fn kv_bytes(model: &Model, pass: &Pass) -> u64 {
     let mut total = 0;
-    model.lower(&Workload::default(), pass, &mut |operator| {
+    model.lower_pass(&Workload::default(), pass, &mut |operator| {
         total +=
             (operator.traffic.kv_read + operator.traffic.kv_write) * u64::from(operator.layers);
     });
@@ -159,7 +159,7 @@ fn kv_bytes(model: &Model, pass: &Pass) -> u64 {
 
 #[test]
 fn ranks_share_the_work_and_the_cache() {
-    let pass = Pass::decode(4, 1000, 1);
+    let pass = Pass::decode_steps(4, 1000, 1);
     for name in ["llama3_1_8b", "gpt_oss_120b", "qwen2_5_7b"] {
         let whole = model(name);
         for ranks in [2, 4] {
@@ -221,7 +221,7 @@ fn what_does_not_divide_is_refused() {
             "pipeline",
         ),
     ] {
-        let error = Spread::new(&qwen, &device, parallel).unwrap_err();
+        let error = ParallelModel::new(&qwen, &device, parallel).unwrap_err();
         assert!(
             matches!(error, WorkloadError::Parallel { key: found, .. } if found == key),
             "{error}"
@@ -229,9 +229,9 @@ fn what_does_not_divide_is_refused() {
     }
     // Two nodes: the tables end at one.
     let llama = model("llama3_1_70b");
-    let spread = Spread::new(&llama, &device, tensor(16)).unwrap();
+    let spread = ParallelModel::new(&llama, &device, tensor(16)).unwrap();
     let profile = EfficiencyProfile::embedded("fused").unwrap();
-    let predictor: Predictor<'_> = spread.predictor(&device, &profile);
+    let predictor: Predictor<'_> = spread.rank_predictor(&device, &profile);
     let error = spread
         .predict(&predictor, &Workload::default())
         .unwrap_err();
@@ -243,7 +243,7 @@ fn what_does_not_divide_is_refused() {
         "{error}"
     );
     let cpu = Catalog::embedded().by_name("xeon_8480").unwrap();
-    assert!(Spread::new(&llama, &cpu, tensor(2)).is_err() || !cpu.interconnects.is_empty());
+    assert!(ParallelModel::new(&llama, &cpu, tensor(2)).is_err() || !cpu.interconnects.is_empty());
 }
 
 /// Llama 3.1 8B, 32 layers of width 4096, vocabulary 128256, bf16: a decode step of 4 sequences over 8 ranks.
@@ -252,11 +252,11 @@ fn collectives_of_a_step_by_hand() {
     let whole = model("llama3_1_8b");
     let parallel = tensor(8);
     let rank = rank_model(&whole, &parallel).unwrap();
-    let found = exchanges(
+    let exchanges = list_exchanges(
         &rank,
         &parallel,
         &Workload::default(),
-        &Pass::decode(4, 100, 1),
+        &Pass::decode_steps(4, 100, 1),
     );
     let expected = [
         Exchange {
@@ -272,8 +272,8 @@ fn collectives_of_a_step_by_hand() {
             count: 1,
         },
     ];
-    assert_eq!(found, expected);
-    let collectives = Collectives::of(&h200()).unwrap();
+    assert_eq!(exchanges, expected);
+    let collectives = Collectives::for_device(&h200()).unwrap();
     let by_hand: f64 = expected
         .iter()
         .map(|e| collectives.seconds(e.operation, e.ranks, e.bytes).unwrap() * e.count as f64)
@@ -285,18 +285,18 @@ fn collectives_of_a_step_by_hand() {
         ..Workload::default()
     };
     let (device, profile) = (h200(), EfficiencyProfile::embedded("fused").unwrap());
-    let spread = Spread::new(&whole, &device, parallel).unwrap();
-    let found = spread
-        .predict(&spread.predictor(&device, &profile), &workload)
+    let spread = ParallelModel::new(&whole, &device, parallel).unwrap();
+    let prediction = spread
+        .predict(&spread.rank_predictor(&device, &profile), &workload)
         .unwrap();
-    let step = found.decode_step_communication_ns.seconds();
+    let step = prediction.decode_step_communication_ns.seconds();
     assert!((step - by_hand).abs() < 2e-9, "{step} {by_hand}");
     let alone = Predictor::new(&rank, &device, &profile)
         .predict(&workload)
         .unwrap();
     let sum = alone.decode_step.device_ns.seconds() + by_hand;
-    assert!((found.prediction.tpot_ns.unwrap().seconds() - sum).abs() < 5e-9);
-    assert_eq!(found.ranks, 8);
+    assert!((prediction.prediction.tpot_ns.unwrap().seconds() - sum).abs() < 5e-9);
+    assert_eq!(prediction.ranks, 8);
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn experts_across_data_parallel_ranks_go_by_all_to_all() {
         batch: 8,
         ..Workload::default()
     };
-    let found = exchanges(&whole, &parallel, &workload, &Pass::decode(2, 100, 1));
+    let exchanges = list_exchanges(&whole, &parallel, &workload, &Pass::decode_steps(2, 100, 1));
     // Two tokens a rank, two experts each, there and back in 32 layers.
     let expected = Exchange {
         operation: Operation::AllToAll,
@@ -319,7 +319,7 @@ fn experts_across_data_parallel_ranks_go_by_all_to_all() {
         bytes: 2 * 2 * 4096 * 2,
         count: 64,
     };
-    assert_eq!(found, [expected]);
+    assert_eq!(exchanges, [expected]);
     let one = predicted(&whole, Parallel::default(), &workload);
     let four = predicted(&whole, parallel, &workload);
     // 8 experts of 3 × 4096 × 14336 in 32 layers, two bytes each, less three quarters of them.
@@ -352,16 +352,16 @@ fn more_ranks_are_faster_and_fit() {
         prompt: 1024,
         ..Workload::default()
     };
-    let found: Vec<Prediction> = [1, 2, 4, 8]
+    let predictions: Vec<Prediction> = [1, 2, 4, 8]
         .map(|n| predicted(&llama, tensor(n), &workload))
         .into();
-    for pair in found.windows(2) {
+    for pair in predictions.windows(2) {
         assert!(pair[1].tpot_ns < pair[0].tpot_ns && pair[1].ttft_ns < pair[0].ttft_ns);
         assert!(pair[1].memory.needed_bytes < pair[0].memory.needed_bytes);
     }
     // 70.6 G parameters of two bytes: 141.1 GB do not fit 90 % of 150.8 GB, 70.6 GB do.
-    assert_eq!(found[0].memory.fits, Some(false));
-    assert_eq!(found[1].memory.fits, Some(true));
+    assert_eq!(predictions[0].memory.fits, Some(false));
+    assert_eq!(predictions[1].memory.fits, Some(true));
 }
 
 /// A prefill takes at least as long as the host needs to launch its kernels; communication hides behind that.
@@ -370,8 +370,8 @@ fn prefill_waits_for_the_host_that_launches_its_kernels() {
     let deepseek = model("deepseek_v3");
     let (device, mut profile) = (h200(), EfficiencyProfile::embedded("trtllm").unwrap());
     profile.host_us_per_kernel.as_mut().unwrap().value = 100.0;
-    let spread = Spread::new(&deepseek, &device, tensor(8)).unwrap();
-    let predictor = spread.predictor(&device, &profile);
+    let spread = ParallelModel::new(&deepseek, &device, tensor(8)).unwrap();
+    let predictor = spread.rank_predictor(&device, &profile);
     let of = |prompt: u64, chunk: Option<u64>| {
         let workload = Workload {
             prompt,
@@ -443,11 +443,11 @@ proptest! {
         let whole = model("qwen2_5_0_5b");
         let workload = Workload { batch, prompt, new_tokens, ..Workload::default() };
         let (device, profile) = (h200(), EfficiencyProfile::embedded(profile).unwrap());
-        let spread = Spread::new(&whole, &device, Parallel::default()).unwrap();
-        let found = spread.predict(&spread.predictor(&device, &profile), &workload).unwrap().prediction;
+        let spread = ParallelModel::new(&whole, &device, Parallel::default()).unwrap();
+        let prediction = spread.predict(&spread.rank_predictor(&device, &profile), &workload).unwrap().prediction;
         let plain = Predictor::new(&whole, &device, &profile).predict(&workload).unwrap();
-        prop_assert_eq!(found.ttft_ns, plain.ttft_ns);
-        prop_assert_eq!(found.tpot_ns, plain.tpot_ns);
-        prop_assert_eq!(found.memory, plain.memory);
+        prop_assert_eq!(prediction.ttft_ns, plain.ttft_ns);
+        prop_assert_eq!(prediction.tpot_ns, plain.tpot_ns);
+        prop_assert_eq!(prediction.memory, plain.memory);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use llmprof_predict::{Calibration, EfficiencyProfile, Predictor, parallel::Spread};
+use llmprof_predict::{Calibration, EfficiencyProfile, Predictor, parallel::ParallelModel};
 use llmprof_theory::{
     Model, Part, Precision, Sequences, Step, Workload,
     device::{Catalog, Device, DeviceKind, Engine},
@@ -53,11 +53,11 @@ fn gpus() -> Vec<Device> {
 }
 
 fn has_fp8(device: &Device) -> bool {
-    device.peak(DType::F8E4m3, Engine::Tensor).is_ok()
+    device.dense_peak(DType::F8E4m3, Engine::Tensor).is_ok()
 }
 
 fn decode(batch: u64, cached: u64) -> Step {
-    Step::decode(Part::Groups(vec![Sequences {
+    Step::all_decode(Part::Groups(vec![Sequences {
         count: batch,
         new: 1,
         cached,
@@ -65,7 +65,7 @@ fn decode(batch: u64, cached: u64) -> Step {
 }
 
 fn prefill(batch: u64, new: u64) -> Step {
-    Step::prefill(Part::Groups(vec![Sequences {
+    Step::all_prefill(Part::Groups(vec![Sequences {
         count: batch,
         new,
         cached: 0,
@@ -86,14 +86,14 @@ fn steps() -> [Vec<Vec<Step>>; 2] {
 
 /// A model on devices in formats, with an engine.
 struct Setting<'a> {
-    spread: &'a Spread,
+    spread: &'a ParallelModel,
     predictor: Predictor<'a>,
     workload: Workload,
 }
 
 impl<'a> Setting<'a> {
     fn new(
-        spread: &'a Spread,
+        spread: &'a ParallelModel,
         device: &'a Device,
         software: &str,
         (weights, kv): (&str, Option<DType>),
@@ -106,7 +106,8 @@ impl<'a> Setting<'a> {
         };
         Self {
             spread,
-            predictor: spread.predictor(device, &EfficiencyProfile::embedded(software).unwrap()),
+            predictor: spread
+                .rank_predictor(device, &EfficiencyProfile::embedded(software).unwrap()),
             workload: Workload {
                 precision,
                 ..Workload::default()
@@ -115,7 +116,9 @@ impl<'a> Setting<'a> {
     }
 
     fn ns(&self, step: &Step) -> i64 {
-        let time = self.spread.step(&self.predictor, &self.workload, step);
+        let time = self
+            .spread
+            .predict_step(&self.predictor, &self.workload, step);
         time.unwrap().time_ns.0
     }
 
@@ -126,7 +129,10 @@ impl<'a> Setting<'a> {
     }
 
     fn kernels(&self, step: &Step) -> Vec<(Kernel, f64)> {
-        let kernels = self.predictor.kernels(&self.workload, step).into_iter();
+        let kernels = self
+            .predictor
+            .list_kernels(&self.workload, step)
+            .into_iter();
         kernels
             .map(|(kernel, times, time)| (kernel, times * time.seconds()))
             .collect()
@@ -134,7 +140,7 @@ impl<'a> Setting<'a> {
 }
 
 /// Runs `each` with every model over so many devices.
-fn for_each_spread(tensor: u64, mut each: impl FnMut(&str, &Device, &Spread)) {
+fn for_each_spread(tensor: u64, mut each: impl FnMut(&str, &Device, &ParallelModel)) {
     let parallel = Parallel {
         tensor,
         ..Parallel::default()
@@ -143,7 +149,7 @@ fn for_each_spread(tensor: u64, mut each: impl FnMut(&str, &Device, &Spread)) {
         let model = model(name);
         for device in gpus() {
             // Devices without links have no ranks.
-            if let Ok(spread) = Spread::new(&model, &device, parallel) {
+            if let Ok(spread) = ParallelModel::new(&model, &device, parallel) {
                 each(name, &device, &spread);
             }
         }
@@ -380,7 +386,7 @@ fn has_no_less(device: &Device, other: &Device) -> bool {
     };
     let bandwidth = |device: &Device| device.memory.bandwidth_bytes_per_s.value.0;
     let has_peaks = other.peaks.iter().all(|peak| {
-        let same = device.peak(peak.dtype, peak.engine);
+        let same = device.dense_peak(peak.dtype, peak.engine);
         same.is_ok_and(|same| same.dense_flops_per_s.0 >= peak.dense_flops_per_s.0)
     });
     has_peaks && memory(device) >= memory(other) && bandwidth(device) >= bandwidth(other)
@@ -395,8 +401,8 @@ fn devices_of_the_catalog_that_are_slower_with_more_of_everything_are_listed() {
     let mut slower = Contradictions::default();
     for name in MODELS {
         let model = model(name);
-        let spread = |device| Spread::new(&model, device, Parallel::default()).unwrap();
-        let spreads: Vec<Spread> = devices.iter().map(spread).collect();
+        let spread = |device| ParallelModel::new(&model, device, Parallel::default()).unwrap();
+        let spreads: Vec<ParallelModel> = devices.iter().map(spread).collect();
         for engine in ENGINES {
             let settings: Vec<(&Device, Setting<'_>)> = devices
                 .iter()

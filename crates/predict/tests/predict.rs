@@ -53,7 +53,8 @@ const MEASURED_PREFILL: Nanos = Nanos(2_694_063);
 #[test]
 fn the_roofline_time_does_not_exceed_what_an_h200_took() {
     let (model, h200) = (qwen(), device("h200"));
-    let rooflines = Rooflines::of(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
+    let rooflines =
+        Rooflines::of_workload(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
     assert!(rooflines.decode_step.roofline_ns < MEASURED_DECODE);
     assert!(rooflines.prefill.roofline_ns < MEASURED_PREFILL);
     // By hand: 494,032,768 bf16 weights once (tied, the embedding as head) at 4.8 TB/s is 205.85 µs; the KV cache of 128
@@ -80,7 +81,7 @@ fn the_roofline_time_does_not_exceed_what_an_h200_took() {
 fn long_prompts_are_bound_by_matrix_units() {
     let (model, h200) = (llama_8b(), device("h200"));
     let roof = Roof::new(&h200);
-    let rooflines = Rooflines::of(&roof, &model, &workload(4096, 2, 1)).unwrap();
+    let rooflines = Rooflines::of_workload(&roof, &model, &workload(4096, 2, 1)).unwrap();
     assert_eq!(rooflines.prefill.binds, Resource::Tensor);
     // 2 FLOP for each of 6.98 G weights in the layers and each token, over 989.4 TFLOP/s: 57.8 ms, and attention.
     let millis = rooflines.prefill.roofline_ns.millis();
@@ -130,7 +131,7 @@ fn predictions_are_never_below_rooflines_and_parts_sum_up() {
                         ..Precision::default()
                     };
                 }
-                let rooflines = Rooflines::of(&roof, model, &workload).unwrap();
+                let rooflines = Rooflines::of_workload(&roof, model, &workload).unwrap();
                 let prediction = Predictor::new(model, &device, &profile)
                     .predict(&workload)
                     .unwrap();
@@ -213,7 +214,7 @@ fn weights_that_fit_on_the_chip_need_no_main_memory() {
     });
     let model = Model::from_config(&config, None).unwrap();
     let xeon = device("xeon_8480");
-    let rooflines = Rooflines::of(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
+    let rooflines = Rooflines::of_workload(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
     assert_eq!(rooflines.decode_step.memory_level, MemoryLevel::OnChip);
     assert_eq!(rooflines.decode_step.memory_ns, Nanos(0));
 }
@@ -293,7 +294,7 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
     let mut failed = 0;
     let mut seen = std::collections::BTreeSet::new();
     let profile = EfficiencyProfile::embedded("fused").unwrap();
-    grid.run(&profile, |point| {
+    grid.visit_points(&profile, |point| {
         points += 1;
         seen.insert(format!(
             "{}{}{:?}",
@@ -311,7 +312,7 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
             }
         }
     });
-    assert_eq!(points, grid.len());
+    assert_eq!(points, grid.point_count());
     assert_eq!(points, 24);
     let together = std::sync::Mutex::new(std::collections::BTreeSet::new());
     grid.run_on(3, &profile, |point| {
@@ -336,7 +337,8 @@ fn bad_profiles_are_refused_by_key() {
         ("title:", "tittle:", "tittle"),
     ] {
         assert!(text.contains(from), "{from}");
-        let error = EfficiencyProfile::read(&text.replacen(from, to, 1), "mine.yaml").unwrap_err();
+        let error =
+            EfficiencyProfile::parse_text(&text.replacen(from, to, 1), "mine.yaml").unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("mine.yaml") && error.contains(expected),
@@ -379,11 +381,11 @@ fn kernels_of_captured_steps_are_counted() {
     ] {
         let helpers = recorded(eager).0 - predicted(model, "hf_eager").decode_step.kernels as f64;
         assert!((0.0..160.0).contains(&helpers), "{eager}: {helpers}");
-        let found = predicted(model, profile);
+        let prediction = predicted(model, profile);
         let (kernels, device_ns) = recorded(run);
-        let off = (found.decode_step.kernels as f64 + helpers) / kernels - 1.0;
+        let off = (prediction.decode_step.kernels as f64 + helpers) / kernels - 1.0;
         assert!(off.abs() < 0.02, "{run}: kernels {off:+.3} of {kernels}");
-        let time = found.decode_step_gpu_ns.0 as f64 / device_ns - 1.0;
+        let time = prediction.decode_step_gpu_ns.0 as f64 / device_ns - 1.0;
         assert!(time.abs() < 0.1, "{run}: GPU time {time:+.3}");
     }
 }
@@ -403,8 +405,8 @@ fn captured_steps_take_what_unprofiled_runs_took() {
         let profile_ = EfficiencyProfile::embedded(profile).unwrap();
         let device = device("h200");
         let predictor = Predictor::new(&model_, &device, &profile_);
-        let found = predictor.predict(&workload(128, 16, 1)).unwrap();
-        let off = found.tpot_ns.unwrap().millis() / tpot_ms - 1.0;
+        let prediction = predictor.predict(&workload(128, 16, 1)).unwrap();
+        let off = prediction.tpot_ns.unwrap().millis() / tpot_ms - 1.0;
         assert!(off.abs() < 0.1, "{model} {profile}: {off:+.3}");
     }
 }
@@ -471,12 +473,12 @@ fn the_native_engine_reads_f16_weights_as_f32() {
             dtype,
             ..half.clone()
         };
-        let found = Predictor::new(&model, &cpu, &profile)
+        let prediction = Predictor::new(&model, &cpu, &profile)
             .predict(&workload(512, 2, 1))
             .expect("a CPU with peaks");
         (
-            found.memory.weights_bytes.0,
-            found.decode_step.device_ns.seconds(),
+            prediction.memory.weights_bytes.0,
+            prediction.decode_step.device_ns.seconds(),
         )
     };
     let [half, full, wide] = [DType::Bf16, DType::F16, DType::F32].map(bytes);
@@ -501,10 +503,10 @@ fn a_corrected_predictor_forgets_what_it_predicted_before() {
         decode_step: Some(measured),
     };
     let used = Predictor::new(&model, &h200, &profile);
-    let corrections = used.corrections(&run).unwrap();
-    let found = used.corrected(corrections).predict(&asked).unwrap();
-    let fresh = Predictor::new(&model, &h200, &profile).corrected(corrections);
-    assert_eq!(found, fresh.predict(&asked).unwrap());
+    let corrections = used.measure_corrections(&run).unwrap();
+    let prediction = used.with_corrections(corrections).predict(&asked).unwrap();
+    let fresh = Predictor::new(&model, &h200, &profile).with_corrections(corrections);
+    assert_eq!(prediction, fresh.predict(&asked).unwrap());
 }
 
 /// Compiled GEMMs in 8 bits have their activations cast first, whatever tiles share a scale.
@@ -521,8 +523,8 @@ fn compiled_layers_cast_activations_for_all_formats_of_8_bits() {
             precision,
             ..workload(128, 2, 1)
         };
-        let found = Predictor::new(&model, &h200, &profile).predict(&asked);
-        found.unwrap().decode_step.kernels
+        let prediction = Predictor::new(&model, &h200, &profile).predict(&asked);
+        prediction.unwrap().decode_step.kernels
     };
     assert_eq!(kernels("fp8"), kernels("fp8_128x128"));
     // Seven linear layers in each of 32.
@@ -534,7 +536,7 @@ fn compiled_layers_cast_activations_for_all_formats_of_8_bits() {
 #[test]
 fn times_say_what_they_rest_on() {
     let model = llama_8b();
-    let found = |device_name: &str, profile: &str, weights: &str| {
+    let calibration_of = |device_name: &str, profile: &str, weights: &str| {
         let precision = Precision {
             weights: Some(weights.parse().expect("a format")),
             ..Precision::default()
@@ -548,23 +550,35 @@ fn times_say_what_they_rest_on() {
         let mut profile = EfficiencyProfile::embedded(profile).expect("it is embedded");
         let curves = KernelCurves::embedded("h200").unwrap();
         profile.curves.insert(device.name.clone(), curves);
-        let found = Predictor::new(&model, &device, &profile).predict(&asked);
-        let found = found.unwrap();
-        (found.calibration, found.prefill_gpu_interval.is_some())
+        let prediction = Predictor::new(&model, &device, &profile).predict(&asked);
+        let prediction = prediction.unwrap();
+        (
+            prediction.calibration,
+            prediction.prefill_gpu_interval.is_some(),
+        )
     };
     assert_eq!(
-        found("h100_sxm", "hf_eager", "bf16"),
+        calibration_of("h100_sxm", "hf_eager", "bf16"),
         (Calibration::Measured, true)
     );
     assert_eq!(
-        found("h200", "hf_eager", "fp8"),
+        calibration_of("h200", "hf_eager", "fp8"),
         (Calibration::FormatsNotMeasured, false)
     );
     for (device, weights) in [("h200", "fp8"), ("h100_sxm", "int4"), ("b200", "nvfp4")] {
-        assert_eq!(found(device, "vllm", weights).0, Calibration::PublicTables);
+        assert_eq!(
+            calibration_of(device, "vllm", weights).0,
+            Calibration::PublicTables
+        );
     }
-    assert_eq!(found("h100_pcie", "vllm", "fp8").0, Calibration::Scaled);
-    assert_eq!(found("mi300x", "vllm", "bf16").0, Calibration::Scaled);
+    assert_eq!(
+        calibration_of("h100_pcie", "vllm", "fp8").0,
+        Calibration::Scaled
+    );
+    assert_eq!(
+        calibration_of("mi300x", "vllm", "bf16").0,
+        Calibration::Scaled
+    );
 }
 
 /// A prompt one token longer than the window costs about as much as one of the window, not twice as much.
@@ -582,13 +596,13 @@ fn attention_grows_evenly_over_the_end_of_a_window() {
     let flops = |prompt: u64| {
         let asked = workload(prompt, 2, 1);
         let pass = model.prefill_passes(&asked).next().unwrap();
-        let kernels = predictor.kernels(&asked, &Step::first_of(&pass));
+        let kernels = predictor.list_kernels(&asked, &Step::first_of(&pass));
         let attention = kernels
             .iter()
             .filter(|(kernel, ..)| kernel.class() == KernelClass::Attention);
         // Layers with a window and without one: their sum, in units of what all pairs of a window take in one layer.
         let sum: f64 = attention
-            .map(|(kernel, times, _)| kernel.flops() * times)
+            .map(|(kernel, times, _)| kernel.matrix_flops() * times)
             .sum();
         let (heads, width, window) = (16.0, 256.0, 4096.0);
         sum / (2.0 * heads * 2.0 * width * window * window * 21.0)

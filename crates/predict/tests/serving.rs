@@ -45,8 +45,8 @@ fn gemms(model: &Model, device: &str, weights: Option<&str>) -> Vec<(Stored, f64
     let expanded = device.name == "h200" && weights == Some("nvfp4");
     let asked = asked(weights, 512, expanded);
     let pass = model.prefill_passes(&asked).next().unwrap();
-    let kernels = predictor.kernels(&asked, &Step::first_of(&pass));
-    let found = kernels
+    let kernels = predictor.list_kernels(&asked, &Step::first_of(&pass));
+    let gemm_times = kernels
         .iter()
         .filter_map(|(kernel, times, _)| match kernel {
             Kernel::Gemm {
@@ -54,7 +54,7 @@ fn gemms(model: &Model, device: &str, weights: Option<&str>) -> Vec<(Stored, f64
             } => Some((*stored, *size, *n, *times)),
             _ => None,
         });
-    found.collect()
+    gemm_times.collect()
 }
 
 /// Prefill of 8192 tokens and a decode step, in ns. One sequence; two on a B200, since vLLM's FP8 GEMMs of one row take longer there than those in 16 bits in its
@@ -65,12 +65,12 @@ fn times(device: &str, weights: &str) -> (i64, i64) {
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let predictor = Predictor::new(&model, &device, &profile);
     let expanded = device.name == "h200" && weights == "nvfp4";
-    let found = predictor.predict(&Workload {
+    let prediction = predictor.predict(&Workload {
         batch: if device.name == "b200" { 2 } else { 1 },
         ..asked(Some(weights), 8192, expanded)
     });
-    let found = found.unwrap();
-    (found.prefill_gpu_ns.0, found.decode_step_gpu_ns.0)
+    let prediction = prediction.unwrap();
+    (prediction.prefill_gpu_ns.0, prediction.decode_step_gpu_ns.0)
 }
 
 #[test]
@@ -151,24 +151,24 @@ fn plain_matrices_of_a_quantized_model_take_their_own_curves() {
 /// No engine has tables of MXFP4 experts or of an 8-bit KV cache on an A100: such times rest on the H200's.
 #[test]
 fn formats_without_tables_on_a_device_are_scaled() {
-    let found = |model: &Model, device: &str, kv: Option<DType>| {
+    let calibration_of = |model: &Model, device: &str, kv: Option<DType>| {
         let device = Catalog::embedded().by_name(device).unwrap();
         let profile = EfficiencyProfile::embedded("sglang").unwrap();
         let mut asked = asked(None, 512, false);
         asked.precision.kv = kv;
-        let found = Predictor::new(model, &device, &profile).predict(&asked);
-        found.unwrap().calibration
+        let prediction = Predictor::new(model, &device, &profile).predict(&asked);
+        prediction.unwrap().calibration
     };
     let gpt_oss = include_str!("../../theory/tests/data/models/gpt_oss_120b.json");
     let gpt_oss: Value = serde_json::from_str(gpt_oss).unwrap();
     let gpt_oss = Model::from_config(&gpt_oss, None).unwrap();
     let (own, scaled) = (Calibration::PublicTables, Calibration::Scaled);
-    assert_eq!(found(&gpt_oss, "a100_sxm_80gb", None), scaled);
-    assert_eq!(found(&gpt_oss, "l40s", None), own);
-    assert_eq!(found(&llama(None), "a100_sxm_80gb", None), own);
+    assert_eq!(calibration_of(&gpt_oss, "a100_sxm_80gb", None), scaled);
+    assert_eq!(calibration_of(&gpt_oss, "l40s", None), own);
+    assert_eq!(calibration_of(&llama(None), "a100_sxm_80gb", None), own);
     let eight = Some(DType::F8E4m3);
-    assert_eq!(found(&llama(None), "a100_sxm_80gb", eight), scaled);
-    assert_eq!(found(&llama(None), "h100_sxm", eight), own);
+    assert_eq!(calibration_of(&llama(None), "a100_sxm_80gb", eight), scaled);
+    assert_eq!(calibration_of(&llama(None), "h100_sxm", eight), own);
 }
 
 fn qwen3_5() -> Model {
@@ -187,7 +187,7 @@ fn engines_run_gated_delta_layers_in_kernels_of_their_own() {
         let asked = asked(None, 512, false);
         let prefill = model.prefill_passes(&asked).next().unwrap();
         for pass in [prefill, model.decode_step(&asked)] {
-            let kernels = predictor.kernels(&asked, &Step::first_of(&pass));
+            let kernels = predictor.list_kernels(&asked, &Step::first_of(&pass));
             let count = |is_it: &dyn Fn(&Kernel) -> bool| -> f64 {
                 let of_it = kernels.iter().filter(|(kernel, ..)| is_it(kernel));
                 of_it.map(|(_, launches, _)| launches).sum()
@@ -226,7 +226,7 @@ fn states_take_their_time() {
             batch,
             ..asked(None, prompt, false)
         };
-        let kernels = predictor.kernels(&asked, &Step::first_of(&model.decode_step(&asked)));
+        let kernels = predictor.list_kernels(&asked, &Step::first_of(&model.decode_step(&asked)));
         let rules = kernels
             .iter()
             .filter(|(kernel, ..)| matches!(kernel, Kernel::DeltaRule { .. }));
@@ -236,31 +236,49 @@ fn states_take_their_time() {
     };
     // 256 sequences × 45 layers × 8 MiB at 7.7 TB/s are 12.6 ms.
     let least = 256.0 * 45.0 * 2.0 * 64.0 * 128.0 * 128.0 * 4.0 / 7.7e12;
-    let found = rules(256, 1000);
-    assert!((1.0..1.5).contains(&(found / least)), "{found} {least}");
-    assert_eq!(found, rules(256, 100_000));
+    let rule_seconds = rules(256, 1000);
+    assert!(
+        (1.0..1.5).contains(&(rule_seconds / least)),
+        "{rule_seconds} {least}"
+    );
+    assert_eq!(rule_seconds, rules(256, 100_000));
 }
 
 /// No A100 has a table of the chunked rule; what transformers launches is traced, and not predicted without.
 #[test]
 fn gated_delta_models_say_what_they_rest_on() {
     let model = qwen3_5();
-    let found = |device: &str, profile: &str| -> Result<Calibration, PredictError> {
+    let calibration_of = |device: &str, profile: &str| -> Result<Calibration, PredictError> {
         let device = Catalog::embedded().by_name(device).unwrap();
         let profile = EfficiencyProfile::embedded(profile).unwrap();
         let predictor = Predictor::new(&model, &device, &profile);
-        let found = predictor.predict(&asked(None, 512, false))?;
-        assert!(found.ttft_ns.0 > 0 && found.tpot_ns.unwrap().0 > 0);
-        Ok(found.calibration)
+        let prediction = predictor.predict(&asked(None, 512, false))?;
+        assert!(prediction.ttft_ns.0 > 0 && prediction.tpot_ns.unwrap().0 > 0);
+        Ok(prediction.calibration)
     };
-    assert_eq!(found("h200", "sglang"), Ok(Calibration::PublicTables));
-    assert_eq!(found("b300", "trtllm"), Ok(Calibration::PublicTables));
-    assert_eq!(found("a100_sxm_80gb", "sglang"), Ok(Calibration::Scaled));
-    assert_eq!(found("h200", "fused"), Ok(Calibration::Efficiencies));
+    assert_eq!(
+        calibration_of("h200", "sglang"),
+        Ok(Calibration::PublicTables)
+    );
+    assert_eq!(
+        calibration_of("b300", "trtllm"),
+        Ok(Calibration::PublicTables)
+    );
+    assert_eq!(
+        calibration_of("a100_sxm_80gb", "sglang"),
+        Ok(Calibration::Scaled)
+    );
+    assert_eq!(
+        calibration_of("h200", "fused"),
+        Ok(Calibration::Efficiencies)
+    );
     for profile in ["hf_eager", "hf_graph", "torch_compile"] {
-        assert_eq!(found("h200", profile), Err(PredictError::NeedsTrace));
+        assert_eq!(
+            calibration_of("h200", profile),
+            Err(PredictError::NeedsTrace)
+        );
     }
     // A CPU has no kernels that are costed one by one.
-    let on_cpu = found("xeon_8480", "hf_eager");
+    let on_cpu = calibration_of("xeon_8480", "hf_eager");
     assert_eq!(on_cpu, Ok(Calibration::Efficiencies));
 }

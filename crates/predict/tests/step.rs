@@ -46,9 +46,9 @@ fn a_workload_takes_what_its_steps_take() {
         let profile = EfficiencyProfile::embedded(profile).unwrap();
         let predictor = Predictor::new(&model, &device, &profile);
         let whole = predictor.predict(&workload).unwrap();
-        let step = |part| predictor.step(&workload, &part).unwrap();
-        let prefill = step(Step::prefill(Part::Groups(vec![sequences(4, 700, 0)])));
-        let decode = step(Step::decode(Part::Groups(vec![sequences(4, 1, 700)])));
+        let step = |part| predictor.predict_step(&workload, &part).unwrap();
+        let prefill = step(Step::all_prefill(Part::Groups(vec![sequences(4, 700, 0)])));
+        let decode = step(Step::all_decode(Part::Groups(vec![sequences(4, 1, 700)])));
         let near = |one: Nanos, other: Nanos| (one - other).0.abs() <= 1;
         assert!(near(prefill.time_ns, whole.prefill.time_ns), "{name}");
         assert!(near(prefill.device_ns, whole.prefill.device_ns), "{name}");
@@ -65,9 +65,9 @@ fn sequences_of_different_lengths_do_not_stand_as_equal_ones() {
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let predictor = Predictor::new(&model, &h200, &profile);
     let time = |groups: Vec<Sequences>| {
-        let step = Step::decode(Part::Groups(groups));
+        let step = Step::all_decode(Part::Groups(groups));
         predictor
-            .step(&Workload::default(), &step)
+            .predict_step(&Workload::default(), &step)
             .unwrap()
             .device_ns
     };
@@ -90,8 +90,8 @@ fn a_static_cache_is_as_long_as_the_sequences_need() {
                 new_tokens: 2,
                 ..Workload::default()
             };
-            let step = Step::decode(Part::Groups(vec![sequences(8, 1, 4000)]));
-            predictor.step(&asked, &step).unwrap().device_ns
+            let step = Step::all_decode(Part::Groups(vec![sequences(8, 1, 4000)]));
+            predictor.predict_step(&asked, &step).unwrap().device_ns
         };
         assert_eq!(time(16), time(4000), "{name}");
         assert!(time(8000) > time(4000), "{name}");
@@ -105,7 +105,7 @@ fn a_mixed_step_costs_more_than_its_prompt_and_less_than_both_apart() {
     let predictor = Predictor::new(&model, &h200, &profile);
     let time = |groups: Vec<Sequences>| {
         let step = Step::of_sequences(groups);
-        predictor.step(&Workload::default(), &step).unwrap()
+        predictor.predict_step(&Workload::default(), &step).unwrap()
     };
     let (prompt, decode) = (sequences(1, 1024, 0), sequences(64, 1, 2000));
     let [alone, decoding] = [prompt, decode].map(|group| time(vec![group]).device_ns);
@@ -123,8 +123,8 @@ proptest! {
         let profile = EfficiencyProfile::embedded("vllm").unwrap();
         let predictor = Predictor::new(&model, &h200, &profile);
         let time = |groups: Vec<Sequences>| {
-            let step = Step::decode(Part::Groups(groups));
-            predictor.step(&Workload::default(), &step).unwrap().device_ns.0
+            let step = Step::all_decode(Part::Groups(groups));
+            predictor.predict_step(&Workload::default(), &step).unwrap().device_ns.0
         };
         let together = time(vec![sequences(count + other, 1, cached)]);
         let apart = time(vec![sequences(count, 1, cached), sequences(other, 1, cached)]);

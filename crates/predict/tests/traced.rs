@@ -39,12 +39,12 @@ fn traced_kernels_predict_times_of_unknown_models() {
     let mut errors: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let rows = rows();
     for row in &rows {
-        let found = predict_traced(&row.traced, &device, &profile, &workload(row))
+        let prediction = predict_traced(&row.traced, &device, &profile, &workload(row))
             .expect("a GPU with its curves");
         let errors = errors.entry(&row.model).or_default();
         for (phase, predicted, measured) in [
-            ("prefill", found.prefill_gpu_ns, row.prefill_ns),
-            ("decode", found.decode_step_gpu_ns, row.decode_step_ns),
+            ("prefill", prediction.prefill_gpu_ns, row.prefill_ns),
+            ("decode", prediction.decode_step_gpu_ns, row.decode_step_ns),
         ] {
             let error = predicted.0 as f64 / measured - 1.0;
             println!(
@@ -56,8 +56,8 @@ fn traced_kernels_predict_times_of_unknown_models() {
             );
             errors.push(error.abs());
         }
-        assert!(found.memory.weights_bytes.0 > 0);
-        assert!(found.prefill.roofline_ns <= found.prefill.device_ns);
+        assert!(prediction.memory.weights_bytes.0 > 0);
+        assert!(prediction.prefill.roofline_ns <= prediction.prefill.device_ns);
     }
     let mut all: Vec<f64> = errors.values().flatten().copied().collect();
     all.sort_by(f64::total_cmp);

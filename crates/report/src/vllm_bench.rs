@@ -47,7 +47,9 @@ fn asked(load: &LoadRecord, arrivals: &Arrivals, model: &str, date: &str) -> Map
         ("num_prompts", json!(load.requests.len())),
         (
             "request_rate",
-            arrivals.rate().map_or(json!("inf"), |rate| json!(rate)),
+            arrivals
+                .mean_rate()
+                .map_or(json!("inf"), |rate| json!(rate)),
         ),
         ("burstiness", json!(burstiness)),
         ("max_concurrency", concurrency),

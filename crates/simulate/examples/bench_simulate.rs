@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use llmprof_predict::{EfficiencyProfile, Predictor};
-use llmprof_simulate::{Load, Settings, SimulatedLoad, predicted::Predicted, simulate};
+use llmprof_simulate::{Load, Settings, SimulatedLoad, predicted::Predicted, simulate_load};
 use llmprof_theory::{Model, Step, Workload, device::Catalog};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::Nanos;
@@ -24,11 +24,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile = EfficiencyProfile::embedded("vllm")?;
     let predictor = Predictor::new(&model, &device, &profile);
     let workload = Workload::default();
-    let predict = |step: &Step| predictor.step(&workload, step);
+    let predict = |step: &Step| predictor.predict_step(&workload, step);
     for rate in [5.0, 20.0, 30.0] {
         let time = Predicted::new(&predict, Nanos(0))?;
         let started = Instant::now();
-        let load = Load::synthetic(
+        let load = Load::from_lengths(
             &Arrivals::Poisson { rate },
             &Lengths::Fixed { tokens: 512 },
             &Lengths::Fixed { tokens: 128 },
@@ -40,9 +40,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             kv_blocks: 40_000,
             ..Settings::default()
         };
-        let outcome = simulate(&load, &settings, &time)?;
-        let summary =
-            SimulatedLoad::of(&[outcome], settings.kv_blocks, &["ttft:p99<500ms".parse()?]);
+        let outcome = simulate_load(&load, &settings, &time)?;
+        let summary = SimulatedLoad::of_outcomes(
+            &[outcome],
+            settings.kv_blocks,
+            &["ttft:p99<500ms".parse()?],
+        );
         let seconds = started.elapsed().as_secs_f64();
         let verdict = if seconds <= BUDGET_S * count as f64 / 1e6 {
             "within"

@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{request::mix, step::StepTimer};
+use crate::{request::mix_bits, step::StepTimer};
 
-/// Fewest steps that a calibration rests on.
-const FEWEST: usize = 12;
-const FEATURES: usize = 4;
+/// Minimum steps for a fit: three for each of the four features.
+const STEPS_MIN: usize = 12;
+const FEATURE_COUNT: usize = 4;
 /// Parts of the cross-validation.
 const FOLDS: u64 = 5;
 
@@ -61,37 +61,38 @@ pub enum CalibrationError {
 }
 
 struct Row {
-    features: [f64; FEATURES],
+    features: [f64; FEATURE_COUNT],
     seconds: f64,
 }
 
 impl Calibration {
     /// Fits relative errors, so that a long step counts no more than a short one.
-    pub fn fit(observed: &[Observation]) -> Result<Self, CalibrationError> {
+    pub fn fit_steps(observed: &[Observation]) -> Result<Self, CalibrationError> {
         let has_context = observed.iter().all(|step| step.context.is_some());
-        let rows = rows(observed);
-        if rows.len() < FEWEST {
+        let rows = observed_rows(observed);
+        if rows.len() < STEPS_MIN {
             return Err(CalibrationError::TooFew {
                 found: rows.len(),
-                needed: FEWEST,
+                needed: STEPS_MIN,
             });
         }
-        let weights = solve(rows.iter(), has_context).ok_or(CalibrationError::NoTime)?;
+        let weights = solve_weights(rows.iter(), has_context).ok_or(CalibrationError::NoTime)?;
         let mut errors = Vec::with_capacity(rows.len());
         // By a hash: every so many steps something recurs (a prompt, say), and a fold must not hold all of it.
-        let fold_of = |index: usize| (mix(index as u64) % FOLDS) as usize;
+        let fold_of = |index: usize| (mix_bits(index as u64) % FOLDS) as usize;
         for fold in 0..FOLDS as usize {
             let (left_out, seen): (Vec<_>, Vec<_>) = rows
                 .iter()
                 .enumerate()
                 .partition(|(index, _)| fold_of(*index) == fold);
-            let Some(weights) = solve(seen.into_iter().map(|(_, row)| row), has_context) else {
+            let Some(weights) = solve_weights(seen.into_iter().map(|(_, row)| row), has_context)
+            else {
                 continue;
             };
             errors.extend(
-                left_out
-                    .into_iter()
-                    .map(|(_, row)| (product(&weights, &row.features) / row.seconds - 1.0).abs()),
+                left_out.into_iter().map(|(_, row)| {
+                    (dot_product(&weights, &row.features) / row.seconds - 1.0).abs()
+                }),
             );
         }
         errors.sort_unstable_by(f64::total_cmp);
@@ -117,7 +118,7 @@ impl Calibration {
 }
 
 impl StepTimer for Calibration {
-    fn time(&self, step: &Step) -> Nanos {
+    fn step_time(&self, step: &Step) -> Nanos {
         let tokens = step.new_tokens();
         let context = step.cached_tokens().unwrap_or(0) + tokens;
         let time = self.step_ns
@@ -130,11 +131,11 @@ impl StepTimer for Calibration {
 
 /// The time of a step is the time to the next one's start. Where the engine had nothing to do between the two (a gap longer than
 /// both steps), it is the step's own time and the usual gap.
-fn rows(observed: &[Observation]) -> Vec<Row> {
+fn observed_rows(observed: &[Observation]) -> Vec<Row> {
     let mut steps: Vec<Observation> = observed.to_vec();
     steps.retain(|step| step.end > step.start && step.tokens > 0);
     steps.sort_by_key(|step| step.start);
-    let own = |step: &Observation| (step.end - step.start).0;
+    let step_ns = |step: &Observation| (step.end - step.start).0;
     let gaps: Vec<i64> = steps
         .windows(2)
         .map(|pair| (pair[1].start - pair[0].end).0.max(0))
@@ -142,7 +143,7 @@ fn rows(observed: &[Observation]) -> Vec<Row> {
     let is_idle: Vec<bool> = steps
         .windows(2)
         .zip(&gaps)
-        .map(|(pair, gap)| *gap > own(&pair[0]).max(own(&pair[1])))
+        .map(|(pair, gap)| *gap > step_ns(&pair[0]).max(step_ns(&pair[1])))
         .collect();
     let mut busy: Vec<i64> = gaps
         .iter()
@@ -162,21 +163,24 @@ fn rows(observed: &[Observation]) -> Vec<Row> {
                 step.sequences as f64,
                 step.context.unwrap_or(0) as f64,
             ],
-            seconds: (own(step) + gap) as f64 / 1e9,
+            seconds: (step_ns(step) + gap) as f64 / 1e9,
         }
     };
     steps.iter().enumerate().map(of).collect()
 }
 
-fn product(weights: &[f64; FEATURES], features: &[f64; FEATURES]) -> f64 {
+fn dot_product(weights: &[f64; FEATURE_COUNT], features: &[f64; FEATURE_COUNT]) -> f64 {
     weights.iter().zip(features).map(|(w, f)| w * f).sum()
 }
 
 /// Non-negative least squares on relative errors. With four features, every choice of those that are not zero is tried: the best
 /// one without a negative weight is the solution.
-fn solve<'r>(rows: impl Iterator<Item = &'r Row>, has_context: bool) -> Option<[f64; FEATURES]> {
-    let mut normal = [[0.0; FEATURES]; FEATURES];
-    let mut right = [0.0; FEATURES];
+fn solve_weights<'r>(
+    rows: impl Iterator<Item = &'r Row>,
+    has_context: bool,
+) -> Option<[f64; FEATURE_COUNT]> {
+    let mut normal = [[0.0; FEATURE_COUNT]; FEATURE_COUNT];
+    let mut right = [0.0; FEATURE_COUNT];
     for row in rows {
         let scaled = row.features.map(|feature| feature / row.seconds);
         for (i, a) in scaled.iter().enumerate() {
@@ -186,11 +190,15 @@ fn solve<'r>(rows: impl Iterator<Item = &'r Row>, has_context: bool) -> Option<[
             }
         }
     }
-    let features = if has_context { FEATURES } else { FEATURES - 1 };
-    let mut best: Option<(f64, [f64; FEATURES])> = None;
+    let features = if has_context {
+        FEATURE_COUNT
+    } else {
+        FEATURE_COUNT - 1
+    };
+    let mut best: Option<(f64, [f64; FEATURE_COUNT])> = None;
     for chosen in 1..1_usize << features {
         let places: Vec<usize> = (0..features).filter(|i| chosen >> i & 1 == 1).collect();
-        let Some(found) = eliminate(&normal, &right, &places) else {
+        let Some(found) = solve_subset(&normal, &right, &places) else {
             continue;
         };
         if found.iter().any(|weight| *weight < 0.0) {
@@ -206,11 +214,11 @@ fn solve<'r>(rows: impl Iterator<Item = &'r Row>, has_context: bool) -> Option<[
 }
 
 /// Solves the normal equations of the features at `places`, the others being zero; `None` where they do not determine it.
-fn eliminate(
-    normal: &[[f64; FEATURES]; FEATURES],
-    right: &[f64; FEATURES],
+fn solve_subset(
+    normal: &[[f64; FEATURE_COUNT]; FEATURE_COUNT],
+    right: &[f64; FEATURE_COUNT],
     places: &[usize],
-) -> Option<[f64; FEATURES]> {
+) -> Option<[f64; FEATURE_COUNT]> {
     let count = places.len();
     // Columns scaled to a unit diagonal, so that one threshold tells dependent ones.
     let scale: Vec<f64> = places.iter().map(|&i| normal[i][i].sqrt()).collect();
@@ -242,10 +250,10 @@ fn eliminate(
     }
     let mut solution = vec![0.0; count];
     for row in (0..count).rev() {
-        let known: f64 = (row + 1..count).map(|j| matrix[row][j] * solution[j]).sum();
-        solution[row] = (matrix[row][count] - known) / matrix[row][row];
+        let solved_sum: f64 = (row + 1..count).map(|j| matrix[row][j] * solution[j]).sum();
+        solution[row] = (matrix[row][count] - solved_sum) / matrix[row][row];
     }
-    let mut weights = [0.0; FEATURES];
+    let mut weights = [0.0; FEATURE_COUNT];
     for (i, &place) in places.iter().enumerate() {
         weights[place] = solution[i] / scale[i];
     }
@@ -258,9 +266,9 @@ mod tests {
 
     use super::*;
 
-    fn steps(of: impl Fn(u64, u64, u64) -> f64, gap: i64) -> Vec<Observation> {
+    fn observe_steps(of: impl Fn(u64, u64, u64) -> f64, gap: i64) -> Vec<Observation> {
         let mut at = 0;
-        let mut found = Vec::new();
+        let mut observations = Vec::new();
         for index in 0..60_u64 {
             let (sequences, prompt) = (
                 1 + index * 7 % 11,
@@ -269,7 +277,7 @@ mod tests {
             let tokens = sequences + prompt;
             let context = tokens + sequences * (40 + index * 13 % 97);
             let time = (of(tokens, sequences, context) * 1e3) as i64;
-            found.push(Observation {
+            observations.push(Observation {
                 start: Nanos(at),
                 end: Nanos(at + time),
                 tokens,
@@ -278,67 +286,58 @@ mod tests {
             });
             at += time + gap;
         }
-        found
+        observations
     }
 
     #[test]
     fn what_is_linear_is_found_with_the_gap_between_steps() {
-        let found = Calibration::fit(&steps(
+        let fit = Calibration::fit_steps(&observe_steps(
             |t, s, c| 900.0 + 3.0 * t as f64 + 11.0 * s as f64 + 0.25 * c as f64,
             20_000,
         ))
         .unwrap();
-        assert!((found.step_ns / 920_000.0 - 1.0).abs() < 1e-3, "{found:?}");
-        assert!((found.token_ns / 3_000.0 - 1.0).abs() < 1e-3, "{found:?}");
-        assert!(
-            (found.sequence_ns / 11_000.0 - 1.0).abs() < 1e-3,
-            "{found:?}"
-        );
-        assert!(
-            (found.context_token_ns / 250.0 - 1.0).abs() < 1e-2,
-            "{found:?}"
-        );
-        assert!(found.p90_error < 1e-4, "{found:?}");
+        assert!((fit.step_ns / 920_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
+        assert!((fit.token_ns / 3_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
+        assert!((fit.sequence_ns / 11_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
+        assert!((fit.context_token_ns / 250.0 - 1.0).abs() < 1e-2, "{fit:?}");
+        assert!(fit.p90_error < 1e-4, "{fit:?}");
     }
 
     #[test]
     fn an_idle_engine_is_no_long_step() {
-        let mut observed = steps(|t, _, _| 1000.0 + 2.0 * t as f64, 10_000);
+        let mut observed = observe_steps(|t, _, _| 1000.0 + 2.0 * t as f64, 10_000);
         for step in &mut observed[30..] {
             step.start += Nanos(5_000_000_000);
             step.end += Nanos(5_000_000_000);
         }
-        let found = Calibration::fit(&observed).unwrap();
-        assert!(
-            (found.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3,
-            "{found:?}"
-        );
+        let fit = Calibration::fit_steps(&observed).unwrap();
+        assert!((fit.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
     }
 
     #[test]
     fn a_cost_that_falls_with_the_batch_is_zero_not_negative() {
-        let found = Calibration::fit(&steps(
+        let fit = Calibration::fit_steps(&observe_steps(
             |t, s, _| 5000.0 + 3.0 * t as f64 - 4.0 * s as f64,
             0,
         ))
         .unwrap();
-        assert_eq!(found.sequence_ns, 0.0);
-        assert!(found.token_ns >= 0.0 && found.step_ns > 0.0);
+        assert_eq!(fit.sequence_ns, 0.0);
+        assert!(fit.token_ns >= 0.0 && fit.step_ns > 0.0);
     }
 
     #[test]
     fn few_steps_are_refused_and_equal_ones_are_not() {
-        let observed = steps(|_, _, _| 100.0, 0);
-        assert!(Calibration::fit(&observed[..5]).is_err());
+        let observed = observe_steps(|_, _, _| 100.0, 0);
+        assert!(Calibration::fit_steps(&observed[..5]).is_err());
         let same = vec![observed[3]; 20];
         // Steps at one time: no gaps, one shape.
-        let found = Calibration::fit(&same).unwrap();
-        let step = Step::decode(Part::Groups(vec![Sequences {
+        let fit = Calibration::fit_steps(&same).unwrap();
+        let step = Step::all_decode(Part::Groups(vec![Sequences {
             count: observed[3].sequences,
             new: 1,
             cached: (observed[3].context.unwrap() - observed[3].tokens) / observed[3].sequences,
         }]));
-        let time = found.time(&step).0 as f64;
+        let time = fit.step_time(&step).0 as f64;
         assert!((time / 100_000.0 - 1.0).abs() < 0.5, "{time}");
     }
 }

@@ -57,7 +57,7 @@ struct DecodeWorker {
 }
 
 impl DecodeWorker {
-    fn sequences(&self) -> usize {
+    fn sequence_count(&self) -> usize {
         self.waiting.len() + self.ends.len()
     }
 }
@@ -80,7 +80,7 @@ struct Simulation<'a> {
 }
 
 /// Runs a load to its end.
-pub fn simulate(
+pub fn simulate_split(
     load: &Load,
     workers: Workers,
     prefill_time: &dyn StepTimer,
@@ -115,34 +115,34 @@ pub fn simulate(
             .collect(),
         outcome: Outcome::default(),
     };
-    simulation.run();
+    simulation.run_events();
     simulation.outcome
 }
 
 impl Simulation<'_> {
-    fn run(&mut self) {
+    fn run_events(&mut self) {
         for _ in 0..self.load.concurrency.unwrap_or(self.load.requests.len()) {
-            self.send();
+            self.send_next();
         }
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             self.now = at;
             match event {
-                Event::Arrives(request) => self.arrive(request),
+                Event::Arrives(request) => self.arrive_at_prefill(request),
                 Event::Prefilled(worker) => self.end_prefill(worker),
-                Event::Transferred(request) => self.join(request),
+                Event::Transferred(request) => self.join_decode(request),
                 Event::Decoded(worker) => self.end_decode(worker),
             }
         }
     }
 
-    fn plan(&mut self, after: Nanos, event: Event) {
+    fn schedule_event(&mut self, after: Nanos, event: Event) {
         self.events
             .push(Reverse((self.now + after, self.made, event)));
         self.made += 1;
     }
 
     /// The next request: of a closed loop now, else when it comes.
-    fn send(&mut self) {
+    fn send_next(&mut self) {
         let Some(came) = self.came.get_mut(self.sent) else {
             return;
         };
@@ -150,12 +150,12 @@ impl Simulation<'_> {
             *came = self.now;
         }
         let prompt = self.load.requests[self.sent].prompt;
-        let after = self.tokenizer.passes(*came, prompt) - self.now;
-        self.plan(after, Event::Arrives(self.sent));
+        let after = self.tokenizer.finish_time(*came, prompt) - self.now;
+        self.schedule_event(after, Event::Arrives(self.sent));
         self.sent += 1;
     }
 
-    fn arrive(&mut self, request: usize) {
+    fn arrive_at_prefill(&mut self, request: usize) {
         let all = self.prefill.iter().enumerate();
         let fewest = all.min_by_key(|(_, worker)| worker.waiting.len() + worker.running.len());
         let worker = fewest.map_or(0, |(index, _)| index);
@@ -180,13 +180,13 @@ impl Simulation<'_> {
             });
             worker.running.push(request);
         }
-        let step = Step::prefill(Part::Groups(prompts));
-        let time = self.step(self.prefill_time, &step);
-        self.plan(time, Event::Prefilled(index));
+        let step = Step::all_prefill(Part::Groups(prompts));
+        let time = self.time_step(self.prefill_time, &step);
+        self.schedule_event(time, Event::Prefilled(index));
     }
 
-    fn step(&mut self, time: &dyn StepTimer, step: &Step) -> Nanos {
-        let time = time.time(step).max(Nanos(1));
+    fn time_step(&mut self, time: &dyn StepTimer, step: &Step) -> Nanos {
+        let time = time.step_time(step).max(Nanos(1));
         self.outcome.steps += 1;
         self.outcome.busy += time;
         self.outcome.computed_tokens += step.new_tokens();
@@ -197,17 +197,17 @@ impl Simulation<'_> {
         for request in std::mem::take(&mut self.prefill[index].running) {
             self.first_token[request] = self.now;
             if self.load.requests[request].output == 1 {
-                self.finish(request);
+                self.finish_request(request);
             } else {
-                self.plan(self.workers.transfer, Event::Transferred(request));
+                self.schedule_event(self.workers.transfer, Event::Transferred(request));
             }
         }
         self.start_prefill(index);
     }
 
-    fn join(&mut self, request: usize) {
+    fn join_decode(&mut self, request: usize) {
         let all = self.decode.iter().enumerate();
-        let fewest = all.min_by_key(|(_, worker)| worker.sequences());
+        let fewest = all.min_by_key(|(_, worker)| worker.sequence_count());
         let worker = fewest.map_or(0, |(index, _)| index);
         self.decode[worker].waiting.push_back(request);
         self.start_decode(worker);
@@ -225,17 +225,17 @@ impl Simulation<'_> {
             let asked = &self.load.requests[request];
             let end = worker.steps + asked.output - 1;
             worker.ends.push(Reverse((end, request)));
-            worker.contexts.add(asked.prompt, worker.steps);
+            worker.contexts.add_sequence(asked.prompt, worker.steps);
         }
         if worker.ends.is_empty() {
             return;
         }
         worker.is_running = true;
         let sequences = worker.ends.len() as u64;
-        let step = Step::decode(worker.contexts.after(worker.steps));
-        let time = self.step(self.decode_time, &step);
-        self.outcome.gaps.add(time, sequences);
-        self.plan(time, Event::Decoded(index));
+        let step = Step::all_decode(worker.contexts.part_after(worker.steps));
+        let time = self.time_step(self.decode_time, &step);
+        self.outcome.gaps.add_gap(time, sequences);
+        self.schedule_event(time, Event::Decoded(index));
     }
 
     fn end_decode(&mut self, index: usize) {
@@ -250,16 +250,16 @@ impl Simulation<'_> {
             worker.ends.pop();
             let asked = &self.load.requests[request];
             let context = asked.prompt + asked.output - 1;
-            worker.contexts.remove(context, worker.steps);
+            worker.contexts.remove_sequence(context, worker.steps);
             ended.push(request);
         }
         for request in ended {
-            self.finish(request);
+            self.finish_request(request);
         }
         self.start_decode(index);
     }
 
-    fn finish(&mut self, request: usize) {
+    fn finish_request(&mut self, request: usize) {
         let asked = &self.load.requests[request];
         self.outcome.finished.push(Finished {
             index: request,
@@ -272,7 +272,7 @@ impl Simulation<'_> {
             preemptions: 0,
         });
         if self.load.concurrency.is_some() {
-            self.send();
+            self.send_next();
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     gaps::Gaps,
     kv::Pool,
     longest::Longest,
-    request::{Load, Tokenizer, mix},
+    request::{Load, Tokenizer, mix_bits},
     settings::{Settings, SettingsError},
     step::{Contexts, StepTimer},
 };
@@ -80,7 +80,7 @@ struct State {
     turn: u32,
     /// Leading blocks that others can find.
     named: Vec<u64>,
-    /// Keys of its own, under which it finds its blocks again after a preemption.
+    /// Prefix-cache keys of generated tokens, by which the request finds its blocks again after a preemption.
     own: Vec<u64>,
     first_token: Option<Nanos>,
     last_token: Nanos,
@@ -127,14 +127,14 @@ struct Engine<'a, T: ?Sized> {
 }
 
 /// Runs a load to its end.
-pub fn simulate<T: StepTimer + ?Sized>(
+pub fn simulate_load<T: StepTimer + ?Sized>(
     load: &Load,
     settings: &Settings,
     time: &T,
 ) -> Result<Outcome, SettingsError> {
-    settings.check()?;
+    settings.check_values()?;
     let mut engine = Engine::new(load, *settings, time);
-    engine.run();
+    engine.run_load();
     Ok(engine.outcome)
 }
 
@@ -148,7 +148,7 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         } else {
             let requests = load.requests.iter();
             requests
-                .map(|request| tokenizer.passes(request.at, request.prompt))
+                .map(|request| tokenizer.finish_time(request.at, request.prompt))
                 .collect()
         };
         Self {
@@ -180,12 +180,12 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         }
     }
 
-    fn run(&mut self) {
+    fn run_load(&mut self) {
         for _ in 0..self.load.concurrency.unwrap_or(0) {
-            self.send();
+            self.send_next();
         }
         loop {
-            self.arrive();
+            self.queue_arrivals();
             if self.running_count == 0 && self.waiting.is_empty() {
                 // Idle until the next request.
                 if self.next == self.sent {
@@ -195,21 +195,21 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
                 self.planned = self.now;
                 continue;
             }
-            self.step();
+            self.run_step();
         }
     }
 
     /// The next request of a closed loop.
-    fn send(&mut self) {
+    fn send_next(&mut self) {
         if let Some(request) = self.load.requests.get(self.sent) {
             self.came[self.sent] = self.now;
-            self.reaches[self.sent] = self.tokenizer.passes(self.now, request.prompt);
+            self.reaches[self.sent] = self.tokenizer.finish_time(self.now, request.prompt);
             self.sent += 1;
         }
     }
 
     /// Queues what came in time for the next step.
-    fn arrive(&mut self) {
+    fn queue_arrivals(&mut self) {
         let until = if self.settings.async_scheduling {
             self.planned
         } else {
@@ -218,7 +218,7 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         while self.next < self.sent && self.reaches[self.next] <= until {
             // In a closed loop, one that is refused makes place for another.
             if !self.queue_next() && self.load.concurrency.is_some() {
-                self.send();
+                self.send_next();
             }
         }
     }
@@ -244,25 +244,25 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
     }
 
     /// Schedules a step, lets its time pass, and hands out its tokens.
-    fn step(&mut self) {
+    fn run_step(&mut self) {
         self.planned = self.now;
         let mut prompts = Vec::new();
         let mut completed = Vec::new();
         let was_preempted = self.take_decode_blocks();
         let mut budget = self.settings.max_num_batched_tokens - self.decoding;
-        let decode = self.contexts.after(self.tick);
+        let decode = self.contexts.part_after(self.tick);
         let was_preempted =
             self.continue_prefill(&mut budget, &mut prompts, &mut completed) || was_preempted;
         if !was_preempted && !self.holds_back(budget) {
-            self.admit(&mut budget, &mut prompts, &mut completed);
+            self.admit_waiting(&mut budget, &mut prompts, &mut completed);
         }
         let step = Step {
             prefill: Part::Groups(prompts),
             decode,
             logits: None,
         };
-        let time = self.time.time(&step).max(Nanos(1));
-        self.account(step.new_tokens(), time);
+        let time = self.time.step_time(&step).max(Nanos(1));
+        self.account_step(step.new_tokens(), time);
         self.now += time;
         self.advance_decodes(time);
         for request in completed {
@@ -275,11 +275,11 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         let size = self.settings.block_size;
         let phase = (self.tick % size) as usize;
         let mut was_preempted = false;
-        while self.block_phase[phase] > self.pool.free() {
+        while self.block_phase[phase] > self.pool.free_blocks() {
             self.preempt_last();
             was_preempted = true;
         }
-        self.pool.take(self.block_phase[phase]);
+        self.pool.take_blocks(self.block_phase[phase]);
         was_preempted
     }
 
@@ -293,19 +293,19 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         let Some(request) = self.partial else {
             return false;
         };
-        let new = (self.tokens(request) - self.states[request].computed).min(*budget);
+        let new = (self.tokens_to_compute(request) - self.states[request].computed).min(*budget);
         if new == 0 {
             return false;
         }
         let cached = self.states[request].computed;
-        let needed = self.settings.blocks(cached + new) - self.settings.blocks(cached);
-        if needed > self.pool.free() {
+        let needed = self.settings.blocks_for(cached + new) - self.settings.blocks_for(cached);
+        if needed > self.pool.free_blocks() {
             self.preempt_last();
             return true;
         }
-        self.pool.take(needed);
+        self.pool.take_blocks(needed);
         self.partial = None;
-        self.compute(request, new, budget, prompts, completed);
+        self.compute_prompt(request, new, budget, prompts, completed);
         false
     }
 
@@ -321,7 +321,7 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         }
         let mut prompts = 0;
         for &request in &self.waiting {
-            let tokens = self.tokens(request);
+            let tokens = self.tokens_to_compute(request);
             if prompts + tokens > budget {
                 break;
             }
@@ -339,11 +339,11 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
     /// Blocks of a request when its answer is whole. The last token is sampled, not computed.
     fn all_blocks(&self, request: usize) -> u64 {
         let asked = &self.load.requests[request];
-        self.settings.blocks(asked.prompt + asked.output - 1) + self.settings.sequence_blocks
+        self.settings.blocks_for(asked.prompt + asked.output - 1) + self.settings.sequence_blocks
     }
 
     /// Takes waiting requests in order, while there is room.
-    fn admit(
+    fn admit_waiting(
         &mut self,
         budget: &mut u64,
         prompts: &mut Vec<Sequences>,
@@ -356,24 +356,24 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
             let Some(&request) = self.waiting.front() else {
                 return;
             };
-            let tokens = self.tokens(request);
-            let keys = self.keys(request, tokens);
-            let (hits, unused_hits) = self.pool.hits(&keys);
+            let tokens = self.tokens_to_compute(request);
+            let keys = self.prefix_keys(request, tokens);
+            let (hits, unused_hits) = self.pool.count_hits(&keys);
             let cached = hits as u64 * self.settings.block_size;
             let mut new = tokens - cached;
             if new > *budget && !self.settings.chunked_prefill {
                 return;
             }
-            let whole = self.settings.blocks(tokens) - hits as u64;
+            let whole = self.settings.blocks_for(tokens) - hits as u64;
             new = new.min(*budget);
-            let needed = self.settings.blocks(cached + new) - hits as u64;
+            let needed = self.settings.blocks_for(cached + new) - hits as u64;
             let required = if self.settings.reserve_full_prompt {
                 whole
             } else {
                 needed
             };
             let held = self.settings.sequence_blocks;
-            if required + unused_hits + held > self.pool.free() {
+            if required + unused_hits + held > self.pool.free_blocks() {
                 return;
             }
             let reserved = self.reserved + self.all_blocks(request);
@@ -382,8 +382,8 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
             }
             self.reserved = reserved;
             self.waiting.pop_front();
-            self.pool.touch(&keys[..hits]);
-            self.pool.take(needed + held);
+            self.pool.use_cached(&keys[..hits]);
+            self.pool.take_blocks(needed + held);
             self.outcome.cached_tokens += cached;
             let state = &mut self.states[request];
             state.computed = cached;
@@ -391,12 +391,12 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
             state.named.extend_from_slice(&keys[..hits]);
             self.running.push((request, state.turn));
             self.running_count += 1;
-            self.compute(request, new, budget, prompts, completed);
+            self.compute_prompt(request, new, budget, prompts, completed);
         }
     }
 
     /// Puts `new` tokens of a sequence in prefill into the step.
-    fn compute(
+    fn compute_prompt(
         &mut self,
         request: usize,
         new: u64,
@@ -404,7 +404,7 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         prompts: &mut Vec<Sequences>,
         completed: &mut Vec<usize>,
     ) {
-        let tokens = self.tokens(request);
+        let tokens = self.tokens_to_compute(request);
         let state = &mut self.states[request];
         prompts.push(Sequences {
             count: 1,
@@ -427,12 +427,14 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         if !self.settings.prefix_caching || asked.content == crate::Content::Unique {
             return;
         }
-        let keys = asked.content.keys(asked.prompt, self.settings.block_size);
+        let keys = asked
+            .content
+            .prefix_keys(asked.prompt, self.settings.block_size);
         let whole = (self.states[request].computed / self.settings.block_size) as usize;
         let state = &mut self.states[request];
         while state.named.len() < whole.min(keys.len()) {
             let key = keys[state.named.len()];
-            if !self.pool.name(key) {
+            if !self.pool.name_block(key) {
                 // Somebody computed the same meanwhile: this copy stays unnamed, and so does what follows.
                 return;
             }
@@ -441,20 +443,22 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
     }
 
     /// Tokens that a request has so far: its prompt, and after a preemption what it had generated.
-    fn tokens(&self, request: usize) -> u64 {
+    fn tokens_to_compute(&self, request: usize) -> u64 {
         self.load.requests[request].prompt + self.states[request].generated
     }
 
     /// Keys of the blocks that the prefix cache may have. At least one token is always computed.
-    fn keys(&self, request: usize, tokens: u64) -> Vec<u64> {
+    fn prefix_keys(&self, request: usize, tokens: u64) -> Vec<u64> {
         if !self.settings.prefix_caching {
             return Vec::new();
         }
         let asked = &self.load.requests[request];
-        let mut keys = asked.content.keys(asked.prompt, self.settings.block_size);
-        let own = &self.states[request].own;
-        if own.len() > keys.len() {
-            keys.extend_from_slice(&own[keys.len()..]);
+        let mut keys = asked
+            .content
+            .prefix_keys(asked.prompt, self.settings.block_size);
+        let generated_keys = &self.states[request].own;
+        if generated_keys.len() > keys.len() {
+            keys.extend_from_slice(&generated_keys[keys.len()..]);
         }
         keys.truncate(((tokens - 1) / self.settings.block_size) as usize);
         keys
@@ -468,13 +472,13 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
                 break request;
             }
         };
-        let generated = self.generated(request);
-        let computed = self.context(request);
+        let generated = self.generated_tokens(request);
+        let computed = self.cached_tokens(request);
         if self.states[request].is_decoding {
             // The step that just ended gave it a token.
             self.states[request].last_token = self.now;
         }
-        self.leave(request);
+        self.leave_running(request);
         if self.partial == Some(request) {
             self.partial = None;
         }
@@ -484,15 +488,15 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         if self.settings.prefix_caching {
             let whole = (computed / size) as usize;
             for block in state.named.len()..whole {
-                let key = mix(mix(request as u64) ^ (block as u64) << 1 ^ 1);
-                if !self.pool.name(key) {
+                let key = mix_bits(mix_bits(request as u64) ^ (block as u64) << 1 ^ 1);
+                if !self.pool.name_block(key) {
                     break;
                 }
                 state.named.push(key);
             }
             state.own.clone_from(&state.named);
         }
-        let plain = self.settings.blocks(computed) - state.named.len() as u64;
+        let plain = self.settings.blocks_for(computed) - state.named.len() as u64;
         let held = self.settings.sequence_blocks;
         self.pool.give_back(&state.named, plain + held);
         state.named.clear();
@@ -505,18 +509,18 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
     }
 
     /// Takes a request out of what runs; its entries in the queues are over.
-    fn leave(&mut self, request: usize) {
+    fn leave_running(&mut self, request: usize) {
         self.reserved -= self.all_blocks(request);
-        let context = self.context(request);
+        let context = self.cached_tokens(request);
         let tick = self.tick;
         let size = self.settings.block_size;
-        let longest = self.longest.since(self.states[request].since);
+        let longest = self.longest.longest_since(self.states[request].since);
         let state = &mut self.states[request];
         if state.is_decoding {
-            let phase = phase(state.computed, state.since, size);
+            let phase = block_phase(state.computed, state.since, size);
             self.block_phase[phase] -= 1;
             self.decoding -= 1;
-            self.contexts.remove(context, tick);
+            self.contexts.remove_sequence(context, tick);
             if tick > state.since {
                 state.longest_gap = state.longest_gap.max(longest);
             }
@@ -538,7 +542,7 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         }
     }
 
-    fn generated(&self, request: usize) -> u64 {
+    fn generated_tokens(&self, request: usize) -> u64 {
         let state = &self.states[request];
         state.generated
             + if state.is_decoding {
@@ -549,7 +553,7 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
     }
 
     /// Tokens of a running request in the KV cache.
-    fn context(&self, request: usize) -> u64 {
+    fn cached_tokens(&self, request: usize) -> u64 {
         let state = &self.states[request];
         state.computed
             + if state.is_decoding {
@@ -564,16 +568,16 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         if self.decoding == 0 {
             return;
         }
-        self.longest.push(self.tick, time);
+        self.longest.push_step(self.tick, time);
         self.tick += 1;
-        self.outcome.gaps.add(time, self.decoding);
+        self.outcome.gaps.add_gap(time, self.decoding);
         while let Some(&Reverse((end, request, turn))) = self.ends.peek() {
             if end > self.tick {
                 break;
             }
             self.ends.pop();
             if self.states[request].turn == turn {
-                self.finish(request);
+                self.finish_request(request);
             }
         }
     }
@@ -589,12 +593,12 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
             // After a preemption: its wait is a gap between two tokens like any other.
             let gap = now - state.last_token;
             state.longest_gap = state.longest_gap.max(Some(gap));
-            self.outcome.gaps.add(gap, 1);
+            self.outcome.gaps.add_gap(gap, 1);
         }
         state.last_token = now;
         state.generated += 1;
         if state.generated == output {
-            self.finish(request);
+            self.finish_request(request);
             return;
         }
         state.is_decoding = true;
@@ -604,17 +608,17 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
             request,
             state.turn,
         )));
-        self.block_phase[phase(state.computed, tick, size)] += 1;
+        self.block_phase[block_phase(state.computed, tick, size)] += 1;
         self.decoding += 1;
-        self.contexts.add(state.computed, tick);
+        self.contexts.add_sequence(state.computed, tick);
     }
 
-    fn finish(&mut self, request: usize) {
-        let context = self.context(request);
-        self.leave(request);
+    fn finish_request(&mut self, request: usize) {
+        let context = self.cached_tokens(request);
+        self.leave_running(request);
         let asked = &self.load.requests[request];
         let state = &mut self.states[request];
-        let plain = self.settings.blocks(context) - state.named.len() as u64;
+        let plain = self.settings.blocks_for(context) - state.named.len() as u64;
         let held = self.settings.sequence_blocks;
         self.pool.give_back(&state.named, plain + held);
         self.outcome.finished.push(Finished {
@@ -630,20 +634,20 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         state.named = Vec::new();
         state.own = Vec::new();
         if self.load.concurrency.is_some() {
-            self.send();
+            self.send_next();
         }
     }
 
-    fn account(&mut self, tokens: u64, time: Nanos) {
+    fn account_step(&mut self, tokens: u64, time: Nanos) {
         let outcome = &mut self.outcome;
         let span = time.0 as f64;
         outcome.steps += 1;
         outcome.busy += time;
         outcome.computed_tokens += tokens;
-        outcome.block_time += self.pool.used() as f64 * span;
+        outcome.block_time += self.pool.used_blocks() as f64 * span;
         outcome.running_time += self.running_count as f64 * span;
         outcome.waiting_time += self.waiting.len() as f64 * span;
-        outcome.most_blocks = outcome.most_blocks.max(self.pool.used());
+        outcome.most_blocks = outcome.most_blocks.max(self.pool.used_blocks());
         outcome.most_running = outcome.most_running.max(self.running_count);
         outcome.most_waiting = outcome.most_waiting.max(self.waiting.len() as u64);
     }
@@ -651,6 +655,6 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
 
 /// The decode step, modulo the block size, at which a sequence needs a block that began to decode at step `since` with `computed`
 /// tokens: when its tokens fill its blocks.
-fn phase(computed: u64, since: u64, size: u64) -> usize {
+fn block_phase(computed: u64, since: u64, size: u64) -> usize {
     ((since % size + size - computed % size) % size) as usize
 }

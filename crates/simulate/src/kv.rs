@@ -43,16 +43,16 @@ impl Pool {
     }
 
     /// Blocks without users.
-    pub(crate) fn free(&self) -> u64 {
+    pub(crate) fn free_blocks(&self) -> u64 {
         self.free
     }
 
-    pub(crate) fn used(&self) -> u64 {
+    pub(crate) fn used_blocks(&self) -> u64 {
         self.total - self.free
     }
 
     /// How many leading keys are cached, and how many of those nobody uses: taking them makes them unfree.
-    pub(crate) fn hits(&self, keys: &[u64]) -> (usize, u64) {
+    pub(crate) fn count_hits(&self, keys: &[u64]) -> (usize, u64) {
         let mut unused = 0;
         for (index, key) in keys.iter().enumerate() {
             match self.cached.get(key) {
@@ -63,8 +63,7 @@ impl Pool {
         (keys.len(), unused)
     }
 
-    /// Uses cached blocks.
-    pub(crate) fn touch(&mut self, keys: &[u64]) {
+    pub(crate) fn use_cached(&mut self, keys: &[u64]) {
         for key in keys {
             let block = self.cached.get_mut(key).expect("only hits are touched");
             self.free -= u64::from(block.users == 0);
@@ -72,8 +71,8 @@ impl Pool {
         }
     }
 
-    /// Takes blocks from the front of the queue; what they held is no longer cached. The caller knows that so many are free.
-    pub(crate) fn take(&mut self, count: u64) {
+    /// Takes `count` blocks from the front of the queue and drops their cached content. The caller has checked that `count` blocks are free.
+    pub(crate) fn take_blocks(&mut self, count: u64) {
         debug_assert!(count <= self.free);
         self.free -= count;
         let mut left = count;
@@ -105,7 +104,7 @@ impl Pool {
 
     /// Gives content to a block that was taken, so that others find it. `false` where another block has that content: the caller's
     /// stays plain.
-    pub(crate) fn name(&mut self, key: u64) -> bool {
+    pub(crate) fn name_block(&mut self, key: u64) -> bool {
         let mut is_new = false;
         self.cached.entry(key).or_insert_with(|| {
             is_new = true;
@@ -147,28 +146,31 @@ mod tests {
     #[test]
     fn the_longest_unused_goes_first_and_a_prefix_last() {
         let mut pool = Pool::new(4);
-        pool.take(3);
-        assert!([1, 2, 3].into_iter().all(|key| pool.name(key)));
-        assert!(!pool.name(2));
+        pool.take_blocks(3);
+        assert!([1, 2, 3].into_iter().all(|key| pool.name_block(key)));
+        assert!(!pool.name_block(2));
         pool.give_back(&[1, 2, 3], 0);
-        assert_eq!((pool.free(), pool.hits(&[1, 2, 3])), (4, (3, 3)));
+        assert_eq!(
+            (pool.free_blocks(), pool.count_hits(&[1, 2, 3])),
+            (4, (3, 3))
+        );
         // One never used block, then the end of the sequence.
-        pool.take(2);
-        assert_eq!(pool.hits(&[1, 2, 3]), (2, 2));
-        pool.touch(&[1]);
-        assert_eq!((pool.free(), pool.used()), (1, 3));
-        pool.touch(&[1]);
-        assert_eq!(pool.free(), 1);
-        pool.take(1);
-        assert_eq!(pool.hits(&[1, 2]), (1, 0));
+        pool.take_blocks(2);
+        assert_eq!(pool.count_hits(&[1, 2, 3]), (2, 2));
+        pool.use_cached(&[1]);
+        assert_eq!((pool.free_blocks(), pool.used_blocks()), (1, 3));
+        pool.use_cached(&[1]);
+        assert_eq!(pool.free_blocks(), 1);
+        pool.take_blocks(1);
+        assert_eq!(pool.count_hits(&[1, 2]), (1, 0));
         pool.give_back(&[1], 0);
-        assert_eq!(pool.free(), 0);
+        assert_eq!(pool.free_blocks(), 0);
         pool.give_back(&[1], 3);
-        assert_eq!((pool.free(), pool.used()), (4, 0));
+        assert_eq!((pool.free_blocks(), pool.used_blocks()), (4, 0));
         // Plain blocks of the last user go before its prefix.
-        pool.take(3);
-        assert_eq!(pool.hits(&[1]), (1, 1));
-        pool.take(1);
-        assert_eq!(pool.hits(&[1]), (0, 0));
+        pool.take_blocks(3);
+        assert_eq!(pool.count_hits(&[1]), (1, 1));
+        pool.take_blocks(1);
+        assert_eq!(pool.count_hits(&[1]), (0, 0));
     }
 }

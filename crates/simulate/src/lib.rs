@@ -20,7 +20,7 @@ pub mod shift;
 pub mod simulated_load;
 pub mod step;
 
-pub use engine::{Outcome, simulate};
+pub use engine::{Outcome, simulate_load};
 pub use request::{Content, FrontEnd, Load, Request};
 pub use settings::Settings;
 pub use simulated_load::{Level, SimulatedLoad};

@@ -7,7 +7,7 @@ use llmprof_units::Nanos;
 pub(crate) struct Longest(Vec<(u64, Nanos)>);
 
 impl Longest {
-    pub(crate) fn push(&mut self, step: u64, time: Nanos) {
+    pub(crate) fn push_step(&mut self, step: u64, time: Nanos) {
         while self.0.last().is_some_and(|(_, last)| *last <= time) {
             self.0.pop();
         }
@@ -15,7 +15,7 @@ impl Longest {
     }
 
     /// Of the steps from `first` on.
-    pub(crate) fn since(&self, first: u64) -> Option<Nanos> {
+    pub(crate) fn longest_since(&self, first: u64) -> Option<Nanos> {
         let place = self.0.partition_point(|(step, _)| *step < first);
         self.0.get(place).map(|(_, time)| *time)
     }
@@ -30,12 +30,12 @@ mod tests {
         let times = [5, 3, 8, 2, 2, 7, 1, 4].map(Nanos);
         let mut longest = Longest::default();
         for (step, time) in times.iter().enumerate() {
-            longest.push(step as u64, *time);
+            longest.push_step(step as u64, *time);
             for first in 0..=step {
                 let expected = times[first..=step].iter().max().copied();
-                assert_eq!(longest.since(first as u64), expected);
+                assert_eq!(longest.longest_since(first as u64), expected);
             }
         }
-        assert_eq!(longest.since(8), None);
+        assert_eq!(longest.longest_since(8), None);
     }
 }

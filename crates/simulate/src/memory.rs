@@ -1,31 +1,31 @@
 //! What sequences take of a device's memory, and how many KV blocks an engine has for them.
 
-use llmprof_predict::{EngineLimits, EngineMemory, PredictError, parallel::Spread};
+use llmprof_predict::{EngineLimits, EngineMemory, PredictError, parallel::ParallelModel};
 use llmprof_theory::{Workload, device::Device};
 use llmprof_units::Bytes;
 
 /// Prompts by which it is found: long ones, so that a sliding window counts as it does where memory is short.
-const PROMPTS: [u64; 2] = [1024, 2048];
+const PROBE_PROMPT_TOKENS: [u64; 2] = [1024, 2048];
 
 /// Memory of an engine and of one of its sequences.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SequenceMemory {
     /// Bytes of each token.
     pub token: f64,
-    /// Bytes whatever its length: states of layers without a KV cache, and windows that are full.
+    /// Bytes that do not depend on the sequence length: states of recurrent layers, and full sliding windows.
     pub whole: f64,
     pub engine: EngineMemory,
 }
 
 impl SequenceMemory {
     /// Of a model on its devices, in the formats of `base`.
-    pub fn of(
-        spread: &Spread,
+    pub fn of_model(
+        spread: &ParallelModel,
         device: &Device,
         base: &Workload,
         limits: &EngineLimits,
     ) -> Result<Self, PredictError> {
-        let [short, long] = PROMPTS.map(|prompt| {
+        let [short, long] = PROBE_PROMPT_TOKENS.map(|prompt| {
             let one = Workload {
                 batch: 1,
                 prompt,
@@ -37,7 +37,7 @@ impl SequenceMemory {
             spread.engine_memory(device, &one, limits)
         });
         let ((engine, short), (_, long)) = (short?, long?);
-        let [fewer, more] = PROMPTS.map(|prompt| prompt as f64);
+        let [fewer, more] = PROBE_PROMPT_TOKENS.map(|prompt| prompt as f64);
         let bytes = |kv: Bytes| kv.0 as f64;
         let token = (bytes(long) - bytes(short)) / (more - fewer);
         Ok(Self {
@@ -47,7 +47,7 @@ impl SequenceMemory {
         })
     }
 
-    /// Blocks that a sequence holds whatever its length.
+    /// Blocks that a sequence holds regardless of its length.
     pub fn sequence_blocks(&self, block_size: u64) -> u64 {
         if self.token > 0.0 {
             (self.whole / (self.token * block_size as f64)).round() as u64

@@ -8,7 +8,7 @@ use llmprof_units::Nanos;
 
 use crate::{
     shift::Shift,
-    step::{StepTimer, nodes},
+    step::{StepTimer, neighbor_contexts},
 };
 
 /// Predicts a step: on one device or on several.
@@ -49,24 +49,24 @@ impl<'p> Predicted<'p> {
         Self { shift, ..self }
     }
 
-    fn predicted(&self, step: &Step) -> Result<Nanos, PredictError> {
+    fn predict_step(&self, step: &Step) -> Result<Nanos, PredictError> {
         let whole = (self.predict)(step)?.time_ns;
         if self.shift.is_none() {
             return Ok(whole);
         }
         let has_both = step.prefill.sequences() > 0 && step.decode.sequences() > 0;
         let decode = if has_both {
-            (self.predict)(&Step::decode(step.decode.clone()))?.time_ns
+            (self.predict)(&Step::all_decode(step.decode.clone()))?.time_ns
         } else if step.decode.sequences() > 0 {
             whole
         } else {
             Nanos(0)
         };
-        Ok(self.shift.shifted(whole, decode))
+        Ok(self.shift.shift_time(whole, decode))
     }
 
     /// Why a step had no prediction, if one had none: its time then counted as the overhead alone.
-    pub fn failure(&self) -> Option<PredictError> {
+    pub fn first_failure(&self) -> Option<PredictError> {
         self.failed.borrow().clone()
     }
 }
@@ -76,8 +76,8 @@ impl<'p> Predicted<'p> {
 /// between them.
 fn on_grid(decode: &Part) -> Part {
     let mut weights: BTreeMap<u64, f64> = BTreeMap::new();
-    for group in decode.groups() {
-        let [low, high] = nodes(group.cached);
+    for group in decode.sequence_groups() {
+        let [low, high] = neighbor_contexts(group.cached);
         let above = group.cached.saturating_sub(low) as f64 / (high - low) as f64;
         let count = group.count as f64;
         *weights.entry(low).or_default() += count * (1.0 - above);
@@ -100,13 +100,13 @@ fn on_grid(decode: &Part) -> Part {
 }
 
 impl StepTimer for Predicted<'_> {
-    fn time(&self, step: &Step) -> Nanos {
+    fn step_time(&self, step: &Step) -> Nanos {
         let step = Step {
             prefill: step.prefill.clone(),
             decode: on_grid(&step.decode),
             logits: step.logits,
         };
-        match self.predicted(&step) {
+        match self.predict_step(&step) {
             Ok(time) => time + self.overhead,
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
@@ -122,19 +122,19 @@ mod tests {
 
     #[test]
     fn a_grid_keeps_sequences_and_contexts() {
-        assert_eq!(nodes(1), [1, 2]);
-        assert_eq!(nodes(37), [36, 38]);
-        assert_eq!(nodes(4096), [4096, 4352]);
+        assert_eq!(neighbor_contexts(1), [1, 2]);
+        assert_eq!(neighbor_contexts(37), [36, 38]);
+        assert_eq!(neighbor_contexts(4096), [4096, 4352]);
         let group = |count, cached| Sequences {
             count,
             new: 1,
             cached,
         };
-        let known = vec![group(3, 5), group(1, 700), group(40, 4100), group(7, 4200)];
-        let known = Part::Groups(known);
-        let found = on_grid(&known);
-        assert_eq!(found.sequences(), known.sequences());
-        let [found, known] = [found, known].map(|part| part.cached_tokens().unwrap() as f64);
+        let exact = vec![group(3, 5), group(1, 700), group(40, 4100), group(7, 4200)];
+        let exact = Part::Groups(exact);
+        let rounded = on_grid(&exact);
+        assert_eq!(rounded.sequences(), exact.sequences());
+        let [found, known] = [rounded, exact].map(|part| part.cached_tokens().unwrap() as f64);
         // Rounding moves less than one sequence from one place of the grid to the next.
         assert!((found - known).abs() < 256.0, "{found} {known}");
     }

@@ -24,7 +24,7 @@ pub enum Content {
 impl Content {
     /// Keys of the whole KV blocks whose content is known, from the first on. A key stands for everything up to its block, so
     /// equal keys mean equal prefixes.
-    pub(crate) fn keys(&self, prompt: u64, block_size: u64) -> Vec<u64> {
+    pub(crate) fn prefix_keys(&self, prompt: u64, block_size: u64) -> Vec<u64> {
         let known = match self {
             Self::Unique => 0,
             Self::Shared(tokens) => prompt.min(*tokens),
@@ -38,7 +38,7 @@ impl Content {
                     Self::Blocks(ids) => ids[(last / MOONCAKE_BLOCK) as usize],
                     _ => u64::MAX,
                 };
-                key = mix(key ^ mix(content.wrapping_add(1)) ^ last);
+                key = mix_bits(key ^ mix_bits(content.wrapping_add(1)) ^ last);
                 key
             })
             .collect()
@@ -46,7 +46,7 @@ impl Content {
 }
 
 /// SplitMix64's finalizer.
-pub(crate) fn mix(value: u64) -> u64 {
+pub(crate) fn mix_bits(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -98,7 +98,7 @@ impl Tokenizer {
     }
 
     /// When the engine has a prompt that was sent at `sent`, after those before it.
-    pub(crate) fn passes(&mut self, sent: Nanos, prompt: u64) -> Nanos {
+    pub(crate) fn finish_time(&mut self, sent: Nanos, prompt: u64) -> Nanos {
         let FrontEnd { delay, token } = self.front_end;
         let time = Nanos(
             token
@@ -112,7 +112,7 @@ impl Tokenizer {
 
 impl Load {
     /// `count` requests of drawn lengths: the arrivals, prompts and answers that `llmprof bench` sends with this seed.
-    pub fn synthetic(
+    pub fn from_lengths(
         arrivals: &Arrivals,
         prompt: &Lengths,
         output: &Lengths,
@@ -121,7 +121,7 @@ impl Load {
         seed: u64,
     ) -> Self {
         let mut random = Random::new(seed, "lengths");
-        let times = arrivals.times(count, seed);
+        let times = arrivals.due_times(count, seed);
         let content = if shared_prefix > 0 {
             Content::Shared(shared_prefix)
         } else {
@@ -129,19 +129,19 @@ impl Load {
         };
         let requests = (0..count).map(|index| Request {
             at: times.as_ref().map_or(Nanos(0), |times| times[index]),
-            prompt: prompt.draw(&mut random).max(1),
-            output: output.draw(&mut random).max(1),
+            prompt: prompt.draw_tokens(&mut random).max(1),
+            output: output.draw_tokens(&mut random).max(1),
             content: content.clone(),
         });
         Self {
             requests: requests.collect(),
-            concurrency: closed(arrivals),
+            concurrency: closed_concurrency(arrivals),
             front_end: FrontEnd::default(),
         }
     }
 
-    /// The first `count` requests of a trace: at its times, so many times faster, or at those of `arrivals`.
-    pub fn traced(
+    /// The first `count` requests of a trace, at the trace's times divided by `speedup`, or at the times of `arrivals`.
+    pub fn from_trace(
         trace: &[TracedRequest],
         arrivals: &Arrivals,
         speedup: f64,
@@ -149,7 +149,7 @@ impl Load {
         seed: u64,
     ) -> Self {
         let count = count.min(trace.len());
-        let times = arrivals.times(count, seed);
+        let times = arrivals.due_times(count, seed);
         let requests = trace.iter().take(count).enumerate();
         let requests = requests.map(|(index, traced)| Request {
             at: times.as_ref().map_or_else(
@@ -166,14 +166,14 @@ impl Load {
         });
         Self {
             requests: requests.collect(),
-            concurrency: closed(arrivals),
+            concurrency: closed_concurrency(arrivals),
             front_end: FrontEnd::default(),
         }
     }
 
     /// The part of replica `index` of `count` that get requests in turn.
     #[must_use]
-    pub fn share(&self, index: usize, count: usize) -> Self {
+    pub fn replica_share(&self, index: usize, count: usize) -> Self {
         let requests = self.requests.iter().skip(index).step_by(count.max(1));
         Self {
             requests: requests.cloned().collect(),
@@ -185,7 +185,7 @@ impl Load {
     }
 }
 
-fn closed(arrivals: &Arrivals) -> Option<usize> {
+fn closed_concurrency(arrivals: &Arrivals) -> Option<usize> {
     match arrivals {
         Arrivals::Closed { concurrency } => Some(*concurrency),
         _ => None,
@@ -198,20 +198,20 @@ mod tests {
 
     #[test]
     fn keys_are_equal_as_far_as_prefixes_are() {
-        let of = |ids: &[u64], prompt| Content::Blocks(ids.into()).keys(prompt, 16);
+        let of = |ids: &[u64], prompt| Content::Blocks(ids.into()).prefix_keys(prompt, 16);
         let (a, b) = (of(&[1, 2, 3], 1536), of(&[1, 2, 9], 1500));
         assert_eq!((a.len(), b.len()), (96, 93));
         assert_eq!(a[..64], b[..64]);
         assert!(a[64..].iter().zip(&b[64..]).all(|(a, b)| a != b));
         // The same block after another prefix is another block.
         assert_ne!(of(&[2], 512)[0], of(&[1, 2], 1024)[32]);
-        assert_eq!(Content::Shared(40).keys(100, 16).len(), 2);
-        assert!(Content::Unique.keys(100, 16).is_empty());
+        assert_eq!(Content::Shared(40).prefix_keys(100, 16).len(), 2);
+        assert!(Content::Unique.prefix_keys(100, 16).is_empty());
     }
 
     #[test]
     fn replicas_share_all_requests() {
-        let load = Load::synthetic(
+        let load = Load::from_lengths(
             &Arrivals::Closed { concurrency: 5 },
             &Lengths::Fixed { tokens: 3 },
             &Lengths::Fixed { tokens: 2 },
@@ -219,7 +219,7 @@ mod tests {
             10,
             1,
         );
-        let parts: Vec<Load> = (0..3).map(|index| load.share(index, 3)).collect();
+        let parts: Vec<Load> = (0..3).map(|index| load.replica_share(index, 3)).collect();
         assert_eq!(parts.iter().map(|p| p.requests.len()).sum::<usize>(), 10);
         let concurrency = |load: &Load| load.concurrency.unwrap();
         assert_eq!(parts.iter().map(concurrency).sum::<usize>(), 5);

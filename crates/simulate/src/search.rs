@@ -5,15 +5,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    engine::simulate,
+    engine::simulate_load,
     request::Load,
     settings::{Settings, SettingsError},
     simulated_load::SimulatedLoad,
     step::StepTimer,
 };
 
-/// More replicas than this are not searched.
-pub const MOST_REPLICAS: u64 = 4096;
+/// Upper end of the replica search: it doubles from one, and a load that needs more is beyond one deployment.
+pub const REPLICAS_MAX: u64 = 4096;
 
 /// Runs a load on replicas that get requests in turn.
 pub fn on_replicas<T: StepTimer + ?Sized>(
@@ -25,13 +25,17 @@ pub fn on_replicas<T: StepTimer + ?Sized>(
 ) -> Result<SimulatedLoad, SettingsError> {
     let replicas = replicas.max(1) as usize;
     let outcomes = if replicas == 1 {
-        vec![simulate(load, settings, time)?]
+        vec![simulate_load(load, settings, time)?]
     } else {
         (0..replicas)
-            .map(|index| simulate(&load.share(index, replicas), settings, time))
+            .map(|index| simulate_load(&load.replica_share(index, replicas), settings, time))
             .collect::<Result<Vec<_>, _>>()?
     };
-    Ok(SimulatedLoad::of(&outcomes, settings.kv_blocks, slos))
+    Ok(SimulatedLoad::of_outcomes(
+        &outcomes,
+        settings.kv_blocks,
+        slos,
+    ))
 }
 
 /// A choice of settings, and what it comes to.
@@ -48,7 +52,7 @@ pub struct Candidate {
 
 /// Simulates every combination that an engine starts with; the best first: those that meet all objectives before the others, then by
 /// goodput, then by the 99th percentile of TTFT and the median TPOT.
-pub fn settings<T: StepTimer + ?Sized>(
+pub fn search_settings<T: StepTimer + ?Sized>(
     load: &Load,
     base: &Settings,
     tokens: &[u64],
@@ -65,7 +69,7 @@ pub fn settings<T: StepTimer + ?Sized>(
                 max_num_seqs,
                 ..*base
             };
-            if settings.check().is_err() {
+            if settings.check_values().is_err() {
                 continue;
             }
             let summary = on_replicas(load, &settings, time, replicas, slos)?;
@@ -109,7 +113,7 @@ pub struct Replicas {
 }
 
 /// The fewest replicas that meet all objectives: doubled until they do, then halved in between.
-pub fn replicas<T: StepTimer + ?Sized>(
+pub fn search_replicas<T: StepTimer + ?Sized>(
     load: &Load,
     settings: &Settings,
     time: &T,
@@ -117,7 +121,7 @@ pub fn replicas<T: StepTimer + ?Sized>(
     slos: &[Slo],
 ) -> Result<Replicas, SettingsError> {
     let most = most
-        .clamp(1, MOST_REPLICAS)
+        .clamp(1, REPLICAS_MAX)
         .min(load.requests.len().max(1) as u64);
     let run = |count: u64| on_replicas(load, settings, time, count, slos);
     let (mut too_few, mut count) = (0, 1);

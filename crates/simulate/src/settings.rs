@@ -76,12 +76,12 @@ pub enum SettingsError {
     },
 }
 
-/// Sums over sequences stay far below 2⁶⁴ with these.
-const MOST: u64 = 1 << 31;
+/// Upper limit of every setting: products of two settings stay below 2⁶⁴.
+const SETTING_MAX: u64 = 1 << 31;
 
 impl Settings {
     /// What is wrong with it.
-    pub fn check(&self) -> Result<(), SettingsError> {
+    pub fn check_values(&self) -> Result<(), SettingsError> {
         let named = [
             ("max_num_batched_tokens", self.max_num_batched_tokens),
             ("max_num_seqs", self.max_num_seqs),
@@ -92,11 +92,11 @@ impl Settings {
             if value == 0 {
                 return Err(SettingsError::Zero(name));
             }
-            if value > MOST {
+            if value > SETTING_MAX {
                 return Err(SettingsError::TooMuch {
                     name,
                     value,
-                    most: MOST,
+                    most: SETTING_MAX,
                 });
             }
         }
@@ -109,15 +109,15 @@ impl Settings {
         Ok(())
     }
 
-    /// KV blocks of so many tokens.
-    pub(crate) fn blocks(&self, tokens: u64) -> u64 {
+    /// Number of KV blocks that hold `tokens` tokens.
+    pub(crate) fn blocks_for(&self, tokens: u64) -> u64 {
         tokens.div_ceil(self.block_size)
     }
 
     /// Whether the engine could ever finish such a request.
     pub fn can_serve(&self, prompt: u64, output: u64) -> bool {
         // The last token is sampled, not computed.
-        let fits = self.blocks(prompt + output - 1) + self.sequence_blocks <= self.kv_blocks;
+        let fits = self.blocks_for(prompt + output - 1) + self.sequence_blocks <= self.kv_blocks;
         // After a preemption, what was generated is computed with the prompt.
         let longest = if self.reserve_answer {
             prompt

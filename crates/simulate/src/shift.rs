@@ -14,7 +14,7 @@ const FACTOR_MAX: f64 = 10.0;
 const ROUND_FACTOR_MAX: f64 = 1.5;
 const ROUNDS_MAX: usize = 16;
 /// Medians this close to the measured ones end the search.
-const CLOSE_ENOUGH: f64 = 0.005;
+const SETTLED_ERROR_SHARE: f64 = 0.005;
 
 /// Measured ÷ predicted: of the time that prompts add to a step, and of the decoding in it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -41,7 +41,7 @@ impl Shift {
 
     /// The time of a step that takes `whole`, and without its prompts `decode`.
     #[must_use]
-    pub fn shifted(self, whole: Nanos, decode: Nanos) -> Nanos {
+    pub fn shift_time(self, whole: Nanos, decode: Nanos) -> Nanos {
         let prompts = (whole.seconds() - decode.seconds()).max(0.0);
         Nanos::from_seconds(self.prefill * prompts + self.decode * decode.seconds())
     }
@@ -144,9 +144,9 @@ pub fn fit_shift<E>(
     }
     Ok(ShiftFit {
         shift,
-        predicted_error: errors(&compared, |bench| Some(bench.predicted))
+        predicted_error: bench_errors(&compared, |bench| Some(bench.predicted))
             .expect("there is a bench, and each is simulated"),
-        left_out_error: errors(&compared, |bench| bench.left_out),
+        left_out_error: bench_errors(&compared, |bench| bench.left_out),
         benches: compared,
     })
 }
@@ -161,9 +161,9 @@ fn shift_of<E>(
     for _ in 0..ROUNDS_MAX {
         let (mut ttft, mut tpot) = (Vec::new(), Vec::new());
         for bench in benches {
-            let found = simulate(&bench.load, shift)?;
-            ttft.extend(log_ratio(bench.measured.ttft_ms, found.ttft_ms));
-            if let (Some(measured), Some(found)) = (bench.measured.tpot_ms, found.tpot_ms) {
+            let simulated = simulate(&bench.load, shift)?;
+            ttft.extend(log_ratio(bench.measured.ttft_ms, simulated.ttft_ms));
+            if let (Some(measured), Some(found)) = (bench.measured.tpot_ms, simulated.tpot_ms) {
                 tpot.extend(log_ratio(measured, found));
             }
         }
@@ -175,7 +175,7 @@ fn shift_of<E>(
         if distance < nearest.0 {
             nearest = (distance, shift);
         }
-        if distance < CLOSE_ENOUGH {
+        if distance < SETTLED_ERROR_SHARE {
             break;
         }
         let most = ROUND_FACTOR_MAX.ln();
@@ -194,7 +194,7 @@ fn log_ratio(measured: f64, predicted: f64) -> Option<f64> {
     (measured > 0.0 && predicted > 0.0).then(|| (measured / predicted).ln())
 }
 
-fn errors(
+fn bench_errors(
     benches: &[ComparedBench],
     predicted: impl Fn(&ComparedBench) -> Option<Medians>,
 ) -> Option<BenchErrors> {

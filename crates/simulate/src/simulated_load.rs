@@ -47,18 +47,18 @@ pub struct Level {
     pub max: f64,
 }
 
-fn ms(time: Nanos) -> f64 {
+fn millis_of(time: Nanos) -> f64 {
     time.0 as f64 / 1e6
 }
 
 impl RequestLatencies for Finished {
     fn latency_ms(&self, metric: Metric) -> Option<f64> {
         match metric {
-            Metric::Ttft => Some(ms(self.first_token - self.at)),
-            Metric::E2e => Some(ms(self.last_token - self.at)),
+            Metric::Ttft => Some(millis_of(self.first_token - self.at)),
+            Metric::E2e => Some(millis_of(self.last_token - self.at)),
             Metric::Tpot => (self.output > 1)
-                .then(|| ms(self.last_token - self.first_token) / (self.output - 1) as f64),
-            Metric::Itl => self.longest_gap.map(ms),
+                .then(|| millis_of(self.last_token - self.first_token) / (self.output - 1) as f64),
+            Metric::Itl => self.longest_gap.map(millis_of),
         }
     }
 }
@@ -74,8 +74,8 @@ impl Latencies for SimulatedLoad {
 }
 
 impl SimulatedLoad {
-    /// Of the outcomes of one or more replicas with so many KV blocks each.
-    pub fn of(outcomes: &[Outcome], kv_blocks: u64, slos: &[Slo]) -> Self {
+    /// Summarizes the outcomes of one or more replicas with `kv_blocks` KV blocks each.
+    pub fn of_outcomes(outcomes: &[Outcome], kv_blocks: u64, slos: &[Slo]) -> Self {
         let finished = || outcomes.iter().flat_map(|outcome| &outcome.finished);
         let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
         let start = finished().map(|f| f.at).min().unwrap_or(Nanos(0));
@@ -90,11 +90,11 @@ impl SimulatedLoad {
         };
         let of = |metric: Metric| {
             let values: Vec<f64> = finished().filter_map(|f| f.latency_ms(metric)).collect();
-            Distribution::of(&values)
+            Distribution::of_values(&values)
         };
         let mut gaps: Vec<(f64, u64)> = outcomes
             .iter()
-            .flat_map(|outcome| outcome.gaps.means())
+            .flat_map(|outcome| outcome.gaps.mean_gaps())
             .map(|(nanos, count)| (nanos / 1e6, count))
             .collect();
         let busy: f64 = outcomes.iter().map(|o| o.busy.0 as f64).sum();
@@ -110,7 +110,7 @@ impl SimulatedLoad {
             basis: Basis::Predicted,
             ttft_ms: of(Metric::Ttft),
             tpot_ms: of(Metric::Tpot),
-            itl_ms: Distribution::weighted(&mut gaps),
+            itl_ms: Distribution::of_weighted(&mut gaps),
             e2e_ms: of(Metric::E2e),
             request_throughput: per_second(completed as f64),
             output_throughput: Some(per_second(outputs as f64)),

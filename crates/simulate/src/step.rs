@@ -8,14 +8,13 @@ use llmprof_units::Nanos;
 /// Contexts of one octave that are told apart: within a sixteenth of an octave, attention's time is as good as linear in the context.
 const CONTEXTS_PER_OCTAVE: u64 = 16;
 
-/// How long steps take.
 pub trait StepTimer {
     /// From the start of a step to the start of the next one; at least 1 ns, so that time passes.
-    fn time(&self, step: &Step) -> Nanos;
+    fn step_time(&self, step: &Step) -> Nanos;
 }
 
 impl<F: Fn(&Step) -> Nanos> StepTimer for F {
-    fn time(&self, step: &Step) -> Nanos {
+    fn step_time(&self, step: &Step) -> Nanos {
         self(step)
     }
 }
@@ -27,12 +26,12 @@ pub(crate) struct Contexts(BTreeMap<i64, u64>);
 
 impl Contexts {
     /// A sequence that has `context` tokens after `steps` decode steps begins to decode.
-    pub(crate) fn add(&mut self, context: u64, steps: u64) {
+    pub(crate) fn add_sequence(&mut self, context: u64, steps: u64) {
         *self.0.entry(context as i64 - steps as i64).or_default() += 1;
     }
 
     /// A sequence that has `context` tokens after `steps` decode steps ends.
-    pub(crate) fn remove(&mut self, context: u64, steps: u64) {
+    pub(crate) fn remove_sequence(&mut self, context: u64, steps: u64) {
         let distance = context as i64 - steps as i64;
         if let Some(count) = self.0.get_mut(&distance) {
             *count -= 1;
@@ -43,15 +42,17 @@ impl Contexts {
     }
 
     /// The sequences after `steps` decode steps.
-    pub(crate) fn after(&self, steps: u64) -> Part {
+    pub(crate) fn part_after(&self, steps: u64) -> Part {
         let known = self.0.iter();
-        decoding(known.map(|(distance, count)| ((distance + steps as i64).max(0) as u64, *count)))
+        join_contexts(
+            known.map(|(distance, count)| ((distance + steps as i64).max(0) as u64, *count)),
+        )
     }
 }
 
 /// Sequences that decode: `contexts` has each context in rising order with the number of its sequences. Neighbouring contexts are
 /// joined; their sum is kept.
-fn decoding(contexts: impl Iterator<Item = (u64, u64)>) -> Part {
+fn join_contexts(contexts: impl Iterator<Item = (u64, u64)>) -> Part {
     let mut groups: Vec<Sequences> = Vec::new();
     // Of the neighbours that are being joined: where they lie, how many, and the sum of their contexts.
     let (mut place, mut count, mut sum) = (0, 0, 0);
@@ -75,7 +76,7 @@ fn place_of(context: u64) -> u64 {
 }
 
 /// The contexts before and after which sequences of `context` cached tokens are timed at: the ends of its part of an octave.
-pub(crate) fn nodes(context: u64) -> [u64; 2] {
+pub(crate) fn neighbor_contexts(context: u64) -> [u64; 2] {
     let context = context.max(1);
     let spacing = (1_u64 << context.ilog2()).div_ceil(CONTEXTS_PER_OCTAVE);
     let low = context / spacing * spacing;
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn neighbours_are_joined_and_sums_kept() {
         let contexts = [(1, 2), (100, 1), (101, 3), (4000, 1), (4001, 1), (9000, 2)];
-        let part = decoding(contexts.into_iter());
+        let part = join_contexts(contexts.into_iter());
         assert_eq!(part.sequences(), 10);
         assert_eq!(part.cached_tokens(), Some(2 + 100 + 303 + 8001 + 18_000));
         let group = |count, cached| Sequences {
@@ -123,8 +124,8 @@ mod tests {
             group(2, 9000),
         ];
         assert_eq!(part, Part::Groups(expected));
-        let many = decoding((4000..4100).map(|context| (context, 1)));
-        assert!(many.groups().len() <= 4, "{many:?}");
+        let many = join_contexts((4000..4100).map(|context| (context, 1)));
+        assert!(many.sequence_groups().len() <= 4, "{many:?}");
         assert_eq!(many.cached_tokens(), Some((4000..4100).sum()));
     }
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use llmprof_predict::{EfficiencyProfile, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, parallel::ParallelModel};
 use llmprof_theory::{
     Model, Precision, Sequences, Step, Workload,
     device::{Catalog, Device, Engine},
@@ -27,7 +27,7 @@ fn device(name: &str) -> Device {
 }
 
 fn peak(device: &Device) -> f64 {
-    let peak = device.peak(DType::Bf16, Engine::Tensor).unwrap();
+    let peak = device.dense_peak(DType::Bf16, Engine::Tensor).unwrap();
     peak.dense_flops_per_s.0
 }
 
@@ -37,16 +37,16 @@ fn times(model: &Model, device: &Device, tensor: u64, prompt: u64) -> [[f64; 2];
     let ranks = tensor as f64;
     let flops = 2.0 * (weights / 2.0) * prompt as f64;
     let by_hand = [
-        weights / (ranks * device.bandwidth().0),
+        weights / (ranks * device.memory_bandwidth().0),
         flops / (ranks * peak(device)),
     ];
     let parallel = Parallel {
         tensor,
         ..Parallel::default()
     };
-    let spread = Spread::new(model, device, parallel).unwrap();
+    let spread = ParallelModel::new(model, device, parallel).unwrap();
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
-    let predictor = spread.predictor(device, &profile);
+    let predictor = spread.rank_predictor(device, &profile);
     let workload = Workload {
         parallel,
         ..Workload::default()
@@ -58,7 +58,7 @@ fn times(model: &Model, device: &Device, tensor: u64, prompt: u64) -> [[f64; 2];
             cached,
         };
         let step = Step::of_sequences([one]);
-        let time = spread.step(&predictor, &workload, &step).unwrap();
+        let time = spread.predict_step(&predictor, &workload, &step).unwrap();
         time.time_ns.seconds()
     };
     let predicted = [seconds(1, prompt), seconds(prompt, 0)];
@@ -79,8 +79,8 @@ fn compare([by_hand, predicted]: [[f64; 2]; 2]) {
 fn llama_70b_on_two_h200() {
     let (page, model, h200) = (page(), model("llama3_1_70b"), device("h200"));
     let gb = model.parameter_bytes(&Precision::default()) as f64 / 1e9;
-    let found = times(&model, &h200, 2, 1024);
-    let [tpot, ttft] = found[0];
+    let step_times = times(&model, &h200, 2, 1024);
+    let [tpot, ttft] = step_times[0];
     let tflop = gb * 1024.0 / 1e3;
     for sum in [
         format!("{:.1} G parameters × 2 bytes = {gb:.1} GB", gb / 2.0),
@@ -89,7 +89,7 @@ fn llama_70b_on_two_h200() {
     ] {
         assert!(page.contains(&sum), "{sum}");
     }
-    compare(found);
+    compare(step_times);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What queueing theory and arithmetic say, against the simulation.
 
-use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, SimulatedLoad, simulate};
+use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, SimulatedLoad, simulate_load};
 use llmprof_theory::Step;
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::Nanos;
@@ -41,7 +41,7 @@ fn load(requests: Vec<Request>) -> Load {
 #[test]
 fn one_request_at_a_time_is_an_md1_queue() {
     for (rate, output) in [(5.0, 1), (7.0, 4), (9.0, 10)] {
-        let load = Load::synthetic(
+        let load = Load::from_lengths(
             &Arrivals::Poisson { rate },
             &Lengths::Fixed { tokens: 10 },
             &Lengths::Fixed { tokens: output },
@@ -51,7 +51,7 @@ fn one_request_at_a_time_is_an_md1_queue() {
         );
         // Whatever the output, the service takes 100 ms in all.
         let step = Nanos(100_000_000 / output as i64);
-        let outcome = simulate(&load, &ONE, &|_: &Step| step).unwrap();
+        let outcome = simulate_load(&load, &ONE, &|_: &Step| step).unwrap();
         let waits = outcome
             .finished
             .iter()
@@ -86,7 +86,7 @@ fn three_requests_by_hand() {
     };
     let asked = load(vec![request(0, 12, 2), request(5, 6, 3), request(20, 3, 2)]);
     let time = |step: &Step| Nanos((10 + step.new_tokens() as i64) * 1_000_000);
-    let outcome = simulate(&asked, &settings, &time).unwrap();
+    let outcome = simulate_load(&asked, &settings, &time).unwrap();
     let times: Vec<(usize, i64, i64)> = outcome
         .finished
         .iter()
@@ -103,9 +103,9 @@ fn three_requests_by_hand() {
         (outcome.steps, outcome.computed_tokens),
         (5, 8 + 8 + 3 + 4 + 2)
     );
-    let gaps = outcome.gaps.means();
+    let gaps = outcome.gaps.mean_gaps();
     assert_eq!(gaps, [(12e6, 2), (13e6, 1), (14e6, 1)]);
-    let summary = SimulatedLoad::of(
+    let summary = SimulatedLoad::of_outcomes(
         &[outcome],
         settings.kv_blocks,
         &["itl:p99<13ms".parse().unwrap()],
@@ -126,7 +126,7 @@ fn a_preemption_by_hand() {
         ..ONE
     };
     let asked = load(vec![request(0, 8, 9), request(0, 8, 9)]);
-    let outcome = simulate(&asked, &settings, &|_: &Step| Nanos(1_000_000)).unwrap();
+    let outcome = simulate_load(&asked, &settings, &|_: &Step| Nanos(1_000_000)).unwrap();
     // Step 1 computes both prompts: 8 blocks. Steps 2 and 3 add a token each: a block each at step 2, 10 blocks. Step 4: 12. Step 6
     // needs 2 more with none free: B leaves with 5 tokens (12 of them computed), A goes on alone until step 9.
     let a = outcome.finished[0];
@@ -152,7 +152,7 @@ fn a_shared_prefix_is_computed_once() {
         ..request(at, 130, 2)
     };
     let asked = load(vec![shared(0), shared(1_000), shared(2_000)]);
-    let outcome = simulate(&asked, &settings, &|_: &Step| Nanos(1_000_000)).unwrap();
+    let outcome = simulate_load(&asked, &settings, &|_: &Step| Nanos(1_000_000)).unwrap();
     // Six whole blocks of 16 lie in 100 tokens.
     assert_eq!(outcome.cached_tokens, 2 * 96);
     assert_eq!(outcome.computed_tokens, 3 * 131 - 2 * 96);
@@ -160,7 +160,7 @@ fn a_shared_prefix_is_computed_once() {
         prefix_caching: false,
         ..settings
     };
-    let outcome = simulate(&asked, &without, &|_: &Step| Nanos(1_000_000)).unwrap();
+    let outcome = simulate_load(&asked, &without, &|_: &Step| Nanos(1_000_000)).unwrap();
     assert_eq!(outcome.cached_tokens, 0);
 }
 
@@ -175,28 +175,28 @@ fn what_never_fits_is_refused_and_nothing_waits_for_it() {
         request(0, 64, 2),
         request(0, 60, 4),
     ]);
-    let outcome = simulate(&asked, &settings, &|_: &Step| Nanos(1)).unwrap();
+    let outcome = simulate_load(&asked, &settings, &|_: &Step| Nanos(1)).unwrap();
     assert_eq!(outcome.refused, [0, 1]);
     assert_eq!(outcome.finished.len(), 1);
     let closed = Load {
         concurrency: Some(2),
         ..asked
     };
-    let outcome = simulate(&closed, &settings, &|_: &Step| Nanos(1)).unwrap();
+    let outcome = simulate_load(&closed, &settings, &|_: &Step| Nanos(1)).unwrap();
     assert_eq!((outcome.refused.len(), outcome.finished.len()), (2, 1));
-    let none = simulate(&load(Vec::new()), &settings, &|_: &Step| Nanos(1)).unwrap();
+    let none = simulate_load(&load(Vec::new()), &settings, &|_: &Step| Nanos(1)).unwrap();
     assert_eq!(none.steps, 0);
     let few = Settings {
         max_num_batched_tokens: 8,
         max_num_seqs: 9,
         ..ONE
     };
-    assert!(simulate(&load(Vec::new()), &few, &|_: &Step| Nanos(1)).is_err());
+    assert!(simulate_load(&load(Vec::new()), &few, &|_: &Step| Nanos(1)).is_err());
 }
 
 #[test]
 fn a_closed_loop_keeps_its_requests_in_flight() {
-    let asked = Load::synthetic(
+    let asked = Load::from_lengths(
         &Arrivals::Closed { concurrency: 8 },
         &Lengths::Fixed { tokens: 16 },
         &Lengths::Fixed { tokens: 11 },
@@ -208,10 +208,10 @@ fn a_closed_loop_keeps_its_requests_in_flight() {
         max_num_seqs: 8,
         ..ONE
     };
-    let outcome = simulate(&asked, &settings, &|_: &Step| Nanos(1_000_000)).unwrap();
+    let outcome = simulate_load(&asked, &settings, &|_: &Step| Nanos(1_000_000)).unwrap();
     // 100 rounds of 11 steps: nobody waits, all begin and end together.
     assert_eq!(outcome.steps, 1100);
-    let summary = SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]);
+    let summary = SimulatedLoad::of_outcomes(&[outcome], settings.kv_blocks, &[]);
     assert_eq!(summary.running.mean, 8.0);
     assert_eq!(summary.figures.ttft_ms.unwrap().max, 1.0);
     assert_eq!(summary.figures.tpot_ms.unwrap().mean, 1.0);
@@ -219,8 +219,8 @@ fn a_closed_loop_keeps_its_requests_in_flight() {
 
 /// TTFT in ms by request.
 fn ttfts(load: &Load, settings: &Settings) -> Vec<i64> {
-    let mut outcome =
-        simulate(load, settings, &|_: &Step| Nanos(10_000_000)).expect("an engine that starts");
+    let mut outcome = simulate_load(load, settings, &|_: &Step| Nanos(10_000_000))
+        .expect("an engine that starts");
     outcome.finished.sort_by_key(|finished| finished.index);
     let ms = |nanos: Nanos| nanos.0 / 1_000_000;
     let all = outcome.finished.iter();
@@ -287,13 +287,13 @@ fn states_of_sequences_take_blocks() {
     let asked = load(vec![request(0, 8, 3); 4]);
     // Prompts of 10 ms and two decode steps: the third and fourth begin after 30 ms.
     assert_eq!(ttfts(&asked, &settings), [10, 10, 40, 40]);
-    let outcome = simulate(&asked, &settings, &|_: &Step| Nanos(10_000_000)).unwrap();
+    let outcome = simulate_load(&asked, &settings, &|_: &Step| Nanos(10_000_000)).unwrap();
     assert_eq!(outcome.most_blocks, 10);
     let refused = Settings {
         kv_blocks: 4,
         ..settings
     };
-    let outcome = simulate(&asked, &refused, &|_: &Step| Nanos(10_000_000)).unwrap();
+    let outcome = simulate_load(&asked, &refused, &|_: &Step| Nanos(10_000_000)).unwrap();
     assert_eq!(outcome.refused, [0, 1, 2, 3]);
 }
 
@@ -326,7 +326,7 @@ fn reserved_answers_are_never_preempted() {
     };
     // Two prompts of two blocks fit beside each other, two whole answers of six do not.
     let asked = load(vec![request(0, 32, 60), request(0, 32, 60)]);
-    let run = |settings: &Settings| simulate(&asked, settings, &|_: &Step| Nanos(1)).unwrap();
+    let run = |settings: &Settings| simulate_load(&asked, settings, &|_: &Step| Nanos(1)).unwrap();
     assert!(run(&settings).preemptions > 0);
     let reserved = Settings {
         reserve_answer: true,

@@ -2,7 +2,7 @@
 
 use llmprof_simulate::{
     Content, FrontEnd, Load, Request,
-    disaggregated::{Workers, simulate},
+    disaggregated::{Workers, simulate_split},
 };
 use llmprof_theory::Step;
 use llmprof_units::Nanos;
@@ -31,7 +31,7 @@ fn times(load: &Load, workers: Workers) -> Vec<(i64, i64)> {
         assert!(step.decode.cached_tokens() >= Some(sequences));
         Nanos((10 + sequences as i64) * MS)
     };
-    let mut outcome = simulate(load, workers, &prefill, &decode);
+    let mut outcome = simulate_split(load, workers, &prefill, &decode);
     outcome.finished.sort_by_key(|finished| finished.index);
     let all = outcome.finished.iter();
     all.map(|f| ((f.first_token - f.at).0 / MS, f.last_token.0 / MS))

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_predict::{EfficiencyProfile, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, parallel::ParallelModel};
 use llmprof_simulate::{
     Load,
-    plan::{Formats, Plan, Question, Reason, Requests, Source, Traffic, TrafficError, plan},
+    plan::{
+        Formats, Plan, Question, Reason, Requests, Source, Traffic, TrafficError, plan_engines,
+    },
     predicted::Predicted,
     search::on_replicas,
     shift::Shift,
@@ -94,7 +96,7 @@ fn planned(asked: &Asked<'_>) -> Plan {
             most: 1600,
         },
     };
-    plan(&question, &mut |_, _| {}).unwrap()
+    plan_engines(&question, &mut |_, _| {}).unwrap()
 }
 
 const LLAMA_8B: Asked<'_> = Asked {
@@ -149,56 +151,56 @@ fn shifted_step_times_shift_latencies_and_bounds() {
 /// The best engine meets the objectives in a simulation of all replicas, and one replica fewer does not.
 #[test]
 fn the_best_engine_is_enough_and_one_less_is_not() {
-    let found = planned(&LLAMA_8B);
-    let best = &found.candidates[0];
+    let plan = planned(&LLAMA_8B);
+    let best = &plan.candidates[0];
     assert!(best.is_met, "{best:?}");
     assert!(best.replicas > 1, "the load is for several: {best:?}");
     let (llama, h100) = (model("llama3_1_8b"), device("h100_sxm"));
-    let spread = Spread::new(&llama, &h100, best.parallel).unwrap();
+    let spread = ParallelModel::new(&llama, &h100, best.parallel).unwrap();
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
-    let predictor = spread.predictor(&h100, &profile);
+    let predictor = spread.rank_predictor(&h100, &profile);
     let workload = Workload {
         parallel: best.parallel,
         ..Workload::default()
     };
-    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let time = Predicted::new(&predict, Nanos(0)).unwrap();
     let slos = slos(LLAMA_8B.slos);
     let arrivals = Arrivals::Poisson {
         rate: LLAMA_8B.rate,
     };
-    let load = Load::synthetic(&arrivals, &PROMPT, &OUTPUT, 0, 8000, 8);
+    let load = Load::from_lengths(&arrivals, &PROMPT, &OUTPUT, 0, 8000, 8);
     let is_met = |replicas| {
         let summary = on_replicas(&load, &best.settings, &time, replicas, &slos).unwrap();
         all_met(&slos, &summary)
     };
     assert!(is_met(best.replicas));
     assert!(!is_met(best.replicas - 1));
-    let rate = found.highest_rate.unwrap();
+    let rate = plan.highest_rate.unwrap();
     assert!(rate.met >= LLAMA_8B.rate && rate.missed.is_none_or(|missed| missed > rate.met));
 }
 
 /// Feasible engines come first, by GPUs, and no engine has more than allowed.
 #[test]
 fn candidates_are_ranked() {
-    let found = planned(&Asked {
+    let plan = planned(&Asked {
         devices: &["l40s", "h100_sxm"],
         rate: 4.0,
         ..LLAMA_8B
     });
-    let met = found.candidates.iter().take_while(|one| one.is_met).count();
-    assert!(met >= 2, "{found:?}");
-    assert!(found.candidates[met..].iter().all(|one| !one.is_met));
-    let gpus: Vec<u64> = found.candidates[..met].iter().map(|one| one.gpus).collect();
+    let met = plan.candidates.iter().take_while(|one| one.is_met).count();
+    assert!(met >= 2, "{plan:?}");
+    assert!(plan.candidates[met..].iter().all(|one| !one.is_met));
+    let gpus: Vec<u64> = plan.candidates[..met].iter().map(|one| one.gpus).collect();
     assert!(
         gpus.is_sorted() && gpus.iter().all(|&gpus| gpus <= 16),
         "{gpus:?}"
     );
-    let failed: usize = found.failed.values().sum();
+    let failed: usize = plan.failed.values().sum();
     assert_eq!(
-        failed + met + found.not_simulated,
-        found.considered,
-        "{found:?}"
+        failed + met + plan.not_simulated,
+        plan.considered,
+        "{plan:?}"
     );
 }
 
@@ -209,14 +211,14 @@ fn prices_decide() {
         ([("l40s", 1.0), ("h100_sxm", 3.0)], "l40s"),
         ([("l40s", 9.0), ("h100_sxm", 3.0)], "h100_sxm"),
     ] {
-        let found = planned(&Asked {
+        let plan = planned(&Asked {
             devices: &["l40s", "h100_sxm"],
             rate: 1.0,
             slos: &["tpot:p99<60ms"],
             prices: &prices,
             ..LLAMA_8B
         });
-        let best = &found.candidates[0];
+        let best = &plan.candidates[0];
         assert_eq!((best.device.as_str(), best.is_met), (cheapest, true));
         let price = prices.iter().find(|(name, _)| *name == cheapest).unwrap().1;
         assert_eq!(best.cost_per_hour, Some(best.gpus as f64 * price));
@@ -254,23 +256,23 @@ fn what_cannot_work_has_its_reason() {
 /// Decode engines compute no prompts: TPOT hardly exceeds that of a decode step, while a KV cache of 512 × 131,072 bytes passes NVLink.
 #[test]
 fn prefill_and_decode_apart() {
-    let found = planned(&Asked {
+    let plan = planned(&Asked {
         rate: 40.0,
         disaggregated: true,
         ..LLAMA_8B
     });
-    let apart = found.candidates.iter().find(|one| one.split.is_some());
+    let apart = plan.candidates.iter().find(|one| one.split.is_some());
     let apart = apart.unwrap();
     let split = apart.split.unwrap();
     assert!(apart.is_met, "{apart:?}");
     assert_eq!(
         apart.gpus,
-        (split.prefill + split.decode) * apart.parallel.ranks()
+        (split.prefill + split.decode) * apart.parallel.rank_count()
     );
     let same = |one: &&llmprof_simulate::plan::Candidate| {
         one.split.is_none() && one.parallel == apart.parallel
     };
-    let together = found.candidates.iter().find(same).unwrap();
+    let together = plan.candidates.iter().find(same).unwrap();
     let tpot =
         |one: &llmprof_simulate::plan::Candidate| one.steady.summary.figures.tpot_ms.unwrap().p99;
     assert!(

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, SimulatedLoad, simulate};
+use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, SimulatedLoad, simulate_load};
 use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 use proptest::prelude::*;
@@ -192,7 +192,7 @@ fn all_settings() -> impl Strategy<Value = Settings> {
 }
 
 fn time(step: &Step) -> i64 {
-    let prompts = step.prefill.groups();
+    let prompts = step.prefill.sequence_groups();
     let cached: u64 = prompts
         .iter()
         .map(|prompt| prompt.new * prompt.cached)
@@ -209,7 +209,7 @@ proptest! {
     #[test]
     fn both_schedulers_agree_to_the_nanosecond(load in loads(), settings in all_settings()) {
         let (expected, preemptions) = plainly(&load, &settings, &time);
-        let outcome = simulate(&load, &settings, &|step: &Step| Nanos(time(step))).unwrap();
+        let outcome = simulate_load(&load, &settings, &|step: &Step| Nanos(time(step))).unwrap();
         prop_assert_eq!(outcome.finished.len(), load.requests.len());
         prop_assert_eq!(outcome.preemptions, preemptions);
         for f in &outcome.finished {
@@ -229,14 +229,14 @@ proptest! {
             request.content = Content::Shared(shared);
         }
         let settings = Settings { prefix_caching, ..settings };
-        let outcome = simulate(&load, &settings, &|step: &Step| Nanos(time(step))).unwrap();
+        let outcome = simulate_load(&load, &settings, &|step: &Step| Nanos(time(step))).unwrap();
         let needed: u64 = load.requests.iter().map(|r| r.prompt + r.output - 1).sum();
         prop_assert_eq!(outcome.computed_tokens + outcome.cached_tokens, needed + outcome.discarded_tokens);
         // Every token but the first of a request has a gap before it.
         let expected = load.requests.iter().map(|r| r.output - 1).sum::<u64>();
-        prop_assert_eq!(outcome.gaps.count(), expected);
+        prop_assert_eq!(outcome.gaps.gap_count(), expected);
         // Σ of the gaps of a request is the time from its first to its last token.
-        let apart = outcome.gaps.total().0;
+        let apart = outcome.gaps.total_time().0;
         let spans: i64 = outcome.finished.iter().map(|f| (f.last_token - f.first_token).0).sum();
         prop_assert_eq!(apart, spans);
         for f in &outcome.finished {
@@ -250,7 +250,7 @@ proptest! {
         let latencies: f64 = outcome.finished.iter().map(|f| (f.last_token - f.at).0 as f64).sum();
         let counted = outcome.running_time + outcome.waiting_time;
         prop_assert!((counted - latencies).abs() <= 1e-9 * latencies, "{counted} {latencies}");
-        let summary = SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]);
+        let summary = SimulatedLoad::of_outcomes(&[outcome], settings.kv_blocks, &[]);
         prop_assert!(summary.kv_usage.max <= 1.0);
         // A mean lies below its maximum, which counts requests that came while a step ran.
         for level in [summary.running, summary.waiting] {

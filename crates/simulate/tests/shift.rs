@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use llmprof_predict::{EfficiencyProfile, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, parallel::ParallelModel};
 use llmprof_simulate::{
     Load, Settings, SimulatedLoad,
     plan::served::Server,
     predicted::Predicted,
     shift::{Bench, Medians, Shift, ShiftError},
-    simulate,
+    simulate_load,
 };
 use llmprof_theory::{
     Model, Step, Workload,
@@ -34,7 +34,7 @@ fn device() -> Device {
 fn loads() -> Vec<Load> {
     let load = |arrivals: Arrivals, prompt: u64, output: u64| {
         let [prompt, output] = [prompt, output].map(|tokens| Lengths::Fixed { tokens });
-        Load::synthetic(&arrivals, &prompt, &output, 0, REQUESTS, 3)
+        Load::from_lengths(&arrivals, &prompt, &output, 0, REQUESTS, 3)
     };
     vec![
         load(Arrivals::Poisson { rate: 4.0 }, 1024, 128),
@@ -48,9 +48,9 @@ fn benches(truth: &[Shift]) -> Vec<Bench> {
     let (model, device) = (model(), device());
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let workload = Workload::default();
-    let spread = Spread::new(&model, &device, workload.parallel).unwrap();
-    let predictor = spread.predictor(&device, &profile);
-    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let spread = ParallelModel::new(&model, &device, workload.parallel).unwrap();
+    let predictor = spread.rank_predictor(&device, &profile);
+    let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let settings = Settings {
         max_num_batched_tokens: 8192,
         max_num_seqs: 256,
@@ -61,8 +61,8 @@ fn benches(truth: &[Shift]) -> Vec<Bench> {
         let time = Predicted::new(&predict, Nanos(0))
             .unwrap()
             .with_shift(*shift);
-        let outcome = simulate(&load, &settings, &time).unwrap();
-        let summary = SimulatedLoad::of(&[outcome], KV_BLOCKS, &[]);
+        let outcome = simulate_load(&load, &settings, &time).unwrap();
+        let summary = SimulatedLoad::of_outcomes(&[outcome], KV_BLOCKS, &[]);
         Bench {
             name: format!("{} requests", load.requests.len()),
             load,
@@ -136,16 +136,16 @@ fn one_bench_states_no_error() {
 fn another_server_is_refused() {
     let mut benches = benches(&[Shift::default()]);
     benches[0].measured.tpot_ms = Some(2000.0);
-    let found = fitted(&benches);
+    let fit = fitted(&benches);
     assert!(
         matches!(
-            found,
+            fit,
             Err(ShiftError::TooFar {
                 phase: "decode",
                 ..
             })
         ),
-        "{found:?}"
+        "{fit:?}"
     );
     benches[0].load.requests[0].prompt = 10_000_000;
     assert!(matches!(fitted(&benches), Err(ShiftError::Simulation(_))));

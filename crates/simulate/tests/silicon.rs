@@ -23,8 +23,8 @@ use std::collections::BTreeSet;
 
 use calibration::fitted_to;
 use fit::Fit;
-use fitted::{Fitted, profiles};
-use rows::{Row, Source, design};
+use fitted::{Fitted, read_profiles};
+use rows::{Row, Source, design_of};
 use trials::Trials;
 
 /// Every so manieth row on an H200 is graded here.
@@ -37,8 +37,8 @@ const TPOT: f64 = 0.12;
 
 #[test]
 fn designs_that_were_left_out_are_predicted_as_stated() {
-    let (models, profiles) = (rows::models().unwrap(), profiles().unwrap());
-    let (fitted, rows) = (Fitted::read().unwrap(), rows::rows().unwrap());
+    let (models, profiles) = (rows::read_models().unwrap(), read_profiles().unwrap());
+    let (fitted, rows) = (Fitted::read_fitted().unwrap(), rows::read_rows().unwrap());
     let mut trials = Trials::new(&models, &profiles);
     let graded: Vec<&Row> = rows
         .iter()
@@ -47,32 +47,33 @@ fn designs_that_were_left_out_are_predicted_as_stated() {
         .collect();
     let mut ratios = [Vec::new(), Vec::new()];
     for row in &graded {
-        let found = trials.ratios(&[*row], fitted.grading(row.model).unwrap());
-        for (ratios, groups) in ratios.iter_mut().zip(found.unwrap()) {
+        let ratios_by_group =
+            trials.group_ratios(&[*row], fitted.grading_numbers(row.model).unwrap());
+        for (ratios, groups) in ratios.iter_mut().zip(ratios_by_group.unwrap()) {
             ratios.extend(groups.into_values().flatten());
         }
     }
     assert!(graded.len() > 50);
     let error = |ratios: &[f64]| {
         let errors: Vec<f64> = ratios.iter().map(|one| (1.0 / one - 1.0).abs()).collect();
-        coverage::median(&errors)
+        coverage::median_of(&errors)
     };
     let [ttft, tpot] = [error(&ratios[0]), error(&ratios[1])];
     // All rows: as docs/simulate.md says.
     assert!(ttft < TTFT && tpot < TPOT, "TTFT {ttft:.3}, TPOT {tpot:.3}");
     for (ratios, spread) in ratios.iter().zip(fitted.spreads) {
-        let share = coverage::inside(ratios, spread);
+        let share = coverage::share_inside(ratios, spread);
         assert!((0.80..0.98).contains(&share), "{share:.3} in the interval");
     }
 }
 
 #[test]
 fn nothing_is_fitted_to_rows_of_the_design_that_is_graded() {
-    let (models, profiles) = (rows::models().unwrap(), profiles().unwrap());
-    let (fitted, rows) = (Fitted::read().unwrap(), rows::rows().unwrap());
+    let (models, profiles) = (rows::read_models().unwrap(), read_profiles().unwrap());
+    let (fitted, rows) = (Fitted::read_fitted().unwrap(), rows::read_rows().unwrap());
     let trials = Trials::new(&models, &profiles);
     let usable: Vec<&Row> = rows.iter().filter(|row| trials.can_simulate(row)).collect();
-    let designs: BTreeSet<&str> = models.keys().map(|model| design(model)).collect();
+    let designs: BTreeSet<&str> = models.keys().map(|model| design_of(model)).collect();
     let with_numbers: BTreeSet<&str> = fitted.without.keys().map(String::as_str).collect();
     assert_eq!(designs, with_numbers);
     let all = fitted_to(&usable, None).len();
@@ -81,7 +82,7 @@ fn nothing_is_fitted_to_rows_of_the_design_that_is_graded() {
         // At least half as many rows as of all designs.
         assert!(2 * rows.len() > all, "{left_out}: {}", rows.len());
         for row in rows {
-            assert_ne!(design(row.model), left_out, "{}", row.line);
+            assert_ne!(design_of(row.model), left_out, "{}", row.line);
         }
     }
 }
@@ -89,8 +90,8 @@ fn nothing_is_fitted_to_rows_of_the_design_that_is_graded() {
 /// What engines cost stands in their profiles, and is what the fit found.
 #[test]
 fn profiles_have_the_fitted_numbers() {
-    let fitted = Fitted::read().unwrap();
-    for (name, profile) in profiles().unwrap() {
+    let fitted = Fitted::read_fitted().unwrap();
+    for (name, profile) in read_profiles().unwrap() {
         assert_eq!(fitted.all.put_into(&profile), profile, "{name}");
         // The range of TPOT does not hold for enough designs, that of TTFT says nothing: profiles have none.
         assert_eq!(profile.spreads, None, "{name}");
@@ -100,8 +101,8 @@ fn profiles_have_the_fitted_numbers() {
 /// On a part of the rows, another turn of the fit finds nothing much better than the shipped numbers; `fit` itself has all rows.
 #[test]
 fn fitted_numbers_are_the_best_of_their_grids() {
-    let (models, profiles) = (rows::models().unwrap(), profiles().unwrap());
-    let rows = rows::rows().unwrap();
+    let (models, profiles) = (rows::read_models().unwrap(), read_profiles().unwrap());
+    let rows = rows::read_rows().unwrap();
     let mut trials = Trials::new(&models, &profiles);
     let usable: Vec<&Row> = rows
         .iter()
@@ -109,9 +110,9 @@ fn fitted_numbers_are_the_best_of_their_grids() {
         .collect();
     let part = fitted_to(&usable, None).into_iter().step_by(FIT_STRIDE);
     let part: Vec<&Row> = part.collect();
-    let shipped = Fitted::read().unwrap().all;
+    let shipped = Fitted::read_fitted().unwrap().all;
     let mut fit = Fit::new(part, &mut trials);
-    let best = fit.turn(&shipped).unwrap();
+    let best = fit.turn_once(&shipped).unwrap();
     let [shipped, best] = [shipped, best].map(|numbers| fit.ttft_error(&numbers).unwrap());
     assert!(shipped - best < 0.05, "{shipped:.3}, best {best:.3}");
 }
@@ -120,9 +121,9 @@ fn fitted_numbers_are_the_best_of_their_grids() {
 #[test]
 #[ignore = "takes minutes"]
 fn the_fit_finds_the_shipped_numbers() {
-    let (rows, models) = (rows::rows().unwrap(), rows::models().unwrap());
-    let found = fit::all(&rows, &models, &profiles().unwrap()).unwrap();
-    assert_eq!(found, Fitted::read().unwrap());
+    let (rows, models) = (rows::read_rows().unwrap(), rows::read_models().unwrap());
+    let fitted = fit::fit_all(&rows, &models, &read_profiles().unwrap()).unwrap();
+    assert_eq!(fitted, Fitted::read_fitted().unwrap());
 }
 
 /// A design whose rows are all off is not held by the interval of the others, and has no part in it.

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 /// Numbers that Python writes bare and JSON does not have; `time_step_limit` of Mamba2 and its hybrids is one.
-const BARE: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+const BARE_NUMBERS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
 /// Parses a config. Infinite numbers become `{"__float__": "Infinity"}`, as transformers 5 writes them.
 pub fn parse_config(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text).or_else(|error| {
-        let tagged = tagged(text);
+        let tagged = tag_bare_numbers(text);
         if tagged == text {
             return Err(error);
         }
@@ -17,11 +17,11 @@ pub fn parse_config(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 /// The text with every bare number that JSON does not have as a tagged one.
-fn tagged(text: &str) -> String {
+fn tag_bare_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut in_string) = (text, false);
     while let Some(next) = rest.chars().next() {
-        let bare = BARE
+        let bare = BARE_NUMBERS
             .iter()
             .find(|name| !in_string && rest.starts_with(**name));
         if let Some(name) = bare {

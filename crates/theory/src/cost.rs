@@ -17,24 +17,21 @@ use crate::{
 const DTYPES: usize = DType::C64 as usize + 1;
 
 /// Counts above this are refused: sums of them could leave 64 bits.
-const LIMIT: u64 = 1 << 62;
+const EXACT_COUNT_MAX: u64 = 1 << 62;
 
-/// Floating-point operations by dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlopTable([u64; DTYPES]);
 
 impl FlopTable {
-    /// Operations in one dtype.
     pub fn get(&self, dtype: DType) -> u64 {
         self.0[dtype as usize]
     }
 
-    pub fn add(&mut self, dtype: DType, flops: u64) {
+    pub fn add_flops(&mut self, dtype: DType, flops: u64) {
         let slot = &mut self.0[dtype as usize];
         *slot = slot.saturating_add(flops);
     }
 
-    /// Operations in all dtypes.
     pub fn total(&self) -> u64 {
         self.0
             .iter()
@@ -98,37 +95,37 @@ impl Default for Cost {
 
 impl Cost {
     /// Adds an operator with all its layers.
-    pub fn add(&mut self, operator: &Operator<'_>) {
+    pub fn add_operator(&mut self, operator: &Operator<'_>) {
         let layers = u64::from(operator.layers);
         let (tensor, vector) = (operator.tensor, operator.vector);
         self.tensor
-            .add(tensor.dtype, tensor.flops.saturating_mul(layers));
+            .add_flops(tensor.dtype, tensor.flops.saturating_mul(layers));
         self.vector
-            .add(vector.dtype, vector.flops.saturating_mul(layers));
+            .add_flops(vector.dtype, vector.flops.saturating_mul(layers));
         self.traffic.add_times(&operator.traffic, layers);
-        self.calls = self.calls.saturating_add(operator.calls());
+        self.calls = self.calls.saturating_add(operator.call_count());
         if operator.basis != Basis::Counted {
             self.basis = operator.basis;
         }
     }
 
-    pub fn flops(&self) -> u64 {
+    pub fn total_flops(&self) -> u64 {
         self.tensor.total().saturating_add(self.vector.total())
     }
 
     /// Operations per byte of minimum DRAM traffic; `None` where nothing moves.
-    pub fn intensity(&self) -> Option<f64> {
+    pub fn arithmetic_intensity(&self) -> Option<f64> {
         let bytes = self.traffic.min_dram_bytes();
-        (bytes > 0).then(|| self.flops() as f64 / bytes as f64)
+        (bytes > 0).then(|| self.total_flops() as f64 / bytes as f64)
     }
 
     /// Refuses totals that may have saturated.
-    fn check(&self) -> Result<(), WorkloadError> {
-        let what = if self.flops() >= LIMIT {
+    fn check_exact(&self) -> Result<(), WorkloadError> {
+        let what = if self.total_flops() >= EXACT_COUNT_MAX {
             "floating-point operations"
-        } else if self.traffic.total() >= LIMIT {
+        } else if self.traffic.total_bytes() >= EXACT_COUNT_MAX {
             "bytes"
-        } else if self.calls >= LIMIT {
+        } else if self.calls >= EXACT_COUNT_MAX {
             "calls"
         } else {
             return Ok(());
@@ -202,13 +199,13 @@ impl Model {
             Span::Encoder => self.lower_encoder(workload, sink),
             Span::Prefill => {
                 for pass in self.prefill_passes(workload) {
-                    self.lower(workload, &pass, sink);
+                    self.lower_pass(workload, &pass, sink);
                 }
             }
-            Span::DecodeStep => self.lower(workload, &self.decode_step(workload), sink),
+            Span::DecodeStep => self.lower_pass(workload, &self.decode_step(workload), sink),
             Span::Decode => {
                 if let Some(pass) = self.decode_pass(workload) {
-                    self.lower(workload, &pass, sink);
+                    self.lower_pass(workload, &pass, sink);
                 }
             }
         }
@@ -217,24 +214,24 @@ impl Model {
     /// The total of one pass.
     pub fn cost_of(&self, workload: &Workload, pass: &Pass) -> Cost {
         let mut cost = Cost::default();
-        self.lower(workload, pass, &mut |operator| cost.add(operator));
+        self.lower_pass(workload, pass, &mut |operator| cost.add_operator(operator));
         cost
     }
 
     /// The total of a span.
-    pub fn cost(&self, workload: &Workload, span: Span) -> Cost {
+    pub fn cost_span(&self, workload: &Workload, span: Span) -> Cost {
         let mut cost = Cost::default();
-        self.lower_span(workload, span, &mut |operator| cost.add(operator));
+        self.lower_span(workload, span, &mut |operator| cost.add_operator(operator));
         cost
     }
 
     /// The cost of a workload by phase, checked to be exact.
-    pub fn costs(&self, workload: &Workload) -> Result<Costs, WorkloadError> {
-        self.validate(workload)?;
+    pub fn cost_by_phase(&self, workload: &Workload) -> Result<Costs, WorkloadError> {
+        self.validate_workload(workload)?;
         let [vision, encoder, prefill, decode_step, decode] =
-            Span::ALL.map(|span| self.cost(workload, span));
+            Span::ALL.map(|span| self.cost_span(workload, span));
         for cost in [vision, encoder, prefill, decode_step, decode] {
-            cost.check()?;
+            cost.check_exact()?;
         }
         Ok(Costs {
             vision: (vision.calls > 0).then_some(vision),
@@ -249,7 +246,7 @@ impl Model {
     pub fn cost_by_kind(&self, workload: &Workload, span: Span) -> Vec<(Kind, Cost)> {
         let mut kinds = [Cost::default(); Kind::ALL.len()];
         self.lower_span(workload, span, &mut |operator| {
-            kinds[operator.kind as usize].add(operator);
+            kinds[operator.kind as usize].add_operator(operator);
         });
         Kind::ALL
             .into_iter()
@@ -276,10 +273,13 @@ impl Model {
                 ..*operator
             };
             if operator.numbers.is_empty() {
-                layers.entry((rank, None)).or_default().add(&one);
+                layers.entry((rank, None)).or_default().add_operator(&one);
             }
             for number in operator.numbers {
-                layers.entry((rank, Some(*number))).or_default().add(&one);
+                layers
+                    .entry((rank, Some(*number)))
+                    .or_default()
+                    .add_operator(&one);
             }
         });
         let path = |(rank, layer): (usize, Option<u32>)| Path {

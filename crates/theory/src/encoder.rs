@@ -2,7 +2,7 @@
 
 use crate::{
     block::{ActivationKind, Conv1d, Embedding, LayerGroup, Norm, PositionTable, RelativeBias},
-    count::product,
+    count::saturating_product,
     lower::{Lowering, Visible},
     operator::Kind,
     weight::Visitor,
@@ -23,7 +23,6 @@ pub struct Encoder {
     pub final_norm: Norm,
 }
 
-/// What an encoder reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EncoderInput {
     /// The prompt. The table is the decoder's own.
@@ -43,18 +42,18 @@ pub struct AudioInput {
 
 impl AudioInput {
     /// Frames of one sequence: the second convolution steps over every other one.
-    pub fn frames(&self) -> u64 {
-        product(&[self.positions.rows, self.convolutions[1].stride])
+    pub fn input_frames(&self) -> u64 {
+        saturating_product(&[self.positions.rows, self.convolutions[1].stride])
     }
 
     fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
-        let mut frames = product(&[lowering.pass.batch, self.frames()]);
+        let mut frames = saturating_product(&[lowering.pass.batch, self.input_frames()]);
         let gelu = ActivationKind::Gelu.flops_per_element();
         let mut is_input = true;
         for (conv, name) in self.convolutions.iter().zip(self.activation_names) {
             let positions = frames / conv.stride.max(1);
             conv.lower(lowering, frames, positions, is_input);
-            lowering.elementwise(Kind::Activation, name, (positions, conv.outputs), 1, gelu);
+            lowering.emit_elementwise(Kind::Activation, name, (positions, conv.outputs), 1, gelu);
             (frames, is_input) = (positions, false);
         }
         self.positions.lower(lowering);
@@ -62,8 +61,8 @@ impl AudioInput {
 }
 
 impl Encoder {
-    /// Tokens of one sequence, for a prompt of so many.
-    pub(crate) fn tokens(&self, prompt: u64) -> u64 {
+    /// Tokens that the encoder makes of a prompt of `prompt` tokens; audio has a fixed number of frames.
+    pub(crate) fn encoder_tokens(&self, prompt: u64) -> u64 {
         match &self.input {
             EncoderInput::Tokens(_) => prompt,
             EncoderInput::Audio(audio) => audio.positions.rows,
@@ -89,29 +88,29 @@ impl Encoder {
             bias.lower(lowering);
         }
         for group in &self.groups {
-            lowering.inside(self.layers_prefix, &group.layers, |lowering| {
+            lowering.lower_inside(self.layers_prefix, &group.layers, |lowering| {
                 group.layer.lower(lowering);
             });
         }
-        lowering.norm(&self.final_norm, lowering.rows());
+        lowering.emit_norm(&self.final_norm, lowering.rows());
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         if let EncoderInput::Audio(audio) = &self.input {
             for conv in &audio.convolutions {
-                conv.weights(visitor);
+                conv.visit_weights(visitor);
             }
-            audio.positions.weights(visitor);
+            audio.positions.visit_weights(visitor);
         }
         if let Some(bias) = &self.bias {
-            bias.weights(visitor);
+            bias.visit_weights(visitor);
         }
         for group in &self.groups {
-            visitor.inside(self.layers_prefix, &group.layers, |visitor| {
-                group.layer.weights(visitor);
+            visitor.visit_inside(self.layers_prefix, &group.layers, |visitor| {
+                group.layer.visit_weights(visitor);
             });
         }
-        self.final_norm.weights(visitor);
+        self.final_norm.visit_weights(visitor);
     }
 
     /// Elements alive at the worst moment over `rows` tokens.
@@ -124,7 +123,7 @@ impl Encoder {
             EncoderInput::Tokens(_) => 0,
             // The first convolution's result and its activation, at twice the positions.
             EncoderInput::Audio(audio) => {
-                product(&[2, rows, audio.convolutions[1].stride, self.hidden])
+                saturating_product(&[2, rows, audio.convolutions[1].stride, self.hidden])
             }
         };
         layers.max().unwrap_or(0).max(input)

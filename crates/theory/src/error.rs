@@ -28,7 +28,6 @@ pub enum ModelError {
     Invalid {
         field: String,
         found: String,
-        /// What it may hold.
         expected: String,
     },
     /// A value that a model may have, and whose cost is not known.
@@ -63,7 +62,6 @@ pub enum WorkloadError {
     Invalid {
         field: &'static str,
         found: String,
-        /// What it may hold.
         expected: String,
     },
     /// A way of spreading a model over devices that cannot be.
@@ -71,7 +69,6 @@ pub enum WorkloadError {
     Parallel {
         key: &'static str,
         found: u64,
-        /// What it may be.
         expected: String,
     },
     /// A step whose sequences contradict themselves.
@@ -81,7 +78,6 @@ pub enum WorkloadError {
     Sequences {
         /// Which side of the step.
         part: &'static str,
-        /// What it holds.
         found: String,
     },
     /// A count beyond exact integers.

@@ -19,7 +19,7 @@ pub struct Formats {
 
 impl Formats {
     /// The storage of a matrix.
-    pub fn matrix(&self, quantized: bool) -> WeightFormat {
+    pub fn matrix_format(&self, quantized: bool) -> WeightFormat {
         if quantized {
             self.weights
         } else {

@@ -36,7 +36,7 @@ pub use config_text::parse_config;
 pub use cost::{Cost, Costs, FlopTable, Span};
 pub use encoder::{AudioInput, Encoder, EncoderInput};
 pub use error::{ModelError, WorkloadError};
-pub use families::{COMMON_KEYS, GELU_NEW, families};
+pub use families::{COMMON_KEYS, GELU_NEW, family_names};
 pub use formats::Formats;
 pub use memory::Memory;
 pub use memory_fit::MemoryFit;
@@ -45,7 +45,7 @@ pub use operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work};
 pub use quant::{ParseWeightFormatError, WeightFormat};
 pub use query_vision::{QueryEncoder, QueryVision};
 pub use routing::expected_touched;
-pub use step::{Part, Sequences, Step, Sums};
+pub use step::{Part, SequenceSums, Sequences, Step};
 pub use vision::{DeepseekOcrVision, Vision};
 pub use weight::{Dims, Tensor};
 pub use workload::{

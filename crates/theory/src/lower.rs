@@ -2,7 +2,7 @@
 
 use llmprof_units::{Basis, DType};
 
-use crate::count::product;
+use crate::count::saturating_product;
 use crate::{
     block::{Linear, Norm},
     formats::Formats,
@@ -57,7 +57,6 @@ impl<'m> Lowering<'_, 'm> {
         self.pass.rows()
     }
 
-    /// Bytes of `elements` activations.
     pub(crate) fn activation_bytes(&self, elements: u64) -> u64 {
         self.formats
             .activations
@@ -132,8 +131,8 @@ impl<'m> Lowering<'_, 'm> {
         });
     }
 
-    /// Lowers what stands for the layers `numbers` under `prefix`; nothing where there are none.
-    pub(crate) fn inside(
+    /// Calls `lower` once for all layers `numbers` under `prefix`; does nothing if `numbers` is empty.
+    pub(crate) fn lower_inside(
         &mut self,
         prefix: &'m str,
         numbers: &'m [u32],
@@ -149,13 +148,13 @@ impl<'m> Lowering<'_, 'm> {
     }
 
     /// A linear layer over `rows`.
-    pub(crate) fn linear(&mut self, linear: &'m Linear, rows: u64) {
+    pub(crate) fn emit_linear(&mut self, linear: &'m Linear, rows: u64) {
         let mut step = self.linear_step(linear, rows);
-        step.parameters = linear.parameters();
+        step.parameters = linear.parameter_count();
         self.emit_in(
             Kind::Linear,
             linear.name,
-            Shape::matmul(rows, linear.outputs, linear.inputs),
+            Shape::gemm(rows, linear.outputs, linear.inputs),
             &step,
             self.formats.compute_for(linear.quantized),
         );
@@ -166,14 +165,14 @@ impl<'m> Lowering<'_, 'm> {
         let outputs = rows.saturating_mul(linear.outputs);
         StepCost {
             parameters: 0,
-            tensor: product(&[2, rows, linear.outputs, linear.inputs]),
+            tensor: saturating_product(&[2, rows, linear.outputs, linear.inputs]),
             vector: if linear.bias { outputs } else { 0 },
             traffic: Traffic {
                 // A call with no rows (the logits of an early chunk) reads nothing.
                 weights: if rows == 0 {
                     0
                 } else {
-                    linear.bytes(&self.formats)
+                    linear.stored_bytes(&self.formats)
                 },
                 activation_read: self.activation_bytes(rows.saturating_mul(linear.inputs)),
                 activation_write: self.activation_bytes(outputs),
@@ -183,18 +182,18 @@ impl<'m> Lowering<'_, 'm> {
     }
 
     /// A normalization of `rows` rows.
-    pub(crate) fn norm(&mut self, norm: &'m Norm, rows: u64) {
+    pub(crate) fn emit_norm(&mut self, norm: &'m Norm, rows: u64) {
         let elements = rows.saturating_mul(norm.width);
         self.emit(
             Kind::Norm,
             norm.name,
-            Shape::rows(rows, norm.width),
+            Shape::elementwise(rows, norm.width),
             &StepCost {
-                parameters: norm.parameters(),
+                parameters: norm.parameter_count(),
                 tensor: 0,
                 vector: elements.saturating_mul(norm.kind.flops_per_element()),
                 traffic: Traffic {
-                    weights: self.plain_bytes(norm.parameters()),
+                    weights: self.plain_bytes(norm.parameter_count()),
                     activation_read: self.activation_bytes(elements),
                     activation_write: self.activation_bytes(elements),
                     ..Traffic::default()
@@ -204,7 +203,7 @@ impl<'m> Lowering<'_, 'm> {
     }
 
     /// Elementwise work: `reads` inputs and one output of `rows × width`, `flops` per element.
-    pub(crate) fn elementwise(
+    pub(crate) fn emit_elementwise(
         &mut self,
         kind: Kind,
         name: &'m str,
@@ -216,7 +215,7 @@ impl<'m> Lowering<'_, 'm> {
         self.emit(
             kind,
             name,
-            Shape::rows(rows, width),
+            Shape::elementwise(rows, width),
             &StepCost {
                 parameters: 0,
                 tensor: 0,
@@ -231,20 +230,22 @@ impl<'m> Lowering<'_, 'm> {
     }
 
     /// A residual addition over `width` columns of the pass's rows.
-    pub(crate) fn add(&mut self, name: &'m str, width: u64) {
-        self.elementwise(Kind::Add, name, (self.rows(), width), 2, 1);
+    pub(crate) fn emit_add(&mut self, name: &'m str, width: u64) {
+        self.emit_elementwise(Kind::Add, name, (self.rows(), width), 2, 1);
     }
 
     /// Σ over steps and queries of one sequence of the keys met.
     pub(crate) fn keys_sum(&self, window: Option<u64>) -> u64 {
         match self.visible {
             Visible::Past(convention) => self.pass.keys_sum(convention, window),
-            Visible::All => product(&[self.pass.queries, self.pass.queries, self.pass.steps]),
+            Visible::All => {
+                saturating_product(&[self.pass.queries, self.pass.queries, self.pass.steps])
+            }
             Visible::Sum(keys) => keys.saturating_mul(self.pass.steps),
         }
     }
 
-    pub(crate) fn convention(&self) -> AttentionConvention {
+    pub(crate) fn attention_convention(&self) -> AttentionConvention {
         match self.visible {
             Visible::Past(convention) => convention,
             Visible::All | Visible::Sum(_) => AttentionConvention::Full,
@@ -254,15 +255,15 @@ impl<'m> Lowering<'_, 'm> {
     /// What attention meets. A pass has one side.
     pub(crate) fn reach(&self, side: Side, window: Option<u64>) -> Reach {
         if let Some(batch) = self.batch {
-            return batch.reach(side, self.convention(), window);
+            return batch.reach(side, self.attention_convention(), window);
         }
         let pass = &self.pass;
         let back = window.map_or(u64::MAX, |window| window.max(1) - 1);
         Reach {
             sequences: pass.batch,
-            new: product(&[pass.rows(), pass.steps]),
-            keys: product(&[self.keys_sum(window), pass.batch]),
-            cached: product(&[pass.batch, pass.past_sum(back)]),
+            new: saturating_product(&[pass.rows(), pass.steps]),
+            keys: saturating_product(&[self.keys_sum(window), pass.batch]),
+            cached: saturating_product(&[pass.batch, pass.past_sum(back)]),
             queries: pass.queries,
             keys_at_first: pass.past.min(back).saturating_add(pass.queries),
             bounded: false,
@@ -270,13 +271,13 @@ impl<'m> Lowering<'_, 'm> {
     }
 
     /// Distinct positions of the new tokens in one step. Sequences of a pass share theirs.
-    pub(crate) fn positions(&self) -> u64 {
+    pub(crate) fn distinct_positions(&self) -> u64 {
         self.batch
-            .map_or(self.pass.queries, |batch| batch.positions())
+            .map_or(self.pass.queries, |batch| batch.distinct_positions())
     }
 
     /// Pairs of a query and a key over the steps of a pass, of one sequence.
-    pub(crate) fn pairs(&self, convention: AttentionConvention) -> u64 {
+    pub(crate) fn query_key_pairs(&self, convention: AttentionConvention) -> u64 {
         match self.visible {
             Visible::Past(_) => self.pass.keys_sum(convention, None),
             Visible::All | Visible::Sum(_) => self.keys_sum(None),
@@ -302,13 +303,13 @@ impl<'m> Lowering<'_, 'm> {
             sequences: pass.batch,
             continued: pass.batch - self.new_sequences().min(pass.batch),
             new: pass.rows(),
-            chunks: product(&[pass.batch, pass.queries.div_ceil(size)]),
+            chunks: saturating_product(&[pass.batch, pass.queries.div_ceil(size)]),
             bounded: false,
         }
     }
 
     /// True where keys and values go to a cache.
-    pub(crate) fn caches(&self) -> bool {
+    pub(crate) fn writes_kv_cache(&self) -> bool {
         matches!(self.visible, Visible::Past(_)) && self.pass.phase != Phase::Vision
     }
 }

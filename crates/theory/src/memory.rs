@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     block::{FeedForward, Layer, Mixer, MlpInput, SamEncoder},
-    count::product,
+    count::saturating_product,
     error::WorkloadError,
     model::{Decoder, Model},
     vision::Vision,
@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Searches end here; no machine holds more.
-const MAX_TOKENS: u64 = 1 << 32;
-const MAX_BATCH: u64 = 1 << 24;
+const SEARCHED_TOKENS_MAX: u64 = 1 << 32;
+const SEARCHED_BATCH_MAX: u64 = 1 << 24;
 
 /// Bytes that a workload needs at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    pub fn total(&self) -> u64 {
+    pub fn total_bytes(&self) -> u64 {
         self.weights
             .saturating_add(self.kv_cache)
             .saturating_add(self.activations_peak)
@@ -50,39 +50,42 @@ impl Model {
         let elements = decoder.groups.iter().fold(0u64, |total, group| {
             let kept = group
                 .layer
-                .window()
+                .attention_window()
                 .map_or(tokens, |window| tokens.min(window));
-            let layer = product(&[kept, group.layer.kv_elements(workload.mla)]);
+            let layer = saturating_product(&[kept, group.layer.kv_elements(workload.mla)]);
             let cross = group.layer.cross.as_ref();
-            let encoded = product(&[
+            let encoded = saturating_product(&[
                 self.encoder_tokens(workload),
                 cross.map_or(0, |cross| cross.kv_elements()),
             ]);
             let layer = layer.saturating_add(encoded);
-            total.saturating_add(product(&[layer, group.layers.len() as u64]))
+            total.saturating_add(saturating_product(&[layer, group.layers.len() as u64]))
         });
-        let formats = self.formats(&workload.precision);
+        let formats = self.number_formats(&workload.precision);
         let states = decoder.groups.iter().fold(0u64, |total, group| {
             let layers = group.layers.len() as u64;
-            total.saturating_add(product(&[group.layer.state_bytes(&formats), layers]))
+            total.saturating_add(saturating_product(&[
+                group.layer.state_bytes(&formats),
+                layers,
+            ]))
         });
         formats
             .kv
-            .bytes_for(product(&[elements, workload.batch]))
+            .bytes_for(saturating_product(&[elements, workload.batch]))
             .unwrap_or(u64::MAX)
-            .saturating_add(product(&[states, workload.batch]))
+            .saturating_add(saturating_product(&[states, workload.batch]))
     }
 
     /// What a workload keeps in memory at once.
-    pub fn memory(&self, workload: &Workload) -> Result<Memory, WorkloadError> {
-        self.validate(workload)?;
+    pub fn count_memory(&self, workload: &Workload) -> Result<Memory, WorkloadError> {
+        self.validate_workload(workload)?;
         Ok(self.memory_beside(workload, self.parameter_bytes(&workload.precision)))
     }
 
-    /// What a workload keeps beside weights of so many bytes: summing those takes longer than all the rest.
+    /// Memory of a workload, given the bytes of its weights: callers that ask often sum the weights once, since that is the slow part.
     fn memory_beside(&self, workload: &Workload, weights: u64) -> Memory {
         let tokens = self
-            .context(workload)
+            .context_tokens(workload)
             .saturating_add(workload.decode_steps());
         let passes = self
             .prefill_passes(workload)
@@ -90,24 +93,24 @@ impl Model {
         let text = self.decoder.as_ref().map_or(0, |decoder| {
             passes
                 .map(|pass| {
-                    let logits = product(&[pass.batch, pass.logits]);
+                    let logits = saturating_product(&[pass.batch, pass.logits]);
                     decoder.peak_elements(pass.rows(), logits)
                 })
                 .max()
                 .unwrap_or(0)
         });
-        let images = product(&[workload.batch, workload.images.count]);
+        let images = saturating_product(&[workload.batch, workload.images.count]);
         let vision = match &self.vision {
             Some(vision) if images > 0 => vision.peak_elements(images, workload),
             _ => 0,
         };
-        let encoded = product(&[workload.batch, self.encoder_tokens(workload)]);
+        let encoded = saturating_product(&[workload.batch, self.encoder_tokens(workload)]);
         // What the encoder gave stays while the decoder begins.
         let (encoder, kept) = self.encoder.as_ref().map_or((0, 0), |encoder| {
-            let kept = product(&[encoded, encoder.hidden]);
+            let kept = saturating_product(&[encoded, encoder.hidden]);
             (encoder.peak_elements(encoded), kept)
         });
-        let formats = self.formats(&workload.precision);
+        let formats = self.number_formats(&workload.precision);
         Memory {
             weights,
             kv_cache: self.kv_cache_bytes(workload, tokens),
@@ -121,33 +124,33 @@ impl Model {
     /// The largest batch of sequences like `workload`'s that fits `bytes`; `None` where not even one does.
     pub fn largest_batch(&self, workload: &Workload, bytes: u64) -> Option<u64> {
         let weights = self.parameter_bytes(&workload.precision);
-        largest(1, MAX_BATCH, |batch| {
+        largest_fitting(1, SEARCHED_BATCH_MAX, |batch| {
             let workload = Workload { batch, ..*workload };
-            self.memory_beside(&workload, weights).total() <= bytes
+            self.memory_beside(&workload, weights).total_bytes() <= bytes
         })
     }
 
-    /// The longest context per sequence, in tokens, that fits `bytes` beside the activations of `workload`.
+    /// The longest context per sequence, in tokens, that fits in `bytes` together with weights and activations of `workload`.
     ///
     /// The context is what `workload` holds at its end, with more tokens in the cache before it.
     pub fn largest_context(&self, workload: &Workload, bytes: u64) -> Option<u64> {
-        let own = self
+        let sequence_tokens = self
             .prompt_tokens(workload)
             .saturating_add(workload.decode_steps());
         let weights = self.parameter_bytes(&workload.precision);
-        let cached = largest(0, MAX_TOKENS, |cached| {
+        let cached = largest_fitting(0, SEARCHED_TOKENS_MAX, |cached| {
             let workload = Workload {
                 cached,
                 ..*workload
             };
-            self.memory_beside(&workload, weights).total() <= bytes
+            self.memory_beside(&workload, weights).total_bytes() <= bytes
         })?;
-        Some(cached.saturating_add(own))
+        Some(cached.saturating_add(sequence_tokens))
     }
 }
 
 /// The largest value in `low..=high` that fits, by bisection; what fits must fit for all smaller values too.
-fn largest(low: u64, high: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+fn largest_fitting(low: u64, high: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     if !fits(low) {
         return None;
     }
@@ -170,8 +173,8 @@ impl Decoder {
             .groups
             .iter()
             .map(|group| group.layer.peak_elements(rows));
-        let head = product(&[rows, self.hidden])
-            .saturating_add(product(&[logits, self.head.linear.outputs]));
+        let head = saturating_product(&[rows, self.hidden])
+            .saturating_add(saturating_product(&[logits, self.head.linear.outputs]));
         layers.max().unwrap_or(0).max(head)
     }
 }
@@ -179,7 +182,7 @@ impl Decoder {
 impl Layer {
     /// Elements alive at the worst moment of this layer over `rows` tokens.
     pub(crate) fn peak_elements(&self, rows: u64) -> u64 {
-        product(&[
+        saturating_product(&[
             rows,
             self.width
                 .saturating_add(self.mixer_peak().max(self.feed_peak())),
@@ -203,9 +206,9 @@ impl Layer {
                 )
             }
             Mixer::GatedDelta(delta) => {
-                let all = delta.projections.all();
+                let all = delta.projections.all_linears();
                 let projected = all.iter().map(|linear| linear.outputs).sum();
-                (projected, delta.channels())
+                (projected, delta.conv_channels())
             }
         };
         projected + self.width.max(result)
@@ -225,7 +228,7 @@ impl Layer {
             FeedForward::Moe(moe) => {
                 // Each token's copies for its experts, and gate, up and result inside them.
                 let experts = &moe.experts;
-                let copies = product(&[
+                let copies = saturating_product(&[
                     experts.top_k,
                     experts.hidden.saturating_add(3 * experts.intermediate),
                 ]);
@@ -240,7 +243,9 @@ impl Vision {
         match self {
             Self::Encoder(encoder) => {
                 let tokens = encoder.patches_per_image() + 1;
-                encoder.layer.peak_elements(product(&[images, tokens]))
+                encoder
+                    .layer
+                    .peak_elements(saturating_product(&[images, tokens]))
             }
             Self::Sam(sam) => sam.peak_elements(images, sam.side),
             Self::DeepseekOcr(towers) => {
@@ -248,13 +253,13 @@ impl Vision {
                     .images
                     .crops_wide
                     .saturating_mul(workload.images.crops_high);
-                let local = product(&[images, crops]);
+                let local = saturating_product(&[images, crops]);
                 let views = [(images, towers.base_side), (local, towers.crop_side)];
                 views
                     .into_iter()
                     .map(|(views, side)| {
                         let across = towers.sam.output_side(side);
-                        let features = product(&[views, across * across + 1]);
+                        let features = saturating_product(&[views, across * across + 1]);
                         let clip = towers.clip.layer.peak_elements(features);
                         towers.sam.peak_elements(views, side).max(clip)
                     })
@@ -264,15 +269,15 @@ impl Vision {
             Self::Queries(towers) => {
                 let views = towers.views(images, &workload.images);
                 let peaks = views.map(|(views, side)| {
-                    let tokens = product(&[views, towers.encoder_tokens(side)]);
+                    let tokens = saturating_product(&[views, towers.encoder_tokens(side)]);
                     let encoder = towers.encoder.layer.peak_elements(tokens);
                     towers.sam.peak_elements(views, side).max(encoder)
                 });
                 peaks.into_iter().max().unwrap_or(0)
             }
             Self::Qwen(tower) => {
-                let tokens = self.tokens(&workload.images);
-                let patches = product(&[images, tokens, tower.merge, tower.merge]);
+                let tokens = self.tokens_per_image(&workload.images);
+                let patches = saturating_product(&[images, tokens, tower.merge, tower.merge]);
                 tower.layer.peak_elements(patches)
             }
         }
@@ -283,19 +288,19 @@ impl SamEncoder {
     /// Windows are padded, so the worst moment is often in attention: residual, padded queries, keys, values, result.
     fn peak_elements(&self, images: u64, side: u64) -> u64 {
         let across = side / self.patches.stride;
-        let patches = product(&[across, across]);
+        let patches = saturating_product(&[across, across]);
         let peak = self.groups.iter().map(|(_, layer)| {
             let padded = if layer.window > 0 {
                 let windows = across.div_ceil(layer.window);
-                product(&[windows, windows, layer.window, layer.window])
+                saturating_product(&[windows, windows, layer.window, layer.window])
             } else {
                 patches
             };
             let width = layer.norm1.width;
-            let attention = product(&[padded, 4, width]);
-            let feed = product(&[patches, 2, layer.mlp.down.inputs]);
-            product(&[patches, width]).saturating_add(attention.max(feed))
+            let attention = saturating_product(&[padded, 4, width]);
+            let feed = saturating_product(&[patches, 2, layer.mlp.down.inputs]);
+            saturating_product(&[patches, width]).saturating_add(attention.max(feed))
         });
-        product(&[images, peak.max().unwrap_or(0)])
+        saturating_product(&[images, peak.max().unwrap_or(0)])
     }
 }

@@ -23,18 +23,18 @@ pub struct MemoryFit {
 }
 
 impl MemoryFit {
-    /// The need of `workload` with weights of so many bytes ([`Model::parameter_bytes`]).
-    pub fn of(model: &Model, workload: &Workload, device: &Device, weights: u64) -> Self {
+    /// Compares the memory that `workload` needs with the device's capacity. `weights`: bytes of all weights ([`Model::parameter_bytes`]).
+    pub fn for_workload(model: &Model, workload: &Workload, device: &Device, weights: u64) -> Self {
         // The last step reads every cached token that it can still see and adds its own: that is what must be held.
         // Without decode steps nothing is added to what prefill left.
         let steps = workload.decode_steps();
         let last = model
-            .context(workload)
+            .context_tokens(workload)
             .saturating_add(steps.saturating_sub(1));
         let mut kv = 0u64;
-        model.lower(
+        model.lower_pass(
             workload,
-            &Pass::decode(workload.batch, last, 1),
+            &Pass::decode_steps(workload.batch, last, 1),
             &mut |operator| {
                 // A state is replaced, not added to.
                 let added = if steps > 0 && operator.kind == Kind::Attention {

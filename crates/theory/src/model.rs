@@ -55,7 +55,7 @@ impl Decoder {
     }
 
     /// The layers in the order of execution, each with its number.
-    pub fn layers(&self) -> impl Iterator<Item = (u32, &Layer)> {
+    pub fn numbered_layers(&self) -> impl Iterator<Item = (u32, &Layer)> {
         self.in_order()
             .into_iter()
             .map(|(number, layer)| (number[0], layer))
@@ -78,7 +78,7 @@ impl Decoder {
             positions.lower(lowering);
         }
         if let Some(linear) = &self.project_in {
-            lowering.linear(linear, lowering.rows());
+            lowering.emit_linear(linear, lowering.rows());
         }
         for table in &self.tables {
             table.lower(lowering);
@@ -90,32 +90,32 @@ impl Decoder {
 
     fn lower_after<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         if let Some(norm) = &self.final_norm {
-            lowering.norm(norm, lowering.rows());
+            lowering.emit_norm(norm, lowering.rows());
         }
         if let Some(linear) = &self.project_out {
-            lowering.linear(linear, lowering.rows());
+            lowering.emit_linear(linear, lowering.rows());
         }
         self.head.lower(lowering);
     }
 
-    fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.embedding.weights(visitor);
+    fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.embedding.visit_weights(visitor);
         if let Some(positions) = &self.positions {
-            positions.weights(visitor);
+            positions.visit_weights(visitor);
         }
         if let Some(bias) = &self.bias {
-            bias.weights(visitor);
+            bias.visit_weights(visitor);
         }
         for linear in [&self.project_in, &self.project_out].into_iter().flatten() {
-            linear.weights(visitor);
+            linear.visit_weights(visitor);
         }
         if let Some(norm) = &self.final_norm {
-            norm.weights(visitor);
+            norm.visit_weights(visitor);
         }
-        self.head.weights(visitor);
+        self.head.visit_weights(visitor);
         for group in &self.groups {
-            visitor.inside(self.layers_prefix, &group.layers, |visitor| {
-                group.layer.weights(visitor);
+            visitor.visit_inside(self.layers_prefix, &group.layers, |visitor| {
+                group.layer.visit_weights(visitor);
             });
         }
     }
@@ -150,7 +150,7 @@ impl Model {
     }
 
     /// The number formats of a workload on this model.
-    pub fn formats(&self, precision: &Precision) -> Formats {
+    pub fn number_formats(&self, precision: &Precision) -> Formats {
         let activations = precision.activations.unwrap_or(self.dtype);
         let weights = precision
             .weights
@@ -166,13 +166,15 @@ impl Model {
             plain,
             activations,
             kv: precision.kv.unwrap_or(activations),
-            compute: precision.compute.unwrap_or(weights.compute(activations)),
+            compute: precision
+                .compute
+                .unwrap_or(weights.default_compute(activations)),
         }
     }
 
-    /// The number formats of software that computes in `dtype` alone, whatever weights are stored in. What is stored in f16 it keeps as it computes.
+    /// Number formats of software that only computes in `dtype`: weights keep their stored format, and f16 weights are converted to `dtype`.
     pub fn computed_in(&self, precision: &Precision, dtype: DType) -> Precision {
-        let formats = self.formats(precision);
+        let formats = self.number_formats(precision);
         let kept = |stored: DType| match stored {
             DType::F16 => dtype,
             other => other,
@@ -193,7 +195,7 @@ impl Model {
     /// Tokens of one sequence that the encoder gives; 0 without an encoder.
     pub fn encoder_tokens(&self, workload: &Workload) -> u64 {
         let encoder = self.encoder.as_ref();
-        encoder.map_or(0, |encoder| encoder.tokens(workload.prompt))
+        encoder.map_or(0, |encoder| encoder.encoder_tokens(workload.prompt))
     }
 
     /// Tokens of one prompt that prefill takes: text and image tokens, or what the decoder beside an encoder begins with.
@@ -203,7 +205,7 @@ impl Model {
         }
         let images = match &self.vision {
             Some(vision) if self.decoder.is_some() && workload.images.count > 0 => vision
-                .tokens(&workload.images)
+                .tokens_per_image(&workload.images)
                 .saturating_mul(workload.images.count),
             _ => 0,
         };
@@ -211,13 +213,13 @@ impl Model {
     }
 
     /// Tokens in the cache when decode starts.
-    pub fn context(&self, workload: &Workload) -> u64 {
+    pub fn context_tokens(&self, workload: &Workload) -> u64 {
         workload.cached.saturating_add(self.prompt_tokens(workload))
     }
 
     /// The passes of a workload's prefill.
     pub fn prefill_passes(&self, workload: &Workload) -> impl Iterator<Item = Pass> {
-        Pass::prefill(
+        Pass::prefill_chunks(
             workload.batch,
             self.prompt_tokens(workload),
             workload.cached,
@@ -228,19 +230,20 @@ impl Model {
 
     /// The first decode step of a workload.
     pub fn decode_step(&self, workload: &Workload) -> Pass {
-        Pass::decode(workload.batch, self.context(workload), 1)
+        Pass::decode_steps(workload.batch, self.context_tokens(workload), 1)
     }
 
     /// All decode steps of a workload; `None` where prefill gives the only token.
     pub fn decode_pass(&self, workload: &Workload) -> Option<Pass> {
         let steps = workload.decode_steps();
-        (steps > 0).then(|| Pass::decode(workload.batch, self.context(workload), steps))
+        (steps > 0)
+            .then(|| Pass::decode_steps(workload.batch, self.context_tokens(workload), steps))
     }
 
     /// Sends the decoder's distinct operators of `pass` to `sink`, identical layers once with their count.
     ///
     /// Nothing is allocated. The order is that of execution within a layer; groups of layers come one after the other.
-    pub fn lower<'m>(
+    pub fn lower_pass<'m>(
         &'m self,
         workload: &Workload,
         pass: &Pass,
@@ -258,11 +261,11 @@ impl Model {
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
         let Some(decoder) = &self.decoder else { return };
-        let mut lowering = self.lowering(workload, pass, sink);
+        let mut lowering = self.start_lowering(workload, pass, sink);
         lowering.batch = batch;
         decoder.lower_before(&mut lowering);
         for group in &decoder.groups {
-            lowering.inside(decoder.layers_prefix, &group.layers, |lowering| {
+            lowering.lower_inside(decoder.layers_prefix, &group.layers, |lowering| {
                 group.layer.lower(lowering);
             });
         }
@@ -284,7 +287,7 @@ impl Model {
             steps: 1,
             logits: 0,
         };
-        let mut lowering = self.lowering(workload, &pass, sink);
+        let mut lowering = self.start_lowering(workload, &pass, sink);
         vision.lower(&mut lowering, images, &workload.images);
     }
 
@@ -299,7 +302,7 @@ impl Model {
             steps: 1,
             logits: 0,
         };
-        encoder.lower(&mut self.lowering(workload, &pass, sink));
+        encoder.lower(&mut self.start_lowering(workload, &pass, sink));
     }
 
     /// Sends every operator of `pass` in the order of execution, each layer with its own number.
@@ -310,17 +313,17 @@ impl Model {
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
         let Some(decoder) = &self.decoder else { return };
-        let mut lowering = self.lowering(workload, pass, sink);
+        let mut lowering = self.start_lowering(workload, pass, sink);
         decoder.lower_before(&mut lowering);
         for (number, layer) in decoder.in_order() {
-            lowering.inside(decoder.layers_prefix, number, |lowering| {
+            lowering.lower_inside(decoder.layers_prefix, number, |lowering| {
                 layer.lower(lowering);
             });
         }
         decoder.lower_after(&mut lowering);
     }
 
-    fn lowering<'s, 'm>(
+    fn start_lowering<'s, 'm>(
         &'m self,
         workload: &Workload,
         pass: &Pass,
@@ -328,7 +331,7 @@ impl Model {
     ) -> Lowering<'s, 'm> {
         Lowering {
             pass: *pass,
-            formats: self.formats(&workload.precision),
+            formats: self.number_formats(&workload.precision),
             visible: Visible::Past(workload.attention),
             mla: workload.mla,
             routing: workload.routing,
@@ -341,52 +344,52 @@ impl Model {
         }
     }
 
-    pub(crate) fn weights(&self, each: &mut dyn FnMut(&Weight<'_>)) {
+    pub(crate) fn visit_weights(&self, each: &mut dyn FnMut(&Weight<'_>)) {
         let mut visitor = Visitor {
             prefix: "",
             layers: &[],
             each,
         };
         if let Some(vision) = &self.vision {
-            vision.weights(&mut visitor);
+            vision.visit_weights(&mut visitor);
         }
         if let Some(encoder) = &self.encoder {
-            encoder.weights(&mut visitor);
+            encoder.visit_weights(&mut visitor);
         }
         if let Some(decoder) = &self.decoder {
-            decoder.weights(&mut visitor);
+            decoder.visit_weights(&mut visitor);
         }
     }
 
     /// Number of parameters; tied weights count once, buffers (DeepSeek-V3's correction of routing) not at all.
-    pub fn parameters(&self) -> u64 {
+    pub fn parameter_count(&self) -> u64 {
         let mut total = 0u64;
-        self.weights(&mut |weight| {
+        self.visit_weights(&mut |weight| {
             let elements = if weight.spec.buffer {
                 0
             } else {
                 weight.spec.shape.elements()
             };
-            total = total.saturating_add(elements.saturating_mul(weight.copies()));
+            total = total.saturating_add(elements.saturating_mul(weight.tensor_count()));
         });
         total
     }
 
     /// Bytes of the stored weights under `precision`, scales included.
     pub fn parameter_bytes(&self, precision: &Precision) -> u64 {
-        let formats = self.formats(precision);
+        let formats = self.number_formats(precision);
         let mut total = 0u64;
-        self.weights(&mut |weight| {
-            let bytes = weight.bytes(&formats);
-            total = total.saturating_add(bytes.saturating_mul(weight.copies()));
+        self.visit_weights(&mut |weight| {
+            let bytes = weight.bytes_per_copy(&formats);
+            total = total.saturating_add(bytes.saturating_mul(weight.tensor_count()));
         });
         total
     }
 
     /// Every tensor of the (unquantized) checkpoint, sorted by name.
-    pub fn tensors(&self) -> Vec<Tensor> {
+    pub fn checkpoint_tensors(&self) -> Vec<Tensor> {
         let mut tensors = Vec::new();
-        self.weights(&mut |weight| weight::expand(weight, &mut tensors));
+        self.visit_weights(&mut |weight| weight::expand_tensors(weight, &mut tensors));
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
         tensors
     }

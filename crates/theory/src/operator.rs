@@ -177,12 +177,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn matmul(m: u64, n: u64, k: u64) -> Self {
+    pub fn gemm(m: u64, n: u64, k: u64) -> Self {
         Self { groups: 1, m, n, k }
     }
 
     /// Elementwise work on `m` rows of `n` elements.
-    pub fn rows(m: u64, n: u64) -> Self {
+    pub fn elementwise(m: u64, n: u64) -> Self {
         Self {
             groups: 1,
             m,
@@ -225,17 +225,16 @@ impl Traffic {
             .saturating_add(self.boundary)
     }
 
-    /// Activations read and written.
-    pub fn activations(&self) -> u64 {
+    pub fn activation_bytes(&self) -> u64 {
         self.activation_read.saturating_add(self.activation_write)
     }
 
     /// Everything that moves if nothing is fused.
-    pub fn total(&self) -> u64 {
+    pub fn total_bytes(&self) -> u64 {
         self.weights
             .saturating_add(self.kv_read)
             .saturating_add(self.kv_write)
-            .saturating_add(self.activations())
+            .saturating_add(self.activation_bytes())
     }
 
     /// Adds `other`, `times` times; saturates.
@@ -283,7 +282,7 @@ pub struct Operator<'m> {
 
 impl Operator<'_> {
     /// How often it is called in the pass: layers × steps.
-    pub fn calls(&self) -> u64 {
+    pub fn call_count(&self) -> u64 {
         self.steps.saturating_mul(u64::from(self.layers))
     }
 }

@@ -78,7 +78,7 @@ impl WeightFormat {
     }
 
     /// The dtype of the stored elements.
-    pub fn element(self) -> DType {
+    pub fn element_dtype(self) -> DType {
         match self {
             Self::Plain(dtype) => dtype,
             Self::Fp8 { .. } => DType::F8E4m3,
@@ -92,7 +92,7 @@ impl WeightFormat {
     ///
     /// fp8, int8 and nvfp4 checkpoints are made for units of that dtype; 4-bit integers, mxfp4, and 8-bit integers with scales along
     /// their inputs (which a sum of integers cannot cross) are expanded to the activations' dtype first.
-    pub fn compute(self, activations: DType) -> DType {
+    pub fn default_compute(self, activations: DType) -> DType {
         match self {
             Self::Fp8 { .. } => DType::F8E4m3,
             Self::Int8 { group: 0 } => DType::I8,
@@ -102,9 +102,9 @@ impl WeightFormat {
     }
 
     /// Bytes of a matrix of `rows` outputs by `columns` inputs, scales included; saturates.
-    pub fn bytes(self, rows: u64, columns: u64) -> u64 {
+    pub fn stored_bytes(self, rows: u64, columns: u64) -> u64 {
         let elements = rows.saturating_mul(columns);
-        let stored = self.element().bytes_for(elements).unwrap_or(u64::MAX);
+        let stored = self.element_dtype().bytes_for(elements).unwrap_or(u64::MAX);
         let extra = match self {
             Self::Plain(_) => 0,
             Self::Fp8 {
@@ -177,10 +177,7 @@ impl fmt::Display for WeightFormat {
 #[error(
     "unknown weight format `{0}` (known: any dtype such as bf16 or f32; fp8, fp8_128x128, int8, int8_g128, int4_g128, awq, awq_g64, gptq, gptq_g64, mxfp4, nvfp4)"
 )]
-pub struct ParseWeightFormatError(
-    /// The text as given.
-    pub String,
-);
+pub struct ParseWeightFormatError(pub String);
 
 impl FromStr for WeightFormat {
     type Err = ParseWeightFormatError;
@@ -297,7 +294,7 @@ mod tests {
             (WeightFormat::Mxfp4, elements / 2 + elements / 32),
             (WeightFormat::Nvfp4, elements / 2 + elements / 16 + 4),
         ] {
-            assert_eq!(format.bytes(rows, columns), expected, "{format}");
+            assert_eq!(format.stored_bytes(rows, columns), expected, "{format}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     block::{Layer, Linear, Norm, RopeTable, SamEncoder},
-    count::product,
+    count::saturating_product,
     lower::{Lowering, Visible},
     weight::{Dims, Visitor, WeightSpec},
     workload::{AttentionConvention, Images},
@@ -40,17 +40,17 @@ pub struct QueryEncoder {
 }
 
 impl QueryEncoder {
-    /// The queries that read so many features.
-    fn queries(&self, features: u64) -> u64 {
+    /// Number of learned queries that read `features` features.
+    fn query_count(&self, features: u64) -> u64 {
         let [(_, small), (_, large)] = self.tables;
         if features <= small { small } else { large }
     }
 
     /// Over `views` views of `features` features each.
     fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, views: u64, features: u64) {
-        let queries = self.queries(features);
+        let queries = self.query_count(features);
         let tokens = features.saturating_add(queries);
-        let convention = lowering.convention();
+        let convention = lowering.attention_convention();
         // All views have the same positions, so there is one table.
         lowering.pass.batch = 1;
         lowering.pass.queries = tokens;
@@ -59,57 +59,57 @@ impl QueryEncoder {
         let before = lowering.visible;
         lowering.visible = match convention {
             AttentionConvention::Full => Visible::All,
-            AttentionConvention::Causal => Visible::Sum(keys(features, queries)),
+            AttentionConvention::Causal => Visible::Sum(visible_keys(features, queries)),
         };
-        lowering.inside(self.layers_prefix, &self.layers, |lowering| {
+        lowering.lower_inside(self.layers_prefix, &self.layers, |lowering| {
             self.layer.lower(lowering);
         });
-        lowering.norm(&self.norm, lowering.rows());
+        lowering.emit_norm(&self.norm, lowering.rows());
         lowering.visible = before;
     }
 
-    fn weights(&self, visitor: &mut Visitor<'_>) {
+    fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         for (name, rows) in self.tables {
             let shape = Dims::from([rows, self.layer.width]);
             visitor.visit(WeightSpec::new(name, "weight", shape));
         }
-        visitor.inside(self.layers_prefix, &self.layers, |visitor| {
-            self.layer.weights(visitor);
+        visitor.visit_inside(self.layers_prefix, &self.layers, |visitor| {
+            self.layer.visit_weights(visitor);
         });
-        self.norm.weights(visitor);
+        self.norm.visit_weights(visitor);
     }
 }
 
 /// Σ over tokens of the keys that they see: n² of n features, and n + 1 up to n + q of q queries.
-fn keys(features: u64, queries: u64) -> u64 {
-    product(&[features, features])
-        .saturating_add(product(&[features, queries]))
-        .saturating_add(product(&[queries, queries.saturating_add(1)]) / 2)
+fn visible_keys(features: u64, queries: u64) -> u64 {
+    saturating_product(&[features, features])
+        .saturating_add(saturating_product(&[features, queries]))
+        .saturating_add(saturating_product(&[queries, queries.saturating_add(1)]) / 2)
 }
 
 impl QueryVision {
     /// Number of crops of an image; a grid of one crop is the image itself, which the global view covers.
-    fn crops(images: &Images) -> u64 {
-        let crops = product(&[images.crops_wide, images.crops_high]);
+    fn crop_count(images: &Images) -> u64 {
+        let crops = saturating_product(&[images.crops_wide, images.crops_high]);
         if crops > 1 { crops } else { 0 }
     }
 
-    fn features(&self, side: u64) -> u64 {
+    fn feature_count(&self, side: u64) -> u64 {
         let across = self.sam.output_side(side);
-        product(&[across, across])
+        saturating_product(&[across, across])
     }
 
     /// A token for each query of each view, and a separator.
-    pub(crate) fn tokens(&self, images: &Images) -> u64 {
-        let of = |side| self.encoder.queries(self.features(side));
-        product(&[of(self.crop_side), Self::crops(images)])
+    pub(crate) fn tokens_per_image(&self, images: &Images) -> u64 {
+        let of = |side| self.encoder.query_count(self.feature_count(side));
+        saturating_product(&[of(self.crop_side), Self::crop_count(images)])
             .saturating_add(of(self.whole_side(images)))
             .saturating_add(1)
     }
 
     /// Whole images and crops, each with the side of one.
     pub(crate) fn views(&self, images: u64, each: &Images) -> [(u64, u64); 2] {
-        let crops = product(&[images, Self::crops(each)]);
+        let crops = saturating_product(&[images, Self::crop_count(each)]);
         [(images, self.whole_side(each)), (crops, self.crop_side)]
     }
 
@@ -124,8 +124,8 @@ impl QueryVision {
 
     /// Features and queries of a view.
     pub(crate) fn encoder_tokens(&self, side: u64) -> u64 {
-        let features = self.features(side);
-        features.saturating_add(self.encoder.queries(features))
+        let features = self.feature_count(side);
+        features.saturating_add(self.encoder.query_count(features))
     }
 
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, images: u64, each: &Images) {
@@ -134,17 +134,17 @@ impl QueryVision {
                 continue;
             }
             self.sam.lower(lowering, views, side);
-            let features = self.features(side);
+            let features = self.feature_count(side);
             self.encoder.lower(lowering, views, features);
-            let queries = self.encoder.queries(features);
-            lowering.linear(&self.projector, product(&[views, queries]));
+            let queries = self.encoder.query_count(features);
+            lowering.emit_linear(&self.projector, saturating_product(&[views, queries]));
         }
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.sam.weights(visitor);
-        self.encoder.weights(visitor);
-        self.projector.weights(visitor);
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.sam.visit_weights(visitor);
+        self.encoder.visit_weights(visitor);
+        self.projector.visit_weights(visitor);
         let shape = Dims::from([self.projector.outputs]);
         visitor.visit(WeightSpec::new(self.separator, "", shape));
     }
@@ -157,6 +157,6 @@ mod tests {
     #[test]
     fn keys_of_two_features_and_three_queries() {
         // Features see 2 keys each, queries 3, 4 and 5.
-        assert_eq!(keys(2, 3), 2 + 2 + 3 + 4 + 5);
+        assert_eq!(visible_keys(2, 3), 2 + 2 + 3 + 4 + 5);
     }
 }

@@ -28,11 +28,11 @@ impl Default for Parallel {
     }
 }
 
-/// Most ranks of each kind.
-const MOST: u64 = 1 << 12;
+/// Maximum ranks of each kind: far above any deployment, and low enough that products of three stay within 64 bits.
+const RANKS_MAX: u64 = 1 << 12;
 
 impl Parallel {
-    pub fn ranks(&self) -> u64 {
+    pub fn rank_count(&self) -> u64 {
         self.tensor * self.pipeline * self.data
     }
 
@@ -45,8 +45,8 @@ impl Parallel {
         self.data > 1 && self.expert > self.tensor
     }
 
-    /// What is wrong with it, whatever the model: the key, what it is, what it must be.
-    pub fn mistake(&self) -> Option<(&'static str, u64, String)> {
+    /// The first invalid value, independent of the model: its key, the value, and what the value must be.
+    pub fn find_mistake(&self) -> Option<(&'static str, u64, String)> {
         let named = [
             ("tensor", self.tensor),
             ("pipeline", self.pipeline),
@@ -54,8 +54,8 @@ impl Parallel {
             ("data", self.data),
         ];
         for (key, value) in named {
-            if !(1..=MOST).contains(&value) {
-                return Some((key, value, format!("between 1 and {MOST}")));
+            if !(1..=RANKS_MAX).contains(&value) {
+                return Some((key, value, format!("between 1 and {RANKS_MAX}")));
             }
         }
         let group = self.tensor * self.data;

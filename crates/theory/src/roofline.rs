@@ -85,12 +85,12 @@ pub struct OperatorRoofline {
 
 impl OperatorRoofline {
     /// The largest of the three.
-    pub fn seconds(&self) -> f64 {
+    pub fn roofline_seconds(&self) -> f64 {
         self.tensor.max(self.vector).max(self.memory)
     }
 
     /// The resource that gives the largest.
-    pub fn binds(&self) -> Resource {
+    pub fn binding_resource(&self) -> Resource {
         if self.memory >= self.tensor && self.memory >= self.vector {
             Resource::Memory
         } else if self.tensor >= self.vector {
@@ -107,7 +107,7 @@ impl<'d> Roof<'d> {
         let rates = |engine| {
             let mut rates = [f64::NAN; DTYPES];
             for dtype in DType::all() {
-                if let Ok(peak) = device.peak(dtype, engine) {
+                if let Ok(peak) = device.dense_peak(dtype, engine) {
                     rates[dtype as usize] = 1.0 / peak.dense_flops_per_s.0;
                 }
             }
@@ -118,7 +118,7 @@ impl<'d> Roof<'d> {
             device,
             tensor: rates(Engine::Tensor),
             vector: rates(Engine::Vector),
-            main: 1.0 / device.bandwidth().0,
+            main: 1.0 / device.memory_bandwidth().0,
             on_chip_bytes,
             on_chip,
         }
@@ -147,7 +147,7 @@ impl<'d> Roof<'d> {
     }
 
     /// Where a step of this much minimum DRAM traffic can keep them.
-    pub fn level(&self, bytes_per_step: f64) -> MemoryLevel {
+    pub fn memory_level(&self, bytes_per_step: f64) -> MemoryLevel {
         if bytes_per_step <= self.on_chip_bytes {
             MemoryLevel::OnChip
         } else {
@@ -159,7 +159,7 @@ impl<'d> Roof<'d> {
     ///
     /// Matrix work in a format without a peak is an error. Other arithmetic in such a format counts nothing, which
     /// keeps the result a lower bound: some makers publish no vector rates at all.
-    pub fn operator(
+    pub fn operator_times(
         &self,
         operator: &Operator<'_>,
         level: MemoryLevel,
@@ -169,7 +169,8 @@ impl<'d> Roof<'d> {
             Some(rate) => rate,
             None if operator.tensor.flops == 0 => 0.0,
             None => {
-                self.device.peak(operator.tensor.dtype, Engine::Tensor)?;
+                self.device
+                    .dense_peak(operator.tensor.dtype, Engine::Tensor)?;
                 0.0
             }
         };
@@ -243,7 +244,7 @@ pub struct PhaseRoofline {
 
 /// Sums over the operators of a phase.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+struct RooflineSums {
     operators: [f64; 2],
     tensor: f64,
     vector: f64,
@@ -257,14 +258,14 @@ struct Sums {
 
 impl PhaseRoofline {
     /// The roofline of the operators that `lower` sends.
-    pub fn of<'m>(
+    pub fn of_operators<'m>(
         roof: &Roof<'_>,
         lower: impl FnOnce(&mut dyn FnMut(&Operator<'m>)),
     ) -> Result<Self, MissingPeak> {
-        let mut sums = Sums::default();
+        let mut sums = RooflineSums::default();
         let mut failure = None;
         lower(&mut |operator| {
-            if let Err(missing) = sums.add(roof, operator) {
+            if let Err(missing) = sums.add_operator(roof, operator) {
                 failure.get_or_insert(missing);
             }
         });
@@ -281,7 +282,7 @@ impl PhaseRoofline {
         workload: &Workload,
         pass: &Pass,
     ) -> Result<Self, MissingPeak> {
-        Self::of(roof, |sink| model.lower(workload, pass, sink))
+        Self::of_operators(roof, |sink| model.lower_pass(workload, pass, sink))
     }
 
     /// The roofline of one step of a server; of the least that its facts allow where they leave a choice.
@@ -291,17 +292,21 @@ impl PhaseRoofline {
         workload: &Workload,
         step: &Step,
     ) -> Result<Self, MissingPeak> {
-        Self::of(roof, |sink| model.lower_step(workload, step, sink))
+        Self::of_operators(roof, |sink| model.lower_step(workload, step, sink))
     }
 }
 
-impl Sums {
-    fn add(&mut self, roof: &Roof<'_>, operator: &Operator<'_>) -> Result<(), MissingPeak> {
+impl RooflineSums {
+    fn add_operator(
+        &mut self,
+        roof: &Roof<'_>,
+        operator: &Operator<'_>,
+    ) -> Result<(), MissingPeak> {
         let layers = u64::from(operator.layers);
-        let main = roof.operator(operator, MemoryLevel::Main)?;
-        let on_chip = roof.operator(operator, MemoryLevel::OnChip)?;
-        self.operators[0] += main.seconds();
-        self.operators[1] += on_chip.seconds();
+        let main = roof.operator_times(operator, MemoryLevel::Main)?;
+        let on_chip = roof.operator_times(operator, MemoryLevel::OnChip)?;
+        self.operators[0] += main.roofline_seconds();
+        self.operators[1] += on_chip.roofline_seconds();
         self.tensor += main.tensor;
         self.vector += main.vector;
         let bytes = operator.traffic.min_dram_bytes().saturating_mul(layers);
@@ -323,7 +328,7 @@ impl Sums {
     }
 
     fn finish(self, roof: &Roof<'_>) -> PhaseRoofline {
-        let level = roof.level(self.bytes_per_step);
+        let level = roof.memory_level(self.bytes_per_step);
         let operators = match level {
             MemoryLevel::Main => self.operators[0],
             MemoryLevel::OnChip => self.operators[1],
@@ -340,11 +345,11 @@ impl Sums {
             });
         PhaseRoofline {
             roofline_ns: Nanos::from_seconds(operators),
-            whole_ns: Nanos::from_seconds(whole.seconds()),
+            whole_ns: Nanos::from_seconds(whole.roofline_seconds()),
             tensor_ns: Nanos::from_seconds(whole.tensor),
             vector_ns: Nanos::from_seconds(whole.vector),
             memory_ns: Nanos::from_seconds(whole.memory),
-            binds: whole.binds(),
+            binds: whole.binding_resource(),
             memory_level: level,
             flops: Flops(self.flops),
             min_dram_bytes: Bytes(self.min_dram_bytes),
@@ -375,18 +380,23 @@ pub struct Rooflines {
 }
 
 impl Rooflines {
-    /// The rooflines of `workload` on `model`. The workload must be valid for the model ([`Model::costs`] checks it).
-    pub fn of(roof: &Roof<'_>, model: &Model, workload: &Workload) -> Result<Self, MissingPeak> {
-        let vision = PhaseRoofline::of(roof, |sink| {
+    /// The rooflines of `workload` on `model`. The workload must be valid for the model ([`Model::cost_by_phase`] checks it).
+    pub fn of_workload(
+        roof: &Roof<'_>,
+        model: &Model,
+        workload: &Workload,
+    ) -> Result<Self, MissingPeak> {
+        let vision = PhaseRoofline::of_operators(roof, |sink| {
             if workload.images.count > 0 {
                 model.lower_vision(workload, sink);
             }
         })?;
         let vision = (vision.flops > Flops(0)).then_some(vision);
-        let encoder = PhaseRoofline::of(roof, |sink| model.lower_encoder(workload, sink))?;
-        let prefill = PhaseRoofline::of(roof, |sink| {
+        let encoder =
+            PhaseRoofline::of_operators(roof, |sink| model.lower_encoder(workload, sink))?;
+        let prefill = PhaseRoofline::of_operators(roof, |sink| {
             for pass in model.prefill_passes(workload) {
-                model.lower(workload, &pass, sink);
+                model.lower_pass(workload, &pass, sink);
             }
         })?;
         let step = model.decode_step(workload);

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Model {
-    /// Sends the decoder's distinct operators of a step to `sink`, as [`lower`](Self::lower) does for a pass.
+    /// Sends the decoder's distinct operators of a step to `sink`, as [`lower_pass`](Self::lower_pass) does for a pass.
     ///
     /// Weights are read once a step. Latent attention has two operators a layer in a mixed step with an absorbed decode:
     /// one over expanded keys (prefill), one over the latent (decode). Where the step does not tell all that attention
@@ -30,7 +30,7 @@ impl Model {
         bound: Bound,
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
-        let pass = step.pass(workload.logits);
+        let pass = step.as_pass(workload.logits);
         if pass.queries > 0 {
             self.lower_batch(workload, &pass, Some(Batch { step, bound }), sink);
         }
@@ -39,7 +39,7 @@ impl Model {
     /// The total of a step; the least that its facts allow where they leave a choice.
     pub fn cost_step(&self, workload: &Workload, step: &Step) -> Cost {
         let mut cost = Cost::default();
-        self.lower_step(workload, step, &mut |operator| cost.add(operator));
+        self.lower_step(workload, step, &mut |operator| cost.add_operator(operator));
         cost
     }
 
@@ -50,7 +50,7 @@ impl Model {
         let upper = step.cached_tokens().map(|_| {
             let mut cost = Cost::default();
             self.lower_step_bound(workload, step, Bound::Upper, &mut |operator| {
-                cost.add(operator);
+                cost.add_operator(operator);
             });
             cost
         });

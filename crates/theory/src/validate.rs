@@ -8,13 +8,13 @@ use crate::{
 };
 
 /// Sequences, tokens and images beyond these are mistakes, not workloads.
-const MAX_BATCH: u64 = 1 << 24;
-const MAX_TOKENS: u64 = 1 << 32;
-const MAX_IMAGES: u64 = 1 << 20;
+const BATCH_MAX: u64 = 1 << 24;
+const TOKENS_MAX: u64 = 1 << 32;
+const IMAGES_MAX: u64 = 1 << 20;
 
 impl Model {
     /// Refuses a workload that makes no sense, naming the key.
-    pub fn validate(&self, workload: &Workload) -> Result<(), WorkloadError> {
+    pub fn validate_workload(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let range = |field, found: u64, low: u64, high: u64| {
             if (low..=high).contains(&found) {
                 return Ok(());
@@ -25,12 +25,12 @@ impl Model {
                 expected: format!("between {low} and {high}"),
             })
         };
-        range("batch_size", workload.batch, 1, MAX_BATCH)?;
-        range("prompt_tokens", workload.prompt, 0, MAX_TOKENS)?;
-        range("new_tokens", workload.new_tokens, 0, MAX_TOKENS)?;
-        range("cached_tokens", workload.cached, 0, MAX_TOKENS)?;
+        range("batch_size", workload.batch, 1, BATCH_MAX)?;
+        range("prompt_tokens", workload.prompt, 0, TOKENS_MAX)?;
+        range("new_tokens", workload.new_tokens, 0, TOKENS_MAX)?;
+        range("cached_tokens", workload.cached, 0, TOKENS_MAX)?;
         if let Some(chunk) = workload.chunk {
-            range("chunk_tokens", chunk, 1, MAX_TOKENS)?;
+            range("chunk_tokens", chunk, 1, TOKENS_MAX)?;
         }
         if let Some(dtype) = workload.precision.activations
             && !dtype.is_float()
@@ -42,11 +42,11 @@ impl Model {
             });
         }
         if self.encoder.is_some() {
-            let found = workload.cached;
-            if found > 0 {
+            let cached_tokens = workload.cached;
+            if cached_tokens > 0 {
                 return Err(WorkloadError::Invalid {
                     field: "cached_tokens",
-                    found: found.to_string(),
+                    found: cached_tokens.to_string(),
                     expected: format!("0: {} keeps nothing between requests", self.family),
                 });
             }
@@ -82,11 +82,11 @@ impl Model {
             ("images.crops_wide", images.crops_wide),
             ("images.crops_high", images.crops_high),
         ] {
-            if found > MAX_IMAGES {
+            if found > IMAGES_MAX {
                 return Err(WorkloadError::Invalid {
                     field,
                     found: found.to_string(),
-                    expected: format!("at most {MAX_IMAGES}"),
+                    expected: format!("at most {IMAGES_MAX}"),
                 });
             }
         }
@@ -116,7 +116,7 @@ impl Model {
         let Some(table) = table else { return Ok(()) };
         let positions = table.rows - table.offset;
         let tokens = self
-            .context(workload)
+            .context_tokens(workload)
             .saturating_add(workload.decode_steps());
         if tokens <= positions {
             return Ok(());

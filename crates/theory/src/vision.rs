@@ -2,7 +2,7 @@
 
 use crate::{
     block::{ImageEncoder, Linear, SamEncoder, WindowVit},
-    count::product,
+    count::saturating_product,
     lower::Lowering,
     query_vision::QueryVision,
     weight::{Dims, Visitor, WeightSpec},
@@ -43,41 +43,41 @@ pub struct DeepseekOcrVision {
 
 impl DeepseekOcrVision {
     /// Number of crops of an image; a grid of one crop is the image itself, which the global view covers.
-    fn crops(images: &Images) -> u64 {
-        let crops = product(&[images.crops_wide, images.crops_high]);
+    fn crop_count(images: &Images) -> u64 {
+        let crops = saturating_product(&[images.crops_wide, images.crops_high]);
         if crops > 1 { crops } else { 0 }
     }
 
     /// Each view's rows of features end in a newline; a separator ends the global view.
-    fn tokens(&self, images: &Images) -> u64 {
+    fn tokens_per_image(&self, images: &Images) -> u64 {
         let base = self.sam.output_side(self.base_side);
         let crop = self.sam.output_side(self.crop_side);
-        let global = product(&[base, base + 1]) + 1;
-        if Self::crops(images) == 0 {
+        let global = saturating_product(&[base, base + 1]) + 1;
+        if Self::crop_count(images) == 0 {
             return global;
         }
-        let across = product(&[crop, images.crops_wide]).saturating_add(1);
-        product(&[across, crop, images.crops_high]).saturating_add(global)
+        let across = saturating_product(&[crop, images.crops_wide]).saturating_add(1);
+        saturating_product(&[across, crop, images.crops_high]).saturating_add(global)
     }
 
     fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, images: u64, each: &Images) {
-        let crops = product(&[images, Self::crops(each)]);
+        let crops = saturating_product(&[images, Self::crop_count(each)]);
         for (views, side) in [(crops, self.crop_side), (images, self.base_side)] {
             if views == 0 {
                 continue;
             }
             self.sam.lower(lowering, views, side);
             let across = self.sam.output_side(side);
-            let features = product(&[across, across]);
+            let features = saturating_product(&[across, across]);
             self.clip.lower_patches(lowering, views, features);
-            lowering.linear(&self.projector, product(&[views, features]));
+            lowering.emit_linear(&self.projector, saturating_product(&[views, features]));
         }
     }
 
-    fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.sam.weights(visitor);
-        self.clip.weights(visitor);
-        self.projector.weights(visitor);
+    fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.sam.visit_weights(visitor);
+        self.clip.visit_weights(visitor);
+        self.projector.visit_weights(visitor);
         for name in [self.newline, self.separator] {
             let shape = Dims::from([self.projector.outputs]);
             visitor.visit(WeightSpec::new(name, "", shape));
@@ -87,18 +87,18 @@ impl DeepseekOcrVision {
 
 impl Vision {
     /// Tokens that one image adds to the prompt.
-    pub fn tokens(&self, images: &Images) -> u64 {
+    pub fn tokens_per_image(&self, images: &Images) -> u64 {
         match self {
             Self::Encoder(encoder) => encoder.patches_per_image(),
             Self::Sam(sam) => {
                 let side = sam.output_side(sam.side);
-                product(&[side, side])
+                saturating_product(&[side, side])
             }
-            Self::DeepseekOcr(towers) => towers.tokens(images),
-            Self::Queries(towers) => towers.tokens(images),
+            Self::DeepseekOcr(towers) => towers.tokens_per_image(images),
+            Self::Queries(towers) => towers.tokens_per_image(images),
             Self::Qwen(tower) => {
-                let (rows, columns) = tower.grid(images.height, images.width);
-                product(&[rows, columns])
+                let (rows, columns) = tower.token_grid(images.height, images.width);
+                saturating_product(&[rows, columns])
             }
         }
     }
@@ -114,13 +114,13 @@ impl Vision {
         }
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         match self {
-            Self::Encoder(encoder) => encoder.weights(visitor),
-            Self::Sam(sam) => sam.weights(visitor),
-            Self::DeepseekOcr(towers) => towers.weights(visitor),
-            Self::Queries(towers) => towers.weights(visitor),
-            Self::Qwen(tower) => tower.weights(visitor),
+            Self::Encoder(encoder) => encoder.visit_weights(visitor),
+            Self::Sam(sam) => sam.visit_weights(visitor),
+            Self::DeepseekOcr(towers) => towers.visit_weights(visitor),
+            Self::Queries(towers) => towers.visit_weights(visitor),
+            Self::Qwen(tower) => tower.visit_weights(visitor),
         }
     }
 }

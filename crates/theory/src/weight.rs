@@ -28,7 +28,7 @@ impl Dims {
 
     /// Number of elements, saturating.
     pub fn elements(&self) -> u64 {
-        crate::count::product(self.sizes())
+        crate::count::saturating_product(self.sizes())
     }
 }
 
@@ -70,17 +70,17 @@ pub(crate) struct Weight<'m> {
 
 impl Weight<'_> {
     /// How many tensors of a checkpoint this stands for.
-    pub(crate) fn copies(&self) -> u64 {
+    pub(crate) fn tensor_count(&self) -> u64 {
         let experts = self.spec.experts.map_or(1, |(count, _)| u64::from(count));
         experts.saturating_mul(self.layers.len().max(1) as u64)
     }
 
     /// Stored bytes of one copy.
-    pub(crate) fn bytes(&self, formats: &Formats) -> u64 {
+    pub(crate) fn bytes_per_copy(&self, formats: &Formats) -> u64 {
         match self.spec.quantized {
             Some([matrices, outputs, inputs]) => formats
                 .weights
-                .bytes(outputs, inputs)
+                .stored_bytes(outputs, inputs)
                 .saturating_mul(matrices),
             None => formats
                 .plain
@@ -99,7 +99,7 @@ pub(crate) struct Visitor<'v> {
 
 impl Visitor<'_> {
     /// Visits the weights of what stands for `layers` under `prefix`.
-    pub(crate) fn inside(
+    pub(crate) fn visit_inside(
         &mut self,
         prefix: &str,
         layers: &[u32],
@@ -133,7 +133,7 @@ pub struct Tensor {
 }
 
 /// Writes out every tensor that `weight` stands for.
-pub(crate) fn expand(weight: &Weight<'_>, tensors: &mut Vec<Tensor>) {
+pub(crate) fn expand_tensors(weight: &Weight<'_>, tensors: &mut Vec<Tensor>) {
     let spec = &weight.spec;
     let mut push = |layer: Option<u32>, expert: Option<(u32, &str)>| {
         let mut name = String::from(weight.prefix);

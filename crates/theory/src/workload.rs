@@ -165,7 +165,7 @@ pub struct Pass {
 
 impl Pass {
     /// `steps` decode steps, the first of which finds `context` tokens in the cache.
-    pub fn decode(batch: u64, context: u64, steps: u64) -> Self {
+    pub fn decode_steps(batch: u64, context: u64, steps: u64) -> Self {
         Self {
             phase: Phase::Decode,
             batch,
@@ -177,7 +177,7 @@ impl Pass {
     }
 
     /// The passes of a prefill of `tokens` per sequence after `cached` ones: equal chunks, then the rest.
-    pub fn prefill(
+    pub fn prefill_chunks(
         batch: u64,
         tokens: u64,
         cached: u64,
@@ -275,7 +275,7 @@ mod tests {
 
         #[test]
         fn chunks_cover_the_prompt(tokens in 0u64..500, chunk in 1u64..600, cached in 0u64..50) {
-            let passes: Vec<_> = Pass::prefill(2, tokens, cached, Some(chunk), Logits::Last).collect();
+            let passes: Vec<_> = Pass::prefill_chunks(2, tokens, cached, Some(chunk), Logits::Last).collect();
             prop_assert_eq!(passes.iter().map(|p| p.queries * p.steps).sum::<u64>(), tokens);
             prop_assert_eq!(passes.iter().map(|p| p.steps).sum::<u64>(), tokens.div_ceil(chunk));
             prop_assert_eq!(passes.iter().map(|p| p.logits * p.steps).sum::<u64>(), u64::from(tokens > 0));
@@ -284,7 +284,9 @@ mod tests {
 
     #[test]
     fn keys_of_a_causal_triangle_and_a_square() {
-        let pass = Pass::prefill(1, 4, 0, None, Logits::Last).next().unwrap();
+        let pass = Pass::prefill_chunks(1, 4, 0, None, Logits::Last)
+            .next()
+            .unwrap();
         assert_eq!(pass.keys_sum(AttentionConvention::Full, None), 16);
         assert_eq!(pass.keys_sum(AttentionConvention::Causal, None), 10);
         assert_eq!(pass.keys_sum(AttentionConvention::Causal, Some(2)), 7);
@@ -296,7 +298,7 @@ mod tests {
             clipped_sum(u64::MAX, u64::MAX, u64::MAX, u64::MAX),
             u64::MAX
         );
-        let pass = Pass::decode(u64::MAX, u64::MAX, u64::MAX);
+        let pass = Pass::decode_steps(u64::MAX, u64::MAX, u64::MAX);
         assert_eq!(pass.keys_sum(AttentionConvention::Full, None), u64::MAX);
     }
 }

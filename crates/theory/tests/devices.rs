@@ -22,7 +22,7 @@ fn peaks_follow_from_units_operations_and_clock() {
     for device in every_device() {
         for peak in &device.peaks {
             let what = format!("{} {} {}", device.name, peak.engine, peak.dtype);
-            match (&peak.recount, peak.recount.rate()) {
+            match (&peak.recount, peak.recount.recounted_rate()) {
                 (Recount::Factors { .. }, Some(rate)) => {
                     let ratio = peak.dense_flops_per_s.0 / rate.0;
                     assert!(
@@ -55,7 +55,7 @@ fn dense_rates_are_not_the_sparse_ones_of_advertisements() {
         ("b200", 2250.0),
     ] {
         let device = Catalog::embedded().by_name(name).unwrap();
-        let peak = device.peak(DType::Bf16, Engine::Tensor).unwrap();
+        let peak = device.dense_peak(DType::Bf16, Engine::Tensor).unwrap();
         let ratio = peak.dense_flops_per_s.0 / (tera * 1e12);
         assert!(
             (0.995..1.005).contains(&ratio),
@@ -96,8 +96,8 @@ fn drivers_names_find_their_device_and_only_it() {
         ("  nvidia  h200 ", "h200"),
     ] {
         assert_eq!(catalog.by_driver_name(driver).unwrap().name, name);
-        assert_eq!(catalog.find(driver).unwrap().name, name);
-        assert_eq!(catalog.find(name).unwrap().name, name);
+        assert_eq!(catalog.find_device(driver).unwrap().name, name);
+        assert_eq!(catalog.find_device(name).unwrap().name, name);
     }
     let mut seen = std::collections::BTreeMap::new();
     for entry in catalog.entries() {
@@ -117,18 +117,21 @@ fn unknown_devices_are_errors_with_advice() {
         "Tesla P100-SXM2-16GB",
         "",
     ] {
-        let error = catalog.find(wanted).unwrap_err();
+        let error = catalog.find_device(wanted).unwrap_err();
         assert!(matches!(error, DeviceError::Unknown { .. }), "{error:?}");
         assert!(error.to_string().contains("custom_npu"), "{error}");
     }
-    let error = catalog.find("NVIDIA H100 NVL").unwrap_err().to_string();
+    let error = catalog
+        .find_device("NVIDIA H100 NVL")
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("h100_sxm") || error.contains("H100 PCIe"),
         "{error}"
     );
     assert!(
         catalog
-            .find("h100sxm")
+            .find_device("h100sxm")
             .unwrap_err()
             .to_string()
             .contains("h100_sxm")
@@ -139,7 +142,7 @@ fn unknown_devices_are_errors_with_advice() {
 fn formats_without_a_peak_are_named() {
     let catalog = Catalog::embedded();
     let a100 = catalog.by_name("a100_sxm_80gb").unwrap();
-    let error = a100.peak(DType::F8E4m3, Engine::Tensor).unwrap_err();
+    let error = a100.dense_peak(DType::F8E4m3, Engine::Tensor).unwrap_err();
     assert_eq!(error.dtype, DType::F8E4m3);
     let text = error.to_string();
     assert!(
@@ -149,19 +152,19 @@ fn formats_without_a_peak_are_named() {
 
     // f32 products run on vector units where TF32 is not asked for; 16-bit vector work may use f32 lanes.
     assert_eq!(
-        a100.peak(DType::F32, Engine::Tensor).unwrap().engine,
+        a100.dense_peak(DType::F32, Engine::Tensor).unwrap().engine,
         Engine::Vector
     );
     let l4 = catalog.by_name("l4").unwrap();
     assert_eq!(
-        l4.peak(DType::Bf16, Engine::Vector).unwrap().dtype,
+        l4.dense_peak(DType::Bf16, Engine::Vector).unwrap().dtype,
         DType::F32
     );
-    assert!(l4.peak(DType::F64, Engine::Vector).is_err());
+    assert!(l4.dense_peak(DType::F64, Engine::Vector).is_err());
 
     // Of two accumulators the wide one, which frameworks use.
     let rtx = catalog.by_name("rtx_4090").unwrap();
-    let peak = rtx.peak(DType::F16, Engine::Tensor).unwrap();
+    let peak = rtx.dense_peak(DType::F16, Engine::Tensor).unwrap();
     assert_eq!(peak.accumulate, Some(DType::F32));
 }
 
@@ -188,7 +191,7 @@ caches:
 #[test]
 fn users_files_overlay_the_embedded_ones() {
     let mut catalog = Catalog::embedded();
-    let device = catalog.add("mine.yaml", MEASURED).unwrap().clone();
+    let device = catalog.add_file("mine.yaml", MEASURED).unwrap().clone();
     assert_eq!(device.memory.bandwidth_bytes_per_s.basis, Basis::Measured);
     assert_eq!(
         device.memory.bandwidth_bytes_per_s.source,
@@ -203,8 +206,8 @@ fn users_files_overlay_the_embedded_ones() {
     let h200 = Catalog::embedded_text("h200")
         .unwrap()
         .replace("value: 4800", "value: 4000");
-    catalog.add("h200.yaml", &h200).unwrap();
-    assert_eq!(catalog.by_name("h200").unwrap().bandwidth().0, 4e12);
+    catalog.add_file("h200.yaml", &h200).unwrap();
+    assert_eq!(catalog.by_name("h200").unwrap().memory_bandwidth().0, 4e12);
 
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("b.yml"), MEASURED).unwrap();
@@ -262,7 +265,7 @@ fn mistakes_name_the_file_and_the_key() {
         assert!(MEASURED.contains(from), "{from}");
         let text = MEASURED.replacen(from, to, 1);
         let error = Catalog::embedded()
-            .add("mine.yaml", &text)
+            .add_file("mine.yaml", &text)
             .unwrap_err()
             .to_string();
         assert!(
@@ -270,7 +273,7 @@ fn mistakes_name_the_file_and_the_key() {
             "{to}: {error}"
         );
     }
-    assert!(Catalog::embedded().add("empty.yaml", "").is_err());
+    assert!(Catalog::embedded().add_file("empty.yaml", "").is_err());
 }
 
 #[test]

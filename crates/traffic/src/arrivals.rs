@@ -1,6 +1,6 @@
 //! When requests are sent.
 
-use llmprof_units::{Nanos, significant};
+use llmprof_units::{Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ pub enum Arrivals {
     Recorded,
 }
 
-/// Lowest rate, requests per second: one in three hours is no load.
+/// Lowest rate in requests per second: one request in three hours is not a load.
 pub const RATE_MIN: f64 = 1e-4;
 /// Highest rate, requests per second: times are due at whole nanoseconds.
 pub const RATE_MAX: f64 = 1e9;
@@ -46,7 +46,7 @@ pub const CONCURRENCY_MAX: usize = 1 << 20;
 impl Arrivals {
     /// When requests arrive, in words; `speedup` of a trace.
     pub fn describe(&self, speedup: f64) -> String {
-        let per_s = |rate: f64| format!("{} requests/s", significant(rate));
+        let per_s = |rate: f64| format!("{} requests/s", format_significant(rate));
         match *self {
             Self::Closed { concurrency } => format!("{concurrency} in flight"),
             Self::Constant { rate } => format!("{}, evenly spaced", per_s(rate)),
@@ -59,8 +59,8 @@ impl Arrivals {
         }
     }
 
-    /// What is wrong with it.
-    pub fn mistake(&self) -> Option<String> {
+    /// The first invalid value, as a sentence; `None` if all are valid.
+    pub fn find_mistake(&self) -> Option<String> {
         let positive = |name: &str, value: f64| {
             (!(value > 0.0 && value.is_finite()))
                 .then(|| format!("{name} must be a positive number, not {value}"))
@@ -97,8 +97,8 @@ impl Arrivals {
         }
     }
 
-    /// The mean rate asked for, where there is one.
-    pub fn rate(&self) -> Option<f64> {
+    /// The requested mean rate; `None` for closed loops and traces.
+    pub fn mean_rate(&self) -> Option<f64> {
         match *self {
             Self::Constant { rate } | Self::Poisson { rate } | Self::Gamma { rate, .. } => {
                 Some(rate)
@@ -110,14 +110,14 @@ impl Arrivals {
     /// When each of `count` requests is due, from the start of the load; `None` where the server's answers decide.
     ///
     /// The first one is due at 0: a gap before it would only be waited for.
-    pub fn times(&self, count: usize, seed: u64) -> Option<Vec<Nanos>> {
+    pub fn due_times(&self, count: usize, seed: u64) -> Option<Vec<Nanos>> {
         let mut random = Random::new(seed, "arrivals");
         let mut gap: Box<dyn FnMut() -> f64> = match *self {
             Self::Closed { .. } | Self::Recorded => return None,
             Self::Constant { rate } => Box::new(move || 1.0 / rate),
-            Self::Poisson { rate } => Box::new(move || random.exponential() / rate),
+            Self::Poisson { rate } => Box::new(move || random.next_exponential() / rate),
             Self::Gamma { rate, burstiness } => {
-                Box::new(move || random.gamma(burstiness) / (rate * burstiness))
+                Box::new(move || random.next_gamma(burstiness) / (rate * burstiness))
             }
         };
         let mut at = 0.0;
@@ -139,8 +139,8 @@ mod tests {
     use super::*;
 
     /// Rate and coefficient of variation of the gaps.
-    fn of(arrivals: &Arrivals) -> (f64, f64) {
-        let times = arrivals.times(50_000, 3).unwrap();
+    fn gap_statistics(arrivals: &Arrivals) -> (f64, f64) {
+        let times = arrivals.due_times(50_000, 3).unwrap();
         let gaps: Vec<f64> = times
             .windows(2)
             .map(|pair| (pair[1].0 - pair[0].0) as f64 / 1e9)
@@ -171,7 +171,7 @@ mod tests {
                 0.5,
             ),
         ] {
-            let (rate, cv) = of(&arrivals);
+            let (rate, cv) = gap_statistics(&arrivals);
             assert!((rate / 20.0 - 1.0).abs() < 0.03, "{arrivals:?}: {rate}");
             assert!((cv - spread).abs() < 0.05, "{arrivals:?}: {cv}");
         }
@@ -205,7 +205,7 @@ mod tests {
         assert!(Arrivals::Poisson { rate: 1e-8 }.mistake().is_some());
         assert!(Arrivals::Constant { rate: 1e300 }.mistake().is_some());
         let closed = |concurrency| Arrivals::Closed { concurrency };
-        assert!(closed(1_000_000_000_000).mistake().is_some());
-        assert!(poisson.mistake().is_none() && closed(10_000).mistake().is_none());
+        assert!(closed(1_000_000_000_000).find_mistake().is_some());
+        assert!(poisson.find_mistake().is_none() && closed(10_000).find_mistake().is_none());
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LoadFigures {
     /// `measured`, or `predicted` by a simulation.
-    #[serde(default = "measured")]
+    #[serde(default = "measured_basis")]
     pub basis: Basis,
     /// First token − scheduled.
     pub ttft_ms: Option<Distribution>,
@@ -46,7 +46,7 @@ pub struct LoadFigures {
 }
 
 /// Files of earlier versions do not say.
-fn measured() -> Basis {
+fn measured_basis() -> Basis {
     Basis::Measured
 }
 

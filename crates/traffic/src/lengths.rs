@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::random::Random;
 
 /// Most tokens a request may have: far beyond any context, and few enough to keep.
-pub const MOST_TOKENS: u64 = 16 << 20;
+pub const REQUEST_TOKENS_MAX: u64 = 16 << 20;
 
 /// A distribution of lengths: `128`, `uniform:64:256`, `normal:128:32`, `lognormal:128:0.5`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -43,13 +43,16 @@ pub enum Lengths {
 }
 
 impl Lengths {
-    /// One length.
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw_tokens(&self, random: &mut Random) -> u64 {
         match *self {
             Self::Fixed { tokens } => tokens,
-            Self::Uniform { least, most } => least + random.below(most - least + 1),
-            Self::Normal { mean, deviation } => rounded(mean + deviation * random.normal()),
-            Self::Lognormal { median, sigma } => rounded(median * (sigma * random.normal()).exp()),
+            Self::Uniform { least, most } => least + random.next_below(most - least + 1),
+            Self::Normal { mean, deviation } => {
+                round_tokens(mean + deviation * random.next_normal())
+            }
+            Self::Lognormal { median, sigma } => {
+                round_tokens(median * (sigma * random.next_normal()).exp())
+            }
         }
     }
 }
@@ -65,8 +68,8 @@ impl fmt::Display for Lengths {
     }
 }
 
-fn rounded(tokens: f64) -> u64 {
-    (tokens.round() as u64).clamp(1, MOST_TOKENS)
+fn round_tokens(tokens: f64) -> u64 {
+    (tokens.round() as u64).clamp(1, REQUEST_TOKENS_MAX)
 }
 
 impl FromStr for Lengths {
@@ -81,7 +84,7 @@ impl FromStr for Lengths {
         let parts: Vec<&str> = text.split(':').collect();
         let whole = |text: &str| {
             let tokens = text.parse::<u64>().ok();
-            tokens.filter(|tokens| (1..=MOST_TOKENS).contains(tokens))
+            tokens.filter(|tokens| (1..=REQUEST_TOKENS_MAX).contains(tokens))
         };
         let number = |text: &str| {
             let value = text.parse::<f64>().ok();
@@ -121,7 +124,7 @@ mod tests {
         let mut random = Random::new(1, "lengths");
         let n = 20_000;
         (0..n)
-            .map(|_| lengths.draw(&mut random) as f64)
+            .map(|_| lengths.draw_tokens(&mut random) as f64)
             .sum::<f64>()
             / f64::from(n)
     }

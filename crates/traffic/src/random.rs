@@ -24,8 +24,7 @@ impl Random {
         }
     }
 
-    /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
+    pub fn next_bits(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let result = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
         let shifted = *b << 17;
@@ -39,38 +38,38 @@ impl Random {
     }
 
     /// Uniform in (0, 1): never 0, so its logarithm is finite.
-    pub fn unit(&mut self) -> f64 {
-        ((self.bits() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    pub fn next_uniform(&mut self) -> f64 {
+        ((self.next_bits() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
     /// Uniform among `0..below`; 0 where `below` is 0. By multiplication: a bias below 2⁻³² for `below` up to 2³².
-    pub fn below(&mut self, below: u64) -> u64 {
-        ((u128::from(self.bits()) * u128::from(below)) >> 64) as u64
+    pub fn next_below(&mut self, below: u64) -> u64 {
+        ((u128::from(self.next_bits()) * u128::from(below)) >> 64) as u64
     }
 
     /// Normal with mean 0 and standard deviation 1 (Box and Muller).
-    pub fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * self.unit().ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
+    pub fn next_normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.next_uniform().ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.next_uniform()).cos()
     }
 
     /// Exponential with mean 1.
-    pub fn exponential(&mut self) -> f64 {
-        -self.unit().ln()
+    pub fn next_exponential(&mut self) -> f64 {
+        -self.next_uniform().ln()
     }
 
     /// Gamma with this shape and scale 1 (Marsaglia and Tsang, 2000; shapes below 1 by their boost).
-    pub fn gamma(&mut self, shape: f64) -> f64 {
+    pub fn next_gamma(&mut self, shape: f64) -> f64 {
         if shape < 1.0 {
-            let boost = self.unit().powf(1.0 / shape);
-            return self.gamma(shape + 1.0) * boost;
+            let boost = self.next_uniform().powf(1.0 / shape);
+            return self.next_gamma(shape + 1.0) * boost;
         }
         let d = shape - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
         loop {
-            let x = self.normal();
+            let x = self.next_normal();
             let v = (1.0 + c * x).powi(3);
-            if v > 0.0 && self.unit().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
+            if v > 0.0 && self.next_uniform().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
                 return d * v;
             }
         }
@@ -87,8 +86,8 @@ mod tests {
         let mut random = Random {
             state: [1, 2, 3, 4],
         };
-        assert_eq!(random.bits(), 41_943_041);
-        assert_eq!(random.bits(), 58_720_359);
+        assert_eq!(random.next_bits(), 41_943_041);
+        assert_eq!(random.next_bits(), 58_720_359);
     }
 
     #[test]
@@ -102,19 +101,19 @@ mod tests {
             (mean, var)
         };
         for (shape, tolerance) in [(0.3, 0.02), (1.0, 0.02), (4.0, 0.05)] {
-            let (mean, var) = moments(&mut |r| r.gamma(shape));
+            let (mean, var) = moments(&mut |r| r.next_gamma(shape));
             assert!((mean - shape).abs() < tolerance, "{shape}: mean {mean}");
             assert!((var - shape).abs() < 3.0 * tolerance, "{shape}: var {var}");
         }
-        let (mean, var) = moments(&mut Random::exponential);
+        let (mean, var) = moments(&mut Random::next_exponential);
         assert!((mean - 1.0).abs() < 0.02 && (var - 1.0).abs() < 0.05);
-        let (mean, var) = moments(&mut Random::normal);
+        let (mean, var) = moments(&mut Random::next_normal);
         assert!(mean.abs() < 0.02 && (var - 1.0).abs() < 0.02);
     }
 
     #[test]
     fn purposes_are_apart_and_seeds_repeat() {
-        let first = |seed, purpose| Random::new(seed, purpose).bits();
+        let first = |seed, purpose| Random::new(seed, purpose).next_bits();
         assert_eq!(first(1, "arrivals"), first(1, "arrivals"));
         assert_ne!(first(1, "arrivals"), first(1, "lengths"));
         assert_ne!(first(1, "arrivals"), first(2, "arrivals"));

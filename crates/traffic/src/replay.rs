@@ -6,7 +6,7 @@ use llmprof_units::Nanos;
 use serde::Deserialize;
 
 use crate::{
-    lengths::MOST_TOKENS,
+    lengths::REQUEST_TOKENS_MAX,
     text_file::{self, TextFileError},
 };
 
@@ -18,9 +18,7 @@ pub const MOONCAKE_BLOCK: u64 = 512;
 pub struct TracedRequest {
     /// When it came, from the first one of the trace.
     pub at_ns: Nanos,
-    /// Tokens of its prompt.
     pub prompt_tokens: u64,
-    /// Tokens of its answer.
     pub output_tokens: u64,
     /// Blocks of its prompt by content: prompts with equal leading numbers share that prefix.
     pub blocks: Vec<u64>,
@@ -32,23 +30,21 @@ pub enum ReplayError {
     /// It cannot be read, or a line is not of the format.
     #[error(transparent)]
     File(#[from] TextFileError),
-    /// Neither format.
     #[error(
         "unrecognized format; supported: Mooncake JSONL (timestamp, input_length, output_length), BurstGPT CSV (Timestamp, Request tokens, Response tokens), JSON of `vllm bench serve --save-detailed`"
     )]
     Unrecognized,
-    /// There is no request in it.
+    /// The file holds no request.
     #[error("the trace has no requests")]
     Empty,
 }
 
 /// Reads a trace, by its content.
-pub fn load(path: &Path) -> Result<Vec<TracedRequest>, ReplayError> {
-    read(&text_file::read(path)?)
+pub fn load_trace(path: &Path) -> Result<Vec<TracedRequest>, ReplayError> {
+    parse_trace(&text_file::read_text(path)?)
 }
 
-/// Reads a trace.
-pub fn read(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
+pub fn parse_trace(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
     let first = text
         .lines()
         .find(|line| !line.trim().is_empty())
@@ -57,8 +53,8 @@ pub fn read(text: &str) -> Result<Vec<TracedRequest>, ReplayError> {
         burst_gpt(text)?
     } else if first.trim_start().starts_with('{') {
         match serde_json::from_str::<DetailedResult>(text) {
-            Ok(detailed) => detailed.requests()?,
-            Err(_) => mooncake(text)?,
+            Ok(detailed) => detailed.into_requests()?,
+            Err(_) => parse_mooncake(text)?,
         }
     } else {
         return Err(ReplayError::Unrecognized);
@@ -80,7 +76,7 @@ struct MooncakeLine {
     hash_ids: Vec<u64>,
 }
 
-fn mooncake(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
+fn parse_mooncake(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
     let mut requests = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
@@ -90,15 +86,15 @@ fn mooncake(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
             line: index + 1,
             what,
         };
-        let found: MooncakeLine =
+        let mooncake_line: MooncakeLine =
             serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
         let request = TracedRequest {
-            at_ns: nanos(found.timestamp, 1e6).map_err(wrong)?,
-            prompt_tokens: found.input_length,
-            output_tokens: found.output_length,
-            blocks: found.hash_ids,
+            at_ns: scale_to_nanos(mooncake_line.timestamp, 1e6).map_err(wrong)?,
+            prompt_tokens: mooncake_line.input_length,
+            output_tokens: mooncake_line.output_length,
+            blocks: mooncake_line.hash_ids,
         };
-        check(&request).map_err(wrong)?;
+        check_lengths(&request).map_err(wrong)?;
         requests.push(request);
     }
     Ok(requests)
@@ -111,8 +107,8 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
         .map(|(_, line)| line.trim_end().split(',').map(str::trim).collect())
         .unwrap_or_default();
     let column = |name: &str| {
-        let found = header.iter().position(|header| *header == name);
-        found.ok_or_else(|| TextFileError::Line {
+        let column = header.iter().position(|header| *header == name);
+        column.ok_or_else(|| TextFileError::Line {
             line: 1,
             what: format!("there is no column `{name}`"),
         })
@@ -138,7 +134,7 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
             value.ok_or_else(|| wrong(format!("`{cell}` is no number of column {}", column + 1)))
         };
         let request = TracedRequest {
-            at_ns: nanos(number(at)?, 1e9).map_err(wrong)?,
+            at_ns: scale_to_nanos(number(at)?, 1e9).map_err(wrong)?,
             prompt_tokens: number(prompt)? as u64,
             output_tokens: number(output)? as u64,
             blocks: Vec::new(),
@@ -147,7 +143,7 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
         if request.output_tokens == 0 || request.prompt_tokens == 0 {
             continue;
         }
-        check(&request).map_err(wrong)?;
+        check_lengths(&request).map_err(wrong)?;
         requests.push(request);
     }
     Ok(requests)
@@ -162,7 +158,7 @@ struct DetailedResult {
 }
 
 impl DetailedResult {
-    fn requests(self) -> Result<Vec<TracedRequest>, TextFileError> {
+    fn into_requests(self) -> Result<Vec<TracedRequest>, TextFileError> {
         let wrong = |what: String| TextFileError::Line { line: 1, what };
         let count = self.start_times.len();
         if self.input_lens.len() != count || self.output_lens.len() != count {
@@ -184,7 +180,7 @@ impl DetailedResult {
             .filter(|(_, (prompt, output))| *prompt > 0 && *output > 0)
             .map(|(at, (prompt_tokens, output_tokens))| {
                 Ok(TracedRequest {
-                    at_ns: nanos(at - origin, 1e9).map_err(wrong)?,
+                    at_ns: scale_to_nanos(at - origin, 1e9).map_err(wrong)?,
                     prompt_tokens,
                     output_tokens,
                     blocks: Vec::new(),
@@ -195,7 +191,7 @@ impl DetailedResult {
 }
 
 /// A time of a trace; within 30 years, so that it can be added to a clock.
-fn nanos(value: f64, scale: f64) -> Result<Nanos, String> {
+fn scale_to_nanos(value: f64, scale: f64) -> Result<Nanos, String> {
     let nanos = value * scale;
     if (0.0..1e18).contains(&nanos) {
         Ok(Nanos(nanos as i64))
@@ -204,11 +200,11 @@ fn nanos(value: f64, scale: f64) -> Result<Nanos, String> {
     }
 }
 
-fn check(request: &TracedRequest) -> Result<(), String> {
+fn check_lengths(request: &TracedRequest) -> Result<(), String> {
     let lengths = [request.prompt_tokens, request.output_tokens];
     match lengths
         .iter()
-        .find(|tokens| !(1..=MOST_TOKENS).contains(tokens))
+        .find(|tokens| !(1..=REQUEST_TOKENS_MAX).contains(tokens))
     {
         Some(tokens) => Err(format!("{tokens} is no number of tokens")),
         None => Ok(()),
@@ -223,7 +219,7 @@ mod tests {
     fn mooncake_in_milliseconds_from_the_first() {
         let text = "{\"timestamp\": 1000, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [7, 8]}\n\
                     {\"timestamp\": 500, \"input_length\": 10, \"output_length\": 2, \"hash_ids\": [7]}\n";
-        let requests = read(text).unwrap();
+        let requests = parse_trace(text).unwrap();
         assert_eq!(requests[0].at_ns, Nanos(0));
         assert_eq!(requests[1].at_ns, Nanos(500_000_000));
         assert_eq!(requests[1].blocks, [7, 8]);
@@ -233,7 +229,7 @@ mod tests {
     fn burst_gpt_in_seconds_without_failed_requests() {
         let text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n\
                     5,ChatGPT,472,18,490,Conversation log\n45,ChatGPT,1087,0,1087,API log\n6.5,GPT-4,10,3,13,API log\n";
-        let requests = read(text).unwrap();
+        let requests = parse_trace(text).unwrap();
         assert_eq!(requests.len(), 2);
         assert_eq!(requests[1].at_ns, Nanos(1_500_000_000));
         assert_eq!(requests[1].prompt_tokens, 10);
@@ -242,14 +238,14 @@ mod tests {
     #[test]
     fn a_result_of_vllm_is_replayed_at_its_start_times() {
         let text = r#"{"start_times":[100.5,100.25],"input_lens":[8,9],"output_lens":[3,4],"ttfts":[0.1,0.2]}"#;
-        let requests = read(text).unwrap();
+        let requests = parse_trace(text).unwrap();
         assert_eq!(requests[0].prompt_tokens, 9);
         assert_eq!(requests[1].at_ns, Nanos(250_000_000));
     }
 
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
-        let wrong = |text: &str| read(text).unwrap_err().to_string();
+        let wrong = |text: &str| parse_trace(text).unwrap_err().to_string();
         assert!(wrong("").contains("no requests"));
         assert!(wrong("hello").contains("unrecognized format"));
         let line = wrong(

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::statistics::Distribution;
 
 /// Share of requests that may fail where objectives are to be met.
-pub const MOST_FAILURES: f64 = 0.01;
+pub const FAILURE_SHARE_MAX: f64 = 0.01;
 
 /// The latencies of a whole load.
 pub trait Latencies {
@@ -40,7 +40,6 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// As it is written.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ttft => "ttft",
@@ -64,14 +63,17 @@ pub struct Slo {
 
 impl Slo {
     /// What a load has for it; `None` where that is not known.
-    pub fn value(&self, load: &impl Latencies) -> Option<f64> {
-        load.distribution(self.metric)?.named(&self.statistic)
+    pub fn value_of(&self, load: &impl Latencies) -> Option<f64> {
+        load.distribution(self.metric)?.by_name(&self.statistic)
     }
 
-    /// Whether a load meets it. What is not known is not met, and a load of which more than [`MOST_FAILURES`] failed meets nothing:
+    /// Whether a load meets it. What is not known is not met, and a load of which more than [`FAILURE_SHARE_MAX`] failed meets nothing:
     /// latencies of the requests that a server answered say nothing about those that it did not.
     pub fn is_met(&self, load: &impl Latencies) -> bool {
-        !fails_too_often(load) && self.value(load).is_some_and(|value| value < self.limit_ms)
+        !fails_too_often(load)
+            && self
+                .value_of(load)
+                .is_some_and(|value| value < self.limit_ms)
     }
 
     /// Fewest values whose statistic is one of them and not only their maximum: the 99th percentile of 20 values is the longest.
@@ -156,7 +158,7 @@ impl fmt::Display for Slo {
 pub fn fails_too_often(load: &impl Latencies) -> bool {
     let (completed, failed) = load.outcomes();
     let share = failed as f64 / (completed + failed).max(1) as f64;
-    completed == 0 || share > MOST_FAILURES
+    completed == 0 || share > FAILURE_SHARE_MAX
 }
 
 /// Whether a load meets all objectives, and hardly any request failed.
@@ -172,7 +174,7 @@ mod tests {
 
     impl Latencies for Load {
         fn distribution(&self, _: Metric) -> Option<Distribution> {
-            Distribution::of(&[10.0, 20.0])
+            Distribution::of_values(&[10.0, 20.0])
         }
 
         fn outcomes(&self) -> (u64, u64) {
@@ -194,7 +196,7 @@ mod tests {
             assert_eq!(slo.is_met(&load), is_met, "{} of {}", load.1, load.0);
             assert_eq!(all_met(std::slice::from_ref(&slo), &load), is_met);
         }
-        assert_eq!(slo.value(&Load(17, 43)), Some(19.9));
+        assert_eq!(slo.value_of(&Load(17, 43)), Some(19.9));
     }
 
     #[test]

@@ -46,13 +46,13 @@ pub struct Intervals {
 }
 
 impl Distribution {
-    /// Of values that may depend on each other, so without intervals; `None` of none. Values that are not finite are left out.
-    pub fn of(values: &[f64]) -> Option<Self> {
-        Self::of_sorted(&sorted(values))
+    /// Distribution of `values` without confidence intervals, since values may depend on each other; `None` if there are none. Values that are not finite are left out.
+    pub fn of_values(values: &[f64]) -> Option<Self> {
+        Self::of_sorted(&sort_finite(values))
     }
 
-    /// Of values that occur so often each, as if every one stood there as often. The order of `values` is not kept.
-    pub fn weighted(values: &mut [(f64, u64)]) -> Option<Self> {
+    /// Distribution of (value, count) pairs, as if each value were repeated `count` times. Reorders `values`.
+    pub fn of_weighted(values: &mut [(f64, u64)]) -> Option<Self> {
         values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         let count: u64 = values.iter().map(|(_, weight)| weight).sum();
         let last = count.checked_sub(1)?;
@@ -62,11 +62,11 @@ impl Distribution {
         let std = (squares.sum::<f64>() / total).sqrt();
         let ranked = |rank: u64| {
             let mut before = 0;
-            let found = values.iter().find(|(_, weight)| {
+            let value_at_rank = values.iter().find(|(_, weight)| {
                 before += weight;
                 before > rank
             });
-            found.map_or(f64::NAN, |(value, _)| *value)
+            value_at_rank.map_or(f64::NAN, |(value, _)| *value)
         };
         let quantile = |p: f64| {
             let place = p * last as f64;
@@ -94,24 +94,24 @@ impl Distribution {
 
     /// Of independent values, with intervals.
     pub fn with_intervals(values: &[f64]) -> Option<Self> {
-        let sorted = sorted(values);
-        let mut found = Self::of_sorted(&sorted)?;
+        let sorted = sort_finite(values);
+        let mut distribution = Self::of_sorted(&sorted)?;
         let n = sorted.len() as f64;
         let interval = |p: f64| {
-            let (low, high) = ranks(sorted.len(), p)?;
+            let (low, high) = quantile_ranks(sorted.len(), p)?;
             Some([sorted[low], sorted[high]])
         };
-        found.ci95 = Some(Intervals {
+        distribution.ci95 = Some(Intervals {
             mean: (sorted.len() >= 30).then(|| {
                 // The normal approximation, with the sample's standard deviation.
-                let half = 1.96 * found.std / (n - 1.0).sqrt();
-                [found.mean - half, found.mean + half]
+                let half = 1.96 * distribution.std / (n - 1.0).sqrt();
+                [distribution.mean - half, distribution.mean + half]
             }),
             p50: interval(0.5),
             p90: interval(0.9),
             p99: interval(0.99),
         });
-        Some(found)
+        Some(distribution)
     }
 
     fn of_sorted(sorted: &[f64]) -> Option<Self> {
@@ -134,7 +134,7 @@ impl Distribution {
     }
 
     /// The percentile of this name, or the mean.
-    pub fn named(&self, name: &str) -> Option<f64> {
+    pub fn by_name(&self, name: &str) -> Option<f64> {
         Some(match name {
             "mean" | "avg" => self.mean,
             "p50" | "median" => self.p50,
@@ -148,7 +148,7 @@ impl Distribution {
     }
 }
 
-fn sorted(values: &[f64]) -> Vec<f64> {
+fn sort_finite(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted
@@ -156,7 +156,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
 
 /// The ranks (from 0) between which the quantile `p` of the distribution lies with 95 % confidence, whatever the distribution:
 /// the number of `n` values below it is binomial. `None` where even the extremes do not bound it.
-pub fn ranks(n: usize, p: f64) -> Option<(usize, usize)> {
+pub fn quantile_ranks(n: usize, p: f64) -> Option<(usize, usize)> {
     // P(X ≤ k) of the binomial, term by term from its logarithm.
     let (mut low, mut high) = (None, None);
     let mut log_term = n as f64 * (1.0 - p).ln();
@@ -187,36 +187,42 @@ mod tests {
     fn percentiles_are_numpys() {
         // numpy.percentile([1, 2, 4, 8, 16], [50, 90, 99]) = 4, 12.8, 15.68.
         let values = [16.0, 1.0, 8.0, 2.0, 4.0];
-        let found = Distribution::of(&values).unwrap();
-        assert_eq!(found.p50, 4.0);
-        assert!((found.p90 - 12.8).abs() < 1e-12);
-        assert!((found.p99 - 15.68).abs() < 1e-12);
-        assert_eq!(found.mean, 6.2);
-        assert!((found.std - 5.455_272_679).abs() < 1e-8);
-        assert_eq!(Distribution::of(&[f64::NAN]), None);
+        let distribution = Distribution::of_values(&values).unwrap();
+        assert_eq!(distribution.p50, 4.0);
+        assert!((distribution.p90 - 12.8).abs() < 1e-12);
+        assert!((distribution.p99 - 15.68).abs() < 1e-12);
+        assert_eq!(distribution.mean, 6.2);
+        assert!((distribution.std - 5.455_272_679).abs() < 1e-8);
+        assert_eq!(Distribution::of_values(&[f64::NAN]), None);
     }
 
     #[test]
     fn weights_are_repetitions() {
         let mut weighted = [(3.0, 4), (1.0, 2), (2.5, 0), (7.0, 1)];
-        let plain = Distribution::of(&[1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 7.0]).unwrap();
-        let found = Distribution::weighted(&mut weighted).unwrap();
+        let plain = Distribution::of_values(&[1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 7.0]).unwrap();
+        let distribution = Distribution::of_weighted(&mut weighted).unwrap();
         for name in ["mean", "min", "p50", "p90", "p95", "p99", "max"] {
-            let (a, b) = (found.named(name).unwrap(), plain.named(name).unwrap());
+            let (a, b) = (
+                distribution.by_name(name).unwrap(),
+                plain.by_name(name).unwrap(),
+            );
             assert!((a - b).abs() < 1e-12, "{name}: {a} {b}");
         }
-        assert_eq!((found.count, found.std), (plain.count, plain.std));
-        assert_eq!(Distribution::weighted(&mut [(1.0, 0)]), None);
+        assert_eq!(
+            (distribution.count, distribution.std),
+            (plain.count, plain.std)
+        );
+        assert_eq!(Distribution::of_weighted(&mut [(1.0, 0)]), None);
     }
 
     #[test]
     fn ranks_are_those_of_the_tables() {
         // Tables of the sign test: the median of 10 lies between the 2nd and the 9th, of 20 between the 6th and the 15th.
-        assert_eq!(ranks(10, 0.5), Some((1, 8)));
-        assert_eq!(ranks(20, 0.5), Some((5, 14)));
-        assert_eq!(ranks(5, 0.5), None);
-        assert_eq!(ranks(100, 0.99), None);
-        assert!(ranks(400, 0.99).is_some());
+        assert_eq!(quantile_ranks(10, 0.5), Some((1, 8)));
+        assert_eq!(quantile_ranks(20, 0.5), Some((5, 14)));
+        assert_eq!(quantile_ranks(5, 0.5), None);
+        assert_eq!(quantile_ranks(100, 0.99), None);
+        assert!(quantile_ranks(400, 0.99).is_some());
     }
 
     #[test]
@@ -225,7 +231,7 @@ mod tests {
         let (mut held, mut held_mean) = (0, 0);
         let rounds = 1000;
         for _ in 0..rounds {
-            let values: Vec<f64> = (0..150).map(|_| random.exponential()).collect();
+            let values: Vec<f64> = (0..150).map(|_| random.next_exponential()).collect();
             let ci = Distribution::with_intervals(&values).unwrap().ci95.unwrap();
             let [low, high] = ci.p90.unwrap();
             held += i32::from((low..=high).contains(&10.0_f64.ln()));

@@ -37,8 +37,8 @@ impl<S> Default for Sweep<S> {
 }
 
 impl<S> Sweep<S> {
-    /// Takes up one more rate.
-    pub fn add(&mut self, point: Point<S>) {
+    /// Records a measured rate and updates the best and the first failing rate.
+    pub fn add_point(&mut self, point: Point<S>) {
         let Point { rate, is_met, .. } = point;
         if is_met {
             self.best_rate = Some(self.best_rate.map_or(rate, |best| best.max(rate)));
@@ -51,7 +51,6 @@ impl<S> Sweep<S> {
     }
 }
 
-/// Bounds of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The first rate.
@@ -66,10 +65,13 @@ pub struct Bounds {
 
 /// Doubles the rate until objectives fail, then halves the interval (on a logarithmic scale) between the highest that met them
 /// and the lowest that did not. `measure` returns `None` to stop.
-pub fn sweep<S>(bounds: Bounds, mut measure: impl FnMut(f64) -> Option<(S, bool)>) -> Sweep<S> {
-    let mut found = Sweep::default();
-    while found.points.len() < bounds.tries {
-        let rate = match (found.best_rate, found.first_failing_rate) {
+pub fn search_rate<S>(
+    bounds: Bounds,
+    mut measure: impl FnMut(f64) -> Option<(S, bool)>,
+) -> Sweep<S> {
+    let mut sweep = Sweep::default();
+    while sweep.points.len() < bounds.tries {
+        let rate = match (sweep.best_rate, sweep.first_failing_rate) {
             (None, None) => bounds.least,
             (Some(good), None) if good >= bounds.most => break,
             (Some(good), None) => (good * 2.0).min(bounds.most),
@@ -85,52 +87,52 @@ pub fn sweep<S>(bounds: Bounds, mut measure: impl FnMut(f64) -> Option<(S, bool)
         let Some((summary, is_met)) = measure(rate) else {
             break;
         };
-        found.add(Point {
+        sweep.add_point(Point {
             rate,
             is_met,
             summary,
         });
     }
-    found
+    sweep
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn search(least: f64, limit: f64) -> Sweep<()> {
+    fn search_with_limit(least: f64, limit: f64) -> Sweep<()> {
         let bounds = Bounds {
             least,
             most: 1000.0,
             precision: 0.05,
             tries: 30,
         };
-        sweep(bounds, |rate| Some(((), rate < limit)))
+        search_rate(bounds, |rate| Some(((), rate < limit)))
     }
 
     #[test]
     fn the_limit_is_between_the_two_rates() {
         for (least, limit) in [(1.0, 37.0), (64.0, 3.0), (5.0, 5.1)] {
-            let found = search(least, limit);
-            let (good, bad) = (found.best_rate.unwrap(), found.first_failing_rate.unwrap());
+            let sweep = search_with_limit(least, limit);
+            let (good, bad) = (sweep.best_rate.unwrap(), sweep.first_failing_rate.unwrap());
             assert!(
                 good < limit && limit <= bad,
                 "{least} {limit}: {good} {bad}"
             );
             assert!(bad / good <= 1.05, "{good} {bad}");
-            assert!(found.points.is_sorted_by(|a, b| a.rate <= b.rate));
+            assert!(sweep.points.is_sorted_by(|a, b| a.rate <= b.rate));
         }
     }
 
     #[test]
     fn a_server_without_limits_and_one_without_hope() {
-        let found = search(1.0, f64::INFINITY);
+        let sweep = search_with_limit(1.0, f64::INFINITY);
         assert_eq!(
-            (found.best_rate, found.first_failing_rate),
+            (sweep.best_rate, sweep.first_failing_rate),
             (Some(1000.0), None)
         );
-        let found = search(8.0, 0.0);
-        assert_eq!(found.best_rate, None);
-        assert!(found.points.len() < 15);
+        let sweep = search_with_limit(8.0, 0.0);
+        assert_eq!(sweep.best_rate, None);
+        assert!(sweep.points.len() < 15);
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use llmprof_units::bounded_file::{DATA_MAX_BYTES, read_named_text};
 
-/// What is wrong with such a file, whatever it is for.
+/// Errors of reading a text file.
 #[derive(Debug, thiserror::Error)]
 pub enum TextFileError {
     #[error("cannot read {path}: {source}")]
@@ -18,7 +18,7 @@ pub enum TextFileError {
 }
 
 /// The whole text of a file.
-pub fn read(path: &Path) -> Result<String, TextFileError> {
+pub fn read_text(path: &Path) -> Result<String, TextFileError> {
     read_named_text(path, DATA_MAX_BYTES).map_err(|source| TextFileError::Io {
         path: path.display().to_string(),
         source,

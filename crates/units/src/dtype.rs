@@ -86,7 +86,7 @@ const TABLE: &[(DType, &str, u32, &[&str])] = &[
 ];
 
 impl DType {
-    fn row(self) -> &'static (Self, &'static str, u32, &'static [&'static str]) {
+    fn table_row(self) -> &'static (Self, &'static str, u32, &'static [&'static str]) {
         TABLE
             .iter()
             .find(|row| row.0 == self)
@@ -99,12 +99,12 @@ impl DType {
 
     /// The name used in config keys, JSON and tables.
     pub fn name(self) -> &'static str {
-        self.row().1
+        self.table_row().1
     }
 
     /// Width of one element in bits.
     pub fn bits(self) -> u32 {
-        self.row().2
+        self.table_row().2
     }
 
     /// Bytes of `count` elements, rounded up to whole bytes; `None` on overflow.
@@ -144,12 +144,12 @@ pub struct ParseDTypeError(
 
 impl fmt::Display for ParseDTypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = DType::all().map(DType::name).collect();
+        let known_names: Vec<_> = DType::all().map(DType::name).collect();
         write!(
             f,
             "unknown dtype `{}` (known: {})",
             self.0,
-            known.join(", ")
+            known_names.join(", ")
         )
     }
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 
 /// `value` with about four significant digits and no trailing zeros: `0.1234`, `12.34`, `1234`.
-pub fn significant(value: f64) -> String {
+pub fn format_significant(value: f64) -> String {
     if !value.is_finite() {
         return value.to_string();
     }
@@ -18,7 +18,7 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-fn scaled(value: f64, base: f64, prefixes: &[&str], unit: &str) -> String {
+fn format_scaled(value: f64, base: f64, prefixes: &[&str], unit: &str) -> String {
     let mut scaled = value;
     let mut index = 0;
     // 999.95 would print as 1000 of the smaller unit: step up where the rounded text would.
@@ -26,20 +26,20 @@ fn scaled(value: f64, base: f64, prefixes: &[&str], unit: &str) -> String {
         scaled /= base;
         index += 1;
     }
-    format!("{} {}{unit}", significant(scaled), prefixes[index])
+    format!("{} {}{unit}", format_significant(scaled), prefixes[index])
 }
 
 /// With decimal prefixes: `989.5 TFLOP/s`.
-pub(crate) fn decimal(value: f64, unit: &str) -> String {
+pub(crate) fn format_decimal(value: f64, unit: &str) -> String {
     if value != 0.0 && value.abs() < 1.0 {
-        return scaled(value * 1e9, 1e3, &["n", "µ", "m", ""], unit);
+        return format_scaled(value * 1e9, 1e3, &["n", "µ", "m", ""], unit);
     }
-    scaled(value, 1e3, &["", "k", "M", "G", "T", "P", "E"], unit)
+    format_scaled(value, 1e3, &["", "k", "M", "G", "T", "P", "E"], unit)
 }
 
 /// With binary prefixes: `942.4 MiB`.
-pub(crate) fn binary(value: f64, unit: &str) -> String {
-    scaled(
+pub(crate) fn format_binary(value: f64, unit: &str) -> String {
+    format_scaled(
         value,
         1024.0,
         &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"],
@@ -48,8 +48,8 @@ pub(crate) fn binary(value: f64, unit: &str) -> String {
 }
 
 /// A duration given in nanoseconds: `2.05 ms`.
-pub(crate) fn duration(nanos: f64) -> String {
-    scaled(nanos, 1e3, &["n", "µ", "m", ""], "s")
+pub(crate) fn format_duration(nanos: f64) -> String {
+    format_scaled(nanos, 1e3, &["n", "µ", "m", ""], "s")
 }
 
 /// A fraction printed in percent: `Percent(0.8412)` is `84.1 %`. Small ones have one digit, and those below 0.001 % a bound.
@@ -148,23 +148,23 @@ mod tests {
 
     #[test]
     fn prefixes_step_where_the_text_would_overflow() {
-        assert_eq!(decimal(999.4, "B/s"), "999.4 B/s");
-        assert_eq!(decimal(999.96, "B/s"), "1 kB/s");
-        assert_eq!(decimal(989.5e12, "FLOP/s"), "989.5 TFLOP/s");
-        assert_eq!(binary(1024.0 * 1024.0 * 1.5, "B"), "1.5 MiB");
-        assert_eq!(duration(2_050_000.0), "2.05 ms");
-        assert_eq!(duration(-1500.0), "-1.5 µs");
-        assert_eq!(duration(59e9), "59 s");
-        assert_eq!(decimal(0.0042, "J"), "4.2 mJ");
-        assert_eq!(decimal(0.0, "J"), "0 J");
+        assert_eq!(format_decimal(999.4, "B/s"), "999.4 B/s");
+        assert_eq!(format_decimal(999.96, "B/s"), "1 kB/s");
+        assert_eq!(format_decimal(989.5e12, "FLOP/s"), "989.5 TFLOP/s");
+        assert_eq!(format_binary(1024.0 * 1024.0 * 1.5, "B"), "1.5 MiB");
+        assert_eq!(format_duration(2_050_000.0), "2.05 ms");
+        assert_eq!(format_duration(-1500.0), "-1.5 µs");
+        assert_eq!(format_duration(59e9), "59 s");
+        assert_eq!(format_decimal(0.0042, "J"), "4.2 mJ");
+        assert_eq!(format_decimal(0.0, "J"), "0 J");
     }
 
     #[test]
     fn significant_digits() {
-        assert_eq!(significant(0.000_123_46), "0.0001235");
-        assert_eq!(significant(123_456.0), "123456");
-        assert_eq!(significant(f64::NAN), "NaN");
-        assert_eq!(significant(-2.0), "-2");
+        assert_eq!(format_significant(0.000_123_46), "0.0001235");
+        assert_eq!(format_significant(123_456.0), "123456");
+        assert_eq!(format_significant(f64::NAN), "NaN");
+        assert_eq!(format_significant(-2.0), "-2");
     }
 
     #[test]

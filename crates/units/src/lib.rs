@@ -18,7 +18,7 @@ pub mod stats;
 
 pub use basis::Basis;
 pub use dtype::{DType, ParseDTypeError};
-pub use format::{Count, Percent, Times, significant};
+pub use format::{Count, Percent, Times, format_significant};
 pub use hex::hex_text;
 pub use printable::{is_order, printable, printable_in_place};
 pub use quantity::{

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    format::{binary, decimal, duration},
+    format::{format_binary, format_decimal, format_duration},
     schema::UNIT_KEYWORD,
 };
 
@@ -34,17 +34,17 @@ macro_rules! saturating {
         impl Arithmetic for $type {
             fn plus(self, other: Self) -> Self {
                 self.checked_add(other)
-                    .unwrap_or_else(|| saturated(self.saturating_add(other)))
+                    .unwrap_or_else(|| mark_saturated(self.saturating_add(other)))
             }
 
             fn minus(self, other: Self) -> Self {
                 self.checked_sub(other)
-                    .unwrap_or_else(|| saturated(self.saturating_sub(other)))
+                    .unwrap_or_else(|| mark_saturated(self.saturating_sub(other)))
             }
 
             fn times(self, other: Self) -> Self {
                 self.checked_mul(other)
-                    .unwrap_or_else(|| saturated(self.saturating_mul(other)))
+                    .unwrap_or_else(|| mark_saturated(self.saturating_mul(other)))
             }
         }
     };
@@ -67,7 +67,7 @@ impl Arithmetic for f64 {
 }
 
 #[cold]
-fn saturated<T>(value: T) -> T {
+fn mark_saturated<T>(value: T) -> T {
     SATURATED.store(true, Ordering::Relaxed);
     value
 }
@@ -151,42 +151,42 @@ quantity!(
     #[derive(Eq, Ord, Hash)]
     Nanos(i64),
     "ns",
-    |n: i64| duration(n as f64)
+    |n: i64| format_duration(n as f64)
 );
 quantity!(
     /// Bytes; printed with binary prefixes.
     #[derive(Eq, Ord, Hash)]
     Bytes(u64),
     "B",
-    |n: u64| binary(n as f64, "B")
+    |n: u64| format_binary(n as f64, "B")
 );
 quantity!(
     /// Floating-point operations; a multiply-add is two.
     #[derive(Eq, Ord, Hash)]
     Flops(u64),
     "FLOP",
-    |n: u64| decimal(n as f64, "FLOP")
+    |n: u64| format_decimal(n as f64, "FLOP")
 );
 quantity!(
     /// Floating-point operations per second.
     FlopsPerSecond(f64),
     "FLOP/s",
-    |n: f64| decimal(n, "FLOP/s")
+    |n: f64| format_decimal(n, "FLOP/s")
 );
 quantity!(
     /// Bytes per second; printed with decimal prefixes, as memory makers do.
     BytesPerSecond(f64),
     "B/s",
-    |n: f64| decimal(n, "B/s")
+    |n: f64| format_decimal(n, "B/s")
 );
 quantity!(
     /// Cycles per second.
     Hertz(f64),
     "Hz",
-    |n: f64| decimal(n, "Hz")
+    |n: f64| format_decimal(n, "Hz")
 );
-quantity!(Watts(f64), "W", |n: f64| decimal(n, "W"));
-quantity!(Joules(f64), "J", |n: f64| decimal(n, "J"));
+quantity!(Watts(f64), "W", |n: f64| format_decimal(n, "W"));
+quantity!(Joules(f64), "J", |n: f64| format_decimal(n, "J"));
 
 impl Neg for Nanos {
     type Output = Self;
@@ -201,17 +201,14 @@ impl Nanos {
         Self((seconds * 1e9).round() as i64)
     }
 
-    /// The value in seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The value in milliseconds.
     pub fn millis(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// The value in microseconds.
     pub fn micros(self) -> f64 {
         self.0 as f64 / 1e3
     }

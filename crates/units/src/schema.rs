@@ -35,14 +35,14 @@ const UNITS_BY_KEY: [(&str, &str); 19] = [
 pub fn schema_of<T: JsonSchema + ?Sized>(id: &str) -> Schema {
     // Keys that are left out where they are empty are not required.
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    let generator = settings.with_transform(complete).into_generator();
+    let generator = settings.with_transform(complete_schema).into_generator();
     let mut schema = generator.into_root_schema_for::<T>();
     schema.insert("$id".to_owned(), id.into());
     schema
 }
 
 /// Adds units by the names of keys; turns doc comments into plain Markdown on one line; drops what concerns only Rust.
-fn complete(schema: &mut Schema) {
+fn complete_schema(schema: &mut Schema) {
     for rust_only in ["default", "format"] {
         schema.remove(rust_only);
     }
@@ -63,7 +63,7 @@ fn complete(schema: &mut Schema) {
             }
         }
     }
-    transform_subschemas(&mut complete, schema);
+    transform_subschemas(&mut complete_schema, schema);
 }
 
 #[cfg(test)]

@@ -26,12 +26,12 @@ impl Share {
 
     fn from_millionths(ppm: f64) -> Result<Self, ShareError> {
         // A decimal number such as 0.0001 times its unit may come out one rounding below 1.
-        const LEAST: f64 = 1.0 - 1e-9;
+        const ROUNDED_TO_ONE_MIN: f64 = 1.0 - 1e-9;
         if ppm.is_nan() {
             Err(ShareError::NotANumber)
         } else if ppm <= 0.0 || ppm > f64::from(Self::WHOLE) {
             Err(ShareError::OutOfRange)
-        } else if ppm < LEAST {
+        } else if ppm < ROUNDED_TO_ONE_MIN {
             Err(ShareError::TooSmall)
         } else {
             NonZeroU32::new(ppm.round() as u32)
@@ -75,10 +75,10 @@ impl fmt::Display for Share {
     }
 }
 
-/// Why something is no [`Share`].
+/// Reasons why a value cannot be a [`Share`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShareError {
-    /// Text that is no number, or NaN.
+    /// The text is not a number, or is NaN.
     NotANumber,
     /// 0 or less, or above 100 %.
     OutOfRange,

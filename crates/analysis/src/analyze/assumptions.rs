@@ -51,7 +51,14 @@ pub(super) fn arithmetic(workload: &Workload, device: &Device) -> Option<Assumpt
     let WeightFormat::Plain(stored_dtype) = workload.precision.weights? else {
         return None;
     };
-    let peak = |dtype| Some(device.peak(dtype, Engine::Tensor).ok()?.dense_flops_per_s);
+    let peak = |dtype| {
+        Some(
+            device
+                .dense_peak(dtype, Engine::Tensor)
+                .ok()?
+                .dense_flops_per_s,
+        )
+    };
     let (peak_flops_per_s, stored_peak_flops_per_s) = (peak(dtype)?, peak(stored_dtype)?);
     (stored_peak_flops_per_s.0 > peak_flops_per_s.0).then_some(Assumption::ComputeDtype {
         dtype,

@@ -79,7 +79,7 @@ fn limit(device: &Device, direction: CopyDirection) -> Option<LinkLimit> {
     };
     let memory = |passes: f64| LinkLimit {
         name: "device memory".to_owned(),
-        bytes_per_s: BytesPerSecond(device.bandwidth().0 / passes),
+        bytes_per_s: BytesPerSecond(device.memory_bandwidth().0 / passes),
     };
     match direction {
         // A chip that is wired to its CPU by NVLink-C2C copies over that.

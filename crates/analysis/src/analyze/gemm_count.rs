@@ -81,12 +81,12 @@ fn needed(theory: &Theory<'_>, phase: RunPhase, interval: &Interval) -> u64 {
                 let merged = run.filter(|(known, count)| *known == width && *count < MOST_MERGED);
                 run = Some((width, merged.map_or(1, |(_, count)| count + 1)));
                 if merged.is_none() {
-                    needed = needed.saturating_add(operator.calls());
+                    needed = needed.saturating_add(operator.call_count());
                 }
             }
             Kind::Experts => {
                 run = None;
-                needed = needed.saturating_add(operator.calls());
+                needed = needed.saturating_add(operator.call_count());
             }
             _ => run = None,
         },

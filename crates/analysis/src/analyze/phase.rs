@@ -219,7 +219,7 @@ impl Tracing<'_> {
             return Work::default();
         };
         let mut cost = Cost::default();
-        theory.lower(phase, stated, &mut |operator| cost.add(operator));
+        theory.lower(phase, stated, &mut |operator| cost.add_operator(operator));
         let roofline = theory.roofline(phase, stated, issues);
         let roof = self.roof.filter(|_| cost.calls > 0);
         Work {

@@ -224,7 +224,7 @@ pub(crate) fn count_passes(
     captured: Option<usize>,
 ) {
     let (model, workload) = (theory.model, theory.workload);
-    let context = model.context(workload);
+    let context = model.context_tokens(workload);
     for phase in found.iter_mut() {
         let stated = stated(phase.phase, record, captured);
         let as_many = stated.len() == phase.intervals.len();
@@ -243,7 +243,7 @@ pub(crate) fn count_passes(
                         steps => steps,
                     };
                     (steps > 0)
-                        .then(|| Pass::decode(workload.batch, context, steps))
+                        .then(|| Pass::decode_steps(workload.batch, context, steps))
                         .into_iter()
                         .collect()
                 }
@@ -348,7 +348,7 @@ mod tests {
             order: 0,
             name: 0,
             steps: vec![10],
-            passes: vec![Pass::decode(1, 100, 1)],
+            passes: vec![Pass::decode_steps(1, 100, 1)],
             step: None,
             is_assumed: false,
             is_whole: true,

@@ -93,7 +93,7 @@ pub(super) fn fewer_experts(
     if theory.workload.routing != Routing::Uniform || lane.device.is_none() {
         return Default::default();
     }
-    let bandwidth = roof.device().bandwidth().0;
+    let bandwidth = roof.device().memory_bandwidth().0;
     let mut experts: Vec<ExpertsRead> = Vec::new();
     let mut issues = Vec::new();
     for phase in found {
@@ -160,7 +160,7 @@ fn expert_calls(theory: &Theory<'_>, phase: RunPhase, interval: &Interval) -> Op
         theory.lower(phase, interval.work(), &mut |operator| {
             if operator.kind == Kind::Experts {
                 let bytes = operator.traffic.weights as f64 / operator.steps.max(1) as f64;
-                calls.push((operator.calls(), bytes));
+                calls.push((operator.call_count(), bytes));
             }
         });
         calls

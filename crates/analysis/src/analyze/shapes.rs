@@ -141,7 +141,7 @@ fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Op
 /// theirs: the most frequent one, or all together, must be a multiple of the model's.
 fn other_attention(structure: &Structure, model: &Model) -> Option<Issue> {
     let mut layers = 0_u64;
-    let one_step = Pass::decode(1, 1, 1);
+    let one_step = Pass::decode_steps(1, 1, 1);
     model.lower_in_order(&Workload::default(), &one_step, &mut |operator| {
         layers += u64::from(operator.kind == Kind::Attention);
     });
@@ -323,7 +323,7 @@ fn passes_of(shown: &[ForwardPass], workload: &Workload) -> Vec<Pass> {
     for pass in shown {
         if !pass.is_decode() {
             let logits = workload.logits;
-            passes.extend(Pass::prefill(
+            passes.extend(Pass::prefill_chunks(
                 pass.batch,
                 pass.new,
                 pass.cached,
@@ -340,7 +340,7 @@ fn passes_of(shown: &[ForwardPass], workload: &Workload) -> Vec<Pass> {
             {
                 last.steps += 1;
             }
-            _ => passes.push(Pass::decode(pass.batch, pass.cached, 1)),
+            _ => passes.push(Pass::decode_steps(pass.batch, pass.cached, 1)),
         }
     }
     passes

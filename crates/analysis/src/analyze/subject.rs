@@ -20,7 +20,7 @@ impl<'a> Subject<'a> {
         let Some((model, workload)) = model.zip(record.workload) else {
             return Ok(None);
         };
-        model.costs(&workload)?;
+        model.cost_by_phase(&workload)?;
         Ok(Some(Self { model, workload }))
     }
 

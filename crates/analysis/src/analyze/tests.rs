@@ -227,8 +227,10 @@ impl<'a> Recipe<'a> {
                     };
                     self.model
                         .lower_in_order(&self.workload, &single, &mut |operator| {
-                            let roofline = roof.operator(operator, MemoryLevel::Main).unwrap();
-                            let took = (roofline.seconds() * 1e9 * self.slowness).ceil() as i64;
+                            let roofline =
+                                roof.operator_times(operator, MemoryLevel::Main).unwrap();
+                            let took =
+                                (roofline.roofline_seconds() * 1e9 * self.slowness).ceil() as i64;
                             let took = if took == 0 { NO_FLOOR_NS } else { took };
                             if kind == PassKind::Captured {
                                 let call = Call {
@@ -614,7 +616,7 @@ fn what_differs_from_theory_is_listed_with_its_reason() {
     let events = &mut run.calls;
     events.extend([again, stray, nameless]);
     let index = at(&run, "model.layers.7.mlp.down_proj");
-    run.calls[index].shape = Shape::matmul(1, 2, 3);
+    run.calls[index].shape = Shape::gemm(1, 2, 3);
     let index = at(&run, "model.layers.9.mlp.up_proj");
     run.calls.remove(index);
     let index = at(&run, "model.layers.11.self_attn.o_proj");

@@ -61,7 +61,7 @@ fn least_bytes(said: &Subject<'_>) -> Option<f64> {
     };
     let step = said.model.decode_step(&workload);
     let mut least: Option<f64> = None;
-    said.model.lower(&workload, &step, &mut |operator| {
+    said.model.lower_pass(&workload, &step, &mut |operator| {
         let is_matrix = matches!(operator.kind, Kind::Linear | Kind::Experts);
         if is_matrix && operator.parameters > 0 && operator.traffic.weights > 0 {
             let steps = operator.steps.max(1) as f64;

@@ -105,13 +105,13 @@ pub(super) fn attention_ns(
     head_dim: i64,
     gemm_efficiency: f64,
 ) -> Option<i64> {
-    let peak = device.peak(DType::Bf16, Engine::Tensor).ok()?;
+    let peak = device.dense_peak(DType::Bf16, Engine::Tensor).ok()?;
     let (heads, queries, keys, dim) = (heads as f64, queries as f64, keys as f64, head_dim as f64);
     // A causal mask halves the work where queries and keys are the same tokens.
     let masked = if queries == keys { 0.5 } else { 1.0 };
     let flops = 4.0 * heads * queries * keys * dim * masked;
     let bytes = 2.0 * heads * dim * (2.0 * queries + 2.0 * keys);
     let compute = flops / (peak.dense_flops_per_s.0 * gemm_efficiency * ATTENTION_OF_GEMM);
-    let memory = bytes / (device.bandwidth().0 * 0.6);
+    let memory = bytes / (device.memory_bandwidth().0 * 0.6);
     Some(((compute.max(memory) * 1e9) as i64).max(3 * KERNEL_MIN_NS))
 }

@@ -168,8 +168,8 @@ fn halve_rest(
     seen: f64,
     wide_work: &[usize],
 ) {
-    let wide = device.peak(DType::F32, Engine::Vector).ok();
-    let narrow = device.peak(DType::Bf16, Engine::Tensor).ok();
+    let wide = device.dense_peak(DType::F32, Engine::Vector).ok();
+    let narrow = device.dense_peak(DType::Bf16, Engine::Tensor).ok();
     let faster = wide.zip(narrow).map_or(1.0, |(wide, narrow)| {
         wide.dense_flops_per_s.0 / (narrow.dense_flops_per_s.0 * seen.min(1.0))
     });

@@ -61,8 +61,8 @@ pub(crate) fn roofline_ns(
     dtype: DType,
     engine: Engine,
 ) -> Option<f64> {
-    let peak = device.peak(dtype, engine).ok()?.dense_flops_per_s.0;
+    let peak = device.dense_peak(dtype, engine).ok()?.dense_flops_per_s.0;
     let bytes = gemm.elements() * dtype.bits() as f64 / 8.0;
-    let seconds = (gemm.flops() / peak).max(bytes / device.bandwidth().0);
+    let seconds = (gemm.flops() / peak).max(bytes / device.memory_bandwidth().0);
     Some(seconds * 1e9)
 }

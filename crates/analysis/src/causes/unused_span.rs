@@ -26,7 +26,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     // Keys and values of 16 bits; time to read them once.
     let read_ns = |positions: i64| {
         let bytes = 4.0 * cache.sequences as f64 * positions as f64 * cache.width as f64;
-        1e9 * bytes / device.bandwidth().0
+        1e9 * bytes / device.memory_bandwidth().0
     };
     let whole = read_ns(cache.positions);
     let needed = read_ns(shapes.tokens) / BANDWIDTH_SHARE_MIN + ATTENTION_MIN_NS as f64;

@@ -145,7 +145,7 @@ fn traits(
         found.push(("attention_calls", attentions.map(|calls| calls.to_string())));
     }
     let counted = record.model.as_ref().and_then(|model| model.model.as_ref());
-    let parameters = counted.map(|model| model.parameters().to_string());
+    let parameters = counted.map(|model| model.parameter_count().to_string());
     found.push(("parameters", parameters));
     if let Some(plan) = &record.plan {
         let runtime = format!("{:?}", plan.runtime.kind).to_lowercase();

@@ -1,7 +1,7 @@
 //! What differs between two runs beside what is measured, and what cannot be compared for it.
 
 use llmprof_record::run::RunPhase;
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -119,7 +119,7 @@ fn add_other_passes(found: &mut Vec<Difference>, a: &RunFacts, b: &RunFacts) {
         if !is_stated(found, "batch")
             && is_other(left.sequences, right.sequences, OTHER_PASS_FACTOR)
         {
-            let [a, b] = [left.sequences, right.sequences].map(significant);
+            let [a, b] = [left.sequences, right.sequences].map(format_significant);
             let mut known = found.iter_mut();
             match known.find(|one| one.what == "prefill_batch" && one.a == a && one.b == b) {
                 Some(of_prefill) => "batch".clone_into(&mut of_prefill.what),
@@ -130,7 +130,11 @@ fn add_other_passes(found: &mut Vec<Difference>, a: &RunFacts, b: &RunFacts) {
             && !is_stated(found, "prompt_tokens")
             && is_other(a, b, factor)
         {
-            found.push(difference(tokens, &significant(a), &significant(b)));
+            found.push(difference(
+                tokens,
+                &format_significant(a),
+                &format_significant(b),
+            ));
         }
     }
 }

@@ -104,9 +104,9 @@ fn row(phase: &str, group: &OperatorGroup, device: &Device, rule: ClassRule) -> 
         | Kind::Conv2d => Engine::Tensor,
         _ => Engine::Vector,
     };
-    let peak = device.peak(group.dtype, engine).ok();
+    let peak = device.dense_peak(group.dtype, engine).ok();
     let flops_pct = peak.map(|peak| 100.0 * (group.flops / peak.dense_flops_per_s) / seconds);
-    let dram_pct = 100.0 * (group.min_dram_bytes / device.bandwidth()) / seconds;
+    let dram_pct = 100.0 * (group.min_dram_bytes / device.memory_bandwidth()) / seconds;
     let used = Use {
         // Busy SMs that compute nothing are not known.
         sm_pct: flops_pct,

@@ -48,13 +48,13 @@ pub fn infer_device(counters: &Counters) -> Option<Device> {
     };
     let mut fitting: Vec<Device> = names
         .iter()
-        .filter_map(|name| catalog.find(name).ok())
+        .filter_map(|name| catalog.find_device(name).ok())
         .filter(has_sms)
         .collect();
     if fitting.len() > 1 {
         let bandwidth = dram_peak(counters)?;
         fitting.retain(|device| {
-            let stated = device.bandwidth().0;
+            let stated = device.memory_bandwidth().0;
             (bandwidth / stated - 1.0).abs() <= BANDWIDTH_TOLERANCE
         });
     }
@@ -100,7 +100,7 @@ mod tests {
             .copied()
             .collect();
         for entry in catalog.entries() {
-            let device = catalog.find(&entry.name).unwrap();
+            let device = catalog.find_device(&entry.name).unwrap();
             let is_listed = listed.contains(&device.name.as_str());
             assert_eq!(device.vendor == "NVIDIA", is_listed, "{}", device.name);
         }

@@ -312,7 +312,7 @@ fn pipe_use(rate: &PipeRate, device: Option<&Device>) -> Option<f64> {
             Pipe::Tensor => Engine::Tensor,
             _ => Engine::Vector,
         };
-        let peak = device.peak(dtype(&rate.format)?, engine).ok()?;
+        let peak = device.dense_peak(dtype(&rate.format)?, engine).ok()?;
         Some(peak.dense_flops_per_s)
     });
     let peak = stated.or(rate.peak_flops_per_s)?;

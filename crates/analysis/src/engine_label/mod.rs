@@ -13,7 +13,7 @@
 mod fields;
 mod sglang;
 
-use llmprof_theory::{Part, Sequences, Step, Sums};
+use llmprof_theory::{Part, SequenceSums, Sequences, Step};
 use serde::{Deserialize, Serialize};
 
 use fields::Scanner;
@@ -195,13 +195,13 @@ fn counts(scanner: &mut Scanner<'_>) -> Option<Part> {
 }
 
 /// `N(sq…sk…sqsq…sqsk…)`.
-fn vllm_sums(scanner: &mut Scanner<'_>) -> Option<Sums> {
+fn vllm_sums(scanner: &mut Scanner<'_>) -> Option<SequenceSums> {
     let sequences = scanner.number()?;
     let mut next = |word: &str| {
         scanner.expect(word)?;
         scanner.number()
     };
-    let sums = Sums {
+    let sums = SequenceSums {
         sequences,
         new: next("(sq")?,
         total: next("sk")?,
@@ -284,8 +284,8 @@ fn llmprof(name: &str) -> Option<EngineLabel> {
         cached: cached[i],
     });
     let step = match kind {
-        StepKind::Prefill => Step::prefill(Part::Groups(groups.collect())),
-        StepKind::Decode => Step::decode(Part::Groups(groups.collect())),
+        StepKind::Prefill => Step::all_prefill(Part::Groups(groups.collect())),
+        StepKind::Decode => Step::all_decode(Part::Groups(groups.collect())),
         _ => Step::of_sequences(groups),
     };
     let label = EngineLabel::of_parts(Engine::Llmprof, step.prefill, step.decode)?;

@@ -1,6 +1,6 @@
 //! `step[MODE bs=… …]` of SGLang, by its forward modes.
 
-use llmprof_theory::{Part, Sums};
+use llmprof_theory::{Part, SequenceSums};
 
 use super::{Engine, EngineLabel, StepKind, StepShape, fields::Scanner};
 
@@ -39,8 +39,8 @@ impl SumFields {
     }
 
     /// The sums of `sequences`; `new` where the label leaves `sq` out, as its first version did.
-    fn sums(&self, sequences: u64, new: Option<u64>) -> Option<Sums> {
-        Some(Sums {
+    fn sums(&self, sequences: u64, new: Option<u64>) -> Option<SequenceSums> {
+        Some(SequenceSums {
             sequences,
             new: self.sq.or(new)?,
             total: self.sk?,

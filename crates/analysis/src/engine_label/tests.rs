@@ -1,7 +1,7 @@
 use super::*;
 
 fn sums(sequences: u64, [new, total, new_squared, new_total]: [u64; 4]) -> Part {
-    Part::Sums(Sums {
+    Part::Sums(SequenceSums {
         sequences,
         new,
         total,

@@ -29,15 +29,15 @@ impl Facts<'_> {
     /// that nothing is gained but arithmetic. GEMMs of attention stay in f32 too.
     pub(crate) fn faster_format(&self, phase: &PhaseAnalysis, passes: &[Pass]) -> Option<Finding> {
         let ((model, workload_now), roof) = (self.subject?, self.roof?);
-        let formats = model.formats(&workload_now.precision);
+        let formats = model.number_formats(&workload_now.precision);
         if formats.compute != DType::F32 || hidden_by_the_host(phase) {
             return None;
         }
-        let narrow = match formats.weights.element() {
+        let narrow = match formats.weights.element_dtype() {
             DType::F16 => DType::F16,
             _ => DType::Bf16,
         };
-        let peak = |dtype| roof.device().peak(dtype, Engine::Tensor).ok();
+        let peak = |dtype| roof.device().dense_peak(dtype, Engine::Tensor).ok();
         let (used, unused) = (peak(formats.compute)?, peak(narrow)?);
         let times = unused.dense_flops_per_s.0 / used.dense_flops_per_s.0;
         // Without units for it the peak of a narrow format is that of f32.

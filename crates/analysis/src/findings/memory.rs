@@ -27,8 +27,8 @@ impl Facts<'_> {
         let Some(roof) = self.roof else {
             return refuse(Abstention::NoDevice);
         };
-        let formats = model.formats(&workload_now.precision);
-        if formats.weights.element().bits() <= 8 {
+        let formats = model.number_formats(&workload_now.precision);
+        if formats.weights.element_dtype().bits() <= 8 {
             return None;
         }
         if !matches!(

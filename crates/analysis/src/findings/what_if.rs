@@ -56,8 +56,8 @@ fn rooflines(
     let mut rooflines = Rooflines::default();
     let mut complete = true;
     for pass in passes {
-        model.lower(workload, pass, &mut |operator| {
-            let Ok(roofline) = roof.operator(operator, level) else {
+        model.lower_pass(workload, pass, &mut |operator| {
+            let Ok(roofline) = roof.operator_times(operator, level) else {
                 complete = false;
                 return;
             };
@@ -125,18 +125,20 @@ impl Subject<'_> {
             let key = (group.name.clone(), group.kind);
             let (old, new) = (before.get(&key)?, after.get(&key)?);
             let measured = group.measured_ns.seconds();
-            old_sum += old.seconds();
-            new_sum += new.seconds();
+            old_sum += old.roofline_seconds();
+            new_sum += new.roofline_seconds();
             let time = match group.roofline_fraction {
-                Some(fraction) if fraction > 0.0 && old.seconds() > 0.0 => {
-                    let changed = new.binds() != old.binds();
+                Some(fraction) if fraction > 0.0 && old.roofline_seconds() > 0.0 => {
+                    let changed = new.binding_resource() != old.binding_resource();
                     let elsewhere = other
-                        .and_then(|other| fraction_in(other, group, by_kernels, new.binds()))
+                        .and_then(|other| {
+                            fraction_in(other, group, by_kernels, new.binding_resource())
+                        })
                         .filter(|elsewhere| *elsewhere > if changed { 0.0 } else { fraction });
-                    let time = new.seconds() / elsewhere.unwrap_or(fraction);
-                    if new.seconds() < old.seconds() {
+                    let time = new.roofline_seconds() / elsewhere.unwrap_or(fraction);
+                    if new.roofline_seconds() < old.roofline_seconds() {
                         // What passes its roof by a slip of measuring must not pass the new one.
-                        time.max(new.seconds()).min(measured)
+                        time.max(new.roofline_seconds()).min(measured)
                     } else {
                         time.max(measured)
                     }

@@ -331,7 +331,7 @@ fn is_impossible(row: &GemmShapeRow, device: Option<&Device>) -> bool {
             DType::F32 => DType::Tf32,
             other => other,
         };
-        let peak = device.peak(dtype, Engine::Tensor).ok()?;
+        let peak = device.dense_peak(dtype, Engine::Tensor).ok()?;
         Some(peak.dense_flops_per_s.0)
     });
     peak.is_some_and(|peak| row.flops_per_s > MOST_OF_PEAK * peak)

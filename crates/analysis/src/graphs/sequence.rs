@@ -327,7 +327,7 @@ mod tests {
                 kind,
                 path,
                 layer,
-                shape: Shape::matmul(4, n, k),
+                shape: Shape::gemm(4, n, k),
             });
         };
         for layer in 0..layers {
@@ -445,7 +445,7 @@ mod tests {
                         kind,
                         path: format!("model.layers.{}.{name}", layer.unwrap()),
                         layer,
-                        shape: Shape::matmul(4, 16, 64),
+                        shape: Shape::gemm(4, 16, 64),
                     });
                 }
             }

@@ -135,7 +135,7 @@ impl Groups {
                 sum_roofline.tensor += roofline.tensor;
                 sum_roofline.vector += roofline.vector;
                 sum_roofline.memory += roofline.memory;
-                sum.least += roofline.seconds();
+                sum.least += roofline.roofline_seconds();
             }
             (sum_roofline, _) => *sum_roofline = None,
         }
@@ -187,8 +187,8 @@ impl Sum {
             roofline_ns: least.map(Nanos::from_seconds),
             binds: self
                 .roofline
-                .filter(|roofline| roofline.seconds() > 0.0)
-                .map(|roofline| roofline.binds()),
+                .filter(|roofline| roofline.roofline_seconds() > 0.0)
+                .map(|roofline| roofline.binding_resource()),
             achieved_flops_per_s: flops.per(measured),
             achieved_bytes_per_s: bytes.per(measured),
             intensity: (bytes.0 > 0).then(|| flops.0 as f64 / bytes.0 as f64),

@@ -23,7 +23,7 @@ impl Residence {
     /// Where `bytes_per_step` can stay on a device.
     pub(crate) fn of(roof: &Roof<'_>, bytes_per_step: u64) -> Self {
         let device = roof.device();
-        let level = roof.level(bytes_per_step as f64);
+        let level = roof.memory_level(bytes_per_step as f64);
         let (name, capacity_bytes) = match level {
             MemoryLevel::Main => (
                 "main".to_owned(),

@@ -69,7 +69,7 @@ impl Theory<'_> {
         self.lower_before(phase, sink);
         let workload = self.workload_of(phase);
         for pass in work.passes {
-            self.model.lower(&workload, pass, sink);
+            self.model.lower_pass(&workload, pass, sink);
         }
         for step in work.steps {
             self.model.lower_step(&workload, step, sink);
@@ -118,7 +118,7 @@ impl Theory<'_> {
     ) -> Option<(PhaseRoofline, Vec<MemoryLevel>)> {
         let roof = self.roof?;
         let rooflines: Result<Vec<PhaseRoofline>, _> = if phase.is_before_decoder() {
-            PhaseRoofline::of(roof, |sink| self.lower_before(phase, sink))
+            PhaseRoofline::of_operators(roof, |sink| self.lower_before(phase, sink))
                 .map(|roofline| vec![roofline])
         } else {
             let workload = self.workload_of(phase);
@@ -166,11 +166,11 @@ fn after_each_other(a: PhaseRoofline, b: PhaseRoofline) -> PhaseRoofline {
     }
     PhaseRoofline {
         roofline_ns: a.roofline_ns + b.roofline_ns,
-        whole_ns: Nanos::from_seconds(sums.seconds()),
+        whole_ns: Nanos::from_seconds(sums.roofline_seconds()),
         tensor_ns: a.tensor_ns + b.tensor_ns,
         vector_ns: a.vector_ns + b.vector_ns,
         memory_ns: a.memory_ns + b.memory_ns,
-        binds: sums.binds(),
+        binds: sums.binding_resource(),
         memory_level: if a.memory_level == MemoryLevel::OnChip {
             b.memory_level
         } else {

@@ -51,7 +51,7 @@ impl Utilization {
     pub(crate) fn of(roof: &Roof<'_>, cost: &Cost, wall: Nanos, level: MemoryLevel) -> Self {
         let device = roof.device();
         let peak = |dtype, engine| {
-            let peak = device.peak(dtype, engine).ok()?;
+            let peak = device.dense_peak(dtype, engine).ok()?;
             Some(peak.dense_flops_per_s)
         };
         let work: Vec<DtypeWork> = cost
@@ -76,7 +76,7 @@ impl Utilization {
         let weight_bytes = Bytes(cost.traffic.weights);
         let kv_bytes = Bytes(cost.traffic.kv_read.saturating_add(cost.traffic.kv_write));
         let bytes = Bytes(weight_bytes.0.saturating_add(kv_bytes.0));
-        let bandwidth = device.bandwidth();
+        let bandwidth = device.memory_bandwidth();
         Self {
             wall_ns: wall,
             mfu: tensor.and_then(over_wall),
@@ -145,7 +145,7 @@ mod tests {
             new_tokens: 1,
             ..Workload::default()
         };
-        let cost = model.cost(&workload, Span::Prefill);
+        let cost = model.cost_span(&workload, Span::Prefill);
         let wall = Nanos(10_000_000);
         let found = Utilization::of(&roof, &cost, wall, MemoryLevel::Main);
         assert_eq!(cost.tensor.total(), 1_792_085_606_400);
@@ -169,7 +169,7 @@ mod tests {
         let model = llama_8b();
         let mut device = Catalog::embedded().by_name("h200").unwrap();
         device.peaks.clear();
-        let cost = model.cost(&Workload::default(), Span::Decode);
+        let cost = model.cost_span(&Workload::default(), Span::Decode);
         let found = Utilization::of(&Roof::new(&device), &cost, Nanos(1000), MemoryLevel::Main);
         assert_eq!(found.mfu, None);
         assert!(found.mbu.is_some());

@@ -40,10 +40,10 @@ pub(crate) fn analyze_load(record: &RunRecord, served: &ServedLoad) -> Analysis 
     let mut issues = record.issues.clone();
     let steal = samples.and_then(|samples| steal_share(samples, load));
     issues.extend(load_issues(load, &summary, steal));
-    issues.extend(overload(load, asked.arrivals.rate()));
+    issues.extend(overload(load, asked.arrivals.mean_rate()));
     let slos = asked.slos.iter().map(|slo| SloOutcome {
         slo: slo.to_string(),
-        value_ms: slo.value(&summary.figures),
+        value_ms: slo.value_of(&summary.figures),
         is_met: slo.is_met(&summary.figures),
     });
     Analysis {

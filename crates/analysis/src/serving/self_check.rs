@@ -44,11 +44,11 @@ impl SelfCheck {
             .iter()
             .filter_map(|request| Some(ms(request.ttft_ns().or(request.e2e_ns())?.0)))
             .collect();
-        let median = Distribution::of(&firsts).map_or(0.0, |firsts| firsts.p50);
+        let median = Distribution::of_values(&firsts).map_or(0.0, |firsts| firsts.p50);
         let mut check = Self {
             schedule_lag_ms: client
                 .has_schedule
-                .then(|| Distribution::of(&lags))
+                .then(|| Distribution::of_values(&lags))
                 .flatten(),
             worker_cpu_share: client.worker_cpu_share,
             event_loop_delay_ms: client.event_loop_delay_ms,
@@ -128,7 +128,7 @@ mod tests {
             client: ClientFacts {
                 has_schedule: true,
                 worker_cpu_share,
-                event_loop_delay_ms: Distribution::of(&[1.0; 50]),
+                event_loop_delay_ms: Distribution::of_values(&[1.0; 50]),
             },
             ..LoadRecord::default()
         })

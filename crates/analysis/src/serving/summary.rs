@@ -96,7 +96,7 @@ pub fn summarize(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
         basis: Basis::Measured,
         ttft_ms: distribution(timed(), ttft),
         tpot_ms: distribution(timed(), tpot),
-        itl_ms: Distribution::of(&gaps),
+        itl_ms: Distribution::of_values(&gaps),
         e2e_ms: distribution(timed(), e2e),
         request_throughput: per_second(completed.len() as f64),
         output_throughput: outputs.map(|tokens| per_second(tokens as f64)),
@@ -112,7 +112,7 @@ pub fn summarize(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
     };
     LoadSummary {
         figures,
-        arrival_gap_ms: Distribution::of(&arrivals),
+        arrival_gap_ms: Distribution::of_values(&arrivals),
         schedule_lag_ms: SelfCheck::of(load).schedule_lag_ms,
         failures,
         abandoned: load.abandoned,

@@ -68,7 +68,7 @@ pub struct Roofline {
 impl From<OperatorRoofline> for Roofline {
     fn from(limits: OperatorRoofline) -> Self {
         Self {
-            least: limits.seconds(),
+            least: limits.roofline_seconds(),
             limits,
         }
     }
@@ -77,7 +77,7 @@ impl From<OperatorRoofline> for Roofline {
 impl Roofline {
     /// Adds another operator.
     pub fn add(&mut self, other: &OperatorRoofline) {
-        self.least += other.seconds();
+        self.least += other.roofline_seconds();
         self.limits.tensor += other.tensor;
         self.limits.vector += other.vector;
         self.limits.memory += other.memory;
@@ -256,7 +256,7 @@ impl Waterfall {
         let roofline = Nanos::from_seconds(sum);
         self.roofline_ns = Some(roofline);
         self.inefficiency_ns = Some(Nanos(self.matched_ns.0.saturating_sub(roofline.0)));
-        self.whole_roofline_ns = Some(Nanos::from_seconds(whole.seconds()));
+        self.whole_roofline_ns = Some(Nanos::from_seconds(whole.roofline_seconds()));
     }
 
     /// The same times without what they were compared with.

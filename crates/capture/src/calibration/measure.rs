@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use llmprof_engine::EngineError;
-use llmprof_engine::cpu_bench::{FmaPeak, Traffic, bandwidth, fma_formats, fma_peak};
+use llmprof_engine::cpu_bench::{FmaPeak, Traffic, fma_formats, fma_peak, measure_bandwidth};
 use llmprof_theory::device::{
     CacheScope, Calibration, DeviceKind,
     schema::{CacheEntry, DeviceFile, FigureEntry, MemoryEntry, PeakEntry, UnitsEntry},
@@ -135,7 +135,7 @@ fn main_memory_notes(threads: usize) -> Result<Vec<String>, EngineError> {
     counts.dedup();
     for count in counts {
         for (name, traffic) in [("read", Traffic::Read), ("copy", Traffic::Copy)] {
-            let rate = bandwidth(traffic, count, MAIN_MEMORY, RUNS)?;
+            let rate = measure_bandwidth(traffic, count, MAIN_MEMORY, RUNS)?;
             notes.push(format!(
                 "Main memory, {name}, {}: {:.1} GB/s.",
                 Count(count as u64, "thread"),
@@ -152,7 +152,7 @@ fn caches(threads: usize) -> Result<Vec<CacheEntry>, EngineError> {
         // Each thread goes over its part of the caches that all threads have together.
         let bytes = level.bytes * (threads / level.shared_by).max(1);
         let set = bytes / PART_OF_CACHE;
-        let rate = bandwidth(Traffic::Read, threads, set, RUNS)?;
+        let rate = measure_bandwidth(Traffic::Read, threads, set, RUNS)?;
         Ok(CacheEntry {
             level: level.name,
             scope: CacheScope::Device,
@@ -179,7 +179,7 @@ impl MainMemory {
     }
 
     fn measure(&mut self) -> Result<(), EngineError> {
-        let found = bandwidth(Traffic::Read, self.threads, MAIN_MEMORY, RUNS)?;
+        let found = measure_bandwidth(Traffic::Read, self.threads, MAIN_MEMORY, RUNS)?;
         self.best = self.best.max(found.bytes_per_second);
         Ok(())
     }

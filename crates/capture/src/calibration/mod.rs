@@ -91,13 +91,16 @@ impl CalibrationFile {
     /// The device it describes; none where nothing was measured yet.
     pub fn device(&self) -> Result<Option<Device>, CalibrationError> {
         let file = self.read()?;
-        let device = file.map(|file| file.device(&self.path.to_string_lossy()));
+        let device = file.map(|file| file.to_device(&self.path.to_string_lossy()));
         Ok(device.transpose()?)
     }
 
     fn read(&self) -> Result<Option<DeviceFile>, CalibrationError> {
         match std::fs::read_to_string(&self.path) {
-            Ok(text) => Ok(Some(DeviceFile::read(&text, &self.path.to_string_lossy())?)),
+            Ok(text) => Ok(Some(DeviceFile::parse_text(
+                &text,
+                &self.path.to_string_lossy(),
+            )?)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(CalibrationError::Read {
                 path: self.path.clone(),
@@ -134,8 +137,9 @@ impl CalibrationFile {
     /// Keeps a new calibration, unless it was disturbed and there is one of the same processor that was disturbed less:
     /// disturbance makes peaks too low.
     pub fn keep(&self, new: &DeviceFile) -> Result<Kept, CalibrationError> {
-        let disturbance =
-            |calibration: Option<&Calibration>| calibration.and_then(Calibration::disturbance);
+        let disturbance = |calibration: Option<&Calibration>| {
+            calibration.and_then(Calibration::excess_disturbance)
+        };
         if let Some(taken) = disturbance(new.calibration.as_ref())
             && let Some((_, known)) = self.comparable(&host::cpu())
             && disturbance(Some(&known)).is_none_or(|known| known <= taken)

@@ -79,10 +79,10 @@ fn what_is_written_is_a_device_of_the_catalog() {
     assert_eq!(file.read().unwrap().unwrap(), written);
     let text = std::fs::read_to_string(file.path()).unwrap();
     let mut catalog = Catalog::embedded();
-    let device = catalog.add("cpu.yaml", &text).unwrap().clone();
+    let device = catalog.add_file("cpu.yaml", &text).unwrap().clone();
     assert_eq!(file.device().unwrap().unwrap(), device);
     assert_eq!(device.peaks[0].dense_flops_per_s.0, 1e12 / 3.0);
-    assert_eq!(device.bandwidth().0, 20.5e9);
+    assert_eq!(device.memory_bandwidth().0, 20.5e9);
     assert_eq!(device.calibration, written.calibration);
 }
 

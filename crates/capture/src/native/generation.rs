@@ -2,7 +2,9 @@
 
 use std::{fs::File, path::Path};
 
-use llmprof_engine::{Cache, Engine, Generation, Recorder, Sampler, Sampling, generate, now_ns};
+use llmprof_engine::{
+    Cache, Engine, Generation, Recorder, Sampler, Sampling, generate_tokens, now_ns,
+};
 use llmprof_record::{
     import::engine,
     issue::{Issue, IssueCode},
@@ -52,7 +54,7 @@ impl Ready {
             self.max_positions,
         )?;
         timing.steps.reserve(max_new_tokens);
-        let generated = generate(
+        let generated = generate_tokens(
             &self.engine,
             cache,
             &prompts,
@@ -245,9 +247,9 @@ fn fitting<'c>(
     batch: usize,
     max_positions: usize,
 ) -> Result<&'c mut Cache, Failure> {
-    let cache = match place.take().filter(|cache| cache.batch() == batch) {
+    let cache = match place.take().filter(|cache| cache.sequence_count() == batch) {
         Some(mut cache) => {
-            cache.clear();
+            cache.clear_tokens();
             cache
         }
         None => engine

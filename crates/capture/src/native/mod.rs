@@ -83,15 +83,15 @@ impl Backend for NativeBackend {
             threads: load.threads.map(|threads| threads as usize),
         };
         let engine = Engine::load(&model, &source, options).map_err(|error| failure(&error))?;
-        let precision = engine.precision();
+        let precision = engine.theory_precision();
         let loaded = Loaded {
             start_ns: nanos(start),
             end_ns: nanos(now_ns()),
             dtype: precision.activations.unwrap_or(DType::F32),
-            parameters: model.parameters(),
+            parameters: model.parameter_count(),
             weight_bytes: Bytes(model.parameter_bytes(&precision)),
-            vocab_size: u32::try_from(engine.vocabulary()).unwrap_or(u32::MAX),
-            threads: u32::try_from(engine.threads()).ok(),
+            vocab_size: u32::try_from(engine.vocabulary_size()).unwrap_or(u32::MAX),
+            threads: u32::try_from(engine.thread_count()).ok(),
             tokenizer: tokenizer.is_some(),
             facts: facts(&engine),
             packages: std::collections::BTreeMap::new(),
@@ -123,8 +123,11 @@ impl Backend for NativeBackend {
 
 /// What a reader of the run must know: the instructions in use, and the number formats that theory must assume.
 fn facts(engine: &Engine) -> BTreeMap<String, String> {
-    let precision = engine.precision();
-    let mut facts = BTreeMap::from([("instructions".to_owned(), engine.instructions().to_owned())]);
+    let precision = engine.theory_precision();
+    let mut facts = BTreeMap::from([(
+        "instructions".to_owned(),
+        engine.instruction_set().to_owned(),
+    )]);
     if let Ok(Value::Object(formats)) = serde_json::to_value(precision) {
         for (name, format) in formats {
             if let Value::String(format) = format {

@@ -146,7 +146,7 @@ fn described(measured: &Measured) -> DeviceFile {
         let samples = measured.samples.iter();
         samples
             .filter(|sample| matches!(sample.kernel, Kernel::Gemm { size: own, .. } if own == size))
-            .map(|sample| sample.kernel.flops() / sample.ns * 1e-3)
+            .map(|sample| sample.kernel.matrix_flops() / sample.ns * 1e-3)
             .fold(0.0, f64::max)
     };
     let peak = |dtype: DType, engine: Engine, tflops: f64| PeakEntry {

@@ -55,9 +55,9 @@ fn kernels_of_a_cpu_become_a_device_file() {
     let file = measured_device(&measured, None, "2026-01-01T00:00:00Z");
     // What is written is read again.
     let text = serde_json::to_string(&file).unwrap();
-    let read = DeviceFile::read(&text, "cpu.yaml").unwrap();
-    let device = read.device("cpu.yaml").unwrap();
-    assert!(device.bandwidth().0 > 0.0);
+    let read = DeviceFile::parse_text(&text, "cpu.yaml").unwrap();
+    let device = read.to_device("cpu.yaml").unwrap();
+    assert!(device.memory_bandwidth().0 > 0.0);
     assert!(measured_source(&measured).contains("on cpu with torch"));
 
     // Time that is up leaves kernels out, and a GPU that is not there is an error with its reason.
@@ -117,9 +117,9 @@ fn models_without_a_family_are_traced() {
         assert_eq!(traced.parameters, parameters, "{config}");
         assert_eq!(traced.weight_bytes.0, 2 * parameters);
         assert!(traced.cache_bytes.0 > 0);
-        assert!(traced.prefill.flops() > traced.decode[0].flops());
-        assert!(traced.decode.iter().all(|step| step.launches() > 50));
-        assert!(traced.decode[1].bytes() >= traced.decode[0].bytes());
+        assert!(traced.prefill.matrix_flops() > traced.decode[0].matrix_flops());
+        assert!(traced.decode.iter().all(|step| step.launch_count() > 50));
+        assert!(traced.decode[1].min_traffic_bytes() >= traced.decode[0].min_traffic_bytes());
         let gemms = traced.prefill.kernels.iter();
         assert!(
             gemms

@@ -99,7 +99,7 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
             hub_id: hub_id.as_str().map(str::to_owned),
             parameters: subject
                 .ok()
-                .and_then(|subject| Some(subject.model?.parameters())),
+                .and_then(|subject| Some(subject.model?.parameter_count())),
             name,
         });
     }

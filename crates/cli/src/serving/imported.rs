@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use llmprof_load::results::{self, ForeignResult};
 use llmprof_report::Table;
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 
 use crate::{failure::Failure, output::Output};
 
@@ -46,7 +46,7 @@ pub(super) fn show(
         3,
     );
     for (name, result) in &all {
-        let cell = |value: Option<f64>| value.map_or("–".to_owned(), significant);
+        let cell = |value: Option<f64>| value.map_or("–".to_owned(), format_significant);
         let count = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
         let of = |statistics: &results::Statistics, name: &str| cell(statistics.get(name).copied());
         table.row([

@@ -9,7 +9,7 @@ use llmprof_analysis::{Analysis, serving::SelfCheck};
 use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::{
     slo::all_met,
-    sweep::{Bounds, Point, Sweep, sweep},
+    sweep::{Bounds, Point, Sweep, search_rate},
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
@@ -18,7 +18,7 @@ use llmprof_record::{
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_traffic::figures::LoadSummary;
-use llmprof_units::{Count, Nanos, significant};
+use llmprof_units::{Count, Nanos, format_significant};
 
 use super::{
     offline,
@@ -307,10 +307,10 @@ fn swept(
     let mut late = Vec::new();
     let mut so_far = Sweep::default();
     let mut was_interrupted = false;
-    let found = sweep(bounds, |rate| {
+    let found = search_rate(bounds, |rate| {
         request.arrivals = request.arrivals.at_rate(rate);
         let load = request.load();
-        let name = format!("{} requests/s", significant(rate));
+        let name = format!("{} requests/s", format_significant(rate));
         let measured = match session::measure(request, &load, &name, show, beside) {
             Ok(measured) => measured,
             Err(error) => {
@@ -340,7 +340,7 @@ fn swept(
         if is_better {
             kept = Some((rate, is_met, measured));
         }
-        so_far.add(Point {
+        so_far.add_point(Point {
             rate,
             is_met,
             summary: summary.clone(),

@@ -339,7 +339,7 @@ fn arrivals(args: &BenchArgs) -> Result<Arrivals, Failure> {
         _ => return load.arrivals(),
     };
     let arrivals = Arrivals::Closed { concurrency };
-    match arrivals.mistake() {
+    match arrivals.find_mistake() {
         Some(mistake) => Err(Failure::new(mistake)),
         None => Ok(arrivals),
     }
@@ -369,7 +369,7 @@ fn source(args: &BenchArgs) -> Result<Source, Failure> {
         Failure::new(format!("{}: {error}", path.display()))
     };
     if let Some(path) = &args.load.trace {
-        let requests = replay::load(path).map_err(|error| of(path, &error))?;
+        let requests = replay::load_trace(path).map_err(|error| of(path, &error))?;
         return Ok(Source::Trace {
             requests: Arc::new(requests),
             speedup: args.load.speedup,

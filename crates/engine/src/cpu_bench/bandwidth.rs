@@ -5,7 +5,7 @@ use rayon::{ThreadPool, prelude::*};
 use crate::{buffer, error::EngineError, kernel::vectorized};
 
 /// Bytes that a thread touches before it looks for more work.
-const CHUNK: usize = 1 << 20;
+const TASK_BYTES: usize = 1 << 20;
 /// The shortest run that is timed; small working sets are gone over again and again.
 const RUN_BYTES: usize = 1 << 28;
 
@@ -20,18 +20,16 @@ pub enum Traffic {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     pub traffic: Traffic,
-    /// Threads that took part.
     pub threads: usize,
     /// Bytes that they went over, all threads together.
     pub working_set: usize,
-    /// Bytes moved per second.
     pub bytes_per_second: f64,
 }
 
 /// The best bandwidth of `runs` runs of `threads` threads over `working_set` bytes.
 ///
 /// A working set below the size of a cache measures that cache: each thread goes over the same part in every round.
-pub fn bandwidth(
+pub fn measure_bandwidth(
     traffic: Traffic,
     threads: usize,
     working_set: usize,
@@ -47,16 +45,20 @@ pub fn bandwidth(
     let threads = pool.current_num_threads();
     // Whole cache lines for each thread, and two halves that can be copied.
     let share = (working_set / threads / 128 * 128).max(128);
-    let mut memory = buffer::anonymous(share * threads, "the bandwidth measurement")?;
+    let mut memory = buffer::allocate_anonymous(share * threads, "the bandwidth measurement")?;
     // Zero pages may share one physical page; written ones do not.
-    pool.install(|| memory.par_chunks_mut(CHUNK).for_each(|part| part.fill(1)));
+    pool.install(|| {
+        memory
+            .par_chunks_mut(TASK_BYTES)
+            .for_each(|part| part.fill(1))
+    });
     let rounds = (RUN_BYTES / (share * threads)).max(1);
     let mut best = f64::INFINITY;
     for _ in 0..runs.max(1) {
         let start = Instant::now();
         match traffic {
-            Traffic::Read => read(&pool, &memory, share, rounds),
-            Traffic::Copy => copy(&pool, &mut memory, share, rounds),
+            Traffic::Read => read_memory(&pool, &memory, share, rounds),
+            Traffic::Copy => copy_memory(&pool, &mut memory, share, rounds),
         }
         best = best.min(start.elapsed().as_secs_f64());
     }
@@ -70,7 +72,7 @@ pub fn bandwidth(
 
 vectorized! {
     /// Adds all values to `total`, in as many sums as hide the latency of an addition.
-    fn sum(values: &[f32], total: &mut f32) {
+    fn sum_into(values: &[f32], total: &mut f32) {
         const LANES: usize = 128;
         let mut sums = [0.0f32; LANES];
         let (chunks, rest) = values.as_chunks::<LANES>();
@@ -83,7 +85,7 @@ vectorized! {
     }
 }
 
-fn read(pool: &ThreadPool, memory: &[u8], share: usize, rounds: usize) {
+fn read_memory(pool: &ThreadPool, memory: &[u8], share: usize, rounds: usize) {
     let total: f32 = pool.install(|| {
         memory
             .par_chunks(share)
@@ -92,7 +94,7 @@ fn read(pool: &ThreadPool, memory: &[u8], share: usize, rounds: usize) {
                 let floats: &[f32] = bytemuck::cast_slice(part);
                 let mut total = 0.0;
                 for _ in 0..rounds {
-                    sum(black_box(floats), &mut total);
+                    sum_into(black_box(floats), &mut total);
                 }
                 total
             })
@@ -101,7 +103,7 @@ fn read(pool: &ThreadPool, memory: &[u8], share: usize, rounds: usize) {
     black_box(total);
 }
 
-fn copy(pool: &ThreadPool, memory: &mut [u8], share: usize, rounds: usize) {
+fn copy_memory(pool: &ThreadPool, memory: &mut [u8], share: usize, rounds: usize) {
     pool.install(|| {
         memory
             .par_chunks_mut(share)
@@ -124,10 +126,10 @@ mod tests {
     fn bandwidths_are_positive_at_any_size() {
         for traffic in [Traffic::Read, Traffic::Copy] {
             for (threads, size) in [(1, 0), (2, 1000), (2, 1 << 20)] {
-                let found = bandwidth(traffic, threads, size, 1).unwrap();
-                assert!(found.bytes_per_second > 1e6, "{found:?}");
-                assert_eq!(found.threads, threads);
-                assert!(found.working_set <= size.max(128 * threads));
+                let measured = measure_bandwidth(traffic, threads, size, 1).unwrap();
+                assert!(measured.bytes_per_second > 1e6, "{measured:?}");
+                assert_eq!(measured.threads, threads);
+                assert!(measured.working_set <= size.max(128 * threads));
             }
         }
     }

@@ -15,7 +15,7 @@ use super::tiles;
 use crate::{error::EngineError, kernel::Isa};
 
 /// Rounds of the loop per run and thread, for vectors and for tiles: two milliseconds or more, in which waking up is lost.
-const ROUNDS: usize = 800_000;
+const VECTOR_ROUNDS: usize = 800_000;
 const TILE_ROUNDS: usize = 80_000;
 /// Sums that do not wait for each other: more than latency × units, fewer than registers.
 const SUMS: usize = 12;
@@ -26,7 +26,6 @@ pub struct FmaPeak {
     pub dtype: DType,
     /// The units that multiply.
     pub engine: Engine,
-    /// Threads that took part.
     pub threads: usize,
     pub instructions: &'static str,
     /// Operations per second, a multiply-add counted as two.
@@ -43,7 +42,7 @@ pub fn fma_formats() -> Vec<(DType, Engine)> {
         (DType::I8, Engine::Tensor),
     ]
     .into_iter()
-    .filter(|&(dtype, engine)| Loop::of(dtype, engine).is_some())
+    .filter(|&(dtype, engine)| Loop::for_units(dtype, engine).is_some())
     .collect()
 }
 
@@ -53,7 +52,7 @@ pub fn fma_peak(
     threads: usize,
     runs: usize,
 ) -> Result<Option<FmaPeak>, EngineError> {
-    let Some(work) = Loop::of(dtype, engine) else {
+    let Some(work) = Loop::for_units(dtype, engine) else {
         return Ok(None);
     };
     let pool = rayon::ThreadPoolBuilder::new()
@@ -90,14 +89,14 @@ struct Loop {
 }
 
 impl Loop {
-    fn of(dtype: DType, engine: Engine) -> Option<Self> {
+    fn for_units(dtype: DType, engine: Engine) -> Option<Self> {
         if engine == Engine::Tensor {
             return Self::of_tiles(dtype);
         }
-        let (kernel, flops, instructions) = kernel(dtype)?;
+        let (kernel, flops, instructions) = select_kernel(dtype)?;
         Some(Self {
             kernel,
-            rounds: ROUNDS,
+            rounds: VECTOR_ROUNDS,
             operations: SUMS * flops,
             instructions,
         })
@@ -106,9 +105,9 @@ impl Loop {
     #[cfg(target_arch = "x86_64")]
     fn of_tiles(dtype: DType) -> Option<Self> {
         Some(Self {
-            kernel: tiles::kernel(dtype)?,
+            kernel: tiles::select_kernel(dtype)?,
             rounds: TILE_ROUNDS,
-            operations: tiles::SUMS * tiles::operations(dtype)?,
+            operations: tiles::SUMS * tiles::tile_operations(dtype)?,
             instructions: match dtype {
                 DType::Bf16 => "AMX BF16",
                 _ => "AMX INT8",
@@ -126,7 +125,7 @@ type Kernel = fn(usize);
 
 /// A loop, the operations of one of its vectors, and the instructions' name.
 #[cfg(target_arch = "x86_64")]
-fn kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
+fn select_kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
     /// A plain function around a loop; handed out below only where the loop's features were detected.
     macro_rules! detected {
         ($loop:ident) => {
@@ -147,7 +146,7 @@ fn kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
+fn select_kernel(dtype: DType) -> Option<(Kernel, usize, &'static str)> {
     match dtype {
         DType::F32 => Some((portable_f32, 2, Isa::detected().name())),
         DType::F64 => Some((portable_f64, 2, Isa::detected().name())),

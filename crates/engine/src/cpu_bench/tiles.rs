@@ -21,7 +21,7 @@ const ROW: usize = 64;
 pub(super) const SUMS: usize = 6;
 
 /// Operations of one product of full tiles, a multiply-add counted as two.
-pub(super) fn operations(dtype: DType) -> Option<usize> {
+pub(super) fn tile_operations(dtype: DType) -> Option<usize> {
     let depth = match dtype {
         DType::Bf16 => ROW / 2,
         DType::I8 => ROW,
@@ -31,7 +31,7 @@ pub(super) fn operations(dtype: DType) -> Option<usize> {
 }
 
 /// A loop over products of tiles of `dtype`, where processor and system let us use them.
-pub(super) fn kernel(dtype: DType) -> Option<fn(usize)> {
+pub(super) fn select_kernel(dtype: DType) -> Option<fn(usize)> {
     match dtype {
         DType::Bf16 if UNITS.bf16 => Some(|rounds| {
             // SAFETY: the guard saw the instructions and the system's permission.
@@ -58,7 +58,7 @@ static UNITS: LazyLock<Units> = LazyLock::new(|| {
         0
     };
     let has = |bit: u32| features >> bit & 1 == 1;
-    let tiles = has(24) && (has(22) || has(25)) && permitted();
+    let tiles = has(24) && (has(22) || has(25)) && request_tiles();
     Units {
         bf16: tiles && has(22),
         int8: tiles && has(25),
@@ -67,7 +67,7 @@ static UNITS: LazyLock<Units> = LazyLock::new(|| {
 
 /// Asks Linux for the state that tiles need, once for the process: it is not saved for those who do not ask.
 #[cfg(target_os = "linux")]
-fn permitted() -> bool {
+fn request_tiles() -> bool {
     /// `ARCH_REQ_XCOMP_PERM` and `XFEATURE_XTILEDATA` of Linux 5.16.
     const REQUEST: libc::c_long = 0x1023;
     const TILE_DATA: libc::c_long = 18;
@@ -76,7 +76,7 @@ fn permitted() -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn permitted() -> bool {
+fn request_tiles() -> bool {
     false
 }
 
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn operations_by_hand() {
         // 16 × 16 sums over 32 pairs of bf16, or 64 of int8.
-        assert_eq!(operations(DType::Bf16), Some(16_384));
-        assert_eq!(operations(DType::I8), Some(32_768));
-        assert_eq!(operations(DType::F32), None);
+        assert_eq!(tile_operations(DType::Bf16), Some(16_384));
+        assert_eq!(tile_operations(DType::I8), Some(32_768));
+        assert_eq!(tile_operations(DType::F32), None);
         assert_eq!(size_of::<Shapes>(), 64);
     }
 

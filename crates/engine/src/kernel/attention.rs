@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::{
     dot::dot_rows,
-    elementwise::{cap, scale, softmax},
-    gemm::{Operand, gemm},
+    elementwise::{scale_values, soft_cap, softmax},
+    gemm::{Operand, run_gemm},
     isa::{Isa, vectorized},
 };
 use crate::buffer::Elements;
@@ -35,10 +35,10 @@ impl AttentionShape {
     }
 
     /// From raw scores to weights.
-    fn weigh(&self, scores: &mut [f32]) {
-        scale(scores, self.scale);
+    fn weigh_scores(&self, scores: &mut [f32]) {
+        scale_values(scores, self.scale);
         if let Some(limit) = self.softcap {
-            cap(scores, limit);
+            soft_cap(scores, limit);
         }
         softmax(scores);
     }
@@ -58,7 +58,7 @@ pub(crate) struct Tile<'a> {
 
 impl<'a> Tile<'a> {
     /// Keys and values of a head from position `from` up to `to`.
-    fn span(
+    fn head_span(
         &self,
         shape: &AttentionShape,
         head: usize,
@@ -77,7 +77,7 @@ thread_local! {
 }
 
 /// Attention of all sequences; `queries` and `out` have a row of `heads × head_dim` per query, sequence by sequence.
-pub(crate) fn attend(
+pub(crate) fn attend_sequences(
     shape: &AttentionShape,
     sequences: &[Tile<'_>],
     queries: &[f32],
@@ -91,7 +91,7 @@ pub(crate) fn attend(
             .enumerate()
             .for_each(|(task, (out, queries))| {
                 let (sequence, head) = (task / shape.kv_heads, task % shape.kv_heads);
-                single(shape, &sequences[sequence], head, queries, out);
+                attend_one_query(shape, &sequences[sequence], head, queries, out);
             });
         return;
     }
@@ -114,22 +114,22 @@ pub(crate) fn attend(
     tasks
         .into_par_iter()
         .with_max_len(1)
-        .for_each(|(tile, queries, out)| many(shape, &tile, queries, out));
+        .for_each(|(tile, queries, out)| attend_many_queries(shape, &tile, queries, out));
 }
 
 /// Elements of a result that are summed in registers.
-const BLOCK: usize = 32;
+const REGISTER_ELEMENTS: usize = 32;
 
 vectorized! {
     /// `to = Σ weights[i] × row i of values`, block by block so that the sums stay in registers.
     fn weighted_sum(weights: &[f32], values: &[f32], to: &mut [f32]) {
         let width = to.len();
         let rows = || weights.iter().zip(values.chunks_exact(width));
-        let (blocks, rest) = to.as_chunks_mut::<BLOCK>();
+        let (blocks, rest) = to.as_chunks_mut::<REGISTER_ELEMENTS>();
         for (block, to) in blocks.iter_mut().enumerate() {
-            let mut sums = [0.0f32; BLOCK];
+            let mut sums = [0.0f32; REGISTER_ELEMENTS];
             for (weight, row) in rows() {
-                let row = &row[block * BLOCK..(block + 1) * BLOCK];
+                let row = &row[block * REGISTER_ELEMENTS..(block + 1) * REGISTER_ELEMENTS];
                 for (sum, value) in sums.iter_mut().zip(row) {
                     *sum += weight * value;
                 }
@@ -147,9 +147,15 @@ vectorized! {
 }
 
 /// One query of each head that shares the key head `head`: a matrix-vector product each way.
-fn single(shape: &AttentionShape, tile: &Tile<'_>, head: usize, queries: &[f32], out: &mut [f32]) {
+fn attend_one_query(
+    shape: &AttentionShape,
+    tile: &Tile<'_>,
+    head: usize,
+    queries: &[f32],
+    out: &mut [f32],
+) {
     let (first, last) = (shape.first_key(tile.past), tile.past + 1);
-    let (keys, values) = tile.span(shape, head, first, last);
+    let (keys, values) = tile.head_span(shape, head, first, last);
     let count = last - first;
     let group = shape.heads / shape.kv_heads;
     SCORES.with_borrow_mut(|scores| {
@@ -166,14 +172,14 @@ fn single(shape: &AttentionShape, tile: &Tile<'_>, head: usize, queries: &[f32],
             for (weight, scores) in row.iter_mut().zip(scores.chunks_exact(group)) {
                 *weight = scores[member];
             }
-            shape.weigh(row);
+            shape.weigh_scores(row);
             weighted_sum(row, values, out);
         }
     });
 }
 
 /// Several queries of one sequence, head by head: a GEMM each way.
-fn many(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32], out: &mut [f32]) {
+fn attend_many_queries(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32], out: &mut [f32]) {
     let isa = Isa::detected();
     let dim = shape.head_dim;
     let width = shape.heads * dim;
@@ -183,7 +189,7 @@ fn many(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32], out: &mut [f32
     SCORES.with_borrow_mut(|scores| {
         scores.resize(tile.queries * count, 0.0);
         for head in 0..shape.heads {
-            let (keys, values) = tile.span(shape, head / group, first, last);
+            let (keys, values) = tile.head_span(shape, head / group, first, last);
             let by_rows = |data, row_stride| Operand {
                 data,
                 row_stride,
@@ -195,7 +201,7 @@ fn many(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32], out: &mut [f32
                 column_stride: dim,
             };
             let sizes = [tile.queries, count, dim];
-            gemm(
+            run_gemm(
                 isa,
                 sizes,
                 by_rows(&queries[head * dim..], width),
@@ -209,10 +215,10 @@ fn many(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32], out: &mut [f32
                 let (seen, future) = row.split_at_mut(position + 1 - shape.first_key(position));
                 hidden.fill(0.0);
                 future.fill(0.0);
-                shape.weigh(seen);
+                shape.weigh_scores(seen);
             }
             let sizes = [tile.queries, dim, count];
-            gemm(
+            run_gemm(
                 isa,
                 sizes,
                 by_rows(scores, count),
@@ -229,7 +235,7 @@ mod tests {
     use super::*;
 
     /// One query at a time in double precision.
-    fn reference(
+    fn reference_attention(
         shape: &AttentionShape,
         tile: &Tile<'_>,
         query: usize,
@@ -272,7 +278,7 @@ mod tests {
     #[test]
     fn tiles_and_single_queries_agree_with_double_precision() {
         // One block of a sum and a rest.
-        const DIM: usize = BLOCK + 8;
+        const DIM: usize = REGISTER_ELEMENTS + 8;
         let value = |i: usize| ((i * 31 + 17) % 89) as f32 / 44.0 - 1.0;
         for (window, softcap) in [(None, None), (Some(5), None), (Some(40), Some(2.0))] {
             let shape = AttentionShape {
@@ -296,13 +302,16 @@ mod tests {
                 };
                 let queries: Vec<f32> = (0..count * 4 * DIM).map(|i| value(i * 7)).collect();
                 let mut out = vec![f32::NAN; count * 4 * DIM];
-                attend(&shape, &[tile], &queries, &mut out);
+                attend_sequences(&shape, &[tile], &queries, &mut out);
                 for query in 0..count {
                     for head in 0..4 {
-                        let expected = reference(&shape, &tile, query, head, &queries);
+                        let expected = reference_attention(&shape, &tile, query, head, &queries);
                         for (i, expected) in expected.iter().enumerate() {
-                            let found = f64::from(out[(query * 4 + head) * DIM + i]);
-                            assert!((found - expected).abs() < 1e-5, "{found} is not {expected}");
+                            let computed = f64::from(out[(query * 4 + head) * DIM + i]);
+                            assert!(
+                                (computed - expected).abs() < 1e-5,
+                                "{computed} is not {expected}"
+                            );
                         }
                     }
                 }

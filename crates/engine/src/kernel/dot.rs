@@ -9,7 +9,7 @@ use super::isa::Isa;
 use crate::buffer::Elements;
 
 /// Inputs that one pass over a row serves. More inputs take further passes, which find the row in the first cache.
-const INPUTS: usize = 4;
+const INPUTS_PER_PASS: usize = 4;
 
 /// `out[row × inputs + i] = Σ weights[row] × input i` for all rows of `weights`.
 ///
@@ -24,19 +24,22 @@ pub(crate) fn dot_rows(
     let count = inputs.len() / width;
     for (row, out) in out.chunks_exact_mut(count).enumerate() {
         let row = weights.slice(row * width..(row + 1) * width);
-        for (inputs, out) in inputs.chunks(INPUTS * width).zip(out.chunks_mut(INPUTS)) {
+        for (inputs, out) in inputs
+            .chunks(INPUTS_PER_PASS * width)
+            .zip(out.chunks_mut(INPUTS_PER_PASS))
+        {
             match out.len() {
-                1 => out.copy_from_slice(&dot::<1>(isa, row, inputs)),
-                2 => out.copy_from_slice(&dot::<2>(isa, row, inputs)),
-                3 => out.copy_from_slice(&dot::<3>(isa, row, inputs)),
-                _ => out.copy_from_slice(&dot::<4>(isa, row, inputs)),
+                1 => out.copy_from_slice(&dot_row::<1>(isa, row, inputs)),
+                2 => out.copy_from_slice(&dot_row::<2>(isa, row, inputs)),
+                3 => out.copy_from_slice(&dot_row::<3>(isa, row, inputs)),
+                _ => out.copy_from_slice(&dot_row::<4>(isa, row, inputs)),
             }
         }
     }
 }
 
 /// The products of one row with `N` inputs that lie one after the other.
-fn dot<const N: usize>(isa: Isa, row: Elements<'_>, inputs: &[f32]) -> [f32; N] {
+fn dot_row<const N: usize>(isa: Isa, row: Elements<'_>, inputs: &[f32]) -> [f32; N] {
     match row {
         Elements::F32(row) => {
             assert_eq!(inputs.len(), N * row.len());
@@ -49,7 +52,7 @@ fn dot<const N: usize>(isa: Isa, row: Elements<'_>, inputs: &[f32]) -> [f32; N] 
                 Isa::Portable => {}
             }
             let _ = isa;
-            portable(row.len(), |i| row[i], inputs)
+            dot_portable(row.len(), |i| row[i], inputs)
         }
         Elements::Bf16(row) => {
             assert_eq!(inputs.len(), N * row.len());
@@ -61,17 +64,17 @@ fn dot<const N: usize>(isa: Isa, row: Elements<'_>, inputs: &[f32]) -> [f32; N] 
                 Isa::Avx2 => return unsafe { x86::bf16_avx2::<N>(row, inputs) },
                 Isa::Portable => {}
             }
-            portable(row.len(), |i| wide(row[i]), inputs)
+            dot_portable(row.len(), |i| widen_bf16(row[i]), inputs)
         }
     }
 }
 
-fn wide(value: u16) -> f32 {
+fn widen_bf16(value: u16) -> f32 {
     f32::from_bits(u32::from(value) << 16)
 }
 
 /// Eight sums per input: enough for the compiler to use what vectors the target has.
-fn portable<const N: usize>(
+fn dot_portable<const N: usize>(
     width: usize,
     weight: impl Fn(usize) -> f32,
     inputs: &[f32],
@@ -100,7 +103,7 @@ mod x86 {
         _mm512_reduce_add_ps, _mm512_setzero_ps, _mm512_slli_epi32,
     };
 
-    use super::wide;
+    use super::widen_bf16;
 
     /// Bytes of a cache line.
     const LINE: usize = 64;
@@ -109,7 +112,7 @@ mod x86 {
     const AHEAD: usize = 8192;
 
     /// Products of the elements from `start` on, which fill no vector.
-    fn tail<const N: usize>(
+    fn add_tail<const N: usize>(
         start: usize,
         width: usize,
         weight: impl Fn(usize) -> f32,
@@ -178,7 +181,7 @@ mod x86 {
                 for (total, sums) in totals.iter_mut().zip(sums) {
                     *total = $total(sums);
                 }
-                tail(start, width, |i| $scalar(row[i]), inputs, &mut totals);
+                add_tail(start, width, |i| $scalar(row[i]), inputs, &mut totals);
                 totals
             }
         };
@@ -243,7 +246,7 @@ mod x86 {
         _mm512_loadu_ps,
         load_bf16_512,
         total_512,
-        wide
+        widen_bf16
     );
     kernel!(
         f32_avx2,
@@ -269,7 +272,7 @@ mod x86 {
         _mm256_loadu_ps,
         load_bf16_256,
         total_256,
-        wide
+        widen_bf16
     );
 }
 
@@ -277,7 +280,7 @@ mod x86 {
 mod tests {
     use super::*;
 
-    fn isas() -> Vec<Isa> {
+    fn testable_isas() -> Vec<Isa> {
         match Isa::detected() {
             Isa::Avx512 => vec![Isa::Avx512, Isa::Avx2, Isa::Portable],
             Isa::Avx2 => vec![Isa::Avx2, Isa::Portable],
@@ -294,7 +297,7 @@ mod tests {
                 let weights: Vec<f32> = (0..rows * width).map(value).collect();
                 let half: Vec<u16> = weights.iter().map(|w| (w.to_bits() >> 16) as u16).collect();
                 let inputs: Vec<f32> = (0..count * width).map(|i| value(i * 3 + 1)).collect();
-                for isa in isas() {
+                for isa in testable_isas() {
                     for bf16 in [false, true] {
                         let elements = if bf16 {
                             Elements::Bf16(&half)
@@ -308,15 +311,18 @@ mod tests {
                                 let expected: f64 = (0..width)
                                     .map(|i| {
                                         let at = row * width + i;
-                                        let weight =
-                                            if bf16 { wide(half[at]) } else { weights[at] };
+                                        let weight = if bf16 {
+                                            widen_bf16(half[at])
+                                        } else {
+                                            weights[at]
+                                        };
                                         f64::from(weight) * f64::from(inputs[input * width + i])
                                     })
                                     .sum();
-                                let found = f64::from(out[row * count + input]);
+                                let computed = f64::from(out[row * count + input]);
                                 assert!(
-                                    (found - expected).abs() < 1e-4,
-                                    "{isa:?} bf16={bf16} width {width}: {found} is not {expected}"
+                                    (computed - expected).abs() < 1e-4,
+                                    "{isa:?} bf16={bf16} width {width}: {computed} is not {expected}"
                                 );
                             }
                         }

@@ -7,7 +7,7 @@ use super::{
 
 vectorized! {
     /// `to += from`.
-    pub(crate) fn add(to: &mut [f32], from: &[f32]) {
+    pub(crate) fn add_assign(to: &mut [f32], from: &[f32]) {
         for (to, from) in to.iter_mut().zip(from) {
             *to += from;
         }
@@ -16,7 +16,7 @@ vectorized! {
 
 vectorized! {
     /// `values × factor`.
-    pub(crate) fn scale(values: &mut [f32], factor: f32) {
+    pub(crate) fn scale_values(values: &mut [f32], factor: f32) {
         for value in values {
             *value *= factor;
         }
@@ -25,7 +25,7 @@ vectorized! {
 
 vectorized! {
     /// `cap × tanh(value ÷ cap)`.
-    pub(crate) fn cap(values: &mut [f32], cap: f32) {
+    pub(crate) fn soft_cap(values: &mut [f32], cap: f32) {
         for value in values {
             *value = cap * tanh(*value / cap);
         }
@@ -33,8 +33,7 @@ vectorized! {
 }
 
 vectorized! {
-    /// bf16 to f32.
-    pub(crate) fn widen(from: &[u16], to: &mut [f32]) {
+    pub(crate) fn widen_bf16(from: &[u16], to: &mut [f32]) {
         for (to, from) in to.iter_mut().zip(from) {
             *to = f32::from_bits(u32::from(*from) << 16);
         }
@@ -92,7 +91,7 @@ macro_rules! with_activation {
 
 vectorized! {
     /// The nonlinearity of each value, in place.
-    pub(crate) fn activate(kind: ActivationKind, values: &mut [f32]) {
+    pub(crate) fn apply_activation(kind: ActivationKind, values: &mut [f32]) {
         macro_rules! run {
             ($function:expr) => {
                 for value in values {
@@ -148,7 +147,7 @@ mod tests {
             (ActivationKind::Relu, 1.0),
         ] {
             let mut values = [1.0];
-            activate(kind, &mut values);
+            apply_activation(kind, &mut values);
             assert!(
                 (values[0] - expected).abs() < 1e-5,
                 "{kind:?}: {}",

@@ -21,7 +21,7 @@ pub(crate) struct Operand<'a> {
 
 impl Operand<'_> {
     /// True where `rows × columns` elements lie inside the slice.
-    fn holds(&self, rows: usize, columns: usize) -> bool {
+    fn holds_matrix(&self, rows: usize, columns: usize) -> bool {
         rows == 0
             || columns == 0
             || (rows - 1) * self.row_stride + (columns - 1) * self.column_stride < self.data.len()
@@ -42,7 +42,7 @@ unsafe impl Sync for Target {}
 
 impl Target {
     /// The same with `columns` columns left out.
-    pub(crate) fn skip(self, columns: usize) -> Self {
+    pub(crate) fn skip_columns(self, columns: usize) -> Self {
         Self {
             first: self.first.wrapping_add(columns),
             ..self
@@ -51,7 +51,7 @@ impl Target {
 }
 
 /// `c = a × b`, or `c += a × b`: `m × k` by `k × n`, into a slice with `c_stride` elements from row to row.
-pub(crate) fn gemm(
+pub(crate) fn run_gemm(
     isa: Isa,
     [m, n, k]: [usize; 3],
     a: Operand<'_>,
@@ -71,7 +71,7 @@ pub(crate) fn gemm(
     unsafe { gemm_to(isa, [m, n, k], a, b, target, false) }
 }
 
-/// As [`gemm`], into a place that the caller answers for; adds where `accumulate`.
+/// As [`run_gemm`], into a place that the caller answers for; adds where `accumulate`.
 ///
 /// # Safety
 ///
@@ -85,7 +85,7 @@ pub(crate) unsafe fn gemm_to(
     accumulate: bool,
 ) {
     assert!(
-        a.holds(m, k) && b.holds(k, n),
+        a.holds_matrix(m, k) && b.holds_matrix(k, n),
         "operands hold what is multiplied"
     );
     if m == 0 || n == 0 {
@@ -182,7 +182,7 @@ mod tests {
                 row_stride: 1,
                 column_stride: k,
             };
-            gemm(isa, [m, n, k], rows(&a, k), transposed, &mut c, 10);
+            run_gemm(isa, [m, n, k], rows(&a, k), transposed, &mut c, 10);
             for i in 0..m {
                 for j in 0..n {
                     let expected: f32 = (0..k).map(|l| a[i * k + l] * b[j * k + l]).sum();
@@ -201,6 +201,6 @@ mod tests {
             row_stride: 3,
             column_stride: 1,
         };
-        gemm(Isa::detected(), [3, 3, 3], short, short, &mut [0.0; 9], 3);
+        run_gemm(Isa::detected(), [3, 3, 3], short, short, &mut [0.0; 9], 3);
     }
 }

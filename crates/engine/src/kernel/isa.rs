@@ -14,11 +14,10 @@ pub(crate) enum Isa {
 impl Isa {
     /// The widest that the processor has.
     pub(crate) fn detected() -> Self {
-        static DETECTED: LazyLock<Isa> = LazyLock::new(detect);
+        static DETECTED: LazyLock<Isa> = LazyLock::new(detect_isa);
         *DETECTED
     }
 
-    /// The name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "AVX-512",
@@ -29,7 +28,7 @@ impl Isa {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn detect() -> Isa {
+fn detect_isa() -> Isa {
     let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
     if avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
         Isa::Avx512
@@ -41,7 +40,7 @@ fn detect() -> Isa {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn detect() -> Isa {
+fn detect_isa() -> Isa {
     Isa::Portable
 }
 

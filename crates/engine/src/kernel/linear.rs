@@ -8,10 +8,10 @@ use rayon::prelude::*;
 
 use super::{
     dot::dot_rows,
-    elementwise::widen,
+    elementwise::widen_bf16,
     gemm::{Operand, Target, gemm_to},
     isa::Isa,
-    quantized::{Quantized, dot_quantized, expand},
+    quantized::{Quantized, dot_quantized, expand_row},
 };
 use crate::buffer::Elements;
 
@@ -32,30 +32,30 @@ impl WeightRows<'_> {
     }
 
     /// `count` rows from `first` on.
-    fn part(self, first: usize, count: usize, inputs: usize) -> Self {
+    fn rows_from(self, first: usize, count: usize, inputs: usize) -> Self {
         match self {
             Self::Plain(all) => Self::Plain(all.slice(first * inputs..(first + count) * inputs)),
-            Self::Quantized(all) => Self::Quantized(all.rows(first, count)),
+            Self::Quantized(all) => Self::Quantized(all.rows_from(first, count)),
         }
     }
 }
 
-/// Up to so many rows the product is bound by reading the weights, and reading them in order is best.
-const FEW_ROWS: usize = 8;
+/// Up to this many rows the product is bound by reading the weights; streaming them in order is fastest.
+const STREAMED_ROWS_MAX: usize = 8;
 /// Bytes of weights that a task of a matrix-vector product streams: long enough to hide the handing over, short enough
 /// that threads end together.
 const STREAM_BYTES: usize = 64 << 10;
 /// Outputs that a task of a GEMM computes.
-const PANEL: usize = 256;
+const PANEL_OUTPUTS: usize = 256;
 /// Tasks for each thread, so that none waits long for the last one.
 const TASKS_PER_THREAD: usize = 3;
-/// Rows for which widening a weight, once for each block, takes little beside using it.
-const LEAST_ROWS: usize = 64;
+/// Minimum rows of a block for which widening each weight once costs little compared with the multiplications that use it.
+const PANEL_ROWS_MIN: usize = 64;
 /// Depth that is widened to f32 at once: a panel that stays in the second cache. Blocks of quantized weights divide it.
 const PANEL_DEPTH: usize = 1024;
 
 /// `out = x × weightsᵀ`: `rows × inputs` by `inputs × outputs`. Weights have a row per output.
-pub(crate) fn multiply(
+pub(crate) fn multiply_weights(
     weights: WeightRows<'_>,
     [rows, outputs, inputs]: [usize; 3],
     x: &[f32],
@@ -69,23 +69,23 @@ pub(crate) fn multiply(
     if inputs == 0 {
         out.fill(0.0);
     } else if rows == 1 {
-        stream(weights, inputs, x, out);
-    } else if rows <= FEW_ROWS {
+        stream_rows(weights, inputs, x, out);
+    } else if rows <= STREAMED_ROWS_MAX {
         // The kernel gives the results of one output together; rows want those of one row together.
         let mut columns = vec![0.0; out.len()];
-        stream(weights, inputs, x, &mut columns);
+        stream_rows(weights, inputs, x, &mut columns);
         for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
             for (out, column) in out.iter_mut().zip(columns.chunks_exact(rows)) {
                 *out = column[row];
             }
         }
     } else {
-        panels(weights, [rows, outputs, inputs], x, out);
+        multiply_panels(weights, [rows, outputs, inputs], x, out);
     }
 }
 
 /// Matrix times a few vectors: each task streams neighbouring rows of the weights.
-fn stream(weights: WeightRows<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
+fn stream_rows(weights: WeightRows<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
     let isa = Isa::detected();
     let rows = x.len() / inputs;
     let outputs = (STREAM_BYTES / weights.row_bytes(inputs)).max(1);
@@ -94,7 +94,7 @@ fn stream(weights: WeightRows<'_>, inputs: usize, x: &[f32], out: &mut [f32]) {
         .for_each(|(task, out)| {
             let first = task * outputs;
             let count = out.len() / rows;
-            match weights.part(first, count, inputs) {
+            match weights.rows_from(first, count, inputs) {
                 WeightRows::Plain(part) => dot_rows(isa, part, inputs, x, out),
                 WeightRows::Quantized(part) => dot_quantized(isa, part, x, out),
             }
@@ -106,14 +106,14 @@ thread_local! {
     static WIDE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Rows that each task of a GEMM computes: all of them, or so many that every thread has some tasks. Not less than [`LEAST_ROWS`], as a task widens its panel of weights for itself.
+/// Rows that each task of a GEMM computes: all of them, or so many that every thread has some tasks. Not less than [`PANEL_ROWS_MIN`], as a task widens its panel of weights for itself.
 fn task_rows(rows: usize, panels: usize, threads: usize) -> usize {
     let blocks = (TASKS_PER_THREAD * threads).div_ceil(panels);
-    rows.div_ceil(blocks).max(LEAST_ROWS).min(rows)
+    rows.div_ceil(blocks).max(PANEL_ROWS_MIN).min(rows)
 }
 
 /// Matrix times matrix: each task computes a panel of outputs for a block of rows.
-fn panels(
+fn multiply_panels(
     weights: WeightRows<'_>,
     [rows, outputs, inputs]: [usize; 3],
     x: &[f32],
@@ -124,14 +124,17 @@ fn panels(
         first: out.as_mut_ptr(),
         row_stride: outputs,
     };
-    let panels = outputs.div_ceil(PANEL);
+    let panels = outputs.div_ceil(PANEL_OUTPUTS);
     let block = task_rows(rows, panels, rayon::current_num_threads());
     (0..panels * rows.div_ceil(block))
         .into_par_iter()
         .for_each(|task| {
-            let (first, first_row) = (task % panels * PANEL, task / panels * block);
-            let (count, rows) = (PANEL.min(outputs - first), block.min(rows - first_row));
-            let target = target.skip(first_row * outputs + first);
+            let (first, first_row) = (task % panels * PANEL_OUTPUTS, task / panels * block);
+            let (count, rows) = (
+                PANEL_OUTPUTS.min(outputs - first),
+                block.min(rows - first_row),
+            );
+            let target = target.skip_columns(first_row * outputs + first);
             let product = |panel: &[f32], depth: usize, from: usize, stride: usize| {
                 let x = Operand {
                     data: &x[first_row * inputs + from..],
@@ -149,7 +152,7 @@ fn panels(
             };
             let widened = |wide_row: &dyn Fn(usize, usize, &mut [f32])| {
                 WIDE.with_borrow_mut(|wide| {
-                    wide.resize(PANEL * PANEL_DEPTH, 0.0);
+                    wide.resize(PANEL_OUTPUTS * PANEL_DEPTH, 0.0);
                     for from in (0..inputs).step_by(PANEL_DEPTH) {
                         let depth = PANEL_DEPTH.min(inputs - from);
                         let wide = &mut wide[..count * depth];
@@ -160,13 +163,13 @@ fn panels(
                     }
                 });
             };
-            match weights.part(first, count, inputs) {
+            match weights.rows_from(first, count, inputs) {
                 WeightRows::Plain(Elements::F32(part)) => product(part, inputs, 0, inputs),
                 WeightRows::Plain(Elements::Bf16(part)) => widened(&|row, from, wide| {
-                    widen(&part[row * inputs + from..][..wide.len()], wide);
+                    widen_bf16(&part[row * inputs + from..][..wide.len()], wide);
                 }),
                 WeightRows::Quantized(part) => widened(&|row, from, wide| {
-                    expand(part.rows(row, 1), from, wide);
+                    expand_row(part.rows_from(row, 1), from, wide);
                 }),
             }
         });
@@ -197,7 +200,7 @@ mod tests {
             let x: Vec<f32> = (0..rows * inputs).map(|i| value(i * 5 + 1)).collect();
             for elements in [Elements::F32(&weights), Elements::Bf16(&half)] {
                 let mut out = vec![f32::NAN; rows * outputs];
-                multiply(
+                multiply_weights(
                     WeightRows::Plain(elements),
                     [rows, outputs, inputs],
                     &x,
@@ -209,10 +212,10 @@ mod tests {
                             f64::from(weights[output * inputs + i]) * f64::from(x[row * inputs + i])
                         })
                         .sum();
-                    let found = f64::from(out[row * outputs + output]);
+                    let computed = f64::from(out[row * outputs + output]);
                     assert!(
-                        (found - expected).abs() < 1e-3,
-                        "{rows} rows: {found} is not {expected}"
+                        (computed - expected).abs() < 1e-3,
+                        "{rows} rows: {computed} is not {expected}"
                     );
                 }
                 assert!(out.iter().all(|value| value.is_finite()));

@@ -60,13 +60,13 @@ pub(crate) fn erf(x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    fn grid() -> impl Iterator<Item = f32> {
+    fn test_grid() -> impl Iterator<Item = f32> {
         (-8000..8000).map(|i| i as f32 / 97.3)
     }
 
     #[test]
     fn exponentials_agree_with_double_precision() {
-        for x in grid() {
+        for x in test_grid() {
             let expected = f64::from(x).exp();
             let error = (f64::from(exp(x)) - expected).abs() / expected;
             assert!(error < 3e-7, "exp({x}) is off by {error:e}");
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn tanh_and_sigmoid_agree_with_double_precision() {
-        for x in grid() {
+        for x in test_grid() {
             let wide = f64::from(x);
             assert!((f64::from(tanh(x)) - wide.tanh()).abs() < 3e-7, "tanh({x})");
             let expected = 1.0 / (1.0 + (-wide).exp());

@@ -11,12 +11,14 @@ mod norm;
 mod quantized;
 mod rope;
 
-pub(crate) use attention::{AttentionShape, Tile, attend};
-pub(crate) use elementwise::{activate, activate_gated, add, cap, scale, softmax, widen};
+pub(crate) use attention::{AttentionShape, Tile, attend_sequences};
+pub(crate) use elementwise::{
+    activate_gated, add_assign, apply_activation, scale_values, soft_cap, softmax, widen_bf16,
+};
 pub(crate) use isa::{Isa, vectorized};
-pub(crate) use linear::{WeightRows, multiply};
-pub(crate) use norm::normalize;
+pub(crate) use linear::{WeightRows, multiply_weights};
+pub(crate) use norm::normalize_rows;
 #[cfg(test)]
-pub(crate) use quantized::expand;
-pub(crate) use quantized::{Quantized, Width, pack};
-pub(crate) use rope::{Frequencies, rotate};
+pub(crate) use quantized::expand_row;
+pub(crate) use quantized::{Quantized, Width, pack_row};
+pub(crate) use rope::{Frequencies, rotate_rows};

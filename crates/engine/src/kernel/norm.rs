@@ -11,7 +11,7 @@ const LANES: usize = 16;
     clippy::inline_always,
     reason = "takes on its caller's instruction set"
 )]
-fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+fn sum_of(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let mut sums = [0.0f32; LANES];
     let (chunks, rest) = values.as_chunks::<LANES>();
     for chunk in chunks {
@@ -27,18 +27,18 @@ fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
 
 vectorized! {
     /// One row; `weight` already holds the one that Gemma leaves out.
-    fn row(kind: NormKind, weight: &[f32], bias: Option<&[f32]>, epsilon: f32, from: &[f32], to: &mut [f32]) {
+    fn normalize_row(kind: NormKind, weight: &[f32], bias: Option<&[f32]>, epsilon: f32, from: &[f32], to: &mut [f32]) {
         let count = from.len() as f32;
         match kind {
             NormKind::Rms | NormKind::RmsUnitOffset => {
-                let factor = 1.0 / (sum(from, |x| x * x) / count + epsilon).sqrt();
+                let factor = 1.0 / (sum_of(from, |x| x * x) / count + epsilon).sqrt();
                 for ((to, from), weight) in to.iter_mut().zip(from).zip(weight) {
                     *to = from * factor * weight;
                 }
             }
             NormKind::Layer => {
-                let mean = sum(from, |x| x) / count;
-                let factor = 1.0 / (sum(from, |x| (x - mean) * (x - mean)) / count + epsilon).sqrt();
+                let mean = sum_of(from, |x| x) / count;
+                let factor = 1.0 / (sum_of(from, |x| (x - mean) * (x - mean)) / count + epsilon).sqrt();
                 for ((to, from), weight) in to.iter_mut().zip(from).zip(weight) {
                     *to = (from - mean) * factor * weight;
                 }
@@ -53,7 +53,7 @@ vectorized! {
 }
 
 /// Normalizes each row of `from` into `to`; a row is as long as `weight`.
-pub(crate) fn normalize(
+pub(crate) fn normalize_rows(
     kind: NormKind,
     weight: &[f32],
     bias: Option<&[f32]>,
@@ -68,7 +68,7 @@ pub(crate) fn normalize(
         .zip(from.par_chunks(chunk))
         .for_each(|(to, from)| {
             for (to, from) in to.chunks_mut(width).zip(from.chunks(width)) {
-                row(kind, weight, bias, epsilon, from, to);
+                normalize_row(kind, weight, bias, epsilon, from, to);
             }
         });
 }
@@ -81,7 +81,7 @@ mod tests {
     fn rms_and_layer_norm_by_hand() {
         let mut to = [0.0; 4];
         // Σx² ÷ 4 = 7.5.
-        normalize(
+        normalize_rows(
             NormKind::Rms,
             &[1.0, 1.0, 1.0, 2.0],
             None,
@@ -94,7 +94,7 @@ mod tests {
             assert!((found - expected / root).abs() < 1e-6);
         }
         // Mean 2.5, variance 1.25.
-        normalize(
+        normalize_rows(
             NormKind::Layer,
             &[1.0; 4],
             Some(&[0.5; 4]),

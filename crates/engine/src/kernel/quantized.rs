@@ -14,9 +14,9 @@ use crate::buffer::Elements;
 
 /// Inputs that lie together: 4-bit integers of the first half in low nibbles, those of the second in high ones, so that a
 /// vector of either is one shift away.
-pub(crate) const BLOCK: usize = WeightFormat::NATIVE_BLOCK as usize;
+pub(crate) const BLOCK_INPUTS: usize = WeightFormat::NATIVE_BLOCK as usize;
 /// Inputs that one pass over a row serves.
-const INPUTS: usize = 4;
+const INPUTS_PER_PASS: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
@@ -31,12 +31,12 @@ impl Width {
     pub(crate) fn row_bytes(self, inputs: usize) -> usize {
         match self {
             Self::Eight => inputs,
-            Self::Four => inputs.div_ceil(BLOCK) * (BLOCK / 2),
+            Self::Four => inputs.div_ceil(BLOCK_INPUTS) * (BLOCK_INPUTS / 2),
         }
     }
 
     /// The largest integer that is used; its negative is the smallest.
-    pub(crate) fn largest(self) -> f32 {
+    pub(crate) fn largest_code(self) -> f32 {
         match self {
             Self::Eight => 127.0,
             Self::Four => 7.0,
@@ -75,7 +75,7 @@ impl<'a> Quantized<'a> {
     }
 
     /// `count` rows from `first` on.
-    pub(crate) fn rows(self, first: usize, count: usize) -> Self {
+    pub(crate) fn rows_from(self, first: usize, count: usize) -> Self {
         let (bytes, groups) = (self.width.row_bytes(self.inputs), self.groups);
         Self {
             codes: &self.codes[first * bytes..(first + count) * bytes],
@@ -84,7 +84,7 @@ impl<'a> Quantized<'a> {
         }
     }
 
-    fn scale(&self, group: usize) -> f32 {
+    fn scale_of(&self, group: usize) -> f32 {
         match self.scales {
             Elements::F32(scales) => scales[group],
             Elements::Bf16(scales) => f32::from_bits(u32::from(scales[group]) << 16),
@@ -92,13 +92,17 @@ impl<'a> Quantized<'a> {
     }
 
     /// The integer of an input of the first row.
-    fn code(&self, input: usize) -> f32 {
+    fn code_at(&self, input: usize) -> f32 {
         match self.width {
             Width::Eight => f32::from(self.codes[input] as i8),
             Width::Four => {
-                let (block, place) = (input / BLOCK, input % BLOCK);
-                let byte = self.codes[block * (BLOCK / 2) + place % (BLOCK / 2)];
-                let nibble = if place < BLOCK / 2 { byte } else { byte >> 4 };
+                let (block, place) = (input / BLOCK_INPUTS, input % BLOCK_INPUTS);
+                let byte = self.codes[block * (BLOCK_INPUTS / 2) + place % (BLOCK_INPUTS / 2)];
+                let nibble = if place < BLOCK_INPUTS / 2 {
+                    byte
+                } else {
+                    byte >> 4
+                };
                 f32::from(nibble & 15) - 8.0
             }
         }
@@ -106,8 +110,8 @@ impl<'a> Quantized<'a> {
 }
 
 /// Writes the codes of a row. The scales are those that the row is stored with.
-pub(crate) fn pack(width: Width, group: usize, row: &[f32], scales: &[f32], to: &mut [u8]) {
-    let largest = width.largest();
+pub(crate) fn pack_row(width: Width, group: usize, row: &[f32], scales: &[f32], to: &mut [u8]) {
+    let largest = width.largest_code();
     let code = |input: usize| {
         let scale = scales[input / group];
         if scale == 0.0 {
@@ -130,8 +134,8 @@ pub(crate) fn pack(width: Width, group: usize, row: &[f32], scales: &[f32], to: 
                 (code as i8 + 8) as u8
             };
             for (place, to) in to.iter_mut().enumerate() {
-                let half = BLOCK / 2;
-                let first = place / half * BLOCK + place % half;
+                let half = BLOCK_INPUTS / 2;
+                let first = place / half * BLOCK_INPUTS + place % half;
                 *to = nibble(first) | nibble(first + half) << 4;
             }
         }
@@ -143,23 +147,26 @@ pub(crate) fn dot_quantized(isa: Isa, weights: Quantized<'_>, inputs: &[f32], ou
     let width = weights.inputs;
     let count = inputs.len() / width;
     for (row, out) in out.chunks_exact_mut(count).enumerate() {
-        let row = weights.rows(row, 1);
-        for (inputs, out) in inputs.chunks(INPUTS * width).zip(out.chunks_mut(INPUTS)) {
+        let row = weights.rows_from(row, 1);
+        for (inputs, out) in inputs
+            .chunks(INPUTS_PER_PASS * width)
+            .zip(out.chunks_mut(INPUTS_PER_PASS))
+        {
             match out.len() {
-                1 => out.copy_from_slice(&dot::<1>(isa, &row, inputs)),
-                2 => out.copy_from_slice(&dot::<2>(isa, &row, inputs)),
-                3 => out.copy_from_slice(&dot::<3>(isa, &row, inputs)),
-                _ => out.copy_from_slice(&dot::<4>(isa, &row, inputs)),
+                1 => out.copy_from_slice(&dot_row::<1>(isa, &row, inputs)),
+                2 => out.copy_from_slice(&dot_row::<2>(isa, &row, inputs)),
+                3 => out.copy_from_slice(&dot_row::<3>(isa, &row, inputs)),
+                _ => out.copy_from_slice(&dot_row::<4>(isa, &row, inputs)),
             }
         }
     }
 }
 
 /// The products of one row with `N` inputs that lie one after the other.
-fn dot<const N: usize>(isa: Isa, row: &Quantized<'_>, inputs: &[f32]) -> [f32; N] {
+fn dot_row<const N: usize>(isa: Isa, row: &Quantized<'_>, inputs: &[f32]) -> [f32; N] {
     assert_eq!(inputs.len(), N * row.inputs);
     assert_eq!(row.codes.len(), row.width.row_bytes(row.inputs));
-    assert!(row.width == Width::Eight || row.group.is_multiple_of(BLOCK));
+    assert!(row.width == Width::Eight || row.group.is_multiple_of(BLOCK_INPUTS));
     #[cfg(target_arch = "x86_64")]
     match (isa, row.width) {
         // SAFETY: `Isa` states what the processor has; lengths and blocks were checked. So in all of these.
@@ -177,22 +184,22 @@ fn dot<const N: usize>(isa: Isa, row: &Quantized<'_>, inputs: &[f32]) -> [f32; N
     for group in 0..row.groups {
         let start = group * row.group;
         let end = row.inputs.min(start + row.group);
-        scalar(row, group, start..end, inputs, &mut totals);
+        add_scalar_products(row, group, start..end, inputs, &mut totals);
     }
     totals
 }
 
 /// Adds the products of some inputs of one group.
-fn scalar<const N: usize>(
+fn add_scalar_products<const N: usize>(
     row: &Quantized<'_>,
     group: usize,
     range: std::ops::Range<usize>,
     inputs: &[f32],
     totals: &mut [f32; N],
 ) {
-    let scale = row.scale(group);
+    let scale = row.scale_of(group);
     for input in range {
-        let weight = row.code(input) * scale;
+        let weight = row.code_at(input) * scale;
         for (at, total) in totals.iter_mut().enumerate() {
             *total += weight * inputs[at * row.inputs + input];
         }
@@ -201,13 +208,13 @@ fn scalar<const N: usize>(
 
 vectorized! {
     /// Inputs from `from` on of the first row, as f32. `from` starts a block.
-    pub(crate) fn expand(row: Quantized<'_>, from: usize, to: &mut [f32]) {
+    pub(crate) fn expand_row(row: Quantized<'_>, from: usize, to: &mut [f32]) {
         let mut at = from;
         let end = from + to.len();
         while at < end {
             let group = at / row.group;
             let next = end.min((group + 1).saturating_mul(row.group));
-            let scale = row.scale(group);
+            let scale = row.scale_of(group);
             let to = &mut to[at - from..next - from];
             match row.width {
                 Width::Eight => {
@@ -216,9 +223,9 @@ vectorized! {
                     }
                 }
                 Width::Four => {
-                    const HALF: usize = BLOCK / 2;
-                    let codes = &row.codes[at / BLOCK * HALF..];
-                    for (to, codes) in to.chunks_mut(BLOCK).zip(codes.chunks_exact(HALF)) {
+                    const HALF: usize = BLOCK_INPUTS / 2;
+                    let codes = &row.codes[at / BLOCK_INPUTS * HALF..];
+                    for (to, codes) in to.chunks_mut(BLOCK_INPUTS).zip(codes.chunks_exact(HALF)) {
                         let (low, high) = to.split_at_mut(to.len().min(HALF));
                         for (to, code) in low.iter_mut().zip(codes) {
                             *to = (f32::from(code & 15) - 8.0) * scale;
@@ -247,7 +254,7 @@ mod x86 {
         _mm512_reduce_add_ps, _mm512_set1_ps, _mm512_setr_ps, _mm512_setzero_ps, _mm512_srli_epi32,
     };
 
-    use super::{BLOCK, Quantized, scalar};
+    use super::{BLOCK_INPUTS, Quantized, add_scalar_products};
 
     /// Bytes of a cache line.
     const LINE: usize = 64;
@@ -320,7 +327,7 @@ mod x86 {
 
     /// Nibbles without the 8 that was added.
     #[target_feature(enable = "avx2,fma")]
-    fn centred(codes: __m256i) -> __m256 {
+    fn center_codes(codes: __m256i) -> __m256 {
         _mm256_sub_ps(_mm256_cvtepi32_ps(codes), _mm256_set1_ps(8.0))
     }
 
@@ -339,10 +346,10 @@ mod x86 {
         let (first, second) = (_mm256_cvtepu8_epi32(first), _mm256_cvtepu8_epi32(second));
         let mask = _mm256_set1_epi32(15);
         [
-            centred(_mm256_and_si256(first, mask)),
-            centred(_mm256_and_si256(second, mask)),
-            centred(_mm256_srli_epi32(first, 4)),
-            centred(_mm256_srli_epi32(second, 4)),
+            center_codes(_mm256_and_si256(first, mask)),
+            center_codes(_mm256_and_si256(second, mask)),
+            center_codes(_mm256_srli_epi32(first, 4)),
+            center_codes(_mm256_srli_epi32(second, 4)),
         ]
     }
 
@@ -359,7 +366,7 @@ mod x86 {
                 row: &Quantized<'_>,
                 inputs: &[f32],
             ) -> [f32; N] {
-                const PARTS: usize = BLOCK / $lanes;
+                const PARTS: usize = BLOCK_INPUTS / $lanes;
                 let width = row.inputs;
                 let mut sums: [$vector; N] = [$zero(); N];
                 let mut totals = [0.0; N];
@@ -368,7 +375,7 @@ mod x86 {
                     let end = width.min(start + row.group);
                     let mut parts: [[$vector; PARTS]; N] = [[$zero(); PARTS]; N];
                     let mut at = start;
-                    while at + BLOCK <= end {
+                    while at + BLOCK_INPUTS <= end {
                         // SAFETY: a whole block lies before `end`, which is at most `width`.
                         unsafe {
                             let codes = row.codes.as_ptr().add(at / $codes_per_byte);
@@ -386,9 +393,9 @@ mod x86 {
                                 }
                             }
                         }
-                        at += BLOCK;
+                        at += BLOCK_INPUTS;
                     }
-                    let scale = $all(row.scale(group));
+                    let scale = $all(row.scale_of(group));
                     for input in 0..N {
                         let mut joined = parts[input][0];
                         for part in 1..PARTS {
@@ -397,7 +404,7 @@ mod x86 {
                         sums[input] = $fma(joined, scale, sums[input]);
                     }
                     if at < end {
-                        scalar(row, group, at..end, inputs, &mut totals);
+                        add_scalar_products(row, group, at..end, inputs, &mut totals);
                     }
                 }
                 for input in 0..N {
@@ -470,7 +477,7 @@ mod x86 {
 mod tests {
     use super::*;
 
-    fn isas() -> Vec<Isa> {
+    fn testable_isas() -> Vec<Isa> {
         match Isa::detected() {
             Isa::Avx512 => vec![Isa::Avx512, Isa::Avx2, Isa::Portable],
             Isa::Avx2 => vec![Isa::Avx2, Isa::Portable],
@@ -482,13 +489,13 @@ mod tests {
     fn codes_of_a_block_by_hand() {
         let row: Vec<f32> = (0..32).map(|i| (i % 15) as f32 - 7.0).collect();
         let mut codes = [0; 16];
-        pack(Width::Four, 32, &row, &[1.0], &mut codes);
+        pack_row(Width::Four, 32, &row, &[1.0], &mut codes);
         // Input 0 is −7 and input 16 is 1 − 7: 1 in the low nibble, 2 in the high.
         assert_eq!(codes[0], 0x21);
         // Input 15 is 0 − 7 and input 31 is 1 − 7.
         assert_eq!(codes[15], 0x21);
         let mut bytes = [0; 2];
-        pack(Width::Eight, 2, &[-63.5, 12.6], &[0.5], &mut bytes);
+        pack_row(Width::Eight, 2, &[-63.5, 12.6], &[0.5], &mut bytes);
         assert_eq!(bytes.map(|byte| byte as i8), [-127, 25]);
     }
 
@@ -499,7 +506,7 @@ mod tests {
         let value = |i: usize| ((i * 29 + 5) % 101) as f32 / 50.0 - 1.0;
         for (width, group) in [(64, 32), (200, 64), (130, 128), (33, 32), (96, 96), (7, 7)] {
             for kind in [Width::Eight, Width::Four] {
-                if kind == Width::Four && group % BLOCK != 0 {
+                if kind == Width::Four && group % BLOCK_INPUTS != 0 {
                     continue;
                 }
                 let (rows, groups) = (3, usize::div_ceil(width, group));
@@ -511,14 +518,14 @@ mod tests {
                 for row in 0..rows {
                     let wide: Vec<f32> = (0..width).map(|i| weight(row, i) as f32).collect();
                     let mut packed = vec![0; kind.row_bytes(width)];
-                    let own = &scales[row * groups..(row + 1) * groups];
-                    pack(kind, group, &wide, own, &mut packed);
+                    let row_scales = &scales[row * groups..(row + 1) * groups];
+                    pack_row(kind, group, &wide, row_scales, &mut packed);
                     codes.extend(packed);
                 }
                 let all = Quantized::new(kind, [width, group], &codes, Elements::F32(&scales));
                 for count in [1, 2, 3, 4, 5, 9] {
                     let inputs: Vec<f32> = (0..count * width).map(value).collect();
-                    for isa in isas() {
+                    for isa in testable_isas() {
                         let mut out = vec![0.0; rows * count];
                         dot_quantized(isa, all, &inputs, &mut out);
                         for row in 0..rows {
@@ -526,18 +533,18 @@ mod tests {
                                 let expected: f64 = (0..width)
                                     .map(|i| weight(row, i) * f64::from(inputs[input * width + i]))
                                     .sum();
-                                let found = f64::from(out[row * count + input]);
+                                let computed = f64::from(out[row * count + input]);
                                 assert!(
-                                    (found - expected).abs() < 1e-3 * expected.abs().max(1.0),
-                                    "{isa:?} {kind:?} {width}/{group}: {found} is not {expected}"
+                                    (computed - expected).abs() < 1e-3 * expected.abs().max(1.0),
+                                    "{isa:?} {kind:?} {width}/{group}: {computed} is not {expected}"
                                 );
                             }
                         }
                     }
                 }
-                for from in [0, BLOCK.min(width / BLOCK * BLOCK)] {
+                for from in [0, BLOCK_INPUTS.min(width / BLOCK_INPUTS * BLOCK_INPUTS)] {
                     let mut wide = vec![f32::NAN; width - from];
-                    expand(all.rows(2, 1), from, &mut wide);
+                    expand_row(all.rows_from(2, 1), from, &mut wide);
                     for (i, found) in wide.iter().enumerate() {
                         assert_eq!(f64::from(*found), weight(2, from + i), "{kind:?} {i}");
                     }

@@ -34,7 +34,7 @@ impl Frequencies {
     }
 
     /// One frequency per pair, for sequences of up to `length` tokens.
-    fn inverse(&self, length: usize) -> Vec<f32> {
+    fn inverse_frequencies(&self, length: usize) -> Vec<f32> {
         let dims = self.rope.dims as f32;
         let plain = |theta: f64| -> Vec<f32> {
             (0..self.rope.dims / 2)
@@ -174,13 +174,13 @@ impl Frequencies {
 
     /// Cosines and sines of each position: per position `dims ÷ 2` of the one, then of the other. Where frequencies depend
     /// on the length of the text, that is the last position or `at_least`.
-    pub(crate) fn table(&self, positions: &[usize], at_least: usize, table: &mut Vec<f32>) {
+    pub(crate) fn fill_table(&self, positions: &[usize], at_least: usize, table: &mut Vec<f32>) {
         let longest = positions
             .iter()
             .max()
             .map_or(0, |last| last + 1)
             .max(at_least);
-        let inverse = self.inverse(longest);
+        let inverse = self.inverse_frequencies(longest);
         let temperature = self.temperature();
         let pairs = inverse.len();
         table.resize(positions.len() * 2 * pairs, 0.0);
@@ -201,7 +201,7 @@ impl Frequencies {
 
 vectorized! {
     /// Rotates one head; `angles` is one row of the table.
-    fn head(pairing: RopePairing, head: &mut [f32], angles: &[f32]) {
+    fn rotate_head(pairing: RopePairing, head: &mut [f32], angles: &[f32]) {
         let pairs = angles.len() / 2;
         let (cosines, sines) = angles.split_at(pairs);
         match pairing {
@@ -225,7 +225,7 @@ vectorized! {
 }
 
 /// Rotates all heads of all rows of `values`; a row is `width` elements, heads are `head_dim`.
-pub(crate) fn rotate(
+pub(crate) fn rotate_rows(
     pairing: RopePairing,
     table: &[f32],
     dims: usize,
@@ -238,7 +238,7 @@ pub(crate) fn rotate(
         .zip(table.par_chunks(dims))
         .for_each(|(row, angles)| {
             for values in row.chunks_exact_mut(head_dim) {
-                head(pairing, &mut values[..dims], angles);
+                rotate_head(pairing, &mut values[..dims], angles);
             }
         });
 }
@@ -263,7 +263,7 @@ mod tests {
         ] {
             let mut values = from;
             // The first pair turns by 90 degrees, the second not at all.
-            rotate(pairing, &[0.0, 1.0, 1.0, 0.0], 4, [4, 4], &mut values);
+            rotate_rows(pairing, &[0.0, 1.0, 1.0, 0.0], 4, [4, 4], &mut values);
             assert_eq!(values, expected);
         }
     }

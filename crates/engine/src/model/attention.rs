@@ -3,11 +3,11 @@ use llmprof_theory::{
     block::{Attention, Projections, QkvOrder},
 };
 
-use super::{Binder, Rows, linear::BoundLinear, norm::BoundNorm, sized};
+use super::{Binder, Rows, linear::BoundLinear, norm::BoundNorm, resized_slice};
 use crate::{
     cache::Cache,
     error::EngineError,
-    kernel::{AttentionShape, Frequencies, attend, rotate},
+    kernel::{AttentionShape, Frequencies, attend_sequences, rotate_rows},
     recorder::Recorder,
 };
 
@@ -16,7 +16,6 @@ enum BoundProjections {
     Fused(BoundLinear),
 }
 
-/// Attention with its weights.
 pub(crate) struct BoundAttention {
     operator: u32,
     shape: AttentionShape,
@@ -50,14 +49,14 @@ impl BoundAttention {
         }
         let projections = match &attention.projections {
             Projections::Separate { q, k, v } => BoundProjections::Separate([
-                binder.linear(q)?,
-                binder.linear(k)?,
-                binder.linear(v)?,
+                binder.bind_linear(q)?,
+                binder.bind_linear(k)?,
+                binder.bind_linear(v)?,
             ]),
             Projections::Fused {
                 qkv,
                 order: QkvOrder::Concatenated,
-            } => BoundProjections::Fused(binder.linear(qkv)?),
+            } => BoundProjections::Fused(binder.bind_linear(qkv)?),
             Projections::Fused { .. } => return unsupported("projections fused head by head"),
         };
         let mut norm = |norm: &Option<_>| {
@@ -74,12 +73,12 @@ impl BoundAttention {
                         block: "a rotation without a table",
                     },
                 )?;
-                let operator = binder.operator(Kind::Rope, attention.rope_name);
+                let operator = binder.add_operator(Kind::Rope, attention.rope_name);
                 Some((operator, tables[table].1.clone(), table))
             }
         };
         Ok(Self {
-            operator: binder.operator(Kind::Attention, attention.name),
+            operator: binder.add_operator(Kind::Attention, attention.name),
             shape: AttentionShape {
                 heads: attention.heads as usize,
                 kv_heads: attention.kv_heads as usize,
@@ -89,7 +88,7 @@ impl BoundAttention {
                 softcap: attention.softcap.map(|cap| cap as f32),
             },
             projections,
-            output: binder.linear(&attention.output)?,
+            output: binder.bind_linear(&attention.output)?,
             q_norm,
             k_norm,
             rope,
@@ -106,7 +105,7 @@ impl BoundAttention {
             shape.heads * shape.head_dim,
             shape.kv_heads * shape.head_dim,
         );
-        let x = &space.normed[..rows.total * self.inputs()];
+        let x = &space.normed[..rows.total * self.input_width()];
         match &self.projections {
             BoundProjections::Separate([q, k, v]) => {
                 q.run(rows.total, x, &mut space.queries, recorder);
@@ -114,12 +113,12 @@ impl BoundAttention {
                 v.run(rows.total, x, &mut space.values, recorder);
             }
             BoundProjections::Fused(qkv) => {
-                let start = recorder.start();
-                let fused = sized(&mut space.mixed, rows.total * (q_width + 2 * kv_width));
-                qkv.compute(rows.total, x, fused);
-                let queries = sized(&mut space.queries, rows.total * q_width);
-                let keys = sized(&mut space.keys, rows.total * kv_width);
-                let values = sized(&mut space.values, rows.total * kv_width);
+                let start = recorder.start_operator();
+                let fused = resized_slice(&mut space.mixed, rows.total * (q_width + 2 * kv_width));
+                qkv.compute_rows(rows.total, x, fused);
+                let queries = resized_slice(&mut space.queries, rows.total * q_width);
+                let keys = resized_slice(&mut space.keys, rows.total * kv_width);
+                let values = resized_slice(&mut space.values, rows.total * kv_width);
                 for (row, fused) in fused.chunks_exact(q_width + 2 * kv_width).enumerate() {
                     let (q, kv) = fused.split_at(q_width);
                     let (k, v) = kv.split_at(kv_width);
@@ -127,7 +126,7 @@ impl BoundAttention {
                     keys[row * kv_width..][..kv_width].copy_from_slice(k);
                     values[row * kv_width..][..kv_width].copy_from_slice(v);
                 }
-                recorder.end(qkv.operator, start, qkv.shape(rows.total));
+                recorder.end_operator(qkv.operator, start, qkv.event_shape(rows.total));
             }
         }
         for (norm, values, width) in [
@@ -142,25 +141,29 @@ impl BoundAttention {
         let queries = &mut space.queries[..rows.total * q_width];
         let keys = &mut space.keys[..rows.total * kv_width];
         if let Some((operator, frequencies, table)) = &self.rope {
-            let start = recorder.start();
+            let start = recorder.start_operator();
             let (dims, pairing) = (frequencies.dims(), frequencies.pairing());
             let table = &space.tables[*table];
-            rotate(pairing, table, dims, [q_width, shape.head_dim], queries);
-            rotate(pairing, table, dims, [kv_width, shape.head_dim], keys);
+            rotate_rows(pairing, table, dims, [q_width, shape.head_dim], queries);
+            rotate_rows(pairing, table, dims, [kv_width, shape.head_dim], keys);
             let heads = shape.heads + shape.kv_heads;
-            recorder.end(*operator, start, [1, rows.total * heads, dims, 0]);
+            recorder.end_operator(*operator, start, [1, rows.total * heads, dims, 0]);
         }
-        let start = recorder.start();
-        cache.store(
+        let start = recorder.start_operator();
+        cache.store_tokens(
             self.layer,
             rows.counts,
             keys,
             &space.values[..rows.total * kv_width],
         );
-        let mixed = sized(&mut space.mixed, rows.total * q_width);
-        let tiles: Vec<_> = cache.tiles(self.layer, rows.counts).collect();
-        attend(shape, &tiles, queries, mixed);
-        recorder.end(self.operator, start, self.size(rows, cache.lengths()));
+        let mixed = resized_slice(&mut space.mixed, rows.total * q_width);
+        let tiles: Vec<_> = cache.layer_tiles(self.layer, rows.counts).collect();
+        attend_sequences(shape, &tiles, queries, mixed);
+        recorder.end_operator(
+            self.operator,
+            start,
+            self.event_shape(rows, cache.lengths()),
+        );
         self.output.run(
             rows.total,
             &space.mixed[..rows.total * q_width],
@@ -170,7 +173,7 @@ impl BoundAttention {
         cache.workspace = space;
     }
 
-    fn inputs(&self) -> usize {
+    fn input_width(&self) -> usize {
         match &self.projections {
             BoundProjections::Separate([q, ..]) => q.matrix.inputs,
             BoundProjections::Fused(qkv) => qkv.matrix.inputs,
@@ -178,7 +181,7 @@ impl BoundAttention {
     }
 
     /// Groups, m, n and k of a step: of the longest sequence where they differ.
-    fn size(&self, rows: Rows<'_>, lengths: &[usize]) -> [usize; 4] {
+    fn event_shape(&self, rows: Rows<'_>, lengths: &[usize]) -> [usize; 4] {
         let seen = self.shape.window.map_or(usize::MAX, |window| window - 1);
         let queries = rows.counts.iter().copied().max().unwrap_or(0);
         let keys = rows

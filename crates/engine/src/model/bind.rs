@@ -6,7 +6,7 @@ use llmprof_units::DType;
 
 use super::{
     linear::{BoundLinear, Data, Matrix},
-    table::Table,
+    table::VectorTable,
 };
 use crate::{
     buffer::Format,
@@ -27,7 +27,7 @@ pub(crate) struct Binder<'w> {
 }
 
 impl Binder<'_> {
-    fn path(&self, name: &'static str) -> Path<'static> {
+    fn operator_path(&self, name: &'static str) -> Path<'static> {
         Path {
             prefix: self.place.map_or("", |(prefix, _)| prefix),
             layer: self.place.map(|(_, layer)| layer),
@@ -37,37 +37,37 @@ impl Binder<'_> {
 
     /// The full name of a tensor.
     pub(crate) fn tensor_name(&self, name: &'static str, suffix: &str) -> String {
-        format!("{}.{suffix}", self.path(name))
+        format!("{}.{suffix}", self.operator_path(name))
     }
 
     /// The number of a new operator without weights.
-    pub(crate) fn operator(&mut self, kind: Kind, name: &'static str) -> u32 {
-        self.register(kind, name, None)
+    pub(crate) fn add_operator(&mut self, kind: Kind, name: &'static str) -> u32 {
+        self.register_operator(kind, name, None)
     }
 
     /// The number of a new operator with weights.
-    pub(crate) fn weighted(&mut self, kind: Kind, name: &'static str) -> u32 {
-        self.register(kind, name, Some(self.format.dtype()))
+    pub(crate) fn add_weighted_operator(&mut self, kind: Kind, name: &'static str) -> u32 {
+        self.register_operator(kind, name, Some(self.format.dtype()))
     }
 
     /// The format of a matrix.
-    fn stored(&self, is_quantizable: bool) -> DType {
+    fn stored_dtype(&self, is_quantizable: bool) -> DType {
         match self.scheme {
-            Some(scheme) if is_quantizable => scheme.format.element(),
+            Some(scheme) if is_quantizable => scheme.format.element_dtype(),
             _ => self.format.dtype(),
         }
     }
 
     /// The number of a new operator with quantizable weights.
     pub(crate) fn quantizable_operator(&mut self, kind: Kind, name: &'static str) -> u32 {
-        let stored = self.stored(true);
-        self.register(kind, name, Some(stored))
+        let stored = self.stored_dtype(true);
+        self.register_operator(kind, name, Some(stored))
     }
 
-    fn register(&mut self, kind: Kind, name: &'static str, weights: Option<DType>) -> u32 {
+    fn register_operator(&mut self, kind: Kind, name: &'static str, weights: Option<DType>) -> u32 {
         self.operators.push(OperatorInfo {
             kind,
-            path: self.path(name),
+            path: self.operator_path(name),
             dtype: DType::F32,
             weights,
         });
@@ -75,19 +75,24 @@ impl Binder<'_> {
     }
 
     /// A table of `rows` vectors by the full name of its tensor.
-    pub(crate) fn table(&self, name: &str, rows: u64, width: u64) -> Result<Table, EngineError> {
+    pub(crate) fn bind_table(
+        &self,
+        name: &str,
+        rows: u64,
+        width: u64,
+    ) -> Result<VectorTable, EngineError> {
         let sizes = [rows as usize, width as usize];
-        Ok(Table {
+        Ok(VectorTable {
             data: self
                 .weights
-                .matrix(name, sizes, Layout::OutIn, self.format)?,
+                .read_matrix(name, sizes, Layout::OutIn, self.format)?,
             rows: sizes[0],
             width: sizes[1],
         })
     }
 
     /// A matrix by the full name of its tensor, never quantized.
-    pub(crate) fn matrix(
+    pub(crate) fn bind_matrix(
         &self,
         name: &str,
         outputs: u64,
@@ -96,14 +101,14 @@ impl Binder<'_> {
     ) -> Result<Matrix, EngineError> {
         let sizes = [outputs as usize, inputs as usize];
         Ok(Matrix {
-            data: Data::Plain(self.weights.matrix(name, sizes, layout, self.format)?),
+            data: Data::Plain(self.weights.read_matrix(name, sizes, layout, self.format)?),
             outputs: sizes[0],
             inputs: sizes[1],
         })
     }
 
-    /// As [`matrix`](Self::matrix), quantized where that is asked for.
-    pub(crate) fn quantizable(
+    /// As [`bind_matrix`](Self::bind_matrix), quantized where that is asked for.
+    pub(crate) fn bind_quantizable(
         &self,
         name: &str,
         outputs: u64,
@@ -111,12 +116,12 @@ impl Binder<'_> {
         layout: Layout,
     ) -> Result<Matrix, EngineError> {
         let Some(scheme) = self.scheme else {
-            return self.matrix(name, outputs, inputs, layout);
+            return self.bind_matrix(name, outputs, inputs, layout);
         };
         let sizes = [outputs as usize, inputs as usize];
         let data = self
             .weights
-            .quantized(name, sizes, layout, self.format, scheme)?;
+            .quantize_tensor(name, sizes, layout, self.format, scheme)?;
         Ok(Matrix {
             data: Data::Quantized(Box::new(data)),
             outputs: sizes[0],
@@ -124,14 +129,14 @@ impl Binder<'_> {
         })
     }
 
-    /// A linear layer that runs as an operator of its own.
-    pub(crate) fn linear(&mut self, linear: &Linear) -> Result<BoundLinear, EngineError> {
+    /// Binds a linear layer as one operator.
+    pub(crate) fn bind_linear(&mut self, linear: &Linear) -> Result<BoundLinear, EngineError> {
         let name = self.tensor_name(linear.name, "weight");
         let (outputs, inputs) = (linear.outputs, linear.inputs);
         let matrix = if linear.quantized {
-            self.quantizable(&name, outputs, inputs, linear.layout)?
+            self.bind_quantizable(&name, outputs, inputs, linear.layout)?
         } else {
-            self.matrix(&name, outputs, inputs, linear.layout)?
+            self.bind_matrix(&name, outputs, inputs, linear.layout)?
         };
         self.linear_with(linear, Kind::Linear, matrix)
     }
@@ -146,14 +151,14 @@ impl Binder<'_> {
         let bias = if linear.bias {
             Some(
                 self.weights
-                    .vector(&self.tensor_name(linear.name, "bias"))?,
+                    .read_vector(&self.tensor_name(linear.name, "bias"))?,
             )
         } else {
             None
         };
-        let stored = self.stored(linear.quantized);
+        let stored = self.stored_dtype(linear.quantized);
         Ok(BoundLinear {
-            operator: self.register(kind, linear.name, Some(stored)),
+            operator: self.register_operator(kind, linear.name, Some(stored)),
             matrix,
             bias,
         })

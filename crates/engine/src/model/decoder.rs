@@ -5,26 +5,27 @@ use llmprof_theory::{
 use rayon::prelude::*;
 
 use super::{
-    Binder, Rows, layer::BoundLayer, linear::BoundLinear, norm::BoundNorm, sized, table::Table,
+    Binder, Rows, layer::BoundLayer, linear::BoundLinear, norm::BoundNorm, resized_slice,
+    table::VectorTable,
 };
 use crate::{
     cache::Cache,
     error::EngineError,
-    kernel::{Frequencies, add, cap, scale},
+    kernel::{Frequencies, add_assign, scale_values, soft_cap},
     recorder::Recorder,
 };
 
 /// Learned positions with their weights.
 struct BoundPositions {
     operator: u32,
-    table: Table,
+    table: VectorTable,
     offset: usize,
 }
 
 /// A language model with its weights.
 pub(crate) struct BoundDecoder {
     width: usize,
-    embedding: (u32, Table),
+    embedding: (u32, VectorTable),
     embedding_scale: Option<(u32, f32)>,
     positions: Option<BoundPositions>,
     tables: Vec<(u32, Frequencies)>,
@@ -43,11 +44,11 @@ impl BoundDecoder {
         }
         let embedding = &decoder.embedding;
         let name = binder.tensor_name(embedding.name, "weight");
-        let table = binder.table(&name, embedding.vocabulary, embedding.width)?;
-        let embedding_operator = binder.weighted(Kind::Embedding, embedding.name);
+        let table = binder.bind_table(&name, embedding.vocabulary, embedding.width)?;
+        let embedding_operator = binder.add_weighted_operator(Kind::Embedding, embedding.name);
         let embedding_scale = embedding.scale.map(|scale| {
             (
-                binder.operator(Kind::Scale, embedding.scale_name),
+                binder.add_operator(Kind::Scale, embedding.scale_name),
                 scale as f32,
             )
         });
@@ -66,13 +67,13 @@ impl BoundDecoder {
             }
             let frequencies = Frequencies::new(&table.rope, decoder.max_positions);
             tables.push((
-                binder.operator(Kind::RopeTable, table.name),
+                binder.add_operator(Kind::RopeTable, table.name),
                 frequencies.clone(),
             ));
             ropes.push((table.rope.clone(), frequencies));
         }
         let mut layers = Vec::new();
-        for (index, (number, layer)) in decoder.layers().enumerate() {
+        for (index, (number, layer)) in decoder.numbered_layers().enumerate() {
             binder.place = Some((decoder.layers_prefix, number));
             layers.push(BoundLayer::bind(layer, index, &ropes, binder)?);
         }
@@ -83,14 +84,16 @@ impl BoundDecoder {
             .map(|norm| BoundNorm::bind(norm, binder))
             .transpose()?;
         let head = if decoder.head.tied {
-            binder.linear_with(&decoder.head.linear, Kind::Linear, table.matrix())?
+            binder.linear_with(&decoder.head.linear, Kind::Linear, table.as_matrix())?
         } else {
-            binder.linear(&decoder.head.linear)?
+            binder.bind_linear(&decoder.head.linear)?
         };
-        let softcap = decoder
-            .head
-            .softcap
-            .map(|cap| (binder.operator(Kind::Scale, "logits_softcap"), cap as f32));
+        let softcap = decoder.head.softcap.map(|cap| {
+            (
+                binder.add_operator(Kind::Scale, "logits_softcap"),
+                cap as f32,
+            )
+        });
         Ok(Self {
             width: decoder.hidden as usize,
             embedding: (embedding_operator, table),
@@ -105,7 +108,7 @@ impl BoundDecoder {
     }
 
     /// One step: all new tokens of all sequences. Leaves the logits in the workspace and says how many there are.
-    pub(crate) fn run(
+    pub(crate) fn run_step(
         &self,
         cache: &mut Cache,
         tokens: &[&[u32]],
@@ -117,7 +120,7 @@ impl BoundDecoder {
             counts: &counts,
             total: counts.iter().sum(),
         };
-        self.embed(cache, tokens, rows, recorder);
+        self.embed_tokens(cache, tokens, rows, recorder);
         for layer in &self.layers {
             layer.run(rows, cache, recorder);
         }
@@ -126,58 +129,68 @@ impl BoundDecoder {
         if let Some(norm) = &self.final_norm {
             norm.run(&space.stream[..elements], &mut space.normed, recorder);
         } else {
-            sized(&mut space.normed, elements).copy_from_slice(&space.stream[..elements]);
+            resized_slice(&mut space.normed, elements).copy_from_slice(&space.stream[..elements]);
         }
-        let written = logits.map_or(0, |logits| self.logits(cache, rows, logits, recorder));
-        cache.advance(&counts);
+        let written = logits.map_or(0, |logits| {
+            self.compute_logits(cache, rows, logits, recorder)
+        });
+        cache.advance_lengths(&counts);
         written
     }
 
     /// Everything before the layers.
-    fn embed(&self, cache: &mut Cache, tokens: &[&[u32]], rows: Rows<'_>, recorder: &mut Recorder) {
+    fn embed_tokens(
+        &self,
+        cache: &mut Cache,
+        tokens: &[&[u32]],
+        rows: Rows<'_>,
+        recorder: &mut Recorder,
+    ) {
         let positions: Vec<usize> = cache
             .lengths()
             .iter()
             .zip(rows.counts)
             .flat_map(|(past, count)| *past..past + count)
             .collect();
-        let expected = cache.expected();
+        let expected = cache.expected_prompt();
         let space = &mut cache.workspace;
         let width = self.width;
-        let stream = sized(&mut space.stream, rows.total * width);
+        let stream = resized_slice(&mut space.stream, rows.total * width);
         let (operator, table) = &self.embedding;
-        let start = recorder.start();
+        let start = recorder.start_operator();
         let ids = tokens.iter().flat_map(|tokens| tokens.iter());
         for (row, token) in stream.chunks_exact_mut(width).zip(ids) {
-            table.row(*token as usize, row);
+            table.read_row(*token as usize, row);
         }
-        recorder.end(*operator, start, [1, rows.total, width, 0]);
+        recorder.end_operator(*operator, start, [1, rows.total, width, 0]);
         if let Some((operator, factor)) = self.embedding_scale {
-            let start = recorder.start();
+            let start = recorder.start_operator();
             stream
                 .par_chunks_mut(1 << 15)
-                .for_each(|values| scale(values, factor));
-            recorder.end(operator, start, [1, rows.total, width, 0]);
+                .for_each(|values| scale_values(values, factor));
+            recorder.end_operator(operator, start, [1, rows.total, width, 0]);
         }
         if let Some(learned) = &self.positions {
-            let start = recorder.start();
+            let start = recorder.start_operator();
             let mut row_of = vec![0.0; width];
             for (row, position) in stream.chunks_exact_mut(width).zip(&positions) {
-                learned.table.row(position + learned.offset, &mut row_of);
-                add(row, &row_of);
+                learned
+                    .table
+                    .read_row(position + learned.offset, &mut row_of);
+                add_assign(row, &row_of);
             }
-            recorder.end(learned.operator, start, [1, rows.total, width, 0]);
+            recorder.end_operator(learned.operator, start, [1, rows.total, width, 0]);
         }
         space.tables.resize_with(self.tables.len(), Vec::new);
         for ((operator, frequencies), table) in self.tables.iter().zip(&mut space.tables) {
-            let start = recorder.start();
-            frequencies.table(&positions, expected, table);
-            recorder.end(*operator, start, [1, rows.total, frequencies.dims() / 2, 1]);
+            let start = recorder.start_operator();
+            frequencies.fill_table(&positions, expected, table);
+            recorder.end_operator(*operator, start, [1, rows.total, frequencies.dims() / 2, 1]);
         }
     }
 
     /// The head over the rows that are asked for.
-    fn logits(
+    fn compute_logits(
         &self,
         cache: &mut Cache,
         rows: Rows<'_>,
@@ -204,11 +217,11 @@ impl BoundDecoder {
         let x = &space.normed[..count * width];
         let logits = self.head.run(count, x, &mut space.logits, recorder);
         if let Some((operator, limit)) = self.softcap {
-            let start = recorder.start();
+            let start = recorder.start_operator();
             logits
                 .par_chunks_mut(1 << 14)
-                .for_each(|values| cap(values, limit));
-            recorder.end(operator, start, [1, count, vocabulary, 0]);
+                .for_each(|values| soft_cap(values, limit));
+            recorder.end_operator(operator, start, [1, count, vocabulary, 0]);
         }
         count * vocabulary
     }
@@ -218,8 +231,8 @@ impl BoundPositions {
     fn bind(positions: &PositionTable, binder: &mut Binder<'_>) -> Result<Self, EngineError> {
         let name = binder.tensor_name(positions.name, "weight");
         Ok(Self {
-            table: binder.table(&name, positions.rows, positions.width)?,
-            operator: binder.weighted(Kind::PositionEmbedding, positions.name),
+            table: binder.bind_table(&name, positions.rows, positions.width)?,
+            operator: binder.add_weighted_operator(Kind::PositionEmbedding, positions.name),
             offset: positions.offset as usize,
         })
     }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     cache::Cache,
     error::EngineError,
-    kernel::{Frequencies, add},
+    kernel::{Frequencies, add_assign},
     recorder::Recorder,
 };
 
@@ -51,14 +51,14 @@ impl BoundLayer {
             mixer_norm: BoundNorm::bind(&layer.mixer_norm, binder)?,
             attention: BoundAttention::bind(attention, index, tables, binder)?,
             after_mixer_norm: bind_norm(layer.after_mixer_norm.as_ref(), binder)?,
-            mixer_add: binder.operator(Kind::Add, "mixer_add"),
+            mixer_add: binder.add_operator(Kind::Add, "mixer_add"),
             feed_norm: BoundNorm::bind(&layer.feed_norm, binder)?,
             feed: match &layer.feed {
                 FeedForward::Dense(mlp) => BoundFeed::Dense(BoundMlp::bind(mlp, binder)?),
                 FeedForward::Moe(moe) => BoundFeed::Moe(BoundMoe::bind(moe, binder)?),
             },
             after_feed_norm: bind_norm(layer.after_feed_norm.as_ref(), binder)?,
-            feed_add: binder.operator(Kind::Add, "feed_add"),
+            feed_add: binder.add_operator(Kind::Add, "feed_add"),
         })
     }
 
@@ -69,7 +69,7 @@ impl BoundLayer {
         self.mixer_norm
             .run(&space.stream[..elements], &mut space.normed, recorder);
         self.attention.run(rows, cache, recorder);
-        self.join(
+        self.add_to_stream(
             self.after_mixer_norm.as_ref(),
             self.mixer_add,
             rows,
@@ -83,7 +83,7 @@ impl BoundLayer {
             BoundFeed::Dense(mlp) => mlp.run(rows, space, recorder),
             BoundFeed::Moe(moe) => moe.run(rows, space, recorder),
         }
-        self.join(
+        self.add_to_stream(
             self.after_feed_norm.as_ref(),
             self.feed_add,
             rows,
@@ -93,7 +93,7 @@ impl BoundLayer {
     }
 
     /// Adds a part's result to the stream, normalized first where the layer says so.
-    fn join(
+    fn add_to_stream(
         &self,
         norm: Option<&BoundNorm>,
         operator: u32,
@@ -107,12 +107,12 @@ impl BoundLayer {
             Some(norm) => norm.run(&space.result[..elements], &mut space.normed, recorder),
             None => &mut space.result[..elements],
         };
-        let start = recorder.start();
+        let start = recorder.start_operator();
         space.stream[..elements]
             .par_chunks_mut(1 << 15)
             .zip(result.par_chunks(1 << 15))
-            .for_each(|(to, from)| add(to, from));
-        recorder.end(operator, start, [1, rows.total, self.width, 0]);
+            .for_each(|(to, from)| add_assign(to, from));
+        recorder.end_operator(operator, start, [1, rows.total, self.width, 0]);
     }
 }
 

@@ -1,9 +1,9 @@
 use rayon::prelude::*;
 
-use super::sized;
+use super::resized_slice;
 use crate::{
     buffer::Buffer,
-    kernel::{WeightRows, add, multiply},
+    kernel::{WeightRows, add_assign, multiply_weights},
     recorder::Recorder,
     weights::QuantizedBuffer,
 };
@@ -25,12 +25,12 @@ pub(crate) struct Matrix {
 
 impl Matrix {
     /// `out = x × matrixᵀ` over `rows` rows.
-    pub(crate) fn multiply(&self, rows: usize, x: &[f32], out: &mut [f32]) {
+    pub(crate) fn multiply_rows(&self, rows: usize, x: &[f32], out: &mut [f32]) {
         let weights = match &self.data {
             Data::Plain(data) => WeightRows::Plain(data.elements()),
-            Data::Quantized(data) => WeightRows::Quantized(data.rows()),
+            Data::Quantized(data) => WeightRows::Quantized(data.quantized_rows()),
         };
-        multiply(weights, [rows, self.outputs, self.inputs], x, out);
+        multiply_weights(weights, [rows, self.outputs, self.inputs], x, out);
     }
 }
 
@@ -50,24 +50,24 @@ impl BoundLinear {
         out: &'o mut Vec<f32>,
         recorder: &mut Recorder,
     ) -> &'o mut [f32] {
-        let start = recorder.start();
-        let out = sized(out, rows * self.matrix.outputs);
-        self.compute(rows, x, out);
-        recorder.end(self.operator, start, self.shape(rows));
+        let start = recorder.start_operator();
+        let out = resized_slice(out, rows * self.matrix.outputs);
+        self.compute_rows(rows, x, out);
+        recorder.end_operator(self.operator, start, self.event_shape(rows));
         out
     }
 
     /// Groups, m, n and k of a call.
-    pub(crate) fn shape(&self, rows: usize) -> [usize; 4] {
+    pub(crate) fn event_shape(&self, rows: usize) -> [usize; 4] {
         [1, rows, self.matrix.outputs, self.matrix.inputs]
     }
 
-    pub(crate) fn compute(&self, rows: usize, x: &[f32], out: &mut [f32]) {
-        self.matrix.multiply(rows, x, out);
+    pub(crate) fn compute_rows(&self, rows: usize, x: &[f32], out: &mut [f32]) {
+        self.matrix.multiply_rows(rows, x, out);
         if let Some(bias) = &self.bias {
             out.par_chunks_mut(bias.len().max(1))
                 .with_min_len(8)
-                .for_each(|row| add(row, bias));
+                .for_each(|row| add_assign(row, bias));
         }
     }
 }

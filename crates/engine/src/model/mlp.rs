@@ -4,15 +4,15 @@ use llmprof_theory::{
 };
 use rayon::prelude::*;
 
-use super::{Binder, Rows, Workspace, linear::BoundLinear, sized};
+use super::{Binder, Rows, Workspace, linear::BoundLinear, resized_slice};
 use crate::{
     error::EngineError,
-    kernel::{activate, activate_gated},
+    kernel::{activate_gated, apply_activation},
     recorder::Recorder,
 };
 
 /// Elements of an activation that one task takes.
-const CHUNK: usize = 1 << 14;
+const TASK_ELEMENTS: usize = 1 << 14;
 
 enum BoundInput {
     Plain(BoundLinear),
@@ -29,7 +29,7 @@ pub(crate) struct BoundMlp {
 }
 
 /// Refuses the one nonlinearity that is not a function of one number.
-pub(crate) fn supported(activation: ActivationKind) -> Result<ActivationKind, EngineError> {
+pub(crate) fn check_supported(activation: ActivationKind) -> Result<ActivationKind, EngineError> {
     if activation == ActivationKind::ClampedSwiglu {
         return Err(EngineError::UnsupportedBlock {
             block: "clamped SwiGLU",
@@ -41,17 +41,17 @@ pub(crate) fn supported(activation: ActivationKind) -> Result<ActivationKind, En
 impl BoundMlp {
     pub(crate) fn bind(mlp: &Mlp, binder: &mut Binder<'_>) -> Result<Self, EngineError> {
         let input = match &mlp.input {
-            MlpInput::Plain(up) => BoundInput::Plain(binder.linear(up)?),
+            MlpInput::Plain(up) => BoundInput::Plain(binder.bind_linear(up)?),
             MlpInput::Gated { gate, up } => {
-                BoundInput::Gated(binder.linear(gate)?, binder.linear(up)?)
+                BoundInput::Gated(binder.bind_linear(gate)?, binder.bind_linear(up)?)
             }
-            MlpInput::Fused(both) => BoundInput::Fused(binder.linear(both)?),
+            MlpInput::Fused(both) => BoundInput::Fused(binder.bind_linear(both)?),
         };
         Ok(Self {
             input,
-            activation_operator: binder.operator(Kind::Activation, mlp.activation_name),
-            activation: supported(mlp.activation)?,
-            down: binder.linear(&mlp.down)?,
+            activation_operator: binder.add_operator(Kind::Activation, mlp.activation_name),
+            activation: check_supported(mlp.activation)?,
+            down: binder.bind_linear(&mlp.down)?,
         })
     }
 
@@ -63,10 +63,10 @@ impl BoundMlp {
         let start = match &self.input {
             BoundInput::Plain(up) => {
                 let values = up.run(rows.total, &space.normed[x(up)], &mut space.gate, recorder);
-                let start = recorder.start();
+                let start = recorder.start_operator();
                 values
-                    .par_chunks_mut(CHUNK)
-                    .for_each(|values| activate(kind, values));
+                    .par_chunks_mut(TASK_ELEMENTS)
+                    .for_each(|values| apply_activation(kind, values));
                 std::mem::swap(&mut space.gate, &mut space.mixed);
                 start
             }
@@ -78,11 +78,11 @@ impl BoundMlp {
                     recorder,
                 );
                 let up = up.run(rows.total, &space.normed[x(up)], &mut space.up, recorder);
-                let start = recorder.start();
-                sized(&mut space.mixed, rows.total * inner)
-                    .par_chunks_mut(CHUNK)
-                    .zip(gate.par_chunks(CHUNK))
-                    .zip(up.par_chunks(CHUNK))
+                let start = recorder.start_operator();
+                resized_slice(&mut space.mixed, rows.total * inner)
+                    .par_chunks_mut(TASK_ELEMENTS)
+                    .zip(gate.par_chunks(TASK_ELEMENTS))
+                    .zip(up.par_chunks(TASK_ELEMENTS))
                     .for_each(|((to, gate), up)| activate_gated(kind, gate, up, to));
                 start
             }
@@ -93,10 +93,10 @@ impl BoundMlp {
                     &mut space.gate,
                     recorder,
                 );
-                let start = recorder.start();
-                sized(&mut space.mixed, rows.total * inner)
+                let start = recorder.start_operator();
+                resized_slice(&mut space.mixed, rows.total * inner)
                     .par_chunks_mut(inner)
-                    .with_min_len(CHUNK.div_ceil(inner))
+                    .with_min_len(TASK_ELEMENTS.div_ceil(inner))
                     .zip(both.par_chunks(2 * inner))
                     .for_each(|(to, both)| {
                         let (gate, up) = both.split_at(inner);
@@ -105,7 +105,7 @@ impl BoundMlp {
                 start
             }
         };
-        recorder.end(self.activation_operator, start, [1, rows.total, inner, 0]);
+        recorder.end_operator(self.activation_operator, start, [1, rows.total, inner, 0]);
         let x = &space.mixed[..rows.total * inner];
         self.down.run(rows.total, x, &mut space.result, recorder);
     }

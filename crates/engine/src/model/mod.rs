@@ -46,7 +46,7 @@ pub(crate) struct Workspace {
 }
 
 /// The first `length` elements of a buffer that grows as needed. Old contents stay: whoever takes it writes all of it.
-pub(crate) fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+pub(crate) fn resized_slice(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if buffer.len() < length {
         buffer.resize(length, 0.0);
     }

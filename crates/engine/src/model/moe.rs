@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use super::{
     Binder, Rows, Workspace,
     linear::{BoundLinear, Matrix},
-    mlp::supported,
-    sized,
+    mlp::check_supported,
+    resized_slice,
 };
 use crate::{
     error::EngineError,
@@ -70,7 +70,7 @@ impl BoundMoe {
         };
         let linear = &router.gate;
         let name = binder.tensor_name(linear.name, "weight");
-        let matrix = binder.matrix(&name, linear.outputs, linear.inputs, linear.layout)?;
+        let matrix = binder.bind_matrix(&name, linear.outputs, linear.inputs, linear.layout)?;
         let gate_linear = binder.linear_with(linear, Kind::Route, matrix)?;
         let operator = binder.quantizable_operator(Kind::Experts, moe.experts.name);
         let (hidden, inner) = (moe.experts.hidden, moe.experts.intermediate);
@@ -78,7 +78,7 @@ impl BoundMoe {
             .map(|expert| {
                 let matrix = |leaf: &str, outputs, inputs| {
                     let name = binder.tensor_name(prefix, &format!("{expert}.{leaf}.weight"));
-                    binder.quantizable(&name, outputs, inputs, Layout::OutIn)
+                    binder.bind_quantizable(&name, outputs, inputs, Layout::OutIn)
                 };
                 Ok(Expert {
                     gate: matrix(gate, inner, hidden)?,
@@ -93,7 +93,7 @@ impl BoundMoe {
             scaling: router.scaling as f32,
             top_k: moe.experts.top_k as usize,
             operator,
-            activation: supported(moe.experts.activation)?,
+            activation: check_supported(moe.experts.activation)?,
             experts,
         })
     }
@@ -104,12 +104,12 @@ impl BoundMoe {
         let inner = self.experts.first().map_or(0, |expert| expert.gate.outputs);
         let x = &space.normed[..rows.total * hidden];
 
-        let start = recorder.start();
-        let choices = self.route(rows.total, x, &mut space.gate);
-        recorder.end(self.gate.operator, start, self.gate.shape(rows.total));
+        let start = recorder.start_operator();
+        let choices = self.route_rows(rows.total, x, &mut space.gate);
+        recorder.end_operator(self.gate.operator, start, self.gate.event_shape(rows.total));
 
-        let start = recorder.start();
-        sized(&mut space.result, rows.total * hidden).fill(0.0);
+        let start = recorder.start_operator();
+        resized_slice(&mut space.result, rows.total * hidden).fill(0.0);
         let mut touched = 0;
         for choices in choices.chunk_by(|a, b| a.expert == b.expert) {
             touched += 1;
@@ -120,10 +120,10 @@ impl BoundMoe {
     }
 
     /// The chosen experts of all rows, sorted by expert.
-    fn route(&self, rows: usize, x: &[f32], scores: &mut Vec<f32>) -> Vec<Choice> {
+    fn route_rows(&self, rows: usize, x: &[f32], scores: &mut Vec<f32>) -> Vec<Choice> {
         let count = self.experts.len();
-        let scores = sized(scores, rows * count);
-        self.gate.compute(rows, x, scores);
+        let scores = resized_slice(scores, rows * count);
+        self.gate.compute_rows(rows, x, scores);
         let mut choices = Vec::with_capacity(rows * self.top_k);
         let mut order: Vec<usize> = Vec::with_capacity(count);
         for (row, scores) in scores.chunks_exact_mut(count).enumerate() {
@@ -152,23 +152,23 @@ impl BoundMoe {
     fn run_expert(&self, choices: &[Choice], [hidden, inner]: [usize; 2], space: &mut Workspace) {
         let expert = &self.experts[choices[0].expert];
         let rows = choices.len();
-        let gathered = sized(&mut space.mixed, rows * hidden);
+        let gathered = resized_slice(&mut space.mixed, rows * hidden);
         for (to, choice) in gathered.chunks_exact_mut(hidden).zip(choices) {
             to.copy_from_slice(&space.normed[choice.row * hidden..][..hidden]);
         }
-        let gate = sized(&mut space.gate, rows * inner);
-        expert.gate.multiply(rows, gathered, gate);
-        let up = sized(&mut space.up, rows * inner);
-        expert.up.multiply(rows, gathered, up);
+        let gate = resized_slice(&mut space.gate, rows * inner);
+        expert.gate.multiply_rows(rows, gathered, gate);
+        let up = resized_slice(&mut space.up, rows * inner);
+        expert.up.multiply_rows(rows, gathered, up);
         // Queries are free between attention layers.
-        let activated = sized(&mut space.queries, rows * inner);
+        let activated = resized_slice(&mut space.queries, rows * inner);
         activated
             .par_chunks_mut(1 << 14)
             .zip(gate.par_chunks(1 << 14))
             .zip(up.par_chunks(1 << 14))
             .for_each(|((to, gate), up)| activate_gated(self.activation, gate, up, to));
-        let down = sized(&mut space.mixed, rows * hidden);
-        expert.down.multiply(rows, activated, down);
+        let down = resized_slice(&mut space.mixed, rows * hidden);
+        expert.down.multiply_rows(rows, activated, down);
         for (from, choice) in down.chunks_exact(hidden).zip(choices) {
             let to = &mut space.result[choice.row * hidden..][..hidden];
             for (to, from) in to.iter_mut().zip(from) {

@@ -3,8 +3,8 @@ use llmprof_theory::{
     block::{Norm, NormKind},
 };
 
-use super::{Binder, sized};
-use crate::{error::EngineError, kernel::normalize, recorder::Recorder};
+use super::{Binder, resized_slice};
+use crate::{error::EngineError, kernel::normalize_rows, recorder::Recorder};
 
 /// A normalization with its weights.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ impl BoundNorm {
     pub(crate) fn bind(norm: &Norm, binder: &mut Binder<'_>) -> Result<Self, EngineError> {
         let mut weight = binder
             .weights
-            .vector(&binder.tensor_name(norm.name, "weight"))?;
+            .read_vector(&binder.tensor_name(norm.name, "weight"))?;
         if norm.kind == NormKind::RmsUnitOffset {
             for weight in &mut weight {
                 *weight += 1.0;
@@ -30,13 +30,13 @@ impl BoundNorm {
             Some(
                 binder
                     .weights
-                    .vector(&binder.tensor_name(norm.name, "bias"))?,
+                    .read_vector(&binder.tensor_name(norm.name, "bias"))?,
             )
         } else {
             None
         };
         Ok(Self {
-            operator: binder.weighted(Kind::Norm, norm.name),
+            operator: binder.add_weighted_operator(Kind::Norm, norm.name),
             kind: norm.kind,
             weight,
             bias,
@@ -51,12 +51,12 @@ impl BoundNorm {
         to: &'o mut Vec<f32>,
         recorder: &mut Recorder,
     ) -> &'o mut [f32] {
-        let start = recorder.start();
-        let to = sized(to, from.len());
+        let start = recorder.start_operator();
+        let to = resized_slice(to, from.len());
         let bias = self.bias.as_deref();
-        normalize(self.kind, &self.weight, bias, self.epsilon, from, to);
+        normalize_rows(self.kind, &self.weight, bias, self.epsilon, from, to);
         let width = self.weight.len();
-        recorder.end(self.operator, start, [1, from.len() / width, width, 0]);
+        recorder.end_operator(self.operator, start, [1, from.len() / width, width, 0]);
         to
     }
 }

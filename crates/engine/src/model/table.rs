@@ -1,29 +1,28 @@
 use super::linear::{Data, Matrix};
 use crate::{
     buffer::{Buffer, Elements},
-    kernel::widen,
+    kernel::widen_bf16,
 };
 
 /// Vectors that are looked up by number: embeddings of tokens or positions. They are never quantized.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub(crate) struct VectorTable {
     pub(crate) data: Buffer,
     pub(crate) rows: usize,
     pub(crate) width: usize,
 }
 
-impl Table {
-    /// Row `row` as f32.
-    pub(crate) fn row(&self, row: usize, to: &mut [f32]) {
+impl VectorTable {
+    pub(crate) fn read_row(&self, row: usize, to: &mut [f32]) {
         let range = row * self.width..(row + 1) * self.width;
         match self.data.elements().slice(range) {
             Elements::F32(from) => to.copy_from_slice(from),
-            Elements::Bf16(from) => widen(from, to),
+            Elements::Bf16(from) => widen_bf16(from, to),
         }
     }
 
     /// The matrix of a head that shares the table.
-    pub(crate) fn matrix(&self) -> Matrix {
+    pub(crate) fn as_matrix(&self) -> Matrix {
         Matrix {
             data: Data::Plain(self.data.clone()),
             outputs: self.rows,

@@ -13,7 +13,7 @@ use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, tensor::TensorInfo};
 use serde_json::Value;
 
-use super::{convert, filled, without_prefix};
+use super::{convert, fill_memory, without_prefix};
 use crate::{
     buffer::{Buffer, Format},
     error::EngineError,
@@ -39,18 +39,18 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     /// Maps the files of `directory` and finds every tensor of `model` in them.
-    pub(crate) fn open(directory: &Path, model: &Model) -> Result<Self, EngineError> {
-        let mut found = HashMap::new();
-        for path in files(directory)? {
-            read_header(&path, &mut found)?;
+    pub(crate) fn open_directory(directory: &Path, model: &Model) -> Result<Self, EngineError> {
+        let mut stored_tensors = HashMap::new();
+        for path in list_files(directory)? {
+            read_header(&path, &mut stored_tensors)?;
         }
         let mut tensors = HashMap::new();
         let mut missing = Vec::new();
-        for needed in model.tensors() {
+        for needed in model.checkpoint_tensors() {
             let bare = without_prefix(model, &needed.name);
-            let stored = found
+            let stored = stored_tensors
                 .remove(needed.name.as_str())
-                .or_else(|| found.remove(bare?.as_ref()));
+                .or_else(|| stored_tensors.remove(bare?.as_ref()));
             match stored {
                 None => missing.push(needed.name),
                 Some(stored) if stored.shape != needed.shape.sizes() => {
@@ -81,7 +81,7 @@ impl Checkpoint {
 
     /// The tensor `name`: in place where it is stored in `format`, else converted. `transposed` is its stored shape
     /// where rows and columns must change places.
-    pub(crate) fn tensor(
+    pub(crate) fn read_tensor(
         &self,
         name: &str,
         format: Format,
@@ -118,15 +118,15 @@ impl Checkpoint {
         };
         let from = &stored.file[stored.range.clone()];
         let size = if stored.dtype == Dtype::F32 { 4 } else { 2 };
-        let bytes = from.len() / size * format.size();
-        filled(bytes, format, |to| {
-            convert::copy(from, size, widen, to, format, transposed);
+        let bytes = from.len() / size * format.element_bytes();
+        fill_memory(bytes, format, |to| {
+            convert::copy_elements(from, size, widen, to, format, transposed);
         })
     }
 }
 
-/// The files that hold weights: those of the index, else the single file, else whatever safetensors files there are.
-fn files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
+/// The weight files: those that the index names, else the single file, else all safetensors files of the directory.
+fn list_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     let read = |path: &Path| {
         let path = path.to_owned();
         move |source| EngineError::Read { path, source }
@@ -171,21 +171,21 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     if single.is_file() {
         return Ok(vec![single]);
     }
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(read(directory))? {
         let path = entry.map_err(read(directory))?.path();
         let extension = path.extension();
         if extension.is_some_and(|extension| extension == "safetensors") && path.is_file() {
-            found.push(path);
+            paths.push(path);
         }
     }
-    found.sort();
-    if found.is_empty() {
+    paths.sort();
+    if paths.is_empty() {
         return Err(EngineError::NoWeights {
             directory: directory.to_owned(),
         });
     }
-    Ok(found)
+    Ok(paths)
 }
 
 /// Maps a file and adds its tensors to `found`.

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::buffer::Format;
 
 /// Elements that one task converts.
-const CHUNK: usize = 1 << 16;
+const TASK_ELEMENTS: usize = 1 << 16;
 
 /// IEEE half precision to single.
 pub(crate) fn from_f16(bits: u16) -> f32 {
@@ -33,7 +33,7 @@ pub(crate) fn to_bf16(value: f32) -> u16 {
 
 /// Copies elements of `size` bytes, read by `read`, to `to` in `format`. With `transposed` (rows, columns of the source)
 /// rows and columns change places.
-pub(crate) fn copy(
+pub(crate) fn copy_elements(
     from: &[u8],
     size: usize,
     read: fn([u8; 4]) -> f32,
@@ -50,12 +50,12 @@ pub(crate) fn copy(
         None => index,
         Some([rows, columns]) => index % rows * columns + index / rows,
     };
-    let width = format.size();
-    to.par_chunks_mut(CHUNK * width)
+    let width = format.element_bytes();
+    to.par_chunks_mut(TASK_ELEMENTS * width)
         .enumerate()
         .for_each(|(task, to)| {
             for (offset, to) in to.chunks_exact_mut(width).enumerate() {
-                let value = element(source(task * CHUNK + offset));
+                let value = element(source(task * TASK_ELEMENTS + offset));
                 match format {
                     Format::F32 => to.copy_from_slice(&value.to_ne_bytes()),
                     Format::Bf16 => to.copy_from_slice(&to_bf16(value).to_ne_bytes()),
@@ -98,7 +98,7 @@ mod tests {
     fn transposition_swaps_rows_and_columns() {
         let from: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_le_bytes()).collect();
         let mut to = [0; 24];
-        copy(
+        copy_elements(
             &from,
             4,
             f32::from_le_bytes,
@@ -106,12 +106,12 @@ mod tests {
             Format::F32,
             Some([2, 3]),
         );
-        let found: Vec<f32> = to
+        let converted: Vec<f32> = to
             .as_chunks::<4>()
             .0
             .iter()
             .map(|b| f32::from_ne_bytes(*b))
             .collect();
-        assert_eq!(found, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        assert_eq!(converted, [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
     }
 }

@@ -5,7 +5,7 @@ mod convert;
 mod dummy;
 mod quantize;
 
-pub(crate) use dummy::mix;
+pub(crate) use dummy::mix_bits;
 pub(crate) use quantize::{QuantizedBuffer, Scheme};
 
 use std::{borrow::Cow, path::PathBuf, sync::Arc};
@@ -17,7 +17,7 @@ use llmprof_theory::{Model, block::Layout};
 use crate::{
     buffer::{self, Buffer, Elements, Format},
     error::EngineError,
-    kernel::widen,
+    kernel::widen_bf16,
 };
 
 /// Where the weights of a model come from.
@@ -40,7 +40,7 @@ pub(crate) enum Weights {
 impl Weights {
     /// Opens a source and checks that it holds every tensor of `model`, in the right shape. `fills_at_once`: makes all
     /// dummy weights now, since they are kept as they are; else each when it is quantized.
-    pub(crate) fn open(
+    pub(crate) fn open_source(
         source: &Source,
         model: &Model,
         format: Format,
@@ -48,12 +48,12 @@ impl Weights {
     ) -> Result<Self, EngineError> {
         match source {
             Source::Directory(directory) => {
-                Checkpoint::open(directory, model).map(Self::Checkpoint)
+                Checkpoint::open_directory(directory, model).map(Self::Checkpoint)
             }
             Source::Dummy { seed } => {
-                let dummy = Dummy::plan(model, format, *seed)?;
+                let dummy = Dummy::plan_tensors(model, format, *seed)?;
                 let dummy = if fills_at_once {
-                    dummy.filled()?
+                    dummy.fill_all()?
                 } else {
                     dummy
                 };
@@ -63,7 +63,7 @@ impl Weights {
     }
 
     /// The tensor `name` quantized by `scheme`, from elements in `format`.
-    pub(crate) fn quantized(
+    pub(crate) fn quantize_tensor(
         &self,
         name: &str,
         sizes: [usize; 2],
@@ -71,12 +71,12 @@ impl Weights {
         format: Format,
         scheme: Scheme,
     ) -> Result<QuantizedBuffer, EngineError> {
-        let plain = self.matrix(name, sizes, layout, format)?;
+        let plain = self.read_matrix(name, sizes, layout, format)?;
         QuantizedBuffer::new(scheme, sizes, plain.elements())
     }
 
     /// The tensor `name` in `format`, with a row per output.
-    pub(crate) fn matrix(
+    pub(crate) fn read_matrix(
         &self,
         name: &str,
         [outputs, inputs]: [usize; 2],
@@ -89,22 +89,22 @@ impl Weights {
         };
         match self {
             // Made-up numbers are as good in one order as in the other.
-            Self::Dummy(dummy) => dummy.tensor(name),
-            Self::Checkpoint(checkpoint) => checkpoint.tensor(name, format, transposed),
+            Self::Dummy(dummy) => dummy.tensor_buffer(name),
+            Self::Checkpoint(checkpoint) => checkpoint.read_tensor(name, format, transposed),
         }
     }
 
     /// The elements of a short tensor, as f32.
-    pub(crate) fn vector(&self, name: &str) -> Result<Vec<f32>, EngineError> {
+    pub(crate) fn read_vector(&self, name: &str) -> Result<Vec<f32>, EngineError> {
         let buffer = match self {
-            Self::Dummy(dummy) => dummy.tensor(name)?,
-            Self::Checkpoint(checkpoint) => checkpoint.tensor(name, Format::F32, None)?,
+            Self::Dummy(dummy) => dummy.tensor_buffer(name)?,
+            Self::Checkpoint(checkpoint) => checkpoint.read_tensor(name, Format::F32, None)?,
         };
         Ok(match buffer.elements() {
             Elements::F32(elements) => elements.to_vec(),
             Elements::Bf16(elements) => {
                 let mut wide = vec![0.0; elements.len()];
-                widen(elements, &mut wide);
+                widen_bf16(elements, &mut wide);
                 wide
             }
         })
@@ -112,12 +112,12 @@ impl Weights {
 }
 
 /// Anonymous memory that `fill` has written once.
-fn filled(
+fn fill_memory(
     bytes: usize,
     format: Format,
     fill: impl FnOnce(&mut [u8]),
 ) -> Result<Buffer, EngineError> {
-    let mut map = buffer::anonymous(bytes, "weights")?;
+    let mut map = buffer::allocate_anonymous(bytes, "weights")?;
     fill(&mut map[..bytes]);
     Ok(Buffer::of_memory(&Arc::new(map), 0..bytes, format).expect("a mapping starts at a page"))
 }

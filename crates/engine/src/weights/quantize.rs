@@ -10,10 +10,9 @@ use super::convert::to_bf16;
 use crate::{
     buffer::{self, Buffer, Elements, Format},
     error::EngineError,
-    kernel::{Quantized, Width, pack, widen},
+    kernel::{Quantized, Width, pack_row, widen_bf16},
 };
 
-/// How matrices are quantized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scheme {
     pub(crate) format: WeightFormat,
@@ -24,7 +23,7 @@ pub(crate) struct Scheme {
 
 impl Scheme {
     /// The scheme of a format that there are kernels for.
-    pub(crate) fn of(format: WeightFormat) -> Result<Self, EngineError> {
+    pub(crate) fn for_format(format: WeightFormat) -> Result<Self, EngineError> {
         let (width, group) = match format {
             WeightFormat::Int8 { group } if format.is_native() => (Width::Eight, group),
             WeightFormat::Int4 { group, .. } if format.is_native() => (Width::Four, group),
@@ -47,7 +46,6 @@ impl Scheme {
     }
 }
 
-/// A quantized matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct QuantizedBuffer {
     scheme: Scheme,
@@ -69,19 +67,19 @@ impl QuantizedBuffer {
         let format = scheme.scale_format();
         let codes = outputs * row_bytes;
         let scales_at = codes.next_multiple_of(4);
-        let end = scales_at + outputs * groups * format.size();
-        let mut memory = buffer::anonymous(end, "weights")?;
+        let end = scales_at + outputs * groups * format.element_bytes();
+        let mut memory = buffer::allocate_anonymous(end, "weights")?;
         if row_bytes > 0 {
             let (packed, scales) = memory[..end].split_at_mut(scales_at);
             packed[..codes]
                 .par_chunks_exact_mut(row_bytes)
-                .zip(scales.par_chunks_exact_mut(groups * format.size()))
+                .zip(scales.par_chunks_exact_mut(groups * format.element_bytes()))
                 .enumerate()
                 .for_each(|(row, (packed, stored))| {
                     let wide = wide_row(from, row, inputs);
                     let scales = scales_of(scheme.width, format, group, &wide);
-                    pack(scheme.width, group, &wide, &scales, packed);
-                    store(&scales, format, stored);
+                    pack_row(scheme.width, group, &wide, &scales, packed);
+                    store_scales(&scales, format, stored);
                 });
         }
         let memory = Arc::new(memory);
@@ -96,7 +94,7 @@ impl QuantizedBuffer {
         })
     }
 
-    pub(crate) fn rows(&self) -> Quantized<'_> {
+    pub(crate) fn quantized_rows(&self) -> Quantized<'_> {
         let group = self.scheme.group.unwrap_or(self.inputs).max(1);
         let codes = &self.memory[..self.codes];
         let sizes = [self.inputs, group];
@@ -109,7 +107,7 @@ fn wide_row(from: Elements<'_>, row: usize, inputs: usize) -> Vec<f32> {
         Elements::F32(from) => from.to_vec(),
         Elements::Bf16(from) => {
             let mut wide = vec![0.0; inputs];
-            widen(from, &mut wide);
+            widen_bf16(from, &mut wide);
             wide
         }
     }
@@ -120,7 +118,7 @@ fn scales_of(width: Width, format: Format, group: usize, row: &[f32]) -> Vec<f32
     row.chunks(group)
         .map(|group| {
             let largest = group.iter().fold(0.0f32, |most, w| most.max(w.abs()));
-            let scale = largest / width.largest();
+            let scale = largest / width.largest_code();
             match format {
                 Format::F32 => scale,
                 Format::Bf16 => {
@@ -133,8 +131,11 @@ fn scales_of(width: Width, format: Format, group: usize, row: &[f32]) -> Vec<f32
         .collect()
 }
 
-fn store(scales: &[f32], format: Format, to: &mut [u8]) {
-    for (scale, to) in scales.iter().zip(to.chunks_exact_mut(format.size())) {
+fn store_scales(scales: &[f32], format: Format, to: &mut [u8]) {
+    for (scale, to) in scales
+        .iter()
+        .zip(to.chunks_exact_mut(format.element_bytes()))
+    {
         match format {
             Format::F32 => to.copy_from_slice(&scale.to_ne_bytes()),
             Format::Bf16 => to.copy_from_slice(&to_bf16(*scale).to_ne_bytes()),
@@ -145,7 +146,7 @@ fn store(scales: &[f32], format: Format, to: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::expand;
+    use crate::kernel::expand_row;
 
     /// Rounding moves a weight by at most half a step, and a step is the largest weight of the group ÷ 127 or 7.
     #[test]
@@ -156,18 +157,18 @@ mod tests {
             .collect();
         for format in ["int8", "int8_g128", "int4_g32", "int4_g128"] {
             let format: WeightFormat = format.parse().unwrap();
-            let scheme = Scheme::of(format).unwrap();
-            let found =
+            let scheme = Scheme::for_format(format).unwrap();
+            let quantized =
                 QuantizedBuffer::new(scheme, [outputs, inputs], Elements::F32(&weights)).unwrap();
             let group = scheme.group.unwrap_or(inputs);
             for row in 0..outputs {
-                let own = &weights[row * inputs..(row + 1) * inputs];
+                let row_weights = &weights[row * inputs..(row + 1) * inputs];
                 let mut wide = vec![f32::NAN; inputs];
-                expand(found.rows().rows(row, 1), 0, &mut wide);
-                for (part, wide) in own.chunks(group).zip(wide.chunks(group)) {
+                expand_row(quantized.quantized_rows().rows_from(row, 1), 0, &mut wide);
+                for (part, wide) in row_weights.chunks(group).zip(wide.chunks(group)) {
                     let largest = part.iter().fold(0.0f32, |most, w| most.max(w.abs()));
                     // A scale in bf16 is up to 1/128 larger.
-                    let step = largest / scheme.width.largest() * (1.0 + 1.0 / 128.0);
+                    let step = largest / scheme.width.largest_code() * (1.0 + 1.0 / 128.0);
                     for (weight, wide) in part.iter().zip(wide) {
                         assert!(
                             (weight - wide).abs() <= step * 0.501,
@@ -185,9 +186,14 @@ mod tests {
         let weights = vec![0.5; 8 * 256];
         for format in ["int8", "int8_g64", "int4_g128"] {
             let format: WeightFormat = format.parse().unwrap();
-            let scheme = Scheme::of(format).unwrap();
-            let found = QuantizedBuffer::new(scheme, [8, 256], Elements::F32(&weights)).unwrap();
-            assert_eq!(found.memory.len() as u64, format.bytes(8, 256), "{format}");
+            let scheme = Scheme::for_format(format).unwrap();
+            let quantized =
+                QuantizedBuffer::new(scheme, [8, 256], Elements::F32(&weights)).unwrap();
+            assert_eq!(
+                quantized.memory.len() as u64,
+                format.stored_bytes(8, 256),
+                "{format}"
+            );
         }
     }
 
@@ -197,7 +203,7 @@ mod tests {
             "fp8", "awq", "gptq", "mxfp4", "int4_g48", "int8_g16", "int8_g48", "bf16",
         ] {
             let format: WeightFormat = format.parse().unwrap();
-            assert!(Scheme::of(format).is_err(), "{format}");
+            assert!(Scheme::for_format(format).is_err(), "{format}");
         }
     }
 }

@@ -236,8 +236,8 @@ fn an_index_that_is_broken_is_refused() {
         (r#"{"weight_map": {"a": "../outside.safetensors"}}"#, "`a`"),
     ] {
         fs::write(&index, text).unwrap();
-        let found = refusal(folder.path());
-        assert!(found.contains(said), "{text}: {found}");
+        let message = refusal(folder.path());
+        assert!(message.contains(said), "{text}: {message}");
     }
 }
 

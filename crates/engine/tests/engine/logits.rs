@@ -73,25 +73,25 @@ fn check(directory: &Path) {
     let engine = engine(directory);
     let (batch, prompt) = (expected.prompts.len(), expected.prompts[0].len());
     let steps = expected.forced[0].len();
-    let vocabulary = engine.vocabulary();
+    let vocabulary = engine.vocabulary_size();
     let off = &mut Recorder::off();
 
     let mut cache = engine.new_cache(batch, prompt + steps).unwrap();
-    let found = engine
+    let logits = engine
         .prefill(&mut cache, &expected.prompts, Some(Logits::All), off)
         .unwrap();
-    let apart = difference(found, &expected.prefill);
+    let apart = difference(logits, &expected.prefill);
     assert!(apart <= TOLERANCE, "{name}: prefill is off by {apart:e}");
     for step in 0..steps {
         let tokens: Vec<u32> = expected.forced.iter().map(|tokens| tokens[step]).collect();
-        let found = engine.decode_step(&mut cache, &tokens, off).unwrap();
+        let logits = engine.decode_step(&mut cache, &tokens, off).unwrap();
         let wanted: Vec<f32> = (0..batch)
             .flat_map(|sequence| {
                 &expected.decode[(sequence * steps + step) * vocabulary..][..vocabulary]
             })
             .copied()
             .collect();
-        let apart = difference(found, &wanted);
+        let apart = difference(logits, &wanted);
         assert!(
             apart <= TOLERANCE,
             "{name}: decode step {step} is off by {apart:e}"
@@ -112,7 +112,7 @@ fn check(directory: &Path) {
         let mut cache = engine.new_cache(batch, prompt + new).unwrap();
         let mut sampler = Sampler::new(sampling).unwrap();
         let mut heard = Vec::new();
-        let generated = generate(
+        let generated = generate_tokens(
             &engine,
             &mut cache,
             &expected.prompts,
@@ -180,7 +180,7 @@ fn a_batch_of_different_lengths_gives_what_its_sequences_give_alone() {
             let token = [[3, 5][sequence]];
             alone.extend_from_slice(engine.decode_step(&mut cache, &token, off).unwrap());
         }
-        let vocabulary = engine.vocabulary();
+        let vocabulary = engine.vocabulary_size();
         for step in 0..2 {
             for (sequence, alone) in alone.iter().enumerate() {
                 let together = &together[(step * 2 + sequence) * vocabulary..][..vocabulary];

@@ -102,7 +102,7 @@ fn load(model: &Model, source: &Source, quantized: Option<&str>) -> Engine {
 /// Logits of a long prefill (GEMM), of three tokens (few rows), and of one (GEMV).
 fn logits(engine: &Engine) -> Vec<f32> {
     let mut cache = engine.new_cache(1, 64).unwrap();
-    let mut found = Vec::new();
+    let mut prefilled = Vec::new();
     for count in [20, 3, 1] {
         let tokens: Vec<u32> = (0..count).map(|i| (i * 13 + 5) % 64).collect();
         let step = engine.prefill(
@@ -111,9 +111,9 @@ fn logits(engine: &Engine) -> Vec<f32> {
             Some(Logits::All),
             &mut Recorder::off(),
         );
-        found.extend_from_slice(step.unwrap());
+        prefilled.extend_from_slice(step.unwrap());
     }
-    found
+    prefilled
 }
 
 fn apart(found: &[f32], expected: &[f32]) -> f32 {
@@ -143,11 +143,11 @@ fn every_family_gives_the_logits_of_its_rounded_weights() {
             let expected = Source::Directory(folder.path().to_owned());
             let expected = logits(&load(&model, &expected, None));
             let source = Source::Directory(directory.clone());
-            let found = logits(&load(&model, &source, Some(format)));
-            let error = apart(&found, &expected);
+            let quantized = logits(&load(&model, &source, Some(format)));
+            let error = apart(&quantized, &expected);
             assert!(error < 1e-4, "{format} {}: {error}", directory.display());
             let plain = logits(&load(&model, &source, None));
-            let moved = apart(&found, &plain);
+            let moved = apart(&quantized, &plain);
             assert!(
                 moved > 1e-5,
                 "{format} {}: {moved} from plain weights",
@@ -169,7 +169,7 @@ fn made_up_weights_are_quantized_alike_and_counted_by_theory() {
         logits(&engine),
         logits(&load(&model, &source, Some("int4_g32")))
     );
-    let precision = engine.precision();
+    let precision = engine.theory_precision();
     assert_eq!(
         precision.weights,
         Some("int4_g32".parse::<WeightFormat>().unwrap())
@@ -183,7 +183,8 @@ fn made_up_weights_are_quantized_alike_and_counted_by_theory() {
     // Seven projections in each of two layers.
     assert_eq!(quantized, 14);
     // 2 × (Q, O 32×32; K, V 16×32; gate, up 48×32; down 32×48) in half a byte, and 2 bytes a scale.
-    let saved = model.parameter_bytes(&plain.precision()) - model.parameter_bytes(&precision);
+    let saved =
+        model.parameter_bytes(&plain.theory_precision()) - model.parameter_bytes(&precision);
     let elements = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32);
     let scales = 2 * (2 * 32 + 2 * 16 + 2 * 48 + 2 * 32);
     assert_eq!(saved, elements * 4 - elements / 2 - scales * 2);

@@ -48,7 +48,7 @@ fn check(engine: &Engine, name: &str) {
             prompt: prompt as u64,
             chunk: chunk.map(|chunk: usize| chunk as u64),
             logits,
-            precision: engine.precision(),
+            precision: engine.theory_precision(),
             ..Workload::default()
         };
         let mut cache = engine.new_cache(batch, prompt + 2).unwrap();
@@ -58,7 +58,7 @@ fn check(engine: &Engine, name: &str) {
             let count = chunk.unwrap_or(prompt).min(prompt - past);
             let last = past + count == prompt;
             let wanted = (last || logits == Logits::All).then_some(logits);
-            recorder.clear();
+            recorder.clear_events();
             engine
                 .prefill(
                     &mut cache,
@@ -73,7 +73,7 @@ fn check(engine: &Engine, name: &str) {
                     Some(Logits::Last) => 1,
                     Some(Logits::All) => count as u64,
                 },
-                ..Pass::prefill(batch as u64, count as u64, past as u64, None, logits)
+                ..Pass::prefill_chunks(batch as u64, count as u64, past as u64, None, logits)
                     .next()
                     .unwrap()
             };
@@ -85,11 +85,11 @@ fn check(engine: &Engine, name: &str) {
             past += count;
         }
         for step in 0..2 {
-            recorder.clear();
+            recorder.clear_events();
             engine
                 .decode_step(&mut cache, &vec![2; batch], &mut recorder)
                 .unwrap();
-            let pass = Pass::decode(batch as u64, (prompt + step) as u64, 1);
+            let pass = Pass::decode_steps(batch as u64, (prompt + step) as u64, 1);
             assert_eq!(
                 executed(engine, recorder.events()),
                 counted(engine, &workload, &pass),

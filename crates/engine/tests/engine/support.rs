@@ -31,11 +31,11 @@ pub(crate) fn engine(directory: &Path) -> Engine {
 }
 
 pub(crate) fn directories(root: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<_> = std::fs::read_dir(root)
+    let mut directories: Vec<_> = std::fs::read_dir(root)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.join("config.json").is_file())
         .collect();
-    found.sort();
-    found
+    directories.sort();
+    directories
 }

@@ -140,6 +140,6 @@ fn client_facts(workers: &[WorkerCheck], has_schedule: bool) -> ClientFacts {
     ClientFacts {
         has_schedule,
         worker_cpu_share: workers.iter().map(share).fold(0.0, f64::max),
-        event_loop_delay_ms: Distribution::of(&delays),
+        event_loop_delay_ms: Distribution::of_values(&delays),
     }
 }

@@ -54,7 +54,7 @@ impl Recent {
         let tokens: Option<Vec<u64>> = completed.iter().map(|r| r.output_tokens).collect();
         let tokens = tokens.map(|tokens| tokens.into_iter().fold(0, u64::saturating_add));
         Some(Self {
-            ttft_p50_ms: Distribution::of(&ttft).map(|ttft| ttft.p50),
+            ttft_p50_ms: Distribution::of_values(&ttft).map(|ttft| ttft.p50),
             requests_per_s: completed.len() as f64 / seconds,
             output_tokens_per_s: tokens.map(|tokens| tokens as f64 / seconds),
         })

@@ -81,7 +81,7 @@ pub(super) fn records(lines: &[Value]) -> Option<ForeignResult> {
             .filter_map(value)
             .collect();
         let mut found = Statistics::new();
-        if let Some(d) = Distribution::of(&values) {
+        if let Some(d) = Distribution::of_values(&values) {
             for (name, value) in [
                 ("mean", d.mean),
                 ("std", d.std),

@@ -10,17 +10,17 @@ use llmprof_theory::kernels::Kernel;
 const NEIGHBOURS: usize = 4;
 
 /// One measured shape: work items, keys, ratio.
-type Known = Vec<[f64; 3]>;
+type ShapeRatios = Vec<[f64; 3]>;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Table {
+enum AttentionCurve {
     Prefill,
     PrefillMasked,
     Decode,
     DecodeGrouped,
 }
 
-fn table(kernel: &Kernel) -> Option<(Table, u64, [f64; 2])> {
+fn table_entry(kernel: &Kernel) -> Option<(AttentionCurve, u64, [f64; 2])> {
     let Kernel::Attention {
         batch,
         heads,
@@ -36,17 +36,17 @@ fn table(kernel: &Kernel) -> Option<(Table, u64, [f64; 2])> {
     };
     let decode = queries <= 1.0;
     let which = match (decode, masked, heads > kv_heads) {
-        (true, _, true) => Table::DecodeGrouped,
-        (true, _, false) => Table::Decode,
-        (false, true, _) => Table::PrefillMasked,
-        (false, false, _) => Table::Prefill,
+        (true, _, true) => AttentionCurve::DecodeGrouped,
+        (true, _, false) => AttentionCurve::Decode,
+        (false, true, _) => AttentionCurve::PrefillMasked,
+        (false, false, _) => AttentionCurve::Prefill,
     };
     let work = batch * if decode { kv_heads } else { heads };
     Some((which, key_dim as u64, [work, keys]))
 }
 
 /// The ratio at a place, from the nearest measured shapes by their distance in doublings.
-fn near(known: &Known, work: f64, keys: f64) -> f64 {
+fn nearest_ratio(known: &ShapeRatios, work: f64, keys: f64) -> f64 {
     let mut by_distance: Vec<(f64, f64)> = known
         .iter()
         .map(|[w, k, ratio]| {
@@ -70,20 +70,20 @@ fn near(known: &Known, work: f64, keys: f64) -> f64 {
 }
 
 /// Says of each table whether it was measured.
-pub(super) fn fit(
+pub(super) fn fit_attention(
     samples: &Samples<'_>,
     curves: &mut AttentionCurves,
 ) -> Vec<(&'static str, bool)> {
-    let mut points: BTreeMap<(Table, u64), Known> = BTreeMap::new();
-    for (kernel, seconds) in samples.alone() {
-        if let Some((which, dim, [work, keys])) = table(kernel) {
-            let roof = samples.roofline(kernel) + curves.fixed_us * 1e-6;
-            let known = points.entry((which, dim)).or_default();
-            known.push([work, keys, seconds / roof]);
+    let mut points: BTreeMap<(AttentionCurve, u64), ShapeRatios> = BTreeMap::new();
+    for (kernel, seconds) in samples.isolated_kernels() {
+        if let Some((which, dim, [work, keys])) = table_entry(kernel) {
+            let roof = samples.roofline_seconds(kernel) + curves.fixed_us * 1e-6;
+            let ratios = points.entry((which, dim)).or_default();
+            ratios.push([work, keys, seconds / roof]);
         }
     }
     let (works, lengths) = (curves.work.clone(), curves.keys.clone());
-    let set = |which: Table, target: &mut AttentionTable| {
+    let set = |which: AttentionCurve, target: &mut AttentionTable| {
         let dims: Vec<u64> = points
             .keys()
             .filter(|(found, _)| *found == which)
@@ -95,12 +95,12 @@ pub(super) fn fit(
         target.ratio = dims
             .iter()
             .flat_map(|dim| {
-                let known = &points[&(which, *dim)];
+                let ratios = &points[&(which, *dim)];
                 let (works, lengths) = (&works, &lengths);
                 works.iter().flat_map(move |work| {
                     lengths
                         .iter()
-                        .map(move |keys| (near(known, *work, *keys) * 1e3).round() / 1e3)
+                        .map(move |keys| (nearest_ratio(ratios, *work, *keys) * 1e3).round() / 1e3)
                 })
             })
             .collect();
@@ -110,16 +110,19 @@ pub(super) fn fit(
     vec![
         (
             "attention.prefill",
-            set(Table::Prefill, &mut curves.prefill),
+            set(AttentionCurve::Prefill, &mut curves.prefill),
         ),
         (
             "attention.prefill_masked",
-            set(Table::PrefillMasked, &mut curves.prefill_masked),
+            set(AttentionCurve::PrefillMasked, &mut curves.prefill_masked),
         ),
-        ("attention.decode", set(Table::Decode, &mut curves.decode)),
+        (
+            "attention.decode",
+            set(AttentionCurve::Decode, &mut curves.decode),
+        ),
         (
             "attention.decode_grouped",
-            set(Table::DecodeGrouped, &mut curves.decode_grouped),
+            set(AttentionCurve::DecodeGrouped, &mut curves.decode_grouped),
         ),
     ]
 }
@@ -131,23 +134,26 @@ pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> 
     plain(&mut alone.attention.prefill_in_model);
     plain(&mut alone.attention.decode_in_model);
     let clock = KernelClock::new(&alone, samples.peak_flops, samples.bytes_per_s);
-    let mut found = [Bins::new(1.0), Bins::new(1.0)];
+    let mut bins_by_phase = [Bins::new(1.0), Bins::new(1.0)];
     for (kernel, seconds) in samples.in_model() {
-        if let Some((which, ..)) = table(kernel) {
-            let time = clock.time(kernel).seconds();
-            let decode = matches!(which, Table::Decode | Table::DecodeGrouped);
-            found[usize::from(decode)].add(time * 1e6, seconds / time);
+        if let Some((which, ..)) = table_entry(kernel) {
+            let time = clock.time_kernel(kernel).seconds();
+            let decode = matches!(
+                which,
+                AttentionCurve::Decode | AttentionCurve::DecodeGrouped
+            );
+            bins_by_phase[usize::from(decode)].add_value(time * 1e6, seconds / time);
         }
     }
     let axis = curves.attention.alone_us.clone();
-    let [prefill, decode] = found.map(|bins| {
-        let (places, factors) = bins.medians()?;
-        let known: Known = places
+    let [prefill, decode] = bins_by_phase.map(|bins| {
+        let (places, factors) = bins.into_medians()?;
+        let ratios: ShapeRatios = places
             .iter()
             .zip(&factors)
             .map(|(place, factor)| [*place, 1.0, *factor])
             .collect();
-        let at = |us: &f64| near(&known, *us, 1.0);
+        let at = |us: &f64| nearest_ratio(&ratios, *us, 1.0);
         Some(axis.iter().map(at).collect::<Vec<f64>>())
     });
     let whole = prefill.is_some() && decode.is_some();

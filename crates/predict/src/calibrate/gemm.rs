@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Bins, Samples, median,
-    search::{Point, distance, nearest},
+    search::{Point, mean_log_error, minimize_error},
 };
 use crate::curves::{
     BatchedCurve, GemmCurve, GroupedCurve, KernelClock, KernelCurves, UnalignedCurve, WideCurve,
@@ -29,11 +29,11 @@ fn plain_shape(kernel: &Kernel) -> Option<([f64; 3], bool)> {
 
 /// Ratios to roofline time at every shape of the sweep; a shape that is missing resembles its neighbour with fewer rows, columns
 /// or depth.
-pub(super) fn plain(samples: &Samples<'_>, curve: &mut GemmCurve) -> bool {
+pub(super) fn fit_plain(samples: &Samples<'_>, curve: &mut GemmCurve) -> bool {
     let mut times: BTreeMap<[u64; 3], Vec<f64>> = BTreeMap::new();
-    for (kernel, seconds) in samples.alone() {
+    for (kernel, seconds) in samples.isolated_kernels() {
         if let Some((shape, true)) = plain_shape(kernel) {
-            let roof = samples.roofline(kernel) + curve.fixed_us * 1e-6;
+            let roof = samples.roofline_seconds(kernel) + curve.fixed_us * 1e-6;
             let shape = shape.map(|size| size as u64);
             times.entry(shape).or_default().push(seconds / roof);
         }
@@ -85,34 +85,34 @@ pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> 
     let mut bins = Bins::new(1.0);
     for (kernel, seconds) in samples.in_model() {
         if let Some(([m, ..], true)) = plain_shape(kernel) {
-            bins.add(m, seconds / clock.time(kernel).seconds());
+            bins.add_value(m, seconds / clock.time_kernel(kernel).seconds());
         }
     }
-    let found = bins.medians();
-    if let Some((rows, factors)) = &found {
+    let medians = bins.into_medians();
+    if let Some((rows, factors)) = &medians {
         (curves.gemm.rows, curves.gemm.in_model) = (rows.clone(), factors.clone());
     }
-    found.is_some()
+    medians.is_some()
 }
 
 /// The rate at which weights of rows that are not aligned are read.
-pub(super) fn unaligned(samples: &Samples<'_>, curve: &mut UnalignedCurve) -> bool {
+pub(super) fn fit_unaligned(samples: &Samples<'_>, curve: &mut UnalignedCurve) -> bool {
     let mut bins = Bins::new(1.0);
-    for (kernel, seconds) in samples.alone() {
+    for (kernel, seconds) in samples.isolated_kernels() {
         if let Some(([m, n, k], false)) = plain_shape(kernel) {
-            bins.add(m, n * k * 2.0 / seconds);
+            bins.add_value(m, n * k * 2.0 / seconds);
         }
     }
-    let found = bins.medians();
-    if let Some((rows, rates)) = &found {
+    let medians = bins.into_medians();
+    if let Some((rows, rates)) = &medians {
         (curve.rows, curve.bytes_per_s) = (rows.clone(), rates.clone());
     }
-    found.is_some()
+    medians.is_some()
 }
 
-pub(super) fn batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bool {
-    let known: Vec<_> = samples
-        .alone()
+pub(super) fn fit_batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bool {
+    let batched_kernels: Vec<_> = samples
+        .isolated_kernels()
         .filter_map(|(kernel, seconds)| match *kernel {
             Kernel::Gemm {
                 groups,
@@ -123,7 +123,7 @@ pub(super) fn batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bool {
             _ => None,
         })
         .collect();
-    if known.len() < 4 {
+    if batched_kernels.len() < 4 {
         return false;
     }
     let start = [
@@ -133,10 +133,10 @@ pub(super) fn batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bool {
         0.5,
     ];
     let [fixed_us, aligned_rate, unaligned_rate, compute] =
-        nearest(start, |[fixed, fast, slow, compute]| {
-            distance(known.iter().map(|(kernel, aligned, seconds)| {
-                let memory = kernel.bytes() / if *aligned { fast } else { slow };
-                let tensor = kernel.flops() / (compute * samples.peak_flops);
+        minimize_error(start, |[fixed, fast, slow, compute]| {
+            mean_log_error(batched_kernels.iter().map(|(kernel, aligned, seconds)| {
+                let memory = kernel.min_traffic_bytes() / if *aligned { fast } else { slow };
+                let tensor = kernel.matrix_flops() / (compute * samples.peak_flops);
                 Point {
                     predicted: fixed * 1e-6 + memory.max(tensor),
                     measured: *seconds,
@@ -152,27 +152,28 @@ pub(super) fn batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bool {
     true
 }
 
-pub(super) fn wide(samples: &Samples<'_>, curve: &mut WideCurve) -> bool {
-    let known: Vec<_> = samples
-        .alone()
+pub(super) fn fit_wide(samples: &Samples<'_>, curve: &mut WideCurve) -> bool {
+    let wide_kernels: Vec<_> = samples
+        .isolated_kernels()
         .filter_map(|(kernel, seconds)| match *kernel {
             Kernel::Gemm { m, k, size, .. } if size >= 4.0 => Some((kernel, m, k, seconds)),
             _ => None,
         })
         .collect();
-    if known.len() < 3 {
+    if wide_kernels.len() < 3 {
         return false;
     }
     let start = [curve.fixed_us, curve.ns_per_k, samples.peak_flops * 0.05];
-    let [fixed_us, ns_per_k, flops_per_s] = nearest(start, |[fixed, per_k, rate]| {
-        distance(known.iter().map(|(kernel, m, k, seconds)| {
+    let [fixed_us, ns_per_k, flops_per_s] = minimize_error(start, |[fixed, per_k, rate]| {
+        mean_log_error(wide_kernels.iter().map(|(kernel, m, k, seconds)| {
             // As `KernelClock` adds them up.
             let walk = if *m > 1.0 && *k > 4.0 {
                 k * per_k * 1e-9
             } else {
                 1e-6
             };
-            let work = (kernel.flops() / rate).max(kernel.bytes() / samples.bytes_per_s);
+            let work = (kernel.matrix_flops() / rate)
+                .max(kernel.min_traffic_bytes() / samples.bytes_per_s);
             Point {
                 predicted: fixed * 1e-6 + walk + work,
                 measured: *seconds,
@@ -187,18 +188,18 @@ pub(super) fn wide(samples: &Samples<'_>, curve: &mut WideCurve) -> bool {
     true
 }
 
-pub(super) fn grouped(samples: &Samples<'_>, curve: &mut GroupedCurve) -> bool {
+pub(super) fn fit_grouped(samples: &Samples<'_>, curve: &mut GroupedCurve) -> bool {
     let mut bins = Bins::new(2.0);
-    for (kernel, seconds) in samples.alone() {
+    for (kernel, seconds) in samples.isolated_kernels() {
         if let Kernel::Grouped { pairs, .. } = *kernel {
-            let rows = pairs / kernel.touched().max(1e-9);
-            let roof = samples.roofline(kernel) + curve.fixed_us * 1e-6;
-            bins.add(rows, seconds / roof);
+            let rows = pairs / kernel.touched_experts().max(1e-9);
+            let roof = samples.roofline_seconds(kernel) + curve.fixed_us * 1e-6;
+            bins.add_value(rows, seconds / roof);
         }
     }
-    let found = bins.medians();
-    if let Some((rows, ratio)) = &found {
+    let medians = bins.into_medians();
+    if let Some((rows, ratio)) = &medians {
         (curve.rows, curve.ratio) = (rows.clone(), ratio.clone());
     }
-    found.is_some()
+    medians.is_some()
 }

@@ -42,12 +42,11 @@ struct Samples<'s> {
 }
 
 impl Samples<'_> {
-    /// Roofline time.
-    fn roofline(&self, kernel: &Kernel) -> f64 {
-        (kernel.flops() / self.peak_flops).max(kernel.bytes() / self.bytes_per_s)
+    fn roofline_seconds(&self, kernel: &Kernel) -> f64 {
+        (kernel.matrix_flops() / self.peak_flops).max(kernel.min_traffic_bytes() / self.bytes_per_s)
     }
 
-    fn alone(&self) -> impl Iterator<Item = (&Kernel, f64)> {
+    fn isolated_kernels(&self) -> impl Iterator<Item = (&Kernel, f64)> {
         let times = self.all.iter().filter(|sample| !sample.in_model);
         times.map(|sample| (&sample.kernel, sample.ns * 1e-9))
     }
@@ -59,7 +58,7 @@ impl Samples<'_> {
 }
 
 /// Curves of a device with these limits. Parts without samples come from `fallback`.
-pub fn fit(
+pub fn fit_curves(
     samples: &[KernelSample],
     source: String,
     [peak_flops, bytes_per_s]: [f64; 2],
@@ -85,21 +84,21 @@ pub fn fit(
             borrowed.push(key.to_owned());
         }
     };
-    take("gemm", gemm::plain(&samples, &mut curves.gemm));
+    take("gemm", gemm::fit_plain(&samples, &mut curves.gemm));
     take(
         "gemm_unaligned",
-        gemm::unaligned(&samples, &mut curves.gemm_unaligned),
+        gemm::fit_unaligned(&samples, &mut curves.gemm_unaligned),
     );
     take(
         "gemm_batched",
-        gemm::batched(&samples, &mut curves.gemm_batched),
+        gemm::fit_batched(&samples, &mut curves.gemm_batched),
     );
-    take("gemm_f32", gemm::wide(&samples, &mut curves.gemm_f32));
-    take("grouped", gemm::grouped(&samples, &mut curves.grouped));
-    for (key, found) in attention::fit(&samples, &mut curves.attention) {
+    take("gemm_f32", gemm::fit_wide(&samples, &mut curves.gemm_f32));
+    take("grouped", gemm::fit_grouped(&samples, &mut curves.grouped));
+    for (key, found) in attention::fit_attention(&samples, &mut curves.attention) {
         take(key, found);
     }
-    streams::fit(&samples, &mut curves, &mut take);
+    streams::fit_streams(&samples, &mut curves, &mut take);
     // Factors of kernels among others rest on the curves of kernels by themselves.
     take("gemm.in_model", gemm::among_others(&samples, &mut curves));
     take(
@@ -110,16 +109,16 @@ pub fn fit(
 }
 
 /// How two sets of curves differ over the sampled kernels, by class.
-pub fn ratios(
+pub fn ratios_by_class(
     samples: &[KernelSample],
     first: &KernelClock,
     second: &KernelClock,
 ) -> BTreeMap<KernelClass, ClassRatio> {
-    let mut found: BTreeMap<KernelClass, Vec<f64>> = BTreeMap::new();
+    let mut ratios: BTreeMap<KernelClass, Vec<f64>> = BTreeMap::new();
     for sample in samples.iter().filter(|sample| !sample.in_model) {
-        let [a, b] = [first, second].map(|clock| clock.time(&sample.kernel).seconds());
+        let [a, b] = [first, second].map(|clock| clock.time_kernel(&sample.kernel).seconds());
         if a > 0.0 && b > 0.0 {
-            found.entry(sample.kernel.class()).or_default().push(a / b);
+            ratios.entry(sample.kernel.class()).or_default().push(a / b);
         }
     }
     let summary = |mut values: Vec<f64>| {
@@ -132,7 +131,7 @@ pub fn ratios(
             p90: at(0.9),
         }
     };
-    found
+    ratios
         .into_iter()
         .map(|(class, values)| (class, summary(values)))
         .collect()
@@ -152,13 +151,13 @@ impl Bins {
         }
     }
 
-    fn add(&mut self, at: f64, value: f64) {
+    fn add_value(&mut self, at: f64, value: f64) {
         let bin = (at.max(1e-12).log2() * self.per_doubling).round() as i64;
         self.bins.entry(bin).or_default().push(value);
     }
 
     /// Places and medians; `None` without values.
-    fn medians(self) -> Option<(Vec<f64>, Vec<f64>)> {
+    fn into_medians(self) -> Option<(Vec<f64>, Vec<f64>)> {
         let mut places = (Vec::new(), Vec::new());
         for (bin, mut values) in self.bins {
             places.0.push((bin as f64 / self.per_doubling).exp2());

@@ -2,9 +2,9 @@
 
 use super::{
     Bins, Samples,
-    search::{Point, distance, nearest},
+    search::{Point, mean_log_error, minimize_error},
 };
-use crate::curves::{KernelCurves, Size, StreamCurve, Table};
+use crate::curves::{KernelCurves, Size, SizeTable, StreamCurve};
 use llmprof_theory::kernels::{Access, Kernel};
 
 /// Streams whose times are kept as a table, not as a line.
@@ -19,9 +19,9 @@ const TABLES: [(Access, Size); 5] = [
 /// Bytes, elements, width and seconds.
 type Known = [f64; 4];
 
-fn known(samples: &Samples<'_>, wanted: Access) -> Vec<Known> {
+fn collect_samples(samples: &Samples<'_>, wanted: Access) -> Vec<Known> {
     samples
-        .alone()
+        .isolated_kernels()
         .filter_map(|(kernel, seconds)| match *kernel {
             Kernel::Stream {
                 access,
@@ -34,29 +34,29 @@ fn known(samples: &Samples<'_>, wanted: Access) -> Vec<Known> {
         .collect()
 }
 
-pub(super) fn fit(
+pub(super) fn fit_streams(
     samples: &Samples<'_>,
     curves: &mut KernelCurves,
     take: &mut dyn FnMut(&str, bool),
 ) {
     for access in Access::ALL {
-        let known = known(samples, access);
+        let stream_samples = collect_samples(samples, access);
         let tabled = TABLES.iter().find(|(table, _)| *table == access);
-        let found = match tabled {
-            Some((_, by)) => table(&known, *by).map(|table| {
+        let fitted = match tabled {
+            Some((_, by)) => fit_table(&stream_samples, *by).map(|table| {
                 curves.tables.insert(access, table);
             }),
-            None => line(&known, curves.streams.get(&access)).map(|curve| {
+            None => fit_line(&stream_samples, curves.streams.get(&access)).map(|curve| {
                 curves.streams.insert(access, curve);
             }),
         };
         let key = serde_json::to_value(access).unwrap_or_default();
-        take(key.as_str().unwrap_or("stream"), found.is_some());
+        take(key.as_str().unwrap_or("stream"), fitted.is_some());
     }
 }
 
 /// Times by size that never fall: a larger kernel that was measured faster was measured with luck.
-fn table(known: &[Known], by: Size) -> Option<Table> {
+fn fit_table(known: &[Known], by: Size) -> Option<SizeTable> {
     let mut bins = Bins::new(1.0);
     for [bytes, elements, _, seconds] in known {
         let size = match by {
@@ -66,15 +66,15 @@ fn table(known: &[Known], by: Size) -> Option<Table> {
         // Long kernels grow with their size within a bin; short ones do not.
         let place = size.log2().round().exp2();
         let scale = if *seconds > 8e-6 { place / size } else { 1.0 };
-        bins.add(*size, seconds * scale * 1e6);
+        bins.add_value(*size, seconds * scale * 1e6);
     }
-    let (x, us) = bins.medians()?;
-    let us = rising(&us);
-    (x.len() > 1).then_some(Table { by, x, us })
+    let (x, us) = bins.into_medians()?;
+    let us = force_rising(&us);
+    (x.len() > 1).then_some(SizeTable { by, x, us })
 }
 
 /// The nearest sequence that never falls, in logarithms.
-fn rising(values: &[f64]) -> Vec<f64> {
+fn force_rising(values: &[f64]) -> Vec<f64> {
     let mut blocks: Vec<(f64, f64)> = Vec::new();
     for value in values {
         let mut block = (value.ln(), 1.0);
@@ -91,7 +91,7 @@ fn rising(values: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-fn line(known: &[Known], before: Option<&StreamCurve>) -> Option<StreamCurve> {
+fn fit_line(known: &[Known], before: Option<&StreamCurve>) -> Option<StreamCurve> {
     if known.len() < 2 {
         return None;
     }
@@ -106,7 +106,7 @@ fn line(known: &[Known], before: Option<&StreamCurve>) -> Option<StreamCurve> {
         narrow_ns_per_kb: 1.0,
     });
     let rows = |on: f64| if by_row { on } else { 0.0 };
-    let parameters = nearest(
+    let parameters = minimize_error(
         [
             start.fixed_us,
             start.ns_per_kb,
@@ -116,8 +116,8 @@ fn line(known: &[Known], before: Option<&StreamCurve>) -> Option<StreamCurve> {
             rows(start.narrow_ns_per_kb),
         ],
         |parameters| {
-            let curve = curve(parameters, by_row);
-            distance(known.iter().map(|[bytes, elements, width, seconds]| {
+            let curve = curve_from(parameters, by_row);
+            mean_log_error(known.iter().map(|[bytes, elements, width, seconds]| {
                 Point {
                     predicted: curve
                         .seconds(*bytes, *elements, *width, [1.0, 1.0])
@@ -127,10 +127,10 @@ fn line(known: &[Known], before: Option<&StreamCurve>) -> Option<StreamCurve> {
             }))
         },
     );
-    Some(curve(&parameters, by_row))
+    Some(curve_from(&parameters, by_row))
 }
 
-fn curve(parameters: &[f64; 6], by_row: bool) -> StreamCurve {
+fn curve_from(parameters: &[f64; 6], by_row: bool) -> StreamCurve {
     let [
         fixed_us,
         ns_per_kb,
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn times_never_fall_with_size() {
-        assert_eq!(rising(&[1.0, 2.0, 4.0]), [1.0, 2.0, 4.0]);
-        let level = rising(&[1.0, 4.0, 1.0, 8.0]);
+        assert_eq!(force_rising(&[1.0, 2.0, 4.0]), [1.0, 2.0, 4.0]);
+        let level = force_rising(&[1.0, 4.0, 1.0, 8.0]);
         assert!((level[1] - 2.0).abs() < 1e-9 && (level[2] - 2.0).abs() < 1e-9);
         assert!((level[3] - 8.0).abs() < 1e-9);
     }

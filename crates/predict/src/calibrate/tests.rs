@@ -16,16 +16,16 @@ fn samples(curves: &KernelCurves) -> Vec<KernelSample> {
     alone.attention.prefill_in_model.fill(1.0);
     alone.attention.decode_in_model.fill(1.0);
     let (own, among) = (clock(&alone), clock(curves));
-    let mut found = Vec::new();
+    let mut samples = Vec::new();
     let mut add = |kernel: Kernel, both: bool| {
-        let ns = |clock: &KernelClock| clock.time(&kernel).seconds() * 1e9;
-        found.push(KernelSample {
+        let ns = |clock: &KernelClock| clock.time_kernel(&kernel).seconds() * 1e9;
+        samples.push(KernelSample {
             kernel,
             ns: ns(&own),
             in_model: false,
         });
         if both {
-            found.push(KernelSample {
+            samples.push(KernelSample {
                 kernel,
                 ns: ns(&among),
                 in_model: true,
@@ -95,7 +95,7 @@ fn samples(curves: &KernelCurves) -> Vec<KernelSample> {
             }
         }
     }
-    found
+    samples
 }
 
 #[test]
@@ -103,11 +103,11 @@ fn curves_are_found_again_from_their_times() {
     let shipped = shipped();
     let samples = samples(&shipped);
     let limits = [shipped.peak_flops, shipped.bytes_per_s];
-    let fitted = fit(&samples, "test".to_owned(), limits, &shipped);
+    let fitted = fit_curves(&samples, "test".to_owned(), limits, &shipped);
     // No sample is of experts or of rows that are not aligned.
     assert_eq!(fitted.borrowed, ["gemm_unaligned", "grouped"]);
-    assert_eq!(fitted.curves.mistake(), None);
-    for (class, ratio) in ratios(&samples, &clock(&fitted.curves), &clock(&shipped)) {
+    assert_eq!(fitted.curves.find_mistake(), None);
+    for (class, ratio) in ratios_by_class(&samples, &clock(&fitted.curves), &clock(&shipped)) {
         assert!((ratio.median - 1.0).abs() < 0.03, "{class:?} {ratio:?}");
         assert!(ratio.p10 > 0.8 && ratio.p90 < 1.25, "{class:?} {ratio:?}");
     }
@@ -121,9 +121,9 @@ fn a_device_of_half_the_speed_takes_twice_as_long() {
         sample.ns *= 2.0;
     }
     let limits = [shipped.peak_flops / 2.0, shipped.bytes_per_s / 2.0];
-    let fitted = fit(&samples, "test".to_owned(), limits, &shipped).curves;
+    let fitted = fit_curves(&samples, "test".to_owned(), limits, &shipped).curves;
     let slow = KernelClock::new(&fitted, limits[0], limits[1]);
-    for (class, ratio) in ratios(&samples, &slow, &clock(&shipped)) {
+    for (class, ratio) in ratios_by_class(&samples, &slow, &clock(&shipped)) {
         assert!((ratio.median - 2.0).abs() < 0.1, "{class:?} {ratio:?}");
     }
 }
@@ -142,7 +142,7 @@ fn nothing_measured_leaves_all_curves_as_they_were() {
         ns: f64::NAN,
         in_model: false,
     }];
-    let fitted = fit(&broken, shipped.source.clone(), limits, &shipped);
+    let fitted = fit_curves(&broken, shipped.source.clone(), limits, &shipped);
     assert_eq!(fitted.borrowed.len(), 5 + 4 + Access::ALL.len() + 2);
     assert_eq!(fitted.curves.gemm, shipped.gemm);
     assert_eq!(fitted.curves.streams, shipped.streams);

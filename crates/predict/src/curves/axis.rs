@@ -8,7 +8,7 @@ pub(super) struct Axis(Vec<f64>);
 
 /// Two neighbours on an axis, and the share of the second.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct AxisPlace {
     pub(super) index: usize,
     pub(super) next: usize,
     share: f64,
@@ -20,7 +20,7 @@ impl Axis {
     }
 
     /// The axis of what a table has one size of.
-    pub(super) fn one() -> &'static Self {
+    pub(super) fn single_point() -> &'static Self {
         static ONE: LazyLock<Axis> = LazyLock::new(|| Axis::new(&[1.0]));
         &ONE
     }
@@ -29,36 +29,36 @@ impl Axis {
         self.0.len()
     }
 
-    pub(super) fn value(&self, index: usize) -> f64 {
+    pub(super) fn value_at(&self, index: usize) -> f64 {
         self.0[index].exp2()
     }
 
     /// The nearest value that lies on the axis.
     pub(super) fn clamp(&self, value: f64) -> f64 {
-        value.clamp(self.value(0), self.value(self.len() - 1))
+        value.clamp(self.value_at(0), self.value_at(self.len() - 1))
     }
 
     /// The nearest end outside the axis.
-    pub(super) fn place(&self, value: f64) -> Place {
+    pub(super) fn find_place(&self, value: f64) -> AxisPlace {
         let at = value.max(1e-300).log2();
         let last = self.0.len() - 1;
         let next = self.0.partition_point(|known| *known <= at);
         if next == 0 {
-            return Place {
+            return AxisPlace {
                 index: 0,
                 next: 0,
                 share: 0.0,
             };
         }
         if next > last {
-            return Place {
+            return AxisPlace {
                 index: last,
                 next: last,
                 share: 0.0,
             };
         }
         let (low, high) = (self.0[next - 1], self.0[next]);
-        Place {
+        AxisPlace {
             index: next - 1,
             next,
             share: (at - low) / (high - low),
@@ -66,8 +66,8 @@ impl Axis {
     }
 }
 
-impl Place {
-    pub(super) fn mix(self, at: impl Fn(usize) -> f64) -> f64 {
+impl AxisPlace {
+    pub(super) fn interpolate_by(self, at: impl Fn(usize) -> f64) -> f64 {
         if self.share == 0.0 {
             return at(self.index);
         }

@@ -16,9 +16,10 @@ pub(super) fn time_between(
     work: impl Fn(Sizes) -> f64,
     cell: impl Fn(usize, usize) -> f64,
 ) -> f64 {
-    let [row, column] = [first.place(one), second.place(other)];
-    let [low, high] = [row.index, row.next].map(|row| first.value(row));
-    let [short, long] = [column.index, column.next].map(|column| work([low, second.value(column)]));
+    let [row, column] = [first.find_place(one), second.find_place(other)];
+    let [low, high] = [row.index, row.next].map(|row| first.value_at(row));
+    let [short, long] =
+        [column.index, column.next].map(|column| work([low, second.value_at(column)]));
     let share = |at: f64, low: f64, high: f64| {
         if high > low {
             ((at - low) / (high - low)).clamp(0.0, 1.0)
@@ -57,7 +58,7 @@ impl Growth {
         Self { seconds, columns }
     }
 
-    pub(super) fn cell(&self, row: usize, column: usize) -> f64 {
+    pub(super) fn cell_seconds(&self, row: usize, column: usize) -> f64 {
         self.seconds[row * self.columns + column]
     }
 }
@@ -69,25 +70,25 @@ mod tests {
     /// By rows: the second falls along its columns, and the last column falls from row to row.
     const CELLS: [[f64; 3]; 2] = [[1.0, 2.0, 9.0], [4.0, 3.0, 8.0]];
 
-    fn axes() -> [Axis; 2] {
+    fn test_axes() -> [Axis; 2] {
         [Axis::new(&[1.0, 8.0]), Axis::new(&[1.0, 4.0, 64.0])]
     }
 
-    fn work([one, other]: Sizes) -> f64 {
+    fn work_of([one, other]: Sizes) -> f64 {
         one * (other + 10.0)
     }
 
     #[test]
     fn cells_are_exact_and_times_between_two_of_them_go_from_one_to_the_other() {
-        let [first, second] = &axes();
+        let [first, second] = &test_axes();
         let time = |sizes| {
-            time_between([first, second], sizes, work, |row, column| {
+            time_between([first, second], sizes, work_of, |row, column| {
                 CELLS[row][column]
             })
         };
         for (row, cells) in CELLS.iter().enumerate() {
             for (column, cell) in cells.iter().enumerate() {
-                let read = time([first.value(row), second.value(column)]);
+                let read = time([first.value_at(row), second.value_at(column)]);
                 assert!((read - cell).abs() < 1e-12, "{read} {cell}");
             }
         }
@@ -108,9 +109,9 @@ mod tests {
 
     #[test]
     fn another_device_takes_no_longer_for_less() {
-        let [first, second] = &axes();
+        let [first, second] = &test_axes();
         let growth = Growth::new([first, second], |row, column| CELLS[row][column]);
-        let cells = [0, 1].map(|row| [0, 1, 2].map(|column| growth.cell(row, column)));
+        let cells = [0, 1].map(|row| [0, 1, 2].map(|column| growth.cell_seconds(row, column)));
         assert_eq!(cells, [[1.0, 2.0, 8.0], [3.0, 3.0, 8.0]]);
     }
 }

@@ -19,7 +19,7 @@ use growth::{Growth, time_between};
 use llmprof_theory::kernels::{Access, Kernel, Stored};
 use serving::Measured;
 pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
-use sizes::{COLUMNS_MIN, FixedSizes, fixed_sizes, in_16_bits, resized, sizes_of};
+use sizes::{COLUMNS_MIN, FixedSizes, fixed_sizes, in_16_bits, resize_kernel, sizes_of};
 
 use crate::kernel_factors::KernelFactors;
 
@@ -30,7 +30,7 @@ const WIDE_HEAD: f64 = 128.0;
 const H200: &str = include_str!("../../data/curves/h200.json");
 
 fn kernel_factors() -> &'static KernelFactors {
-    KernelFactors::shipped()
+    KernelFactors::shipped_factors()
 }
 
 /// The access whose curve stands in for one that older files of curves do not have.
@@ -60,7 +60,7 @@ pub struct KernelCurves {
     pub attention: AttentionCurves,
     pub grouped: GroupedCurve,
     pub streams: BTreeMap<Access, StreamCurve>,
-    pub tables: BTreeMap<Access, Table>,
+    pub tables: BTreeMap<Access, SizeTable>,
 }
 
 /// Ratios to roofline time by rows, columns and depth, the depth innermost.
@@ -137,7 +137,7 @@ pub struct AttentionTable {
 }
 
 impl AttentionCurves {
-    fn table(&self, decode: bool, masked: bool, grouped: bool) -> &AttentionTable {
+    fn select_table(&self, decode: bool, masked: bool, grouped: bool) -> &AttentionTable {
         match (decode, masked, grouped) {
             (true, _, true) => &self.decode_grouped,
             (true, _, false) => &self.decode,
@@ -184,7 +184,7 @@ pub enum Size {
 /// Times by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct SizeTable {
     pub by: Size,
     pub x: Vec<f64>,
     pub us: Vec<f64>,
@@ -206,7 +206,7 @@ impl KernelTime {
 
     /// So many times as long.
     #[must_use]
-    pub fn scaled(self, factor: f64) -> Self {
+    pub fn scaled_by(self, factor: f64) -> Self {
         Self {
             fixed: self.fixed * factor,
             tensor: self.tensor * factor,
@@ -220,22 +220,22 @@ impl KernelCurves {
     /// The curves that are shipped for a device.
     pub fn embedded(device: &str) -> Option<Self> {
         static CURVES: LazyLock<Option<KernelCurves>> =
-            LazyLock::new(|| KernelCurves::read(H200, "h200.json (embedded)").ok());
+            LazyLock::new(|| KernelCurves::parse_text(H200, "h200.json (embedded)").ok());
         (device == "h200").then(|| CURVES.clone()).flatten()
     }
 
     /// Reads curves; `file` is how errors name it.
-    pub fn read(text: &str, file: &str) -> Result<Self, String> {
+    pub fn parse_text(text: &str, file: &str) -> Result<Self, String> {
         let curves: Self =
             serde_json::from_str(text).map_err(|error| format!("kernel curves {file}: {error}"))?;
-        match curves.mistake() {
+        match curves.find_mistake() {
             Some(problem) => Err(format!("kernel curves {file}: {problem}")),
             None => Ok(curves),
         }
     }
 
     /// What makes the curves unusable.
-    pub(crate) fn mistake(&self) -> Option<String> {
+    pub(crate) fn find_mistake(&self) -> Option<String> {
         let rising = |axis: &[f64]| {
             !axis.is_empty() && axis[0] > 0.0 && axis.windows(2).all(|pair| pair[0] < pair[1])
         };
@@ -343,9 +343,9 @@ impl KernelClock {
     pub fn new(curves: &KernelCurves, flops_per_s: f64, bytes_per_s: f64) -> Self {
         let gemm = &curves.gemm;
         let held = |access: Access| {
-            let known =
+            let has_curve =
                 |access| curves.streams.contains_key(access) || curves.tables.contains_key(access);
-            if known(&access) {
+            if has_curve(&access) {
                 access
             } else {
                 stand_in(access)
@@ -378,13 +378,13 @@ impl KernelClock {
         }
     }
 
-    /// The same clock where matrix units multiply 8 bits so many times as fast as 16.
+    /// Sets how many times faster matrix units multiply 8-bit numbers than 16-bit ones.
     #[must_use]
     pub fn with_eight_bit(self, eight_bit: f64) -> Self {
         Self { eight_bit, ..self }
     }
 
-    /// The same clock where matrix units multiply 4 bits so many times as fast as 16; 1 where they do not, and weights are expanded.
+    /// Sets how many times faster matrix units multiply 4-bit numbers than 16-bit ones; 1 if the device expands 4-bit weights instead.
     #[must_use]
     pub fn with_four_bit(self, four_bit: f64) -> Self {
         Self { four_bit, ..self }
@@ -399,16 +399,17 @@ impl KernelClock {
         }
     }
 
-    /// Whether a serving engine has tables of this device in the formats of a model ([`ServingClock::covers`]).
+    /// Whether a serving engine has tables of this device in the formats of a model ([`ServingClock::covers_needs`]).
     pub(crate) fn has_tables(&self, needs: &TableNeeds) -> bool {
-        self.serving.is_some_and(|(tables, _)| tables.covers(needs))
+        self.serving
+            .is_some_and(|(tables, _)| tables.covers_needs(needs))
     }
 
-    pub fn time(&self, kernel: &Kernel) -> KernelTime {
+    pub fn time_kernel(&self, kernel: &Kernel) -> KernelTime {
         if let Some((tables, is_own)) = self.serving
-            && let Some(measured) = tables.measured(kernel)
+            && let Some(measured) = tables.measured_ratios(kernel)
         {
-            return self.served(kernel, &measured, is_own);
+            return self.time_served(kernel, &measured, is_own);
         }
         match *kernel {
             Kernel::Gemm {
@@ -419,72 +420,80 @@ impl KernelClock {
                 size,
                 aligned,
                 ..
-            } => self.gemm(kernel, groups, [m, n, k], size, aligned),
+            } => self.time_gemm(kernel, groups, [m, n, k], size, aligned),
             Kernel::Grouped { pairs, .. } => {
-                let rows = pairs / kernel.touched().max(1e-9);
+                let rows = pairs / kernel.touched_experts().max(1e-9);
                 let curve = &self.curves.grouped;
-                let ratio = self.grouped.place(rows).mix(|at| curve.ratio[at]);
-                self.matrix(kernel, curve.fixed_us, ratio)
+                let ratio = self
+                    .grouped
+                    .find_place(rows)
+                    .interpolate_by(|at| curve.ratio[at]);
+                self.time_at_ratio(kernel, curve.fixed_us, ratio)
             }
             Kernel::Attention { key_dim, .. } => {
                 let curves = &self.curves.attention;
-                let kernel = &self.padded(kernel);
+                let kernel = &self.pad_heads(kernel);
                 let ratio = self.attention_ratio(kernel);
-                let alone = self.matrix(kernel, curves.fixed_us, ratio).seconds();
+                let alone = self.time_at_ratio(kernel, curves.fixed_us, ratio).seconds();
                 let factors = if matches!(kernel, Kernel::Attention { queries, .. } if *queries > 1.0)
                 {
                     &curves.prefill_in_model
                 } else {
                     &curves.decode_in_model
                 };
-                let factor = self.alone.place(alone * 1e6).mix(|at| factors[at]);
+                let factor = self
+                    .alone
+                    .find_place(alone * 1e6)
+                    .interpolate_by(|at| factors[at]);
                 let flash = if takes_flash_2(key_dim) {
                     kernel_factors().flash_2()
                 } else {
                     1.0
                 };
-                self.matrix(kernel, curves.fixed_us, ratio * factor * flash)
+                self.time_at_ratio(kernel, curves.fixed_us, ratio * factor * flash)
             }
             // Only serving engines run these, and their tables have them.
-            Kernel::CausalConv { .. } | Kernel::DeltaRule { .. } => self.matrix(kernel, 0.0, 1.0),
+            Kernel::CausalConv { .. } | Kernel::DeltaRule { .. } => {
+                self.time_at_ratio(kernel, 0.0, 1.0)
+            }
             Kernel::Stream {
                 access,
                 bytes,
                 elements,
                 width,
-            } => self.stream(access, bytes, elements, width),
+            } => self.time_stream(access, bytes, elements, width),
         }
     }
 
     /// A kernel of a serving engine. In 8 bits it takes no longer than in 16 unless it was measured to, on this very device.
-    fn served(&self, kernel: &Kernel, measured: &Measured<'_>, is_own: bool) -> KernelTime {
+    fn time_served(&self, kernel: &Kernel, measured: &Measured<'_>, is_own: bool) -> KernelTime {
         let is_own = is_own && measured.is_own;
-        let ratio = self.grown(kernel, measured, is_own);
-        let time = self.matrix(kernel, measured.fixed_us, ratio);
+        let ratio = self.grown_ratio(kernel, measured, is_own);
+        let time = self.time_at_ratio(kernel, measured.fixed_us, ratio);
         if is_own {
             return time;
         }
-        match in_16_bits(kernel).map(|wide| self.time(&wide)) {
+        match in_16_bits(kernel).map(|wide| self.time_kernel(&wide)) {
             Some(wide) if wide.seconds() < time.seconds() => wide,
             _ => time,
         }
     }
 
     /// The ratio of a kernel to (roofline time + fixed time) by a table over both sizes that grow with its work.
-    fn grown(&self, kernel: &Kernel, measured: &Measured<'_>, is_own: bool) -> f64 {
+    fn grown_ratio(&self, kernel: &Kernel, measured: &Measured<'_>, is_own: bool) -> f64 {
         let base = |sizes| {
-            let [tensor, memory] = self.limits(&resized(kernel, sizes));
+            let [tensor, memory] = self.limit_seconds(&resize_kernel(kernel, sizes));
             tensor.max(memory) + measured.fixed_us * 1e-6
         };
         let work = |sizes| {
-            let kernel = resized(kernel, sizes);
-            kernel.flops() + kernel.bytes()
+            let kernel = resize_kernel(kernel, sizes);
+            kernel.matrix_flops() + kernel.min_traffic_bytes()
         };
         let [first, second] = measured.axes;
         let sizes = sizes_of(kernel);
         let sizes = [first.clamp(sizes[0]), second.clamp(sizes[1])];
         let cell = |row: usize, column: usize| {
-            measured.ratio(row, column) * base([first.value(row), second.value(column)])
+            measured.cell_ratio(row, column) * base([first.value_at(row), second.value_at(column)])
         };
         let seconds = if is_own {
             time_between(measured.axes, sizes, work, cell)
@@ -497,26 +506,29 @@ impl KernelClock {
                 .entry(fixed_sizes(kernel))
                 .or_insert_with(|| Growth::new(measured.axes, cell));
             time_between(measured.axes, sizes, work, |row, column| {
-                growth.cell(row, column)
+                growth.cell_seconds(row, column)
             })
         };
         seconds / base(sizes)
     }
 
     /// Times of a kernel at the limits of matrix units and of memory.
-    fn limits(&self, kernel: &Kernel) -> [f64; 2] {
+    fn limit_seconds(&self, kernel: &Kernel) -> [f64; 2] {
         let rate = self.flops_per_s
             * match kernel.stored() {
                 Stored::Eight | Stored::EightByBlocks => self.eight_bit,
                 Stored::Four => self.four_bit,
                 _ => 1.0,
             };
-        [kernel.flops() / rate, kernel.bytes() / self.bytes_per_s]
+        [
+            kernel.matrix_flops() / rate,
+            kernel.min_traffic_bytes() / self.bytes_per_s,
+        ]
     }
 
     /// `ratio` × (roofline time of the kernel + a fixed time).
-    fn matrix(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
-        let [tensor, memory] = self.limits(kernel).map(|time| time * ratio);
+    fn time_at_ratio(&self, kernel: &Kernel, fixed_us: f64, ratio: f64) -> KernelTime {
+        let [tensor, memory] = self.limit_seconds(kernel).map(|time| time * ratio);
         let fixed = fixed_us * 1e-6 * ratio;
         if tensor > memory {
             KernelTime {
@@ -533,7 +545,7 @@ impl KernelClock {
         }
     }
 
-    fn gemm(
+    fn time_gemm(
         &self,
         kernel: &Kernel,
         groups: f64,
@@ -541,7 +553,7 @@ impl KernelClock {
         size: f64,
         aligned: bool,
     ) -> KernelTime {
-        let bytes = kernel.bytes();
+        let bytes = kernel.min_traffic_bytes();
         if size >= 4.0 {
             return self.wide_gemm(kernel, groups, m, k);
         }
@@ -560,7 +572,7 @@ impl KernelClock {
                 aligned,
                 stored: kernel.stored(),
             };
-            let apart = self.time(&one).scaled(groups);
+            let apart = self.time_kernel(&one).scaled_by(groups);
             return if apart.seconds() < together.seconds() {
                 apart
             } else {
@@ -571,29 +583,35 @@ impl KernelClock {
         if n < COLUMNS_MIN {
             let memory = bytes / (kernel_factors().vector_share() * self.bytes_per_s);
             let fixed = curve.fixed_us * kernel_factors().narrow_fixed() * 1e-6;
-            return longer(fixed, 0.0, 0.0, memory);
+            return longest_of(fixed, 0.0, 0.0, memory);
         }
         let [in_m, in_n, in_k] = [
-            self.axes[0].place(m),
-            self.axes[1].place(n),
-            self.axes[2].place(k),
+            self.axes[0].find_place(m),
+            self.axes[1].find_place(n),
+            self.axes[2].find_place(k),
         ];
         let (columns, depth) = (curve.n.len(), curve.k.len());
-        let mut ratio =
-            in_m.mix(|a| in_n.mix(|b| in_k.mix(|c| curve.ratio[(a * columns + b) * depth + c])));
+        let mut ratio = in_m.interpolate_by(|a| {
+            in_n.interpolate_by(|b| {
+                in_k.interpolate_by(|c| curve.ratio[(a * columns + b) * depth + c])
+            })
+        });
         if !aligned {
-            let time = self.matrix(kernel, curve.fixed_us, ratio);
-            let rates = self.curves.gemm_unaligned.rates(n, k);
-            let rate = self.unaligned.place(m).mix(|at| rates[at]);
+            let time = self.time_at_ratio(kernel, curve.fixed_us, ratio);
+            let rates = self.curves.gemm_unaligned.bandwidth_rates(n, k);
+            let rate = self.unaligned.find_place(m).interpolate_by(|at| rates[at]);
             let slow = n * k * size / rate * self.memory_scale;
             return if slow > time.seconds() {
-                longer(0.0, 0.0, 0.0, slow)
+                longest_of(0.0, 0.0, 0.0, slow)
             } else {
                 time
             };
         }
-        ratio *= self.rows.place(m).mix(|at| curve.in_model[at]);
-        self.matrix(kernel, curve.fixed_us, ratio)
+        ratio *= self
+            .rows
+            .find_place(m)
+            .interpolate_by(|at| curve.in_model[at]);
+        self.time_at_ratio(kernel, curve.fixed_us, ratio)
     }
 
     fn batched_gemm(&self, kernel: &Kernel, [m, n, k]: [f64; 3], aligned: bool) -> KernelTime {
@@ -611,9 +629,9 @@ impl KernelClock {
                 kernel_factors().unaligned_share(n, k),
             )
         };
-        let memory = kernel.bytes() / rate * self.memory_scale;
-        let tensor = kernel.flops() / (share * self.flops_per_s);
-        longer(curve.fixed_us * 1e-6, tensor, 0.0, memory)
+        let memory = kernel.min_traffic_bytes() / rate * self.memory_scale;
+        let tensor = kernel.matrix_flops() / (share * self.flops_per_s);
+        longest_of(curve.fixed_us * 1e-6, tensor, 0.0, memory)
     }
 
     fn wide_gemm(&self, kernel: &Kernel, groups: f64, m: f64, k: f64) -> KernelTime {
@@ -624,19 +642,19 @@ impl KernelClock {
             kernel_factors().few_products_s()
         };
         let filled = kernel_factors().filled_share(k);
-        let vector = kernel.flops() / (curve.flops_per_s * filled) * self.compute_scale;
+        let vector = kernel.matrix_flops() / (curve.flops_per_s * filled) * self.compute_scale;
         // Many products of a matrix and a vector, as scores of a decode step.
         let share = if groups > 1.0 && m <= 1.0 {
             kernel_factors().vector_share()
         } else {
             1.0
         };
-        let memory = kernel.bytes() / (share * self.bytes_per_s);
-        longer(curve.fixed_us * 1e-6 + walk, 0.0, vector, memory)
+        let memory = kernel.min_traffic_bytes() / (share * self.bytes_per_s);
+        longest_of(curve.fixed_us * 1e-6 + walk, 0.0, vector, memory)
     }
 
-    /// Heads wider than [`WIDE_HEAD`] run in kernels of the next measured width, which takes as long for all of them, and so do those whose width is no multiple of eight.
-    fn padded(&self, kernel: &Kernel) -> Kernel {
+    /// Pads the head width: heads wider than [`WIDE_HEAD`], and widths that are not a multiple of eight, run in kernels of the next measured width and take its time.
+    fn pad_heads(&self, kernel: &Kernel) -> Kernel {
         let mut padded = *kernel;
         if let Kernel::Attention {
             heads,
@@ -649,7 +667,7 @@ impl KernelClock {
         } = &mut padded
         {
             let table = &self.curves.attention;
-            let table = table.table(*queries <= 1.0, *masked, heads > kv_heads);
+            let table = table.select_table(*queries <= 1.0, *masked, heads > kv_heads);
             if (*key_dim > WIDE_HEAD || takes_flash_2(*key_dim))
                 && let Some(wider) = table.dims.iter().find(|dim| **dim >= *key_dim)
             {
@@ -678,14 +696,16 @@ impl KernelClock {
         };
         let curves = &self.curves.attention;
         let decode = queries <= 1.0;
-        let table = curves.table(decode, masked, heads > kv_heads);
+        let table = curves.select_table(decode, masked, heads > kv_heads);
         let work = self
             .work
-            .place(batch * if decode { kv_heads } else { heads });
-        let in_keys = self.keys.place(keys);
+            .find_place(batch * if decode { kv_heads } else { heads });
+        let in_keys = self.keys.find_place(keys);
         let (items, columns) = (curves.work.len(), curves.keys.len());
         let at = |dim: usize| {
-            work.mix(|w| in_keys.mix(|s| table.ratio[(dim * items + w) * columns + s]))
+            work.interpolate_by(|w| {
+                in_keys.interpolate_by(|s| table.ratio[(dim * items + w) * columns + s])
+            })
         };
         // Widths of heads lie between measured ones by their size, not its logarithm.
         let next = table.dims.partition_point(|dim| *dim <= key_dim);
@@ -700,16 +720,16 @@ impl KernelClock {
         at(next - 1) * (1.0 - share) + at(next) * share
     }
 
-    fn stream(&self, access: Access, bytes: f64, elements: f64, width: f64) -> KernelTime {
+    fn time_stream(&self, access: Access, bytes: f64, elements: f64, width: f64) -> KernelTime {
         if let Some((by, axis, logs)) = &self.tables[access as usize] {
             let size = match by {
                 Size::Bytes => bytes,
                 Size::Elements => elements,
             };
-            let place = axis.place(size);
-            let mut seconds = place.mix(|at| logs[at]).exp();
+            let place = axis.find_place(size);
+            let mut seconds = place.interpolate_by(|at| logs[at]).exp();
             // Beyond the last size the time grows with it.
-            seconds *= (size / axis.value(axis.len() - 1)).max(1.0);
+            seconds *= (size / axis.value_at(axis.len() - 1)).max(1.0);
             let fixed = logs.first().map_or(0.0, |log| log.exp()).min(seconds);
             return KernelTime {
                 fixed,
@@ -737,7 +757,7 @@ impl UnalignedCurve {
             && (self.even_bytes_per_s.is_empty() || suits(&self.even_bytes_per_s))
     }
 
-    fn rates(&self, n: f64, k: f64) -> &[f64] {
+    fn bandwidth_rates(&self, n: f64, k: f64) -> &[f64] {
         if n % 2.0 == 0.0 && k % 2.0 == 0.0 && !self.even_bytes_per_s.is_empty() {
             &self.even_bytes_per_s
         } else {
@@ -747,7 +767,7 @@ impl UnalignedCurve {
 }
 
 impl StreamCurve {
-    /// The time of a kernel on a device whose bytes and elements take so many times as long.
+    /// The time of a kernel on a device that takes `memory_scale` times as long for each byte and `compute_scale` times as long for each element.
     pub(super) fn seconds(
         &self,
         bytes: f64,
@@ -769,7 +789,7 @@ impl StreamCurve {
         }
         let memory = bytes * per_kb * 1e-12 * memory_scale;
         let vector = elements * self.ns_per_kelement * 1e-12 * compute_scale;
-        longer(fixed, 0.0, vector, memory)
+        longest_of(fixed, 0.0, vector, memory)
     }
 }
 
@@ -778,7 +798,7 @@ fn takes_flash_2(key_dim: f64) -> bool {
 }
 
 /// A fixed time and the longest of three.
-fn longer(fixed: f64, tensor: f64, vector: f64, memory: f64) -> KernelTime {
+fn longest_of(fixed: f64, tensor: f64, vector: f64, memory: f64) -> KernelTime {
     let mut time = KernelTime {
         fixed,
         ..KernelTime::default()

@@ -3,7 +3,7 @@
 use super::growth::Sizes;
 use llmprof_theory::kernels::{Kernel, Stored};
 
-/// What distinguishes kernels beside the sizes that grow with their work.
+/// The properties that distinguish kernels apart from the sizes that grow with their work.
 pub(super) type FixedSizes = [u64; 8];
 
 /// Columns below which a GEMM is a product with a few vectors, which no table has: the narrowest that sweeps measured is 64.
@@ -16,7 +16,7 @@ pub(super) fn sizes_of(kernel: &Kernel) -> Sizes {
     match *kernel {
         Kernel::Gemm { m, .. } => [1.0, m],
         Kernel::Grouped { pairs, .. } => {
-            let reached = kernel.touched().max(1e-9);
+            let reached = kernel.touched_experts().max(1e-9);
             [reached, pairs / reached]
         }
         Kernel::Attention { batch, keys, .. } => [batch * work_items(kernel), keys],
@@ -39,8 +39,8 @@ fn work_items(kernel: &Kernel) -> f64 {
     }
 }
 
-/// The same kernel with other sizes. No query is without a key of its own.
-pub(super) fn resized(kernel: &Kernel, [first, second]: Sizes) -> Kernel {
+/// The same kernel with other sizes. A causal query always sees at least its own key.
+pub(super) fn resize_kernel(kernel: &Kernel, [first, second]: Sizes) -> Kernel {
     let items = work_items(kernel);
     let mut other = *kernel;
     match &mut other {

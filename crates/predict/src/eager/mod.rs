@@ -18,7 +18,7 @@ use crate::{routing::equal_tokens, sequences::Sequences};
 use habits::{Habits, Rotation};
 
 /// A step of a static batch on its way to kernels.
-struct Step<'s> {
+struct EagerStep<'s> {
     sink: &'s mut dyn FnMut(&Kernel, f64),
     habits: Habits,
     batch: f64,
@@ -40,7 +40,7 @@ struct Step<'s> {
 
 /// Sends the kernels of a static batch to `sink`, with how often each is launched; none for a model without a decoder, and for one
 /// with gated delta layers, whose kernels are traced.
-pub(crate) fn lower(
+pub(crate) fn lower_batch(
     model: &Model,
     workload: &Workload,
     sequences: &Sequences,
@@ -50,12 +50,12 @@ pub(crate) fn lower(
     let Some(decoder) = model.decoder.as_ref().filter(|_| !model.has_gated_delta()) else {
         return;
     };
-    let batch = sequences.padded();
-    let formats = model.formats(&workload.precision);
+    let batch = sequences.pad_to_longest();
+    let formats = model.number_formats(&workload.precision);
     let size = f64::from(formats.activations.bits()) / 8.0;
-    let mut step = Step {
+    let mut step = EagerStep {
         sink,
-        habits: Habits::of(model.family),
+        habits: Habits::of_family(model.family),
         batch: batch.count,
         queries: batch.new,
         past: batch.cached,
@@ -66,17 +66,17 @@ pub(crate) fn lower(
         static_length,
         distinct_tokens: 1.0,
     };
-    step.decoder(decoder, sequences.logits);
+    step.lower_decoder(decoder, sequences.logits);
 }
 
-impl Step<'_> {
-    fn emit(&mut self, kernel: &Kernel) {
+impl EagerStep<'_> {
+    fn emit_kernel(&mut self, kernel: &Kernel) {
         let layers = self.layers;
         (self.sink)(kernel, layers);
     }
 
-    fn stream(&mut self, access: Access, bytes: f64, elements: f64) {
-        self.emit(&Kernel::Stream {
+    fn emit_stream(&mut self, access: Access, bytes: f64, elements: f64) {
+        self.emit_kernel(&Kernel::Stream {
             access,
             bytes,
             elements,
@@ -86,7 +86,7 @@ impl Step<'_> {
 
     /// A kernel over rows of `width` elements.
     fn by_row(&mut self, access: Access, bytes: f64, elements: f64, width: f64) {
-        self.emit(&Kernel::Stream {
+        self.emit_kernel(&Kernel::Stream {
             access,
             bytes,
             elements,
@@ -94,10 +94,10 @@ impl Step<'_> {
         });
     }
 
-    fn gemm(&mut self, m: f64, n: f64, k: f64) {
+    fn emit_gemm(&mut self, m: f64, n: f64, k: f64) {
         let size = self.size;
         let aligned = n % 8.0 == 0.0 && k % 8.0 == 0.0;
-        self.emit(&Kernel::Gemm {
+        self.emit_kernel(&Kernel::Gemm {
             groups: 1.0,
             m,
             n,
@@ -109,7 +109,7 @@ impl Step<'_> {
     }
 
     /// `count` kernels too small for their size to matter.
-    fn small(&mut self, access: Access, count: f64) {
+    fn emit_small(&mut self, access: Access, count: f64) {
         let layers = self.layers;
         let kernel = Kernel::Stream {
             access,
@@ -120,8 +120,8 @@ impl Step<'_> {
         (self.sink)(&kernel, layers * count);
     }
 
-    fn decoder(&mut self, decoder: &Decoder, logits: f64) {
-        self.before(decoder);
+    fn lower_decoder(&mut self, decoder: &Decoder, logits: f64) {
+        self.lower_setup(decoder);
         for group in &decoder.groups {
             self.layers = group.layers.len() as f64;
             self.distinct_tokens = match (&group.layer.feed, self.routing) {
@@ -131,77 +131,77 @@ impl Step<'_> {
                 }
                 _ => self.rows,
             };
-            self.layer(&group.layer);
+            self.lower_layer(&group.layer);
         }
         self.layers = 1.0;
         if let Some(norm) = &decoder.final_norm {
-            self.norm(norm, self.rows, true);
+            self.lower_norm(norm, self.rows, true);
         }
         if let Some(linear) = &decoder.project_out {
-            self.gemm(self.rows, linear.outputs as f64, linear.inputs as f64);
+            self.emit_gemm(self.rows, linear.outputs as f64, linear.inputs as f64);
         }
         if logits > 0.0 {
             let linear = &decoder.head.linear;
-            self.gemm(logits, linear.outputs as f64, linear.inputs as f64);
+            self.emit_gemm(logits, linear.outputs as f64, linear.inputs as f64);
             if decoder.head.softcap.is_some() {
                 let elements = logits * linear.outputs as f64;
                 for access in [Access::Pointwise, Access::Transcendental, Access::Pointwise] {
-                    self.stream(access, 2.0 * elements * self.size, elements);
+                    self.emit_stream(access, 2.0 * elements * self.size, elements);
                 }
             }
         }
     }
 
-    fn layer(&mut self, layer: &Layer) {
+    fn lower_layer(&mut self, layer: &Layer) {
         let rows = self.rows;
         let width = layer.width as f64;
         match layer.arrangement {
             Arrangement::PreNorm => {
-                self.norm(&layer.mixer_norm, rows, true);
-                self.mix(layer);
-                self.add(rows * width);
-                self.norm(&layer.feed_norm, rows, true);
-                self.feed(layer);
-                self.add(rows * width);
+                self.lower_norm(&layer.mixer_norm, rows, true);
+                self.lower_mixer(layer);
+                self.emit_add(rows * width);
+                self.lower_norm(&layer.feed_norm, rows, true);
+                self.lower_feed_forward(layer);
+                self.emit_add(rows * width);
             }
             Arrangement::Parallel => {
-                self.norm(&layer.mixer_norm, rows, true);
-                self.mix(layer);
-                self.norm(&layer.feed_norm, rows, true);
-                self.feed(layer);
-                self.add(rows * width);
-                self.add(rows * width);
+                self.lower_norm(&layer.mixer_norm, rows, true);
+                self.lower_mixer(layer);
+                self.lower_norm(&layer.feed_norm, rows, true);
+                self.lower_feed_forward(layer);
+                self.emit_add(rows * width);
+                self.emit_add(rows * width);
             }
             Arrangement::PostNorm => {
-                self.mix(layer);
-                self.add(rows * width);
-                self.norm(&layer.mixer_norm, rows, true);
-                self.feed(layer);
-                self.add(rows * width);
-                self.norm(&layer.feed_norm, rows, true);
+                self.lower_mixer(layer);
+                self.emit_add(rows * width);
+                self.lower_norm(&layer.mixer_norm, rows, true);
+                self.lower_feed_forward(layer);
+                self.emit_add(rows * width);
+                self.lower_norm(&layer.feed_norm, rows, true);
             }
         }
     }
 
-    fn mix(&mut self, layer: &Layer) {
+    fn lower_mixer(&mut self, layer: &Layer) {
         match &layer.mixer {
-            Mixer::Attention(attention) => self.attention(attention),
-            Mixer::Mla(latent) => self.latent(latent),
+            Mixer::Attention(attention) => self.lower_attention(attention),
+            Mixer::Mla(latent) => self.lower_latent(latent),
             // `lower` sends nothing of such a model.
             Mixer::GatedDelta(_) => {}
         }
         if let Some(norm) = &layer.after_mixer_norm {
-            self.norm(norm, self.rows, true);
+            self.lower_norm(norm, self.rows, true);
         }
     }
 
-    fn feed(&mut self, layer: &Layer) {
+    fn lower_feed_forward(&mut self, layer: &Layer) {
         match &layer.feed {
-            FeedForward::Dense(mlp) => self.mlp(mlp),
-            FeedForward::Moe(moe) => self.moe(moe),
+            FeedForward::Dense(mlp) => self.lower_mlp(mlp),
+            FeedForward::Moe(moe) => self.lower_moe(moe),
         }
         if let Some(norm) = &layer.after_feed_norm {
-            self.norm(norm, self.rows, true);
+            self.lower_norm(norm, self.rows, true);
         }
     }
 }

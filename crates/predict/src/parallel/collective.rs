@@ -34,7 +34,7 @@ pub enum CollectiveError {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct CollectiveTable {
     devices: Vec<String>,
     source: String,
     curves: Vec<Curve>,
@@ -58,7 +58,7 @@ pub struct Collectives(Kind);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
-    Table(Table),
+    Table(CollectiveTable),
     /// Bytes per second, one direction.
     Link {
         name: String,
@@ -68,9 +68,9 @@ enum Kind {
 
 impl Collectives {
     /// By the device's table, else by its fastest link.
-    pub fn of(device: &Device) -> Result<Self, CollectiveError> {
+    pub fn for_device(device: &Device) -> Result<Self, CollectiveError> {
         let table = EMBEDDED.iter().find_map(|(_, text)| {
-            let table: Table = serde_saphyr::from_str(text).ok()?;
+            let table: CollectiveTable = serde_saphyr::from_str(text).ok()?;
             table.devices.contains(&device.name).then_some(table)
         });
         if let Some(table) = table {
@@ -91,8 +91,8 @@ impl Collectives {
             Kind::Table(table) => table.source.clone(),
             Kind::Link { name, .. } => format!(
                 "{name}: {:.0} % of its stated bandwidth and {:.0} µs per doubling of the ranks (assumed)",
-                KernelFactors::shipped().link_share() * 100.0,
-                KernelFactors::shipped().link_latency_s() * 1e6
+                KernelFactors::shipped_factors().link_share() * 100.0,
+                KernelFactors::shipped_factors().link_latency_s() * 1e6
             ),
         }
     }
@@ -110,14 +110,14 @@ impl Collectives {
         match &self.0 {
             // Between two ranks, half of an all-to-all's buffer stays where it is.
             Kind::Table(table) if operation == Operation::Send => {
-                table.seconds(Operation::AllToAll, 2, 2.0 * bytes as f64)
+                table.interpolate_seconds(Operation::AllToAll, 2, 2.0 * bytes as f64)
             }
-            Kind::Table(table) => table.seconds(operation, ranks, bytes as f64),
+            Kind::Table(table) => table.interpolate_seconds(operation, ranks, bytes as f64),
             Kind::Link { bytes_per_s, .. } => {
                 if ranks > NODE {
                     return Err(CollectiveError::Ranks { most: NODE });
                 }
-                let factors = KernelFactors::shipped();
+                let factors = KernelFactors::shipped_factors();
                 let latency = factors.link_latency_s() * (ranks as f64).log2();
                 let bus = bytes as f64 * operation.bus_factor(ranks as f64);
                 Ok(latency + bus / (bytes_per_s * factors.link_share()))
@@ -145,8 +145,8 @@ fn one_way(link: &Interconnect) -> f64 {
     }
 }
 
-impl Table {
-    fn seconds(
+impl CollectiveTable {
+    fn interpolate_seconds(
         &self,
         operation: Operation,
         ranks: u64,
@@ -164,7 +164,7 @@ impl Table {
         let Some(above) = above else {
             return Err(CollectiveError::Ranks { most });
         };
-        let high = above.us(bytes);
+        let high = above.interpolate_us(bytes);
         let below = curves()
             .filter(|curve| curve.ranks <= ranks)
             .max_by_key(|curve| curve.ranks);
@@ -173,7 +173,7 @@ impl Table {
             Some(below) if below.ranks < above.ranks => {
                 let share = (ranks as f64 / below.ranks as f64).ln()
                     / (above.ranks as f64 / below.ranks as f64).ln();
-                let low = below.us(bytes);
+                let low = below.interpolate_us(bytes);
                 low + (high - low) * share
             }
             _ => high,
@@ -184,7 +184,7 @@ impl Table {
 
 impl Curve {
     /// Linear between logarithms; below the smallest buffer its time, above the largest its bandwidth.
-    fn us(&self, bytes: f64) -> f64 {
+    fn interpolate_us(&self, bytes: f64) -> f64 {
         let points = &self.bytes_us;
         let (Some(&first), Some(&last)) = (points.first(), points.last()) else {
             return 0.0;
@@ -208,16 +208,16 @@ mod tests {
     use llmprof_theory::device::Catalog;
     use llmprof_units::stats::median;
 
-    fn of(name: &str) -> Collectives {
-        Collectives::of(&Catalog::embedded().by_name(name).unwrap()).unwrap()
+    fn collectives_of(name: &str) -> Collectives {
+        Collectives::for_device(&Catalog::embedded().by_name(name).unwrap()).unwrap()
     }
 
     #[test]
     fn every_table_is_read_and_belongs_to_a_device() {
         for (name, text) in EMBEDDED {
-            let table: Table = serde_saphyr::from_str(text).unwrap();
+            let table: CollectiveTable = serde_saphyr::from_str(text).unwrap();
             for device in &table.devices {
-                assert_eq!(of(device).source(), table.source, "{name}");
+                assert_eq!(collectives_of(device).source(), table.source, "{name}");
             }
             for curve in &table.curves {
                 assert!(curve.ranks >= 2 && curve.bytes_us.len() > 5);
@@ -241,7 +241,7 @@ mod tests {
     fn assumed_links_are_like_those_of_tables() {
         let (mut latencies, mut shares) = (Vec::new(), Vec::new());
         for (_, text) in EMBEDDED {
-            let table: Table = serde_saphyr::from_str(text).unwrap();
+            let table: CollectiveTable = serde_saphyr::from_str(text).unwrap();
             let device = Catalog::embedded().by_name(&table.devices[0]).unwrap();
             let fastest = device.interconnects.iter().map(one_way).fold(0.0, f64::max);
             for curve in &table.curves {
@@ -258,14 +258,14 @@ mod tests {
         let [latency, share] = [latencies, shares].map(|mut all| median(&mut all).unwrap());
         assert!((latency - 5.3).abs() < 0.05, "{latency}");
         assert!((share - 0.65).abs() < 0.005, "{share}");
-        let factors = KernelFactors::shipped();
+        let factors = KernelFactors::shipped_factors();
         assert!((factors.link_latency_s() * 1e6 / latency - 1.0).abs() < 0.1);
         assert!((factors.link_share() / share - 1.0).abs() < 0.1);
     }
 
     #[test]
     fn a_point_of_the_table_and_what_lies_between() {
-        let h200 = of("h200");
+        let h200 = collectives_of("h200");
         let at = |bytes| h200.seconds(Operation::AllReduce, 8, bytes).unwrap() * 1e6;
         assert!((at(1 << 20) - 14.1).abs() < 1e-6, "{}", at(1 << 20));
         // Half way on a logarithmic scale: √(14.1 · 28.4).
@@ -281,10 +281,10 @@ mod tests {
 
     #[test]
     fn a_link_without_a_table_is_latency_and_bandwidth() {
-        let link = of("rtx_4090");
+        let link = collectives_of("rtx_4090");
         assert!(link.source().contains("assumed"));
         let small = link.seconds(Operation::AllReduce, 2, 8).unwrap();
-        assert!((small / KernelFactors::shipped().link_latency_s() - 1.0).abs() < 1e-3);
+        assert!((small / KernelFactors::shipped_factors().link_latency_s() - 1.0).abs() < 1e-3);
         let large = link.seconds(Operation::AllReduce, 2, 1 << 30).unwrap();
         assert!(large > 100.0 * small);
     }

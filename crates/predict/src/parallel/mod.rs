@@ -15,7 +15,7 @@ use llmprof_theory::{
     block::FeedForward,
     device::Device,
     expected_touched,
-    parallel::{Exchange, Parallel, exchanges, rank_model, step_exchanges, stored_model},
+    parallel::{Exchange, Parallel, list_exchanges, rank_model, step_exchanges, stored_model},
     roofline::Resource,
 };
 
@@ -26,7 +26,7 @@ use crate::{
 
 /// A model spread over devices, ready to be predicted.
 #[derive(Debug)]
-pub struct Spread {
+pub struct ParallelModel {
     parallel: Parallel,
     rank: Model,
     collectives: Option<Collectives>,
@@ -44,16 +44,16 @@ pub struct SpreadPrediction {
     pub ranks: u64,
 }
 
-impl Spread {
+impl ParallelModel {
     /// Refuses what cannot be divided, and devices without known links.
     pub fn new(model: &Model, device: &Device, parallel: Parallel) -> Result<Self, WorkloadError> {
-        if let Some((key, found, expected)) = parallel.mistake() {
+        if let Some((key, found, expected)) = parallel.find_mistake() {
             return Err(WorkloadError::parallel(key, found, expected));
         }
         let needs_links =
             parallel.tensor > 1 || parallel.pipeline > 1 || parallel.shares_experts_across_data();
         let collectives = needs_links
-            .then(|| Collectives::of(device))
+            .then(|| Collectives::for_device(device))
             .transpose()
             .map_err(|error| {
                 WorkloadError::parallel("tensor", parallel.tensor, error.to_string())
@@ -66,12 +66,12 @@ impl Spread {
     }
 
     /// The model that one rank runs, all stages of its pipeline together.
-    pub fn rank(&self) -> &Model {
+    pub fn rank_model(&self) -> &Model {
         &self.rank
     }
 
     /// A predictor of that model.
-    pub fn predictor<'a>(
+    pub fn rank_predictor<'a>(
         &'a self,
         device: &'a Device,
         profile: &EfficiencyProfile,
@@ -89,56 +89,71 @@ impl Spread {
         let group = workload.batch.div_ceil(data);
         // Stages work on a part of the batch each, as many parts as there are stages.
         let parts = pipeline.min(group.max(1));
-        let own = Workload {
+        let group_workload = Workload {
             batch: group.div_ceil(parts),
             parallel: Parallel::default(),
-            routing: self.routing(workload.routing, self.rows(workload)),
+            routing: self.routing_per_rank(workload.routing, self.rows_per_phase(workload)),
             ..*workload
         };
-        let mut found = predictor.predict(&own)?;
-        let prefill = self.sum(&own, self.rank.prefill_passes(&own))?;
-        let step = self.sum(&own, [self.rank.decode_step(&own)])?;
-        prefill.add_to(&mut found.prefill);
-        step.add_to(&mut found.decode_step);
-        if let Some((phase, pass)) = found.decode.as_mut().zip(self.rank.decode_pass(&own)) {
-            self.sum(&own, [pass])?.add_to(phase);
+        let mut prediction = predictor.predict(&group_workload)?;
+        let prefill =
+            self.sum_communication(&group_workload, self.rank.prefill_passes(&group_workload))?;
+        let step =
+            self.sum_communication(&group_workload, [self.rank.decode_step(&group_workload)])?;
+        prefill.add_to(&mut prediction.prefill);
+        step.add_to(&mut prediction.decode_step);
+        if let Some((phase, pass)) = prediction
+            .decode
+            .as_mut()
+            .zip(self.rank.decode_pass(&group_workload))
+        {
+            self.sum_communication(&group_workload, [pass])?
+                .add_to(phase);
         }
-        let before = [found.vision, found.encoder].into_iter().flatten();
+        let before = [prediction.vision, prediction.encoder]
+            .into_iter()
+            .flatten();
         let before = before.fold(Nanos(0), |sum, phase| sum + phase.time_ns);
-        found.ttft_ns =
-            before + Nanos::from_seconds(found.prefill.time_ns.seconds() * fill(parts, pipeline));
-        let decode_time = found.decode.map_or(Nanos(0), |phase| phase.time_ns);
-        let steps = own.decode_steps();
-        found.tpot_ns =
+        prediction.ttft_ns = before
+            + Nanos::from_seconds(
+                prediction.prefill.time_ns.seconds() * pipeline_fill(parts, pipeline),
+            );
+        let decode_time = prediction.decode.map_or(Nanos(0), |phase| phase.time_ns);
+        let steps = group_workload.decode_steps();
+        prediction.tpot_ns =
             (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
-        found.total_ns = found.ttft_ns + decode_time;
+        prediction.total_ns = prediction.ttft_ns + decode_time;
         let rate = |tokens: u64, time: Nanos| {
             tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
         };
-        found.tokens_per_s = rate(workload.new_tokens, found.total_ns);
-        found.decode_tokens_per_s = (steps > 0).then(|| rate(steps, decode_time));
-        let memory = self.rank_fit(workload, &found.memory, group as f64 / own.batch as f64);
-        found.memory = predictor.with_verdict(memory, self.parallel, &own)?;
-        if self.parallel.ranks() > 1 {
-            found.prefill_gpu_ns += prefill.time();
-            found.decode_step_gpu_ns += step.time();
+        prediction.tokens_per_s = rate(workload.new_tokens, prediction.total_ns);
+        prediction.decode_tokens_per_s = (steps > 0).then(|| rate(steps, decode_time));
+        let memory = self.rank_fit(
+            workload,
+            &prediction.memory,
+            group as f64 / group_workload.batch as f64,
+        );
+        prediction.memory = predictor.with_verdict(memory, self.parallel, &group_workload)?;
+        if self.parallel.rank_count() > 1 {
+            prediction.prefill_gpu_ns += prefill.total_time();
+            prediction.decode_step_gpu_ns += step.total_time();
             // Errors were measured on one device.
-            found.ttft_interval = None;
-            found.tpot_interval = None;
-            found.prefill_gpu_interval = None;
-            found.decode_step_gpu_interval = None;
+            prediction.ttft_interval = None;
+            prediction.tpot_interval = None;
+            prediction.prefill_gpu_interval = None;
+            prediction.decode_step_gpu_interval = None;
         }
         Ok(SpreadPrediction {
-            prediction: found,
-            prefill_communication_ns: prefill.time(),
-            decode_step_communication_ns: step.time(),
-            ranks: self.parallel.ranks(),
+            prediction,
+            prefill_communication_ns: prefill.total_time(),
+            decode_step_communication_ns: step.total_time(),
+            ranks: self.parallel.rank_count(),
         })
     }
 
     /// What a step takes, from its start to the start of the next one; `predictor` is this one's own. Its sequences are those of all
     /// data-parallel groups together.
-    pub fn step(
+    pub fn predict_step(
         &self,
         predictor: &Predictor<'_>,
         workload: &Workload,
@@ -147,24 +162,25 @@ impl Spread {
         let Parallel { pipeline, data, .. } = self.parallel;
         let group = step.sequences().div_ceil(data);
         let parts = pipeline.min(group.max(1));
-        let own = step.dealt(data * parts);
+        let stage_step = step.busiest_share(data * parts);
         let tokens = step.new_tokens();
         let workload = Workload {
             parallel: Parallel::default(),
-            routing: self.routing(workload.routing, [tokens, tokens]),
+            routing: self.routing_per_rank(workload.routing, [tokens, tokens]),
             ..*workload
         };
-        let mut time = predictor.step(&workload, &own)?;
-        if self.parallel.ranks() == 1 {
+        let mut time = predictor.predict_step(&workload, &stage_step)?;
+        if self.parallel.rank_count() == 1 {
             return Ok(time);
         }
-        let exchanged = self.communication(
-            step_exchanges(&self.rank, &self.parallel, &workload, &own),
+        let exchanged = self.price_exchanges(
+            step_exchanges(&self.rank, &self.parallel, &workload, &stage_step),
             1,
         )?;
         exchanged.add_to_step(&mut time);
         if !step.prefill.is_empty() {
-            time.time_ns = Nanos::from_seconds(time.time_ns.seconds() * fill(parts, pipeline));
+            time.time_ns =
+                Nanos::from_seconds(time.time_ns.seconds() * pipeline_fill(parts, pipeline));
         }
         // Errors were measured on one device.
         time.range = None;
@@ -178,16 +194,16 @@ impl Spread {
         workload: &Workload,
         limits: &EngineLimits,
     ) -> Result<(EngineMemory, Bytes), PredictError> {
-        let own = Workload {
+        let group_workload = Workload {
             batch: workload.batch.div_ceil(self.parallel.data),
             parallel: Parallel::default(),
             ..*workload
         };
-        self.rank.validate(&own)?;
-        let weights = self.rank.parameter_bytes(&own.precision);
-        let whole = MemoryFit::of(&self.rank, &own, device, weights);
+        self.rank.validate_workload(&group_workload)?;
+        let weights = self.rank.parameter_bytes(&group_workload.precision);
+        let whole = MemoryFit::for_workload(&self.rank, &group_workload, device, weights);
         let fit = self.rank_fit(workload, &whole, 1.0);
-        let activations = step_activations(&self.rank, self.parallel, &own, limits)?;
+        let activations = step_activations(&self.rank, self.parallel, &group_workload, limits)?;
         let memory = EngineMemory::new(&fit, activations, limits);
         Ok((memory, fit.kv_bytes))
     }
@@ -213,7 +229,8 @@ impl Spread {
             let head = decoder
                 .head
                 .linear
-                .bytes(&self.rank.formats(&workload.precision)) as f64;
+                .stored_bytes(&self.rank.number_formats(&workload.precision))
+                as f64;
             (ends - if decoder.head.tied { 0.0 } else { head }).max(head)
         } else {
             ends
@@ -229,14 +246,14 @@ impl Spread {
     }
 
     /// Tokens of a prefill pass and of a decode step, of all groups together.
-    fn rows(&self, workload: &Workload) -> [u64; 2] {
+    fn rows_per_phase(&self, workload: &Workload) -> [u64; 2] {
         let prompt = self.rank.prompt_tokens(workload);
         let rows = workload.chunk.unwrap_or(prompt).min(prompt);
         [workload.batch.saturating_mul(rows), workload.batch]
     }
 
     /// Experts that a rank reads: those that the tokens of all groups reach, shared among them. `rows`: tokens of prefill and of decode.
-    fn routing(&self, routing: Routing, rows: [u64; 2]) -> Routing {
+    fn routing_per_rank(&self, routing: Routing, rows: [u64; 2]) -> Routing {
         let moe = self.rank.decoder.as_ref().and_then(first_moe);
         let (Some((count, top_k)), true) = (moe, self.parallel.shares_experts_across_data()) else {
             return routing;
@@ -253,22 +270,22 @@ impl Spread {
     }
 
     /// What the ranks exchange in all passes of a phase.
-    fn sum(
+    fn sum_communication(
         &self,
         workload: &Workload,
         passes: impl IntoIterator<Item = Pass>,
     ) -> Result<Communication, WorkloadError> {
         let mut sum = Communication::default();
         for pass in passes {
-            let exchanges = exchanges(&self.rank, &self.parallel, workload, &pass);
-            let one = self.communication(exchanges, pass.steps)?;
+            let exchanges = list_exchanges(&self.rank, &self.parallel, workload, &pass);
+            let one = self.price_exchanges(exchanges, pass.steps)?;
             sum.seconds += one.seconds;
             sum.launches += one.launches;
         }
         Ok(sum)
     }
 
-    fn communication(
+    fn price_exchanges(
         &self,
         exchanges: Vec<Exchange>,
         steps: u64,
@@ -292,7 +309,7 @@ impl Spread {
 }
 
 /// A stage takes its share of a traverse; the last part of the batch enters when the others are one stage further each.
-fn fill(parts: u64, pipeline: u64) -> f64 {
+fn pipeline_fill(parts: u64, pipeline: u64) -> f64 {
     (parts + pipeline - 1) as f64 / pipeline as f64
 }
 
@@ -307,7 +324,6 @@ fn first_moe(decoder: &Decoder) -> Option<(u64, u64)> {
         })
 }
 
-/// What the ranks exchange.
 #[derive(Clone, Copy, Default)]
 struct Communication {
     seconds: f64,
@@ -315,7 +331,7 @@ struct Communication {
 }
 
 impl Communication {
-    fn time(&self) -> Nanos {
+    fn total_time(&self) -> Nanos {
         Nanos::from_seconds(self.seconds)
     }
 
@@ -329,7 +345,7 @@ impl Communication {
         let host = Nanos::from_seconds(host.seconds() * more);
         step.host_ns = step.host_ns.map(|_| host);
         step.kernels = kernels;
-        step.device_ns += self.time();
+        step.device_ns += self.total_time();
         step.time_ns = host.max(step.device_ns) + beside;
     }
 
@@ -349,7 +365,7 @@ impl Communication {
         phase.kernels = step.kernels;
         phase.binds = match phase.binds {
             _ if step.host_ns.is_some_and(|host| host > step.device_ns) => Resource::Host,
-            Resource::Host => phase.slowest(),
+            Resource::Host => phase.slowest_resource(),
             other => other,
         };
     }

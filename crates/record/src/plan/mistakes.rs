@@ -40,7 +40,7 @@ impl Plan {
                 wrong(key, "must be at least 1".to_owned(), None);
             }
         }
-        if let Some((key, value, expected)) = self.parallel.mistake() {
+        if let Some((key, value, expected)) = self.parallel.find_mistake() {
             let key = match key {
                 "tensor" => "parallel.tensor",
                 "pipeline" => "parallel.pipeline",

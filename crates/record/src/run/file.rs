@@ -495,7 +495,7 @@ mod tests {
         device.memory.bandwidth_bytes_per_s.value.0 = 1.0;
         record.save(folder.path()).unwrap();
         let back = RunRecord::load(folder.path()).unwrap().unwrap();
-        assert_eq!(back.device.unwrap().bandwidth().0, 1.0);
+        assert_eq!(back.device.unwrap().memory_bandwidth().0, 1.0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use llmprof_units::{Basis, Count, significant};
+use llmprof_units::{Basis, Count, format_significant};
 
 use super::{
     Width,
@@ -193,7 +193,7 @@ impl Plane {
         for tick in self.x.ticks(0, Unit::FlopsPerByte) {
             let at = self.x.at(tick);
             svg.add(Element::line(at, self.top, at, self.bottom).class("grid"));
-            let text = significant(tick);
+            let text = format_significant(tick);
             svg.add(Element::text(at, self.bottom + 16.0, &text).class("tick middle"));
         }
         for tick in self.y.ticks(0, self.rates) {
@@ -451,7 +451,7 @@ fn basis_group(basis: Basis) -> Element {
 fn description(point: &RooflinePoint, roofs: &[&Roof], rates: Unit) -> String {
     let rate = rates.format(point.flops_per_s.0);
     let intensity = match rates {
-        Unit::Fraction => format!("{} × ridge point", significant(point.intensity)),
+        Unit::Fraction => format!("{} × ridge point", format_significant(point.intensity)),
         _ => Unit::FlopsPerByte.format(point.intensity),
     };
     let mut text = format!(

@@ -345,7 +345,7 @@ fn side(names: &[NamedWork]) -> Cell {
 fn kernel_cells(change: &Change) -> [Cell; 10] {
     let calls = |names: &[NamedWork]| {
         let count: f64 = names.iter().map(|row| row.calls).sum();
-        Cell::number(count, llmprof_units::significant(count))
+        Cell::number(count, llmprof_units::format_significant(count))
     };
     [
         Cell::number(change.delta_ns, signed(change.delta_ns)),

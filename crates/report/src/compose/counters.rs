@@ -1,7 +1,7 @@
 //! Hardware counters of single launches: how much of the device each used, and what Nsight Compute advises.
 
 use llmprof_record::counters::{Counters, Value};
-use llmprof_units::{Bytes, FlopsPerSecond, Nanos, significant};
+use llmprof_units::{Bytes, FlopsPerSecond, Nanos, format_significant};
 
 use super::kernels::name;
 use crate::analyzed::{CountedLaunch, CountersAnalysis, Point, percentages};
@@ -164,7 +164,7 @@ fn readings(document: &mut Document, counters: &Counters) {
                 continue;
             };
             let value = match &reading.value {
-                Value::Number(value) => Cell::number(*value, significant(*value)),
+                Value::Number(value) => Cell::number(*value, format_significant(*value)),
                 Value::Text(text) => Cell::from(text.as_str()),
                 Value::Absent => continue,
             };

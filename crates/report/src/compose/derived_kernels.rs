@@ -110,7 +110,7 @@ fn chart(found: &DerivedKernels, device: &Device, points: Vec<RooflinePoint>) ->
             .map(|peak| Roof {
                 label: format!("{} {}, DRAM", peak.engine, peak.dtype),
                 peak_flops_per_s: peak.dense_flops_per_s,
-                bandwidth: device.bandwidth(),
+                bandwidth: device.memory_bandwidth(),
                 basis: peak.basis,
                 is_own: peak.basis == llmprof_units::Basis::Measured,
             })

@@ -8,7 +8,7 @@ use llmprof_theory::{
     device::{Calibration, CatalogEntry, Device, Figure, Origin, Recount, schema::DeviceFile},
     kernels::KernelClass,
 };
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 
 use crate::text::calibration;
 use crate::{Document, Table};
@@ -28,7 +28,7 @@ pub fn catalog_table(entries: Vec<CatalogEntry>) -> Table {
 
 /// What a reader of the device should know of its calibration.
 fn calibration_notes(found: &Calibration) -> Vec<String> {
-    calibration::notes(found.disturbance(), found.outdone)
+    calibration::notes(found.excess_disturbance(), found.outdone)
 }
 
 /// A device with the source of each figure.
@@ -204,9 +204,9 @@ fn ratio_table(found: &BTreeMap<KernelClass, ClassRatio>) -> Table {
         table.row([
             class.name().to_owned(),
             ratio.kernels.to_string(),
-            significant(ratio.p10),
-            significant(ratio.median),
-            significant(ratio.p90),
+            format_significant(ratio.p10),
+            format_significant(ratio.median),
+            format_significant(ratio.p90),
         ]);
     }
     table

@@ -336,7 +336,7 @@ fn roofs<'a>(
             roofs.push(Roof {
                 label: format!("{} {}, DRAM", peak.engine, peak.dtype),
                 peak_flops_per_s: peak.dense_flops_per_s,
-                bandwidth: device.bandwidth(),
+                bandwidth: device.memory_bandwidth(),
                 basis: Basis::Datasheet,
                 is_own: false,
             });

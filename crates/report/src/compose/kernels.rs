@@ -1,6 +1,6 @@
 //! Kernels by name, category and launch configuration.
 
-use llmprof_units::{Count, Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent, format_significant};
 
 use crate::analyzed::{Analysis, KernelRow, PhaseAnalysis, TraceAnalysis};
 use crate::document::{Align, Cell, Column, Document, Table};
@@ -113,7 +113,7 @@ fn by_name(kernels: &[KernelRow], most: usize, phases: &[&PhaseAnalysis]) -> Tab
                 .map(Iterator::product::<f64>)
                 .filter(|blocks| *blocks > 0.0);
             cells.push(blocks.map_or(Cell::Missing, |blocks| {
-                Cell::number(blocks, significant(blocks))
+                Cell::number(blocks, format_significant(blocks))
             }));
         }
         cells.extend([

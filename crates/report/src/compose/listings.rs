@@ -2,7 +2,7 @@
 
 use llmprof_record::summary::TimeRow;
 use llmprof_theory::Operator;
-use llmprof_units::{Bytes, Flops, Nanos, Percent, significant};
+use llmprof_units::{Bytes, Flops, Nanos, Percent, format_significant};
 
 use crate::document::{Cell, Table};
 use crate::kernel_label::kernel_label;
@@ -12,8 +12,8 @@ pub fn models(rows: impl IntoIterator<Item = (String, Option<String>, Option<u64
     let mut table = Table::new(&["NAME", "HUB ID", "PARAMETERS"], 2);
     for (name, hub_id, parameters) in rows {
         let parameters = parameters.map(|parameters| match parameters as f64 {
-            billions if billions >= 1e9 => format!("{} B", significant(billions / 1e9)),
-            millions => format!("{} M", significant(millions / 1e6)),
+            billions if billions >= 1e9 => format!("{} B", format_significant(billions / 1e9)),
+            millions => format!("{} M", format_significant(millions / 1e6)),
         });
         table.row([
             name,

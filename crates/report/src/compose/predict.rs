@@ -4,7 +4,7 @@ use llmprof_predict::{
     Calibration, EfficiencyProfile, Interval, KnownError, Need, PredictError, Prediction,
 };
 use llmprof_theory::{Workload, device::Device, roofline::Resource};
-use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, significant};
+use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -68,7 +68,7 @@ pub fn document(axes: &[&str], rows: &[PredictedRow<'_>], about: Vec<String>) ->
                     prediction
                         .tpot_ns
                         .map_or_else(dash, |time| seen(time, prediction.tpot_interval)),
-                    significant(prediction.tokens_per_s),
+                    format_significant(prediction.tokens_per_s),
                     with_range(prediction.prefill_gpu_ns, prediction.prefill_gpu_interval),
                     with_range(
                         prediction.decode_step_gpu_ns,
@@ -100,7 +100,10 @@ pub fn document(axes: &[&str], rows: &[PredictedRow<'_>], about: Vec<String>) ->
     for profile in profiles(rows) {
         notes.extend(text::notes(profile, quantized(rows, profile)));
     }
-    if rows.iter().any(|row| row.workload.parallel.ranks() > 1) {
+    if rows
+        .iter()
+        .any(|row| row.workload.parallel.rank_count() > 1)
+    {
         notes.push(text::NO_RANGES_OVER_RANKS.to_owned());
     }
     document.list(notes);
@@ -338,7 +341,7 @@ pub fn grid<'a>(
         from: text::basis(profile),
         efficiencies: &profile.name,
         known_error: &profile.known_error,
-        held_out: KnownError::of(&profile.name),
+        held_out: KnownError::of_profile(&profile.name),
         notes: about,
         points: rows
             .iter()

@@ -1,7 +1,7 @@
 //! Operators and phases under the device's peaks.
 
 use llmprof_theory::device::Device;
-use llmprof_units::{DType, Nanos, Percent, significant};
+use llmprof_units::{DType, Nanos, Percent, format_significant};
 
 use super::operators::{framework_points, kind_of};
 use crate::analyzed::Analysis;
@@ -57,8 +57,8 @@ fn phases(analysis: &Analysis) -> Table {
             [
                 phase.name().to_owned(),
                 roofline.binds.to_string(),
-                roofline.intensity.map_or_else(dash, significant),
-                roofline.ridge.map_or_else(dash, significant),
+                roofline.intensity.map_or_else(dash, format_significant),
+                roofline.ridge.map_or_else(dash, format_significant),
                 roofline.flops.to_string(),
                 roofline.min_dram_bytes.to_string(),
                 share(roofline.roofline_ns),
@@ -87,7 +87,7 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
         .map(|peak| Roof {
             label: format!("{} {}", peak.dtype, peak.engine),
             peak_flops_per_s: peak.dense_flops_per_s,
-            bandwidth: device.bandwidth(),
+            bandwidth: device.memory_bandwidth(),
             basis: peak.basis,
             is_own: peak.basis == llmprof_units::Basis::Measured,
         })

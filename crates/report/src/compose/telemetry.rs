@@ -1,7 +1,7 @@
 //! What CPU, memory and GPUs did during the run.
 
 use llmprof_record::samples::Samples;
-use llmprof_units::{Percent, significant};
+use llmprof_units::{Percent, format_significant};
 
 use super::MOST_DEVICES;
 use crate::analyzed::{Analysis, GpuPhase, HostTelemetry};
@@ -122,9 +122,9 @@ fn phases(telemetry: &HostTelemetry) -> Table {
             };
             cells.extend([
                 each(&|gpu| Some(Percent(gpu.utilization_percent? / 100.0).to_string())),
-                each(&|gpu| Some(format!("{} W", significant(gpu.power_w?)))),
-                each(&|gpu| Some(format!("{} MHz", significant(gpu.sm_clock_mhz?)))),
-                each(&|gpu| Some(format!("{} °C", significant(gpu.temperature_c?)))),
+                each(&|gpu| Some(format!("{} W", format_significant(gpu.power_w?)))),
+                each(&|gpu| Some(format!("{} MHz", format_significant(gpu.sm_clock_mhz?)))),
+                each(&|gpu| Some(format!("{} °C", format_significant(gpu.temperature_c?)))),
                 each(&|gpu| {
                     let share = Percent(gpu.throttled_share?).to_string();
                     Some(if gpu.throttle_reasons.is_empty() {

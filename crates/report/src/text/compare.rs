@@ -5,7 +5,7 @@ use llmprof_analysis::compare::{
     Explanation, GateOutcome, GateState, IntervalBasis, MetricComparison, PartComparison,
     PhaseComparison, Rounds, SideFacts, Source, Unevaluated, Unit, Verdict,
 };
-use llmprof_units::{Bytes, Count, Joules, Nanos, Percent, Times, significant};
+use llmprof_units::{Bytes, Count, Joules, Nanos, Percent, Times, format_significant};
 
 use crate::kernel_label;
 
@@ -53,7 +53,7 @@ pub fn single(found: &Explanation) -> &'static str {
 pub fn value(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ns => Nanos(value.round() as i64).to_string(),
-        Unit::PerSecond => significant(value),
+        Unit::PerSecond => format_significant(value),
         Unit::Joules => Joules(value).to_string(),
         Unit::Bytes => Bytes(value.max(0.0).round() as u64).to_string(),
     }

@@ -4,7 +4,9 @@ use llmprof_analysis::counters::{ClassRule, KernelClass, KernelFinding};
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_record::kernel_name::Category;
 use llmprof_theory::Kind;
-use llmprof_units::{Bytes, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, significant};
+use llmprof_units::{
+    Bytes, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent, format_significant,
+};
 
 use super::kernels::hundredths;
 use crate::analyzed::{Advice, CountedLaunch, CountersAnalysis, DerivedKernels, DerivedRow};
@@ -380,12 +382,12 @@ fn access(row: &CountedLaunch) -> Option<String> {
     parts.extend(loads.map(|sectors| {
         format!(
             "{} {} per load",
-            significant(sectors),
+            format_significant(sectors),
             if sectors == 1.0 { "sector" } else { "sectors" }
         )
     }));
     let stores = access.sectors_per_store;
-    parts.extend(stores.map(|sectors| format!("{} per store", significant(sectors))));
+    parts.extend(stores.map(|sectors| format!("{} per store", format_significant(sectors))));
     let conflicts = access.bank_conflict_share.filter(|share| *share > 0.0);
     parts.extend(conflicts.map(|share| format!("{} bank conflicts", Percent(share))));
     (!parts.is_empty()).then(|| format!("Access: {}.", parts.join(", ")))

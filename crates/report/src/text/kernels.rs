@@ -1,6 +1,6 @@
 //! Tables of kernels.
 
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 
 pub(crate) const OCCUPANCY: &str = "Occupancy is theoretical: resident warps ÷ the most an SM can hold. A grid below 1 wave leaves SMs without work.";
 
@@ -9,7 +9,7 @@ pub(crate) fn hundredths(ratio: f64) -> String {
     if ratio > 0.0 && ratio < 0.005 {
         "< 0.01".to_owned()
     } else {
-        significant((ratio * 100.0).round() / 100.0)
+        format_significant((ratio * 100.0).round() / 100.0)
     }
 }
 

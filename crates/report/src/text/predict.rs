@@ -109,7 +109,7 @@ pub fn need(need: &Need) -> String {
 
 /// The error where it was measured, and where it is not known.
 fn known_error(profile: &EfficiencyProfile) -> String {
-    let Some(known) = KnownError::of(&profile.name) else {
+    let Some(known) = KnownError::of_profile(&profile.name) else {
         return format!("Known error: {}", profile.known_error);
     };
     let inside = known.coverage.map_or_else(String::new, |share| {

@@ -2,7 +2,7 @@
 
 use llmprof_analysis::stats::Summary;
 use llmprof_analysis::waterfall::{HOST_BUSY, HOST_SYNC, LAUNCH_CALL, NOT_STARTED, UNKNOWN};
-use llmprof_units::{Count, Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent, format_significant};
 
 use super::{consumers, figure, phases, program, ranks, slices, steps, time, waterfall};
 use llmprof_analysis::timeline::breakdown::DeviceTime;
@@ -194,7 +194,7 @@ pub fn result(analysis: &Analysis) -> String {
         latency
             .tokens_per_s
             .as_ref()
-            .map(|rate| format!("{} tok/s", significant(rate.mean))),
+            .map(|rate| format!("{} tok/s", format_significant(rate.mean))),
     );
     if parts.is_empty()
         && let Some(timeline) = analysis.timeline.as_deref()

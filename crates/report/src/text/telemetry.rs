@@ -1,7 +1,7 @@
 //! What CPU, memory and GPUs did during the run.
 
 use llmprof_record::samples::{GpuSample, GpuSeries};
-use llmprof_units::{Bytes, Count, Hertz, Nanos, Percent, Watts, significant};
+use llmprof_units::{Bytes, Count, Hertz, Nanos, Percent, Watts, format_significant};
 
 use super::dash;
 use crate::analyzed::{Analysis, HostTelemetry, PhaseTelemetry, ProcessorUse};
@@ -83,7 +83,7 @@ pub fn gpu_cells(gpu: &GpuSeries) -> Vec<String> {
         shown(energy.map(|energy| format!("{} ({})", energy.joules, energy.basis))),
         shown(mean(gpu, |row| Some(row.sm_clock_hz?.0)).map(|hz| Hertz(hz).to_string())),
         shown(mean(gpu, |row| Some(row.memory_clock_hz?.0)).map(|hz| Hertz(hz).to_string())),
-        shown(most(gpu, |row| row.temperature_c).map(|c| format!("{} °C", significant(c)))),
+        shown(most(gpu, |row| row.temperature_c).map(|c| format!("{} °C", format_significant(c)))),
         shown(
             most(gpu, |row| Some(row.memory_used_bytes?.0 as f64))
                 .map(|used| Bytes(used as u64).to_string()),
@@ -134,12 +134,13 @@ pub fn facts(analysis: &Analysis, telemetry: &HostTelemetry) -> Vec<String> {
         );
     }
     if let Some(counters) = &telemetry.counters {
-        let count = |value: Option<u64>| value.map_or_else(dash, |value| significant(value as f64));
+        let count =
+            |value: Option<u64>| value.map_or_else(dash, |value| format_significant(value as f64));
         facts.push(format!(
             "CPU counters of the profiled pass: {} cycles, {} instructions ({} per cycle), {} last-level cache references, {} misses.",
             count(counters.cycles),
             count(counters.instructions),
-            counters.instructions_per_cycle().map_or_else(dash, significant),
+            counters.instructions_per_cycle().map_or_else(dash, format_significant),
             count(counters.cache_references),
             count(counters.cache_misses),
         ));

@@ -1,5 +1,6 @@
 use llmprof_units::{
-    Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Percent, Watts, significant,
+    Bytes, BytesPerSecond, Flops, FlopsPerSecond, Hertz, Joules, Nanos, Percent, Watts,
+    format_significant,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,13 +46,13 @@ impl Unit {
             Self::BytesPerSecond => BytesPerSecond(value).to_string(),
             Self::Flops => Flops(value.max(0.0).round() as u64).to_string(),
             Self::FlopsPerSecond => FlopsPerSecond(value).to_string(),
-            Self::FlopsPerByte => format!("{} FLOP/B", significant(value)),
+            Self::FlopsPerByte => format!("{} FLOP/B", format_significant(value)),
             Self::Watts => Watts(value).to_string(),
             Self::Joules => Joules(value).to_string(),
             Self::Hertz => Hertz(value).to_string(),
-            Self::Celsius => format!("{} °C", significant(value)),
+            Self::Celsius => format!("{} °C", format_significant(value)),
             Self::Fraction => Percent(value).to_string(),
-            Self::Count => significant(value),
+            Self::Count => format_significant(value),
         }
     }
 
@@ -59,7 +60,7 @@ impl Unit {
     pub(crate) fn tick(self, value: f64) -> String {
         match self {
             _ if value == 0.0 => "0".to_owned(),
-            Self::Fraction => format!("{} %", significant(value * 100.0)),
+            Self::Fraction => format!("{} %", format_significant(value * 100.0)),
             _ => self.format(value),
         }
     }

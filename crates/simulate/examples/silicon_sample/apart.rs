@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-use llmprof_predict::parallel::Spread;
+use llmprof_predict::parallel::ParallelModel;
 use llmprof_simulate::{
     SimulatedLoad, StepTimer,
-    disaggregated::{Workers, simulate},
+    disaggregated::{Workers, simulate_split},
     predicted::Predicted,
 };
 use llmprof_theory::{Precision, Step, Workload, parallel::Parallel};
@@ -13,7 +13,7 @@ use llmprof_units::{DType, Nanos};
 
 use super::{
     rows::{self, Times},
-    served::{Server, means},
+    served::{Server, mean_times},
 };
 
 const ROWS: &str = include_str!("../../../../fixtures/silicon/disaggregated.csv");
@@ -29,11 +29,11 @@ pub(crate) struct Row {
     pub(crate) measured: Times,
 }
 
-pub(crate) fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
-    rows::read(ROWS, row)
+pub(crate) fn read_rows() -> Result<Vec<Row>, Box<dyn Error>> {
+    rows::read_csv(ROWS, parse_row)
 }
 
-fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
+fn parse_row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
     let cells: Vec<&str> = line.split(',').collect();
     let cell = |name: &str| {
         let place = header.iter().position(|column| *column == name);
@@ -72,12 +72,15 @@ fn row(header: &[&str], line: &'static str) -> Result<Row, Box<dyn Error>> {
 }
 
 /// What the row is predicted to hold; none where it does not state its workers.
-pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Option<Times>, Box<dyn Error>> {
+pub(crate) fn predict_served(
+    row: &Row,
+    server: &Server<'_>,
+) -> Result<Option<Times>, Box<dyn Error>> {
     let client = &server.client;
     let Some([prefill, decode]) = row.sides else {
         return Ok(None);
     };
-    let load = client.load(row.concurrency, 10, [row.prompt, row.output]);
+    let load = client.closed_loop(row.concurrency, 10, [row.prompt, row.output]);
     let workers = Workers {
         prefill: prefill.0,
         decode: decode.0,
@@ -95,22 +98,22 @@ pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Option<Times>, Bo
             parallel,
             ..Workload::default()
         };
-        let spread = Spread::new(server.model, server.device, parallel)?;
-        let predictor = spread.predictor(server.device, server.profile);
-        let predict = |step: &Step| spread.step(&predictor, &workload, step);
+        let spread = ParallelModel::new(server.model, server.device, parallel)?;
+        let predictor = spread.rank_predictor(server.device, server.profile);
+        let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
         let predicted = Predicted::new(&predict, Nanos(0))?;
-        then(&|step: &Step| client.step(step, predicted.time(step)));
+        then(&|step: &Step| client.step_time(step, predicted.step_time(step)));
         Ok::<(), Box<dyn Error>>(())
     };
-    let mut found = None;
+    let mut outcome_times = None;
     let mut inner = Ok(());
     step(prefill.1, &mut |prefill_time| {
         inner = step(decode.1, &mut |decode_time| {
-            let outcome = simulate(&load, workers, prefill_time, decode_time);
-            found = Some(SimulatedLoad::of(&[outcome], 1, &[]));
+            let outcome = simulate_split(&load, workers, prefill_time, decode_time);
+            outcome_times = Some(SimulatedLoad::of_outcomes(&[outcome], 1, &[]));
         });
     })?;
     inner?;
-    let summary = found.ok_or("no request ended")?;
-    Ok(Some(means(&summary)?))
+    let summary = outcome_times.ok_or("no request ended")?;
+    Ok(Some(mean_times(&summary)?))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rows::{Row, Source, design};
+use super::rows::{Row, Source, design_of};
 
 /// A row that decodes so many times as fast as another one of the same settings has more than one token a step, which no column says.
 const SPECULATES: f64 = 1.2;
@@ -18,23 +18,23 @@ fn runs_otherwise(row: &Row) -> bool {
 }
 
 /// Rows that run what is simulated, each measurement once.
-fn comparable<'r>(rows: &[&'r Row]) -> Vec<&'r Row> {
+fn comparable_rows<'r>(rows: &[&'r Row]) -> Vec<&'r Row> {
     let mut seen = BTreeSet::new();
     let once: Vec<&Row> = rows
         .iter()
         .filter(|row| !runs_otherwise(row))
         .filter(|row| {
             let times = [row.measured.ttft, row.measured.tpot].map(f64::to_bits);
-            seen.insert((row.settings(), times))
+            seen.insert((row.stated_settings(), times))
         })
         .copied()
         .collect();
     let mut slowest: BTreeMap<String, f64> = BTreeMap::new();
     for row in &once {
-        let most = slowest.entry(row.settings()).or_default();
+        let most = slowest.entry(row.stated_settings()).or_default();
         *most = most.max(row.measured.tpot);
     }
-    let speculates = |row: &Row| slowest[&row.settings()] > SPECULATES * row.measured.tpot;
+    let speculates = |row: &Row| slowest[&row.stated_settings()] > SPECULATES * row.measured.tpot;
     once.into_iter().filter(|row| !speculates(row)).collect()
 }
 
@@ -42,10 +42,10 @@ fn comparable<'r>(rows: &[&'r Row]) -> Vec<&'r Row> {
 pub(crate) fn fitted_to<'r>(rows: &[&'r Row], without: Option<&str>) -> Vec<&'r Row> {
     let others: Vec<&Row> = rows
         .iter()
-        .filter(|row| Some(design(row.model)) != without)
+        .filter(|row| Some(design_of(row.model)) != without)
         .copied()
         .collect();
-    let (sweeps, mut dashboards): (Vec<&Row>, Vec<&Row>) = comparable(&others)
+    let (sweeps, mut dashboards): (Vec<&Row>, Vec<&Row>) = comparable_rows(&others)
         .into_iter()
         .partition(|row| row.source == Source::Sweep);
     dashboards.extend(sweeps.into_iter().step_by(STRIDE));

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_predict::Spread;
+use llmprof_predict::RatioSpread;
 
 use super::rows::Source;
 
 /// A design, a device, who measured, and an engine.
-pub(crate) type Group = (&'static str, &'static str, Source, &'static str);
+pub(crate) type RowGroup = (&'static str, &'static str, Source, &'static str);
 
 /// Measured ÷ predicted, by groups of rows.
-pub(crate) type Groups = BTreeMap<Group, Vec<f64>>;
+pub(crate) type Groups = BTreeMap<RowGroup, Vec<f64>>;
 
 /// 5th and 95th percentile over the rows of all designs but one, on every device, each design with the same weight; 1 lies between them.
-pub(crate) fn of_other_designs(groups: &Groups, without: Option<&str>) -> Spread {
+pub(crate) fn of_other_designs(groups: &Groups, without: Option<&str>) -> RatioSpread {
     let mut designs: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for ((design, ..), ratios) in groups {
         if Some(*design) != without {
@@ -34,7 +34,7 @@ pub(crate) fn of_other_designs(groups: &Groups, without: Option<&str>) -> Spread
         });
         reached.map_or(1.0, |(ratio, _)| (ratio * 100.0).round() / 100.0)
     };
-    Spread {
+    RatioSpread {
         low: quantile(0.05).min(1.0),
         high: quantile(0.95).max(1.0),
     }
@@ -46,19 +46,19 @@ pub(crate) fn cross_validated(groups: &Groups, device: &str) -> [f64; 2] {
     for ((design, of, ..), ratios) in groups {
         if *of == device {
             let spread = of_other_designs(groups, Some(design));
-            held += inside(ratios, spread) * ratios.len() as f64;
+            held += share_inside(ratios, spread) * ratios.len() as f64;
             halves.extend(ratios.iter().map(|_| (spread.high - spread.low) / 2.0));
         }
     }
-    [held / halves.len().max(1) as f64, median(&halves)]
+    [held / halves.len().max(1) as f64, median_of(&halves)]
 }
 
 /// Share of rows inside a spread.
-pub(crate) fn inside(ratios: &[f64], spread: Spread) -> f64 {
+pub(crate) fn share_inside(ratios: &[f64], spread: RatioSpread) -> f64 {
     let holds = |ratio: &&f64| (spread.low..=spread.high).contains(*ratio);
     ratios.iter().filter(holds).count() as f64 / ratios.len().max(1) as f64
 }
 
-pub(crate) fn median(values: &[f64]) -> f64 {
+pub(crate) fn median_of(values: &[f64]) -> f64 {
     llmprof_units::stats::median(&mut values.to_vec()).unwrap_or(0.0)
 }

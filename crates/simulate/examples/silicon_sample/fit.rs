@@ -17,8 +17,8 @@ use super::{
     calibration::fitted_to,
     coverage::{self, Groups},
     fitted::{Fitted, Numbers, Way},
-    rows::{Row, Source, design},
-    trials::{Trials, group},
+    rows::{Row, Source, design_of},
+    trials::{Trials, group_of},
 };
 
 const REQUEST_MS: [f64; 13] = [
@@ -28,12 +28,12 @@ const TOKEN_US: [f64; 8] = [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.5, 16.0];
 const KERNEL_US: [f64; 8] = [0.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0];
 const SEQUENCE_US: [f64; 5] = [0.0, 20.0, 40.0, 60.0, 80.0];
 /// Rows that are further off count as if they were off by this.
-const FAR: f64 = 2.0;
+const RATIO_MAX: f64 = 2.0;
 /// More turns than the numbers need.
 const TURNS: usize = 20;
 
 /// All numbers, and the spreads of rows by those that their designs had no part in.
-pub(crate) fn all(
+pub(crate) fn fit_all(
     rows: &[Row],
     models: &BTreeMap<&'static str, Model>,
     profiles: &BTreeMap<&'static str, EfficiencyProfile>,
@@ -45,14 +45,17 @@ pub(crate) fn all(
         Fit::new(fitted_to(&rows, without), trials).run()
     };
     let all = fold(&mut trials, None)?;
-    let designs: BTreeSet<&'static str> = models.keys().map(|model| design(model)).collect();
+    let designs: BTreeSet<&'static str> = models.keys().map(|model| design_of(model)).collect();
     let mut without = BTreeMap::new();
     let mut ratios = [Groups::default(), Groups::default()];
     for one in designs {
         let numbers = fold(&mut trials, Some(one))?;
-        let own = rows.iter().filter(|row| design(row.model) == one);
-        let own: Vec<&Row> = own.copied().collect();
-        for (groups, found) in ratios.iter_mut().zip(trials.ratios(&own, &numbers)?) {
+        let design_rows = rows.iter().filter(|row| design_of(row.model) == one);
+        let design_rows: Vec<&Row> = design_rows.copied().collect();
+        for (groups, found) in ratios
+            .iter_mut()
+            .zip(trials.group_ratios(&design_rows, &numbers)?)
+        {
             groups.extend(found);
         }
         without.insert(one.to_owned(), numbers);
@@ -77,59 +80,59 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
     /// From nothing, turns until they lead to where they have been; of all that was found the best.
     pub(crate) fn run(&mut self) -> Result<Numbers, Box<dyn Error>> {
         let mut now = Numbers::NONE;
-        for (source, engine) in self.sources() {
-            way(&mut now, source, engine);
+        for (source, engine) in self.source_engines() {
+            way_of(&mut now, source, engine);
         }
-        let mut found: Vec<(f64, Numbers)> = Vec::new();
-        while found.iter().all(|(_, before)| *before != now) && found.len() < TURNS {
+        let mut tried: Vec<(f64, Numbers)> = Vec::new();
+        while tried.iter().all(|(_, before)| *before != now) && tried.len() < TURNS {
             let error = self.ttft_error(&now)?;
             eprintln!("{error:.4} {}", serde_json::to_string(&now)?);
-            found.push((error, now.clone()));
-            now = self.turn(&now)?;
+            tried.push((error, now.clone()));
+            now = self.turn_once(&now)?;
         }
-        let least = least(found).ok_or("no turn")?;
+        let least = least_error(tried).ok_or("no turn")?;
         Ok(least.1)
     }
 
-    /// Every number once.
-    pub(crate) fn turn(&mut self, start: &Numbers) -> Result<Numbers, Box<dyn Error>> {
+    pub(crate) fn turn_once(&mut self, start: &Numbers) -> Result<Numbers, Box<dyn Error>> {
         let mut now = start.clone();
-        for (source, engine) in self.sources() {
+        for (source, engine) in self.source_engines() {
             if source == Source::Sweep {
-                let own = self.of(|row| (row.source, row.backend) == (source, engine));
-                let mut found = Vec::new();
+                let engine_rows =
+                    self.select_rows(|row| (row.source, row.backend) == (source, engine));
+                let mut tried = Vec::new();
                 for sequence_us in SEQUENCE_US {
                     let mut with = now.clone();
-                    way(&mut with, source, engine).sequence_us = sequence_us;
-                    let [_, tpot] = self.trials.ratios(&own, &with)?;
-                    found.push((error(&tpot), with));
+                    way_of(&mut with, source, engine).sequence_us = sequence_us;
+                    let [_, tpot] = self.trials.group_ratios(&engine_rows, &with)?;
+                    tried.push((mean_log_error(&tpot), with));
                 }
-                if let Some((_, best)) = least(found) {
+                if let Some((_, best)) = least_error(tried) {
                     now = best;
                 }
             }
         }
-        let mut found = Vec::new();
+        let mut tried = Vec::new();
         for kernel_us in KERNEL_US {
-            found.push(self.ways(&Numbers {
+            tried.push(self.fit_ways(&Numbers {
                 kernel_us,
                 ..now.clone()
             })?);
         }
-        Ok(least(found).map_or(now, |(_, best)| best))
+        Ok(least_error(tried).map_or(now, |(_, best)| best))
     }
 
     /// The ways to all engines with the host's time as it is, and the error of dashboards by that.
-    fn ways(&mut self, now: &Numbers) -> Result<(f64, Numbers), Box<dyn Error>> {
+    fn fit_ways(&mut self, now: &Numbers) -> Result<(f64, Numbers), Box<dyn Error>> {
         let (mut with, mut dashboards) = (now.clone(), Groups::default());
-        for (source, engine) in self.sources() {
-            let mut found = Vec::new();
+        for (source, engine) in self.source_engines() {
+            let mut tried = Vec::new();
             for token_us in TOKEN_US {
-                found.push(self.request(now, (source, engine), token_us)?);
+                tried.push(self.fit_request(now, (source, engine), token_us)?);
             }
-            if let Some((_, (best, ratios))) = least(found) {
-                let sequence_us = way(&mut with, source, engine).sequence_us;
-                *way(&mut with, source, engine) = Way {
+            if let Some((_, (best, ratios))) = least_error(tried) {
+                let sequence_us = way_of(&mut with, source, engine).sequence_us;
+                *way_of(&mut with, source, engine) = Way {
                     sequence_us,
                     ..best
                 };
@@ -138,76 +141,78 @@ impl<'a, 't, 'd> Fit<'a, 't, 'd> {
                 }
             }
         }
-        Ok((error(&dashboards), with))
+        Ok((mean_log_error(&dashboards), with))
     }
 
     /// What a request takes beside its tokens. It comes to every request alike and changes an engine's own times little: all of the grid are compared by one simulation.
-    fn request(
+    fn fit_request(
         &mut self,
         now: &Numbers,
         (source, engine): (Source, &str),
         token_us: f64,
     ) -> Result<(f64, (Way, Groups)), Box<dyn Error>> {
         let mut without = now.clone();
-        let tried = way(&mut without, source, engine);
+        let tried = way_of(&mut without, source, engine);
         (tried.request_ms, tried.token_us) = (0.0, token_us);
         let tried = *tried;
-        let own = self.of(|row| (row.source, row.backend) == (source, engine));
-        self.trials.fill(&own, &without)?;
+        let engine_rows = self.select_rows(|row| (row.source, row.backend) == (source, engine));
+        self.trials.simulate_missing(&engine_rows, &without)?;
         let mut engine_ms = Vec::new();
-        for row in own {
-            engine_ms.push((row, self.trials.seen(row, &without)?.ttft));
+        for row in engine_rows {
+            engine_ms.push((row, self.trials.client_times(row, &without)?.ttft));
         }
         let of = |request_ms: f64| {
             let mut ratios = Groups::default();
             for (row, ms) in &engine_ms {
-                let ratios = ratios.entry(group(row)).or_default();
+                let ratios = ratios.entry(group_of(row)).or_default();
                 ratios.push(row.measured.ttft / (ms + request_ms));
             }
             let way = Way {
                 request_ms,
                 ..tried
             };
-            (error(&ratios), (way, ratios))
+            (mean_log_error(&ratios), (way, ratios))
         };
-        least(REQUEST_MS.map(of).into()).ok_or_else(|| "no request".into())
+        least_error(REQUEST_MS.map(of).into()).ok_or_else(|| "no request".into())
     }
 
     /// Of dashboards, whose scripts are known.
     pub(crate) fn ttft_error(&mut self, numbers: &Numbers) -> Result<f64, Box<dyn Error>> {
-        let dashboards = self.of(|row| row.source == Source::Dashboard);
-        let [ttft, _] = self.trials.ratios(&dashboards, numbers)?;
-        Ok(error(&ttft))
+        let dashboards = self.select_rows(|row| row.source == Source::Dashboard);
+        let [ttft, _] = self.trials.group_ratios(&dashboards, numbers)?;
+        Ok(mean_log_error(&ttft))
     }
 
-    fn of(&self, is: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
-        let own = self.rows.iter().filter(|row| is(row));
-        own.copied().collect()
+    fn select_rows(&self, is: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
+        let engine_rows = self.rows.iter().filter(|row| is(row));
+        engine_rows.copied().collect()
     }
 
     /// Sources and engines that have rows.
-    fn sources(&self) -> Vec<(Source, &'static str)> {
+    fn source_engines(&self) -> Vec<(Source, &'static str)> {
         let all = self.rows.iter().map(|row| (row.source, row.backend));
         let all: BTreeSet<_> = all.collect();
         all.into_iter().collect()
     }
 }
 
-/// The mean of the groups' means of |ln(measured ÷ predicted)|, each cut at a factor of [`FAR`]: rows that ran something else do not decide.
-fn error(groups: &Groups) -> f64 {
+/// The mean of the groups' means of |ln(measured ÷ predicted)|, each cut at a factor of [`RATIO_MAX`]: rows that ran something else do not decide.
+fn mean_log_error(groups: &Groups) -> f64 {
     let means = groups.values().map(|ratios| {
-        let errors = ratios.iter().map(|ratio| ratio.ln().abs().min(FAR.ln()));
+        let errors = ratios
+            .iter()
+            .map(|ratio| ratio.ln().abs().min(RATIO_MAX.ln()));
         errors.sum::<f64>() / ratios.len().max(1) as f64
     });
     means.sum::<f64>() / groups.len().max(1) as f64
 }
 
 /// What has the least error, with it; of equals the first.
-fn least<T>(found: Vec<(f64, T)>) -> Option<(f64, T)> {
+fn least_error<T>(found: Vec<(f64, T)>) -> Option<(f64, T)> {
     found.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-fn way<'n>(numbers: &'n mut Numbers, source: Source, engine: &str) -> &'n mut Way {
+fn way_of<'n>(numbers: &'n mut Numbers, source: Source, engine: &str) -> &'n mut Way {
     let engines = numbers.clients.entry(source).or_default();
     engines.entry(engine.to_owned()).or_insert(Way::NONE)
 }

@@ -5,11 +5,11 @@
 
 use std::{collections::BTreeMap, error::Error};
 
-use llmprof_predict::{EfficiencyProfile, Spread};
+use llmprof_predict::{EfficiencyProfile, RatioSpread};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    rows::{Row, Source, design},
+    rows::{Row, Source, design_of},
     served::Client,
 };
 
@@ -25,17 +25,17 @@ pub(crate) struct Fitted {
     /// To all designs but one, by the one left out.
     pub(crate) without: BTreeMap<String, Numbers>,
     /// Measured ÷ predicted of TTFT and of TPOT, each row with the numbers that its design had no part in.
-    pub(crate) spreads: [Spread; 2],
+    pub(crate) spreads: [RatioSpread; 2],
 }
 
 impl Fitted {
-    pub(crate) fn read() -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn read_fitted() -> Result<Self, Box<dyn Error>> {
         Ok(serde_json::from_str(FITTED)?)
     }
 
     /// What a model is graded with.
-    pub(crate) fn grading(&self, model: &'static str) -> Result<&Numbers, Box<dyn Error>> {
-        let without = self.without.get(design(model));
+    pub(crate) fn grading_numbers(&self, model: &'static str) -> Result<&Numbers, Box<dyn Error>> {
+        let without = self.without.get(design_of(model));
         without.ok_or_else(|| format!("no numbers without {model}").into())
     }
 }
@@ -72,7 +72,11 @@ impl Numbers {
         kernel_us: 0.0,
     };
 
-    pub(crate) fn client(&self, source: Source, engine: &str) -> Result<Client, Box<dyn Error>> {
+    pub(crate) fn client_numbers(
+        &self,
+        source: Source,
+        engine: &str,
+    ) -> Result<Client, Box<dyn Error>> {
         let engines = self.clients.get(&source);
         let way = engines.and_then(|engines| engines.get(engine));
         let way = way.ok_or_else(|| format!("no numbers of {engine}"))?;
@@ -89,7 +93,7 @@ impl Numbers {
     }
 
     pub(crate) fn client_of(&self, row: &Row) -> Result<Client, Box<dyn Error>> {
-        self.client(row.source, row.backend)
+        self.client_numbers(row.source, row.backend)
     }
 
     /// A profile with these numbers in it.
@@ -102,7 +106,7 @@ impl Numbers {
     }
 }
 
-pub(crate) fn profiles() -> Result<BTreeMap<&'static str, EfficiencyProfile>, Box<dyn Error>> {
+pub(crate) fn read_profiles() -> Result<BTreeMap<&'static str, EfficiencyProfile>, Box<dyn Error>> {
     ENGINES
         .into_iter()
         .map(|name| Ok((name, EfficiencyProfile::embedded(name)?)))

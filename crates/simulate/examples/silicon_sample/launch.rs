@@ -21,7 +21,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    pub(crate) fn of(row: &Row) -> Self {
+    pub(crate) fn of_row(row: &Row) -> Self {
         let plain = Self {
             tokens: 8192,
             wait_steps: 0,
@@ -50,7 +50,7 @@ impl Launch {
                 },
                 ..plain
             }
-            .waiting(row),
+            .with_waiting(row),
             "trtllm" if has("gpt-oss") => Self {
                 tokens: 20_000,
                 memory: 0.85,
@@ -94,7 +94,7 @@ impl Launch {
     }
 
     /// Llama with prompts and answers of 1024 on less than eight GPUs: prompts are held back for up to 20 steps.
-    fn waiting(self, row: &Row) -> Self {
+    fn with_waiting(self, row: &Row) -> Self {
         if (row.prompt, row.output) != (1024, 1024) || row.parallel.tensor >= 8 {
             return self;
         }
@@ -114,9 +114,13 @@ impl Launch {
         profile
     }
 
-    pub(crate) fn settings(&self, row: &Row, [kv_blocks, sequence_blocks]: [u64; 2]) -> Settings {
-        let known = row.source == Source::Dashboard;
-        let is_trtllm = known && row.backend == "trtllm";
+    pub(crate) fn engine_settings(
+        &self,
+        row: &Row,
+        [kv_blocks, sequence_blocks]: [u64; 2],
+    ) -> Settings {
+        let is_dashboard = row.source == Source::Dashboard;
+        let is_trtllm = is_dashboard && row.backend == "trtllm";
         let max_num_batched_tokens = self.tokens * row.parallel.data;
         Settings {
             kv_blocks,
@@ -126,7 +130,7 @@ impl Launch {
             max_num_batched_tokens,
             chunked_prefill: !is_trtllm,
             reserve_answer: is_trtllm,
-            async_scheduling: known,
+            async_scheduling: is_dashboard,
             wait_steps: self.wait_steps,
             wait_tokens: self.wait_tokens,
             ..Settings::default()

@@ -25,10 +25,10 @@ use llmprof_theory::{Model, device::Catalog};
 use llmprof_traffic::statistics::percentile;
 
 use coverage::{Groups, cross_validated, of_other_designs};
-use fitted::{Fitted, profiles};
+use fitted::{Fitted, read_profiles};
 use launch::Launch;
-use rows::{Row, Source, Times, models, rows};
-use served::{Server, served};
+use rows::{Row, Source, Times, read_models, read_rows};
+use served::{Server, predict_served};
 
 /// TTFT and TPOT, |simulated ÷ measured − 1| and that of the estimate.
 #[derive(Clone, Copy)]
@@ -39,9 +39,9 @@ struct Errors {
 }
 
 /// The groups that a row is counted in.
-fn groups(row: &Row) -> Vec<String> {
+fn row_groups(row: &Row) -> Vec<String> {
     let (device, model) = (row.device, row.model);
-    let alone = if row.parallel.ranks() == 1 {
+    let alone = if row.parallel.rank_count() == 1 {
         "one GPU"
     } else {
         "several GPUs"
@@ -61,7 +61,7 @@ fn groups(row: &Row) -> Vec<String> {
 }
 
 /// A quantile of what some rows have, in percent.
-fn quantile(found: &[Errors], p: f64, of: &dyn Fn(&Errors) -> Option<f64>) -> String {
+fn format_quantile(found: &[Errors], p: f64, of: &dyn Fn(&Errors) -> Option<f64>) -> String {
     let mut values: Vec<f64> = found.iter().filter_map(of).collect();
     values.sort_unstable_by(f64::total_cmp);
     if values.is_empty() {
@@ -75,15 +75,15 @@ fn side_by_side(found: &[Errors]) -> String {
     format!(
         "{} | {} / {} | {} / {}",
         found.iter().filter(|row| row.theirs.is_some()).count(),
-        quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.tpot)),
-        quantile(found, 0.5, &|row| Some(row.theirs?.tpot)),
-        quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.ttft)),
-        quantile(found, 0.5, &|row| Some(row.theirs?.ttft)),
+        format_quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.tpot)),
+        format_quantile(found, 0.5, &|row| Some(row.theirs?.tpot)),
+        format_quantile(found, 0.5, &|row| row.theirs.map(|_| row.own.ttft)),
+        format_quantile(found, 0.5, &|row| Some(row.theirs?.ttft)),
     )
 }
 
 /// Errors of all rows; then, of those that aiconfigurator has an estimate for in the same formats, ours and its own; then of all that it has one for.
-fn print(errors: &BTreeMap<String, Vec<Errors>>) {
+fn print_errors(errors: &BTreeMap<String, Vec<Errors>>) {
     println!(
         "| rows | | TPOT median | p90 | TTFT median | p90 | same formats | TPOT, ours / aiconfigurator | TTFT, ours / aiconfigurator | all estimates | TPOT | TTFT |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
@@ -96,10 +96,10 @@ fn print(errors: &BTreeMap<String, Vec<Errors>>) {
         println!(
             "| {group} | {} | {} | {} | {} | {} | {} | {} |",
             found.len(),
-            quantile(found, 0.5, &tpot),
-            quantile(found, 0.9, &tpot),
-            quantile(found, 0.5, &ttft),
-            quantile(found, 0.9, &ttft),
+            format_quantile(found, 0.5, &tpot),
+            format_quantile(found, 0.9, &tpot),
+            format_quantile(found, 0.5, &ttft),
+            format_quantile(found, 0.9, &ttft),
             side_by_side(&alike),
             side_by_side(found),
         );
@@ -110,7 +110,7 @@ fn print(errors: &BTreeMap<String, Vec<Errors>>) {
 fn print_repeated(rows: &[Row]) {
     let mut settings: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.device == "h200") {
-        let tpots = settings.entry(row.settings()).or_default();
+        let tpots = settings.entry(row.stated_settings()).or_default();
         if tpots
             .iter()
             .all(|known| (known / row.measured.tpot - 1.0).abs() > 1e-3)
@@ -142,42 +142,42 @@ fn main() -> Result<(), Box<dyn Error>> {
     let word = std::env::args().nth(1);
     match word.as_deref() {
         Some("fit") => print_fit(),
-        Some("rows") => grade(true),
-        Some("table") | None => grade(false),
+        Some("rows") => grade_rows(true),
+        Some("table") | None => grade_rows(false),
         Some(other) => Err(format!("unknown word `{other}`: rows, table or fit").into()),
     }
 }
 
 /// Prints `fixtures/silicon/fitted.json`.
 fn print_fit() -> Result<(), Box<dyn Error>> {
-    let found = fit::all(&rows()?, &models()?, &profiles()?)?;
-    println!("{}", serde_json::to_string_pretty(&found)?);
+    let fitted = fit::fit_all(&read_rows()?, &read_models()?, &read_profiles()?)?;
+    println!("{}", serde_json::to_string_pretty(&fitted)?);
     Ok(())
 }
 
-fn grade(prints_rows: bool) -> Result<(), Box<dyn Error>> {
-    let (rows, models, profiles) = (rows()?, models()?, profiles()?);
-    let fitted = Fitted::read()?;
+fn grade_rows(prints_rows: bool) -> Result<(), Box<dyn Error>> {
+    let (rows, models, profiles) = (read_rows()?, read_models()?, read_profiles()?);
+    let fitted = Fitted::read_fitted()?;
     let catalog = Catalog::embedded();
     let mut errors: BTreeMap<String, Vec<Errors>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
     let mut ratios = [Groups::default(), Groups::default()];
     for row in &rows {
         let device = catalog.by_name(row.device)?;
-        let found = match models.get(row.model) {
+        let predicted = match models.get(row.model) {
             None => Err("no design of the model here".into()),
             Some(model) => {
-                let numbers = fitted.grading(row.model)?;
+                let numbers = fitted.grading_numbers(row.model)?;
                 let server = Server {
                     model,
                     device: &device,
                     profile: &numbers.put_into(&profiles[row.backend]),
                     client: numbers.client_of(row)?,
                 };
-                served(row, &server)
+                predict_served(row, &server)
             }
         };
-        let found = match found {
+        let times = match predicted {
             Ok(found) => found,
             Err(error) => {
                 let why = format!("{}: {error}", row.device);
@@ -186,31 +186,31 @@ fn grade(prints_rows: bool) -> Result<(), Box<dyn Error>> {
             }
         };
         let both = [
-            row.measured.ttft / found.ttft,
-            row.measured.tpot / found.tpot,
+            row.measured.ttft / times.ttft,
+            row.measured.tpot / times.tpot,
         ];
         for (groups, ratio) in ratios.iter_mut().zip(both) {
-            groups.entry(trials::group(row)).or_default().push(ratio);
+            groups.entry(trials::group_of(row)).or_default().push(ratio);
         }
         if prints_rows {
-            println!("{},{:.5},{:.5}", row.line, found.ttft, found.tpot);
+            println!("{},{:.5},{:.5}", row.line, times.ttft, times.tpot);
         }
         let off = |times: Times| Times {
             ttft: (times.ttft / row.measured.ttft - 1.0).abs(),
             tpot: (times.tpot / row.measured.tpot - 1.0).abs(),
         };
-        for group in groups(row) {
+        for group in row_groups(row) {
             errors.entry(group).or_default().push(Errors {
-                own: off(found),
+                own: off(times),
                 theirs: row.estimated.map(off),
                 // Of dashboards, a KV cache of 8 bits is what a script states; aiconfigurator took one of 16.
                 is_alike: row.is_alike
-                    && !(row.source == Source::Dashboard && Launch::of(row).eight_bit_cache),
+                    && !(row.source == Source::Dashboard && Launch::of_row(row).eight_bit_cache),
             });
         }
     }
     count_apart(&models, &profiles, &mut errors, &mut left_out)?;
-    print(&errors);
+    print_errors(&errors);
     for (why, count) in left_out {
         println!("left out: {count} rows, {why}");
     }
@@ -244,17 +244,17 @@ fn count_apart(
     left_out: &mut BTreeMap<String, usize>,
 ) -> Result<(), Box<dyn Error>> {
     let device = Catalog::embedded().by_name("h200")?;
-    let fitted = Fitted::read()?;
-    for row in &apart::rows()? {
+    let fitted = Fitted::read_fitted()?;
+    for row in &apart::read_rows()? {
         let model = models.get(row.model).ok_or("no design of the model here")?;
-        let numbers = fitted.grading(row.model)?;
+        let numbers = fitted.grading_numbers(row.model)?;
         let server = Server {
             model,
             device: &device,
             profile: &numbers.put_into(&profiles[row.backend]),
-            client: numbers.client(Source::Dashboard, row.backend)?,
+            client: numbers.client_numbers(Source::Dashboard, row.backend)?,
         };
-        let Some(found) = apart::served(row, &server)? else {
+        let Some(found) = apart::predict_served(row, &server)? else {
             let why = "h200: prefill and decode apart, workers not stated";
             *left_out.entry(why.to_owned()).or_default() += 1;
             continue;

@@ -40,7 +40,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// What it states beside times, the version up to its last part. DeepSeek V3 and R1 are one design.
-    pub(crate) fn settings(&self) -> String {
+    pub(crate) fn stated_settings(&self) -> String {
         let cells: Vec<&str> = self.line.split(',').collect();
         let stated = cells[..cells.len() - 5].join(",");
         let version = self.version.split(".post").next().unwrap_or_default();
@@ -58,7 +58,7 @@ pub(crate) struct Times {
 }
 
 /// DeepSeek V3 and R1 are one design, Llama 3.1 8B and its FP8 checkpoint another.
-pub(crate) fn design(model: &'static str) -> &'static str {
+pub(crate) fn design_of(model: &'static str) -> &'static str {
     match model {
         "deepseek-ai/DeepSeek-V3" => "deepseek-ai/DeepSeek-R1",
         "nvidia/Llama-3.1-8B-Instruct-FP8" => "meta-llama/Llama-3.1-8B-Instruct",
@@ -67,7 +67,7 @@ pub(crate) fn design(model: &'static str) -> &'static str {
 }
 
 /// Models by the names that rows have for them.
-pub(crate) fn models() -> Result<BTreeMap<&'static str, Model>> {
+pub(crate) fn read_models() -> Result<BTreeMap<&'static str, Model>> {
     let llama_70b = include_str!("../../../theory/tests/data/models/llama3_1_70b.json");
     let llama_8b = include_str!("../../../theory/tests/data/models/llama3_1_8b.json");
     let deepseek = include_str!("../../../theory/tests/data/models/deepseek_v3.json");
@@ -107,20 +107,20 @@ pub(crate) fn models() -> Result<BTreeMap<&'static str, Model>> {
     let mut models = BTreeMap::new();
     for (name, text) in designs {
         let config = serde_json::from_str(text)?;
-        let known = Model::from_config(&config, None);
-        models.insert(name, known.or_else(|_| Model::from_common_keys(&config))?);
+        let model = Model::from_config(&config, None);
+        models.insert(name, model.or_else(|_| Model::from_common_keys(&config))?);
     }
     Ok(models)
 }
 
-pub(crate) fn rows() -> Result<Vec<Row>> {
-    read(ROWS, row)
+pub(crate) fn read_rows() -> Result<Vec<Row>> {
+    read_csv(ROWS, parse_row)
 }
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Every line of a CSV file after its header, with the header's columns.
-pub(crate) fn read<T>(
+pub(crate) fn read_csv<T>(
     text: &'static str,
     row: fn(&[&str], &'static str) -> Result<T>,
 ) -> Result<Vec<T>> {
@@ -129,7 +129,7 @@ pub(crate) fn read<T>(
     lines.map(|line| row(&header, line)).collect()
 }
 
-fn row(header: &[&str], line: &'static str) -> Result<Row> {
+fn parse_row(header: &[&str], line: &'static str) -> Result<Row> {
     let cells: Vec<&str> = line.split(',').collect();
     let cell = |name: &str| -> &'static str {
         let place = header.iter().position(|column| *column == name);
@@ -160,7 +160,7 @@ fn row(header: &[&str], line: &'static str) -> Result<Row> {
         backend: cell("backend"),
         version: cell("backend_version"),
         model,
-        weights: weights(model, cell("precision"), gemm)?,
+        weights: parse_weights(model, cell("precision"), gemm)?,
         concurrency: cell("concurrency").parse()?,
         prompt: cell("isl").parse()?,
         output: cell("osl").parse()?,
@@ -177,7 +177,7 @@ fn row(header: &[&str], line: &'static str) -> Result<Row> {
 }
 
 /// `precision` says how wide weights are; designs that state a format of their own keep it, checkpoints of Qwen in FP8 have tiles of 128 × 128 by their configs.
-fn weights(model: &str, precision: &str, gemm: &str) -> Result<Option<WeightFormat>> {
+fn parse_weights(model: &str, precision: &str, gemm: &str) -> Result<Option<WeightFormat>> {
     let states_its_own = ["deepseek", "openai", "moonshotai", "zhipuai", "MiniMax"]
         .iter()
         .any(|name| model.starts_with(name));

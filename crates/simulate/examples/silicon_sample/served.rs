@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::ParallelModel};
 use llmprof_simulate::{
     FrontEnd, Load, SimulatedLoad, StepTimer, memory::SequenceMemory, predicted::Predicted,
-    simulate,
+    simulate_load,
 };
 use llmprof_theory::{Model, Precision, Step, Workload, device::Device};
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
@@ -23,7 +23,7 @@ const REPORTED: f64 = 1.063;
 const RUNTIME_BYTES: f64 = 3e9;
 
 /// Tokens of a KV block.
-const BLOCK: u64 = 16;
+const BLOCK_TOKENS: u64 = 16;
 
 /// What a client sees beside the engine's own time.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// The closed loop of a row.
-    pub(crate) fn load(
+    pub(crate) fn closed_loop(
         &self,
         concurrency: usize,
         rounds: usize,
@@ -50,7 +50,7 @@ impl Client {
             least: ((most as f64 * self.least) as u64).max(1),
             most,
         };
-        let mut load = Load::synthetic(
+        let mut load = Load::from_lengths(
             &Arrivals::Closed { concurrency },
             &lengths(prompt),
             &lengths(output),
@@ -66,12 +66,11 @@ impl Client {
     }
 
     /// Time of a step with what each sequence adds.
-    pub(crate) fn step(&self, step: &Step, time: Nanos) -> Nanos {
+    pub(crate) fn step_time(&self, step: &Step, time: Nanos) -> Nanos {
         time + Nanos::from_seconds(self.sequence_us * 1e-6 * step.sequences() as f64)
     }
 }
 
-/// What serves a row.
 pub(crate) struct Server<'a> {
     pub(crate) model: &'a Model,
     pub(crate) device: &'a Device,
@@ -79,7 +78,7 @@ pub(crate) struct Server<'a> {
     pub(crate) client: Client,
 }
 
-pub(crate) fn means(summary: &SimulatedLoad) -> Result<Times, Box<dyn Error>> {
+pub(crate) fn mean_times(summary: &SimulatedLoad) -> Result<Times, Box<dyn Error>> {
     let (Some(ttft), Some(tpot)) = (summary.figures.ttft_ms, summary.figures.tpot_ms) else {
         return Err("no request ended".into());
     };
@@ -90,8 +89,8 @@ pub(crate) fn means(summary: &SimulatedLoad) -> Result<Times, Box<dyn Error>> {
 }
 
 /// What a step of a row's engine is predicted for.
-fn workload(row: &Row) -> Result<Workload, Box<dyn Error>> {
-    let eight_bits = Launch::of(row).eight_bit_cache;
+fn row_workload(row: &Row) -> Result<Workload, Box<dyn Error>> {
+    let eight_bits = Launch::of_row(row).eight_bit_cache;
     Ok(Workload {
         precision: Precision {
             weights: row.weights,
@@ -111,9 +110,9 @@ pub(crate) fn can_serve(
     profile: &EfficiencyProfile,
 ) -> bool {
     let predicted = || -> Result<(), Box<dyn Error>> {
-        let spread = Spread::new(model, device, row.parallel)?;
-        let workload = workload(row)?;
-        spread.predict(&spread.predictor(device, profile), &workload)?;
+        let spread = ParallelModel::new(model, device, row.parallel)?;
+        let workload = row_workload(row)?;
+        spread.predict(&spread.rank_predictor(device, profile), &workload)?;
         kv_blocks(row, &workload, &spread, device)?;
         Ok(())
     };
@@ -121,34 +120,38 @@ pub(crate) fn can_serve(
 }
 
 /// The means that the row is predicted to hold.
-pub(crate) fn served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Error>> {
+pub(crate) fn predict_served(row: &Row, server: &Server<'_>) -> Result<Times, Box<dyn Error>> {
     let Server {
         model,
         device,
         profile,
         client,
     } = server;
-    let (launch, workload) = (Launch::of(row), workload(row)?);
-    let spread = Spread::new(model, device, row.parallel)?;
-    let predictor = spread.predictor(device, &launch.put_into(profile));
-    let settings = launch.settings(row, kv_blocks(row, &workload, &spread, device)?);
-    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let (launch, workload) = (Launch::of_row(row), row_workload(row)?);
+    let spread = ParallelModel::new(model, device, row.parallel)?;
+    let predictor = spread.rank_predictor(device, &launch.put_into(profile));
+    let settings = launch.engine_settings(row, kv_blocks(row, &workload, &spread, device)?);
+    let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let predicted = Predicted::new(&predict, Nanos(0))?;
-    let time = |step: &Step| client.step(step, predicted.time(step));
-    let load = client.load(row.concurrency, launch.rounds, [row.prompt, row.output]);
-    let outcome = simulate(&load, &settings, &time)?;
-    means(&SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]))
+    let time = |step: &Step| client.step_time(step, predicted.step_time(step));
+    let load = client.closed_loop(row.concurrency, launch.rounds, [row.prompt, row.output]);
+    let outcome = simulate_load(&load, &settings, &time)?;
+    mean_times(&SimulatedLoad::of_outcomes(
+        &[outcome],
+        settings.kv_blocks,
+        &[],
+    ))
 }
 
 /// KV blocks of all data-parallel groups together, and those of a sequence whatever its length.
 fn kv_blocks(
     row: &Row,
     workload: &Workload,
-    spread: &Spread,
+    spread: &ParallelModel,
     device: &Device,
 ) -> Result<[u64; 2], Box<dyn Error>> {
-    let launch = Launch::of(row);
-    let memory = SequenceMemory::of(spread, device, workload, &EngineLimits::default())?;
+    let launch = Launch::of_row(row);
+    let memory = SequenceMemory::of_model(spread, device, workload, &EngineLimits::default())?;
     let capacity = device.memory.capacity_bytes.as_ref().ok_or("no capacity")?;
     let reported = match capacity.basis {
         Basis::Measured => 1.0,
@@ -162,11 +165,11 @@ fn kv_blocks(
     } else {
         capacity * launch.memory - weights
     };
-    let blocks = row.parallel.data as f64 * left / (memory.token * BLOCK as f64);
+    let blocks = row.parallel.data as f64 * left / (memory.token * BLOCK_TOKENS as f64);
     if blocks < 1.0 {
         return Err("does not fit".into());
     }
     // More than any load here takes.
     let blocks = (blocks as u64).min(1 << 24);
-    Ok([blocks, memory.sequence_blocks(BLOCK)])
+    Ok([blocks, memory.sequence_blocks(BLOCK_TOKENS)])
 }

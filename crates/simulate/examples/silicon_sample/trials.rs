@@ -10,10 +10,10 @@ use llmprof_predict::EfficiencyProfile;
 use llmprof_theory::{Model, device::Catalog};
 
 use super::{
-    coverage::{Group, Groups},
+    coverage::{Groups, RowGroup},
     fitted::Numbers,
-    rows::{Row, Times, design},
-    served::{Server, can_serve, served},
+    rows::{Row, Times, design_of},
+    served::{Server, can_serve, predict_served},
 };
 
 /// A row's line, and bits of the numbers that its simulation depends on.
@@ -40,13 +40,13 @@ impl<'a> Trials<'a> {
     /// Whether the row's model has a design here, and its ranks are modelled.
     pub(crate) fn can_simulate(&self, row: &Row) -> bool {
         let device = Catalog::embedded().by_name(row.device);
-        let known = device.ok().zip(self.models.get(row.model));
-        known.is_some_and(|(device, model)| {
+        let row_setup = device.ok().zip(self.models.get(row.model));
+        row_setup.is_some_and(|(device, model)| {
             can_serve(row, model, &device, &self.profiles[row.backend])
         })
     }
 
-    fn key(row: &Row, numbers: &Numbers) -> Result<Key, Box<dyn Error>> {
+    fn trial_key(row: &Row, numbers: &Numbers) -> Result<Key, Box<dyn Error>> {
         let client = numbers.client_of(row)?;
         let numbers = [
             client.request_ms,
@@ -57,34 +57,38 @@ impl<'a> Trials<'a> {
         Ok((row.line, numbers.map(f64::to_bits)))
     }
 
-    fn simulate(&self, row: &Row, numbers: &Numbers) -> Result<Times, Box<dyn Error>> {
+    fn simulate_row(&self, row: &Row, numbers: &Numbers) -> Result<Times, Box<dyn Error>> {
         let server = Server {
             model: self.models.get(row.model).ok_or("no design")?,
             device: &Catalog::embedded().by_name(row.device)?,
             profile: &numbers.put_into(&self.profiles[row.backend]),
             client: numbers.client_of(row)?,
         };
-        served(row, &server)
+        predict_served(row, &server)
     }
 
     /// Simulates what was not simulated with these numbers before.
-    pub(crate) fn fill(&mut self, rows: &[&Row], numbers: &Numbers) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn simulate_missing(
+        &mut self,
+        rows: &[&Row],
+        numbers: &Numbers,
+    ) -> Result<(), Box<dyn Error>> {
         let mut missing = Vec::new();
         for row in rows {
-            let key = Self::key(row, numbers)?;
+            let key = Self::trial_key(row, numbers)?;
             if !self.known.contains_key(&key) {
                 missing.push((key, *row));
             }
         }
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let of = |(key, row): &(Key, &Row)| -> Result<(Key, Times), String> {
-            let found = self.simulate(row, numbers);
-            found
+            let times = self.simulate_row(row, numbers);
+            times
                 .map(|times| (*key, times))
                 .map_err(|error| format!("{}: {error}", row.line))
         };
         let of = &of;
-        let found: Vec<Result<(Key, Times), String>> = thread::scope(|scope| {
+        let results: Vec<Result<(Key, Times), String>> = thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|worker| {
                     let part = missing.iter().skip(worker).step_by(threads);
@@ -96,7 +100,7 @@ impl<'a> Trials<'a> {
                 .flat_map(|worker| worker.join().unwrap_or_default())
                 .collect()
         });
-        for one in found {
+        for one in results {
             let (key, times) = one?;
             self.known.insert(key, times);
         }
@@ -104,24 +108,28 @@ impl<'a> Trials<'a> {
     }
 
     /// What clients of a row see.
-    pub(crate) fn seen(&mut self, row: &Row, numbers: &Numbers) -> Result<Times, Box<dyn Error>> {
-        self.fill(&[row], numbers)?;
-        Ok(self.known[&Self::key(row, numbers)?])
+    pub(crate) fn client_times(
+        &mut self,
+        row: &Row,
+        numbers: &Numbers,
+    ) -> Result<Times, Box<dyn Error>> {
+        self.simulate_missing(&[row], numbers)?;
+        Ok(self.known[&Self::trial_key(row, numbers)?])
     }
 
     /// Measured ÷ predicted of TTFT and TPOT.
-    pub(crate) fn ratios(
+    pub(crate) fn group_ratios(
         &mut self,
         rows: &[&Row],
         numbers: &Numbers,
     ) -> Result<[Groups; 2], Box<dyn Error>> {
-        self.fill(rows, numbers)?;
+        self.simulate_missing(rows, numbers)?;
         let mut ratios = [Groups::default(), Groups::default()];
         for row in rows {
-            let seen = self.known[&Self::key(row, numbers)?];
+            let seen = self.known[&Self::trial_key(row, numbers)?];
             let both = [row.measured.ttft / seen.ttft, row.measured.tpot / seen.tpot];
             for (groups, ratio) in ratios.iter_mut().zip(both) {
-                groups.entry(group(row)).or_default().push(ratio);
+                groups.entry(group_of(row)).or_default().push(ratio);
             }
         }
         Ok(ratios)
@@ -129,6 +137,6 @@ impl<'a> Trials<'a> {
 }
 
 /// Rows that are judged together.
-pub(crate) fn group(row: &Row) -> Group {
-    (design(row.model), row.device, row.source, row.backend)
+pub(crate) fn group_of(row: &Row) -> RowGroup {
+    (design_of(row.model), row.device, row.source, row.backend)
 }

@@ -1,6 +1,8 @@
 //! What an engine can at best do, before anything is simulated: bounds that no schedule beats.
 
-use llmprof_predict::{EfficiencyProfile, EngineLimits, PredictError, Predictor, parallel::Spread};
+use llmprof_predict::{
+    EfficiencyProfile, EngineLimits, PredictError, Predictor, parallel::ParallelModel,
+};
 use llmprof_theory::{Precision, Sequences, Step, Workload, device::Device, parallel::Parallel};
 use llmprof_traffic::slo::{Metric, Slo};
 use schemars::JsonSchema;
@@ -75,7 +77,7 @@ const BATCHES: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 impl Asked<'_> {
     /// The workload of an engine in some formats.
-    pub(super) fn workload(&self, parallel: Parallel, precision: Precision) -> Workload {
+    pub(super) fn engine_workload(&self, parallel: Parallel, precision: Precision) -> Workload {
         Workload {
             parallel,
             precision,
@@ -84,9 +86,9 @@ impl Asked<'_> {
     }
 
     /// Settings of an engine with these limits, and its KV blocks.
-    pub(super) fn settings(
+    pub(super) fn engine_settings(
         &self,
-        (spread, device): (&Spread, &Device),
+        (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
         [max_num_batched_tokens, max_num_seqs]: [u64; 2],
     ) -> Result<Settings, Reason> {
@@ -96,7 +98,7 @@ impl Asked<'_> {
             max_num_seqs,
         };
         let settings = engine_settings((spread, device), workload, &limits, self.block_size)?;
-        let [prompt, output] = self.traffic.longest();
+        let [prompt, output] = self.traffic.longest_lengths();
         if !settings.can_serve(prompt, output) {
             return Err(Reason::Kv);
         }
@@ -106,17 +108,17 @@ impl Asked<'_> {
     /// Engines that the load needs at least, or why none of this kind serves it.
     pub(super) fn fewest_replicas(
         &self,
-        (spread, device): (&Spread, &Device),
+        (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
         limits: [u64; 2],
     ) -> Result<u64, Reason> {
-        let settings = self.settings((spread, device), workload, limits)?;
-        let predictor = spread.predictor(device, self.profile);
+        let settings = self.engine_settings((spread, device), workload, limits)?;
+        let predictor = spread.rank_predictor(device, self.profile);
         let capacity = self
-            .capacity((spread, &predictor), workload, &settings)
+            .request_capacity((spread, &predictor), workload, &settings)
             .map_err(|_| Reason::NotPredicted)??;
-        let replicas = (self.traffic.rate() / capacity).ceil().max(1.0);
-        if replicas * workload.parallel.ranks() as f64 > self.max_gpus as f64 {
+        let replicas = (self.traffic.mean_rate() / capacity).ceil().max(1.0);
+        if replicas * workload.parallel.rank_count() as f64 > self.max_gpus as f64 {
             return Err(Reason::Gpus);
         }
         Ok(replicas as u64)
@@ -132,15 +134,15 @@ impl Asked<'_> {
     }
 
     /// The most requests a second that one engine can serve within the objectives.
-    fn capacity(
+    fn request_capacity(
         &self,
-        (spread, predictor): (&Spread, &Predictor<'_>),
+        (spread, predictor): (&ParallelModel, &Predictor<'_>),
         workload: &Workload,
         settings: &Settings,
     ) -> Result<Result<f64, Reason>, PredictError> {
         let seconds = |factor: f64, alike: Sequences| -> Result<f64, PredictError> {
             let step = Step::of_sequences([alike]);
-            let time = spread.step(predictor, workload, &step)?.time_ns;
+            let time = spread.predict_step(predictor, workload, &step)?.time_ns;
             Ok(factor * time.seconds())
         };
         let decode = |count: u64, cached: u64| {
@@ -183,7 +185,7 @@ impl Asked<'_> {
             0.0
         };
         let context = (prompt + output / 2.0) as u64;
-        let blocks = settings.blocks(context) + settings.sequence_blocks;
+        let blocks = settings.blocks_for(context) + settings.sequence_blocks;
         let largest = (settings.kv_blocks / blocks.max(1)).clamp(1, settings.max_num_seqs);
         let decodes = (output - 1.0).max(0.0);
         let mut best = 0.0_f64;
@@ -211,13 +213,13 @@ impl Asked<'_> {
 
 /// Settings of an engine with these limits, with as many KV blocks as its memory holds.
 pub(super) fn engine_settings(
-    (spread, device): (&Spread, &Device),
+    (spread, device): (&ParallelModel, &Device),
     workload: &Workload,
     limits: &EngineLimits,
     block_size: u64,
 ) -> Result<Settings, Reason> {
-    let memory =
-        SequenceMemory::of(spread, device, workload, limits).map_err(|_| Reason::NotPredicted)?;
+    let memory = SequenceMemory::of_model(spread, device, workload, limits)
+        .map_err(|_| Reason::NotPredicted)?;
     let kv_blocks = memory.kv_blocks(block_size).ok_or(Reason::NotPredicted)?;
     if kv_blocks == 0 {
         return Err(Reason::Memory);
@@ -230,7 +232,7 @@ pub(super) fn engine_settings(
         sequence_blocks: memory.sequence_blocks(block_size),
         ..Settings::default()
     };
-    settings.check().map_err(|_| Reason::NotPredicted)?;
+    settings.check_values().map_err(|_| Reason::NotPredicted)?;
     Ok(settings)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use llmprof_predict::{EfficiencyProfile, PredictError, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, PredictError, parallel::ParallelModel};
 use llmprof_theory::{Model, Step, Workload, device::Device, parallel::Parallel};
 use llmprof_traffic::slo::{Metric, Slo, all_met};
 use llmprof_units::Nanos;
@@ -11,13 +11,13 @@ use serde::Serialize;
 
 use super::{
     bounds::{Asked, Choice, ENGINE_LIMITS, Reason},
-    layout::{Formats, precisions},
+    layout::{Formats, list_precisions},
     split::{Fleet, Split, can_send},
-    steady::{Requests, Steady, measured_summary, settle},
+    steady::{Requests, Steady, measured_summary, settle_percentiles},
     traffic::Traffic,
 };
 use crate::{
-    disaggregated, engine::simulate, predicted::Predicted, settings::Settings, shift::Shift,
+    disaggregated, engine::simulate_load, predicted::Predicted, settings::Settings, shift::Shift,
     simulated_load::SimulatedLoad,
 };
 
@@ -28,9 +28,8 @@ const SPLIT_TRIES: usize = 8;
 /// Objectives count as met by percentiles that have not settled below this share of their limits.
 const UNSETTLED_SHARE: f64 = 0.8;
 /// A KV cache this full limits an engine.
-const KV_FULL: f64 = 0.98;
+const KV_FULL_SHARE: f64 = 0.98;
 
-/// What is asked.
 pub struct Question<'a> {
     pub model: &'a Model,
     pub devices: &'a [Device],
@@ -95,11 +94,11 @@ pub struct Candidate {
 pub(super) struct Engines<'a> {
     pub(super) question: &'a Question<'a>,
     /// By device.
-    pub(super) layouts: Vec<Vec<(Parallel, Spread)>>,
+    pub(super) layouts: Vec<Vec<(Parallel, ParallelModel)>>,
 }
 
 impl Engines<'_> {
-    pub(super) fn asked(&self) -> Asked<'_> {
+    pub(super) fn as_asked(&self) -> Asked<'_> {
         let Question {
             profile,
             shift,
@@ -124,16 +123,16 @@ impl Engines<'_> {
     }
 
     /// Engines that bounds leave, reasons of those that they rule out, and how many there are in all.
-    pub(super) fn choices(&self) -> (Vec<Choice>, BTreeMap<Reason, usize>, usize) {
+    pub(super) fn list_choices(&self) -> (Vec<Choice>, BTreeMap<Reason, usize>, usize) {
         let question = self.question;
-        let asked = self.asked();
+        let asked = self.as_asked();
         let (mut choices, mut failed, mut considered) = (Vec::new(), BTreeMap::new(), 0);
         for (index, device) in question.devices.iter().enumerate() {
-            let formats = precisions(question.model, device, &question.base, question.formats);
+            let formats = list_precisions(question.model, device, &question.base, question.formats);
             for (layout, (parallel, spread)) in self.layouts[index].iter().enumerate() {
                 for &precision in &formats {
                     considered += 1;
-                    let workload = asked.workload(*parallel, precision);
+                    let workload = asked.engine_workload(*parallel, precision);
                     // Of all limits the one that allows most decides what is impossible.
                     match asked.fewest_replicas((spread, device), &workload, ENGINE_LIMITS[0]) {
                         Ok(replicas) => choices.push(Choice {
@@ -152,7 +151,7 @@ impl Engines<'_> {
     }
 
     /// GPUs, or their price where the user states any.
-    pub(super) fn cost(&self, device: usize, gpus: u64) -> f64 {
+    pub(super) fn fleet_cost(&self, device: usize, gpus: u64) -> f64 {
         let name = &self.question.devices[device].name;
         gpus as f64 * self.question.prices.get(name).copied().unwrap_or(1.0)
     }
@@ -163,7 +162,8 @@ impl Engines<'_> {
         let mut replicas = choice.replicas;
         for _ in 0..REPLICA_TRIES {
             for limits in ENGINE_LIMITS {
-                let Some(candidate) = self.candidate(choice, limits, Fleet::Replicas(replicas))?
+                let Some(candidate) =
+                    self.simulate_candidate(choice, limits, Fleet::Replicas(replicas))?
                 else {
                     continue;
                 };
@@ -179,7 +179,7 @@ impl Engines<'_> {
                 }
             }
             replicas = (replicas + 1).max(replicas + replicas / 4);
-            if replicas * choice.parallel.ranks() > self.question.max_gpus {
+            if replicas * choice.parallel.rank_count() > self.question.max_gpus {
                 break;
             }
         }
@@ -187,30 +187,30 @@ impl Engines<'_> {
     }
 
     /// Replicas of an engine with some limits, simulated; `None` where they do not fit.
-    fn candidate(
+    fn simulate_candidate(
         &self,
         choice: &Choice,
         limits: [u64; 2],
         fleet: Fleet,
     ) -> Result<Option<Candidate>, PredictError> {
-        let asked = self.asked();
+        let asked = self.as_asked();
         let question = self.question;
         let device = &question.devices[choice.device];
         let (_, spread) = &self.layouts[choice.device][choice.layout];
-        let workload = asked.workload(choice.parallel, choice.precision);
-        let Ok(settings) = asked.settings((spread, device), &workload, limits) else {
+        let workload = asked.engine_workload(choice.parallel, choice.precision);
+        let Ok(settings) = asked.engine_settings((spread, device), &workload, limits) else {
             return Ok(None);
         };
-        let steady = self.simulated(spread, device, &workload, &settings, (fleet, 1.0))?;
-        let gpus = fleet.engines() * choice.parallel.ranks();
+        let steady = self.simulate_fleet(spread, device, &workload, &settings, (fleet, 1.0))?;
+        let gpus = fleet.engine_count() * choice.parallel.rank_count();
         let summary = &steady.summary;
         let share = limit_share(question.slos, summary);
         // Percentiles that still grow are trusted only far from the limits.
         let is_trusted = steady.is_settled || share.is_none_or(|share| share < UNSETTLED_SHARE);
         let is_met = all_met(question.slos, summary) && is_trusted;
         let [_, output] = question.traffic.mean_lengths();
-        let formats = question.model.formats(&choice.precision);
-        let tokens_per_hour = question.traffic.rate() * output * 3600.0;
+        let formats = question.model.number_formats(&choice.precision);
+        let tokens_per_hour = question.traffic.mean_rate() * output * 3600.0;
         Ok(Some(Candidate {
             device: device.name.clone(),
             parallel: choice.parallel,
@@ -218,7 +218,7 @@ impl Engines<'_> {
             kv_dtype: formats.kv.to_string(),
             is_narrowed: choice.precision != question.base.precision,
             settings,
-            replicas: fleet.engines(),
+            replicas: fleet.engine_count(),
             split: match fleet {
                 Fleet::Replicas(_) => None,
                 Fleet::Split(split) => Some(split),
@@ -227,7 +227,7 @@ impl Engines<'_> {
             cost_per_hour: question
                 .prices
                 .contains_key(&device.name)
-                .then(|| self.cost(choice.device, gpus)),
+                .then(|| self.fleet_cost(choice.device, gpus)),
             gpu_hours_per_million_output_tokens: gpus as f64 * 1e6 / tokens_per_hour,
             is_met,
             limited_by: limited_by(question.slos, summary),
@@ -237,63 +237,65 @@ impl Engines<'_> {
     }
 
     /// A fleet at `scale` times the rate. Of engines that get requests in turn, one is simulated.
-    pub(super) fn simulated(
+    pub(super) fn simulate_fleet(
         &self,
-        spread: &Spread,
+        spread: &ParallelModel,
         device: &Device,
         workload: &Workload,
         settings: &Settings,
         (fleet, scale): (Fleet, f64),
     ) -> Result<Steady, PredictError> {
         let question = self.question;
-        let predictor = spread.predictor(device, question.profile);
-        let predict = |step: &Step| spread.step(&predictor, workload, step);
+        let predictor = spread.rank_predictor(device, question.profile);
+        let predict = |step: &Step| spread.predict_step(&predictor, workload, step);
         let time = Predicted::new(&predict, Nanos(0))?.with_shift(question.shift);
         let kv_blocks = settings.kv_blocks;
         let steady = match fleet {
             Fleet::Replicas(replicas) => {
                 let count = replicas as usize;
-                settle(question.requests, question.slos, |requests| {
-                    let load = question.traffic.load(requests * count, scale);
-                    let load = load.share(0, count);
+                settle_percentiles(question.requests, question.slos, |requests| {
+                    let load = question.traffic.draw_load(requests * count, scale);
+                    let load = load.replica_share(0, count);
                     let simulated = load.requests.len();
-                    let outcome =
-                        simulate(&load, settings, &time).expect("`Asked::settings` checks them");
+                    let outcome = simulate_load(&load, settings, &time)
+                        .expect("`Asked::settings` checks them");
                     let summary = measured_summary(outcome, simulated, kv_blocks, question.slos);
                     Ok::<_, PredictError>((summary, simulated))
                 })?
             }
             Fleet::Split(split) => {
                 let engine = (spread, device);
-                let workers = self.asked().workers(engine, workload, settings, split)?;
-                settle(question.requests, question.slos, |requests| {
-                    let load = question.traffic.load(requests * workers.decode, scale);
+                let workers = self
+                    .as_asked()
+                    .split_workers(engine, workload, settings, split)?;
+                settle_percentiles(question.requests, question.slos, |requests| {
+                    let load = question.traffic.draw_load(requests * workers.decode, scale);
                     let simulated = load.requests.len();
-                    let outcome = disaggregated::simulate(&load, workers, &time, &time);
+                    let outcome = disaggregated::simulate_split(&load, workers, &time, &time);
                     let summary = measured_summary(outcome, simulated, kv_blocks, question.slos);
                     Ok::<_, PredictError>((summary, simulated / workers.decode))
                 })?
             }
         };
-        time.failure().map_or(Ok(steady), Err)
+        time.first_failure().map_or(Ok(steady), Err)
     }
 
     /// The fewest engines of each kind that meet the objectives together, else those that come nearest; `None` where prefill and decode
     /// cannot be apart.
     pub(super) fn best_split(&self, choice: &Choice) -> Result<Option<Candidate>, PredictError> {
         let mut nearest: Option<Candidate> = None;
-        let asked = self.asked();
+        let asked = self.as_asked();
         let device = &self.question.devices[choice.device];
         let (_, spread) = &self.layouts[choice.device][choice.layout];
-        let workload = asked.workload(choice.parallel, choice.precision);
+        let workload = asked.engine_workload(choice.parallel, choice.precision);
         let mut split = asked.fewest_split((spread, device), &workload)?;
         for _ in 0..SPLIT_TRIES {
-            let gpus = (split.prefill + split.decode) * choice.parallel.ranks();
+            let gpus = (split.prefill + split.decode) * choice.parallel.rank_count();
             if gpus > self.question.max_gpus || !can_send(device) {
                 break;
             }
             let fleet = Fleet::Split(split);
-            let Some(candidate) = self.candidate(choice, ENGINE_LIMITS[0], fleet)? else {
+            let Some(candidate) = self.simulate_candidate(choice, ENGINE_LIMITS[0], fleet)? else {
                 break;
             };
             if candidate.is_met {
@@ -323,7 +325,7 @@ impl Engines<'_> {
 /// The largest share of an objective's limit that a load reaches.
 fn limit_share(slos: &[Slo], summary: &SimulatedLoad) -> Option<f64> {
     let shares = slos.iter().map(|slo| {
-        slo.value(summary)
+        slo.value_of(summary)
             .map_or(f64::INFINITY, |value| value / slo.limit_ms)
     });
     shares.max_by(f64::total_cmp)
@@ -331,11 +333,14 @@ fn limit_share(slos: &[Slo], summary: &SimulatedLoad) -> Option<f64> {
 
 /// What keeps an engine from more: a KV cache that is full, or the objective nearest to its limit.
 fn limited_by(slos: &[Slo], summary: &SimulatedLoad) -> Option<Reason> {
-    if summary.preemptions > 0 || summary.kv_usage.max >= KV_FULL || summary.figures.failed > 0 {
+    if summary.preemptions > 0
+        || summary.kv_usage.max >= KV_FULL_SHARE
+        || summary.figures.failed > 0
+    {
         return Some(Reason::Kv);
     }
     let share = |slo: &&Slo| {
-        slo.value(summary)
+        slo.value_of(summary)
             .map_or(f64::INFINITY, |value| value / slo.limit_ms)
     };
     let nearest = slos.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;

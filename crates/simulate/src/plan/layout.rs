@@ -1,6 +1,6 @@
 //! Engines that could serve a load: a device, how the model is spread over several, and formats.
 
-use llmprof_predict::parallel::Spread;
+use llmprof_predict::parallel::ParallelModel;
 use llmprof_theory::{
     Model, Precision, WeightFormat, Workload,
     device::{Device, Engine},
@@ -13,7 +13,7 @@ const NODE_RANKS: u64 = 8;
 const TENSOR_RANKS: [u64; 4] = [1, 2, 4, 8];
 const PIPELINE_STAGES: [u64; 3] = [1, 2, 4];
 
-/// Formats that are tried beside the model's own.
+/// Formats that are tried in addition to those of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Formats {
     /// Weights in 8-bit floats.
@@ -23,7 +23,11 @@ pub struct Formats {
 }
 
 /// Layouts of a model over up to a node, those that cannot be divided left out.
-pub(super) fn layouts(model: &Model, device: &Device, max_gpus: u64) -> Vec<(Parallel, Spread)> {
+pub(super) fn list_layouts(
+    model: &Model,
+    device: &Device,
+    max_gpus: u64,
+) -> Vec<(Parallel, ParallelModel)> {
     let mut layouts = Vec::new();
     for tensor in TENSOR_RANKS {
         for pipeline in PIPELINE_STAGES {
@@ -44,7 +48,7 @@ pub(super) fn layouts(model: &Model, device: &Device, max_gpus: u64) -> Vec<(Par
                     expert,
                     data: 1,
                 };
-                if let Ok(spread) = Spread::new(model, device, parallel) {
+                if let Ok(spread) = ParallelModel::new(model, device, parallel) {
                     layouts.push((parallel, spread));
                 }
             }
@@ -54,28 +58,28 @@ pub(super) fn layouts(model: &Model, device: &Device, max_gpus: u64) -> Vec<(Par
 }
 
 /// The workload in its own formats, and in narrower ones that the device computes in.
-pub(super) fn precisions(
+pub(super) fn list_precisions(
     model: &Model,
     device: &Device,
     base: &Workload,
     formats: Formats,
 ) -> Vec<Precision> {
-    let own = base.precision;
-    let stored = model.formats(&own);
+    let base_precision = base.precision;
+    let stored = model.number_formats(&base_precision);
     let fp8 = WeightFormat::Fp8 {
         rows: 0,
         columns: 0,
     };
     let narrow = Precision {
         weights: Some(fp8),
-        ..own
+        ..base_precision
     };
-    let has_fp8 = device.peak(DType::F8E4m3, Engine::Tensor).is_ok();
-    let is_wider = model.parameter_bytes(&narrow) < model.parameter_bytes(&own);
+    let has_fp8 = device.dense_peak(DType::F8E4m3, Engine::Tensor).is_ok();
+    let is_wider = model.parameter_bytes(&narrow) < model.parameter_bytes(&base_precision);
     let weights = if formats.fp8_weights && has_fp8 && is_wider {
-        vec![own, narrow]
+        vec![base_precision, narrow]
     } else {
-        vec![own]
+        vec![base_precision]
     };
     let narrows_kv = formats.fp8_kv && has_fp8 && stored.kv.bits() > 8;
     let mut all = Vec::new();

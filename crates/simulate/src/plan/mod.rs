@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use llmprof_predict::PredictError;
 use llmprof_traffic::{
     slo::all_met,
-    sweep::{Bounds, sweep},
+    sweep::{Bounds, search_rate},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -31,11 +31,11 @@ pub use split::Split;
 pub use steady::{Requests, Steady};
 pub use traffic::{Source, Traffic, TrafficError};
 
-use self::{bounds::Choice, engines::Engines, layout::layouts, split::Fleet};
+use self::{bounds::Choice, engines::Engines, layout::list_layouts, split::Fleet};
 
 /// Engines that cost more than this times the best by their bound are not simulated once there is a choice.
-const WORTH_SIMULATING: f64 = 2.0;
-const FEASIBLE_FOR_A_CHOICE: usize = 6;
+const SIMULATED_COST_FACTOR_MAX: f64 = 2.0;
+const FEASIBLE_CANDIDATES_MIN: usize = 6;
 /// The rate search ends at this multiple of the load.
 const HIGHEST_RATE_FACTOR: f64 = 16.0;
 const RATE_PRECISION: f64 = 0.05;
@@ -69,7 +69,7 @@ pub struct HighestRate {
 }
 
 /// Finds the cheapest engines for a load. `observe` hears how many engines of how many are done.
-pub fn plan(
+pub fn plan_engines(
     question: &Question<'_>,
     observe: &mut dyn FnMut(usize, usize),
 ) -> Result<Plan, PredictError> {
@@ -78,17 +78,17 @@ pub fn plan(
         layouts: question
             .devices
             .iter()
-            .map(|device| layouts(question.model, device, question.max_gpus))
+            .map(|device| list_layouts(question.model, device, question.max_gpus))
             .collect(),
     };
-    let (mut choices, mut failed, considered) = engines.choices();
+    let (mut choices, mut failed, considered) = engines.list_choices();
     let cost = |choice: &Choice| {
-        let gpus = choice.replicas * choice.parallel.ranks();
-        engines.cost(choice.device, gpus)
+        let gpus = choice.replicas * choice.parallel.rank_count();
+        engines.fleet_cost(choice.device, gpus)
     };
     // Of equal cost, fewer stages and ranks first: a request passes all stages in turn, and ranks communicate.
     choices.sort_by(|a, b| {
-        let spread = |one: &Choice| (one.parallel.pipeline, one.parallel.ranks());
+        let spread = |one: &Choice| (one.parallel.pipeline, one.parallel.rank_count());
         let by_cost = cost(a).total_cmp(&cost(b));
         by_cost.then(spread(a).cmp(&spread(b)))
     });
@@ -102,8 +102,8 @@ pub fn plan(
         // Narrower formats may change answers: there is to be an engine without them as well.
         let is_wanted =
             choice.precision == question.base.precision && met().all(|(_, one)| one.is_narrowed);
-        let has_choice = met().count() >= FEASIBLE_FOR_A_CHOICE;
-        if has_choice && !is_wanted && cost(choice) > WORTH_SIMULATING * cheapest {
+        let has_choice = met().count() >= FEASIBLE_CANDIDATES_MIN;
+        if has_choice && !is_wanted && cost(choice) > SIMULATED_COST_FACTOR_MAX * cheapest {
             not_simulated += 1;
             continue;
         }
@@ -117,7 +117,7 @@ pub fn plan(
             continue;
         };
         if candidate.is_met {
-            cheapest = cheapest.min(engines.cost(choice.device, candidate.gpus));
+            cheapest = cheapest.min(engines.fleet_cost(choice.device, candidate.gpus));
         } else if let Some(reason) = candidate.limited_by {
             *failed.entry(reason).or_default() += 1;
         }
@@ -127,7 +127,7 @@ pub fn plan(
         .iter()
         .filter(|(_, one)| one.split.is_none())
         .count();
-    candidates.sort_by(|(_, a), (_, b)| rank(a, b));
+    candidates.sort_by(|(_, a), (_, b)| compare_candidates(a, b));
     let highest_rate = match candidates.first() {
         Some((choice, best)) if best.is_met => engines.highest_rate(choice, best)?,
         _ => None,
@@ -152,7 +152,9 @@ impl Engines<'_> {
         let question = self.question;
         let device = &question.devices[choice.device];
         let (_, spread) = &self.layouts[choice.device][choice.layout];
-        let workload = self.asked().workload(choice.parallel, choice.precision);
+        let workload = self
+            .as_asked()
+            .engine_workload(choice.parallel, choice.precision);
         let mut failure = None;
         let bounds = Bounds {
             least: 1.0,
@@ -160,12 +162,12 @@ impl Engines<'_> {
             precision: RATE_PRECISION,
             tries: RATE_TRIES,
         };
-        let found = sweep(bounds, |scale| {
+        let rate_search = search_rate(bounds, |scale| {
             let fleet = best
                 .split
                 .map_or(Fleet::Replicas(best.replicas), Fleet::Split);
             let load = (fleet, scale);
-            match self.simulated(spread, device, &workload, &best.settings, load) {
+            match self.simulate_fleet(spread, device, &workload, &best.settings, load) {
                 Ok(steady) => {
                     let is_met = all_met(question.slos, &steady.summary);
                     Some(((), is_met))
@@ -179,16 +181,16 @@ impl Engines<'_> {
         if let Some(error) = failure {
             return Err(error);
         }
-        let rate = question.traffic.rate();
-        Ok(found.best_rate.map(|scale| HighestRate {
+        let rate = question.traffic.mean_rate();
+        Ok(rate_search.best_rate.map(|scale| HighestRate {
             met: scale * rate,
-            missed: found.first_failing_rate.map(|scale| scale * rate),
+            missed: rate_search.first_failing_rate.map(|scale| scale * rate),
         }))
     }
 }
 
 /// Those that meet the objectives first, by cost; the others by how far they miss them.
-fn rank(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+fn compare_candidates(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
     let cost = |one: &Candidate| one.cost_per_hour.unwrap_or(one.gpus as f64);
     let share = |one: &Candidate| one.limit_share.unwrap_or(0.0);
     let by_share = share(a).total_cmp(&share(b));

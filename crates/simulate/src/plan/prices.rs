@@ -27,9 +27,9 @@ mod tests {
 
     #[test]
     fn prices_are_lines() {
-        let known = read_prices("# per hour\nh100_sxm: 2.5\n\nl4: 0.7 # spot\n");
+        let prices = read_prices("# per hour\nh100_sxm: 2.5\n\nl4: 0.7 # spot\n");
         let expected = [("h100_sxm".to_owned(), 2.5), ("l4".to_owned(), 0.7)];
-        assert_eq!(known, Ok(BTreeMap::from(expected)));
+        assert_eq!(prices, Ok(BTreeMap::from(expected)));
         for wrong in [
             "h100_sxm",
             "h100_sxm: much",

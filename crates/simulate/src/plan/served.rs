@@ -1,13 +1,13 @@
 //! A server that was measured, simulated as it was run.
 
-use llmprof_predict::{EfficiencyProfile, EngineLimits, PredictError, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, PredictError, parallel::ParallelModel};
 use llmprof_theory::{Model, Step, Workload, device::Device};
 use llmprof_units::Nanos;
 use thiserror::Error;
 
 use super::bounds::{ENGINE_LIMITS, engine_settings};
 use crate::{
-    engine::simulate,
+    engine::simulate_load,
     predicted::Predicted,
     request::{Load, Request},
     shift::{Bench, Medians, Shift, ShiftError, ShiftFit, fit_shift},
@@ -43,7 +43,7 @@ pub enum ServerError {
 impl Server<'_> {
     /// Fits a shift of predicted step times to benches of this server.
     pub fn shift_by(&self, benches: &[Bench]) -> Result<ShiftFit, ShiftError<ServerError>> {
-        let spread = Spread::new(self.model, self.device, self.workload.parallel)
+        let spread = ParallelModel::new(self.model, self.device, self.workload.parallel)
             .map_err(|error| ServerError::Layout(error.to_string()))?;
         let [max_num_batched_tokens, max_num_seqs] = ENGINE_LIMITS[0];
         let limits = EngineLimits {
@@ -54,19 +54,20 @@ impl Server<'_> {
         let engine = (&spread, self.device);
         let settings = engine_settings(engine, &self.workload, &limits, self.block_size)
             .map_err(|_| ServerError::NoKvCache)?;
-        let predictor = spread.predictor(self.device, self.profile);
-        let predict = |step: &Step| spread.step(&predictor, &self.workload, step);
+        let predictor = spread.rank_predictor(self.device, self.profile);
+        let predict = |step: &Step| spread.predict_step(&predictor, &self.workload, step);
         fit_shift(benches, &|load: &Load, shift: Shift| {
             let time = Predicted::new(&predict, Nanos(0))?.with_shift(shift);
             let served = |request: &Request| settings.can_serve(request.prompt, request.output);
             if !load.requests.iter().all(served) {
                 return Err(ServerError::TooLong);
             }
-            let outcome = simulate(load, &settings, &time).expect("`engine_settings` checks them");
-            if let Some(error) = time.failure() {
+            let outcome =
+                simulate_load(load, &settings, &time).expect("`engine_settings` checks them");
+            if let Some(error) = time.first_failure() {
                 return Err(error.into());
             }
-            let summary = SimulatedLoad::of(&[outcome], settings.kv_blocks, &[]);
+            let summary = SimulatedLoad::of_outcomes(&[outcome], settings.kv_blocks, &[]);
             Ok(Medians {
                 ttft_ms: summary.figures.ttft_ms.ok_or(ServerError::Empty)?.p50,
                 tpot_ms: summary.figures.tpot_ms.map(|tpot| tpot.p50),

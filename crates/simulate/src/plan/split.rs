@@ -2,7 +2,7 @@
 
 use llmprof_predict::{
     EngineLimits, PredictError,
-    parallel::{Spread, sent_bytes_per_s},
+    parallel::{ParallelModel, sent_bytes_per_s},
 };
 use llmprof_theory::{Sequences, Step, Workload, device::Device};
 use llmprof_units::Nanos;
@@ -33,7 +33,7 @@ pub(super) enum Fleet {
 }
 
 impl Fleet {
-    pub(super) fn engines(self) -> u64 {
+    pub(super) fn engine_count(self) -> u64 {
         match self {
             Self::Replicas(replicas) => replicas,
             Self::Split(split) => split.prefill + split.decode,
@@ -45,14 +45,14 @@ impl Asked<'_> {
     /// Engines of each kind that have the time for the load.
     pub(super) fn fewest_split(
         &self,
-        (spread, device): (&Spread, &Device),
+        (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
     ) -> Result<Split, PredictError> {
-        let predictor = spread.predictor(device, self.profile);
+        let predictor = spread.rank_predictor(device, self.profile);
         let seconds = |count, new, cached| -> Result<f64, PredictError> {
             let alike = Sequences { count, new, cached };
             let step = Step::of_sequences([alike]);
-            let time = spread.step(&predictor, workload, &step)?;
+            let time = spread.predict_step(&predictor, workload, &step)?;
             Ok(time.time_ns.seconds())
         };
         let [prompt, output] = self.traffic.mean_lengths();
@@ -60,7 +60,7 @@ impl Asked<'_> {
         let decode_s =
             self.shift.decode * seconds(DECODE_BATCH, 1, (prompt + output / 2.0) as u64)?;
         let decode_s = (output - 1.0).max(0.0) * decode_s / DECODE_BATCH as f64;
-        let engines = |busy_s: f64| (self.traffic.rate() * busy_s).ceil().max(1.0) as u64;
+        let engines = |busy_s: f64| (self.traffic.mean_rate() * busy_s).ceil().max(1.0) as u64;
         Ok(Split {
             prefill: engines(prefill_s),
             decode: engines(decode_s),
@@ -68,18 +68,19 @@ impl Asked<'_> {
     }
 
     /// Engines of both kinds, with the sequences that they hold and the time that a KV cache takes from one to the other.
-    pub(super) fn workers(
+    pub(super) fn split_workers(
         &self,
-        (spread, device): (&Spread, &Device),
+        (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
         settings: &Settings,
         split: Split,
     ) -> Result<Workers, PredictError> {
         let [prompt, _] = self.traffic.mean_lengths();
-        let [longest_prompt, longest_output] = self.traffic.longest();
-        let blocks = settings.blocks(longest_prompt + longest_output) + settings.sequence_blocks;
+        let [longest_prompt, longest_output] = self.traffic.longest_lengths();
+        let blocks =
+            settings.blocks_for(longest_prompt + longest_output) + settings.sequence_blocks;
         let held = (settings.kv_blocks / blocks.max(1)).clamp(1, settings.max_num_seqs);
-        let memory = SequenceMemory::of(spread, device, workload, &EngineLimits::default())?;
+        let memory = SequenceMemory::of_model(spread, device, workload, &EngineLimits::default())?;
         let bytes = memory.token * prompt + memory.whole;
         let prompts = settings.max_num_batched_tokens as f64 / prompt.max(1.0);
         Ok(Workers {

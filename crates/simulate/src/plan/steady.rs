@@ -12,9 +12,9 @@ use crate::{engine::Outcome, simulated_load::SimulatedLoad};
 /// Percentiles of twice as many requests that differ by less are settled.
 pub const SETTLED_SHARE: f64 = 0.05;
 /// An objective that a short simulation misses by this factor is not met by a longer one.
-const HOPELESS_FACTOR: f64 = 2.0;
+const UNREACHABLE_FACTOR: f64 = 2.0;
 /// Requests before this share of all see an engine that fills; those after the other one that drains.
-const MEASURED: [f64; 2] = [0.2, 0.9];
+const MEASURED_SHARES: [f64; 2] = [0.2, 0.9];
 
 /// How many requests are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Steady {
 
 /// Doubles the requests of `simulate` until the 99th percentiles of TTFT and TPOT settle, or objectives are out of reach. `simulate` returns
 /// fewer requests than asked for where its load ends.
-pub fn settle<E>(
+pub fn settle_percentiles<E>(
     requests: Requests,
     slos: &[Slo],
     mut simulate: impl FnMut(usize) -> Result<(SimulatedLoad, usize), E>,
@@ -54,8 +54,8 @@ pub fn settle<E>(
             tails.into_iter().zip(before).all(close)
         });
         let is_hopeless = slos.iter().any(|slo| {
-            let value = slo.value(&summary);
-            value.is_some_and(|value| value > HOPELESS_FACTOR * slo.limit_ms)
+            let value = slo.value_of(&summary);
+            value.is_some_and(|value| value > UNREACHABLE_FACTOR * slo.limit_ms)
         });
         if is_close || has_ended || is_hopeless || count >= requests.most {
             return Ok(Steady {
@@ -76,13 +76,13 @@ pub(crate) fn measured_summary(
     kv_blocks: u64,
     slos: &[Slo],
 ) -> SimulatedLoad {
-    let whole = SimulatedLoad::of(std::slice::from_ref(&outcome), kv_blocks, slos);
-    let [first, last] = MEASURED.map(|share| (requests as f64 * share) as usize);
+    let whole = SimulatedLoad::of_outcomes(std::slice::from_ref(&outcome), kv_blocks, slos);
+    let [first, last] = MEASURED_SHARES.map(|share| (requests as f64 * share) as usize);
     let mut middle = outcome;
     middle
         .finished
         .retain(|finished| (first..last.max(first + 1)).contains(&finished.index));
-    let measured = SimulatedLoad::of(&[middle], kv_blocks, slos);
+    let measured = SimulatedLoad::of_outcomes(&[middle], kv_blocks, slos);
     SimulatedLoad {
         figures: LoadFigures {
             ttft_ms: measured.figures.ttft_ms,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     /// A summary whose requests all take `ttft_ms` to their first token.
-    fn summary(ttft_ms: i64, count: usize) -> SimulatedLoad {
+    fn summary_of(ttft_ms: i64, count: usize) -> SimulatedLoad {
         let mut outcome = Outcome::default();
         for index in 0..count {
             outcome.finished.push(crate::engine::Finished {
@@ -113,35 +113,35 @@ mod tests {
                 preemptions: 0,
             });
         }
-        SimulatedLoad::of(&[outcome], 1, &[])
+        SimulatedLoad::of_outcomes(&[outcome], 1, &[])
     }
 
-    fn settled(slos: &[Slo], ttft_ms: impl Fn(usize) -> i64) -> Steady {
+    fn settle_with(slos: &[Slo], ttft_ms: impl Fn(usize) -> i64) -> Steady {
         let requests = Requests {
             first: 10,
             most: 80,
         };
-        let simulate = |count| Ok::<_, ()>((summary(ttft_ms(count), 5), count));
-        settle(requests, slos, simulate).unwrap()
+        let simulate = |count| Ok::<_, ()>((summary_of(ttft_ms(count), 5), count));
+        settle_percentiles(requests, slos, simulate).unwrap()
     }
 
     #[test]
     fn requests_double_until_percentiles_settle() {
-        let constant = settled(&[], |_| 100);
+        let constant = settle_with(&[], |_| 100);
         assert_eq!((constant.requests, constant.is_settled), (20, true));
-        let late = settled(&[], |count| if count < 20 { 5 } else { 100 });
+        let late = settle_with(&[], |count| if count < 20 { 5 } else { 100 });
         assert_eq!((late.requests, late.is_settled), (40, true));
         // A queue that grows with the load never settles, and is said not to have.
-        let growing = settled(&[], |count| count as i64);
+        let growing = settle_with(&[], |count| count as i64);
         assert_eq!((growing.requests, growing.is_settled), (80, false));
     }
 
     #[test]
     fn what_is_out_of_reach_is_not_simulated_on() {
         let slo: Slo = "ttft:p99<30ms".parse().unwrap();
-        let far = settled(std::slice::from_ref(&slo), |_| 61);
+        let far = settle_with(std::slice::from_ref(&slo), |_| 61);
         assert_eq!((far.requests, far.is_settled), (10, false));
-        let near = settled(&[slo], |_| 59);
+        let near = settle_with(&[slo], |_| 59);
         assert_eq!((near.requests, near.is_settled), (20, true));
     }
 }

@@ -47,12 +47,14 @@ pub enum TrafficError {
 
 impl Traffic {
     pub fn new(source: Source, seed: u64) -> Result<Self, TrafficError> {
-        let sample = draw(&source, seed, SAMPLED_REQUESTS);
+        let sample = draw_requests(&source, seed, SAMPLED_REQUESTS);
         if sample.concurrency.is_some() {
             return Err(TrafficError::Closed);
         }
         let stated = match &source {
-            Source::Synthetic { arrivals, .. } | Source::Traced { arrivals, .. } => arrivals.rate(),
+            Source::Synthetic { arrivals, .. } | Source::Traced { arrivals, .. } => {
+                arrivals.mean_rate()
+            }
         };
         let recorded = || {
             let times = sample.requests.iter().map(|request| request.at);
@@ -74,13 +76,13 @@ impl Traffic {
         })
     }
 
-    pub fn rate(&self) -> f64 {
+    pub fn mean_rate(&self) -> f64 {
         self.rate
     }
 
     /// The first `count` requests, `scale` times as fast; fewer where a trace has no more.
-    pub(crate) fn load(&self, count: usize, scale: f64) -> Load {
-        let mut load = draw(&self.source, self.seed, count);
+    pub(crate) fn draw_load(&self, count: usize, scale: f64) -> Load {
+        let mut load = draw_requests(&self.source, self.seed, count);
         for request in &mut load.requests {
             request.at = Nanos((request.at.0 as f64 / scale) as i64);
         }
@@ -93,7 +95,7 @@ impl Traffic {
         self.prompts[((last as f64 * share) as usize).min(last)]
     }
 
-    pub(crate) fn longest(&self) -> [u64; 2] {
+    pub(crate) fn longest_lengths(&self) -> [u64; 2] {
         let longest = |lengths: &[u64]| lengths.iter().copied().max().unwrap_or(1);
         [longest(&self.prompts), longest(&self.outputs)]
     }
@@ -106,25 +108,24 @@ impl Traffic {
         }
     }
 
-    /// Mean prompt and answer.
     pub fn mean_lengths(&self) -> [f64; 2] {
         [&self.prompts, &self.outputs]
             .map(|lengths| lengths.iter().sum::<u64>() as f64 / lengths.len().max(1) as f64)
     }
 }
 
-fn draw(source: &Source, seed: u64, count: usize) -> Load {
+fn draw_requests(source: &Source, seed: u64, count: usize) -> Load {
     match source {
         Source::Synthetic {
             arrivals,
             prompt,
             output,
             shared_prefix,
-        } => Load::synthetic(arrivals, prompt, output, *shared_prefix, count, seed),
+        } => Load::from_lengths(arrivals, prompt, output, *shared_prefix, count, seed),
         Source::Traced {
             requests,
             arrivals,
             speedup,
-        } => Load::traced(requests, arrivals, *speedup, count, seed),
+        } => Load::from_trace(requests, arrivals, *speedup, count, seed),
     }
 }

@@ -2,7 +2,7 @@ use llmprof_units::Basis;
 
 use super::{Linear, Norm, Rope, RopeTable};
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     step::Side,
@@ -42,9 +42,7 @@ pub struct Attention {
     /// Path of the rotation.
     pub rope_name: &'static str,
     pub heads: u64,
-    /// Key and value heads.
     pub kv_heads: u64,
-    /// Width of a head.
     pub head_dim: u64,
     /// To queries, keys and values.
     pub projections: Projections,
@@ -114,7 +112,7 @@ impl Attention {
 
     /// Elements that the cache gains per token.
     pub(crate) fn kv_elements(&self) -> u64 {
-        product(&[2, self.kv_heads, self.head_dim])
+        saturating_product(&[2, self.kv_heads, self.head_dim])
     }
 
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
@@ -122,21 +120,21 @@ impl Attention {
         match &self.projections {
             Projections::Separate { q, k, v } => {
                 for linear in [q, k, v] {
-                    lowering.linear(linear, rows);
+                    lowering.emit_linear(linear, rows);
                 }
             }
-            Projections::Fused { qkv, .. } => lowering.linear(qkv, rows),
+            Projections::Fused { qkv, .. } => lowering.emit_linear(qkv, rows),
         }
         if let Some(norm) = &self.q_norm {
-            lowering.norm(
+            lowering.emit_norm(
                 norm,
-                product(&[rows, self.heads * self.head_dim / norm.width]),
+                saturating_product(&[rows, self.heads * self.head_dim / norm.width]),
             );
         }
         if let Some(norm) = &self.k_norm {
-            lowering.norm(
+            lowering.emit_norm(
                 norm,
-                product(&[rows, self.kv_heads * self.head_dim / norm.width]),
+                saturating_product(&[rows, self.kv_heads * self.head_dim / norm.width]),
             );
         }
         if let Some(table) = &self.rope_table {
@@ -165,31 +163,31 @@ impl Attention {
         .lower(lowering, Side::Both);
         if let Some(gate) = self.gate {
             // A sigmoid is an exponential, a sum and a division.
-            lowering.elementwise(Kind::Activation, gate, (rows, self.output.inputs), 2, 4);
+            lowering.emit_elementwise(Kind::Activation, gate, (rows, self.output.inputs), 2, 4);
         }
-        lowering.linear(&self.output, rows);
+        lowering.emit_linear(&self.output, rows);
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         match &self.projections {
             Projections::Separate { q, k, v } => {
                 for linear in [q, k, v] {
-                    linear.weights(visitor);
+                    linear.visit_weights(visitor);
                 }
             }
-            Projections::Fused { qkv, .. } => qkv.weights(visitor),
+            Projections::Fused { qkv, .. } => qkv.visit_weights(visitor),
         }
         for norm in [&self.q_norm, &self.k_norm].into_iter().flatten() {
-            norm.weights(visitor);
+            norm.visit_weights(visitor);
         }
         if let Some(sinks) = self.sinks {
             visitor.visit(WeightSpec::new(sinks, "", Dims::from([self.heads])));
         }
-        self.output.weights(visitor);
+        self.output.visit_weights(visitor);
     }
 }
 
-/// Scores, softmax and weighted values, whatever made the queries and keys.
+/// Scores, softmax and weighted values; queries and keys are computed before.
 pub(crate) struct Core {
     pub(crate) name: &'static str,
     pub(crate) heads: u64,
@@ -212,35 +210,38 @@ impl Core {
         Self: 'm,
     {
         let reach = lowering.reach(side, self.window);
-        let scores = product(&[reach.keys, self.heads]);
+        let scores = saturating_product(&[reach.keys, self.heads]);
         let tokens = reach.new;
         let kv_bytes = |tokens: u64| {
             lowering
                 .formats
                 .kv
-                .bytes_for(product(&[tokens, self.kv_elements]))
+                .bytes_for(saturating_product(&[tokens, self.kv_elements]))
                 .unwrap_or(u64::MAX)
         };
-        let (kv_read, kv_write) = if lowering.caches() {
+        let (kv_read, kv_write) = if lowering.writes_kv_cache() {
             (kv_bytes(reach.cached), kv_bytes(tokens))
         } else {
             (0, 0)
         };
-        let query = product(&[self.heads, self.key_dim]);
+        let query = saturating_product(&[self.heads, self.key_dim]);
         let step = StepCost {
             parameters: self.sinks,
-            tensor: product(&[2, scores, self.key_dim + self.value_dim]),
-            vector: product(&[
+            tensor: saturating_product(&[2, scores, self.key_dim + self.value_dim]),
+            vector: saturating_product(&[
                 scores,
                 if self.softcap { 8 } else { 5 } + u64::from(lowering.has_bias),
             ]),
             traffic: Traffic {
-                weights: product(&[lowering.plain_bytes(self.sinks), lowering.pass.steps]),
+                weights: saturating_product(&[
+                    lowering.plain_bytes(self.sinks),
+                    lowering.pass.steps,
+                ]),
                 kv_read,
                 kv_write,
                 activation_read: lowering
-                    .activation_bytes(product(&[tokens, query + self.new_elements])),
-                activation_write: lowering.activation_bytes(product(&[
+                    .activation_bytes(saturating_product(&[tokens, query + self.new_elements])),
+                activation_write: lowering.activation_bytes(saturating_product(&[
                     tokens,
                     self.heads,
                     self.value_dim,
@@ -249,7 +250,7 @@ impl Core {
             },
         };
         let shape = Shape {
-            groups: product(&[reach.sequences, self.heads]),
+            groups: saturating_product(&[reach.sequences, self.heads]),
             m: reach.queries,
             n: reach.keys_at_first,
             k: self.key_dim,

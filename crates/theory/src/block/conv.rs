@@ -1,5 +1,5 @@
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
@@ -13,9 +13,7 @@ pub struct Conv {
     pub outputs: u64,
     /// Frames that a kernel covers; 1 is a plain image, stored without that dimension.
     pub depth: u64,
-    /// Side of the kernel.
     pub kernel: u64,
-    /// Step of the kernel.
     pub stride: u64,
     /// Whether a bias is added.
     pub bias: bool,
@@ -23,13 +21,13 @@ pub struct Conv {
 
 impl Conv {
     /// Elements under one position of the kernel.
-    fn window(&self) -> u64 {
-        product(&[self.inputs, self.depth, self.kernel, self.kernel])
+    fn window_elements(&self) -> u64 {
+        saturating_product(&[self.inputs, self.depth, self.kernel, self.kernel])
     }
 
-    pub fn parameters(&self) -> u64 {
+    pub fn parameter_count(&self) -> u64 {
         let bias = if self.bias { self.outputs } else { 0 };
-        product(&[self.window(), self.outputs]).saturating_add(bias)
+        saturating_product(&[self.window_elements(), self.outputs]).saturating_add(bias)
     }
 
     /// Over an input of which `pixels` positions (with their frames) lead to `positions` results; `boundary` where the
@@ -41,14 +39,15 @@ impl Conv {
         positions: u64,
         boundary: bool,
     ) {
-        let input = lowering.activation_bytes(product(&[pixels, self.inputs, self.depth]));
-        let outputs = product(&[positions, self.outputs]);
+        let input =
+            lowering.activation_bytes(saturating_product(&[pixels, self.inputs, self.depth]));
+        let outputs = saturating_product(&[positions, self.outputs]);
         let step = StepCost {
-            parameters: self.parameters(),
-            tensor: product(&[2, outputs, self.window()]),
+            parameters: self.parameter_count(),
+            tensor: saturating_product(&[2, outputs, self.window_elements()]),
             vector: if self.bias { outputs } else { 0 },
             traffic: Traffic {
-                weights: lowering.plain_bytes(self.parameters()),
+                weights: lowering.plain_bytes(self.parameter_count()),
                 activation_read: input,
                 activation_write: lowering.activation_bytes(outputs),
                 boundary: if boundary { input } else { 0 },
@@ -58,12 +57,12 @@ impl Conv {
         lowering.emit(
             Kind::Conv2d,
             self.name,
-            Shape::matmul(positions, self.outputs, self.window()),
+            Shape::gemm(positions, self.outputs, self.window_elements()),
             &step,
         );
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         let (side, outputs, inputs) = (self.kernel, self.outputs, self.inputs);
         let shape = if self.depth == 1 {
             Dims::from([outputs, inputs, side, side])

@@ -1,5 +1,5 @@
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
@@ -13,18 +13,17 @@ pub struct Conv1d {
     pub outputs: u64,
     /// Frames that the kernel covers.
     pub kernel: u64,
-    /// Step of the kernel.
     pub stride: u64,
 }
 
 impl Conv1d {
     /// Elements under one position of the kernel.
-    fn window(&self) -> u64 {
-        product(&[self.inputs, self.kernel])
+    fn window_elements(&self) -> u64 {
+        saturating_product(&[self.inputs, self.kernel])
     }
 
-    pub fn parameters(&self) -> u64 {
-        product(&[self.window(), self.outputs]).saturating_add(self.outputs)
+    pub fn parameter_count(&self) -> u64 {
+        saturating_product(&[self.window_elements(), self.outputs]).saturating_add(self.outputs)
     }
 
     /// Over `frames` frames that lead to `positions` results; `boundary` where the frames are the model's input.
@@ -35,25 +34,25 @@ impl Conv1d {
         positions: u64,
         boundary: bool,
     ) {
-        let input = lowering.activation_bytes(product(&[frames, self.inputs]));
-        let outputs = product(&[positions, self.outputs]);
+        let input = lowering.activation_bytes(saturating_product(&[frames, self.inputs]));
+        let outputs = saturating_product(&[positions, self.outputs]);
         let step = StepCost {
-            parameters: self.parameters(),
-            tensor: product(&[2, outputs, self.window()]),
+            parameters: self.parameter_count(),
+            tensor: saturating_product(&[2, outputs, self.window_elements()]),
             vector: outputs,
             traffic: Traffic {
-                weights: lowering.plain_bytes(self.parameters()),
+                weights: lowering.plain_bytes(self.parameter_count()),
                 activation_read: input,
                 activation_write: lowering.activation_bytes(outputs),
                 boundary: if boundary { input } else { 0 },
                 ..Traffic::default()
             },
         };
-        let shape = Shape::matmul(positions, self.outputs, self.window());
+        let shape = Shape::gemm(positions, self.outputs, self.window_elements());
         lowering.emit(Kind::Conv1d, self.name, shape, &step);
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         let shape = Dims::from([self.outputs, self.inputs, self.kernel]);
         visitor.visit(WeightSpec::new(self.name, "weight", shape));
         let bias = Dims::from([self.outputs]);

@@ -2,7 +2,7 @@ use llmprof_units::Basis;
 
 use super::{Linear, Norm};
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     step::Side,
@@ -17,7 +17,6 @@ pub struct CrossAttention {
     /// Before the queries.
     pub norm: Norm,
     pub heads: u64,
-    /// Width of a head.
     pub head_dim: u64,
     /// Over the decoder's tokens.
     pub q: Linear,
@@ -31,45 +30,45 @@ pub struct CrossAttention {
 impl CrossAttention {
     /// Elements that the cache holds per token of the encoder.
     pub(crate) fn kv_elements(&self) -> u64 {
-        product(&[2, self.heads, self.head_dim])
+        saturating_product(&[2, self.heads, self.head_dim])
     }
 
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
-        lowering.norm(&self.norm, rows);
-        lowering.linear(&self.q, rows);
-        let encoded = product(&[lowering.new_sequences(), lowering.encoder_tokens]);
+        lowering.emit_norm(&self.norm, rows);
+        lowering.emit_linear(&self.q, rows);
+        let encoded = saturating_product(&[lowering.new_sequences(), lowering.encoder_tokens]);
         if encoded > 0 {
             // Chunks of a prompt share what the first of them makes.
             let steps = std::mem::replace(&mut lowering.pass.steps, 1);
-            lowering.linear(&self.k, encoded);
-            lowering.linear(&self.v, encoded);
+            lowering.emit_linear(&self.k, encoded);
+            lowering.emit_linear(&self.v, encoded);
             lowering.pass.steps = steps;
         }
-        self.attend(lowering, encoded);
-        lowering.linear(&self.output, rows);
+        self.lower_core(lowering, encoded);
+        lowering.emit_linear(&self.output, rows);
     }
 
     /// Every query meets all tokens of its encoder. `encoded` of them were made in this pass; the others are read from the cache.
-    fn attend<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, encoded: u64) {
+    fn lower_core<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, encoded: u64) {
         let reach = lowering.reach(Side::Both, None);
         let keys = lowering.encoder_tokens;
-        let scores = product(&[reach.new, keys, self.heads]);
-        let visits = product(&[reach.sequences, lowering.pass.steps, keys]);
+        let scores = saturating_product(&[reach.new, keys, self.heads]);
+        let visits = saturating_product(&[reach.sequences, lowering.pass.steps, keys]);
         let kv_bytes = |tokens: u64| {
             lowering
                 .formats
                 .kv
-                .bytes_for(product(&[tokens, self.kv_elements()]))
+                .bytes_for(saturating_product(&[tokens, self.kv_elements()]))
                 .unwrap_or(u64::MAX)
         };
-        let width = product(&[self.heads, self.head_dim]);
-        let queries = product(&[reach.new, width]);
-        let fresh = product(&[encoded, self.kv_elements()]);
+        let width = saturating_product(&[self.heads, self.head_dim]);
+        let queries = saturating_product(&[reach.new, width]);
+        let fresh = saturating_product(&[encoded, self.kv_elements()]);
         let step = StepCost {
             parameters: 0,
-            tensor: product(&[4, scores, self.head_dim]),
-            vector: product(&[5, scores]),
+            tensor: saturating_product(&[4, scores, self.head_dim]),
+            vector: saturating_product(&[5, scores]),
             traffic: Traffic {
                 kv_read: kv_bytes(visits.saturating_sub(encoded)),
                 kv_write: kv_bytes(encoded),
@@ -79,7 +78,7 @@ impl CrossAttention {
             },
         };
         let shape = Shape {
-            groups: product(&[reach.sequences, self.heads]),
+            groups: saturating_product(&[reach.sequences, self.heads]),
             m: reach.queries,
             n: keys,
             k: self.head_dim,
@@ -89,10 +88,10 @@ impl CrossAttention {
         lowering.emit_sum(Kind::Attention, self.name, shape, &step, compute, basis);
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.norm.weights(visitor);
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.norm.visit_weights(visitor);
         for linear in [&self.q, &self.k, &self.v, &self.output] {
-            linear.weights(visitor);
+            linear.visit_weights(visitor);
         }
     }
 }

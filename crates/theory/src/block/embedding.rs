@@ -1,6 +1,6 @@
 use super::Linear;
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
@@ -38,14 +38,14 @@ impl Embedding {
     /// Reads one row per token, not the table.
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
-        let elements = product(&[rows, self.width]);
-        let ids = product(&[rows, TOKEN_ID_BYTES]);
+        let elements = saturating_product(&[rows, self.width]);
+        let ids = saturating_product(&[rows, TOKEN_ID_BYTES]);
         lowering.emit(
             Kind::Embedding,
             self.name,
-            Shape::rows(rows, self.width),
+            Shape::elementwise(rows, self.width),
             &StepCost {
-                parameters: product(&[self.vocabulary, self.width]),
+                parameters: saturating_product(&[self.vocabulary, self.width]),
                 traffic: Traffic {
                     weights: lowering.plain_bytes(elements),
                     activation_read: ids,
@@ -57,11 +57,11 @@ impl Embedding {
             },
         );
         if self.scale.is_some() {
-            lowering.elementwise(Kind::Scale, self.scale_name, (rows, self.width), 1, 1);
+            lowering.emit_elementwise(Kind::Scale, self.scale_name, (rows, self.width), 1, 1);
         }
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         visitor.visit(WeightSpec::new(
             self.held_by.unwrap_or(self.name),
             "weight",
@@ -74,7 +74,6 @@ impl Embedding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PositionTable {
     pub name: &'static str,
-    /// Rows of the table.
     pub rows: u64,
     pub width: u64,
     /// Rows before that of position 0 (OPT keeps two).
@@ -84,17 +83,20 @@ pub struct PositionTable {
 impl PositionTable {
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
-        let elements = product(&[rows, self.width]);
+        let elements = saturating_product(&[rows, self.width]);
         lowering.emit(
             Kind::PositionEmbedding,
             self.name,
-            Shape::rows(rows, self.width),
+            Shape::elementwise(rows, self.width),
             &StepCost {
-                parameters: product(&[self.rows, self.width]),
+                parameters: saturating_product(&[self.rows, self.width]),
                 vector: elements,
                 traffic: Traffic {
                     // Sequences of a batch share the rows of their positions.
-                    weights: lowering.plain_bytes(product(&[lowering.positions(), self.width])),
+                    weights: lowering.plain_bytes(saturating_product(&[
+                        lowering.distinct_positions(),
+                        self.width,
+                    ])),
                     activation_read: lowering.activation_bytes(elements),
                     activation_write: lowering.activation_bytes(elements),
                     ..Traffic::default()
@@ -104,7 +106,7 @@ impl PositionTable {
         );
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         visitor.visit(WeightSpec::new(
             self.name,
             "weight",
@@ -129,7 +131,7 @@ pub struct Head {
 impl Head {
     pub(crate) fn new(name: &'static str, width: u64, vocabulary: u64, tied: bool) -> Self {
         Self {
-            linear: Linear::new(name, width, vocabulary, false).plain(),
+            linear: Linear::new(name, width, vocabulary, false).without_quantization(),
             tied,
             input_scale: None,
             softcap: None,
@@ -137,34 +139,38 @@ impl Head {
     }
 
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
-        let rows = product(&[lowering.pass.batch, lowering.pass.logits]);
+        let rows = saturating_product(&[lowering.pass.batch, lowering.pass.logits]);
         if rows == 0 {
             return;
         }
         let linear = &self.linear;
         let mut step = lowering.linear_step(linear, rows);
-        step.parameters = if self.tied { 0 } else { linear.parameters() };
+        step.parameters = if self.tied {
+            0
+        } else {
+            linear.parameter_count()
+        };
         step.traffic.boundary = step.traffic.activation_write;
         if self.input_scale.is_some() {
             // A factor that a GEMM takes along.
-            let scaled = product(&[rows, linear.inputs]);
+            let scaled = saturating_product(&[rows, linear.inputs]);
             step.vector = step.vector.saturating_add(scaled);
         }
         lowering.emit_in(
             Kind::Linear,
             linear.name,
-            Shape::matmul(rows, linear.outputs, linear.inputs),
+            Shape::gemm(rows, linear.outputs, linear.inputs),
             &step,
             lowering.formats.compute_for(linear.quantized),
         );
         if self.softcap.is_some() {
-            lowering.elementwise(Kind::Scale, "logits_softcap", (rows, linear.outputs), 1, 3);
+            lowering.emit_elementwise(Kind::Scale, "logits_softcap", (rows, linear.outputs), 1, 3);
         }
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         if !self.tied {
-            self.linear.weights(visitor);
+            self.linear.visit_weights(visitor);
         }
     }
 }

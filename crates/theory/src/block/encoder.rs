@@ -1,6 +1,6 @@
 use super::{Conv, Layer, Linear, Mlp, Norm};
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost, Visible},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
@@ -9,7 +9,6 @@ use crate::{
 /// A vision transformer with one span of attention: CLIP, SigLIP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageEncoder {
-    /// From pixels to patches.
     pub patches: Conv,
     /// Path of a learned token before the patches (CLIP).
     pub class_token: Option<&'static str>,
@@ -37,7 +36,7 @@ impl ImageEncoder {
     /// Patches of one image of the encoder's own size.
     pub(crate) fn patches_per_image(&self) -> u64 {
         let across = self.side / self.patches.stride;
-        product(&[across, across])
+        saturating_product(&[across, across])
     }
 
     /// Over `images` images of the encoder's own size.
@@ -45,8 +44,8 @@ impl ImageEncoder {
         let patches = self.patches_per_image();
         self.patches.lower(
             lowering,
-            product(&[images, self.side, self.side]),
-            product(&[images, patches]),
+            saturating_product(&[images, self.side, self.side]),
+            saturating_product(&[images, patches]),
             true,
         );
         self.lower_patches(lowering, images, patches);
@@ -65,8 +64,8 @@ impl ImageEncoder {
         lowering.pass.queries = tokens;
         lowering.visible = Visible::All;
         let rows = lowering.rows();
-        let elements = product(&[rows, width]);
-        let table = product(&[self.position_rows, width]);
+        let elements = saturating_product(&[rows, width]);
+        let table = saturating_product(&[self.position_rows, width]);
         let class = if self.class_token.is_some() { width } else { 0 };
         let step = StepCost {
             parameters: table.saturating_add(class),
@@ -79,12 +78,12 @@ impl ImageEncoder {
             },
             ..StepCost::default()
         };
-        let shape = Shape::rows(rows, width);
+        let shape = Shape::elementwise(rows, width);
         lowering.emit(Kind::PositionEmbedding, self.positions, shape, &step);
         if let Some(norm) = &self.before {
-            lowering.norm(norm, rows);
+            lowering.emit_norm(norm, rows);
         }
-        lowering.inside(self.layers_prefix, &self.layers, |lowering| {
+        lowering.lower_inside(self.layers_prefix, &self.layers, |lowering| {
             self.layer.lower(lowering);
         });
         if let Some(norm) = &self.after {
@@ -93,16 +92,16 @@ impl ImageEncoder {
             } else {
                 rows
             };
-            lowering.norm(norm, rows);
+            lowering.emit_norm(norm, rows);
         }
         if let Some(pooling) = &self.pooling {
             pooling.lower(lowering, images, tokens);
         }
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         let width = self.layer.width;
-        self.patches.weights(visitor);
+        self.patches.visit_weights(visitor);
         if let Some(name) = self.class_token {
             visitor.visit(WeightSpec::new(name, "", Dims::from([width])));
         }
@@ -112,13 +111,13 @@ impl ImageEncoder {
             Dims::from([self.position_rows, width]),
         ));
         for norm in [&self.before, &self.after].into_iter().flatten() {
-            norm.weights(visitor);
+            norm.visit_weights(visitor);
         }
         if let Some(pooling) = &self.pooling {
-            pooling.weights(visitor);
+            pooling.visit_weights(visitor);
         }
-        visitor.inside(self.layers_prefix, &self.layers, |visitor| {
-            self.layer.weights(visitor);
+        visitor.visit_inside(self.layers_prefix, &self.layers, |visitor| {
+            self.layer.visit_weights(visitor);
         });
     }
 }
@@ -142,17 +141,17 @@ pub struct AttentionPooling {
 impl AttentionPooling {
     fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, images: u64, tokens: u64) {
         let width = self.width;
-        let keys = product(&[images, tokens]);
-        let project = |rows, outputs| product(&[2, rows, width, outputs]);
-        let parameters = product(&[3, width, width + 1]) + width;
-        let activations = lowering.activation_bytes(product(&[keys, width]));
+        let keys = saturating_product(&[images, tokens]);
+        let project = |rows, outputs| saturating_product(&[2, rows, width, outputs]);
+        let parameters = saturating_product(&[3, width, width + 1]) + width;
+        let activations = lowering.activation_bytes(saturating_product(&[keys, width]));
         let step = StepCost {
             parameters,
             // Queries from the probe, keys and values from the patches, then scores and weighted values.
             tensor: project(images, width)
                 .saturating_add(project(keys, 2 * width))
-                .saturating_add(product(&[4, keys, width])),
-            vector: product(&[5, keys, self.heads]),
+                .saturating_add(saturating_product(&[4, keys, width])),
+            vector: saturating_product(&[5, keys, self.heads]),
             traffic: Traffic {
                 weights: lowering.plain_bytes(parameters),
                 activation_read: activations.saturating_mul(3),
@@ -161,20 +160,20 @@ impl AttentionPooling {
             },
         };
         let shape = Shape {
-            groups: product(&[images, self.heads]),
+            groups: saturating_product(&[images, self.heads]),
             m: 1,
             n: tokens,
             k: width / self.heads,
         };
         lowering.emit(Kind::Attention, self.name, shape, &step);
         lowering.pass.queries = 1;
-        lowering.linear(&self.output, images);
-        lowering.norm(&self.norm, images);
+        lowering.emit_linear(&self.output, images);
+        lowering.emit_norm(&self.norm, images);
         self.mlp.lower(lowering);
-        lowering.add("vision_model.head.add", width);
+        lowering.emit_add("vision_model.head.add", width);
     }
 
-    fn weights(&self, visitor: &mut Visitor<'_>) {
+    fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         let width = self.width;
         visitor.visit(WeightSpec::new(self.probe, "", Dims::from([1, 1, width])));
         let fused = Dims::from([3 * width, width]);
@@ -184,8 +183,8 @@ impl AttentionPooling {
             "in_proj_bias",
             Dims::from([3 * width]),
         ));
-        self.output.weights(visitor);
-        self.norm.weights(visitor);
-        self.mlp.weights(visitor);
+        self.output.visit_weights(visitor);
+        self.norm.visit_weights(visitor);
+        self.mlp.visit_weights(visitor);
     }
 }

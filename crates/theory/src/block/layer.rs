@@ -19,7 +19,7 @@ pub enum FeedForward {
 
 /// Names of the residual additions after the mixer, after attention to an encoder, and after the feed-forward part, where the layer's
 /// own module does them.
-pub const ADDS: [&str; 3] = ["mixer_add", "cross_add", "feed_add"];
+pub const RESIDUAL_ADD_NAMES: [&str; 3] = ["mixer_add", "cross_add", "feed_add"];
 
 /// How a layer's parts are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Layer {
     pub after_mixer_norm: Option<Norm>,
     /// Attention to an encoder, between mixer and feed-forward part.
     pub cross: Option<Box<CrossAttention>>,
-    /// Paths of the residual additions; [`ADDS`] but for T5, whose parts add to the stream themselves.
+    /// Paths of the residual additions; [`RESIDUAL_ADD_NAMES`] but for T5, whose parts add to the stream themselves.
     pub adds: [&'static str; 3],
     /// Norm of the feed-forward part.
     pub feed_norm: Norm,
@@ -78,7 +78,7 @@ impl Layer {
             mixer,
             after_mixer_norm: None,
             cross: None,
-            adds: ADDS,
+            adds: RESIDUAL_ADD_NAMES,
             feed_norm,
             feed,
             after_feed_norm: None,
@@ -86,7 +86,7 @@ impl Layer {
     }
 
     /// Keys that a query of this layer sees; absent is all.
-    pub fn window(&self) -> Option<u64> {
+    pub fn attention_window(&self) -> Option<u64> {
         match &self.mixer {
             Mixer::Attention(attention) => attention.window,
             Mixer::Mla(_) | Mixer::GatedDelta(_) => None,
@@ -110,14 +110,14 @@ impl Layer {
         }
     }
 
-    fn mix<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+    fn lower_mixer<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         match &self.mixer {
             Mixer::Attention(attention) => attention.lower(lowering),
             Mixer::Mla(latent) => latent.lower(lowering),
             Mixer::GatedDelta(delta) => delta.lower(lowering),
         }
         if let Some(norm) = &self.after_mixer_norm {
-            lowering.norm(norm, lowering.rows());
+            lowering.emit_norm(norm, lowering.rows());
         }
     }
 
@@ -127,7 +127,7 @@ impl Layer {
             FeedForward::Moe(moe) => moe.lower(lowering),
         }
         if let Some(norm) = &self.after_feed_norm {
-            lowering.norm(norm, lowering.rows());
+            lowering.emit_norm(norm, lowering.rows());
         }
     }
 
@@ -136,56 +136,56 @@ impl Layer {
         let [mixer_add, cross_add, feed_add] = self.adds;
         match self.arrangement {
             Arrangement::PreNorm => {
-                lowering.norm(&self.mixer_norm, rows);
-                self.mix(lowering);
-                lowering.add(mixer_add, self.width);
+                lowering.emit_norm(&self.mixer_norm, rows);
+                self.lower_mixer(lowering);
+                lowering.emit_add(mixer_add, self.width);
                 if let Some(cross) = &self.cross {
                     cross.lower(lowering);
-                    lowering.add(cross_add, self.width);
+                    lowering.emit_add(cross_add, self.width);
                 }
-                lowering.norm(&self.feed_norm, rows);
+                lowering.emit_norm(&self.feed_norm, rows);
                 self.feed_forward(lowering);
-                lowering.add(feed_add, self.width);
+                lowering.emit_add(feed_add, self.width);
             }
             Arrangement::Parallel => {
-                lowering.norm(&self.mixer_norm, rows);
-                self.mix(lowering);
-                lowering.norm(&self.feed_norm, rows);
+                lowering.emit_norm(&self.mixer_norm, rows);
+                self.lower_mixer(lowering);
+                lowering.emit_norm(&self.feed_norm, rows);
                 self.feed_forward(lowering);
-                lowering.add(feed_add, self.width);
-                lowering.add(mixer_add, self.width);
+                lowering.emit_add(feed_add, self.width);
+                lowering.emit_add(mixer_add, self.width);
             }
             Arrangement::PostNorm => {
-                self.mix(lowering);
-                lowering.add(mixer_add, self.width);
-                lowering.norm(&self.mixer_norm, rows);
+                self.lower_mixer(lowering);
+                lowering.emit_add(mixer_add, self.width);
+                lowering.emit_norm(&self.mixer_norm, rows);
                 self.feed_forward(lowering);
-                lowering.add(feed_add, self.width);
-                lowering.norm(&self.feed_norm, rows);
+                lowering.emit_add(feed_add, self.width);
+                lowering.emit_norm(&self.feed_norm, rows);
             }
         }
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.mixer_norm.weights(visitor);
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.mixer_norm.visit_weights(visitor);
         match &self.mixer {
-            Mixer::Attention(attention) => attention.weights(visitor),
-            Mixer::Mla(latent) => latent.weights(visitor),
-            Mixer::GatedDelta(delta) => delta.weights(visitor),
+            Mixer::Attention(attention) => attention.visit_weights(visitor),
+            Mixer::Mla(latent) => latent.visit_weights(visitor),
+            Mixer::GatedDelta(delta) => delta.visit_weights(visitor),
         }
         if let Some(cross) = &self.cross {
-            cross.weights(visitor);
+            cross.visit_weights(visitor);
         }
-        self.feed_norm.weights(visitor);
+        self.feed_norm.visit_weights(visitor);
         match &self.feed {
-            FeedForward::Dense(mlp) => mlp.weights(visitor),
-            FeedForward::Moe(moe) => moe.weights(visitor),
+            FeedForward::Dense(mlp) => mlp.visit_weights(visitor),
+            FeedForward::Moe(moe) => moe.visit_weights(visitor),
         }
         for norm in [&self.after_mixer_norm, &self.after_feed_norm]
             .into_iter()
             .flatten()
         {
-            norm.weights(visitor);
+            norm.visit_weights(visitor);
         }
     }
 }

@@ -45,7 +45,7 @@ impl Linear {
 
     /// The same layer, never quantized.
     #[must_use]
-    pub fn plain(self) -> Self {
+    pub fn without_quantization(self) -> Self {
         Self {
             quantized: false,
             ..self
@@ -61,7 +61,7 @@ impl Linear {
         }
     }
 
-    pub fn parameters(&self) -> u64 {
+    pub fn parameter_count(&self) -> u64 {
         let bias = if self.bias { self.outputs } else { 0 };
         self.inputs
             .saturating_mul(self.outputs)
@@ -69,15 +69,15 @@ impl Linear {
     }
 
     /// Stored bytes, the bias in the plain dtype.
-    pub fn bytes(&self, formats: &Formats) -> u64 {
+    pub fn stored_bytes(&self, formats: &Formats) -> u64 {
         let bias = if self.bias { self.outputs } else { 0 };
         formats
-            .matrix(self.quantized)
-            .bytes(self.outputs, self.inputs)
+            .matrix_format(self.quantized)
+            .stored_bytes(self.outputs, self.inputs)
             .saturating_add(formats.plain.bytes_for(bias).unwrap_or(u64::MAX))
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         let shape = match self.layout {
             Layout::OutIn => Dims::from([self.outputs, self.inputs]),
             Layout::InOut => Dims::from([self.inputs, self.outputs]),

@@ -2,7 +2,7 @@ use llmprof_units::Basis;
 
 use super::{Linear, Norm, Rope, attention::Core};
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::Lowering,
     operator::{Kind, Phase, Shape, Traffic},
     step::Side,
@@ -34,14 +34,12 @@ pub struct Mla {
     pub nope_dim: u64,
     /// Width of the rotating part, whose key all heads share.
     pub rope_dim: u64,
-    /// Width of a value.
     pub value_dim: u64,
     /// Width of the latent.
     pub rank: u64,
     pub query: MlaQuery,
     /// To latent and rotating key.
     pub kv_down: Linear,
-    /// Norm of the latent.
     pub kv_norm: Norm,
     /// From latent to keys and values of all heads.
     pub kv_up: Linear,
@@ -57,30 +55,30 @@ impl Mla {
     pub(crate) fn kv_elements(&self, mla: MlaDecode) -> u64 {
         match mla {
             MlaDecode::Absorbed | MlaDecode::Expanded => self.rank + self.rope_dim,
-            MlaDecode::Naive => self.expanded(),
+            MlaDecode::Naive => self.expanded_elements(),
         }
     }
 
     /// Elements of the keys and values of all heads for one token.
-    fn expanded(&self) -> u64 {
-        product(&[self.heads, self.nope_dim + self.rope_dim + self.value_dim])
+    fn expanded_elements(&self) -> u64 {
+        saturating_product(&[self.heads, self.nope_dim + self.rope_dim + self.value_dim])
     }
 
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
         match &self.query {
-            MlaQuery::Direct(q) => lowering.linear(q, rows),
+            MlaQuery::Direct(q) => lowering.emit_linear(q, rows),
             MlaQuery::LowRank { down, norm, up } => {
-                lowering.linear(down, rows);
-                lowering.norm(norm, rows);
-                lowering.linear(up, rows);
+                lowering.emit_linear(down, rows);
+                lowering.emit_norm(norm, rows);
+                lowering.emit_linear(up, rows);
             }
         }
-        lowering.linear(&self.kv_down, rows);
-        lowering.norm(&self.kv_norm, rows);
-        let (expanded, absorbed) = sides(lowering);
+        lowering.emit_linear(&self.kv_down, rows);
+        lowering.emit_norm(&self.kv_norm, rows);
+        let (expanded, absorbed) = split_sides(lowering);
         if let Some(side) = expanded {
-            self.expand(lowering, side);
+            self.lower_expansion(lowering, side);
         }
         self.rope
             .lower(lowering, "self_attn.rope", self.heads + 1, self.rope_dim);
@@ -88,7 +86,7 @@ impl Mla {
         let read = expanded.is_none();
         if let Some(side) = absorbed {
             let sizes = (self.nope_dim, self.rank);
-            self.absorb(lowering, side, "self_attn.absorb_k", sizes, read);
+            self.lower_absorption(lowering, side, "self_attn.absorb_k", sizes, read);
         }
         let kv_elements = self.kv_elements(lowering.mla);
         if let Some(side) = expanded {
@@ -98,7 +96,7 @@ impl Mla {
                 key_dim: self.nope_dim + self.rope_dim,
                 value_dim: self.value_dim,
                 kv_elements,
-                new_elements: self.expanded(),
+                new_elements: self.expanded_elements(),
                 window: None,
                 sinks: 0,
                 softcap: false,
@@ -119,31 +117,31 @@ impl Mla {
             }
             .lower(lowering, side);
             let sizes = (self.rank, self.value_dim);
-            self.absorb(lowering, side, "self_attn.absorb_v", sizes, read);
+            self.lower_absorption(lowering, side, "self_attn.absorb_v", sizes, read);
         }
-        lowering.linear(&self.output, rows);
+        lowering.emit_linear(&self.output, rows);
     }
 
     /// Keys and values of the new tokens, and of cached ones too where the cache holds only latents.
-    fn expand<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, side: Side) {
+    fn lower_expansion<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, side: Side) {
         let steps = lowering.pass.steps;
         let reach = lowering.reach(side, None);
         if lowering.mla == MlaDecode::Naive || reach.cached == 0 {
-            lowering.linear(&self.kv_up, reach.new / steps.max(1));
+            lowering.emit_linear(&self.kv_up, reach.new / steps.max(1));
             return;
         }
         let tokens = reach.cached.saturating_add(reach.new);
         let mut all = lowering.linear_step(&self.kv_up, tokens);
-        all.parameters = self.kv_up.parameters();
-        all.traffic.weights = product(&[all.traffic.weights, steps]);
+        all.parameters = self.kv_up.parameter_count();
+        all.traffic.weights = saturating_product(&[all.traffic.weights, steps]);
         let first = match lowering.batch {
             Some(_) => tokens,
-            None => product(&[reach.sequences, reach.keys_at_first]),
+            None => saturating_product(&[reach.sequences, reach.keys_at_first]),
         };
         lowering.emit_sum(
             Kind::Linear,
             self.kv_up.name,
-            Shape::matmul(first, self.kv_up.outputs, self.kv_up.inputs),
+            Shape::gemm(first, self.kv_up.outputs, self.kv_up.inputs),
             &all,
             lowering.formats.compute_for(self.kv_up.quantized),
             if reach.bounded {
@@ -155,7 +153,7 @@ impl Mla {
     }
 
     /// One half of the up-projection, applied head by head to queries or to outputs instead of to keys or values.
-    fn absorb<'m>(
+    fn lower_absorption<'m>(
         &'m self,
         lowering: &mut Lowering<'_, 'm>,
         side: Side,
@@ -167,13 +165,19 @@ impl Mla {
             Side::Both => lowering.rows(),
             side => lowering.reach(side, None).new,
         };
-        let half = Linear::new(name, inputs, product(&[outputs, self.heads]), false);
+        let half = Linear::new(
+            name,
+            inputs,
+            saturating_product(&[outputs, self.heads]),
+            false,
+        );
         // Each head has its own inputs, so they are read once per head.
         let mut step = lowering.linear_step(&half, rows);
-        step.parameters = if read { half.parameters() } else { 0 };
+        step.parameters = if read { half.parameter_count() } else { 0 };
         step.traffic = Traffic {
             weights: if read { step.traffic.weights } else { 0 },
-            activation_read: lowering.activation_bytes(product(&[rows, self.heads, inputs])),
+            activation_read: lowering
+                .activation_bytes(saturating_product(&[rows, self.heads, inputs])),
             ..step.traffic
         };
         lowering.emit_in(
@@ -190,24 +194,24 @@ impl Mla {
         );
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         match &self.query {
-            MlaQuery::Direct(q) => q.weights(visitor),
+            MlaQuery::Direct(q) => q.visit_weights(visitor),
             MlaQuery::LowRank { down, norm, up } => {
-                down.weights(visitor);
-                norm.weights(visitor);
-                up.weights(visitor);
+                down.visit_weights(visitor);
+                norm.visit_weights(visitor);
+                up.visit_weights(visitor);
             }
         }
-        self.kv_down.weights(visitor);
-        self.kv_norm.weights(visitor);
-        self.kv_up.weights(visitor);
-        self.output.weights(visitor);
+        self.kv_down.visit_weights(visitor);
+        self.kv_norm.visit_weights(visitor);
+        self.kv_up.visit_weights(visitor);
+        self.output.visit_weights(visitor);
     }
 }
 
 /// The sequences whose keys and values are expanded, and those that attend to the latent.
-fn sides(lowering: &Lowering<'_, '_>) -> (Option<Side>, Option<Side>) {
+fn split_sides(lowering: &Lowering<'_, '_>) -> (Option<Side>, Option<Side>) {
     if lowering.mla != MlaDecode::Absorbed {
         (Some(Side::Both), None)
     } else if lowering.batch.is_some_and(|batch| batch.step.is_mixed()) {

@@ -63,17 +63,17 @@ pub struct Mlp {
 impl Mlp {
     /// The same network, never quantized.
     #[must_use]
-    pub(crate) fn plain(self) -> Self {
+    pub(crate) fn without_quantization(self) -> Self {
         Self {
             input: match self.input {
-                MlpInput::Plain(up) => MlpInput::Plain(up.plain()),
+                MlpInput::Plain(up) => MlpInput::Plain(up.without_quantization()),
                 MlpInput::Gated { gate, up } => MlpInput::Gated {
-                    gate: gate.plain(),
-                    up: up.plain(),
+                    gate: gate.without_quantization(),
+                    up: up.without_quantization(),
                 },
-                MlpInput::Fused(both) => MlpInput::Fused(both.plain()),
+                MlpInput::Fused(both) => MlpInput::Fused(both.without_quantization()),
             },
-            down: self.down.plain(),
+            down: self.down.without_quantization(),
             ..self
         }
     }
@@ -82,38 +82,38 @@ impl Mlp {
         let rows = lowering.rows();
         let gated = match &self.input {
             MlpInput::Plain(up) => {
-                lowering.linear(up, rows);
+                lowering.emit_linear(up, rows);
                 false
             }
             MlpInput::Gated { gate, up } => {
-                lowering.linear(gate, rows);
-                lowering.linear(up, rows);
+                lowering.emit_linear(gate, rows);
+                lowering.emit_linear(up, rows);
                 true
             }
             MlpInput::Fused(gate_up) => {
-                lowering.linear(gate_up, rows);
+                lowering.emit_linear(gate_up, rows);
                 true
             }
         };
-        lowering.elementwise(
+        lowering.emit_elementwise(
             Kind::Activation,
             self.activation_name,
             (rows, self.down.inputs),
             1 + u64::from(gated),
             self.activation.flops_per_element() + u64::from(gated),
         );
-        lowering.linear(&self.down, rows);
+        lowering.emit_linear(&self.down, rows);
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         match &self.input {
-            MlpInput::Plain(up) => up.weights(visitor),
+            MlpInput::Plain(up) => up.visit_weights(visitor),
             MlpInput::Gated { gate, up } => {
-                gate.weights(visitor);
-                up.weights(visitor);
+                gate.visit_weights(visitor);
+                up.visit_weights(visitor);
             }
-            MlpInput::Fused(gate_up) => gate_up.weights(visitor),
+            MlpInput::Fused(gate_up) => gate_up.visit_weights(visitor),
         }
-        self.down.weights(visitor);
+        self.down.visit_weights(visitor);
     }
 }

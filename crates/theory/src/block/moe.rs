@@ -2,7 +2,7 @@ use llmprof_units::Basis;
 
 use super::{ActivationKind, Linear, Mlp};
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost},
     operator::{Kind, Phase, Shape, Traffic},
     routing::expected_touched,
@@ -45,7 +45,6 @@ pub enum ExpertWeights {
     PerExpert {
         /// Path before the expert's number.
         prefix: &'static str,
-        /// Leaf of the gate.
         gate: &'static str,
         /// Leaf of the up projection.
         up: &'static str,
@@ -68,7 +67,6 @@ pub enum ExpertWeights {
 pub struct Experts {
     /// Path of the operator.
     pub name: &'static str,
-    /// How many there are.
     pub count: u64,
     /// How many a token uses.
     pub top_k: u64,
@@ -76,7 +74,6 @@ pub struct Experts {
     pub hidden: u64,
     /// Width inside an expert.
     pub intermediate: u64,
-    /// Nonlinearity of the gate.
     pub activation: ActivationKind,
     pub weights: ExpertWeights,
     /// Ranks that whole experts are dealt out to: of each, `intermediate` then has a share, as if ranks divided all of them.
@@ -92,9 +89,9 @@ impl Experts {
         }
     }
 
-    /// Parameters of one expert.
     pub(crate) fn parameters_each(&self) -> u64 {
-        product(&[3, self.hidden, self.intermediate]).saturating_add(self.bias_elements())
+        saturating_product(&[3, self.hidden, self.intermediate])
+            .saturating_add(self.bias_elements())
     }
 }
 
@@ -111,14 +108,14 @@ pub struct Moe {
 
 impl Moe {
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
-        self.route(lowering);
+        self.lower_router(lowering);
         self.lower_experts(lowering);
         if let Some(shared) = &self.shared {
             shared.lower(lowering);
             let rows = lowering.rows();
             if let Some(gate) = &self.shared_gate {
-                lowering.linear(gate, rows);
-                lowering.elementwise(
+                lowering.emit_linear(gate, rows);
+                lowering.emit_elementwise(
                     Kind::Scale,
                     "mlp.shared_expert_scale",
                     (rows, self.experts.hidden),
@@ -126,12 +123,12 @@ impl Moe {
                     1,
                 );
             }
-            lowering.add("mlp.shared_add", self.experts.hidden);
+            lowering.emit_add("mlp.shared_add", self.experts.hidden);
         }
     }
 
     /// The gate GEMM, scores (five operations each) and the choice.
-    fn route<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
+    fn lower_router<'m>(&'m self, lowering: &mut Lowering<'_, 'm>) {
         let rows = lowering.rows();
         let gate = &self.router.gate;
         let mut step = lowering.linear_step(gate, rows);
@@ -140,20 +137,20 @@ impl Moe {
         } else {
             0
         };
-        step.parameters = gate.parameters();
+        step.parameters = gate.parameter_count();
         step.vector = step
             .vector
-            .saturating_add(product(&[rows, gate.outputs, 5]));
+            .saturating_add(saturating_product(&[rows, gate.outputs, 5]));
         step.traffic.weights = step
             .traffic
             .weights
             .saturating_add(lowering.plain_bytes(correction));
         step.traffic.activation_write =
-            lowering.activation_bytes(product(&[rows, 2, self.experts.top_k]));
+            lowering.activation_bytes(saturating_product(&[rows, 2, self.experts.top_k]));
         lowering.emit(
             Kind::Route,
             gate.name,
-            Shape::matmul(rows, gate.outputs, gate.inputs),
+            Shape::gemm(rows, gate.outputs, gate.inputs),
             &step,
         );
     }
@@ -182,19 +179,19 @@ impl Moe {
                 (touched.clamp(0.0, experts.count as f64), Basis::Measured)
             }
         };
-        let matrix = lowering.formats.matrix(true);
+        let matrix = lowering.formats.matrix_format(true);
         let each = matrix
-            .bytes(experts.intermediate, experts.hidden)
+            .stored_bytes(experts.intermediate, experts.hidden)
             .saturating_mul(2)
-            .saturating_add(matrix.bytes(experts.hidden, experts.intermediate))
+            .saturating_add(matrix.stored_bytes(experts.hidden, experts.intermediate))
             .saturating_add(lowering.plain_bytes(experts.bias_elements()));
-        let pairs = product(&[tokens, experts.top_k, pass.steps]);
-        let inner = product(&[pairs, experts.intermediate]);
-        let outer = product(&[pairs, experts.hidden]);
-        let biases = product(&[pairs, experts.bias_elements()]);
+        let pairs = saturating_product(&[tokens, experts.top_k, pass.steps]);
+        let inner = saturating_product(&[pairs, experts.intermediate]);
+        let outer = saturating_product(&[pairs, experts.hidden]);
+        let biases = saturating_product(&[pairs, experts.bias_elements()]);
         let all = StepCost {
-            parameters: product(&[experts.count, experts.parameters_each()]),
-            tensor: product(&[6, inner, experts.hidden]),
+            parameters: saturating_product(&[experts.count, experts.parameters_each()]),
+            tensor: saturating_product(&[6, inner, experts.hidden]),
             // The gated activation, then a product and a sum per output for the weighted mean.
             vector: inner
                 .saturating_mul(experts.activation.flops_per_element() + 1)
@@ -208,7 +205,7 @@ impl Moe {
                         .saturating_add(outer),
                 ),
                 activation_write: lowering.activation_bytes(
-                    inner.saturating_mul(3).saturating_add(product(&[
+                    inner.saturating_mul(3).saturating_add(saturating_product(&[
                         tokens,
                         pass.steps,
                         experts.hidden,
@@ -232,8 +229,8 @@ impl Moe {
         );
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.router.gate.weights(visitor);
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.router.gate.visit_weights(visitor);
         if let Some(name) = self.router.correction {
             visitor.visit(WeightSpec {
                 buffer: true,
@@ -282,10 +279,10 @@ impl Moe {
             }
         }
         if let Some(shared) = &self.shared {
-            shared.weights(visitor);
+            shared.visit_weights(visitor);
         }
         if let Some(gate) = &self.shared_gate {
-            gate.weights(visitor);
+            gate.visit_weights(visitor);
         }
     }
 }

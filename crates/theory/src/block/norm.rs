@@ -37,7 +37,7 @@ pub struct Norm {
 }
 
 impl Norm {
-    pub(crate) fn rms(name: &'static str, width: u64, epsilon: f64) -> Self {
+    pub(crate) fn rms_norm(name: &'static str, width: u64, epsilon: f64) -> Self {
         Self {
             name,
             width,
@@ -48,7 +48,7 @@ impl Norm {
     }
 
     /// A layer norm with bias.
-    pub fn layer(name: &'static str, width: u64, epsilon: f64) -> Self {
+    pub fn layer_norm(name: &'static str, width: u64, epsilon: f64) -> Self {
         Self {
             name,
             width,
@@ -58,11 +58,11 @@ impl Norm {
         }
     }
 
-    pub fn parameters(&self) -> u64 {
+    pub fn parameter_count(&self) -> u64 {
         self.width.saturating_mul(1 + u64::from(self.bias))
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         visitor.visit(WeightSpec::new(
             self.name,
             "weight",

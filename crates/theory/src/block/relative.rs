@@ -1,7 +1,7 @@
 use llmprof_units::Basis;
 
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     step::Side,
@@ -25,19 +25,23 @@ impl RelativeBias {
         let reach = lowering.reach(Side::Both, None);
         let pairs = match lowering.batch {
             Some(_) => reach.keys,
-            None => lowering.pairs(AttentionConvention::Full),
+            None => lowering.query_key_pairs(AttentionConvention::Full),
         };
-        let table = product(&[self.buckets, self.heads]);
+        let table = saturating_product(&[self.buckets, self.heads]);
         let step = StepCost {
             parameters: table,
             traffic: Traffic {
-                weights: product(&[lowering.plain_bytes(table), lowering.pass.steps]),
-                activation_write: lowering.activation_bytes(product(&[pairs, self.heads])),
+                weights: saturating_product(&[lowering.plain_bytes(table), lowering.pass.steps]),
+                activation_write: lowering
+                    .activation_bytes(saturating_product(&[pairs, self.heads])),
                 ..Traffic::default()
             },
             ..StepCost::default()
         };
-        let shape = Shape::rows(product(&[reach.queries, reach.keys_at_first]), self.heads);
+        let shape = Shape::elementwise(
+            saturating_product(&[reach.queries, reach.keys_at_first]),
+            self.heads,
+        );
         lowering.emit_sum(
             Kind::PositionEmbedding,
             self.name,
@@ -48,7 +52,7 @@ impl RelativeBias {
         );
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
         let shape = Dims::from([self.buckets, self.heads]);
         visitor.visit(WeightSpec::new(self.name, "weight", shape));
     }

@@ -78,7 +78,6 @@ pub struct Rope {
     /// Base of the frequencies.
     pub theta: f64,
     pub scaling: RopeScaling,
-    /// Which elements pair up.
     pub pairing: RopePairing,
 }
 
@@ -101,7 +100,7 @@ impl RopeTable {
         lowering.emit(
             Kind::RopeTable,
             self.name,
-            Shape::matmul(rows, pairs, 1),
+            Shape::gemm(rows, pairs, 1),
             &StepCost {
                 tensor: angles.saturating_mul(2),
                 // A cosine and a sine each.
@@ -137,6 +136,6 @@ impl Rope {
             },
             ..StepCost::default()
         };
-        lowering.emit(Kind::Rope, name, Shape::rows(rows, self.dims), &step);
+        lowering.emit(Kind::Rope, name, Shape::elementwise(rows, self.dims), &step);
     }
 }

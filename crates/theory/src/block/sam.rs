@@ -1,6 +1,6 @@
 use super::{Conv, Linear, Mlp, Norm};
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost},
     operator::{Kind, Shape, Traffic},
     weight::{Dims, Visitor, WeightSpec},
@@ -33,37 +33,37 @@ impl SamLayer {
         // Windows are padded to full size, so attention sees more tokens than there are patches.
         let (windows, span) = if self.window > 0 {
             let across = side.div_ceil(self.window);
-            (product(&[across, across]), self.window)
+            (saturating_product(&[across, across]), self.window)
         } else {
             (1, side)
         };
-        let per_window = product(&[span, span]);
+        let per_window = saturating_product(&[span, span]);
         let rows = lowering.rows();
-        let padded = product(&[images, windows, per_window]);
-        lowering.norm(&self.norm1, rows);
-        lowering.linear(&self.qkv, padded);
+        let padded = saturating_product(&[images, windows, per_window]);
+        lowering.emit_norm(&self.norm1, rows);
+        lowering.emit_linear(&self.qkv, padded);
         let head_dim = width / self.heads;
-        let scores = product(&[images, windows, per_window, per_window, self.heads]);
-        let relative = self
-            .relative
-            .map_or(0, |_| product(&[4, self.heads, padded, span, head_dim]));
+        let scores = saturating_product(&[images, windows, per_window, per_window, self.heads]);
+        let relative = self.relative.map_or(0, |_| {
+            saturating_product(&[4, self.heads, padded, span, head_dim])
+        });
         let parameters = self
             .relative
-            .map_or(0, |(_, rows)| product(&[2, rows, head_dim]));
-        let output = product(&[padded, width]);
+            .map_or(0, |(_, rows)| saturating_product(&[2, rows, head_dim]));
+        let output = saturating_product(&[padded, width]);
         lowering.emit(
             Kind::Attention,
             self.name,
             Shape {
-                groups: product(&[images, windows, self.heads]),
+                groups: saturating_product(&[images, windows, self.heads]),
                 m: per_window,
                 n: per_window,
                 k: head_dim,
             },
             &StepCost {
                 parameters,
-                tensor: product(&[4, scores, head_dim]).saturating_add(relative),
-                vector: product(&[scores, if relative > 0 { 7 } else { 5 }]),
+                tensor: saturating_product(&[4, scores, head_dim]).saturating_add(relative),
+                vector: saturating_product(&[scores, if relative > 0 { 7 } else { 5 }]),
                 traffic: Traffic {
                     weights: lowering.plain_bytes(parameters),
                     activation_read: lowering.activation_bytes(output.saturating_mul(3)),
@@ -72,32 +72,31 @@ impl SamLayer {
                 },
             },
         );
-        lowering.linear(&self.output, padded);
-        lowering.add("mixer_add", width);
-        lowering.norm(&self.norm2, rows);
+        lowering.emit_linear(&self.output, padded);
+        lowering.emit_add("mixer_add", width);
+        lowering.emit_norm(&self.norm2, rows);
         self.mlp.lower(lowering);
-        lowering.add("feed_add", width);
+        lowering.emit_add("feed_add", width);
     }
 
-    fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.norm1.weights(visitor);
-        self.qkv.weights(visitor);
+    fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.norm1.visit_weights(visitor);
+        self.qkv.visit_weights(visitor);
         if let Some((names, rows)) = self.relative {
             for name in names {
                 let shape = Dims::from([rows, self.norm1.width / self.heads]);
                 visitor.visit(WeightSpec::new(name, "", shape));
             }
         }
-        self.output.weights(visitor);
-        self.norm2.weights(visitor);
-        self.mlp.weights(visitor);
+        self.output.visit_weights(visitor);
+        self.norm2.visit_weights(visitor);
+        self.mlp.visit_weights(visitor);
     }
 }
 
 /// The image encoder of Segment Anything: patches, windowed and global layers, a neck of convolutions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamEncoder {
-    /// From pixels to patches.
     pub patches: Conv,
     /// Path of the learned positions, and their side in patches.
     pub positions: Option<(&'static str, u64)>,
@@ -125,14 +124,18 @@ impl SamEncoder {
     pub(crate) fn lower<'m>(&'m self, lowering: &mut Lowering<'_, 'm>, images: u64, side: u64) {
         let patches = side / self.patches.stride;
         lowering.pass.batch = images;
-        lowering.pass.queries = product(&[patches, patches]);
+        lowering.pass.queries = saturating_product(&[patches, patches]);
         let rows = lowering.rows();
-        self.patches
-            .lower(lowering, product(&[images, side, side]), rows, true);
+        self.patches.lower(
+            lowering,
+            saturating_product(&[images, side, side]),
+            rows,
+            true,
+        );
         let width = self.patches.outputs;
         if let Some((name, table)) = self.positions {
-            let elements = product(&[rows, width]);
-            let table = product(&[table, table, width]);
+            let elements = saturating_product(&[rows, width]);
+            let table = saturating_product(&[table, table, width]);
             let step = StepCost {
                 parameters: table,
                 vector: elements,
@@ -147,40 +150,42 @@ impl SamEncoder {
             lowering.emit(
                 Kind::PositionEmbedding,
                 name,
-                Shape::rows(rows, width),
+                Shape::elementwise(rows, width),
                 &step,
             );
         }
         for (layers, layer) in &self.groups {
-            lowering.inside(self.layers_prefix, layers, |lowering| {
+            lowering.lower_inside(self.layers_prefix, layers, |lowering| {
                 layer.lower(lowering, images, patches);
             });
         }
         let mut across = patches;
         for (conv, norm) in &self.neck {
-            let pixels = product(&[images, across, across]);
+            let pixels = saturating_product(&[images, across, across]);
             across /= conv.stride;
-            let positions = product(&[images, across, across]);
+            let positions = saturating_product(&[images, across, across]);
             conv.lower(lowering, pixels, positions, false);
             if let Some(norm) = norm {
-                lowering.norm(norm, positions);
+                lowering.emit_norm(norm, positions);
             }
         }
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.patches.weights(visitor);
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.patches.visit_weights(visitor);
         if let Some((name, side)) = self.positions {
             let shape = Dims::from([1, side, side, self.patches.outputs]);
             visitor.visit(WeightSpec::new(name, "", shape));
         }
         for (layers, layer) in &self.groups {
-            visitor.inside(self.layers_prefix, layers, |visitor| layer.weights(visitor));
+            visitor.visit_inside(self.layers_prefix, layers, |visitor| {
+                layer.visit_weights(visitor)
+            });
         }
         for (conv, norm) in &self.neck {
-            conv.weights(visitor);
+            conv.visit_weights(visitor);
             if let Some(norm) = norm {
-                norm.weights(visitor);
+                norm.visit_weights(visitor);
             }
         }
     }

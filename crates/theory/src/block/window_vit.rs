@@ -1,6 +1,6 @@
 use super::{Conv, Layer, Mlp, Norm, PositionTable};
 use crate::{
-    count::product,
+    count::saturating_product,
     lower::{Lowering, StepCost, Visible},
     operator::{Kind, Shape, Traffic},
     weight::Visitor,
@@ -9,7 +9,6 @@ use crate::{
 /// Towers of Qwen2.5-VL and Qwen3.5: images of any size, layers that attend inside windows or to the whole image, patches merged at the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowVit {
-    /// From pixels to patches.
     pub patches: Conv,
     /// A learned grid of positions, added as it is interpolated to the image's (Qwen3.5).
     pub positions: Option<PositionTable>,
@@ -21,7 +20,6 @@ pub struct WindowVit {
     pub windowed: Vec<u32>,
     /// Numbers of the layers that attend to the whole image.
     pub full: Vec<u32>,
-    /// What each layer is.
     pub layer: Layer,
     /// Patches down and across that are merged into one token.
     pub merge: u64,
@@ -38,11 +36,11 @@ impl WindowVit {
     /// Merged tokens down and across after the preprocessor resized an image.
     ///
     /// Sides are rounded to whole tokens; an image outside the pixel limits is scaled first, keeping its aspect.
-    pub fn grid(&self, height: u64, width: u64) -> (u64, u64) {
-        let unit = product(&[self.patches.kernel, self.merge]).max(1);
+    pub fn token_grid(&self, height: u64, width: u64) -> (u64, u64) {
+        let unit = saturating_product(&[self.patches.kernel, self.merge]).max(1);
         let round = |side: u64| ((side as f64 / unit as f64).round_ties_even() as u64).max(1);
         let (rows, columns) = (round(height), round(width));
-        let pixels = product(&[rows, columns, unit, unit]);
+        let pixels = saturating_product(&[rows, columns, unit, unit]);
         let (least, most) = self.pixels;
         let area = (height as f64) * (width as f64);
         let scaled = |limit: u64, whole: fn(f64) -> f64| {
@@ -67,21 +65,21 @@ impl WindowVit {
         height: u64,
         width: u64,
     ) {
-        let (rows, columns) = self.grid(height, width);
-        let merged = product(&[rows, columns]);
-        let unit = product(&[self.merge, self.merge]);
-        let tokens = product(&[merged, unit]);
+        let (rows, columns) = self.token_grid(height, width);
+        let merged = saturating_product(&[rows, columns]);
+        let unit = saturating_product(&[self.merge, self.merge]);
+        let tokens = saturating_product(&[merged, unit]);
         let side = self.patches.kernel;
         lowering.pass.batch = images;
         lowering.pass.queries = tokens;
         let all = lowering.rows();
         self.patches
-            .lower(lowering, product(&[all, side, side]), all, true);
+            .lower(lowering, saturating_product(&[all, side, side]), all, true);
         if let Some(positions) = &self.positions {
-            interpolate(positions, lowering);
+            lower_interpolation(positions, lowering);
         }
         if let super::Mixer::Attention(attention) = &self.layer.mixer {
-            lowering.elementwise(
+            lowering.emit_elementwise(
                 Kind::RopeTable,
                 self.rope_name,
                 (all, attention.head_dim),
@@ -92,42 +90,42 @@ impl WindowVit {
         let squares = |count: u64| {
             let whole = count / self.window.max(1);
             let rest = count % self.window.max(1);
-            product(&[whole, self.window, self.window]).saturating_add(rest * rest)
+            saturating_product(&[whole, self.window, self.window]).saturating_add(rest * rest)
         };
-        let in_windows = product(&[unit, unit, squares(rows), squares(columns)]);
+        let in_windows = saturating_product(&[unit, unit, squares(rows), squares(columns)]);
         lowering.visible = Visible::Sum(in_windows);
-        lowering.inside(self.layers_prefix, &self.windowed, |lowering| {
+        lowering.lower_inside(self.layers_prefix, &self.windowed, |lowering| {
             self.layer.lower(lowering);
         });
         lowering.visible = Visible::All;
-        lowering.inside(self.layers_prefix, &self.full, |lowering| {
+        lowering.lower_inside(self.layers_prefix, &self.full, |lowering| {
             self.layer.lower(lowering);
         });
-        lowering.norm(&self.merge_norm, all);
+        lowering.emit_norm(&self.merge_norm, all);
         lowering.pass.queries = merged;
         self.merger.lower(lowering);
     }
 
-    pub(crate) fn weights(&self, visitor: &mut Visitor<'_>) {
-        self.patches.weights(visitor);
+    pub(crate) fn visit_weights(&self, visitor: &mut Visitor<'_>) {
+        self.patches.visit_weights(visitor);
         if let Some(positions) = &self.positions {
-            positions.weights(visitor);
+            positions.visit_weights(visitor);
         }
         for layers in [&self.windowed, &self.full] {
-            visitor.inside(self.layers_prefix, layers, |visitor| {
-                self.layer.weights(visitor);
+            visitor.visit_inside(self.layers_prefix, layers, |visitor| {
+                self.layer.visit_weights(visitor);
             });
         }
-        self.merge_norm.weights(visitor);
-        self.merger.weights(visitor);
+        self.merge_norm.visit_weights(visitor);
+        self.merger.visit_weights(visitor);
     }
 }
 
 /// The four nearest places of the grid, weighted and summed (seven operations an element), and added to the patches.
-fn interpolate<'m>(positions: &'m PositionTable, lowering: &mut Lowering<'_, 'm>) {
+fn lower_interpolation<'m>(positions: &'m PositionTable, lowering: &mut Lowering<'_, 'm>) {
     let rows = lowering.rows();
-    let elements = product(&[rows, positions.width]);
-    let parameters = product(&[positions.rows, positions.width]);
+    let elements = saturating_product(&[rows, positions.width]);
+    let parameters = saturating_product(&[positions.rows, positions.width]);
     let step = StepCost {
         parameters,
         tensor: 0,
@@ -139,6 +137,6 @@ fn interpolate<'m>(positions: &'m PositionTable, lowering: &mut Lowering<'_, 'm>
             ..Traffic::default()
         },
     };
-    let shape = Shape::rows(rows, positions.width);
+    let shape = Shape::elementwise(rows, positions.width);
     lowering.emit(Kind::PositionEmbedding, positions.name, shape, &step);
 }

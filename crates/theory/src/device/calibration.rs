@@ -20,10 +20,11 @@ pub struct Calibration {
 
 impl Calibration {
     /// The processor time of other programs from which on a measurement is doubtful.
-    const MUCH: f64 = 0.1;
+    const OTHER_PROGRAMS_MAX_SHARE: f64 = 0.1;
 
     /// How much other programs took, where that is too much for the peaks to be trusted.
-    pub fn disturbance(&self) -> Option<f64> {
-        self.other_programs.filter(|taken| *taken > Self::MUCH)
+    pub fn excess_disturbance(&self) -> Option<f64> {
+        self.other_programs
+            .filter(|taken| *taken > Self::OTHER_PROGRAMS_MAX_SHARE)
     }
 }

@@ -8,7 +8,7 @@ use super::{
     Device,
     error::DeviceError,
     load,
-    nearest::{nearest, normal},
+    nearest::{nearest_names, normalize_name},
     schema::DeviceFile,
 };
 
@@ -110,8 +110,8 @@ impl Catalog {
     }
 
     /// Adds a user's file. It replaces an embedded device of the same name, and takes over the driver names it lists.
-    pub fn add(&mut self, file: &str, text: &str) -> Result<&Device, DeviceError> {
-        let device = load::device(text, file)?;
+    pub fn add_file(&mut self, file: &str, text: &str) -> Result<&Device, DeviceError> {
+        let device = load::read_device(text, file)?;
         if let Some(other) = self.user.get(&device.name)
             && other.file != file
         {
@@ -152,7 +152,7 @@ impl Catalog {
         paths.sort();
         for path in paths {
             let text = read_text_bounded(&path, CONFIG_MAX_BYTES).map_err(unreadable(&path))?;
-            self.add(&path.display().to_string(), &text)?;
+            self.add_file(&path.display().to_string(), &text)?;
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Catalog {
     pub fn entries(&self) -> Vec<CatalogEntry> {
         let mut entries: BTreeMap<String, CatalogEntry> = EMBEDDED
             .iter()
-            .map(|(name, text)| ((*name).to_owned(), head(name, text)))
+            .map(|(name, text)| ((*name).to_owned(), read_entry(name, text)))
             .collect();
         for (name, user) in &self.user {
             entries.insert(
@@ -181,7 +181,7 @@ impl Catalog {
     pub fn embedded_file(driver_name: &str) -> Option<DeviceFile> {
         let device = Self::embedded().by_driver_name(driver_name).ok()?;
         let file = format!("{}.yaml (embedded)", device.name);
-        DeviceFile::read(Self::embedded_text(&device.name)?, &file).ok()
+        DeviceFile::parse_text(Self::embedded_text(&device.name)?, &file).ok()
     }
 
     /// The device of a spec name (`h100_sxm`).
@@ -190,17 +190,21 @@ impl Catalog {
             return Ok(user.device.clone());
         }
         match Self::embedded_text(name) {
-            Some(text) => load::device(text, &format!("{name}.yaml (embedded)")),
-            None => Err(self.unknown(name)),
+            Some(text) => load::read_device(text, &format!("{name}.yaml (embedded)")),
+            None => Err(self.unknown_device(name)),
         }
     }
 
     /// The device that a driver or framework reports under `driver_name`. The whole name must match, but for case and
     /// spacing: a slice of a GPU, or a laptop's version, is another device.
     pub fn by_driver_name(&self, driver_name: &str) -> Result<Device, DeviceError> {
-        let wanted = normal(driver_name);
-        let claims =
-            |entry: &CatalogEntry| entry.driver_names.iter().any(|name| normal(name) == wanted);
+        let wanted = normalize_name(driver_name);
+        let claims = |entry: &CatalogEntry| {
+            entry
+                .driver_names
+                .iter()
+                .any(|name| normalize_name(name) == wanted)
+        };
         let entries = self.entries();
         let user = entries
             .iter()
@@ -221,24 +225,24 @@ impl Catalog {
                 (None, _) => {}
             }
         }
-        Err(self.unknown(driver_name))
+        Err(self.unknown_device(driver_name))
     }
 
     /// By spec name, else by driver's name.
-    pub fn find(&self, name: &str) -> Result<Device, DeviceError> {
+    pub fn find_device(&self, name: &str) -> Result<Device, DeviceError> {
         match self.by_name(name) {
             Err(DeviceError::Unknown { .. }) => self.by_driver_name(name),
             found => found,
         }
     }
 
-    fn unknown(&self, wanted: &str) -> DeviceError {
+    fn unknown_device(&self, wanted: &str) -> DeviceError {
         let entries = self.entries();
         let names = entries.iter().flat_map(|entry| {
             std::iter::once(entry.name.as_str())
                 .chain(entry.driver_names.iter().map(String::as_str))
         });
-        let near = nearest(wanted, names).into_iter().map(str::to_owned);
+        let near = nearest_names(wanted, names).into_iter().map(str::to_owned);
         DeviceError::Unknown {
             wanted: wanted.to_owned(),
             near: near.collect(),
@@ -248,7 +252,7 @@ impl Catalog {
 
 /// Reads `title` and `driver_names` off the first lines of an embedded file, where each is on a line of its own (a
 /// test checks that this agrees with the parsed file).
-fn head(name: &str, text: &str) -> CatalogEntry {
+fn read_entry(name: &str, text: &str) -> CatalogEntry {
     let value = |key: &str| {
         text.lines()
             .take_while(|line| !line.starts_with("sources:"))

@@ -8,7 +8,7 @@ pub enum DeviceError {
     /// No file describes a device of that name.
     #[error(
         "no device file describes `{wanted}`{}; write one (start from `custom_npu`, which documents every key) and add its `name` or its driver's name",
-        suggestion(near)
+        suggest_similar(near)
     )]
     Unknown {
         /// The name as it was given.
@@ -25,30 +25,21 @@ pub enum DeviceError {
     },
     /// Not YAML of the schema: the message has line, column and key.
     #[error("device file {file}: {problem}")]
-    Syntax {
-        file: String,
-        /// What the reader says.
-        problem: String,
-    },
+    Syntax { file: String, problem: String },
     /// A value that cannot be.
     #[error("device file {file}: {key}: {problem}")]
     Invalid {
         file: String,
-        /// The key in it.
         key: String,
         /// What is wrong with it.
         problem: String,
     },
     /// A file or directory that cannot be read.
     #[error("cannot read device files in {path}: {error}")]
-    Unreadable {
-        path: String,
-        /// What the system says.
-        error: io::Error,
-    },
+    Unreadable { path: String, error: io::Error },
 }
 
-fn suggestion(near: &[String]) -> String {
+fn suggest_similar(near: &[String]) -> String {
     if near.is_empty() {
         String::new()
     } else {

@@ -8,13 +8,13 @@ use super::{
 };
 
 /// Reads the text of one device file; `file` is how errors name it.
-pub(super) fn device(text: &str, file: &str) -> Result<Device, DeviceError> {
-    DeviceFile::read(text, file)?.device(file)
+pub(super) fn read_device(text: &str, file: &str) -> Result<Device, DeviceError> {
+    DeviceFile::parse_text(text, file)?.to_device(file)
 }
 
 impl DeviceFile {
     /// Reads the text of a file; `file` is how errors name it.
-    pub fn read(text: &str, file: &str) -> Result<Self, DeviceError> {
+    pub fn parse_text(text: &str, file: &str) -> Result<Self, DeviceError> {
         serde_saphyr::from_str(text).map_err(|error| DeviceError::Syntax {
             file: file.to_owned(),
             problem: error.to_string(),
@@ -22,13 +22,13 @@ impl DeviceFile {
     }
 
     /// Checks every figure; `file` is how errors name it.
-    pub fn device(&self, file: &str) -> Result<Device, DeviceError> {
+    pub fn to_device(&self, file: &str) -> Result<Device, DeviceError> {
         Loader {
             file,
             basis: self.basis,
             sources: &self.sources,
         }
-        .device(self)
+        .build_device(self)
     }
 }
 
@@ -39,7 +39,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn device(&self, raw: &DeviceFile) -> Result<Device, DeviceError> {
+    fn build_device(&self, raw: &DeviceFile) -> Result<Device, DeviceError> {
         self.check_name(&raw.name)?;
         if raw.basis == Basis::Measured && raw.measured_at.is_none() {
             return Err(self.invalid("measured_at", "a measured file says when it was measured"));
@@ -267,10 +267,10 @@ impl Loader<'_> {
     }
 
     /// Largest value a key may have; nothing built comes near, and products of three of them stay finite.
-    const ABSURD: f64 = 1e12;
+    const FIGURE_MAX: f64 = 1e12;
 
     fn positive(&self, key: &str, value: f64) -> Result<(), DeviceError> {
-        if value > 0.0 && value <= Self::ABSURD {
+        if value > 0.0 && value <= Self::FIGURE_MAX {
             Ok(())
         } else {
             Err(self.invalid(

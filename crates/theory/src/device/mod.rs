@@ -68,8 +68,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Peak main memory bandwidth.
-    pub fn bandwidth(&self) -> BytesPerSecond {
+    pub fn memory_bandwidth(&self) -> BytesPerSecond {
         self.memory.bandwidth_bytes_per_s.value
     }
 
@@ -84,7 +83,7 @@ impl Device {
     ///
     /// Nothing else is assumed: 8-bit and 4-bit *weights* do not need an 8-bit peak, since the format an operator
     /// computes in is what counts, but an operator that computes in fp8 on a device without fp8 units is an error.
-    pub fn peak(&self, dtype: DType, engine: Engine) -> Result<&Peak, MissingPeak> {
+    pub fn dense_peak(&self, dtype: DType, engine: Engine) -> Result<&Peak, MissingPeak> {
         self.stated_peak(dtype, engine)
             .or_else(|| self.stated_peak(dtype, Engine::Vector))
             .or_else(|| {
@@ -102,22 +101,22 @@ impl Device {
     }
 
     fn missing_peak(&self, dtype: DType, engine: Engine) -> MissingPeak {
-        let mut known: Vec<_> = self
+        let mut stated_dtypes: Vec<_> = self
             .peaks
             .iter()
             .filter(|peak| peak.engine == engine || engine == Engine::Tensor)
             .map(|peak| peak.dtype.name())
             .collect();
-        known.sort_unstable();
-        known.dedup();
+        stated_dtypes.sort_unstable();
+        stated_dtypes.dedup();
         MissingPeak {
             device: self.name.clone(),
             dtype,
             engine,
-            known: if known.is_empty() {
+            known: if stated_dtypes.is_empty() {
                 "none".to_owned()
             } else {
-                known.join(", ")
+                stated_dtypes.join(", ")
             },
         }
     }

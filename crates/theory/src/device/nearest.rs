@@ -1,20 +1,23 @@
-/// The few of `names` that look most like `wanted`, nearest first; none where nothing is close.
+/// Up to four of `names` that are most similar to `wanted`, best first; empty if none is similar.
 ///
 /// Two measures, since a driver's name is words and a spec name is one: shared words, then edit distance.
-pub(super) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    const OFFERED: usize = 4;
-    let wanted = normal(wanted);
+pub(super) fn nearest_names<'a>(
+    wanted: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Vec<&'a str> {
+    const SUGGESTIONS_MAX: usize = 4;
+    let wanted = normalize_name(wanted);
     let mut scored: Vec<(f64, &str)> = names
-        .map(|name| (likeness(&wanted, &normal(name)), name))
+        .map(|name| (name_likeness(&wanted, &normalize_name(name)), name))
         .filter(|(score, _)| *score >= 0.5)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-    scored.truncate(OFFERED);
+    scored.truncate(SUGGESTIONS_MAX);
     scored.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Lower case, words separated by one space.
-pub(super) fn normal(name: &str) -> String {
+pub(super) fn normalize_name(name: &str) -> String {
     name.to_lowercase()
         .split(|c: char| c.is_whitespace() || c == '_' || c == '-')
         .filter(|word| !word.is_empty())
@@ -23,7 +26,7 @@ pub(super) fn normal(name: &str) -> String {
 }
 
 /// 1 for equal names, 0 for nothing in common.
-fn likeness(a: &str, b: &str) -> f64 {
+fn name_likeness(a: &str, b: &str) -> f64 {
     let longest = a.chars().count().max(b.chars().count()).max(1);
     let by_letters = 1.0 - edit_distance(a, b) as f64 / longest as f64;
     // The maker's name is in every driver name and tells nothing.
@@ -74,11 +77,11 @@ mod tests {
     #[test]
     fn offers_what_looks_alike_and_nothing_else() {
         let names = ["h100_sxm", "h100_pcie", "h200", "NVIDIA GeForce RTX 4090"];
-        assert_eq!(nearest("h100sxm", names.into_iter())[0], "h100_sxm");
+        assert_eq!(nearest_names("h100sxm", names.into_iter())[0], "h100_sxm");
         assert_eq!(
-            nearest("NVIDIA GeForce RTX 4090 Laptop GPU", names.into_iter()),
+            nearest_names("NVIDIA GeForce RTX 4090 Laptop GPU", names.into_iter()),
             ["NVIDIA GeForce RTX 4090"]
         );
-        assert!(nearest("Radeon VII", names.into_iter()).is_empty());
+        assert!(nearest_names("Radeon VII", names.into_iter()).is_empty());
     }
 }

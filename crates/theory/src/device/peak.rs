@@ -69,7 +69,7 @@ pub enum Recount {
 
 impl Recount {
     /// Units × operations per clock × clock, where the factors are known.
-    pub fn rate(&self) -> Option<FlopsPerSecond> {
+    pub fn recounted_rate(&self) -> Option<FlopsPerSecond> {
         match self {
             Self::Factors {
                 units,
@@ -92,9 +92,7 @@ impl Recount {
 pub struct MissingPeak {
     /// Spec name of the device.
     pub device: String,
-    /// The format asked for.
     pub dtype: DType,
-    /// The units asked for.
     pub engine: Engine,
     /// The formats that have a peak on units that could do the work.
     pub known: String,

@@ -1,4 +1,4 @@
-//! The YAML of a device file, as written. [`DeviceFile::device`] turns it into a [`Device`](super::Device).
+//! The YAML of a device file, as written. [`DeviceFile::to_device`] turns it into a [`Device`](super::Device).
 
 #![expect(missing_docs, reason = "devices/custom_npu.yaml documents every key")]
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Parameters above this are a mistake; sums over workloads stay far inside 64 bits below it.
-const MAX_PARAMETERS: u64 = 1 << 50;
+const PARAMETERS_MAX: u64 = 1 << 50;
 
 /// What a family's config class says where the config is silent.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ pub(crate) struct Base<'k, 'a> {
 }
 
 impl<'k, 'a> Base<'k, 'a> {
-    pub(crate) fn read(keys: &'k Keys<'a>, defaults: &Defaults) -> Result<Self, ModelError> {
+    pub(crate) fn read_keys(keys: &'k Keys<'a>, defaults: &Defaults) -> Result<Self, ModelError> {
         let hidden = keys.size(&["hidden_size"], Some(defaults.hidden))?;
         let heads = keys.size(&["num_attention_heads"], Some(defaults.heads))?;
         let kv_default = defaults.kv_heads.unwrap_or(heads);
@@ -70,7 +70,7 @@ impl<'k, 'a> Base<'k, 'a> {
         let head_dim = if let Some(head_dim) = stated {
             head_dim
         } else {
-            divides(keys, "num_attention_heads", heads, "hidden_size", hidden)?;
+            check_divides(keys, "num_attention_heads", heads, "hidden_size", hidden)?;
             hidden / heads
         };
         if kv_heads > heads {
@@ -80,7 +80,7 @@ impl<'k, 'a> Base<'k, 'a> {
                 format!("`num_attention_heads` = {heads}: there are more KV heads than heads"),
             ));
         }
-        divides(
+        check_divides(
             keys,
             "num_key_value_heads",
             kv_heads,
@@ -107,11 +107,11 @@ impl<'k, 'a> Base<'k, 'a> {
         })
     }
 
-    pub(crate) fn norm(&self, name: &'static str) -> Norm {
-        Norm::rms(name, self.hidden, self.epsilon)
+    pub(crate) fn rms_norm(&self, name: &'static str) -> Norm {
+        Norm::rms_norm(name, self.hidden, self.epsilon)
     }
 
-    pub(crate) fn rope(&self) -> Result<Rope, ModelError> {
+    pub(crate) fn read_rope(&self) -> Result<Rope, ModelError> {
         self.rope_of(None)
     }
 
@@ -128,7 +128,12 @@ impl<'k, 'a> Base<'k, 'a> {
     }
 
     /// Attention with separate projections, rotation and full span.
-    pub(crate) fn attention(&self, rope: Rope, qkv_bias: bool, output_bias: bool) -> Attention {
+    pub(crate) fn build_attention(
+        &self,
+        rope: Rope,
+        qkv_bias: bool,
+        output_bias: bool,
+    ) -> Attention {
         let queries = self.heads * self.head_dim;
         let keys = self.kv_heads * self.head_dim;
         Attention {
@@ -149,14 +154,22 @@ impl<'k, 'a> Base<'k, 'a> {
     /// The same with a norm per head of queries and keys.
     pub(crate) fn attention_with_qk_norm(&self, rope: Rope, bias: bool) -> Attention {
         Attention {
-            q_norm: Some(Norm::rms("self_attn.q_norm", self.head_dim, self.epsilon)),
-            k_norm: Some(Norm::rms("self_attn.k_norm", self.head_dim, self.epsilon)),
-            ..self.attention(rope, bias, bias)
+            q_norm: Some(Norm::rms_norm(
+                "self_attn.q_norm",
+                self.head_dim,
+                self.epsilon,
+            )),
+            k_norm: Some(Norm::rms_norm(
+                "self_attn.k_norm",
+                self.head_dim,
+                self.epsilon,
+            )),
+            ..self.build_attention(rope, bias, bias)
         }
     }
 
     /// A gated network with separate gate and up projections.
-    pub(crate) fn mlp(&self, bias: bool) -> Mlp {
+    pub(crate) fn build_mlp(&self, bias: bool) -> Mlp {
         self.mlp_named(
             [
                 "mlp.gate_proj",
@@ -187,13 +200,18 @@ impl<'k, 'a> Base<'k, 'a> {
     }
 
     /// A pre-norm layer with Llama's names.
-    pub(crate) fn layer(&self, mixer: Mixer, feed: FeedForward) -> Layer {
+    pub(crate) fn build_layer(&self, mixer: Mixer, feed: FeedForward) -> Layer {
         let norms = ["input_layernorm", "post_attention_layernorm"];
-        Layer::new(self.hidden, norms.map(|name| self.norm(name)), mixer, feed)
+        Layer::new(
+            self.hidden,
+            norms.map(|name| self.rms_norm(name)),
+            mixer,
+            feed,
+        )
     }
 
     /// Which layers slide: from `layer_types`, else from `rule`. Windows of 0 or null are off.
-    pub(crate) fn windows(
+    pub(crate) fn layer_windows(
         &self,
         window: Option<u64>,
         rule: impl Fn(u32) -> bool,
@@ -220,7 +238,7 @@ impl<'k, 'a> Base<'k, 'a> {
     }
 
     /// The decoder around `layer`, which is asked for each layer number.
-    pub(crate) fn decoder(
+    pub(crate) fn build_decoder(
         &self,
         tables: Vec<RopeTable>,
         layer: impl FnMut(u32) -> Layer,
@@ -237,8 +255,8 @@ impl<'k, 'a> Base<'k, 'a> {
             tables,
             bias: None,
             layers_prefix: "model.layers",
-            groups: group(self.layers, layer),
-            final_norm: Some(self.norm("model.norm")),
+            groups: group_layers(self.layers, layer),
+            final_norm: Some(self.rms_norm("model.norm")),
             project_out: None,
             head: Head::new("lm_head", self.hidden, self.vocabulary, self.tied),
             max_positions: Some(self.positions),
@@ -246,8 +264,8 @@ impl<'k, 'a> Base<'k, 'a> {
         }
     }
 
-    pub(crate) fn model(&self, decoder: Decoder) -> Result<Model, ModelError> {
-        finish(self.keys, None, Some(decoder))
+    pub(crate) fn build_model(&self, decoder: Decoder) -> Result<Model, ModelError> {
+        finish_model(self.keys, None, Some(decoder))
     }
 }
 
@@ -260,7 +278,7 @@ pub(crate) fn shared_table(rope: &Rope) -> Vec<RopeTable> {
     }]
 }
 
-pub(crate) fn group(layers: u32, mut layer: impl FnMut(u32) -> Layer) -> Vec<LayerGroup> {
+pub(crate) fn group_layers(layers: u32, mut layer: impl FnMut(u32) -> Layer) -> Vec<LayerGroup> {
     let mut groups: Vec<LayerGroup> = Vec::new();
     for index in 0..layers {
         let layer = layer(index);
@@ -296,8 +314,8 @@ fn layer_types(keys: &Keys<'_>, layers: u32) -> Result<Option<Vec<bool>>, ModelE
             Some("full_attention") => Ok(false),
             Some("sliding_attention") => Ok(true),
             Some(_) => {
-                let known = "`full_attention` and `sliding_attention`";
-                Err(keys.unsupported("layer_types", entry, known))
+                let supported = "`full_attention` and `sliding_attention`";
+                Err(keys.unsupported("layer_types", entry, supported))
             }
             None => Err(keys.invalid("layer_types", entry, expected)),
         })
@@ -306,7 +324,7 @@ fn layer_types(keys: &Keys<'_>, layers: u32) -> Result<Option<Vec<bool>>, ModelE
 }
 
 /// Refuses a divisor that leaves a rest.
-pub(crate) fn divides(
+pub(crate) fn check_divides(
     keys: &Keys<'_>,
     name: &str,
     divisor: u64,
@@ -324,24 +342,24 @@ pub(crate) fn divides(
 }
 
 /// The model with its formats, checked for size.
-pub(crate) fn finish(
+pub(crate) fn finish_model(
     keys: &Keys<'_>,
     vision: Option<Vision>,
     decoder: Option<Decoder>,
 ) -> Result<Model, ModelError> {
-    checked(keys, vision, None, decoder)
+    check_model(keys, vision, None, decoder)
 }
 
-/// As [`finish`], for a model of two stacks.
+/// As [`finish_model`], for a model of two stacks.
 pub(crate) fn finish_pair(
     keys: &Keys<'_>,
     encoder: Encoder,
     decoder: Decoder,
 ) -> Result<Model, ModelError> {
-    checked(keys, None, Some(encoder), Some(decoder))
+    check_model(keys, None, Some(encoder), Some(decoder))
 }
 
-fn checked(
+fn check_model(
     keys: &Keys<'_>,
     vision: Option<Vision>,
     encoder: Option<Encoder>,
@@ -355,8 +373,8 @@ fn checked(
         encoder,
         decoder,
     };
-    let parameters = model.parameters();
-    if parameters > MAX_PARAMETERS {
+    let parameters = model.parameter_count();
+    if parameters > PARAMETERS_MAX {
         return Err(ModelError::Invalid {
             field: keys.field("hidden_size"),
             found: format!("so large that the model has {parameters} parameters or more"),

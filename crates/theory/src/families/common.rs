@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    base::{finish, group, shared_table},
+    base::{finish_model, group_layers, shared_table},
     deepseek,
     keys::Keys,
     rope::{RopeDefaults, read_rope},
@@ -157,8 +157,8 @@ impl Model {
             ));
         }
         if keys.flag(&["is_encoder_decoder"], false)? {
-            let known = "t5 and whisper among models with an encoder";
-            return Err(keys.unsupported("model_type", &kind.into(), known));
+            let supported = "t5 and whisper among models with an encoder";
+            return Err(keys.unsupported("model_type", &kind.into(), supported));
         }
         for state in [
             "state_size",
@@ -183,7 +183,7 @@ impl Model {
         if keys.has("kv_lora_rank") {
             return deepseek::deepseek_v3(keys);
         }
-        build(keys, kind)
+        build_model(keys, kind)
     }
 }
 
@@ -220,7 +220,7 @@ fn decoder_of(config: &Value) -> Value {
     decoder
 }
 
-/// `layer_types` where some of them are no attention.
+/// Refuses `layer_types` that name layers other than attention.
 fn other_mixer<'a>(keys: &Keys<'a>) -> Option<(&'static str, &'a Value)> {
     let (name, types) = keys.get(&["layer_types"])?;
     let of_attention = |kind: &Value| {
@@ -232,7 +232,7 @@ fn other_mixer<'a>(keys: &Keys<'a>) -> Option<(&'static str, &'a Value)> {
 }
 
 /// The rotation that a config states; Llama's where it states none that can be read.
-fn rope(keys: &Keys<'_>, head_dim: u64) -> Result<Rope, ModelError> {
+fn read_rope_or_default(keys: &Keys<'_>, head_dim: u64) -> Result<Rope, ModelError> {
     let partial = keys.optional_float(&["partial_rotary_factor", "rotary_pct"])?;
     let defaults = RopeDefaults {
         partial: partial.unwrap_or(1.0).clamp(0.1, 1.0),
@@ -247,7 +247,7 @@ fn rope(keys: &Keys<'_>, head_dim: u64) -> Result<Rope, ModelError> {
 }
 
 /// A norm without bias, as this type has it.
-fn norm(kind: &str, name: &'static str, width: u64) -> Norm {
+fn build_norm(kind: &str, name: &'static str, width: u64) -> Norm {
     Norm {
         name,
         width,
@@ -263,10 +263,10 @@ fn norm(kind: &str, name: &'static str, width: u64) -> Norm {
     }
 }
 
-fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
+fn build_model(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
     let is = |list: &[&str]| list.contains(&kind);
-    let norm = |name, width| norm(kind, name, width);
-    let sizes = sizes(keys)?;
+    let norm = |name, width| build_norm(kind, name, width);
+    let sizes = read_sizes(keys)?;
     let layers = keys.layers(
         &["num_hidden_layers", "n_layer", "n_layers", "num_layers"],
         None,
@@ -275,12 +275,12 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
     let rope = if is(UNROTATED) {
         None
     } else {
-        Some(rope(keys, sizes.head_dim)?)
+        Some(read_rope_or_default(keys, sizes.head_dim)?)
     };
     let window = keys
         .positions(&["sliding_window"])?
         .filter(|window| *window > 0);
-    let slides = sliding(keys, layers, window.is_some());
+    let slides = sliding_layers(keys, layers, window.is_some());
     let head_norms = is(HEAD_NORMS).then(|| {
         // OLMo and MiniMax-M2 normalize all heads at once, the others each by itself.
         let at_once = kind.starts_with("olmo") || ["flex_olmo", "minimax_m2"].contains(&kind);
@@ -294,12 +294,12 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
             norm("k_norm", k * sizes.head_dim),
         ]
     });
-    let attention = attention(&sizes, is(FUSED), rope.clone(), head_norms);
-    let activation = activation(keys)?;
-    let moe = experts(keys, &sizes, activation)?;
+    let attention = build_attention(&sizes, is(FUSED), rope.clone(), head_norms);
+    let activation = read_activation(keys)?;
+    let moe = read_experts(keys, &sizes, activation)?;
     // Llama 4 says the width of layers without experts apart from that of an expert.
     let dense_inner = keys.size(&["intermediate_size_mlp"], Some(sizes.inner))?;
-    let mut dense = mlp(&sizes, dense_inner, !is(UNGATED), activation);
+    let mut dense = build_mlp(&sizes, dense_inner, !is(UNGATED), activation);
     if keys.text(&["hidden_act", "activation_function"])? == Some("gelu_new") {
         dense.activation_name = GELU_NEW;
     }
@@ -349,12 +349,12 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
             scale: kind.contains("gemma").then_some(1.0),
             ..Embedding::new(["embedding", "embedding_scale"], vocabulary, sizes.hidden)
         },
-        positions: positions(keys, kind, sizes.hidden)?,
+        positions: read_positions(keys, kind, sizes.hidden)?,
         project_in: None,
         tables: rope.as_ref().map(shared_table).unwrap_or_default(),
         bias: None,
         layers_prefix: "layers",
-        groups: group(layers, layer),
+        groups: group_layers(layers, layer),
         final_norm: Some(norm("norm", sizes.hidden)),
         project_out: None,
         head: Head::new(
@@ -366,10 +366,14 @@ fn build(keys: &Keys<'_>, kind: &str) -> Result<Model, ModelError> {
         max_positions: None,
         optional_prefix: None,
     };
-    finish(keys, None, Some(decoder))
+    finish_model(keys, None, Some(decoder))
 }
 
-fn positions(keys: &Keys<'_>, kind: &str, width: u64) -> Result<Option<PositionTable>, ModelError> {
+fn read_positions(
+    keys: &Keys<'_>,
+    kind: &str,
+    width: u64,
+) -> Result<Option<PositionTable>, ModelError> {
     if !LEARNED_POSITIONS.contains(&kind) {
         return Ok(None);
     }
@@ -382,7 +386,7 @@ fn positions(keys: &Keys<'_>, kind: &str, width: u64) -> Result<Option<PositionT
     }))
 }
 
-fn sizes(keys: &Keys<'_>) -> Result<Sizes, ModelError> {
+fn read_sizes(keys: &Keys<'_>) -> Result<Sizes, ModelError> {
     let hidden = keys.size(
         &["hidden_size", "n_embd", "d_model", "hidden_dim", "n_embed"],
         None,
@@ -430,7 +434,7 @@ fn sizes(keys: &Keys<'_>) -> Result<Sizes, ModelError> {
 }
 
 /// Which layers slide: as listed, else all where there is a window and no pattern.
-fn sliding(keys: &Keys<'_>, layers: u32, windowed: bool) -> Vec<bool> {
+fn sliding_layers(keys: &Keys<'_>, layers: u32, windowed: bool) -> Vec<bool> {
     let listed = keys
         .get(&["layer_types"])
         .and_then(|(_, value)| value.as_array());
@@ -451,7 +455,7 @@ fn sliding(keys: &Keys<'_>, layers: u32, windowed: bool) -> Vec<bool> {
         .collect()
 }
 
-fn attention(
+fn build_attention(
     sizes: &Sizes,
     fused: bool,
     rope: Option<Rope>,
@@ -485,7 +489,7 @@ fn attention(
     }
 }
 
-fn activation(keys: &Keys<'_>) -> Result<ActivationKind, ModelError> {
+fn read_activation(keys: &Keys<'_>) -> Result<ActivationKind, ModelError> {
     let name = keys.text(&[
         "hidden_act",
         "hidden_activation",
@@ -497,7 +501,7 @@ fn activation(keys: &Keys<'_>) -> Result<ActivationKind, ModelError> {
         .unwrap_or(ActivationKind::Silu))
 }
 
-fn mlp(sizes: &Sizes, inner: u64, gated: bool, activation: ActivationKind) -> Mlp {
+fn build_mlp(sizes: &Sizes, inner: u64, gated: bool, activation: ActivationKind) -> Mlp {
     let up = Linear::new("mlp.up", sizes.hidden, inner, false);
     Mlp {
         activation_name: "mlp.activation",
@@ -514,7 +518,7 @@ fn mlp(sizes: &Sizes, inner: u64, gated: bool, activation: ActivationKind) -> Ml
     }
 }
 
-fn experts(
+fn read_experts(
     keys: &Keys<'_>,
     sizes: &Sizes,
     activation: ActivationKind,
@@ -559,7 +563,7 @@ fn experts(
         keys.text(&["scoring_func"])? == Some("sigmoid") || keys.has("routed_scaling_factor");
     Ok(Some(Moe {
         router: Router {
-            gate: Linear::new("mlp.router", sizes.hidden, count, false).plain(),
+            gate: Linear::new("mlp.router", sizes.hidden, count, false).without_quantization(),
             correction: None,
             scoring: if scored_by_sigmoid {
                 Scoring::Sigmoid
@@ -585,7 +589,7 @@ fn experts(
             },
             dealt_to: 1,
         },
-        shared: (shared > 0).then(|| mlp(sizes, shared, true, activation)),
+        shared: (shared > 0).then(|| build_mlp(sizes, shared, true, activation)),
         shared_gate: None,
     }))
 }

@@ -1,7 +1,7 @@
 //! DeepSeek-V2 and V3: latent attention, dense first layers, then shared and routed experts.
 
 use super::{
-    base::{Base, Defaults, finish, shared_table},
+    base::{Base, Defaults, finish_model, shared_table},
     keys::Keys,
     moe::check_top_k,
     quantization::is_left_plain,
@@ -59,7 +59,7 @@ struct Generation {
 }
 
 pub(crate) fn deepseek_v2(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    finish(keys, None, Some(v2_decoder(keys)?))
+    finish_model(keys, None, Some(v2_decoder(keys)?))
 }
 
 const V2_GENERATION: Generation = Generation {
@@ -79,12 +79,12 @@ const V2_GENERATION: Generation = Generation {
 
 /// The decoder by itself, for models that put towers before it.
 pub(crate) fn v2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
-    decoder(keys, &V2_GENERATION)
+    read_decoder(keys, &V2_GENERATION)
 }
 
 /// That of DeepSeek-OCR-2 as transformers has it: plain attention, one table of angles for all layers.
 pub(crate) fn ocr2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
-    let mut decoder = decoder(
+    let mut decoder = read_decoder(
         keys,
         &Generation {
             latent: false,
@@ -102,7 +102,7 @@ pub(crate) fn ocr2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
 }
 
 pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let decoder = decoder(
+    let decoder = read_decoder(
         keys,
         &Generation {
             defaults: V3,
@@ -119,33 +119,33 @@ pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
             latent: true,
         },
     )?;
-    finish(keys, None, Some(decoder))
+    finish_model(keys, None, Some(decoder))
 }
 
-fn decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelError> {
-    let base = Base::read(keys, &generation.defaults)?;
+fn read_decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelError> {
+    let base = Base::read_keys(keys, &generation.defaults)?;
     let (mixer, tables) = if keys.flag(&["use_mla"], generation.latent)? {
-        let mut attention = mla(keys, &base)?;
+        let mut attention = read_mla(keys, &base)?;
         if is_left_plain(keys, "self_attn")? {
-            attention = plain(attention);
+            attention = without_quantization(attention);
         }
         let tables = shared_table(&attention.rope);
         (Mixer::Mla(attention), tables)
     } else {
         (Mixer::Attention(plain_attention(&base)?), Vec::new())
     };
-    let mut moe = experts(keys, &base, generation)?;
+    let mut moe = read_experts(keys, &base, generation)?;
     if is_left_plain(keys, "shared_experts")? {
-        moe.shared = moe.shared.map(Mlp::plain);
+        moe.shared = moe.shared.map(Mlp::without_quantization);
     }
     let dense = keys.count(&["first_k_dense_replace"], generation.dense_layers)?;
     let every = keys.size(&["moe_layer_freq"], Some(1))?;
     let listed = sparse_layers(keys, base.layers)?;
-    let mut mlp = base.mlp(keys.flag(&["mlp_bias"], false)?);
+    let mut mlp = base.build_mlp(keys.flag(&["mlp_bias"], false)?);
     if is_left_plain(keys, "gate_up")? {
-        mlp = mlp.plain();
+        mlp = mlp.without_quantization();
     }
-    Ok(base.decoder(tables, |layer| {
+    Ok(base.build_decoder(tables, |layer| {
         let sparse = match &listed {
             Some(listed) => listed[layer as usize],
             None => u64::from(layer) >= dense && u64::from(layer).is_multiple_of(every),
@@ -155,7 +155,7 @@ fn decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelErr
         } else {
             FeedForward::Dense(mlp)
         };
-        base.layer(mixer.clone(), feed)
+        base.build_layer(mixer.clone(), feed)
     }))
 }
 
@@ -185,36 +185,36 @@ fn sparse_layers(keys: &Keys<'_>, layers: u32) -> Result<Option<Vec<bool>>, Mode
 
 /// Multi-head attention in place of latents (DeepSeek-OCR); its code makes the table of angles in every layer.
 fn plain_attention(base: &Base<'_, '_>) -> Result<Attention, ModelError> {
-    let rope = base.rope()?;
+    let rope = base.read_rope()?;
     Ok(Attention {
         rope_table: Some(RopeTable {
             name: "self_attn.rotary_emb",
             rope: rope.clone(),
             axes: 1,
         }),
-        ..base.attention(rope, false, false)
+        ..base.build_attention(rope, false, false)
     })
 }
 
 /// The same attention, never quantized.
-fn plain(attention: Mla) -> Mla {
+fn without_quantization(attention: Mla) -> Mla {
     Mla {
         query: match attention.query {
-            MlaQuery::Direct(q) => MlaQuery::Direct(q.plain()),
+            MlaQuery::Direct(q) => MlaQuery::Direct(q.without_quantization()),
             MlaQuery::LowRank { down, norm, up } => MlaQuery::LowRank {
-                down: down.plain(),
+                down: down.without_quantization(),
                 norm,
-                up: up.plain(),
+                up: up.without_quantization(),
             },
         },
-        kv_down: attention.kv_down.plain(),
-        kv_up: attention.kv_up.plain(),
-        output: attention.output.plain(),
+        kv_down: attention.kv_down.without_quantization(),
+        kv_up: attention.kv_up.without_quantization(),
+        output: attention.output.without_quantization(),
         ..attention
     }
 }
 
-fn mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
+fn read_mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
     let nope_dim = keys.size(&["qk_nope_head_dim"], Some(128))?;
     let rope_dim = keys.size(&["qk_rope_head_dim"], Some(64))?;
     let value_dim = keys.size(&["v_head_dim"], Some(128))?;
@@ -253,7 +253,7 @@ fn mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
             None => MlaQuery::Direct(Linear::new("self_attn.q_proj", base.hidden, queries, false)),
             Some(q_rank) => MlaQuery::LowRank {
                 down: Linear::new("self_attn.q_a_proj", base.hidden, q_rank, bias),
-                norm: Norm::rms("self_attn.q_a_layernorm", q_rank, base.epsilon),
+                norm: Norm::rms_norm("self_attn.q_a_layernorm", q_rank, base.epsilon),
                 up: Linear::new("self_attn.q_b_proj", q_rank, queries, false),
             },
         },
@@ -263,7 +263,7 @@ fn mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
             rank + rope_dim,
             bias,
         ),
-        kv_norm: Norm::rms("self_attn.kv_a_layernorm", rank, base.epsilon),
+        kv_norm: Norm::rms_norm("self_attn.kv_a_layernorm", rank, base.epsilon),
         kv_up: Linear::new(
             "self_attn.kv_b_proj",
             rank,
@@ -281,7 +281,7 @@ fn mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
     })
 }
 
-fn experts(
+fn read_experts(
     keys: &Keys<'_>,
     base: &Base<'_, '_>,
     generation: &Generation,
@@ -305,14 +305,14 @@ fn experts(
         _ => generation.groups,
     };
     if let Some((groups, kept)) = groups {
-        super::base::divides(keys, "n_group", groups, "n_routed_experts", count)?;
+        super::base::check_divides(keys, "n_group", groups, "n_routed_experts", count)?;
         if kept > groups {
             return Err(keys.contradiction("topk_group", kept, format!("`n_group` = {groups}")));
         }
     }
     Ok(Moe {
         router: Router {
-            gate: Linear::new("mlp.gate", base.hidden, count, false).plain(),
+            gate: Linear::new("mlp.gate", base.hidden, count, false).without_quantization(),
             correction: generation.correction,
             scoring: generation.scoring,
             normalize: keys.flag(&["norm_topk_prob"], generation.normalize)?,

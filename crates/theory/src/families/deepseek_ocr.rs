@@ -1,10 +1,10 @@
 //! DeepSeek-OCR: SAM and CLIP towers in sequence, a linear projector, and a small DeepSeek-V2 decoder without latents.
 
 use super::{
-    base::{divides, finish},
+    base::{check_divides, finish_model},
     deepseek,
     keys::Keys,
-    vision::{SamNames, SamSizes, VitSizes, patches, sam_encoder, vit_layer},
+    vision::{SamNames, SamSizes, VitSizes, patches_per_side, sam_encoder, vit_layer},
 };
 use crate::{
     block::{ActivationKind, Conv, ImageEncoder, Linear, Norm, SamEncoder},
@@ -17,7 +17,7 @@ use crate::{
 const CROP_SIDE: u64 = 640;
 
 /// Pixels down and across that become one feature: patches of 16, compressed fourfold.
-const LEAST_SIDE: u64 = 64;
+const IMAGE_SIDE_MIN_PIXELS: u64 = 64;
 
 const SAM: SamNames = SamNames {
     patches: "model.sam_model.patch_embed.proj",
@@ -43,15 +43,15 @@ pub(crate) fn deepseek_ocr(keys: &Keys<'_>) -> Result<Model, ModelError> {
         .part("width")?
         .ok_or_else(|| vision.missing("width"))?;
     let base_side = vision.side("image_size", 1024)?;
-    if base_side < LEAST_SIDE {
+    if base_side < IMAGE_SIDE_MIN_PIXELS {
         return Err(vision.contradiction(
             "image_size",
             base_side,
-            format!("the {LEAST_SIDE} pixels that SAM and its neck make one feature of"),
+            format!("the {IMAGE_SIDE_MIN_PIXELS} pixels that SAM and its neck make one feature of"),
         ));
     }
-    let sam = sam(&widths, base_side)?;
-    let clip = clip(&widths)?;
+    let sam = read_sam_tower(&widths, base_side)?;
+    let clip = read_clip_tower(&widths)?;
     let features = clip.layer.width + sam.neck.last().map_or(0, |(conv, _)| conv.outputs);
     let hidden = decoder.hidden;
     if let Some(projector) = keys.part("projector_config")? {
@@ -69,26 +69,27 @@ pub(crate) fn deepseek_ocr(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let towers = DeepseekOcrVision {
         sam,
         clip,
-        projector: Linear::new("model.projector.layers", features, hidden, true).plain(),
+        projector: Linear::new("model.projector.layers", features, hidden, true)
+            .without_quantization(),
         newline: "model.image_newline",
         separator: "model.view_seperator",
         base_side,
         crop_side: CROP_SIDE,
     };
-    finish(
+    finish_model(
         keys,
         Some(Vision::DeepseekOcr(Box::new(towers))),
         Some(decoder),
     )
 }
 
-fn sam(widths: &Keys<'_>, side: u64) -> Result<SamEncoder, ModelError> {
+fn read_sam_tower(widths: &Keys<'_>, side: u64) -> Result<SamEncoder, ModelError> {
     let keys = widths
         .part("sam_vit_b")?
         .ok_or_else(|| widths.missing("sam_vit_b"))?;
     let width = keys.size(&["width"], Some(768))?;
     let heads = keys.size(&["heads"], Some(12))?;
-    divides(&keys, "heads", heads, "width", width)?;
+    check_divides(&keys, "heads", heads, "width", width)?;
     let sizes = SamSizes {
         width,
         heads,
@@ -110,12 +111,12 @@ fn sam(widths: &Keys<'_>, side: u64) -> Result<SamEncoder, ModelError> {
     };
     let mut encoder = sam_encoder(&sizes, &SAM);
     let names = ["model.sam_model.net_2", "model.sam_model.net_3"];
-    compress(&keys, &mut encoder, names, sizes.output, [512, 1024])?;
+    add_compression(&keys, &mut encoder, names, sizes.output, [512, 1024])?;
     Ok(encoder)
 }
 
 /// Adds two more convolutions of stride 2, which compress the features of the encoder's `inputs` channels.
-pub(crate) fn compress(
+pub(crate) fn add_compression(
     keys: &Keys<'_>,
     encoder: &mut SamEncoder,
     names: [&'static str; 2],
@@ -151,15 +152,15 @@ pub(crate) fn compress(
     Ok(())
 }
 
-fn clip(widths: &Keys<'_>) -> Result<ImageEncoder, ModelError> {
+fn read_clip_tower(widths: &Keys<'_>) -> Result<ImageEncoder, ModelError> {
     let keys = widths
         .part("clip-l-14-224")?
         .ok_or_else(|| widths.missing("clip-l-14-224"))?;
     let width = keys.size(&["width"], Some(1024))?;
     let heads = keys.size(&["heads"], Some(16))?;
-    divides(&keys, "heads", heads, "width", width)?;
+    check_divides(&keys, "heads", heads, "width", width)?;
     let (side, patch) = (keys.side("image_size", 224)?, keys.side("patch_size", 14)?);
-    let across = patches(&keys, side, patch)?;
+    let across = patches_per_side(&keys, side, patch)?;
     Ok(ImageEncoder {
         patches: Conv {
             name: "model.vision_model.embeddings.patch_embedding",
@@ -173,7 +174,11 @@ fn clip(widths: &Keys<'_>) -> Result<ImageEncoder, ModelError> {
         class_token: Some("model.vision_model.embeddings.class_embedding"),
         positions: "model.vision_model.embeddings.position_embedding",
         position_rows: across * across + 1,
-        before: Some(Norm::layer("model.vision_model.pre_layrnorm", width, 1e-5)),
+        before: Some(Norm::layer_norm(
+            "model.vision_model.pre_layrnorm",
+            width,
+            1e-5,
+        )),
         layers_prefix: "model.vision_model.transformer.layers",
         layers: (0..keys.layers(&["layers"], Some(24))?).collect(),
         layer: vit_layer(&VitSizes {

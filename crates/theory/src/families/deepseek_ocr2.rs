@@ -2,9 +2,9 @@
 //! DeepSeek-V2 decoder without latents.
 
 use super::{
-    base::{Base, Defaults, finish},
+    base::{Base, Defaults, finish_model},
     deepseek,
-    deepseek_ocr::compress,
+    deepseek_ocr::add_compression,
     keys::Keys,
     vision::{SamNames, read_sam, sam_encoder},
 };
@@ -61,9 +61,9 @@ pub(crate) fn deepseek_ocr2(keys: &Keys<'_>) -> Result<Model, ModelError> {
         .ok_or_else(|| keys.missing("vision_config"))?;
     let part = |name| vision.part(name)?.ok_or_else(|| vision.missing(name));
     let (sam_keys, encoder_keys) = (part("sam_config")?, part("encoder_config")?);
-    let sam = sam(&sam_keys)?;
+    let sam = read_sam_tower(&sam_keys)?;
     let base_side = sam.side;
-    let encoder = encoder(&encoder_keys)?;
+    let encoder = read_encoder(&encoder_keys)?;
     let features = sam.neck.last().map_or(0, |(conv, _)| conv.outputs);
     if features != encoder.layer.width {
         return Err(encoder_keys.contradiction(
@@ -78,7 +78,7 @@ pub(crate) fn deepseek_ocr2(keys: &Keys<'_>) -> Result<Model, ModelError> {
         decoder.hidden,
         true,
     )
-    .plain();
+    .without_quantization();
     let towers = QueryVision {
         sam,
         encoder,
@@ -87,25 +87,25 @@ pub(crate) fn deepseek_ocr2(keys: &Keys<'_>) -> Result<Model, ModelError> {
         base_side,
         crop_side: CROP_SIDE,
     };
-    finish(keys, Some(Vision::Queries(Box::new(towers))), Some(decoder))
+    finish_model(keys, Some(Vision::Queries(Box::new(towers))), Some(decoder))
 }
 
-fn sam(keys: &Keys<'_>) -> Result<SamEncoder, ModelError> {
+fn read_sam_tower(keys: &Keys<'_>) -> Result<SamEncoder, ModelError> {
     let sizes = read_sam(keys)?;
     let mut encoder = sam_encoder(&sizes, &SAM);
     let names = [
         "model.vision_tower.sam_encoder.proj.conv1",
         "model.vision_tower.sam_encoder.proj.conv2",
     ];
-    compress(keys, &mut encoder, names, sizes.output, [512, 896])?;
+    add_compression(keys, &mut encoder, names, sizes.output, [512, 896])?;
     Ok(encoder)
 }
 
-fn encoder(keys: &Keys<'_>) -> Result<QueryEncoder, ModelError> {
-    let base = Base::read(keys, &ENCODER)?;
-    let rope = base.rope()?;
-    let attention = base.attention(rope.clone(), true, false);
-    let mlp = base.mlp(false);
+fn read_encoder(keys: &Keys<'_>) -> Result<QueryEncoder, ModelError> {
+    let base = Base::read_keys(keys, &ENCODER)?;
+    let rope = base.read_rope()?;
+    let attention = base.build_attention(rope.clone(), true, false);
+    let mlp = base.build_mlp(false);
     Ok(QueryEncoder {
         tables: [
             ("model.vision_tower.query_768_resolution", QUERIES[0]),
@@ -118,7 +118,7 @@ fn encoder(keys: &Keys<'_>) -> Result<QueryEncoder, ModelError> {
         },
         layers_prefix: "model.vision_tower.vision_encoder.layers",
         layers: (0..base.layers).collect(),
-        layer: base.layer(Mixer::Attention(attention), FeedForward::Dense(mlp)),
-        norm: base.norm("model.vision_tower.vision_encoder.norm"),
+        layer: base.build_layer(Mixer::Attention(attention), FeedForward::Dense(mlp)),
+        norm: base.rms_norm("model.vision_tower.vision_encoder.norm"),
     })
 }

@@ -33,14 +33,14 @@ const GEMMA3: Defaults = Defaults {
 };
 
 /// Gemma's norms store their weight less one.
-fn offset(norm: Norm) -> Norm {
+fn with_unit_offset(norm: Norm) -> Norm {
     Norm {
         kind: NormKind::RmsUnitOffset,
         ..norm
     }
 }
 
-fn window(keys: &Keys<'_>) -> Result<Option<u64>, ModelError> {
+fn read_window(keys: &Keys<'_>) -> Result<Option<u64>, ModelError> {
     if keys.states("sliding_window") {
         keys.positions(&["sliding_window"])
     } else {
@@ -49,52 +49,52 @@ fn window(keys: &Keys<'_>) -> Result<Option<u64>, ModelError> {
 }
 
 /// `hidden_activation`; old configs keep a `hidden_act` beside it that the model never used.
-fn activation(keys: &Keys<'_>) -> Result<ActivationKind, ModelError> {
+fn read_activation(keys: &Keys<'_>) -> Result<ActivationKind, ModelError> {
     keys.activation(&["hidden_activation"], ActivationKind::GeluTanh)
 }
 
 /// Four norms per layer, two of them on the results.
-fn layer(base: &Base<'_, '_>, attention: Attention) -> Layer {
-    let norm = |name| offset(base.norm(name));
+fn build_layer(base: &Base<'_, '_>, attention: Attention) -> Layer {
+    let norm = |name| with_unit_offset(base.rms_norm(name));
     Layer {
         mixer_norm: norm("input_layernorm"),
         after_mixer_norm: Some(norm("post_attention_layernorm")),
         feed_norm: norm("pre_feedforward_layernorm"),
         after_feed_norm: Some(norm("post_feedforward_layernorm")),
-        ..base.layer(
+        ..base.build_layer(
             Mixer::Attention(attention),
-            FeedForward::Dense(base.mlp(false)),
+            FeedForward::Dense(base.build_mlp(false)),
         )
     }
 }
 
 /// Embeddings are scaled by the root of the width; the last norm is like the others.
-fn dress(base: &Base<'_, '_>, mut decoder: Decoder) -> Result<Model, ModelError> {
+fn finish_gemma(base: &Base<'_, '_>, mut decoder: Decoder) -> Result<Model, ModelError> {
     decoder.embedding.scale = Some((base.hidden as f64).sqrt());
-    decoder.final_norm = decoder.final_norm.map(offset);
-    base.model(decoder)
+    decoder.final_norm = decoder.final_norm.map(with_unit_offset);
+    base.build_model(decoder)
 }
 
 /// What scores are multiplied by, and their cap.
-fn scores(keys: &Keys<'_>, cap: Option<f64>) -> Result<(f64, Option<f64>), ModelError> {
+fn read_score_scale(keys: &Keys<'_>, cap: Option<f64>) -> Result<(f64, Option<f64>), ModelError> {
     let scalar = keys.positive(&["query_pre_attn_scalar"], 256.0)?;
     Ok((scalar.powf(-0.5), keys.cap("attn_logit_softcapping", cap)?))
 }
 
-pub(crate) fn gemma2(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let mut base = Base::read(keys, &GEMMA2)?;
-    base.activation = activation(keys)?;
-    let rope = base.rope()?;
+pub(crate) fn build_gemma2(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let mut base = Base::read_keys(keys, &GEMMA2)?;
+    base.activation = read_activation(keys)?;
+    let rope = base.read_rope()?;
     let bias = keys.flag(&["attention_bias"], false)?;
-    let (scale, softcap) = scores(keys, Some(50.0))?;
+    let (scale, softcap) = read_score_scale(keys, Some(50.0))?;
     let attention = Attention {
         softcap,
         scale,
-        ..base.attention(rope.clone(), bias, bias)
+        ..base.build_attention(rope.clone(), bias, bias)
     };
-    let windows = base.windows(window(keys)?, |index| index.is_multiple_of(2))?;
-    let mut decoder = base.decoder(shared_table(&rope), |index| {
-        layer(
+    let windows = base.layer_windows(read_window(keys)?, |index| index.is_multiple_of(2))?;
+    let mut decoder = base.build_decoder(shared_table(&rope), |index| {
+        build_layer(
             &base,
             Attention {
                 window: windows[index as usize],
@@ -103,12 +103,12 @@ pub(crate) fn gemma2(keys: &Keys<'_>) -> Result<Model, ModelError> {
         )
     });
     decoder.head.softcap = keys.cap("final_logit_softcapping", Some(30.0))?;
-    dress(&base, decoder)
+    finish_gemma(&base, decoder)
 }
 
 pub(crate) fn gemma3_text(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let mut base = Base::read(keys, &GEMMA3)?;
-    base.activation = activation(keys)?;
+    let mut base = Base::read_keys(keys, &GEMMA3)?;
+    base.activation = read_activation(keys)?;
     let full = base.rope_of(Some("full_attention"))?;
     let local_theta = keys.positive(&["rope_local_base_freq"], 10_000.0)?;
     let mut local = base.rope_of(Some("sliding_attention"))?;
@@ -121,20 +121,26 @@ pub(crate) fn gemma3_text(keys: &Keys<'_>) -> Result<Model, ModelError> {
         local.theta = local_theta;
     }
     let bias = keys.flag(&["attention_bias"], false)?;
-    let (scale, softcap) = scores(keys, None)?;
-    let head_norm = |name| Some(offset(Norm::rms(name, base.head_dim, base.epsilon)));
+    let (scale, softcap) = read_score_scale(keys, None)?;
+    let head_norm = |name| {
+        Some(with_unit_offset(Norm::rms_norm(
+            name,
+            base.head_dim,
+            base.epsilon,
+        )))
+    };
     let attention = Attention {
         q_norm: head_norm("self_attn.q_norm"),
         k_norm: head_norm("self_attn.k_norm"),
         softcap,
         scale,
-        ..base.attention(full.clone(), bias, bias)
+        ..base.build_attention(full.clone(), bias, bias)
     };
     let pattern = keys.size(
         &["sliding_window_pattern", "_sliding_window_pattern"],
         Some(6),
     )?;
-    let windows = base.windows(window(keys)?, |index| {
+    let windows = base.layer_windows(read_window(keys)?, |index| {
         !u64::from(index + 1).is_multiple_of(pattern)
     })?;
     let mut tables = Vec::new();
@@ -153,10 +159,10 @@ pub(crate) fn gemma3_text(keys: &Keys<'_>) -> Result<Model, ModelError> {
         &local,
         windows.iter().any(Option::is_some),
     );
-    let mut decoder = base.decoder(tables, |index| {
+    let mut decoder = base.build_decoder(tables, |index| {
         let window = windows[index as usize];
         let rope = if window.is_some() { &local } else { &full };
-        layer(
+        build_layer(
             &base,
             Attention {
                 window,
@@ -166,5 +172,5 @@ pub(crate) fn gemma3_text(keys: &Keys<'_>) -> Result<Model, ModelError> {
         )
     });
     decoder.head.softcap = keys.cap("final_logit_softcapping", None)?;
-    dress(&base, decoder)
+    finish_gemma(&base, decoder)
 }

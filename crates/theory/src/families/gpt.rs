@@ -1,7 +1,7 @@
 //! The older decoders with layer norms and biases: GPT-2, GPT-NeoX, OPT.
 
 use super::{
-    base::{divides, finish, group, shared_table},
+    base::{check_divides, finish_model, group_layers, shared_table},
     keys::Keys,
     rope::{RopeDefaults, read_rope},
 };
@@ -14,10 +14,10 @@ use crate::{
     model::{Decoder, Model},
 };
 
-pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
+pub(crate) fn build_gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let hidden = keys.size(&["n_embd", "hidden_size"], Some(768))?;
     let heads = keys.size(&["n_head", "num_attention_heads"], Some(12))?;
-    divides(keys, "n_head", heads, "n_embd", hidden)?;
+    check_divides(keys, "n_head", heads, "n_embd", hidden)?;
     let layers = keys.layers(&["n_layer", "num_hidden_layers"], Some(12))?;
     let inner = keys.size(&["n_inner"], Some(4 * hidden))?;
     let positions = keys.size(&["n_positions", "max_position_embeddings"], Some(1024))?;
@@ -26,7 +26,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let activation = keys.activation(&["activation_function"], ActivationKind::GeluTanh)?;
     let scaled = keys.flag(&["scale_attn_weights"], true)?;
     let by_layer = keys.flag(&["scale_attn_by_inverse_layer_idx"], false)?;
-    let norm = |name| Norm::layer(name, hidden, epsilon);
+    let norm = |name| Norm::layer_norm(name, hidden, epsilon);
     let layer = |index: u32| {
         let mut attention = Attention::new(
             ["attn", "attention.rope"],
@@ -55,7 +55,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
             }),
         )
     };
-    finish(
+    finish_model(
         keys,
         None,
         Some(Decoder {
@@ -71,7 +71,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
             tables: Vec::new(),
             bias: None,
             layers_prefix: "transformer.h",
-            groups: group(layers, layer),
+            groups: group_layers(layers, layer),
             final_norm: Some(norm("transformer.ln_f")),
             project_out: None,
             head: Head::new(
@@ -89,7 +89,7 @@ pub(crate) fn gpt2(keys: &Keys<'_>) -> Result<Model, ModelError> {
 pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let hidden = keys.size(&["hidden_size"], Some(6144))?;
     let heads = keys.size(&["num_attention_heads"], Some(64))?;
-    divides(keys, "num_attention_heads", heads, "hidden_size", hidden)?;
+    check_divides(keys, "num_attention_heads", heads, "hidden_size", hidden)?;
     let inner = keys.size(&["intermediate_size"], Some(24_576))?;
     let vocabulary = keys.vocabulary(Some(50_432))?;
     let epsilon = keys.positive(&["layer_norm_eps"], 1e-5)?;
@@ -103,7 +103,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
             ..RopeDefaults::default()
         },
     )?;
-    let norm = |name| Norm::layer(name, hidden, epsilon);
+    let norm = |name| Norm::layer_norm(name, hidden, epsilon);
     let layer = Layer {
         arrangement: if keys.flag(&["use_parallel_residual"], true)? {
             Arrangement::Parallel
@@ -137,7 +137,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
     for table in &mut tables {
         table.name = "gpt_neox.rotary_emb";
     }
-    finish(
+    finish_model(
         keys,
         None,
         Some(Decoder {
@@ -148,7 +148,7 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
             tables,
             bias: None,
             layers_prefix: "gpt_neox.layers",
-            groups: group(keys.layers(&["num_hidden_layers"], Some(44))?, |_| {
+            groups: group_layers(keys.layers(&["num_hidden_layers"], Some(44))?, |_| {
                 layer.clone()
             }),
             final_norm: Some(norm("gpt_neox.final_layer_norm")),
@@ -168,10 +168,10 @@ pub(crate) fn gpt_neox(keys: &Keys<'_>) -> Result<Model, ModelError> {
     )
 }
 
-pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
+pub(crate) fn build_opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let hidden = keys.size(&["hidden_size"], Some(768))?;
     let heads = keys.size(&["num_attention_heads"], Some(12))?;
-    divides(keys, "num_attention_heads", heads, "hidden_size", hidden)?;
+    check_divides(keys, "num_attention_heads", heads, "hidden_size", hidden)?;
     let inner = keys.size(&["ffn_dim"], Some(3072))?;
     let embedded = keys.size(&["word_embed_proj_dim"], Some(hidden))?;
     let vocabulary = keys.vocabulary(Some(50_272))?;
@@ -179,7 +179,7 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let bias = keys.flag(&["enable_bias"], true)?;
     let before = keys.flag(&["do_layer_norm_before"], true)?;
     let activation = keys.activation(&["activation_function"], ActivationKind::Relu)?;
-    let norm = |name| Norm::layer(name, hidden, 1e-5);
+    let norm = |name| Norm::layer_norm(name, hidden, 1e-5);
     let project = |name| Linear::new(name, hidden, hidden, bias);
     let layer = Layer {
         arrangement: if before {
@@ -210,7 +210,7 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
     };
     let projected = embedded != hidden;
     let last_norm = before && !keys.flag(&["_remove_final_layer_norm"], false)?;
-    finish(
+    finish_model(
         keys,
         None,
         Some(Decoder {
@@ -231,7 +231,7 @@ pub(crate) fn opt(keys: &Keys<'_>) -> Result<Model, ModelError> {
             tables: Vec::new(),
             bias: None,
             layers_prefix: "model.decoder.layers",
-            groups: group(keys.layers(&["num_hidden_layers"], Some(12))?, |_| {
+            groups: group_layers(keys.layers(&["num_hidden_layers"], Some(12))?, |_| {
                 layer.clone()
             }),
             final_norm: last_norm.then(|| norm("model.decoder.final_layer_norm")),

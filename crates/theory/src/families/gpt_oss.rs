@@ -30,8 +30,8 @@ const GPT_OSS: Defaults = Defaults {
 };
 
 pub(crate) fn gpt_oss(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &GPT_OSS)?;
-    let mut rope = base.rope()?;
+    let base = Base::read_keys(keys, &GPT_OSS)?;
+    let mut rope = base.read_rope()?;
     if !keys.has("rope_parameters") && !keys.has("rope_scaling") {
         rope.scaling = RopeScaling::Yarn {
             factor: 32.0,
@@ -47,13 +47,13 @@ pub(crate) fn gpt_oss(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let bias = keys.flag(&["attention_bias"], true)?;
     let mut attention = Attention {
         sinks: Some("self_attn.sinks"),
-        ..base.attention(rope.clone(), bias, bias)
+        ..base.build_attention(rope.clone(), bias, bias)
     };
     // The published mxfp4 checkpoints quantize the experts alone.
-    attention.output = attention.output.plain();
+    attention.output = attention.output.without_quantization();
     if let Projections::Separate { q, k, v } = &mut attention.projections {
         for linear in [q, k, v] {
-            *linear = linear.plain();
+            *linear = linear.without_quantization();
         }
     }
     let window = if keys.states("sliding_window") {
@@ -61,13 +61,13 @@ pub(crate) fn gpt_oss(keys: &Keys<'_>) -> Result<Model, ModelError> {
     } else {
         Some(128)
     };
-    let windows = base.windows(window, |layer| layer.is_multiple_of(2))?;
+    let windows = base.layer_windows(window, |layer| layer.is_multiple_of(2))?;
     let count = keys.size(&["num_local_experts", "num_experts"], Some(128))?;
     let top_k = keys.size(&["num_experts_per_tok", "experts_per_token"], Some(4))?;
     check_top_k(keys, top_k, count)?;
     let moe = Moe {
         router: Router {
-            gate: Linear::new("mlp.router", base.hidden, count, true).plain(),
+            gate: Linear::new("mlp.router", base.hidden, count, true).without_quantization(),
             correction: None,
             scoring: Scoring::SoftmaxOfChosen,
             normalize: false,
@@ -92,8 +92,8 @@ pub(crate) fn gpt_oss(keys: &Keys<'_>) -> Result<Model, ModelError> {
         shared: None,
         shared_gate: None,
     };
-    base.model(base.decoder(shared_table(&rope), |layer| {
-        base.layer(
+    base.build_model(base.build_decoder(shared_table(&rope), |layer| {
+        base.build_layer(
             Mixer::Attention(Attention {
                 window: windows[layer as usize],
                 ..attention.clone()

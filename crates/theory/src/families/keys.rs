@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use crate::{block::ActivationKind, error::ModelError};
 
 /// Limits above which a size is a mistake rather than a model.
-const MAX_LAYERS: u64 = 4096;
-const MAX_WIDTH: u64 = 1 << 20;
-const MAX_VOCABULARY: u64 = 1 << 26;
-const MAX_POSITIONS: u64 = 1 << 40;
+const LAYERS_MAX: u64 = 4096;
+const WIDTH_MAX: u64 = 1 << 20;
+const VOCABULARY_MAX: u64 = 1 << 26;
+const POSITIONS_MAX: u64 = 1 << 40;
 
 /// A config, or a part of one, with the family that reads it.
 pub(crate) struct Keys<'a> {
@@ -65,7 +65,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn invalid(&self, name: &str, found: &Value, expected: &str) -> ModelError {
         ModelError::Invalid {
             field: self.field(name),
-            found: shorten(&found.to_string()),
+            found: shorten_value(&found.to_string()),
             expected: expected.to_owned(),
         }
     }
@@ -74,7 +74,7 @@ impl<'a> Keys<'a> {
     pub(crate) fn unsupported(&self, name: &str, found: &Value, known: &str) -> ModelError {
         ModelError::Unsupported {
             field: self.field(name),
-            found: shorten(&found.to_string()),
+            found: shorten_value(&found.to_string()),
             known: known.to_owned(),
         }
     }
@@ -100,7 +100,7 @@ impl<'a> Keys<'a> {
     }
 
     /// An integer between `low` and `high`; floats are taken where they are whole.
-    fn integer(&self, names: &[&str], low: u64, high: u64) -> Result<Option<u64>, ModelError> {
+    fn read_integer(&self, names: &[&str], low: u64, high: u64) -> Result<Option<u64>, ModelError> {
         let Some((name, value)) = self.get(names) else {
             return Ok(None);
         };
@@ -125,30 +125,30 @@ impl<'a> Keys<'a> {
     }
 
     pub(crate) fn optional_size(&self, names: &[&str]) -> Result<Option<u64>, ModelError> {
-        self.integer(names, 1, MAX_WIDTH)
+        self.read_integer(names, 1, WIDTH_MAX)
     }
 
     /// As [`size`](Self::size), zero allowed.
     pub(crate) fn count(&self, names: &[&str], default: u64) -> Result<u64, ModelError> {
-        Ok(self.integer(names, 0, MAX_WIDTH)?.unwrap_or(default))
+        Ok(self.read_integer(names, 0, WIDTH_MAX)?.unwrap_or(default))
     }
 
     pub(crate) fn layers(&self, names: &[&str], default: Option<u64>) -> Result<u32, ModelError> {
-        self.integer(names, 1, MAX_LAYERS)?
+        self.read_integer(names, 1, LAYERS_MAX)?
             .or(default)
             .map(|layers| layers as u32)
             .ok_or_else(|| self.missing(names[0]))
     }
 
     pub(crate) fn vocabulary(&self, default: Option<u64>) -> Result<u64, ModelError> {
-        self.integer(&["vocab_size"], 1, MAX_VOCABULARY)?
+        self.read_integer(&["vocab_size"], 1, VOCABULARY_MAX)?
             .or(default)
             .ok_or_else(|| self.missing("vocab_size"))
     }
 
     /// A number of positions or a window; zero is allowed for windows that are off.
     pub(crate) fn positions(&self, names: &[&str]) -> Result<Option<u64>, ModelError> {
-        self.integer(names, 0, MAX_POSITIONS)
+        self.read_integer(names, 0, POSITIONS_MAX)
     }
 
     pub(crate) fn optional_float(&self, names: &[&str]) -> Result<Option<f64>, ModelError> {
@@ -212,7 +212,6 @@ impl<'a> Keys<'a> {
             .ok_or_else(|| self.invalid(name, value, "a list of whole numbers"))
     }
 
-    /// A list of numbers.
     pub(crate) fn floats(&self, name: &str) -> Result<Vec<f64>, ModelError> {
         let (_, value) = self.get(&[name]).ok_or_else(|| self.missing(name))?;
         value
@@ -229,7 +228,7 @@ impl<'a> Keys<'a> {
         match pair.as_slice() {
             [height, width] if height == width => height
                 .as_u64()
-                .filter(|side| (1..=MAX_WIDTH).contains(side))
+                .filter(|side| (1..=WIDTH_MAX).contains(side))
                 .ok_or_else(|| self.invalid(name, height, "a number of pixels")),
             _ => Err(self.unsupported(
                 name,
@@ -248,10 +247,10 @@ impl<'a> Keys<'a> {
             return Ok(default);
         };
         ActivationKind::from_name(name).ok_or_else(|| {
-            let found = Value::String(name.to_owned());
+            let stated_name = Value::String(name.to_owned());
             self.unsupported(
                 names[0],
-                &found,
+                &stated_name,
                 "silu, gelu, gelu_pytorch_tanh, quick_gelu and relu",
             )
         })
@@ -274,7 +273,7 @@ impl<'a> Keys<'a> {
 }
 
 /// A value short enough for an error message.
-fn shorten(text: &str) -> String {
+fn shorten_value(text: &str) -> String {
     if text.chars().count() <= 60 {
         return text.to_owned();
     }

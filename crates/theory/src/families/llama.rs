@@ -32,21 +32,21 @@ const MISTRAL: Defaults = Defaults {
     ..LLAMA
 };
 
-pub(crate) fn llama(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &LLAMA)?;
-    let rope = base.rope()?;
+pub(crate) fn build_llama(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read_keys(keys, &LLAMA)?;
+    let rope = base.read_rope()?;
     let bias = keys.flag(&["attention_bias"], false)?;
-    let attention = base.attention(rope.clone(), bias, bias);
-    let mlp = base.mlp(keys.flag(&["mlp_bias"], false)?);
-    base.model(base.decoder(shared_table(&rope), |_| {
-        base.layer(Mixer::Attention(attention.clone()), FeedForward::Dense(mlp))
+    let attention = base.build_attention(rope.clone(), bias, bias);
+    let mlp = base.build_mlp(keys.flag(&["mlp_bias"], false)?);
+    base.build_model(base.build_decoder(shared_table(&rope), |_| {
+        base.build_layer(Mixer::Attention(attention.clone()), FeedForward::Dense(mlp))
     }))
 }
 
 /// Every layer slides, unless `sliding_window` is null; absent it is 4096, as in the class.
-pub(crate) fn mistral(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &MISTRAL)?;
-    let rope = base.rope()?;
+pub(crate) fn build_mistral(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read_keys(keys, &MISTRAL)?;
+    let rope = base.read_rope()?;
     let window = if keys.states("sliding_window") {
         keys.positions(&["sliding_window"])?
     } else {
@@ -54,10 +54,10 @@ pub(crate) fn mistral(keys: &Keys<'_>) -> Result<Model, ModelError> {
     };
     let attention = Attention {
         window: window.filter(|window| *window > 0),
-        ..base.attention(rope.clone(), false, false)
+        ..base.build_attention(rope.clone(), false, false)
     };
-    let mlp = base.mlp(false);
-    base.model(base.decoder(shared_table(&rope), |_| {
-        base.layer(Mixer::Attention(attention.clone()), FeedForward::Dense(mlp))
+    let mlp = base.build_mlp(false);
+    base.build_model(base.build_decoder(shared_table(&rope), |_| {
+        base.build_layer(Mixer::Attention(attention.clone()), FeedForward::Dense(mlp))
     }))
 }

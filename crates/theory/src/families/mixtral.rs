@@ -29,21 +29,22 @@ const MIXTRAL: Defaults = Defaults {
     activation: ActivationKind::Silu,
 };
 
-pub(crate) fn mixtral(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &MIXTRAL)?;
-    let rope = base.rope()?;
+pub(crate) fn build_mixtral(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read_keys(keys, &MIXTRAL)?;
+    let rope = base.read_rope()?;
     let attention = Attention {
         window: keys
             .positions(&["sliding_window"])?
             .filter(|window| *window > 0),
-        ..base.attention(rope.clone(), false, false)
+        ..base.build_attention(rope.clone(), false, false)
     };
     let count = keys.size(&["num_local_experts", "num_experts"], Some(8))?;
     let top_k = keys.size(&["num_experts_per_tok"], Some(2))?;
     check_top_k(keys, top_k, count)?;
     let moe = Moe {
         router: Router {
-            gate: Linear::new("block_sparse_moe.gate", base.hidden, count, false).plain(),
+            gate: Linear::new("block_sparse_moe.gate", base.hidden, count, false)
+                .without_quantization(),
             correction: None,
             scoring: Scoring::Softmax,
             normalize: true,
@@ -68,8 +69,8 @@ pub(crate) fn mixtral(keys: &Keys<'_>) -> Result<Model, ModelError> {
         shared: None,
         shared_gate: None,
     };
-    base.model(base.decoder(shared_table(&rope), |_| {
-        base.layer(
+    base.build_model(base.build_decoder(shared_table(&rope), |_| {
+        base.build_layer(
             Mixer::Attention(attention.clone()),
             FeedForward::Moe(Box::new(moe)),
         )

@@ -28,8 +28,8 @@ const PHI3: Defaults = Defaults {
     activation: ActivationKind::Silu,
 };
 
-pub(crate) fn phi3(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &PHI3)?;
+pub(crate) fn build_phi3(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read_keys(keys, &PHI3)?;
     let rope = read_rope(keys, base.head_dim, &RopeDefaults::default())?;
     let widths = (base.heads + 2 * base.kv_heads) * base.head_dim;
     let attention = Attention {
@@ -40,7 +40,7 @@ pub(crate) fn phi3(keys: &Keys<'_>) -> Result<Model, ModelError> {
         window: keys
             .positions(&["sliding_window"])?
             .filter(|window| *window > 0),
-        ..base.attention(rope.clone(), false, false)
+        ..base.build_attention(rope.clone(), false, false)
     };
     let mlp = Mlp {
         activation_name: "mlp.activation_fn",
@@ -53,7 +53,7 @@ pub(crate) fn phi3(keys: &Keys<'_>) -> Result<Model, ModelError> {
         down: Linear::new("mlp.down_proj", base.intermediate, base.hidden, false),
         activation: base.activation,
     };
-    base.model(base.decoder(shared_table(&rope), |_| {
-        base.layer(Mixer::Attention(attention.clone()), FeedForward::Dense(mlp))
+    base.build_model(base.build_decoder(shared_table(&rope), |_| {
+        base.build_layer(Mixer::Attention(attention.clone()), FeedForward::Dense(mlp))
     }))
 }

@@ -48,13 +48,13 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 columns: *columns as u32,
             },
             Some(other) => {
-                let found = Value::from(other.to_vec());
-                return Err(part.invalid("weight_block_size", &found, "two sizes"));
+                let stated_sizes = Value::from(other.to_vec());
+                return Err(part.invalid("weight_block_size", &stated_sizes, "two sizes"));
             }
         },
         "awq" => integer(part.flag(&["zero_point"], true)?, false)?,
         "gptq" => integer(true, true)?,
-        "compressed-tensors" => packed(&part)?,
+        "compressed-tensors" => read_packed_format(&part)?,
         "mxfp4" => WeightFormat::Mxfp4,
         "nvfp4" => WeightFormat::Nvfp4,
         "modelopt" => {
@@ -63,16 +63,16 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
                 "NVFP4" => WeightFormat::Nvfp4,
                 "FP8" => WeightFormat::FP8,
                 other => {
-                    let found = Value::String(other.to_owned());
-                    return Err(part.unsupported("quant_algo", &found, "NVFP4 and FP8"));
+                    let stated_algorithm = Value::String(other.to_owned());
+                    return Err(part.unsupported("quant_algo", &stated_algorithm, "NVFP4 and FP8"));
                 }
             }
         }
         other => {
-            let found = Value::String(other.to_owned());
+            let stated_method = Value::String(other.to_owned());
             return Err(part.unsupported(
                 "quant_method",
-                &found,
+                &stated_method,
                 "fp8, awq, gptq, compressed-tensors, mxfp4, nvfp4 and modelopt",
             ));
         }
@@ -81,7 +81,7 @@ pub(crate) fn read_quantization(keys: &Keys<'_>) -> Result<Option<WeightFormat>,
 }
 
 /// The format of compressed-tensors: that of its first group of modules, tiles of 8-bit floats not told apart.
-fn packed(part: &Keys<'_>) -> Result<WeightFormat, ModelError> {
+fn read_packed_format(part: &Keys<'_>) -> Result<WeightFormat, ModelError> {
     let groups = part
         .part("config_groups")?
         .ok_or_else(|| part.missing("config_groups"))?;
@@ -126,7 +126,7 @@ mod tests {
 
     use crate::{Model, quant::WeightFormat};
 
-    fn format(quantization: &serde_json::Value) -> Option<WeightFormat> {
+    fn format_of(quantization: &serde_json::Value) -> Option<WeightFormat> {
         let config = json!({
             "model_type": "llama", "hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4,
             "intermediate_size": 512, "vocab_size": 128, "quantization_config": quantization,
@@ -137,8 +137,11 @@ mod tests {
     #[test]
     fn groups_of_8_bit_integers_are_kept() {
         let gptq = |group: i64| json!({ "quant_method": "gptq", "bits": 8, "group_size": group });
-        assert_eq!(format(&gptq(128)), Some(WeightFormat::Int8 { group: 128 }));
-        assert_eq!(format(&gptq(-1)), Some(WeightFormat::INT8));
+        assert_eq!(
+            format_of(&gptq(128)),
+            Some(WeightFormat::Int8 { group: 128 })
+        );
+        assert_eq!(format_of(&gptq(-1)), Some(WeightFormat::INT8));
     }
 
     #[test]
@@ -150,10 +153,10 @@ mod tests {
             zeros: false,
             index: false,
         };
-        assert_eq!(format(&packed(&four)), Some(int4));
+        assert_eq!(format_of(&packed(&four)), Some(int4));
         let eight = json!({ "type": "int", "num_bits": 8, "group_size": null, "symmetric": true });
-        assert_eq!(format(&packed(&eight)), Some(WeightFormat::INT8));
+        assert_eq!(format_of(&packed(&eight)), Some(WeightFormat::INT8));
         let float = json!({ "type": "float", "num_bits": 8 });
-        assert_eq!(format(&packed(&float)), Some(WeightFormat::FP8));
+        assert_eq!(format_of(&packed(&float)), Some(WeightFormat::FP8));
     }
 }

@@ -65,7 +65,7 @@ const QWEN2_5_VL: Defaults = Defaults {
 };
 
 /// The window, where the config switches it on.
-fn window(keys: &Keys<'_>) -> Result<Option<u64>, ModelError> {
+fn read_window(keys: &Keys<'_>) -> Result<Option<u64>, ModelError> {
     if !keys.flag(&["use_sliding_window"], false)? {
         return Ok(None);
     }
@@ -75,14 +75,14 @@ fn window(keys: &Keys<'_>) -> Result<Option<u64>, ModelError> {
 /// Layers from `max_window_layers` on slide.
 fn upper_layers(base: &Base<'_, '_>, default: u64) -> Result<Vec<Option<u64>>, ModelError> {
     let first = base.keys.count(&["max_window_layers"], default)?;
-    base.windows(window(base.keys)?, |layer| u64::from(layer) >= first)
+    base.layer_windows(read_window(base.keys)?, |layer| u64::from(layer) >= first)
 }
 
-fn dense(base: &Base<'_, '_>, attention: &Attention, windows: &[Option<u64>]) -> Decoder {
-    let mlp = base.mlp(false);
+fn build_dense(base: &Base<'_, '_>, attention: &Attention, windows: &[Option<u64>]) -> Decoder {
+    let mlp = base.build_mlp(false);
     let rope = attention.rope.as_ref().expect("Qwen's attention rotates");
-    base.decoder(shared_table(rope), |layer| {
-        base.layer(
+    base.build_decoder(shared_table(rope), |layer| {
+        base.build_layer(
             Mixer::Attention(Attention {
                 window: windows[layer as usize],
                 ..attention.clone()
@@ -92,32 +92,32 @@ fn dense(base: &Base<'_, '_>, attention: &Attention, windows: &[Option<u64>]) ->
     })
 }
 
-pub(crate) fn qwen2(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &QWEN2)?;
-    let attention = base.attention(base.rope()?, true, false);
-    base.model(dense(&base, &attention, &upper_layers(&base, 28)?))
+pub(crate) fn build_qwen2(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read_keys(keys, &QWEN2)?;
+    let attention = base.build_attention(base.read_rope()?, true, false);
+    base.build_model(build_dense(&base, &attention, &upper_layers(&base, 28)?))
 }
 
-pub(crate) fn qwen3(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &QWEN3)?;
+pub(crate) fn build_qwen3(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let base = Base::read_keys(keys, &QWEN3)?;
     let bias = keys.flag(&["attention_bias"], false)?;
-    let attention = base.attention_with_qk_norm(base.rope()?, bias);
-    base.model(dense(&base, &attention, &upper_layers(&base, 28)?))
+    let attention = base.attention_with_qk_norm(base.read_rope()?, bias);
+    base.build_model(build_dense(&base, &attention, &upper_layers(&base, 28)?))
 }
 
 /// The language model of Qwen2.5-VL: Qwen2 with three position indices per token.
 pub(crate) fn qwen2_5_vl_decoder(keys: &Keys<'_>, tied: bool) -> Result<Decoder, ModelError> {
-    let mut base = Base::read(keys, &QWEN2_5_VL)?;
+    let mut base = Base::read_keys(keys, &QWEN2_5_VL)?;
     base.tied = tied;
-    let attention = base.attention(base.rope()?, true, false);
-    let mut decoder = dense(&base, &attention, &upper_layers(&base, 80)?);
+    let attention = base.build_attention(base.read_rope()?, true, false);
+    let mut decoder = build_dense(&base, &attention, &upper_layers(&base, 80)?);
     for table in &mut decoder.tables {
         table.axes = 3;
     }
     Ok(decoder)
 }
 
-fn experts(base: &Base<'_, '_>, count: u64, top_k: u64, intermediate: u64) -> Experts {
+fn build_experts(base: &Base<'_, '_>, count: u64, top_k: u64, intermediate: u64) -> Experts {
     Experts {
         name: "mlp.experts",
         count,
@@ -136,9 +136,9 @@ fn experts(base: &Base<'_, '_>, count: u64, top_k: u64, intermediate: u64) -> Ex
 }
 
 /// Weights of a token's experts by softmax over all of them.
-pub(crate) fn router(base: &Base<'_, '_>, count: u64, normalize: bool) -> Router {
+pub(crate) fn build_router(base: &Base<'_, '_>, count: u64, normalize: bool) -> Router {
     Router {
-        gate: Linear::new("mlp.gate", base.hidden, count, false).plain(),
+        gate: Linear::new("mlp.gate", base.hidden, count, false).without_quantization(),
         correction: None,
         scoring: Scoring::Softmax,
         normalize,
@@ -156,7 +156,7 @@ pub(crate) fn gated_moe(
 ) -> Moe {
     Moe {
         router,
-        experts: experts(base, count, top_k, inner),
+        experts: build_experts(base, count, top_k, inner),
         shared: Some(base.mlp_named(
             [
                 "mlp.shared_expert.gate_proj",
@@ -167,30 +167,32 @@ pub(crate) fn gated_moe(
             shared,
             false,
         )),
-        shared_gate: Some(Linear::new("mlp.shared_expert_gate", base.hidden, 1, false).plain()),
+        shared_gate: Some(
+            Linear::new("mlp.shared_expert_gate", base.hidden, 1, false).without_quantization(),
+        ),
     }
 }
 
 pub(crate) fn qwen2_moe(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &QWEN2_MOE)?;
+    let base = Base::read_keys(keys, &QWEN2_MOE)?;
     let bias = keys.flag(&["qkv_bias"], true)?;
-    let rope = base.rope()?;
-    let attention = base.attention(rope.clone(), bias, false);
+    let rope = base.read_rope()?;
+    let attention = base.build_attention(rope.clone(), bias, false);
     let count = keys.size(&["num_experts", "num_local_experts"], Some(60))?;
     let top_k = keys.size(&["num_experts_per_tok"], Some(4))?;
     check_top_k(keys, top_k, count)?;
     let shared = keys.size(&["shared_expert_intermediate_size"], Some(5632))?;
     let inner = keys.size(&["moe_intermediate_size"], Some(1408))?;
-    let router = router(&base, count, keys.flag(&["norm_topk_prob"], false)?);
+    let router = build_router(&base, count, keys.flag(&["norm_topk_prob"], false)?);
     let moe = gated_moe(&base, router, [count, top_k], [inner, shared]);
     let sparse = expert_layers(keys, base.layers)?;
     let first = keys.count(&["max_window_layers"], 28)?;
     // Even layers below `max_window_layers` slide in this family, unlike in Qwen2.
-    let windows = base.windows(window(keys)?, |layer| {
+    let windows = base.layer_windows(read_window(keys)?, |layer| {
         layer.is_multiple_of(2) && u64::from(layer) < first
     })?;
-    let mlp = base.mlp(false);
-    base.model(base.decoder(shared_table(&rope), |layer| {
+    let mlp = base.build_mlp(false);
+    base.build_model(base.build_decoder(shared_table(&rope), |layer| {
         let feed = if sparse[layer as usize] {
             FeedForward::Moe(Box::new(moe))
         } else {
@@ -200,24 +202,24 @@ pub(crate) fn qwen2_moe(keys: &Keys<'_>) -> Result<Model, ModelError> {
             window: windows[layer as usize],
             ..attention.clone()
         };
-        base.layer(Mixer::Attention(attention), feed)
+        base.build_layer(Mixer::Attention(attention), feed)
     }))
 }
 
 pub(crate) fn qwen3_moe(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &QWEN3_MOE)?;
-    let rope = base.rope()?;
+    let base = Base::read_keys(keys, &QWEN3_MOE)?;
+    let rope = base.read_rope()?;
     let bias = keys.flag(&["attention_bias"], false)?;
     let attention = Attention {
-        window: window(keys)?.filter(|window| *window > 0),
+        window: read_window(keys)?.filter(|window| *window > 0),
         ..base.attention_with_qk_norm(rope.clone(), bias)
     };
     let count = keys.size(&["num_experts", "num_local_experts"], Some(128))?;
     let top_k = keys.size(&["num_experts_per_tok"], Some(8))?;
     check_top_k(keys, top_k, count)?;
     let moe = Moe {
-        router: router(&base, count, keys.flag(&["norm_topk_prob"], false)?),
-        experts: experts(
+        router: build_router(&base, count, keys.flag(&["norm_topk_prob"], false)?),
+        experts: build_experts(
             &base,
             count,
             top_k,
@@ -227,13 +229,13 @@ pub(crate) fn qwen3_moe(keys: &Keys<'_>) -> Result<Model, ModelError> {
         shared_gate: None,
     };
     let sparse = expert_layers(keys, base.layers)?;
-    let mlp = base.mlp(false);
-    base.model(base.decoder(shared_table(&rope), |layer| {
+    let mlp = base.build_mlp(false);
+    base.build_model(base.build_decoder(shared_table(&rope), |layer| {
         let feed = if sparse[layer as usize] {
             FeedForward::Moe(Box::new(moe))
         } else {
             FeedForward::Dense(mlp)
         };
-        base.layer(Mixer::Attention(attention.clone()), feed)
+        base.build_layer(Mixer::Attention(attention.clone()), feed)
     }))
 }

@@ -4,10 +4,10 @@ use llmprof_units::DType;
 use serde_json::Value;
 
 use super::{
-    base::{Base, Defaults, divides, finish, shared_table},
+    base::{Base, Defaults, check_divides, finish_model, shared_table},
     keys::Keys,
     moe::{check_top_k, expert_layers},
-    qwen::{gated_moe, router},
+    qwen::{build_router, gated_moe},
     qwen_vl::qwen3_5_tower,
     rope::{RopeDefaults, read_rope},
 };
@@ -55,35 +55,35 @@ const QWEN3_5_MOE: Defaults = Defaults {
 const ROTATED: f64 = 0.25;
 
 pub(crate) fn qwen3_next(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let base = Base::read(keys, &QWEN3_NEXT)?;
-    let mixers = Mixers::read(&base, Fusion::Fused)?;
-    let moe = experts(&base, [512, 10], keys.flag(&["norm_topk_prob"], true)?)?;
+    let base = Base::read_keys(keys, &QWEN3_NEXT)?;
+    let mixers = Mixers::read_mixers(&base, Fusion::Fused)?;
+    let moe = read_moe(&base, [512, 10], keys.flag(&["norm_topk_prob"], true)?)?;
     let sparse = expert_layers(keys, base.layers)?;
-    let mlp = base.mlp(false);
-    let decoder = mixers.decoder(&base, |layer| {
+    let mlp = base.build_mlp(false);
+    let decoder = mixers.build_decoder(&base, |layer| {
         if sparse[layer as usize] {
             FeedForward::Moe(Box::new(moe))
         } else {
             FeedForward::Dense(mlp)
         }
     });
-    base.model(decoder)
+    base.build_model(decoder)
 }
 
 pub(crate) fn qwen3_5_text(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    finish(keys, None, Some(dense(keys, None)?))
+    finish_model(keys, None, Some(read_dense(keys, None)?))
 }
 
 pub(crate) fn qwen3_5_moe_text(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    finish(keys, None, Some(sparse(keys, None)?))
+    finish_model(keys, None, Some(read_sparse(keys, None)?))
 }
 
 pub(crate) fn qwen3_5(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    with_vision(keys, dense)
+    with_vision(keys, read_dense)
 }
 
 pub(crate) fn qwen3_5_moe(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    with_vision(keys, sparse)
+    with_vision(keys, read_sparse)
 }
 
 /// The language model under `text_config` behind the tower under `vision_config`.
@@ -108,7 +108,7 @@ fn with_vision(
         table.name = "model.language_model.rotary_emb";
     }
     let tower = qwen3_5_tower(&vision, decoder.hidden)?;
-    let model = finish(keys, Some(Vision::Qwen(Box::new(tower))), Some(decoder))?;
+    let model = finish_model(keys, Some(Vision::Qwen(Box::new(tower))), Some(decoder))?;
     // Published configs state the format beside the sizes of the language model.
     let stated = ["dtype", "torch_dtype"].iter().any(|name| keys.has(name));
     let dtype = if stated { model.dtype } else { text.dtype()? };
@@ -116,24 +116,24 @@ fn with_vision(
 }
 
 /// `tied`: what the config around the language model says of its head, where it does.
-fn dense(keys: &Keys<'_>, tied: Option<bool>) -> Result<Decoder, ModelError> {
-    let mut base = Base::read(keys, &QWEN3_5)?;
+fn read_dense(keys: &Keys<'_>, tied: Option<bool>) -> Result<Decoder, ModelError> {
+    let mut base = Base::read_keys(keys, &QWEN3_5)?;
     base.tied = tied.unwrap_or(base.tied);
-    let mixers = Mixers::read(&base, Fusion::Separate)?;
-    let mlp = base.mlp(false);
-    Ok(mixers.decoder(&base, |_| FeedForward::Dense(mlp)))
+    let mixers = Mixers::read_mixers(&base, Fusion::Separate)?;
+    let mlp = base.build_mlp(false);
+    Ok(mixers.build_decoder(&base, |_| FeedForward::Dense(mlp)))
 }
 
-fn sparse(keys: &Keys<'_>, tied: Option<bool>) -> Result<Decoder, ModelError> {
-    let mut base = Base::read(keys, &QWEN3_5_MOE)?;
+fn read_sparse(keys: &Keys<'_>, tied: Option<bool>) -> Result<Decoder, ModelError> {
+    let mut base = Base::read_keys(keys, &QWEN3_5_MOE)?;
     base.tied = tied.unwrap_or(base.tied);
-    let mixers = Mixers::read(&base, Fusion::Separate)?;
-    let moe = experts(&base, [256, 8], true)?;
-    Ok(mixers.decoder(&base, |_| FeedForward::Moe(Box::new(moe))))
+    let mixers = Mixers::read_mixers(&base, Fusion::Separate)?;
+    let moe = read_moe(&base, [256, 8], true)?;
+    Ok(mixers.build_decoder(&base, |_| FeedForward::Moe(Box::new(moe))))
 }
 
 /// Routed experts, and a shared one behind a gate.
-fn experts(
+fn read_moe(
     base: &Base<'_, '_>,
     [count, top_k]: [u64; 2],
     normalize: bool,
@@ -144,7 +144,7 @@ fn experts(
     check_top_k(keys, top_k, count)?;
     let inner = keys.size(&["moe_intermediate_size"], Some(512))?;
     let shared = keys.size(&["shared_expert_intermediate_size"], Some(512))?;
-    let router = router(base, count, normalize);
+    let router = build_router(base, count, normalize);
     Ok(gated_moe(base, router, [count, top_k], [inner, shared]))
 }
 
@@ -167,7 +167,7 @@ struct Mixers {
 }
 
 impl Mixers {
-    fn read(base: &Base<'_, '_>, fusion: Fusion) -> Result<Self, ModelError> {
+    fn read_mixers(base: &Base<'_, '_>, fusion: Fusion) -> Result<Self, ModelError> {
         let keys = base.keys;
         let rope = read_rope(
             keys,
@@ -180,24 +180,24 @@ impl Mixers {
         Ok(Self {
             attention: gated_attention(base, &rope)?,
             delta: gated_delta(base, fusion)?,
-            attends: attending(keys, base.layers)?,
+            attends: attending_layers(keys, base.layers)?,
             rope,
             axes: if fusion == Fusion::Separate { 3 } else { 1 },
         })
     }
 
-    fn decoder(&self, base: &Base<'_, '_>, feed: impl Fn(u32) -> FeedForward) -> Decoder {
+    fn build_decoder(&self, base: &Base<'_, '_>, feed: impl Fn(u32) -> FeedForward) -> Decoder {
         let mut tables = shared_table(&self.rope);
         for table in &mut tables {
             table.axes = self.axes;
         }
-        let mut decoder = base.decoder(tables, |layer| {
+        let mut decoder = base.build_decoder(tables, |layer| {
             let mixer = if self.attends[layer as usize] {
                 Mixer::Attention(self.attention.clone())
             } else {
                 Mixer::GatedDelta(Box::new(self.delta.clone()))
             };
-            zero_centred(base.layer(mixer, feed(layer)))
+            zero_centred(base.build_layer(mixer, feed(layer)))
         });
         decoder.final_norm = decoder.final_norm.map(unit_offset);
         decoder
@@ -242,7 +242,7 @@ fn gated_delta(base: &Base<'_, '_>, fusion: Fusion) -> Result<GatedDelta, ModelE
     let keys = base.keys;
     let key_heads = keys.size(&["linear_num_key_heads"], Some(16))?;
     let value_heads = keys.size(&["linear_num_value_heads"], Some(32))?;
-    divides(
+    check_divides(
         keys,
         "linear_num_key_heads",
         key_heads,
@@ -254,7 +254,7 @@ fn gated_delta(base: &Base<'_, '_>, fusion: Fusion) -> Result<GatedDelta, ModelE
     let (queries, values) = (key_heads * key_dim, value_heads * value_dim);
     let linear = |name, outputs| Linear::new(name, base.hidden, outputs, false);
     // Quantized checkpoints leave the narrow projections as they are: a head is one column of each.
-    let narrow = |name, outputs| linear(name, outputs).plain();
+    let narrow = |name, outputs| linear(name, outputs).without_quantization();
     Ok(GatedDelta {
         name: "linear_attn",
         key_heads,
@@ -277,30 +277,30 @@ fn gated_delta(base: &Base<'_, '_>, fusion: Fusion) -> Result<GatedDelta, ModelE
         kernel: keys.size(&["linear_conv_kernel_dim"], Some(4))?,
         activation: base.activation,
         decays: ["linear_attn.A_log", "linear_attn.dt_bias"],
-        norm: Norm::rms("linear_attn.norm", value_dim, base.epsilon),
+        norm: Norm::rms_norm("linear_attn.norm", value_dim, base.epsilon),
         gate: "linear_attn.gate",
         output: Linear::new("linear_attn.out_proj", values, base.hidden, false),
-        state: state(keys)?,
+        state: read_state_dtype(keys)?,
     })
 }
 
 /// The format that states are kept in: 32 bits unless the config says otherwise.
-fn state(keys: &Keys<'_>) -> Result<DType, ModelError> {
+fn read_state_dtype(keys: &Keys<'_>) -> Result<DType, ModelError> {
     let key = "mamba_ssm_dtype";
     match keys.text(&[key])? {
         None => Ok(DType::F32),
         Some(name) => match name.parse::<DType>() {
             Ok(dtype) if dtype.is_float() => Ok(dtype),
             _ => {
-                let found = Value::String(name.to_owned());
-                Err(keys.invalid(key, &found, "a floating-point dtype such as float32"))
+                let stated_name = Value::String(name.to_owned());
+                Err(keys.invalid(key, &stated_name, "a floating-point dtype such as float32"))
             }
         },
     }
 }
 
 /// True for each layer that attends: by `layer_types`, else every `full_attention_interval`-th.
-fn attending(keys: &Keys<'_>, layers: u32) -> Result<Vec<bool>, ModelError> {
+fn attending_layers(keys: &Keys<'_>, layers: u32) -> Result<Vec<bool>, ModelError> {
     let Some((name, value)) = keys.get(&["layer_types"]) else {
         let interval = keys.size(&["full_attention_interval"], Some(4))?;
         let attends = (1..=u64::from(layers)).map(|layer| layer.is_multiple_of(interval));
@@ -321,8 +321,8 @@ fn attending(keys: &Keys<'_>, layers: u32) -> Result<Vec<bool>, ModelError> {
         Some("linear_attention") => Ok(false),
         Some("full_attention") => Ok(true),
         Some(_) => {
-            let known = "`linear_attention` and `full_attention`";
-            Err(keys.unsupported(name, entry, known))
+            let supported = "`linear_attention` and `full_attention`";
+            Err(keys.unsupported(name, entry, supported))
         }
         None => Err(keys.invalid(name, entry, expected)),
     });

@@ -1,7 +1,7 @@
 //! Qwen2.5-VL: a windowed vision transformer for images of any size in front of Qwen2; and the tower of Qwen3.5, which has no windows.
 
 use super::{
-    base::{divides, finish},
+    base::{check_divides, finish_model},
     keys::Keys,
     qwen::qwen2_5_vl_decoder,
 };
@@ -34,13 +34,13 @@ pub(crate) fn qwen2_5_vl(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let vision = keys
         .part("vision_config")?
         .ok_or_else(|| keys.missing("vision_config"))?;
-    let tower = tower(&vision, decoder.hidden)?;
-    finish(keys, Some(Vision::Qwen(Box::new(tower))), Some(decoder))
+    let tower = read_tower(&vision, decoder.hidden)?;
+    finish_model(keys, Some(Vision::Qwen(Box::new(tower))), Some(decoder))
 }
 
 /// Towers are never quantized.
-fn linear(name: &'static str, inputs: u64, outputs: u64) -> Linear {
-    Linear::new(name, inputs, outputs, true).plain()
+fn plain_linear(name: &'static str, inputs: u64, outputs: u64) -> Linear {
+    Linear::new(name, inputs, outputs, true).without_quantization()
 }
 
 /// Attention of a tower: all heads have keys and values of their own, and rotate as a whole.
@@ -57,10 +57,10 @@ fn tower_attention(width: u64, heads: u64) -> Attention {
             ["attn", "attn.rope"],
             [heads, heads, head_dim],
             Projections::Fused {
-                qkv: linear("attn.qkv", width, 3 * width),
+                qkv: plain_linear("attn.qkv", width, 3 * width),
                 order: QkvOrder::Concatenated,
             },
-            linear("attn.proj", width, width),
+            plain_linear("attn.proj", width, width),
         )
     }
 }
@@ -69,27 +69,27 @@ fn tower_layer([width, heads, inner]: [u64; 3], activation: ActivationKind) -> L
     let feed = Mlp {
         activation_name: "mlp.act_fn",
         input: MlpInput::Gated {
-            gate: linear("mlp.gate_proj", width, inner),
-            up: linear("mlp.up_proj", width, inner),
+            gate: plain_linear("mlp.gate_proj", width, inner),
+            up: plain_linear("mlp.up_proj", width, inner),
         },
-        down: linear("mlp.down_proj", inner, width),
+        down: plain_linear("mlp.down_proj", inner, width),
         activation,
     };
     let norms = ["norm1", "norm2"];
     Layer::new(
         width,
-        norms.map(|name| Norm::rms(name, width, EPSILON)),
+        norms.map(|name| Norm::rms_norm(name, width, EPSILON)),
         Mixer::Attention(tower_attention(width, heads)),
         FeedForward::Dense(feed),
     )
 }
 
-fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
+fn read_tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
     let width = keys.size(&["hidden_size"], Some(3584))?;
     let heads = keys.size(&["num_heads"], Some(16))?;
-    divides(keys, "num_heads", heads, "hidden_size", width)?;
+    check_divides(keys, "num_heads", heads, "hidden_size", width)?;
     let head_dim = width / heads;
-    divides(keys, "num_heads", 4, "the width of a head", head_dim)?;
+    check_divides(keys, "num_heads", 4, "the width of a head", head_dim)?;
     let inner = keys.size(&["intermediate_size"], Some(3420))?;
     let patch = keys.side("patch_size", 14)?;
     let merge = keys.size(&["spatial_merge_size"], Some(2))?;
@@ -129,11 +129,11 @@ fn tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, ModelError> {
         ),
         merge,
         window,
-        merge_norm: Norm::rms("visual.merger.ln_q", width, EPSILON),
+        merge_norm: Norm::rms_norm("visual.merger.ln_q", width, EPSILON),
         merger: Mlp {
             activation_name: "visual.merger.mlp.1",
-            input: MlpInput::Plain(linear("visual.merger.mlp.0", merged, merged)),
-            down: linear("visual.merger.mlp.2", merged, output),
+            input: MlpInput::Plain(plain_linear("visual.merger.mlp.0", merged, merged)),
+            down: plain_linear("visual.merger.mlp.2", merged, output),
             activation: ActivationKind::Gelu,
         },
         pixels: PIXELS,
@@ -157,21 +157,21 @@ pub(crate) fn qwen3_5_tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, 
     if let Some(deep) = keys.integers("deepstack_visual_indexes")?
         && !deep.is_empty()
     {
-        let found = serde_json::json!(deep);
-        return Err(keys.unsupported("deepstack_visual_indexes", &found, "an empty list"));
+        let stated_indexes = serde_json::json!(deep);
+        return Err(keys.unsupported("deepstack_visual_indexes", &stated_indexes, "an empty list"));
     }
     let width = keys.size(&["hidden_size"], Some(1152))?;
     let heads = keys.size(&["num_heads"], Some(16))?;
-    divides(keys, "num_heads", heads, "hidden_size", width)?;
-    divides(keys, "num_heads", 4, "the width of a head", width / heads)?;
+    check_divides(keys, "num_heads", heads, "hidden_size", width)?;
+    check_divides(keys, "num_heads", 4, "the width of a head", width / heads)?;
     let inner = keys.size(&["intermediate_size"], Some(4304))?;
     let patch = keys.side("patch_size", 16)?;
     let merge = keys.size(&["spatial_merge_size"], Some(2))?;
     let merged = merge * merge * width;
     let feed = Mlp {
         activation_name: "mlp.act_fn",
-        input: MlpInput::Plain(linear("mlp.linear_fc1", width, inner)),
-        down: linear("mlp.linear_fc2", inner, width),
+        input: MlpInput::Plain(plain_linear("mlp.linear_fc1", width, inner)),
+        down: plain_linear("mlp.linear_fc2", inner, width),
         activation: keys.activation(&["hidden_act"], ActivationKind::GeluTanh)?,
     };
     Ok(WindowVit {
@@ -196,17 +196,21 @@ pub(crate) fn qwen3_5_tower(keys: &Keys<'_>, decoder: u64) -> Result<WindowVit, 
         full: (0..keys.layers(&["depth"], Some(27))?).collect(),
         layer: Layer::new(
             width,
-            ["norm1", "norm2"].map(|name| Norm::layer(name, width, EPSILON)),
+            ["norm1", "norm2"].map(|name| Norm::layer_norm(name, width, EPSILON)),
             Mixer::Attention(tower_attention(width, heads)),
             FeedForward::Dense(feed),
         ),
         merge,
         window: 1,
-        merge_norm: Norm::layer("model.visual.merger.norm", width, EPSILON),
+        merge_norm: Norm::layer_norm("model.visual.merger.norm", width, EPSILON),
         merger: Mlp {
             activation_name: "model.visual.merger.act_fn",
-            input: MlpInput::Plain(linear("model.visual.merger.linear_fc1", merged, merged)),
-            down: linear(
+            input: MlpInput::Plain(plain_linear(
+                "model.visual.merger.linear_fc1",
+                merged,
+                merged,
+            )),
+            down: plain_linear(
                 "model.visual.merger.linear_fc2",
                 merged,
                 output_width(keys, decoder)?,

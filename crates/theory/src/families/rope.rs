@@ -139,10 +139,10 @@ fn read_scaling(keys: &Keys<'_>, part: &Keys<'_>) -> Result<RopeScaling, ModelEr
             truncate: part.flag(&["truncate"], true)?,
         },
         other => {
-            let found = Value::String(other.to_owned());
+            let stated_type = Value::String(other.to_owned());
             return Err(part.unsupported(
                 "rope_type",
-                &found,
+                &stated_type,
                 "default, linear, dynamic, llama3, yarn, longrope and mrope",
             ));
         }

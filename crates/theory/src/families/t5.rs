@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    base::{finish_pair, group},
+    base::{finish_pair, group_layers},
     keys::Keys,
 };
 use crate::{
@@ -70,7 +70,7 @@ const DECODER: Names = Names {
 };
 
 impl Sizes {
-    fn read(keys: &Keys<'_>) -> Result<Self, ModelError> {
+    fn read_keys(keys: &Keys<'_>) -> Result<Self, ModelError> {
         let (activation, gated) = feed_forward(keys)?;
         Ok(Self {
             hidden: keys.size(&["d_model", "hidden_size"], Some(512))?,
@@ -83,11 +83,11 @@ impl Sizes {
         })
     }
 
-    fn norm(&self, name: &'static str) -> Norm {
-        Norm::rms(name, self.hidden, self.epsilon)
+    fn rms_norm(&self, name: &'static str) -> Norm {
+        Norm::rms_norm(name, self.hidden, self.epsilon)
     }
 
-    fn attention(&self, names: &Names) -> Attention {
+    fn build_attention(&self, names: &Names) -> Attention {
         let width = self.heads * self.head_dim;
         let [q, k, v, o] = names.q;
         let project = |name| Linear::new(name, self.hidden, width, false);
@@ -106,12 +106,12 @@ impl Sizes {
         }
     }
 
-    fn cross(&self) -> CrossAttention {
+    fn build_cross_attention(&self) -> CrossAttention {
         let width = self.heads * self.head_dim;
         let project = |name| Linear::new(name, self.hidden, width, false);
         CrossAttention {
             name: "layer.1.EncDecAttention",
-            norm: self.norm("layer.1.layer_norm"),
+            norm: self.rms_norm("layer.1.layer_norm"),
             heads: self.heads,
             head_dim: self.head_dim,
             q: project("layer.1.EncDecAttention.q"),
@@ -121,7 +121,7 @@ impl Sizes {
         }
     }
 
-    fn mlp(&self, names: &Names) -> Mlp {
+    fn build_mlp(&self, names: &Names) -> Mlp {
         let [plain, gate, up, activation_name, down] = names.feed;
         let project = |name| Linear::new(name, self.hidden, self.inner, false);
         Mlp {
@@ -139,15 +139,15 @@ impl Sizes {
         }
     }
 
-    fn layer(&self, names: &Names, cross: Option<CrossAttention>) -> Layer {
+    fn build_layer(&self, names: &Names, cross: Option<CrossAttention>) -> Layer {
         Layer {
             cross: cross.map(Box::new),
             adds: names.adds,
             ..Layer::new(
                 self.hidden,
-                [self.norm(names.norm), self.norm(names.feed_norm)],
-                Mixer::Attention(self.attention(names)),
-                FeedForward::Dense(self.mlp(names)),
+                [self.rms_norm(names.norm), self.rms_norm(names.feed_norm)],
+                Mixer::Attention(self.build_attention(names)),
+                FeedForward::Dense(self.build_mlp(names)),
             )
         }
     }
@@ -162,14 +162,14 @@ fn feed_forward(keys: &Keys<'_>) -> Result<(ActivationKind, bool), ModelError> {
         None => (stated, false),
     };
     let activation = ActivationKind::from_name(name).ok_or_else(|| {
-        let known = "relu, gelu and silu, and those after `gated-`,";
-        keys.unsupported("feed_forward_proj", &Value::from(stated), known)
+        let supported = "relu, gelu and silu, and those after `gated-`,";
+        keys.unsupported("feed_forward_proj", &Value::from(stated), supported)
     })?;
     Ok((activation, gated))
 }
 
-pub(crate) fn t5(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let sizes = Sizes::read(keys)?;
+pub(crate) fn build_t5(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let sizes = Sizes::read_keys(keys)?;
     let layers = keys.layers(&["num_layers", "num_hidden_layers"], Some(6))?;
     let decoder_layers = keys.layers(&["num_decoder_layers"], Some(u64::from(layers)))?;
     let vocabulary = keys.vocabulary(Some(32_128))?;
@@ -193,8 +193,8 @@ pub(crate) fn t5(keys: &Keys<'_>) -> Result<Model, ModelError> {
             "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
         )),
         layers_prefix: "encoder.block",
-        groups: group(layers, |_| sizes.layer(&ENCODER, None)),
-        final_norm: sizes.norm("encoder.final_layer_norm"),
+        groups: group_layers(layers, |_| sizes.build_layer(&ENCODER, None)),
+        final_norm: sizes.rms_norm("encoder.final_layer_norm"),
     };
     let decoder = Decoder {
         hidden: sizes.hidden,
@@ -206,10 +206,10 @@ pub(crate) fn t5(keys: &Keys<'_>) -> Result<Model, ModelError> {
             "decoder.block.0.layer.0.SelfAttention.relative_attention_bias",
         )),
         layers_prefix: "decoder.block",
-        groups: group(decoder_layers, |_| {
-            sizes.layer(&DECODER, Some(sizes.cross()))
+        groups: group_layers(decoder_layers, |_| {
+            sizes.build_layer(&DECODER, Some(sizes.build_cross_attention()))
         }),
-        final_norm: Some(sizes.norm("decoder.final_layer_norm")),
+        final_norm: Some(sizes.rms_norm("decoder.final_layer_norm")),
         project_out: None,
         head: Head {
             input_scale: scaled.then(|| (sizes.hidden as f64).powf(-0.5)),

@@ -3,7 +3,7 @@
 //! A config of the two-tower model (`clip`, `siglip`, `sam`) gives the tower under its `vision_config`.
 
 use super::{
-    base::{divides, finish},
+    base::{check_divides, finish_model},
     keys::Keys,
 };
 use crate::{
@@ -17,12 +17,12 @@ use crate::{
 };
 
 /// The tower's own keys, whether the config is the tower's or the whole model's.
-fn tower<'a>(keys: &Keys<'a>) -> Result<Option<Keys<'a>>, ModelError> {
+fn tower_keys<'a>(keys: &Keys<'a>) -> Result<Option<Keys<'a>>, ModelError> {
     keys.part("vision_config")
 }
 
 /// Patches down and across; a side that is no multiple of the patch is cut.
-pub(crate) fn patches(keys: &Keys<'_>, side: u64, patch: u64) -> Result<u64, ModelError> {
+pub(crate) fn patches_per_side(keys: &Keys<'_>, side: u64, patch: u64) -> Result<u64, ModelError> {
     if patch > side {
         return Err(keys.contradiction("patch_size", patch, format!("`image_size` = {side}")));
     }
@@ -43,10 +43,10 @@ pub(crate) struct VitSizes {
 /// A layer with CLIP's names.
 pub(crate) fn vit_layer(sizes: &VitSizes) -> Layer {
     let width = sizes.width;
-    let square = |name| Linear::new(name, width, width, true).plain();
+    let square = |name| Linear::new(name, width, width, true).without_quantization();
     let projections = if sizes.fused {
         Projections::Fused {
-            qkv: Linear::new("self_attn.qkv_proj", width, 3 * width, true).plain(),
+            qkv: Linear::new("self_attn.qkv_proj", width, 3 * width, true).without_quantization(),
             order: QkvOrder::Concatenated,
         }
     } else {
@@ -59,7 +59,7 @@ pub(crate) fn vit_layer(sizes: &VitSizes) -> Layer {
     let norms = ["layer_norm1", "layer_norm2"];
     Layer::new(
         width,
-        norms.map(|name| Norm::layer(name, width, sizes.epsilon)),
+        norms.map(|name| Norm::layer_norm(name, width, sizes.epsilon)),
         Mixer::Attention(Attention::new(
             ["self_attn", "self_attn.rope"],
             [sizes.heads, sizes.heads, width / sizes.heads],
@@ -84,8 +84,8 @@ fn plain_mlp(
 ) -> Mlp {
     Mlp {
         activation_name: act,
-        input: MlpInput::Plain(Linear::new(up, width, inner, true).plain()),
-        down: Linear::new(down, inner, width, true).plain(),
+        input: MlpInput::Plain(Linear::new(up, width, inner, true).without_quantization()),
+        down: Linear::new(down, inner, width, true).without_quantization(),
         activation,
     }
 }
@@ -97,7 +97,7 @@ fn read_sizes(
 ) -> Result<VitSizes, ModelError> {
     let width = keys.size(&["hidden_size"], Some(768))?;
     let heads = keys.size(&["num_attention_heads"], Some(12))?;
-    divides(keys, "num_attention_heads", heads, "hidden_size", width)?;
+    check_divides(keys, "num_attention_heads", heads, "hidden_size", width)?;
     Ok(VitSizes {
         width,
         heads,
@@ -108,17 +108,20 @@ fn read_sizes(
     })
 }
 
-pub(crate) fn clip(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let part = tower(keys)?;
-    let own = part.as_ref().unwrap_or(keys);
-    let sizes = read_sizes(own, ActivationKind::QuickGelu, 1e-5)?;
-    let (side, patch) = (own.side("image_size", 224)?, own.side("patch_size", 32)?);
-    let across = patches(own, side, patch)?;
-    let norm = |name| Some(Norm::layer(name, sizes.width, sizes.epsilon));
+pub(crate) fn build_clip(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let part = tower_keys(keys)?;
+    let tower = part.as_ref().unwrap_or(keys);
+    let sizes = read_sizes(tower, ActivationKind::QuickGelu, 1e-5)?;
+    let (side, patch) = (
+        tower.side("image_size", 224)?,
+        tower.side("patch_size", 32)?,
+    );
+    let across = patches_per_side(tower, side, patch)?;
+    let norm = |name| Some(Norm::layer_norm(name, sizes.width, sizes.epsilon));
     let encoder = ImageEncoder {
         patches: Conv {
             name: "vision_model.embeddings.patch_embedding",
-            inputs: own.size(&["num_channels"], Some(3))?,
+            inputs: tower.size(&["num_channels"], Some(3))?,
             outputs: sizes.width,
             depth: 1,
             kernel: patch,
@@ -131,22 +134,25 @@ pub(crate) fn clip(keys: &Keys<'_>) -> Result<Model, ModelError> {
         // The checkpoint's own spelling.
         before: norm("vision_model.pre_layrnorm"),
         layers_prefix: "vision_model.encoder.layers",
-        layers: (0..own.layers(&["num_hidden_layers"], Some(12))?).collect(),
+        layers: (0..tower.layers(&["num_hidden_layers"], Some(12))?).collect(),
         layer: vit_layer(&sizes),
         after: norm("vision_model.post_layernorm"),
         pooling: None,
         side,
     };
-    finish(keys, Some(Vision::Encoder(Box::new(encoder))), None)
+    finish_model(keys, Some(Vision::Encoder(Box::new(encoder))), None)
 }
 
-pub(crate) fn siglip(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let part = tower(keys)?;
-    let own = part.as_ref().unwrap_or(keys);
-    let sizes = read_sizes(own, ActivationKind::GeluTanh, 1e-6)?;
-    let (side, patch) = (own.side("image_size", 224)?, own.side("patch_size", 16)?);
-    let across = patches(own, side, patch)?;
-    let norm = |name| Norm::layer(name, sizes.width, sizes.epsilon);
+pub(crate) fn build_siglip(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let part = tower_keys(keys)?;
+    let tower = part.as_ref().unwrap_or(keys);
+    let sizes = read_sizes(tower, ActivationKind::GeluTanh, 1e-6)?;
+    let (side, patch) = (
+        tower.side("image_size", 224)?,
+        tower.side("patch_size", 16)?,
+    );
+    let across = patches_per_side(tower, side, patch)?;
+    let norm = |name| Norm::layer_norm(name, sizes.width, sizes.epsilon);
     let pooling = AttentionPooling {
         probe: "vision_model.head.probe",
         name: "vision_model.head.attention",
@@ -158,7 +164,7 @@ pub(crate) fn siglip(keys: &Keys<'_>) -> Result<Model, ModelError> {
             sizes.width,
             true,
         )
-        .plain(),
+        .without_quantization(),
         norm: norm("vision_model.head.layernorm"),
         mlp: plain_mlp(
             [
@@ -174,7 +180,7 @@ pub(crate) fn siglip(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let encoder = ImageEncoder {
         patches: Conv {
             name: "vision_model.embeddings.patch_embedding",
-            inputs: own.size(&["num_channels"], Some(3))?,
+            inputs: tower.size(&["num_channels"], Some(3))?,
             outputs: sizes.width,
             depth: 1,
             kernel: patch,
@@ -186,13 +192,13 @@ pub(crate) fn siglip(keys: &Keys<'_>) -> Result<Model, ModelError> {
         position_rows: across * across,
         before: None,
         layers_prefix: "vision_model.encoder.layers",
-        layers: (0..own.layers(&["num_hidden_layers"], Some(12))?).collect(),
+        layers: (0..tower.layers(&["num_hidden_layers"], Some(12))?).collect(),
         layer: vit_layer(&sizes),
         after: Some(norm("vision_model.post_layernorm")),
-        pooling: own.flag(&["vision_use_head"], true)?.then_some(pooling),
+        pooling: tower.flag(&["vision_use_head"], true)?.then_some(pooling),
         side,
     };
-    finish(keys, Some(Vision::Encoder(Box::new(encoder))), None)
+    finish_model(keys, Some(Vision::Encoder(Box::new(encoder))), None)
 }
 
 /// Module paths of a SAM encoder, which its checkpoints spell differently.
@@ -239,16 +245,16 @@ pub(crate) struct SamSizes {
 
 pub(crate) fn sam_encoder(sizes: &SamSizes, names: &SamNames) -> SamEncoder {
     let width = sizes.width;
-    let norm = |name, width| Norm::layer(name, width, sizes.epsilon);
+    let norm = |name, width| Norm::layer_norm(name, width, sizes.epsilon);
     let across = sizes.side / sizes.patch;
     let layer = |window: u64| {
         let span = if window == 0 { across } else { window };
         SamLayer {
             norm1: norm(names.norms[0], width),
             name: "attn",
-            qkv: Linear::new("attn.qkv", width, 3 * width, sizes.qkv_bias).plain(),
+            qkv: Linear::new("attn.qkv", width, 3 * width, sizes.qkv_bias).without_quantization(),
             heads: sizes.heads,
-            output: Linear::new("attn.proj", width, width, true).plain(),
+            output: Linear::new("attn.proj", width, width, true).without_quantization(),
             window,
             relative: sizes
                 .relative
@@ -300,22 +306,22 @@ pub(crate) fn sam_encoder(sizes: &SamSizes, names: &SamNames) -> SamEncoder {
     }
 }
 
-pub(crate) fn sam(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let part = tower(keys)?;
-    let own = part.as_ref().unwrap_or(keys);
-    let sizes = read_sam(own)?;
+pub(crate) fn build_sam(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let part = tower_keys(keys)?;
+    let tower = part.as_ref().unwrap_or(keys);
+    let sizes = read_sam(tower)?;
     let encoder = sam_encoder(&sizes, &SAM);
-    finish(keys, Some(Vision::Sam(Box::new(encoder))), None)
+    finish_model(keys, Some(Vision::Sam(Box::new(encoder))), None)
 }
 
 /// The sizes that a config of a SAM encoder states.
 pub(crate) fn read_sam(keys: &Keys<'_>) -> Result<SamSizes, ModelError> {
     let width = keys.size(&["hidden_size"], Some(768))?;
     let heads = keys.size(&["num_attention_heads"], Some(12))?;
-    divides(keys, "num_attention_heads", heads, "hidden_size", width)?;
+    check_divides(keys, "num_attention_heads", heads, "hidden_size", width)?;
     let ratio = keys.positive(&["mlp_ratio"], 4.0)?;
     let (side, patch) = (keys.side("image_size", 1024)?, keys.side("patch_size", 16)?);
-    patches(keys, side, patch)?;
+    patches_per_side(keys, side, patch)?;
     let inner = (width as f64 * ratio) as u64;
     Ok(SamSizes {
         width,

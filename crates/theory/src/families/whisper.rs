@@ -1,7 +1,7 @@
 //! Whisper: an encoder over 30 seconds of audio, a decoder that writes what was said.
 
 use super::{
-    base::{divides, finish_pair, group},
+    base::{check_divides, finish_pair, group_layers},
     keys::Keys,
 };
 use crate::{
@@ -27,13 +27,13 @@ struct Stack {
 }
 
 impl Stack {
-    fn read(
+    fn read_keys(
         keys: &Keys<'_>,
         [heads_key, inner_key, layers_key]: [&str; 3],
     ) -> Result<Self, ModelError> {
         let hidden = keys.size(&["d_model", "hidden_size"], Some(384))?;
         let heads = keys.size(&[heads_key], Some(6))?;
-        divides(keys, heads_key, heads, "d_model", hidden)?;
+        check_divides(keys, heads_key, heads, "d_model", hidden)?;
         Ok(Self {
             hidden,
             heads,
@@ -43,12 +43,12 @@ impl Stack {
         })
     }
 
-    fn norm(&self, name: &'static str) -> Norm {
-        Norm::layer(name, self.hidden, EPSILON)
+    fn layer_norm(&self, name: &'static str) -> Norm {
+        Norm::layer_norm(name, self.hidden, EPSILON)
     }
 
     /// Projections of which only that to the keys has no bias.
-    fn projections(&self, [q, k, v, out]: [&'static str; 4]) -> [Linear; 4] {
+    fn build_projections(&self, [q, k, v, out]: [&'static str; 4]) -> [Linear; 4] {
         let square = |name, bias| Linear::new(name, self.hidden, self.hidden, bias);
         [
             square(q, true),
@@ -58,8 +58,8 @@ impl Stack {
         ]
     }
 
-    fn attention(&self) -> Attention {
-        let [q, k, v, output] = self.projections([
+    fn build_attention(&self) -> Attention {
+        let [q, k, v, output] = self.build_projections([
             "self_attn.q_proj",
             "self_attn.k_proj",
             "self_attn.v_proj",
@@ -73,8 +73,8 @@ impl Stack {
         )
     }
 
-    fn cross(&self) -> CrossAttention {
-        let [q, k, v, output] = self.projections([
+    fn build_cross_attention(&self) -> CrossAttention {
+        let [q, k, v, output] = self.build_projections([
             "encoder_attn.q_proj",
             "encoder_attn.k_proj",
             "encoder_attn.v_proj",
@@ -82,7 +82,7 @@ impl Stack {
         ]);
         CrossAttention {
             name: "encoder_attn",
-            norm: self.norm("encoder_attn_layer_norm"),
+            norm: self.layer_norm("encoder_attn_layer_norm"),
             heads: self.heads,
             head_dim: self.hidden / self.heads,
             q,
@@ -92,7 +92,7 @@ impl Stack {
         }
     }
 
-    fn layer(&self, cross: Option<CrossAttention>) -> Layer {
+    fn build_layer(&self, cross: Option<CrossAttention>) -> Layer {
         let norms = ["self_attn_layer_norm", "final_layer_norm"];
         let feed = FeedForward::Dense(Mlp {
             activation_name: "activation_fn",
@@ -104,16 +104,16 @@ impl Stack {
             cross: cross.map(Box::new),
             ..Layer::new(
                 self.hidden,
-                norms.map(|name| self.norm(name)),
-                Mixer::Attention(self.attention()),
+                norms.map(|name| self.layer_norm(name)),
+                Mixer::Attention(self.build_attention()),
                 feed,
             )
         }
     }
 }
 
-pub(crate) fn whisper(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let heard = Stack::read(
+pub(crate) fn build_whisper(keys: &Keys<'_>) -> Result<Model, ModelError> {
+    let heard = Stack::read_keys(
         keys,
         [
             "encoder_attention_heads",
@@ -121,7 +121,7 @@ pub(crate) fn whisper(keys: &Keys<'_>) -> Result<Model, ModelError> {
             "encoder_layers",
         ],
     )?;
-    let written = Stack::read(
+    let written = Stack::read_keys(
         keys,
         [
             "decoder_attention_heads",
@@ -159,8 +159,8 @@ pub(crate) fn whisper(keys: &Keys<'_>) -> Result<Model, ModelError> {
         }),
         bias: None,
         layers_prefix: "model.encoder.layers",
-        groups: group(heard.layers, |_| heard.layer(None)),
-        final_norm: heard.norm("model.encoder.layer_norm"),
+        groups: group_layers(heard.layers, |_| heard.build_layer(None)),
+        final_norm: heard.layer_norm("model.encoder.layer_norm"),
     };
     let decoder = Decoder {
         hidden,
@@ -174,8 +174,10 @@ pub(crate) fn whisper(keys: &Keys<'_>) -> Result<Model, ModelError> {
         tables: Vec::new(),
         bias: None,
         layers_prefix: "model.decoder.layers",
-        groups: group(written.layers, |_| written.layer(Some(written.cross()))),
-        final_norm: Some(written.norm("model.decoder.layer_norm")),
+        groups: group_layers(written.layers, |_| {
+            written.build_layer(Some(written.build_cross_attention()))
+        }),
+        final_norm: Some(written.layer_norm("model.decoder.layer_norm")),
         project_out: None,
         head: Head::new(
             "proj_out",

@@ -4,7 +4,7 @@ use llmprof_units::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    block::{CHUNK, chunk_flops},
+    block::{CHUNK_TOKENS, chunk_flops},
     quant::WeightFormat,
 };
 
@@ -103,7 +103,7 @@ pub enum Stored {
 
 impl Stored {
     /// The storage of a format whose matrices are multiplied in `compute`.
-    pub fn of(format: WeightFormat, compute: DType) -> Self {
+    pub fn from_format(format: WeightFormat, compute: DType) -> Self {
         let narrow = compute.bits() <= 8;
         match format {
             WeightFormat::Fp8 { rows: 1.., .. } if narrow => Self::EightByBlocks,
@@ -130,7 +130,7 @@ impl Stored {
 }
 
 /// Bytes of a weight in 16 bits.
-fn two() -> f64 {
+fn two_bytes() -> f64 {
     2.0
 }
 
@@ -163,7 +163,7 @@ pub enum Kernel {
         n: f64,
         k: f64,
         /// Bytes of a weight, scales included.
-        #[serde(default = "two")]
+        #[serde(default = "two_bytes")]
         size: f64,
         #[serde(default, skip_serializing_if = "Stored::is_plain")]
         stored: Stored,
@@ -182,7 +182,7 @@ pub enum Kernel {
         /// Whether a mask tensor is read.
         masked: bool,
         /// Bytes of an element of keys and values.
-        #[serde(default = "two")]
+        #[serde(default = "two_bytes")]
         cached: f64,
     },
     /// A causal convolution over the new tokens of sequences, each channel by itself, in 16 bits; `kernel − 1` inputs of each are kept between steps.
@@ -289,7 +289,7 @@ impl Kernel {
     }
 
     /// Bytes of inputs and outputs, each once; weights of experts as uniform routing reaches them.
-    pub fn bytes(&self) -> f64 {
+    pub fn min_traffic_bytes(&self) -> f64 {
         match *self {
             Self::Gemm {
                 groups,
@@ -301,7 +301,7 @@ impl Kernel {
             } => groups * ((m * k + m * n) * size.max(2.0) + n * k * size),
             Self::Grouped {
                 pairs, n, k, size, ..
-            } => self.touched() * n * k * size + pairs * (n + k) * size.max(2.0),
+            } => self.touched_experts() * n * k * size + pairs * (n + k) * size.max(2.0),
             Self::Attention {
                 batch,
                 heads,
@@ -340,7 +340,7 @@ impl Kernel {
     }
 
     /// Matrix work; a causal kernel skips keys after the query.
-    pub fn flops(&self) -> f64 {
+    pub fn matrix_flops(&self) -> f64 {
         match *self {
             Self::Gemm {
                 groups, m, n, k, ..
@@ -372,7 +372,7 @@ impl Kernel {
                 value_dim,
                 ..
             } if queries > 1.0 => {
-                let chunks = batch * heads * (queries / CHUNK as f64).ceil();
+                let chunks = batch * heads * (queries / CHUNK_TOKENS as f64).ceil();
                 chunks * chunk_flops(key_dim as u64, value_dim as u64) as f64
             }
             Self::CausalConv { .. } | Self::DeltaRule { .. } | Self::Stream { .. } => 0.0,
@@ -388,7 +388,7 @@ impl Kernel {
     }
 
     /// Experts that uniform routing reaches: E × (1 − (1 − k/E)^tokens).
-    pub fn touched(&self) -> f64 {
+    pub fn touched_experts(&self) -> f64 {
         match *self {
             Self::Grouped {
                 experts,

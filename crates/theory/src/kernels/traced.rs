@@ -38,21 +38,20 @@ pub struct TracedModel {
 }
 
 impl TracedStep {
-    /// Matrix work.
-    pub fn flops(&self) -> f64 {
-        self.sum(Kernel::flops)
+    pub fn matrix_flops(&self) -> f64 {
+        self.sum_over_launches(Kernel::matrix_flops)
     }
 
     /// Bytes of inputs and outputs, each once for each kernel.
-    pub fn bytes(&self) -> f64 {
-        self.sum(Kernel::bytes)
+    pub fn min_traffic_bytes(&self) -> f64 {
+        self.sum_over_launches(Kernel::min_traffic_bytes)
     }
 
-    pub fn launches(&self) -> u64 {
+    pub fn launch_count(&self) -> u64 {
         self.kernels.iter().map(|kernel| kernel.launches).sum()
     }
 
-    fn sum(&self, of: fn(&Kernel) -> f64) -> f64 {
+    fn sum_over_launches(&self, of: fn(&Kernel) -> f64) -> f64 {
         self.kernels
             .iter()
             .map(|one| of(&one.kernel) * one.launches as f64)

@@ -50,7 +50,7 @@ pub fn step_exchanges(
     workload: &Workload,
     step: &Step,
 ) -> Vec<Exchange> {
-    exchanges(model, parallel, workload, &step.pass(workload.logits))
+    list_exchanges(model, parallel, workload, &step.as_pass(workload.logits))
 }
 
 /// The collectives of one step of `pass`, on one stage after the other.
@@ -58,7 +58,7 @@ pub fn step_exchanges(
 /// Tensor parallel: a sum over ranks after attention and after the feed-forward part (one where they are parallel), one after the
 /// embedding, and a gather of the logits. Experts across data-parallel ranks: tokens go to their experts and back instead of the sum
 /// after that part. Pipeline: the residual stream from stage to stage.
-pub fn exchanges(
+pub fn list_exchanges(
     model: &Model,
     parallel: &Parallel,
     workload: &Workload,
@@ -67,16 +67,16 @@ pub fn exchanges(
     let Some(decoder) = &model.decoder else {
         return Vec::new();
     };
-    let formats = model.formats(&workload.precision);
+    let formats = model.number_formats(&workload.precision);
     let bytes = |elements: u64| formats.activations.bytes_for(elements).unwrap_or(u64::MAX);
     let rows = pass.rows();
     let stream = bytes(rows.saturating_mul(decoder.hidden));
     let across = parallel.shares_experts_across_data();
     let routed = |group: &&LayerGroup| across && matches!(group.layer.feed, FeedForward::Moe(_));
-    let mut found = Vec::new();
+    let mut exchanges = Vec::new();
     let mut add = |operation, ranks, bytes, count| {
         if ranks > 1 && bytes > 0 && count > 0 {
-            found.push(Exchange {
+            exchanges.push(Exchange {
                 operation,
                 ranks,
                 bytes,
@@ -130,5 +130,5 @@ pub fn exchanges(
     if parallel.pipeline > 1 {
         add(Operation::Send, 2, stream, parallel.pipeline - 1);
     }
-    found
+    exchanges
 }

@@ -6,5 +6,5 @@ mod communication;
 mod rank;
 
 pub use crate::ranks::Parallel;
-pub use communication::{Exchange, Operation, exchanges, step_exchanges};
+pub use communication::{Exchange, Operation, list_exchanges, step_exchanges};
 pub use rank::{rank_model, stored_model};

@@ -37,7 +37,7 @@ pub fn rank_model(model: &Model, parallel: &Parallel) -> Result<Model, WorkloadE
         }
         match &mut group.layer.feed {
             FeedForward::Dense(mlp) => divide_mlp(mlp, by)?,
-            FeedForward::Moe(moe) => divide_moe(moe, by, dealt(moe, model, parallel))?,
+            FeedForward::Moe(moe) => divide_moe(moe, by, expert_ranks(moe, model, parallel))?,
         }
     }
     // Vocabularies are padded to a multiple.
@@ -66,7 +66,7 @@ pub fn stored_model(rank: &Model, parallel: &Parallel) -> Model {
 }
 
 /// The share of one rank.
-fn part(what: &str, whole: u64, by: u64) -> Result<u64, WorkloadError> {
+fn divide_evenly(what: &str, whole: u64, by: u64) -> Result<u64, WorkloadError> {
     if whole.is_multiple_of(by) {
         Ok(whole / by)
     } else {
@@ -78,15 +78,15 @@ fn part(what: &str, whole: u64, by: u64) -> Result<u64, WorkloadError> {
     }
 }
 
-fn outputs(linear: &mut Linear, outputs: u64) {
+fn set_outputs(linear: &mut Linear, outputs: u64) {
     linear.outputs = outputs;
 }
 
 fn divide_attention(attention: &mut Attention, by: u64) -> Result<(), WorkloadError> {
-    let heads = part("attention heads", attention.heads, by)?;
+    let heads = divide_evenly("attention heads", attention.heads, by)?;
     // Fewer key heads than ranks: each is on several of them.
     let kv_heads = if attention.kv_heads >= by {
-        part("key and value heads", attention.kv_heads, by)?
+        divide_evenly("key and value heads", attention.kv_heads, by)?
     } else if by.is_multiple_of(attention.kv_heads) {
         1
     } else {
@@ -101,11 +101,11 @@ fn divide_attention(attention: &mut Attention, by: u64) -> Result<(), WorkloadEr
         Projections::Separate { q, k, v } => {
             // With a gate beside each query.
             let each = 1 + u64::from(attention.gate.is_some());
-            outputs(q, heads * dim * each);
-            outputs(k, kv_heads * dim);
-            outputs(v, kv_heads * dim);
+            set_outputs(q, heads * dim * each);
+            set_outputs(k, kv_heads * dim);
+            set_outputs(v, kv_heads * dim);
         }
-        Projections::Fused { qkv, .. } => outputs(qkv, (heads + 2 * kv_heads) * dim),
+        Projections::Fused { qkv, .. } => set_outputs(qkv, (heads + 2 * kv_heads) * dim),
     }
     attention.output.inputs = heads * dim;
     let narrow = |norm: &mut Option<Norm>, width: u64| {
@@ -122,7 +122,7 @@ fn divide_attention(attention: &mut Attention, by: u64) -> Result<(), WorkloadEr
 }
 
 fn divide_latent(latent: &mut Mla, by: u64) -> Result<(), WorkloadError> {
-    let heads = part("attention heads", latent.heads, by)?;
+    let heads = divide_evenly("attention heads", latent.heads, by)?;
     let up = match &mut latent.query {
         MlaQuery::Direct(up) | MlaQuery::LowRank { up, .. } => up,
     };
@@ -135,8 +135,8 @@ fn divide_latent(latent: &mut Mla, by: u64) -> Result<(), WorkloadError> {
 
 /// Engines divide both kinds of heads and repeat none.
 fn divide_delta(delta: &mut GatedDelta, by: u64) -> Result<(), WorkloadError> {
-    delta.key_heads = part("key heads of gated delta layers", delta.key_heads, by)?;
-    delta.value_heads = part("value heads of gated delta layers", delta.value_heads, by)?;
+    delta.key_heads = divide_evenly("key heads of gated delta layers", delta.key_heads, by)?;
+    delta.value_heads = divide_evenly("value heads of gated delta layers", delta.value_heads, by)?;
     match &mut delta.projections {
         DeltaProjections::Fused { qkvz, ba } => {
             qkvz.outputs /= by;
@@ -153,21 +153,21 @@ fn divide_delta(delta: &mut GatedDelta, by: u64) -> Result<(), WorkloadError> {
 }
 
 fn divide_mlp(mlp: &mut Mlp, by: u64) -> Result<(), WorkloadError> {
-    let width = part("feed-forward width", mlp.down.inputs, by)?;
+    let width = divide_evenly("feed-forward width", mlp.down.inputs, by)?;
     match &mut mlp.input {
-        MlpInput::Plain(up) => outputs(up, width),
+        MlpInput::Plain(up) => set_outputs(up, width),
         MlpInput::Gated { gate, up } => {
-            outputs(gate, width);
-            outputs(up, width);
+            set_outputs(gate, width);
+            set_outputs(up, width);
         }
-        MlpInput::Fused(both) => outputs(both, 2 * width),
+        MlpInput::Fused(both) => set_outputs(both, 2 * width),
     }
     mlp.down.inputs = width;
     Ok(())
 }
 
 /// Ranks that whole experts are dealt out to: as asked, or all where tiles of a scale each cannot be divided among them.
-fn dealt(moe: &Moe, model: &Model, parallel: &Parallel) -> u64 {
+fn expert_ranks(moe: &Moe, model: &Model, parallel: &Parallel) -> u64 {
     let (by, experts) = (parallel.tensor, &moe.experts);
     if let Some(WeightFormat::Fp8 { rows, .. }) = model.quantization
         && rows > 0

@@ -5,7 +5,7 @@ mod part;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use part::{Bound, Reach};
-pub use part::{Part, Sequences, Sums};
+pub use part::{Part, SequenceSums, Sequences};
 
 use crate::{
     error::WorkloadError,
@@ -53,7 +53,7 @@ impl Step {
     }
 
     /// A step in which every sequence decodes.
-    pub fn decode(part: Part) -> Self {
+    pub fn all_decode(part: Part) -> Self {
         Self {
             decode: part,
             ..Self::default()
@@ -61,7 +61,7 @@ impl Step {
     }
 
     /// A step in which every sequence is in prefill.
-    pub fn prefill(part: Part) -> Self {
+    pub fn all_prefill(part: Part) -> Self {
         Self {
             prefill: part,
             ..Self::default()
@@ -78,13 +78,12 @@ impl Step {
         Self {
             logits: Some(pass.batch.saturating_mul(pass.logits)),
             ..match pass.phase {
-                Phase::Decode => Self::decode(sequences),
-                _ => Self::prefill(sequences),
+                Phase::Decode => Self::all_decode(sequences),
+                _ => Self::all_prefill(sequences),
             }
         }
     }
 
-    /// How many sequences.
     pub fn sequences(&self) -> u64 {
         let decode = self.decode.sequences();
         self.prefill.sequences().saturating_add(decode)
@@ -104,13 +103,13 @@ impl Step {
 
     /// The step of one of `ranks` groups of ranks that the sequences are dealt out to, longest prompts first: of the one that has most.
     #[must_use]
-    pub fn dealt(&self, ranks: u64) -> Self {
+    pub fn busiest_share(&self, ranks: u64) -> Self {
         if ranks <= 1 {
             return self.clone();
         }
         let mut before = 0u64;
         let mut deal = |part: &Part| {
-            let mut groups = part.groups();
+            let mut groups = part.sequence_groups();
             groups.sort_by_key(|group| std::cmp::Reverse(group.new));
             for group in &mut groups {
                 let first = before;
@@ -171,7 +170,7 @@ impl Step {
         self.logits.unwrap_or(each)
     }
 
-    pub(crate) fn pass(&self, logits: Logits) -> Pass {
+    pub(crate) fn as_pass(&self, logits: Logits) -> Pass {
         Pass {
             phase: self.phase(),
             batch: 1,
@@ -189,7 +188,6 @@ pub(crate) struct Recurrence {
     pub(crate) sequences: u64,
     /// Sequences that have a state already.
     pub(crate) continued: u64,
-    /// New tokens.
     pub(crate) new: u64,
     /// Chunks of the new tokens; the last of a sequence need not be full.
     pub(crate) chunks: u64,
@@ -209,14 +207,14 @@ impl Batch<'_> {
         match side {
             Side::Prefill => of(&self.step.prefill),
             Side::Decode => of(&self.step.decode),
-            Side::Both => of(&self.step.prefill).join(of(&self.step.decode)),
+            Side::Both => of(&self.step.prefill).combined_with(of(&self.step.decode)),
         }
     }
 
     /// What a recurrent layer meets of a side, by chunks of `size` tokens.
     pub(crate) fn recurrence(&self, side: Side, size: u64) -> Recurrence {
         let of = |part: &Part, (continued, unsure): (u64, bool)| {
-            let (chunks, bounded) = part.chunks(size, self.bound);
+            let (chunks, bounded) = part.chunk_count(size, self.bound);
             Recurrence {
                 sequences: part.sequences(),
                 continued,
@@ -228,7 +226,7 @@ impl Batch<'_> {
         let Step {
             prefill, decode, ..
         } = self.step;
-        let prefill = || of(prefill, prefill.continued(self.bound));
+        let prefill = || of(prefill, prefill.continued_sequences(self.bound));
         // What decodes has a state.
         let decode = || of(decode, (decode.sequences(), false));
         match side {
@@ -259,10 +257,10 @@ impl Batch<'_> {
     }
 
     /// Distinct positions of the new tokens: rows of a table of positions that are read.
-    pub(crate) fn positions(&self) -> u64 {
+    pub(crate) fn distinct_positions(&self) -> u64 {
         let mut intervals = Vec::new();
         let parts = [&self.step.prefill, &self.step.decode];
-        let unknown = parts.map(|part| part.positions(self.bound, &mut intervals));
+        let unknown = parts.map(|part| part.collect_positions(self.bound, &mut intervals));
         intervals.sort_unstable();
         let (mut known, mut covered) = (0u64, 0u64);
         for (start, end) in intervals {

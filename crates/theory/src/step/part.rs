@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    count::product,
+    count::saturating_product,
     operator::Phase,
     workload::{AttentionConvention, Pass},
 };
@@ -21,7 +21,7 @@ pub struct Sequences {
 
 /// Sums over sequences, as the detailed labels of vLLM and SGLang give them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Sums {
+pub struct SequenceSums {
     /// How many sequences.
     pub sequences: u64,
     /// Σ new tokens (`sq`).
@@ -34,7 +34,7 @@ pub struct Sums {
     pub new_total: u64,
 }
 
-impl Sums {
+impl SequenceSums {
     /// Whether some sequences of at least one new token have these sums, as far as inequalities tell.
     pub fn is_consistent(&self) -> bool {
         let wide = u128::from;
@@ -64,11 +64,11 @@ impl Sums {
     }
 
     /// The sequences themselves, where the sums leave no choice.
-    fn determined(&self) -> Option<Sequences> {
+    fn unique_sequences(&self) -> Option<Sequences> {
         let equal = u128::from(self.new_squared) * u128::from(self.sequences)
             == u128::from(self.new) * u128::from(self.new);
-        let known = self.sequences == 1 || (equal && self.total == self.new);
-        (known && self.sequences > 0).then(|| Sequences {
+        let is_determined = self.sequences == 1 || (equal && self.total == self.new);
+        (is_determined && self.sequences > 0).then(|| Sequences {
             count: self.sequences,
             new: self.new / self.sequences,
             cached: (self.total - self.new) / self.sequences,
@@ -83,7 +83,7 @@ pub enum Part {
     /// Every sequence is known.
     Groups(Vec<Sequences>),
     /// Their sums are known: costs are exact except under a sliding window.
-    Sums(Sums),
+    Sums(SequenceSums),
     /// Only new tokens are known: what reads the cache is bounded from below.
     Counts {
         /// How many sequences.
@@ -110,7 +110,6 @@ pub(crate) enum Bound {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
     pub(crate) sequences: u64,
-    /// New tokens.
     pub(crate) new: u64,
     /// Σ over queries of the keys that a query meets.
     pub(crate) keys: u64,
@@ -125,8 +124,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Both together.
-    pub(crate) fn join(self, other: Self) -> Self {
+    pub(crate) fn combined_with(self, other: Self) -> Self {
         let sum = |of: fn(&Self) -> u64| of(&self).saturating_add(of(&other));
         Self {
             sequences: sum(|reach| reach.sequences),
@@ -150,10 +148,9 @@ impl Reach {
 }
 
 impl Part {
-    /// How many sequences.
     pub fn sequences(&self) -> u64 {
         match self {
-            Self::Groups(groups) => total(groups, |group| group.count),
+            Self::Groups(groups) => saturating_total(groups, |group| group.count),
             Self::Sums(sums) => sums.sequences,
             Self::Counts { sequences, .. } => *sequences,
         }
@@ -162,7 +159,9 @@ impl Part {
     /// New tokens of all sequences.
     pub fn new_tokens(&self) -> u64 {
         match self {
-            Self::Groups(groups) => total(groups, |group| product(&[group.count, group.new])),
+            Self::Groups(groups) => saturating_total(groups, |group| {
+                saturating_product(&[group.count, group.new])
+            }),
             Self::Sums(sums) => sums.new,
             Self::Counts { new, .. } => *new,
         }
@@ -171,16 +170,16 @@ impl Part {
     /// Cached tokens of all sequences; `None` where they are not known.
     pub fn cached_tokens(&self) -> Option<u64> {
         match self {
-            Self::Groups(groups) => {
-                Some(total(groups, |group| product(&[group.count, group.cached])))
-            }
+            Self::Groups(groups) => Some(saturating_total(groups, |group| {
+                saturating_product(&[group.count, group.cached])
+            })),
             Self::Sums(sums) => Some(sums.total.saturating_sub(sums.new)),
             Self::Counts { new, .. } => (*new == 0).then_some(0),
         }
     }
 
     /// Its sequences; as equal as whole numbers allow where only their sums are known, with nothing cached where that is not known.
-    pub fn groups(&self) -> Vec<Sequences> {
+    pub fn sequence_groups(&self) -> Vec<Sequences> {
         let (sequences, new, cached) = match self {
             Self::Groups(groups) => return groups.clone(),
             Self::Sums(sums) => (
@@ -191,7 +190,7 @@ impl Part {
             Self::Counts { sequences, new } => (*sequences, *new, 0),
         };
         let each = cached / sequences.max(1);
-        let mut groups = balanced(sequences, new).to_vec();
+        let mut groups = balanced_groups(sequences, new).to_vec();
         for group in &mut groups {
             group.cached = each;
         }
@@ -217,7 +216,7 @@ impl Part {
                 let (keys, cached) = of_groups(groups, convention, window);
                 (keys, cached, false)
             }
-            Self::Sums(sums) => match sums.determined() {
+            Self::Sums(sums) => match sums.unique_sequences() {
                 Some(group) => {
                     let (keys, cached) = of_groups(&[group], convention, window);
                     (keys, cached, false)
@@ -226,7 +225,7 @@ impl Part {
             },
             // Sequences of equal length with nothing cached meet the fewest keys.
             Self::Counts { sequences, new } => {
-                let groups = balanced(*sequences, *new);
+                let groups = balanced_groups(*sequences, *new);
                 (of_groups(&groups, convention, window).0, 0, *new > 0)
             }
         };
@@ -242,12 +241,13 @@ impl Part {
     }
 
     /// Chunks of `size` tokens that the new tokens of each sequence make, and whether that is a bound: sums do not tell how full the last ones are.
-    pub(crate) fn chunks(&self, size: u64, bound: Bound) -> (u64, bool) {
-        let exact = |group: &Sequences| product(&[group.count, group.new.div_ceil(size)]);
+    pub(crate) fn chunk_count(&self, size: u64, bound: Bound) -> (u64, bool) {
+        let exact =
+            |group: &Sequences| saturating_product(&[group.count, group.new.div_ceil(size)]);
         match self {
-            Self::Groups(groups) => return (total(groups, exact), false),
+            Self::Groups(groups) => return (saturating_total(groups, exact), false),
             Self::Sums(sums) => {
-                if let Some(group) = sums.determined() {
+                if let Some(group) = sums.unique_sequences() {
                     return (exact(&group), false);
                 }
             }
@@ -262,11 +262,11 @@ impl Part {
     }
 
     /// Sequences with cached tokens, and whether that is a bound.
-    pub(crate) fn continued(&self, bound: Bound) -> (u64, bool) {
+    pub(crate) fn continued_sequences(&self, bound: Bound) -> (u64, bool) {
         let exact = |group: &Sequences| if group.cached > 0 { group.count } else { 0 };
         let cached = match self {
-            Self::Groups(groups) => return (total(groups, exact), false),
-            Self::Sums(sums) => match sums.determined() {
+            Self::Groups(groups) => return (saturating_total(groups, exact), false),
+            Self::Sums(sums) => match sums.unique_sequences() {
                 Some(group) => return (exact(&group), false),
                 None => sums.total.saturating_sub(sums.new),
             },
@@ -277,13 +277,13 @@ impl Part {
             Bound::Lower => cached.min(1),
             Bound::Upper => cached.min(self.sequences()),
         };
-        let known = matches!(self, Self::Sums(_)) && cached == 0;
-        (continued, !known && !self.is_empty())
+        let is_all_new = matches!(self, Self::Sums(_)) && cached == 0;
+        (continued, !is_all_new && !self.is_empty())
     }
 
     /// The intervals of the new tokens' positions where they are known, else the least or largest number of distinct
     /// positions.
-    pub(crate) fn positions(&self, bound: Bound, intervals: &mut Vec<(u64, u64)>) -> u64 {
+    pub(crate) fn collect_positions(&self, bound: Bound, intervals: &mut Vec<(u64, u64)>) -> u64 {
         let interval = |group: &Sequences| (group.cached, group.cached.saturating_add(group.new));
         match self {
             Self::Groups(groups) => {
@@ -292,7 +292,7 @@ impl Part {
                 return 0;
             }
             Self::Sums(sums) => {
-                if let Some(group) = sums.determined() {
+                if let Some(group) = sums.unique_sequences() {
                     intervals.push(interval(&group));
                     return 0;
                 }
@@ -306,14 +306,14 @@ impl Part {
     }
 }
 
-fn total(groups: &[Sequences], of: impl Fn(&Sequences) -> u64) -> u64 {
+fn saturating_total(groups: &[Sequences], of: impl Fn(&Sequences) -> u64) -> u64 {
     groups
         .iter()
         .fold(0, |sum, group| sum.saturating_add(of(group)))
 }
 
 /// Two groups of `new` tokens in `sequences` as equal as whole numbers allow, nothing cached.
-fn balanced(sequences: u64, new: u64) -> [Sequences; 2] {
+fn balanced_groups(sequences: u64, new: u64) -> [Sequences; 2] {
     let group = |count, new| Sequences {
         count,
         new,
@@ -340,9 +340,13 @@ fn of_groups(groups: &[Sequences], convention: AttentionConvention, window: u64)
             logits: 0,
         };
         let keys = pass.keys_sum(convention, Some(window));
-        sums.0 = sums.0.saturating_add(product(&[group.count, keys]));
+        sums.0 = sums
+            .0
+            .saturating_add(saturating_product(&[group.count, keys]));
         let cached = group.cached.min(window - 1);
-        sums.1 = sums.1.saturating_add(product(&[group.count, cached]));
+        sums.1 = sums
+            .1
+            .saturating_add(saturating_product(&[group.count, cached]));
     }
     sums
 }
@@ -353,7 +357,7 @@ fn of_groups(groups: &[Sequences], convention: AttentionConvention, window: u64)
 /// window. Under one each query sees `min(p, w)`, which is concave in `p`: the mean position bounds the sum from above, the
 /// chord from position 1 to the last position that any sequence can have bounds it from below.
 fn of_sums(
-    sums: &Sums,
+    sums: &SequenceSums,
     convention: AttentionConvention,
     window: u64,
     bound: Bound,
@@ -382,7 +386,7 @@ fn of_sums(
         (AttentionConvention::Causal, Bound::Lower) => {
             let above = positions.saturating_sub(new).saturating_mul(back);
             let chord = new + above.div_ceil((longest - 1).max(1));
-            let alone = balanced(sums.sequences, sums.new);
+            let alone = balanced_groups(sums.sequences, sums.new);
             let alone = wide(of_groups(&alone, convention, narrow(window)).0);
             chord.max(alone).min(most)
         }

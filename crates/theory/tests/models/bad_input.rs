@@ -2,7 +2,7 @@
 
 use crate::support::{config, names, published};
 use llmprof_theory::{
-    Images, Model, ModelError, Precision, Routing, Workload, WorkloadError, families,
+    Images, Model, ModelError, Precision, Routing, Workload, WorkloadError, family_names,
 };
 use llmprof_units::DType;
 use proptest::prelude::*;
@@ -183,7 +183,7 @@ fn unknown_families_list_the_known_ones() {
         error.contains("mamba") && error.contains("qwen3_moe"),
         "{error}"
     );
-    for family in families() {
+    for family in family_names() {
         assert!(error.contains(family), "{family} is not in: {error}");
     }
     assert!(matches!(
@@ -198,7 +198,10 @@ fn unknown_families_list_the_known_ones() {
     let mut config = config("llama3_1_8b");
     config["model_type"] = json!("yi");
     let model = Model::from_config(&config, Some("llama")).unwrap();
-    assert_eq!(model.parameters(), published("llama3_1_8b").parameters());
+    assert_eq!(
+        model.parameter_count(),
+        published("llama3_1_8b").parameter_count()
+    );
 }
 
 #[test]
@@ -302,11 +305,11 @@ fn bad_workloads_name_their_key() {
             "`workload.batch_size`",
         ),
     ] {
-        let error = llama.costs(&workload).unwrap_err().to_string();
+        let error = llama.cost_by_phase(&workload).unwrap_err().to_string();
         assert!(error.contains(key), "{key}: {error}");
     }
     assert!(matches!(
-        llama.costs(&Workload {
+        llama.cost_by_phase(&Workload {
             batch: 1 << 24,
             prompt: 1 << 32,
             ..base
@@ -314,7 +317,7 @@ fn bad_workloads_name_their_key() {
         Err(WorkloadError::TooLarge { .. })
     ));
     let error = published("gpt2")
-        .costs(&Workload {
+        .cost_by_phase(&Workload {
             prompt: 1020,
             ..base
         })
@@ -325,7 +328,7 @@ fn bad_workloads_name_their_key() {
         ..Images::default()
     };
     let error = published("qwen2_5_vl_7b")
-        .costs(&Workload { images, ..base })
+        .cost_by_phase(&Workload { images, ..base })
         .unwrap_err();
     assert!(
         error.to_string().contains("workload.images.height"),
@@ -405,10 +408,10 @@ proptest! {
                 Workload { images, ..Workload::default() },
                 Workload { batch, prompt, images, ..Workload::default() },
             ] {
-                if let Ok(costs) = model.costs(&workload) {
-                    prop_assert!(costs.prefill.intensity().is_none_or(f64::is_finite));
+                if let Ok(costs) = model.cost_by_phase(&workload) {
+                    prop_assert!(costs.prefill.arithmetic_intensity().is_none_or(f64::is_finite));
                 }
-                let _ = model.memory(&workload);
+                let _ = model.count_memory(&workload);
                 let _ = model.largest_batch(&workload, 1 << 36);
             }
         }

@@ -14,7 +14,7 @@ fn parameters_are_those_of_transformers() {
         let kind = &case["config"]["model_type"];
         let model = Model::from_common_keys(&case["config"]).unwrap();
         let truth = case["parameters"].as_f64().unwrap();
-        let error = model.parameters() as f64 / truth - 1.0;
+        let error = model.parameter_count() as f64 / truth - 1.0;
         assert!(error.abs() < 0.01, "{kind}: {error:+.4}");
     }
 }
@@ -28,9 +28,9 @@ fn a_part_has_the_formats_of_the_whole() {
     let dtype = |config: &Value| Model::from_common_keys(config).unwrap().dtype;
     let whole = json!({"model_type": "some", "torch_dtype": "bfloat16", "text_config": sizes});
     assert_eq!(dtype(&whole), DType::Bf16);
-    let mut own = whole.clone();
-    own["text_config"]["dtype"] = json!("float16");
-    assert_eq!(dtype(&own), DType::F16);
+    let mut trimmed = whole.clone();
+    trimmed["text_config"]["dtype"] = json!("float16");
+    assert_eq!(dtype(&trimmed), DType::F16);
     assert_eq!(dtype(&sizes), DType::F32);
 }
 

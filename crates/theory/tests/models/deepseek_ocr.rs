@@ -52,7 +52,7 @@ fn all_sweep_points_are_reproduced_exactly() {
         );
         let tokens = model.prompt_tokens(&workload);
         assert_eq!(Some(tokens - TEXT), number("image_tokens_total"), "{point}");
-        let vision = model.cost(&workload, Span::Vision).tensor.total();
+        let vision = model.cost_span(&workload, Span::Vision).tensor.total();
         let (found, key) = if point.get("vision_vendor_tflops").is_some() {
             (vision, "vision_vendor_tflops")
         } else if point.get("prefill_vendor_tflops").is_some() {
@@ -61,7 +61,7 @@ fn all_sweep_points_are_reproduced_exactly() {
         } else {
             assert_eq!(Some(tokens), number("context_len"));
             let steps = number("decode_steps").unwrap();
-            let pass = Pass::decode(1, tokens, steps);
+            let pass = Pass::decode_steps(1, tokens, steps);
             let decode = model.cost_of(&workload, &pass).tensor.total();
             (decode, "decode_vendor_tflops")
         };
@@ -99,7 +99,10 @@ fn other_crop_grids_follow_the_closed_form() {
         };
         assert_eq!(sam(1024), 976_909_172_736);
         let vision = view(1024) + wide * high * view(640);
-        assert_eq!(model.cost(&workload, Span::Vision).tensor.total(), vision);
+        assert_eq!(
+            model.cost_span(&workload, Span::Vision).tensor.total(),
+            vision
+        );
         let s = 273 + (10 * wide + 1) * 10 * high + TEXT;
         assert_eq!(model.prompt_tokens(&workload), s);
         let h = 1280;
@@ -113,10 +116,10 @@ fn other_crop_grids_follow_the_closed_form() {
 #[test]
 fn parameters_are_those_of_the_checkpoint() {
     let model = published("deepseek_ocr");
-    assert_eq!(model.parameters(), 3_336_106_240);
+    assert_eq!(model.parameter_count(), 3_336_106_240);
     let sum = |prefix: &str| -> u64 {
         model
-            .tensors()
+            .checkpoint_tensors()
             .iter()
             .filter(|tensor| tensor.name.starts_with(prefix))
             .map(|tensor| tensor.shape.elements())
@@ -165,10 +168,10 @@ fn collect(lower: impl FnOnce(&mut dyn FnMut(&Operator<'_>))) -> Vec<(String, Ki
 
 /// Five significant digits, as the table of layers prints them.
 fn agrees(found: u64, giga: f64, what: &str) {
-    let found = found as f64 / 1e9;
+    let computed = found as f64 / 1e9;
     assert!(
-        (found - giga).abs() <= giga * 5e-5,
-        "{what}: {found} GFLOP, the counter saw {giga}"
+        (computed - giga).abs() <= giga * 5e-5,
+        "{what}: {computed} GFLOP, the counter saw {giga}"
     );
 }
 
@@ -201,7 +204,7 @@ fn the_table_of_layers_is_reproduced() {
         4.8318,
         "patch embedding",
     );
-    let sam = model.cost(&view, Span::Vision).tensor.total()
+    let sam = model.cost_span(&view, Span::Vision).tensor.total()
         - layer_flops(&vision, |path, _| {
             path.starts_with("model.vision_model") && !path.contains("layers")
         })

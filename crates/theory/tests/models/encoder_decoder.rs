@@ -25,7 +25,7 @@ fn operators(model: &Model, workload: &Workload, span: Span) -> Vec<(String, Kin
         all.push((
             operator.path.to_string(),
             operator.kind,
-            operator.calls(),
+            operator.call_count(),
             traffic.kv_read,
             traffic.kv_write,
         ));
@@ -34,10 +34,10 @@ fn operators(model: &Model, workload: &Workload, span: Span) -> Vec<(String, Kin
         Span::Encoder => model.lower_encoder(workload, &mut keep),
         Span::Prefill => {
             for pass in model.prefill_passes(workload) {
-                model.lower(workload, &pass, &mut keep);
+                model.lower_pass(workload, &pass, &mut keep);
             }
         }
-        _ => model.lower(workload, &model.decode_step(workload), &mut keep),
+        _ => model.lower_pass(workload, &model.decode_step(workload), &mut keep),
     }
     all
 }
@@ -48,7 +48,7 @@ fn the_prompt_goes_to_the_encoder_or_stands_beside_audio() {
     let t5 = published("t5_small");
     assert_eq!(t5.encoder_tokens(&workload), 40);
     assert_eq!(t5.prompt_tokens(&workload), 1);
-    assert_eq!(t5.context(&workload), 1);
+    assert_eq!(t5.context_tokens(&workload), 1);
     let whisper = published("whisper_tiny");
     assert_eq!(whisper.encoder_tokens(&workload), 1500);
     assert_eq!(whisper.prompt_tokens(&workload), 40);
@@ -75,7 +75,7 @@ fn keys_and_values_of_the_encoder_are_made_once_and_read_by_every_step() {
     assert_eq!(find(Span::Prefill, &keys).unwrap().2, 6);
     assert_eq!(find(Span::DecodeStep, &keys), None);
     // The cache holds them beside the decoder's own tokens: 1 and 7 more.
-    let memory = t5.memory(&workload).unwrap();
+    let memory = t5.count_memory(&workload).unwrap();
     assert_eq!(memory.kv_cache, 6 * layer + 6 * 2 * 8 * 2 * 512 * 4);
 }
 
@@ -88,9 +88,9 @@ fn chunks_do_not_encode_again() {
         chunk: Some(30),
         ..whole
     };
-    let tensor = |workload| whisper.cost(workload, Span::Prefill).tensor.total();
+    let tensor = |workload| whisper.cost_span(workload, Span::Prefill).tensor.total();
     assert_eq!(tensor(&chunked), tensor(&whole));
-    let read = |workload| whisper.cost(workload, Span::Prefill).traffic.kv_read;
+    let read = |workload| whisper.cost_span(workload, Span::Prefill).traffic.kv_read;
     // Three later chunks read the encoder's 1500 tokens again, and what the chunks before them wrote.
     let token = 4 * 2 * 384 * 4 * 3;
     assert_eq!(read(&chunked), token * (3 * 1500 + 30 + 60 + 90));
@@ -102,11 +102,11 @@ fn decode_is_the_sum_of_its_steps() {
     for name in ["t5_small", "whisper_tiny"] {
         let model = published(name);
         let workload = asked(2, 30, 9);
-        let whole = model.cost(&workload, Span::Decode);
+        let whole = model.cost_span(&workload, Span::Decode);
         let mut sum = Cost::default();
         for step in 0..workload.decode_steps() {
-            let pass = Pass::decode(2, model.context(&workload) + step, 1);
-            model.lower(&workload, &pass, &mut |operator| sum.add(operator));
+            let pass = Pass::decode_steps(2, model.context_tokens(&workload) + step, 1);
+            model.lower_pass(&workload, &pass, &mut |operator| sum.add_operator(operator));
         }
         assert_eq!(whole, sum, "{name}");
     }
@@ -127,8 +127,8 @@ fn steps_of_a_server_are_passes() {
     let prefill = model.prefill_passes(&workload).next().unwrap();
     let decode = model.decode_step(&workload);
     for (pass, step) in [
-        (prefill, Step::prefill(group(30, 0))),
-        (decode, Step::decode(group(1, 30))),
+        (prefill, Step::all_prefill(group(30, 0))),
+        (decode, Step::all_decode(group(1, 30))),
     ] {
         let (found, expected) = (
             model.cost_step(&workload, &step),
@@ -145,7 +145,7 @@ fn encoder_operators_have_a_phase_of_their_own() {
     for name in ["t5_small", "whisper_tiny"] {
         let model = published(name);
         let workload = asked(1, 20, 4);
-        let costs = model.costs(&workload).unwrap();
+        let costs = model.cost_by_phase(&workload).unwrap();
         assert!(costs.encoder.is_some() && costs.vision.is_none());
         model.lower_encoder(&workload, &mut |operator| {
             assert_eq!(operator.phase, Phase::Encoder, "{}", operator.path);
@@ -153,7 +153,7 @@ fn encoder_operators_have_a_phase_of_their_own() {
         });
         assert!(
             published("gpt2")
-                .costs(&workload)
+                .cost_by_phase(&workload)
                 .unwrap()
                 .encoder
                 .is_none()
@@ -164,7 +164,10 @@ fn encoder_operators_have_a_phase_of_their_own() {
 #[test]
 fn workloads_that_no_encoder_has_are_refused() {
     let refused = |name: &str, workload: Workload, key: &str| {
-        let error = published(name).costs(&workload).unwrap_err().to_string();
+        let error = published(name)
+            .cost_by_phase(&workload)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(key), "{name}: {error}");
     };
     let cached = Workload {

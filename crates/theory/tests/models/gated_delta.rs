@@ -27,9 +27,9 @@ fn model() -> Model {
 
 fn of_kind(pass: &Pass, kind: Kind) -> Cost {
     let mut cost = Cost::default();
-    model().lower(&Workload::default(), pass, &mut |operator| {
+    model().lower_pass(&Workload::default(), pass, &mut |operator| {
         if operator.kind == kind {
-            cost.add(operator);
+            cost.add_operator(operator);
         }
     });
     cost
@@ -39,7 +39,7 @@ fn of_kind(pass: &Pass, kind: Kind) -> Cost {
 fn every_fourth_layer_attends() {
     let model = model();
     let decoder = model.decoder.as_ref().unwrap();
-    for (number, layer) in decoder.layers() {
+    for (number, layer) in decoder.numbered_layers() {
         let attends = matches!(layer.mixer, Mixer::Attention(_));
         assert_eq!(attends, number % 4 == 3, "{number}");
     }
@@ -52,7 +52,7 @@ fn every_fourth_layer_attends() {
     text["full_attention_interval"] = json!(5);
     let wider = Model::from_config(&text, None).unwrap().decoder.unwrap();
     let attending = wider
-        .layers()
+        .numbered_layers()
         .filter(|(_, layer)| matches!(layer.mixer, Mixer::Attention(_)));
     assert_eq!(attending.count(), 12);
 }
@@ -99,7 +99,7 @@ fn a_state_in_16_bits_is_half_as_large() {
 fn decode_reads_and_writes_every_state_once_a_step() {
     let (batch, steps) = (5, 7);
     for context in [10, 10_000] {
-        let cost = of_kind(&Pass::decode(batch, context, steps), Kind::DeltaRule);
+        let cost = of_kind(&Pass::decode_steps(batch, context, steps), Kind::DeltaRule);
         let states = DELTA * batch * steps * MATRICES;
         assert_eq!(cost.traffic.kv_read, states);
         assert_eq!(cost.traffic.kv_write, states);
@@ -108,7 +108,7 @@ fn decode_reads_and_writes_every_state_once_a_step() {
         let token =
             VALUE_HEADS * (7 * SIZE * SIZE + 2 * SIZE) + 6 * SIZE * KEY_HEADS + 8 * VALUE_HEADS;
         assert_eq!(cost.vector.total(), DELTA * batch * steps * token);
-        let conv = of_kind(&Pass::decode(batch, context, steps), Kind::Conv1d);
+        let conv = of_kind(&Pass::decode_steps(batch, context, steps), Kind::Conv1d);
         assert_eq!(conv.traffic.kv_read, DELTA * batch * steps * KEPT);
         assert_eq!(conv.traffic.kv_write, DELTA * batch * steps * KEPT);
     }
@@ -118,7 +118,7 @@ fn decode_reads_and_writes_every_state_once_a_step() {
 #[test]
 fn prefill_works_by_chunks() {
     let workload = Workload::default();
-    let pass = |chunk| Pass::prefill(2, 1000, 0, chunk, workload.logits);
+    let pass = |chunk| Pass::prefill_chunks(2, 1000, 0, chunk, workload.logits);
     let [whole] = pass(None).collect::<Vec<_>>()[..] else {
         panic!("one pass");
     };
@@ -155,7 +155,7 @@ fn a_mixed_step_scans_prompts_and_goes_on_with_the_others() {
         model.lower_step(&Workload::default(), step, &mut |operator| {
             if operator.kind == Kind::DeltaRule {
                 operators.push(operator.layers);
-                cost.add(operator);
+                cost.add_operator(operator);
             }
         });
         (operators.len(), cost)
@@ -165,8 +165,8 @@ fn a_mixed_step_scans_prompts_and_goes_on_with_the_others() {
         decode: Part::Groups(decode.clone()),
         logits: None,
     });
-    let (one, alone) = cost(&Step::prefill(Part::Groups(prompts)));
-    let (_, steps) = cost(&Step::decode(Part::Groups(decode)));
+    let (one, alone) = cost(&Step::all_prefill(Part::Groups(prompts)));
+    let (_, steps) = cost(&Step::all_decode(Part::Groups(decode)));
     assert_eq!(both, 2 * one);
     assert_eq!(mixed.tensor.total(), alone.tensor.total());
     assert_eq!(
@@ -183,10 +183,12 @@ fn a_mixed_step_scans_prompts_and_goes_on_with_the_others() {
 fn attention_is_gated() {
     let model = model();
     let decoder = model.decoder.as_ref().unwrap();
-    let attention = decoder.layers().find_map(|(_, layer)| match &layer.mixer {
-        Mixer::Attention(attention) => Some(attention),
-        _ => None,
-    });
+    let attention = decoder
+        .numbered_layers()
+        .find_map(|(_, layer)| match &layer.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            _ => None,
+        });
     let attention = attention.unwrap();
     let Projections::Separate { q, .. } = &attention.projections else {
         panic!("separate projections");
@@ -195,9 +197,9 @@ fn attention_is_gated() {
     assert_eq!(attention.output.inputs, 32 * 256);
     assert_eq!(attention.rope.as_ref().unwrap().dims, 64);
     let mut gates = 0;
-    model.lower(
+    model.lower_pass(
         &Workload::default(),
-        &Pass::decode(4, 10, 1),
+        &Pass::decode_steps(4, 10, 1),
         &mut |operator| {
             if operator.path.name == "self_attn.gate" {
                 gates += operator.vector.flops * u64::from(operator.layers);
@@ -229,7 +231,7 @@ fn images_become_tokens() {
             10 + tokens,
             "{height} × {width}"
         );
-        assert!(model.cost(&workload, Span::Vision).flops() > 0);
+        assert!(model.cost_span(&workload, Span::Vision).total_flops() > 0);
     }
 }
 

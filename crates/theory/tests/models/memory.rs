@@ -23,7 +23,7 @@ fn the_peak_is_what_torch_allocated() {
         logits: Logits::All,
         ..Workload::default()
     };
-    let memory = model.memory(&workload).unwrap();
+    let memory = model.count_memory(&workload).unwrap();
     let moving = memory.kv_cache + memory.activations_peak;
     let error = moving as f64 / TRACED_PEAK as f64 - 1.0;
     assert!(error.abs() < 0.005, "{moving} bytes, {error:+.4}");
@@ -32,7 +32,7 @@ fn the_peak_is_what_torch_allocated() {
     let rest = current - memory.weights - (32 << 20);
     assert!((rest as f64) < 0.01 * memory.weights as f64, "{rest}");
     let peak = stats["allocated_bytes.all.peak"].as_u64().unwrap();
-    assert!(memory.total() < peak);
+    assert!(memory.total_bytes() < peak);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn published_checkpoints_have_their_published_size() {
     assert!((bytes("gpt_oss_20b") / gib - 12.8).abs() < 0.05);
     assert!((bytes("gpt_oss_120b") / gib - 60.8).abs() < 0.05);
     // DeepSeek-V3: fp8 everywhere but embeddings, head, norms and gates.
-    let v3 = bytes("deepseek_v3") / published("deepseek_v3").parameters() as f64;
+    let v3 = bytes("deepseek_v3") / published("deepseek_v3").parameter_count() as f64;
     assert!((1.0..1.01).contains(&v3), "{v3} bytes a parameter");
     let awq = Precision {
         weights: Some(WeightFormat::AWQ),
@@ -109,20 +109,22 @@ fn the_largest_batch_and_context_just_fit() {
     let batch = model.largest_batch(&workload, device).unwrap();
     let total = |batch| {
         model
-            .memory(&Workload { batch, ..workload })
+            .count_memory(&Workload { batch, ..workload })
             .unwrap()
-            .total()
+            .total_bytes()
     };
     assert!(total(batch) <= device && total(batch + 1) > device);
     let context = model.largest_context(&workload, device).unwrap();
-    let own = 2048 + 511;
+    let sequence_tokens = 2048 + 511;
     let total = |cached| {
         model
-            .memory(&Workload { cached, ..workload })
+            .count_memory(&Workload { cached, ..workload })
             .unwrap()
-            .total()
+            .total_bytes()
     };
-    assert!(total(context - own) <= device && total(context - own + 1) > device);
+    assert!(
+        total(context - sequence_tokens) <= device && total(context - sequence_tokens + 1) > device
+    );
     assert_eq!(model.largest_batch(&workload, 1_000_000), None);
     assert_eq!(model.largest_context(&workload, 1_000_000), None);
 }

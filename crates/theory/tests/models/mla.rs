@@ -17,7 +17,7 @@ fn flops(mla: MlaDecode, context: u64) -> u64 {
         mla,
         ..Workload::default()
     };
-    let pass = Pass::decode(1, context, 1);
+    let pass = Pass::decode_steps(1, context, 1);
     published("deepseek_v3")
         .cost_of(&workload, &pass)
         .tensor
@@ -52,10 +52,14 @@ fn absorbed_steps_read_the_latent_once_for_all_heads() {
         ..Workload::default()
     };
     let mut read = 0;
-    model.lower(&workload, &Pass::decode(4, 1000, 1), &mut |operator| {
-        if operator.kind == Kind::Attention {
-            read += operator.traffic.kv_read * u64::from(operator.layers);
-        }
-    });
+    model.lower_pass(
+        &workload,
+        &Pass::decode_steps(4, 1000, 1),
+        &mut |operator| {
+            if operator.kind == Kind::Attention {
+                read += operator.traffic.kv_read * u64::from(operator.layers);
+            }
+        },
+    );
     assert_eq!(read, LAYERS * 4 * 1000 * (RANK + ROPE) * 2);
 }

@@ -20,12 +20,12 @@ fn decoders() -> Vec<(String, Model)> {
 }
 
 fn has_experts(model: &Model) -> bool {
-    let mut found = false;
-    let pass = Pass::decode(1, 1, 1);
-    model.lower(&Workload::default(), &pass, &mut |operator| {
-        found |= operator.kind == Kind::Experts;
+    let mut has_experts = false;
+    let pass = Pass::decode_steps(1, 1, 1);
+    model.lower_pass(&Workload::default(), &pass, &mut |operator| {
+        has_experts |= operator.kind == Kind::Experts;
     });
-    found
+    has_experts
 }
 
 /// Work and moving bytes, which grow with the batch; weights apart.
@@ -35,7 +35,7 @@ fn moving(cost: &Cost) -> [u64; 6] {
         cost.vector.total(),
         cost.traffic.kv_read,
         cost.traffic.kv_write,
-        cost.traffic.activations(),
+        cost.traffic.activation_bytes(),
         cost.traffic.boundary,
     ]
 }
@@ -73,7 +73,7 @@ fn any_workload() -> impl Strategy<Value = Workload> {
 }
 
 fn costs(model: &Model, workload: &Workload) -> Costs {
-    model.costs(workload).unwrap()
+    model.cost_by_phase(workload).unwrap()
 }
 
 proptest! {
@@ -93,7 +93,7 @@ proptest! {
                 } else {
                     // The rows of the embedding are read per token; every other weight once.
                     let hidden = model.decoder.as_ref().unwrap().embedding.width;
-                    let bytes = model.formats(&Precision::default()).plain.bytes_for(1).unwrap();
+                    let bytes = model.number_formats(&Precision::default()).plain.bytes_for(1).unwrap();
                     let steps = if one.calls == 0 { 0 } else { workload.prompt.max(1) };
                     prop_assert!(more - weights <= hidden * bytes * batch * steps, "{}", name);
                 }
@@ -107,8 +107,8 @@ proptest! {
             let whole = costs(&model, &workload).decode;
             let mut sum = Cost::default();
             for step in 0..workload.decode_steps() {
-                let pass = Pass::decode(workload.batch, model.context(&workload) + step, 1);
-                model.lower(&workload, &pass, &mut |operator| sum.add(operator));
+                let pass = Pass::decode_steps(workload.batch, model.context_tokens(&workload) + step, 1);
+                model.lower_pass(&workload, &pass, &mut |operator| sum.add_operator(operator));
             }
             prop_assert_eq!(moving(&whole), moving(&sum), "{}", name);
             prop_assert_eq!(whole.calls, sum.calls, "{}", name);
@@ -143,8 +143,8 @@ proptest! {
         for (name, model) in decoders() {
             let of = |attention| costs(&model, &Workload { attention, ..workload });
             let (causal, full) = (of(AttentionConvention::Causal), of(AttentionConvention::Full));
-            prop_assert!(causal.prefill.flops() <= full.prefill.flops(), "{}", name);
-            prop_assert_eq!(causal.decode.flops(), full.decode.flops(), "{}", name);
+            prop_assert!(causal.prefill.total_flops() <= full.prefill.total_flops(), "{}", name);
+            prop_assert_eq!(causal.decode.total_flops(), full.decode.total_flops(), "{}", name);
         }
     }
 
@@ -160,7 +160,7 @@ proptest! {
                     crops_high: 1,
                 };
                 let workload = Workload { images, ..workload };
-                let total = model.cost(&workload, span);
+                let total = model.cost_span(&workload, span);
                 let kinds = model.cost_by_kind(&workload, span);
                 let layers = model.cost_by_layer(&workload, span);
                 let sum = |parts: Vec<Cost>| {
@@ -199,7 +199,7 @@ fn the_sequence_of_execution_has_every_layer() {
         let mut last = None;
         let mut paths = std::collections::BTreeSet::new();
         model.lower_in_order(&workload, &pass, &mut |operator| {
-            sequence.add(operator);
+            sequence.add_operator(operator);
             assert_eq!(operator.layers, 1);
             assert!(
                 paths.insert(operator.path.to_string()),
@@ -222,7 +222,7 @@ fn the_sequence_of_execution_has_every_layer() {
 fn operators_hold_the_parameters() {
     for (name, model) in decoders() {
         let vision: u64 = model
-            .tensors()
+            .checkpoint_tensors()
             .iter()
             .filter(|tensor| {
                 [
@@ -245,10 +245,10 @@ fn operators_hold_the_parameters() {
                 ..Workload::default()
             };
             let mut sum = 0;
-            model.lower(&workload, &Pass::decode(1, 8, 1), &mut |operator| {
+            model.lower_pass(&workload, &Pass::decode_steps(1, 8, 1), &mut |operator| {
                 sum += operator.parameters * u64::from(operator.layers);
             });
-            assert_eq!(sum, model.parameters() - vision, "{name}");
+            assert_eq!(sum, model.parameter_count() - vision, "{name}");
         }
     }
 }
@@ -258,7 +258,7 @@ fn operators_hold_the_parameters() {
 fn active_weights_of_a_token() {
     let model = published("deepseek_ocr");
     let workload = Workload::default();
-    let cost = model.cost_of(&workload, &Pass::decode(1, 493, 1));
+    let cost = model.cost_of(&workload, &Pass::decode_steps(1, 493, 1));
     // 574,095,360 active parameters in matrices, 25 norms, and the one row of the embedding.
     assert_eq!(cost.traffic.weights, (574_095_360 + 25 * 1280 + 1280) * 2);
 }

@@ -2,8 +2,8 @@
 
 use crate::support::{names, published};
 use llmprof_theory::{
-    AttentionConvention, Cost, Kind, Logits, MlaDecode, Model, Part, Pass, Sequences, Step, Sums,
-    Workload,
+    AttentionConvention, Cost, Kind, Logits, MlaDecode, Model, Part, Pass, SequenceSums, Sequences,
+    Step, Workload,
     device::Catalog,
     roofline::{PhaseRoofline, Roof},
 };
@@ -15,8 +15,8 @@ fn group(count: u64, new: u64, cached: u64) -> Sequences {
 }
 
 /// The sums of sequences, as an engine adds them up.
-fn sums(groups: &[Sequences]) -> Sums {
-    let mut sums = Sums::default();
+fn sums(groups: &[Sequences]) -> SequenceSums {
+    let mut sums = SequenceSums::default();
     for group in groups {
         let (count, new, total) = (group.count, group.new, group.new + group.cached);
         sums.sequences += count;
@@ -52,7 +52,7 @@ fn decoders() -> Vec<(String, Model)> {
 /// Every operator as text: kind, place, shape, work, bytes, basis.
 fn of_pass(model: &Model, workload: &Workload, pass: &Pass) -> Vec<String> {
     let mut all = Vec::new();
-    model.lower(workload, pass, &mut |operator| {
+    model.lower_pass(workload, pass, &mut |operator| {
         all.push(format!("{operator:?}"));
     });
     all
@@ -70,7 +70,7 @@ fn of_kind(model: &Model, workload: &Workload, step: &Step, kind: Kind) -> Cost 
     let mut cost = Cost::default();
     model.lower_step(workload, step, &mut |operator| {
         if operator.kind == kind {
-            cost.add(operator);
+            cost.add_operator(operator);
         }
     });
     cost
@@ -118,11 +118,11 @@ proptest! {
         workload in any_workload(), batch in 1u64..9, new in 1u64..600, cached in 0u64..6000,
     ) {
         for (name, model) in decoders() {
-            let pass = Pass::prefill(batch, new, cached, None, workload.logits).next().unwrap();
-            let step = Step::prefill(Part::Groups(vec![group(batch, new, cached)]));
+            let pass = Pass::prefill_chunks(batch, new, cached, None, workload.logits).next().unwrap();
+            let step = Step::all_prefill(Part::Groups(vec![group(batch, new, cached)]));
             prop_assert_eq!(of_pass(&model, &workload, &pass), of_step(&model, &workload, &step), "{}", name);
-            let pass = Pass::decode(batch, cached, 1);
-            let step = Step::decode(Part::Groups(vec![group(batch, 1, cached)]));
+            let pass = Pass::decode_steps(batch, cached, 1);
+            let step = Step::all_decode(Part::Groups(vec![group(batch, 1, cached)]));
             prop_assert_eq!(of_pass(&model, &workload, &pass), of_step(&model, &workload, &step), "{}", name);
         }
     }
@@ -154,7 +154,7 @@ proptest! {
             let whole = of_kind(&model, &workload, &step, Kind::Attention);
             prop_assert_eq!(attended(&whole), parts, "{}", name);
             // Norms, rotations and experts see rows only: those of one prompt with as many tokens.
-            let prompt = Step::prefill(Part::Groups(vec![group(1, rows, 0)]));
+            let prompt = Step::all_prefill(Part::Groups(vec![group(1, rows, 0)]));
             for kind in [Kind::Norm, Kind::Rope, Kind::Activation, Kind::Experts, Kind::Route, Kind::Embedding] {
                 let (got, expected) = (
                     of_kind(&model, &workload, &step, kind),
@@ -175,7 +175,7 @@ proptest! {
             let (lower, upper) = model.cost_step_bounds(&workload, &labelled);
             let upper = upper.unwrap();
             let decoder = model.decoder.as_ref().unwrap();
-            let windows = decoder.layers().any(|(_, layer)| layer.window().is_some());
+            let windows = decoder.numbered_layers().any(|(_, layer)| layer.attention_window().is_some());
             // Sums do not tell how full the last chunk of a sequence is.
             if !windows && decoder.positions.is_none() && !model.has_gated_delta() {
                 prop_assert_eq!(lower, exact, "{}", name);
@@ -240,7 +240,7 @@ fn llama_decodes_three_sequences() {
     assert_eq!(cost.basis, Basis::Counted);
 
     // As the label of vLLM says it: execute_3_context_0(…)_generation_3(sq3sk2603sqsq3sqsk2603).
-    let label = Step::decode(Part::Sums(Sums {
+    let label = Step::all_decode(Part::Sums(SequenceSums {
         sequences: 3,
         new: 3,
         total: 2603,
@@ -298,7 +298,9 @@ fn llama_prefills_a_chunk_beside_seven_decodes() {
 #[test]
 fn a_window_is_exact_for_sequences_and_bounded_for_sums() {
     let model = published("mistral_7b");
-    let window = model.decoder.as_ref().unwrap().groups[0].layer.window();
+    let window = model.decoder.as_ref().unwrap().groups[0]
+        .layer
+        .attention_window();
     assert_eq!(window, Some(4096));
     let groups = [group(1, 1, 100), group(1, 1, 10_000)];
     let step = Step::of_sequences(groups);
@@ -370,7 +372,7 @@ fn experts_are_touched_by_all_tokens_of_a_step() {
 
 #[test]
 fn contradictory_steps_are_refused() {
-    let fixture = Sums {
+    let fixture = SequenceSums {
         sequences: 9,
         new: 8155,
         total: 8430,
@@ -379,41 +381,41 @@ fn contradictory_steps_are_refused() {
     };
     assert!(fixture.is_consistent());
     let bad = [
-        Sums {
+        SequenceSums {
             sequences: 0,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             sequences: 9000,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             total: 8154,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_squared: 7_475_786,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_squared: 8155,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_squared: u64::MAX,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_total: 7_475_784,
             ..fixture
         },
-        Sums {
+        SequenceSums {
             new_total: u64::MAX,
             ..fixture
         },
     ];
     for sums in bad {
-        let step = Step::prefill(Part::Sums(sums));
+        let step = Step::all_prefill(Part::Sums(sums));
         assert!(step.validate().is_err(), "{sums:?}");
     }
     for part in [
@@ -428,19 +430,19 @@ fn contradictory_steps_are_refused() {
             new: 2,
         },
     ] {
-        let message = Step::decode(part).validate().unwrap_err().to_string();
+        let message = Step::all_decode(part).validate().unwrap_err().to_string();
         assert!(message.contains("decode"), "{message}");
     }
     // What is not validated still counts without panic, saturating.
     let model = published("mistral_7b");
-    for sums in bad.into_iter().chain([Sums {
+    for sums in bad.into_iter().chain([SequenceSums {
         sequences: u64::MAX,
         new: u64::MAX,
         total: u64::MAX,
         new_squared: u64::MAX,
         new_total: u64::MAX,
     }]) {
-        let step = Step::decode(Part::Sums(sums));
+        let step = Step::all_decode(Part::Sums(sums));
         model.cost_step_bounds(&Workload::default(), &step);
     }
     let huge = Step::of_sequences([group(u64::MAX, u64::MAX, u64::MAX)]);
@@ -461,11 +463,12 @@ fn the_roofline_time_of_a_decode_step_is_that_of_its_bytes() {
     let roof = Roof::new(&device);
     let workload = Workload::default();
     let groups = vec![group(8, 1, 1000)];
-    let step = Step::decode(Part::Groups(groups));
+    let step = Step::all_decode(Part::Groups(groups));
     let roofline = PhaseRoofline::of_step(&roof, &model, &workload, &step).unwrap();
-    let pass = PhaseRoofline::of_pass(&roof, &model, &workload, &Pass::decode(8, 1000, 1)).unwrap();
+    let pass =
+        PhaseRoofline::of_pass(&roof, &model, &workload, &Pass::decode_steps(8, 1000, 1)).unwrap();
     assert_eq!(roofline, pass);
     let bytes = model.cost_step(&workload, &step).traffic.min_dram_bytes();
-    let seconds = bytes as f64 / device.bandwidth().0;
+    let seconds = bytes as f64 / device.memory_bandwidth().0;
     assert!((roofline.memory_ns.0 as f64 / 1e9 / seconds - 1.0).abs() < 1e-6);
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use crate::support::{data, published};
 use llmprof_theory::{
-    AttentionConvention, Images, Logits, MlaDecode, Model, Pass, Span, Workload, families,
+    AttentionConvention, Images, Logits, MlaDecode, Model, Pass, Span, Workload, family_names,
 };
 use serde_json::Value;
 
@@ -28,8 +28,12 @@ fn check_text(name: &str, model: &Model, expected: &Value) {
     let (batch, prompt) = (number(expected, "batch"), number(expected, "prompt"));
     let workload = eager(batch, prompt);
     if let Some(encoder) = expected.get("encoder") {
-        let found = model.cost(&workload, Span::Encoder).tensor.total();
-        assert_eq!(Some(found), encoder.as_u64(), "{name}: encoder of {batch}");
+        let encoder_flops = model.cost_span(&workload, Span::Encoder).tensor.total();
+        assert_eq!(
+            Some(encoder_flops),
+            encoder.as_u64(),
+            "{name}: encoder of {batch}"
+        );
     }
     let tensor = |pass: &Pass| model.cost_of(&workload, pass).tensor.total();
     let prefill: u64 = model
@@ -59,9 +63,9 @@ fn check_vision(name: &str, model: &Model, expected: &Value) {
         },
         ..Workload::default()
     };
-    let found = model.cost(&workload, Span::Vision).tensor.total();
+    let vision_flops = model.cost_span(&workload, Span::Vision).tensor.total();
     assert_eq!(
-        Some(found),
+        Some(vision_flops),
         number("vision"),
         "{name}: vision of {expected}"
     );
@@ -82,7 +86,7 @@ fn published_models_have_the_parameters_of_transformers() {
     assert!(parameters.len() >= 20);
     for (name, expected) in parameters {
         assert_eq!(
-            Some(published(name).parameters()),
+            Some(published(name).parameter_count()),
             expected.as_u64(),
             "{name}"
         );
@@ -97,7 +101,7 @@ fn absent_keys_have_the_defaults_of_the_config_class() {
     for (family, expected) in defaults {
         let config = serde_json::json!({ "model_type": family });
         let model = Model::from_config(&config, None).unwrap();
-        assert_eq!(Some(model.parameters()), expected.as_u64(), "{family}");
+        assert_eq!(Some(model.parameter_count()), expected.as_u64(), "{family}");
     }
 }
 
@@ -127,7 +131,7 @@ fn published_models_have_the_parameters_that_their_checkpoints_hold() {
         ("whisper_tiny", 37_760_640),
         ("whisper_large_v3", 1_543_490_560),
     ] {
-        assert_eq!(published(name).parameters(), expected, "{name}");
+        assert_eq!(published(name).parameter_count(), expected, "{name}");
     }
 }
 
@@ -158,20 +162,20 @@ fn small_models_have_the_tensors_that_transformers_saves() {
     for (family, entry) in tiny {
         let model = Model::from_config(&entry["config"], None).unwrap();
         assert_eq!(
-            Some(model.parameters()),
+            Some(model.parameter_count()),
             entry["parameters"].as_u64(),
             "{family}"
         );
-        let found: BTreeMap<_, _> = model
-            .tensors()
+        let tensors: BTreeMap<_, _> = model
+            .checkpoint_tensors()
             .into_iter()
             .map(|tensor| (tensor.name, tensor.shape.sizes().to_vec()))
             .collect();
         let expected: BTreeMap<String, Vec<u64>> =
             serde_json::from_value(entry["tensors"].clone()).unwrap();
-        assert_eq!(found, expected, "{family}");
+        assert_eq!(tensors, expected, "{family}");
     }
-    for family in families() {
+    for family in family_names() {
         let elsewhere = ["deepseek_ocr", "deepseek_ocr2", "clip", "siglip", "sam"];
         assert!(
             tiny.contains_key(family) || elsewhere.contains(&family),

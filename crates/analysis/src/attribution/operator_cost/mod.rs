@@ -56,11 +56,11 @@ impl OperatorCost {
 
     /// The least time on a device, seconds: the longer of computing and moving. Nothing where the device has no peak.
     pub(crate) fn roofline_seconds(&self, device: &Device) -> Option<f64> {
-        let moving = self.bytes / device.bandwidth();
+        let moving = self.bytes / device.memory_bandwidth();
         if self.flops == Flops(0) {
             return Some(moving);
         }
-        let peak = device.peak(self.dtype, self.engine).ok()?;
+        let peak = device.dense_peak(self.dtype, self.engine).ok()?;
         Some((self.flops / peak.dense_flops_per_s).max(moving))
     }
 }

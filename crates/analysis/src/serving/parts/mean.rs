@@ -91,7 +91,7 @@ impl Means<'_> {
 
     fn p99_ms(&self, value: fn(&Parts) -> Nanos) -> Option<f64> {
         let values: Vec<f64> = self.requests.iter().map(|p| value(p).millis()).collect();
-        Distribution::of(&values).map(|d| d.p99)
+        Distribution::of_values(&values).map(|d| d.p99)
     }
 
     /// Requests split by `kind`.

@@ -13,7 +13,7 @@ use llmprof_capture::{
 };
 use llmprof_predict::{
     KernelClock, KernelCurves,
-    calibrate::{ClassRatio, Fitted, fit, ratios},
+    calibrate::{ClassRatio, Fitted, fit_curves, ratios_by_class},
 };
 use llmprof_report::compose::hardware::{MeasuredKernels, kernels_page};
 use llmprof_theory::{
@@ -34,7 +34,7 @@ pub(super) fn measure(
         .ok_or_else(|| Failure::new("the embedded curves cannot be read"))?;
     let known = Catalog::embedded_file(&measured.name);
     let device = measured_device(&measured, known, &clock::now());
-    let fitted = fit(
+    let fitted = fit_curves(
         &measured.samples,
         measured_source(&measured),
         limits(&device),
@@ -125,7 +125,7 @@ fn shipped_ratios(
     let shipped = KernelCurves::embedded(&device.name)?;
     let clock =
         |curves: &KernelCurves| KernelClock::new(curves, shipped.peak_flops, shipped.bytes_per_s);
-    Some(ratios(
+    Some(ratios_by_class(
         &measured.samples,
         &clock(&fitted.curves),
         &clock(&shipped),

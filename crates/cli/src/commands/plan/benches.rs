@@ -151,10 +151,10 @@ fn foreign_bench(name: String, result: &ForeignResult) -> Result<Bench, String> 
                 rate,
                 burstiness: result.burstiness.unwrap_or(1.0),
             };
-            if let Some(mistake) = arrivals.mistake() {
+            if let Some(mistake) = arrivals.find_mistake() {
                 return Err(mistake);
             }
-            arrivals.times(requests.len(), 0)
+            arrivals.due_times(requests.len(), 0)
         }
         _ => {
             return Err("when requests were sent is not in it; `vllm bench serve --save-detailed` writes it".to_owned());

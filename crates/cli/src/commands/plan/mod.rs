@@ -88,7 +88,7 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         basis: "predicted",
         model: name,
         load: line,
-        rate: traffic.rate(),
+        rate: traffic.mean_rate(),
         devices: names,
         efficiencies: profile.name.clone(),
         slos: args.slo.iter().map(ToString::to_string).collect(),
@@ -247,7 +247,7 @@ fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
     let when = arrivals.describe(load.speedup);
     let source = match &load.trace {
         Some(path) => Source::Traced {
-            requests: replay::load(path)
+            requests: replay::load_trace(path)
                 .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
             arrivals,
             speedup: load.speedup,
@@ -268,7 +268,7 @@ fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
 
 fn solve(question: &Question<'_>) -> Result<Plan, Failure> {
     let mut stage: Option<Stage> = None;
-    let found = planning::plan(question, &mut |done, total| {
+    let found = planning::plan_engines(question, &mut |done, total| {
         stage
             .get_or_insert_with(|| Stage::start(Show::detect(), "simulated engines", total as u64))
             .reached(done as u64);

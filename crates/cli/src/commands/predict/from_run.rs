@@ -91,7 +91,7 @@ impl Start {
         let device = &axes.devices[first.device];
         let predictor = Predictor::new(model, device, &axes.profiles[first.profile]);
         let corrections = predictor
-            .corrections(&self.measured)
+            .measure_corrections(&self.measured)
             .map_err(|error| Failure::new(error.to_string()))?;
         self.corrections = Some(corrections);
         Ok(self)

@@ -246,12 +246,12 @@ impl<'a> Grid<'a> {
         }
         let predictor = predictors.entry(key).or_insert_with(|| {
             let plain = match spread {
-                Some(spread) => spread.predictor(device, profile),
+                Some(spread) => spread.rank_predictor(device, profile),
                 None => Predictor::new(model, device, profile),
             };
             // A run on one device does not correct a spread model.
             match self.start.filter(|_| spread.is_none()) {
-                Some(start) => plain.corrected(start.corrections()),
+                Some(start) => plain.with_corrections(start.corrections()),
                 None => plain,
             }
         });

@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, sync::OnceLock};
 
-use llmprof_predict::{EfficiencyProfile, PredictError, Prediction, Predictor, parallel::Spread};
+use llmprof_predict::{
+    EfficiencyProfile, PredictError, Prediction, Predictor, parallel::ParallelModel,
+};
 use llmprof_theory::{Model, Workload, WorkloadError, parallel::Parallel};
 
 use super::axes::Axes;
@@ -11,7 +13,7 @@ use super::axes::Axes;
 type Key = (usize, usize, Parallel);
 
 /// The spread models of a grid, each made when a point first asks for it.
-pub(super) struct Spreads(HashMap<Key, OnceLock<Result<Spread, WorkloadError>>>);
+pub(super) struct Spreads(HashMap<Key, OnceLock<Result<ParallelModel, WorkloadError>>>);
 
 impl Spreads {
     pub(super) fn of(axes: &Axes) -> Self {
@@ -27,13 +29,17 @@ impl Spreads {
     }
 
     /// `None` for a single device.
-    pub(super) fn get(&self, axes: &Axes, key: Key) -> Option<Result<&Spread, WorkloadError>> {
+    pub(super) fn get(
+        &self,
+        axes: &Axes,
+        key: Key,
+    ) -> Option<Result<&ParallelModel, WorkloadError>> {
         let (model, device, parallel) = key;
         let (model, device) = (axes.models[model].model.as_ref()?, &axes.devices[device]);
         let spread = self
             .0
             .get(&key)?
-            .get_or_init(|| Spread::new(model, device, parallel));
+            .get_or_init(|| ParallelModel::new(model, device, parallel));
         Some(spread.as_ref().map_err(Clone::clone))
     }
 }
@@ -49,7 +55,7 @@ pub(super) fn predict(
         return predictor.predict(workload);
     }
     let device = predictor.device();
-    let spread = Spread::new(model, device, workload.parallel)?;
-    let found = spread.predict(&spread.predictor(device, profile), workload)?;
+    let spread = ParallelModel::new(model, device, workload.parallel)?;
+    let found = spread.predict(&spread.rank_predictor(device, profile), workload)?;
     Ok(found.prediction)
 }

@@ -74,7 +74,7 @@ impl Traces {
         let workload = &point.workload;
         let eager = axes.profiles[point.profile].implementation == Some(Implementation::HfEager);
         let on_gpu = axes.devices[point.device].kind == DeviceKind::Gpu;
-        let alone = workload.parallel.ranks() == 1 && workload.images.count == 0;
+        let alone = workload.parallel.rank_count() == 1 && workload.images.count == 0;
         !self.read.contains(&point.model) || eager && on_gpu && alone
     }
 

@@ -3,7 +3,7 @@
 use llmprof_analysis::findings::Finding;
 use llmprof_record::store::StoredRun;
 use llmprof_report::text;
-use llmprof_units::{Nanos, significant};
+use llmprof_units::{Nanos, format_significant};
 use serde_json::Value;
 
 /// Findings that are shown; the report has all.
@@ -53,7 +53,7 @@ fn latency(aggregates: &Value, lines: &mut Vec<(&'static str, String)>) {
         }
     }
     if let Some(rate) = aggregates["tokens_per_s"]["mean"].as_f64() {
-        lines.push(("tokens/s", significant(rate)));
+        lines.push(("tokens/s", format_significant(rate)));
     }
 }
 
@@ -69,7 +69,7 @@ fn load(bench: &Value, lines: &mut Vec<(&'static str, String)>) {
         ("tokens/s", "output_throughput"),
     ] {
         if let Some(rate) = bench[key].as_f64() {
-            lines.push((name, significant(rate)));
+            lines.push((name, format_significant(rate)));
         }
     }
     if let Some(failed) = bench["failed"].as_u64().filter(|failed| *failed > 0) {

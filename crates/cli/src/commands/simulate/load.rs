@@ -18,7 +18,7 @@ pub(super) fn load(requests: usize, args: &LoadArgs) -> Result<(Load, String), F
     let arrivals = args.arrivals()?;
     let when = arrivals.describe(args.speedup);
     let Some(path) = &args.trace else {
-        let load = Load::synthetic(
+        let load = Load::from_lengths(
             &arrivals,
             &args.prompt_tokens,
             &args.output_tokens,
@@ -33,9 +33,9 @@ pub(super) fn load(requests: usize, args: &LoadArgs) -> Result<(Load, String), F
         );
         return Ok((load, line));
     };
-    let trace =
-        replay::load(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    let load = Load::traced(&trace, &arrivals, args.speedup, requests, args.seed);
+    let trace = replay::load_trace(path)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let load = Load::from_trace(&trace, &arrivals, args.speedup, requests, args.seed);
     let (prompts, outputs) = means(&load);
     let line = format!(
         "{} requests of a trace, {when}, {prompts:.0} prompt and {outputs:.0} output tokens on average",

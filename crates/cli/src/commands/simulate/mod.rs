@@ -72,13 +72,13 @@ fn run(
             .wait_tokens
             .unwrap_or(args.engine.max_num_batched_tokens),
     };
-    settings.check().map_err(wrong)?;
+    settings.check_values().map_err(wrong)?;
     let slos: &[Slo] = &args.slo;
     let count = args.engine.replicas;
-    if count == 0 || count > search::MOST_REPLICAS {
+    if count == 0 || count > search::REPLICAS_MAX {
         return Err(Failure::new(format!(
             "--replicas must lie between 1 and {}",
-            search::MOST_REPLICAS
+            search::REPLICAS_MAX
         )));
     }
     let mut candidates = None;
@@ -92,15 +92,18 @@ fn run(
         };
         let tokens = with(&TRIED_TOKENS, settings.max_num_batched_tokens);
         let sequences = with(&TRIED_SEQUENCES, settings.max_num_seqs);
-        let found = search::settings(load, &settings, &tokens, &sequences, time, count, slos)
-            .map_err(wrong)?;
+        let found =
+            search::search_settings(load, &settings, &tokens, &sequences, time, count, slos)
+                .map_err(wrong)?;
         if let Some(best) = found.first() {
             settings = best.settings;
         }
         candidates = Some(found);
     }
     let replicas = match args.search_replicas {
-        Some(most) => Some(search::replicas(load, &settings, time, most, slos).map_err(wrong)?),
+        Some(most) => {
+            Some(search::search_replicas(load, &settings, time, most, slos).map_err(wrong)?)
+        }
         None => None,
     };
     let summary = match (&replicas, candidates.as_ref().and_then(|all| all.first())) {
@@ -121,7 +124,7 @@ fn run(
     };
     let objectives = slos.iter().map(|slo| SloOutcome {
         slo: slo.to_string(),
-        value_ms: slo.value(&summary),
+        value_ms: slo.value_of(&summary),
         is_met: slo.is_met(&summary),
     });
     Ok(Simulated {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use llmprof_config::hydra::RunMode;
-use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::Spread};
+use llmprof_predict::{EfficiencyProfile, EngineLimits, parallel::ParallelModel};
 use llmprof_record::plan::Plan;
 use llmprof_record::serving::EngineStep;
 use llmprof_report::compose::simulate::StepTimeBasis;
@@ -51,21 +51,21 @@ pub(super) fn with<R>(
     let workload = subjects.plan.spread_workload();
     let mut profile = efficiency::profile(&args.efficiency)?;
     efficiency::add_curves(&mut profile, &subjects.plan.hardware.spec, &subjects.device)?;
-    let spread = Spread::new(&subjects.model, &subjects.device, workload.parallel)
+    let spread = ParallelModel::new(&subjects.model, &subjects.device, workload.parallel)
         .map_err(|error| Failure::new(error.to_string()))?;
-    let predictor = spread.predictor(&subjects.device, &profile);
+    let predictor = spread.rank_predictor(&subjects.device, &profile);
     let blocks = kv_blocks(args, &subjects, &spread, &workload)?;
     if let Some(trace) = &args.calibrate {
         let (calibration, basis) = calibrated(trace)?;
         return then(&calibration, blocks, basis);
     }
     let overhead = args.step_overhead.map_or(Nanos(0), efficiency::nanos);
-    let predict = |step: &Step| spread.step(&predictor, &workload, step);
+    let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
     let time =
         Predicted::new(&predict, overhead).map_err(|error| Failure::new(error.to_string()))?;
     let basis = predicted_basis(&subjects, &profile, overhead);
     let done = then(&time, blocks, basis)?;
-    match time.failure() {
+    match time.first_failure() {
         Some(error) => Err(Failure::new(format!("a step cannot be predicted: {error}"))),
         None => Ok(done),
     }
@@ -81,7 +81,7 @@ fn predicted_basis(
         device: subjects.device.name.clone(),
         efficiencies: profile.name.clone(),
         overhead_ns: overhead,
-        gpus: subjects.plan.parallel.ranks(),
+        gpus: subjects.plan.parallel.rank_count(),
     }
 }
 
@@ -135,7 +135,7 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
 fn kv_blocks(
     args: &SimulateArgs,
     subjects: &Subjects,
-    spread: &Spread,
+    spread: &ParallelModel,
     workload: &Workload,
 ) -> Result<KvBlocks, Failure> {
     let share = args.engine.gpu_memory_utilization;
@@ -150,7 +150,7 @@ fn kv_blocks(
         max_num_seqs: args.engine.max_num_seqs,
     };
     let device = &subjects.device;
-    let memory = SequenceMemory::of(spread, device, workload, &limits)
+    let memory = SequenceMemory::of_model(spread, device, workload, &limits)
         .map_err(|error| Failure::new(error.to_string()))?;
     let block_size = args.engine.block_size.max(1);
     let sequence = memory.sequence_blocks(block_size);
@@ -190,7 +190,7 @@ fn more_memory(
     limits: &EngineLimits,
 ) -> String {
     let fits = |changed: &Workload| {
-        let spread = Spread::new(model, device, changed.parallel).ok()?;
+        let spread = ParallelModel::new(model, device, changed.parallel).ok()?;
         let long = Workload {
             batch: 1,
             prompt: limits.max_num_batched_tokens,
@@ -230,7 +230,7 @@ fn calibrated(path: &Path) -> Result<(Calibration, StepTimeBasis), Failure> {
     };
     let steps = engine_trace::load(path, None).map_err(|error| failed(&error))?;
     let observed: Vec<Observation> = steps.iter().map(observation).collect();
-    let calibration = Calibration::fit(&observed).map_err(|error| failed(&error))?;
+    let calibration = Calibration::fit_steps(&observed).map_err(|error| failed(&error))?;
     let basis = StepTimeBasis::Calibrated {
         trace: path.display().to_string(),
         calibration: calibration.clone(),

@@ -6,7 +6,7 @@ mod file;
 mod shipped;
 
 use super::{
-    axis::{Axis, Place},
+    axis::{Axis, AxisPlace},
     sizes::COLUMNS_MIN,
 };
 use file::{AttentionTables, ServingCurves};
@@ -32,7 +32,7 @@ struct Grid<const N: usize> {
 
 /// The ratios of a format.
 #[derive(Clone, Debug)]
-struct Table<const N: usize = 3> {
+struct RatioTable<const N: usize = 3> {
     grid: Grid<N>,
     /// Whether they were measured on the device, by whichever engine.
     own: bool,
@@ -41,12 +41,12 @@ struct Table<const N: usize = 3> {
 /// Ratios resolved for look-up.
 #[derive(Clone, Debug)]
 pub(crate) struct ServingClock {
-    gemm: [Table; 4],
-    experts: [Table; 6],
+    gemm: [RatioTable; 4],
+    experts: [RatioTable; 6],
     /// Decode and prefill, each with a cache of 16 and of 8 bits.
-    attention: [[Table; 2]; 2],
+    attention: [[RatioTable; 2]; 2],
     /// Convolution and delta rule, each of decode and prefill.
-    gated_delta: [[Table<2>; 2]; 2],
+    gated_delta: [[RatioTable<2>; 2]; 2],
 }
 
 /// What a model needs tables of.
@@ -76,16 +76,16 @@ impl<const N: usize> Grid<N> {
     }
 }
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> RatioTable<N> {
     /// Of the device's file, which must be whole.
-    fn own(grid: Option<Grid<N>>) -> Option<Self> {
+    fn measured_here(grid: Option<Grid<N>>) -> Option<Self> {
         Some(Self {
             grid: grid?,
             own: true,
         })
     }
 
-    fn borrowed(other: &Self) -> Self {
+    fn borrowed_from(other: &Self) -> Self {
         Self {
             grid: other.grid.clone(),
             own: false,
@@ -105,28 +105,34 @@ pub(crate) struct Measured<'t> {
 /// Places on axes that do not grow with the work.
 enum Cells<'t> {
     /// By rows; columns and depth of a matrix are given.
-    Gemm(&'t Grid<3>, [Place; 2]),
+    Gemm(&'t Grid<3>, [AxisPlace; 2]),
     /// By rows and experts; elements of a matrix are given.
-    Experts(&'t Grid<3>, Place),
+    Experts(&'t Grid<3>, AxisPlace),
     /// By work items and keys; the width of a head is given.
-    Attention(&'t Grid<3>, Place),
+    Attention(&'t Grid<3>, AxisPlace),
     Delta(&'t Grid<2>),
 }
 
 impl Measured<'_> {
     /// The ratio at places on both axes.
-    pub(super) fn ratio(&self, first: usize, second: usize) -> f64 {
+    pub(super) fn cell_ratio(&self, first: usize, second: usize) -> f64 {
         match self.cells {
-            Cells::Gemm(grid, [n, k]) => n.mix(|n| k.mix(|k| grid.cell([second, n, k]))),
-            Cells::Experts(grid, elements) => elements.mix(|at| grid.cell([second, at, first])),
-            Cells::Attention(grid, dim) => dim.mix(|dim| grid.cell([dim, first, second])),
-            Cells::Delta(grid) => grid.cell([first, second]),
+            Cells::Gemm(grid, [n, k]) => {
+                n.interpolate_by(|n| k.interpolate_by(|k| grid.cell_value([second, n, k])))
+            }
+            Cells::Experts(grid, elements) => {
+                elements.interpolate_by(|at| grid.cell_value([second, at, first]))
+            }
+            Cells::Attention(grid, dim) => {
+                dim.interpolate_by(|dim| grid.cell_value([dim, first, second]))
+            }
+            Cells::Delta(grid) => grid.cell_value([first, second]),
         }
     }
 }
 
 impl<const N: usize> Grid<N> {
-    fn cell(&self, places: [usize; N]) -> f64 {
+    fn cell_value(&self, places: [usize; N]) -> f64 {
         let axes = self.axes.iter().zip(places);
         self.ratio[axes.fold(0, |at, (axis, place)| at * axis.len() + place)]
     }
@@ -161,8 +167,8 @@ impl ServingEngine {
 
 impl ServingClock {
     /// The ratios of an engine for a device, and whether they were measured on it: ratios carry over to devices with other peaks.
-    pub(crate) fn shipped(device: &Device, engine: ServingEngine) -> (&'static Self, bool) {
-        shipped::clock(device, engine)
+    pub(crate) fn shipped_for(device: &Device, engine: ServingEngine) -> (&'static Self, bool) {
+        shipped::device_clock(device, engine)
     }
 
     /// Formats that the file has no table of are those of `others`, which are asked for only then. Without others, as on the H200, which does not multiply in 4
@@ -171,40 +177,43 @@ impl ServingClock {
         let gemm = |name: &str, place: usize| match curves.gemm.get(name) {
             Some(table) => {
                 let axes = [table.m.as_slice(), &table.n, &table.k];
-                Table::own(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
             }
-            None => others().map(|others| Table::borrowed(&others.gemm[place])),
+            None => others().map(|others| RatioTable::borrowed_from(&others.gemm[place])),
         };
         let experts = |name: &str, place: usize| match curves.experts.get(name) {
             Some(table) => {
                 let axes = [table.rows.as_slice(), &table.elements, &table.reached];
-                Table::own(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
             }
-            None => others().map(|others| Table::borrowed(&others.experts[place])),
+            None => others().map(|others| RatioTable::borrowed_from(&others.experts[place])),
         };
         let attention = |tables: &AttentionTables, phase: usize| {
             let one = |name: &str, place: usize| match tables.cache.get(name) {
                 Some(cache) => {
                     let axes = [cache.dims.as_slice(), &tables.work, &tables.keys];
-                    Table::own(Grid::new(tables.fixed_us, axes, &cache.ratio))
+                    RatioTable::measured_here(Grid::new(tables.fixed_us, axes, &cache.ratio))
                 }
-                None => others().map(|others| Table::borrowed(&others.attention[phase][place])),
+                None => others()
+                    .map(|others| RatioTable::borrowed_from(&others.attention[phase][place])),
             };
             Some([one("bf16", 0)?, one("fp8", 1)?])
         };
         let delta = |name: &str, kernel: usize, phase: usize| match curves.gated_delta.get(name) {
             Some(table) => {
                 let axes = [table.work.as_slice(), &table.tokens];
-                Table::own(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
             }
-            None => others().map(|others| Table::borrowed(&others.gated_delta[kernel][phase])),
+            None => {
+                others().map(|others| RatioTable::borrowed_from(&others.gated_delta[kernel][phase]))
+            }
         };
         let (eight, expanded) = (gemm("fp8", 3)?, experts("mxfp4", 5)?);
         Some(Self {
             gemm: [
                 gemm("bf16", 0)?,
                 gemm("fp8_block", 1)?,
-                gemm("nvfp4", 2).unwrap_or_else(|| Table::borrowed(&eight)),
+                gemm("nvfp4", 2).unwrap_or_else(|| RatioTable::borrowed_from(&eight)),
                 eight,
             ],
             experts: [
@@ -212,7 +221,7 @@ impl ServingClock {
                 experts("fp8", 1)?,
                 experts("fp8_block", 2)?,
                 experts("int4", 3)?,
-                experts("nvfp4", 4).unwrap_or_else(|| Table::borrowed(&expanded)),
+                experts("nvfp4", 4).unwrap_or_else(|| RatioTable::borrowed_from(&expanded)),
                 expanded,
             ],
             attention: [
@@ -228,7 +237,7 @@ impl ServingClock {
 
     /// Whether tables were measured on the device in the formats of a model: of its matrices, of its experts and gated delta layers where it has any, and of its
     /// KV cache.
-    pub(crate) fn covers(&self, needs: &TableNeeds) -> bool {
+    pub(crate) fn covers_needs(&self, needs: &TableNeeds) -> bool {
         let delta = || self.gated_delta.iter().flatten().all(|table| table.own);
         self.gemm[gemm_place(needs.stored)].own
             && (!needs.has_experts || self.experts[experts_place(needs.stored)].own)
@@ -240,7 +249,7 @@ impl ServingClock {
     }
 
     /// The ratios of a kernel; `None` where other curves have it.
-    pub(super) fn measured(&self, kernel: &Kernel) -> Option<Measured<'_>> {
+    pub(super) fn measured_ratios(&self, kernel: &Kernel) -> Option<Measured<'_>> {
         let (axes, fixed_us, is_own, cells) = match *kernel {
             Kernel::Gemm {
                 groups,
@@ -250,17 +259,17 @@ impl ServingClock {
                 stored,
                 ..
             } if groups == 1.0 && n >= COLUMNS_MIN && size <= 2.0 => {
-                let Table { grid, own } = &self.gemm[gemm_place(stored)];
+                let RatioTable { grid, own } = &self.gemm[gemm_place(stored)];
                 let [in_m, in_n, in_k] = &grid.axes;
-                let cells = Cells::Gemm(grid, [in_n.place(n), in_k.place(k)]);
-                ([Axis::one(), in_m], grid.fixed_us, *own, cells)
+                let cells = Cells::Gemm(grid, [in_n.find_place(n), in_k.find_place(k)]);
+                ([Axis::single_point(), in_m], grid.fixed_us, *own, cells)
             }
             Kernel::Grouped {
                 n, k, size, stored, ..
             } if size <= 2.0 => {
-                let Table { grid, own } = &self.experts[experts_place(stored)];
+                let RatioTable { grid, own } = &self.experts[experts_place(stored)];
                 let [rows, elements, reached] = &grid.axes;
-                let cells = Cells::Experts(grid, elements.place(n * k));
+                let cells = Cells::Experts(grid, elements.find_place(n * k));
                 ([reached, rows], grid.fixed_us, *own, cells)
             }
             Kernel::Attention {
@@ -271,15 +280,15 @@ impl ServingClock {
                 ..
             } => {
                 let phase = &self.attention[usize::from(queries > 1.0)];
-                let Table { grid, own } = &phase[usize::from(cached < 2.0)];
+                let RatioTable { grid, own } = &phase[usize::from(cached < 2.0)];
                 let [dims, work, keys] = &grid.axes;
-                let cells = Cells::Attention(grid, dims.place(key_dim));
+                let cells = Cells::Attention(grid, dims.find_place(key_dim));
                 ([work, keys], grid.fixed_us, *own, cells)
             }
             Kernel::CausalConv { queries, .. } | Kernel::DeltaRule { queries, .. } => {
                 let is_rule = matches!(kernel, Kernel::DeltaRule { .. });
                 let tables = &self.gated_delta[usize::from(is_rule)];
-                let Table { grid, own } = &tables[usize::from(queries > 1.0)];
+                let RatioTable { grid, own } = &tables[usize::from(queries > 1.0)];
                 let [work, tokens] = &grid.axes;
                 ([work, tokens], grid.fixed_us, *own, Cells::Delta(grid))
             }
@@ -301,12 +310,12 @@ mod tests {
     use super::*;
     use llmprof_theory::{WeightFormat, device::Catalog};
 
-    fn clock(device: &str, engine: ServingEngine) -> &'static ServingClock {
+    fn shipped_clock(device: &str, engine: ServingEngine) -> &'static ServingClock {
         let device = Catalog::embedded().by_name(device).unwrap();
-        ServingClock::shipped(&device, engine).0
+        ServingClock::shipped_for(&device, engine).0
     }
 
-    fn gemm(m: f64, size: f64, stored: Stored) -> Kernel {
+    fn gemm_kernel(m: f64, size: f64, stored: Stored) -> Kernel {
         Kernel::Gemm {
             groups: 1.0,
             m,
@@ -321,11 +330,11 @@ mod tests {
     /// Cells of the file, and what lies between them.
     #[test]
     fn cells_are_found_by_format_and_shape() {
-        let clock = clock("h200", ServingEngine::Trtllm);
+        let clock = shipped_clock("h200", ServingEngine::Trtllm);
         // At 8192 rows.
-        let ratio_of = |kernel: &Kernel| clock.measured(kernel).unwrap().ratio(0, 13);
-        let half = ratio_of(&gemm(8192.0, 2.0, Stored::Plain));
-        let block = ratio_of(&gemm(8192.0, 1.000_244, Stored::EightByBlocks));
+        let ratio_of = |kernel: &Kernel| clock.measured_ratios(kernel).unwrap().cell_ratio(0, 13);
+        let half = ratio_of(&gemm_kernel(8192.0, 2.0, Stored::Plain));
+        let block = ratio_of(&gemm_kernel(8192.0, 1.000_244, Stored::EightByBlocks));
         assert!((1.1..1.3).contains(&half), "{half}");
         assert!((1.7..1.9).contains(&block), "{block}");
         // Narrow weights that are expanded run as those of 16 bits, whatever their scales take.
@@ -334,16 +343,20 @@ mod tests {
             (0.53125, Stored::FourByGroups),
             (1.015_625, Stored::EightExpanded),
         ] {
-            assert_eq!(ratio_of(&gemm(8192.0, size, stored)), half);
+            assert_eq!(ratio_of(&gemm_kernel(8192.0, size, stored)), half);
         }
-        assert!(clock.measured(&gemm(8192.0, 4.0, Stored::Plain)).is_none());
+        assert!(
+            clock
+                .measured_ratios(&gemm_kernel(8192.0, 4.0, Stored::Plain))
+                .is_none()
+        );
     }
 
     /// Integers of 4 bits with a scale for 64 take as many bytes as MXFP4, and other kernels.
     #[test]
     fn experts_are_costed_by_their_format_and_not_by_its_bytes() {
-        let clock = clock("h200", ServingEngine::Vllm);
-        let found = |format: &str| {
+        let clock = shipped_clock("h200", ServingEngine::Vllm);
+        let ratio_of = |format: &str| {
             let format: WeightFormat = format.parse().unwrap();
             let kernel = Kernel::Grouped {
                 experts: 128.0,
@@ -353,27 +366,31 @@ mod tests {
                 n: 4096.0,
                 k: 2048.0,
                 size: 0.53125,
-                stored: Stored::of(format, format.compute(DType::Bf16)),
+                stored: Stored::from_format(format, format.default_compute(DType::Bf16)),
             };
-            clock.measured(&kernel).unwrap().ratio(2, 1)
+            clock.measured_ratios(&kernel).unwrap().cell_ratio(2, 1)
         };
-        assert_eq!(found("int4_g64"), found("awq_g64"));
-        assert_eq!(found("int4_g64"), found("gptq_g32"));
-        assert!((found("int4_g64") / found("mxfp4") - 1.0).abs() > 0.05);
+        assert_eq!(ratio_of("int4_g64"), ratio_of("awq_g64"));
+        assert_eq!(ratio_of("int4_g64"), ratio_of("gptq_g32"));
+        assert!((ratio_of("int4_g64") / ratio_of("mxfp4") - 1.0).abs() > 0.05);
     }
 
-    /// What a host needs to launch a kernel is no property of its shape: GEMMs too small to take any time take a few µs in all tables.
+    /// Launch overhead does not depend on the shape: the smallest GEMMs take a few µs in all tables.
     /// One row is left out: vLLM's FP8 GEMMs take 18 µs and more for it in the tables of B200, B300, GB200 and GB300, and 6 µs for two; why is not known.
     #[test]
     fn no_gemm_is_bound_by_the_host_that_measured_it() {
         for device in Catalog::embedded().entries() {
             let device = Catalog::embedded().by_name(&device.name).unwrap();
             for engine in ServingEngine::ALL {
-                for table in &ServingClock::shipped(&device, engine).0.gemm {
+                for table in &ServingClock::shipped_for(&device, engine).0.gemm {
                     for (m, n) in [(2.0, 64.0), (2.0, 128.0), (16.0, 128.0), (64.0, 256.0)] {
                         let [in_m, in_n, in_k] = &table.grid.axes;
-                        let place = [in_m.place(m), in_n.place(n), in_k.place(1024.0)];
-                        let ratio = table.grid.cell(place.map(|place| place.index));
+                        let place = [
+                            in_m.find_place(m),
+                            in_n.find_place(n),
+                            in_k.find_place(1024.0),
+                        ];
+                        let ratio = table.grid.cell_value(place.map(|place| place.index));
                         let us = ratio * table.grid.fixed_us;
                         assert!(
                             us < 12.0,
@@ -389,10 +406,10 @@ mod tests {
     /// The A100 multiplies in 16 bits alone; no H200 in 4.
     #[test]
     fn formats_without_a_table_are_those_of_the_h200() {
-        let [a100, h200, b200] =
-            ["a100_sxm_80gb", "h200", "b200"].map(|device| clock(device, ServingEngine::Sglang));
+        let [a100, h200, b200] = ["a100_sxm_80gb", "h200", "b200"]
+            .map(|device| shipped_clock(device, ServingEngine::Sglang));
         let covers = |clock: &ServingClock, stored, has_experts, cached| {
-            clock.covers(&TableNeeds {
+            clock.covers_needs(&TableNeeds {
                 stored,
                 has_experts,
                 has_gated_delta: false,
@@ -407,8 +424,8 @@ mod tests {
         assert!(!covers(h200, Stored::Four, false, 2.0));
         assert!(covers(b200, Stored::Four, true, 1.0));
         let ratio_of = |clock: &ServingClock, stored| {
-            let kernel = gemm(64.0, 0.5625, stored);
-            clock.measured(&kernel).unwrap().ratio(0, 6)
+            let kernel = gemm_kernel(64.0, 0.5625, stored);
+            clock.measured_ratios(&kernel).unwrap().cell_ratio(0, 6)
         };
         assert_eq!(ratio_of(a100, Stored::Eight), ratio_of(h200, Stored::Eight));
         assert_eq!(ratio_of(h200, Stored::Four), ratio_of(h200, Stored::Eight));

@@ -47,22 +47,23 @@ static SHIPPED: [Shipped; 9] = shipped![
 /// The files of these devices.
 static DEVICES: LazyLock<Vec<(&'static Shipped, Device)>> = LazyLock::new(|| {
     let catalog = Catalog::embedded();
-    let known = |shipped: &'static Shipped| Some((shipped, catalog.by_name(shipped.device).ok()?));
-    SHIPPED.iter().filter_map(known).collect()
+    let with_device =
+        |shipped: &'static Shipped| Some((shipped, catalog.by_name(shipped.device).ok()?));
+    SHIPPED.iter().filter_map(with_device).collect()
 });
 
 impl Shipped {
-    fn clock(&'static self, engine: ServingEngine) -> &'static ServingClock {
+    fn engine_clock(&'static self, engine: ServingEngine) -> &'static ServingClock {
         self.clocks[engine as usize].get_or_init(|| {
             let [h200, ..] = &SHIPPED;
-            let others = || (self.device != h200.device).then(|| h200.clock(engine));
-            self.curves(engine)
+            let others = || (self.device != h200.device).then(|| h200.engine_clock(engine));
+            self.read_curves(engine)
                 .and_then(|curves| ServingClock::new(&curves, others))
                 .expect("the shipped file is whole, as tests read it")
         })
     }
 
-    fn curves(&self, engine: ServingEngine) -> Option<ServingCurves> {
+    fn read_curves(&self, engine: ServingEngine) -> Option<ServingCurves> {
         let mut text = String::new();
         GzDecoder::new(self.packed[engine as usize])
             .read_to_string(&mut text)
@@ -72,11 +73,15 @@ impl Shipped {
 }
 
 /// The tables of the device that is nearest to `device`, and whether it is that very device: of its architecture the one with the nearest bandwidth, else the H200.
-fn nearest(device: &Device) -> (&'static Shipped, bool) {
+fn nearest_device(device: &Device) -> (&'static Shipped, bool) {
     if let Some(own) = SHIPPED.iter().find(|known| known.device == device.name) {
         return (own, true);
     }
-    let apart = |known: &Device| (known.bandwidth().0 / device.bandwidth().0).ln().abs();
+    let apart = |known: &Device| {
+        (known.memory_bandwidth().0 / device.memory_bandwidth().0)
+            .ln()
+            .abs()
+    };
     let relatives = DEVICES.iter().filter(|(_, known)| {
         known.architecture.is_some() && known.architecture == device.architecture
     });
@@ -86,16 +91,19 @@ fn nearest(device: &Device) -> (&'static Shipped, bool) {
 }
 
 /// The ratios of an engine for a device, and whether they were measured on it.
-pub(super) fn clock(device: &Device, engine: ServingEngine) -> (&'static ServingClock, bool) {
-    let (shipped, own) = nearest(device);
-    (shipped.clock(engine), own)
+pub(super) fn device_clock(
+    device: &Device,
+    engine: ServingEngine,
+) -> (&'static ServingClock, bool) {
+    let (shipped, own) = nearest_device(device);
+    (shipped.engine_clock(engine), own)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ratios(curves: &ServingCurves) -> Vec<f64> {
+    fn all_ratios(curves: &ServingCurves) -> Vec<f64> {
         let caches = [&curves.decode_attention, &curves.prefill_attention];
         let caches = caches.into_iter().flat_map(|tables| tables.cache.values());
         let mut all: Vec<f64> = caches.flat_map(|table| table.ratio.clone()).collect();
@@ -115,22 +123,22 @@ mod tests {
             let device = Catalog::embedded().by_name(shipped.device).unwrap();
             assert!(device.architecture.is_some(), "{}", device.name);
             for engine in ServingEngine::ALL {
-                let curves = shipped.curves(engine).unwrap();
+                let curves = shipped.read_curves(engine).unwrap();
                 let what = format!("{} {engine:?}", shipped.device);
                 let named = format!("{engine:?} ").to_lowercase();
                 for part in ["aiconfigurator-core 0.12.0", "Apache-2.0", &named] {
                     assert!(curves.source.contains(part), "{what}: {}", curves.source);
                 }
                 // Ratios are to the peaks of the device's file.
-                let bytes = format!("and {} TB/s", device.bandwidth().0 / 1e12);
+                let bytes = format!("and {} TB/s", device.memory_bandwidth().0 / 1e12);
                 assert!(curves.source.ends_with(&bytes), "{what}: {}", curves.source);
-                let ratios = ratios(&curves);
+                let ratios = all_ratios(&curves);
                 assert!(ratios.len() > 3000, "{what}: {}", ratios.len());
                 // Nothing is ten times as fast as the roofline, nor a thousand times as slow.
                 for ratio in ratios {
                     assert!((0.1..1000.0).contains(&ratio), "{what}: {ratio}");
                 }
-                let _ = shipped.clock(engine);
+                let _ = shipped.engine_clock(engine);
             }
         }
     }
@@ -139,7 +147,7 @@ mod tests {
     fn devices_without_tables_take_those_of_their_architecture() {
         let near = |name: &str| {
             let device = Catalog::embedded().by_name(name).unwrap();
-            let (shipped, own) = nearest(&device);
+            let (shipped, own) = nearest_device(&device);
             (shipped.device, own)
         };
         assert_eq!(near("h200"), ("h200", true));

@@ -3,7 +3,7 @@
 mod sentences;
 
 use llmprof_predict::{Interval, Prediction};
-use llmprof_units::{Bytes, Nanos, significant};
+use llmprof_units::{Bytes, Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -211,7 +211,7 @@ fn cells(advice: &ChangeAdvice, before: &PredictedFigures) -> [String; 11] {
             Some((after, before)) => text::with_cost(after, before),
             None => "–".to_owned(),
         },
-        significant(figures.tokens_per_s),
+        format_significant(figures.tokens_per_s),
         figures.devices.to_string(),
         Bytes(figures.memory_bytes).to_string(),
         text::fits(figures.fits),

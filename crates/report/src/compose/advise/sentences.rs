@@ -1,6 +1,6 @@
 //! Changes of a request, ranked by predicted gain.
 
-use llmprof_units::{Bytes, Nanos, Times, significant};
+use llmprof_units::{Bytes, Nanos, Times, format_significant};
 
 use crate::text::predict::has_point;
 
@@ -114,7 +114,7 @@ pub(super) fn now(
     };
     format!(
         "Now: TTFT {ttft}{tpot}, {} tokens/s, {memory} per device{fits}.",
-        significant(tokens_per_s)
+        format_significant(tokens_per_s)
     )
 }
 

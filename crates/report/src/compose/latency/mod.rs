@@ -3,7 +3,7 @@
 mod sentences;
 
 use llmprof_record::run::RunRecord;
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 
 use self::sentences as text;
 use super::steps::percentiles;
@@ -104,7 +104,7 @@ fn table(analysis: &Analysis) -> Table {
             table.row([
                 name.to_owned(),
                 text::rate_with_interval(rate),
-                rate.deviation.map_or_else(dash, significant),
+                rate.deviation.map_or_else(dash, format_significant),
                 dash(),
                 dash(),
                 dash(),

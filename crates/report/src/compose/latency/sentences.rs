@@ -1,6 +1,6 @@
 //! Latency and rates of requests.
 
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 
 use crate::analyzed::{Analysis, Summary};
 use crate::text::time;
@@ -25,6 +25,10 @@ pub(crate) fn with_interval(summary: &Summary) -> String {
 /// The same of a rate.
 pub(crate) fn rate_with_interval(rate: &Summary) -> String {
     let half = rate.ci95_half_width;
-    let half = half.map(|half| format!(" ± {}", significant(half)));
-    format!("{}{}", significant(rate.mean), half.unwrap_or_default())
+    let half = half.map(|half| format!(" ± {}", format_significant(half)));
+    format!(
+        "{}{}",
+        format_significant(rate.mean),
+        half.unwrap_or_default()
+    )
 }

@@ -7,7 +7,7 @@ use llmprof_simulate::{
     shift::{BenchErrors, ShiftFit},
 };
 use llmprof_traffic::slo::Slo;
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -125,7 +125,7 @@ fn summary(planned: &Planned, slos: &[Slo]) -> Vec<String> {
     ));
     for slo in slos {
         let (value, is_met) = (
-            slo.value(&best.steady.summary),
+            slo.value_of(&best.steady.summary),
             slo.is_met(&best.steady.summary),
         );
         lines.push(bench::objective(&slo.to_string(), is_met, value, None));
@@ -219,10 +219,10 @@ fn table(candidates: &[Candidate]) -> Table {
             Cell::from(bench::number(
                 summary.figures.tpot_ms.map(|found| found.p99),
             )),
-            Cell::from(significant(summary.kv_usage.max * 100.0)),
-            Cell::from(significant(one.gpu_hours_per_million_output_tokens)),
+            Cell::from(format_significant(summary.kv_usage.max * 100.0)),
+            Cell::from(format_significant(one.gpu_hours_per_million_output_tokens)),
             one.cost_per_hour
-                .map_or(Cell::Missing, |cost| significant(cost).into()),
+                .map_or(Cell::Missing, |cost| format_significant(cost).into()),
         ];
         table.row(cells);
     }

@@ -1,6 +1,6 @@
 //! The page of a plan.
 
-use llmprof_units::{Count, Percent, significant};
+use llmprof_units::{Count, Percent, format_significant};
 
 pub(super) const TITLE: &str = "Planned from predictions, not measured";
 pub(super) const PARETO: &str = "TPOT p99 of engines that meet the objectives";
@@ -13,7 +13,7 @@ pub(super) fn pareto_key(has_prices: bool) -> &'static str {
 /// The cheapest engines that meet the objectives.
 pub(super) fn best(engine: &str, replicas: u64, gpus: u64, cost_per_hour: Option<f64>) -> String {
     let cost = cost_per_hour.map_or_else(String::new, |cost| {
-        format!(", {} an hour", significant(cost))
+        format!(", {} an hour", format_significant(cost))
     });
     format!(
         "{} of {engine}: {}{cost}.",
@@ -72,12 +72,12 @@ pub(super) fn highest_rate(met: f64, missed: Option<f64>) -> String {
     match missed {
         Some(missed) => format!(
             "It meets the objectives up to {} requests/s; at {} it does not.",
-            significant(met),
-            significant(missed)
+            format_significant(met),
+            format_significant(missed)
         ),
         None => format!(
             "It meets the objectives at {} requests/s, the highest rate that was tried.",
-            significant(met)
+            format_significant(met)
         ),
     }
 }

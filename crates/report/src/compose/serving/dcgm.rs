@@ -1,7 +1,7 @@
 //! GPUs of a server elsewhere, as its DCGM exporter reports them.
 
 use llmprof_record::serving::{DCGM_FIELDS, DcgmGpus};
-use llmprof_units::{Percent, significant};
+use llmprof_units::{Percent, format_significant};
 
 use crate::{Document, Table};
 
@@ -34,11 +34,15 @@ pub(super) fn add(document: &mut Document, url: &str, gpus: &DcgmGpus) {
             let mean = found.mean().unwrap_or(0.0);
             row.push(match place {
                 0 | 1 => Percent(mean).to_string(),
-                4 => format!("{} ({})", significant(mean), significant(found.max)),
+                4 => format!(
+                    "{} ({})",
+                    format_significant(mean),
+                    format_significant(found.max)
+                ),
                 // The exporter keeps the number of the last error; 0 is none.
                 5 if found.last == 0.0 => "none".to_owned(),
                 5 => format!("XID {}", found.last),
-                _ => significant(mean),
+                _ => format_significant(mean),
             });
         }
         table.row(row);

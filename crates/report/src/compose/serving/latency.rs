@@ -2,7 +2,7 @@
 
 use llmprof_record::serving::{LoadRecord, RequestRecord};
 use llmprof_traffic::{figures::LoadSummary, statistics::Distribution, sweep::Sweep};
-use llmprof_units::significant;
+use llmprof_units::format_significant;
 
 use super::sentences;
 use crate::text::steps::has_percentile;
@@ -36,12 +36,12 @@ pub(super) fn add(section: &mut Section, summary: &LoadSummary, load: &LoadRecor
         let interval = found.ci95.and_then(|ci| ci.p99);
         table.row([
             name.to_owned(),
-            significant(found.mean),
-            significant(found.p50),
+            format_significant(found.mean),
+            format_significant(found.p50),
             sentences::percentile_cell(Some(found), 90),
             sentences::percentile_cell(Some(found), 99),
             interval.map_or("–".to_owned(), |[low, high]| {
-                format!("{} – {}", significant(low), significant(high))
+                format!("{} – {}", format_significant(low), format_significant(high))
             }),
             found.count.to_string(),
         ]);
@@ -130,7 +130,7 @@ pub fn result_tables(summary: &LoadSummary) -> Vec<Table> {
     ];
     for (name, value) in rows {
         if let Some(value) = value {
-            totals.row([name.to_owned(), significant(value)]);
+            totals.row([name.to_owned(), format_significant(value)]);
         }
     }
     let mut latencies = Table::new(&["Latency, ms", "Mean", "Median", "P90", "P99"], 1);
@@ -143,8 +143,8 @@ pub fn result_tables(summary: &LoadSummary) -> Vec<Table> {
         if let Some(found) = found {
             latencies.row([
                 name.to_owned(),
-                significant(found.mean),
-                significant(found.p50),
+                format_significant(found.mean),
+                format_significant(found.p50),
                 sentences::percentile_cell(Some(found), 90),
                 sentences::percentile_cell(Some(found), 99),
             ]);
@@ -179,8 +179,8 @@ pub(super) fn curve(section: &mut Section, sweep: &Sweep<LoadSummary>) {
         let s = &point.summary;
         table.row([
             sentences::met(point.is_met).to_owned(),
-            significant(point.rate),
-            significant(s.figures.request_throughput),
+            format_significant(point.rate),
+            format_significant(s.figures.request_throughput),
             cell(s.figures.output_throughput),
             cell(s.figures.goodput),
             cell(s.figures.ttft_ms.map(|d| d.p50)),

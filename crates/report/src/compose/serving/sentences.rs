@@ -1,7 +1,7 @@
 //! What the page of a served load says, and what it shares with that of a simulation.
 
 use llmprof_traffic::{statistics::Distribution, sweep::Sweep};
-use llmprof_units::{Count, Percent, significant};
+use llmprof_units::{Count, Percent, format_significant};
 
 use crate::text::steps::has_percentile;
 
@@ -19,7 +19,7 @@ pub const CLIENT_DID_NOT_KEEP_UP: &str = "The client did not keep up.";
 
 /// Stands where a value is not known.
 pub fn number(value: Option<f64>) -> String {
-    value.map_or_else(crate::text::dash, significant)
+    value.map_or_else(crate::text::dash, format_significant)
 }
 
 /// Whether objectives are met, in a table.
@@ -37,9 +37,9 @@ pub fn live(
     if let Some(ms) = ttft_p50_ms {
         shown.push(format!("TTFT p50 {}", crate::text::time(ms * 1e6)));
     }
-    shown.push(format!("{} requests/s", significant(requests_per_s)));
+    shown.push(format!("{} requests/s", format_significant(requests_per_s)));
     if let Some(rate) = output_tokens_per_s {
-        shown.push(format!("{} tokens/s", significant(rate)));
+        shown.push(format!("{} tokens/s", format_significant(rate)));
     }
     shown.join(", ")
 }
@@ -58,7 +58,7 @@ pub fn objective(
 ) -> String {
     let value = value_ms.map_or_else(
         || "not known".to_owned(),
-        |value| format!("{} ms", significant(value)),
+        |value| format!("{} ms", format_significant(value)),
     );
     let value = failed.map_or(value.clone(), |(failed, all)| {
         format!(
@@ -74,17 +74,17 @@ pub fn swept<S>(sweep: &Sweep<S>, objectives: &str, is_client_late: bool) -> Str
     match (sweep.best_rate, sweep.first_failing_rate) {
         (Some(best), Some(failing)) if is_client_late => format!(
             "{} requests/s meet {objectives}; at {} the client was late, so the highest such rate is not known.",
-            significant(best),
-            significant(failing)
+            format_significant(best),
+            format_significant(failing)
         ),
         (Some(best), Some(failing)) => format!(
             "{} requests/s meet {objectives}; {} do not.",
-            significant(best),
-            significant(failing)
+            format_significant(best),
+            format_significant(failing)
         ),
         (Some(best), None) => format!(
             "{} requests/s, the highest rate tried, meet {objectives}.",
-            significant(best)
+            format_significant(best)
         ),
         (None, Some(_)) => format!("No rate that was tried meets {objectives}."),
         (None, None) => "Interrupted before the load of a rate was complete.".to_owned(),
@@ -156,7 +156,7 @@ pub fn throughput(
     seconds: f64,
 ) -> String {
     let tokens = tokens_per_s.map_or_else(String::new, |rate| {
-        format!(", {} output tokens/s", significant(rate))
+        format!(", {} output tokens/s", format_significant(rate))
     });
     let failed = if failed > 0 {
         format!(", {failed} failed")
@@ -165,8 +165,8 @@ pub fn throughput(
     };
     format!(
         "{} requests/s{tokens}; {completed} completed{failed} in {} s.",
-        significant(requests_per_s),
-        significant(seconds)
+        format_significant(requests_per_s),
+        format_significant(seconds)
     )
 }
 
@@ -189,8 +189,8 @@ pub fn steady_state(
     format!(
         "Steady state, from the first completion to {end} ({} in {} s): {} requests/s; TTFT {}; TPOT {}.",
         Count(requests, "request"),
-        significant(seconds),
-        significant(requests_per_s),
+        format_significant(seconds),
+        format_significant(requests_per_s),
         of(ttft),
         of(tpot)
     )
@@ -252,7 +252,7 @@ pub fn engine_steps(
         "{} during the load, {with_prefill} of them with prefill, {} sequences in a decode step; steps cover {} of the time from the first to \
          the last (`server/steps.csv`).",
         Count(steps, "engine step"),
-        significant(mean_decode_batch),
+        format_significant(mean_decode_batch),
         Percent(busy_share)
     )
 }
@@ -301,7 +301,7 @@ mod tests {
     fn few_requests_have_no_p99() {
         let of = |count: usize| {
             let values: Vec<f64> = (1..=count).map(|value| value as f64).collect();
-            latencies(Distribution::of(&values), None, None)
+            latencies(Distribution::of_values(&values), None, None)
         };
         assert_eq!(of(5), "TTFT p50 3 ms, max 5 ms.");
         assert_eq!(of(21), "TTFT p50 11 ms, p90 19 ms.");
@@ -321,13 +321,13 @@ mod tests {
             is_met,
             summary: (),
         };
-        sweep.add(point(14.0, false));
+        sweep.add_point(point(14.0, false));
         assert_eq!(
             swept(&sweep, "TTFT p99 200 ms", false),
             "No rate that was tried meets TTFT p99 200 ms."
         );
         assert!(sweep_basis(&sweep).contains("of the lowest rate that was tried"));
-        sweep.add(point(12.0, true));
+        sweep.add_point(point(12.0, true));
         assert_eq!(
             swept(&sweep, "TTFT p99 200 ms", false),
             "12 requests/s meet TTFT p99 200 ms; 14 do not."

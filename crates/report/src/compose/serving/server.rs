@@ -6,7 +6,7 @@ use llmprof_record::{
     serving::{Bound, Gauges, ServedLoad},
 };
 use llmprof_traffic::figures::LoadSummary;
-use llmprof_units::{Nanos, Percent, Watts, significant};
+use llmprof_units::{Nanos, Percent, Watts, format_significant};
 
 use super::sentences;
 use crate::view::{Line, Series, Unit};
@@ -176,7 +176,7 @@ pub(super) fn add(section: &mut Section, server: &ServerUse, summary: &LoadSumma
             quantile("p50", found.p50),
             quantile("p90", found.p90),
             quantile("p99", found.p99),
-            significant(found.count),
+            format_significant(found.count),
             cell(client.map(|client| client.mean)),
         ]);
     }
@@ -186,7 +186,7 @@ pub(super) fn add(section: &mut Section, server: &ServerUse, summary: &LoadSumma
     let mut facts = Vec::new();
     let mut fact = |name: &str, value: Option<f64>| {
         if let Some(value) = value {
-            facts.push(format!("{name}: {}", significant(value)));
+            facts.push(format!("{name}: {}", format_significant(value)));
         }
     };
     fact("running requests, max", server.running_max);
@@ -233,8 +233,8 @@ pub(super) fn steps(section: &mut Section, steps: &StepsUse) {
             kind.kind.name().to_owned(),
             kind.count.to_string(),
             Nanos((kind.mean_ms * 1e6).round() as i64).to_string(),
-            significant(kind.mean_sequences),
-            significant(kind.mean_new_tokens),
+            format_significant(kind.mean_sequences),
+            format_significant(kind.mean_new_tokens),
             kind.gpu_busy_share
                 .map_or("–".to_owned(), |share| Percent(share).to_string()),
             kind.roofline_ms.map_or("–".to_owned(), |ms| {

@@ -9,7 +9,7 @@ use llmprof_simulate::{
     search::{Candidate, Replicas},
 };
 use llmprof_traffic::{figures::LoadFigures, statistics::Distribution};
-use llmprof_units::{Nanos, significant};
+use llmprof_units::{Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -122,11 +122,11 @@ pub fn document(simulated: &Simulated) -> Document {
             let (load, s) = (&candidate.summary, &candidate.summary.figures);
             let cell = bench::number;
             let met = bench::met(candidate.is_met);
-            let goodput = s.goodput.map(significant);
+            let goodput = s.goodput.map(format_significant);
             let figures = [
                 candidate.settings.max_num_batched_tokens.to_string(),
                 candidate.settings.max_num_seqs.to_string(),
-                significant(s.request_throughput),
+                format_significant(s.request_throughput),
                 cell(s.ttft_ms.map(|d| d.p50)),
                 cell(s.ttft_ms.map(|d| d.p99)),
                 cell(s.tpot_ms.map(|d| d.p50)),
@@ -212,7 +212,7 @@ fn latencies(summary: &LoadFigures) -> Table {
                 found.mean, found.p50, found.p90, found.p95, found.p99, found.max,
             ];
             let cells = [name.to_owned()];
-            table.row(cells.into_iter().chain(values.map(significant)));
+            table.row(cells.into_iter().chain(values.map(format_significant)));
         }
     }
     table

@@ -1,7 +1,7 @@
 //! The page of a simulated server.
 
 use llmprof_traffic::figures::LoadFigures;
-use llmprof_units::{Count, Nanos, Percent, significant};
+use llmprof_units::{Count, Nanos, Percent, format_significant};
 
 pub(super) const TITLE: &str = "Simulated, not measured";
 
@@ -56,16 +56,16 @@ pub(super) fn settings_basis(listed: usize, tried: usize, has_objectives: bool) 
 /// How much is served.
 pub(super) fn throughput(load: &LoadFigures) -> String {
     let goodput = load.goodput.map_or_else(String::new, |goodput| {
-        format!(", goodput {} requests/s", significant(goodput))
+        format!(", goodput {} requests/s", format_significant(goodput))
     });
     let tokens = load.output_throughput.map_or_else(String::new, |rate| {
-        format!(", {} output tokens/s", significant(rate))
+        format!(", {} output tokens/s", format_significant(rate))
     });
     format!(
         "{} requests/s{tokens}{goodput}; {} completed in {} s.",
-        significant(load.request_throughput),
+        format_significant(load.request_throughput),
         load.completed,
-        significant(load.duration_s)
+        format_significant(load.duration_s)
     )
 }
 
@@ -77,8 +77,8 @@ pub(super) fn moved(statistic: &str, half_ms: f64, all_ms: f64) -> String {
             .replace(':', " ")
             .to_uppercase()
             .replace(" P", " p"),
-        significant(all_ms),
-        significant(half_ms)
+        format_significant(all_ms),
+        format_significant(half_ms)
     )
 }
 
@@ -119,10 +119,10 @@ pub(super) fn steps(
         Count(steps, "step"),
         Count(replicas, "replica"),
         Percent(busy_share),
-        significant(running.mean),
-        significant(running.max),
-        significant(waiting.mean),
-        significant(waiting.max)
+        format_significant(running.mean),
+        format_significant(running.max),
+        format_significant(waiting.mean),
+        format_significant(waiting.max)
     )
 }
 

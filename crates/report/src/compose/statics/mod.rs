@@ -2,7 +2,7 @@
 
 mod sentences;
 
-use llmprof_units::{Basis, Nanos, Percent, significant};
+use llmprof_units::{Basis, Nanos, Percent, format_significant};
 
 use self::sentences as text;
 use crate::analyzed::{PhaseStatics, Statics, Sums};
@@ -99,6 +99,6 @@ fn sums(sums: &Sums) -> [String; 6] {
         sums.kv_read_bytes.to_string(),
         sums.kv_write_bytes.to_string(),
         sums.activation_bytes.to_string(),
-        sums.intensity.map_or_else(dash, significant),
+        sums.intensity.map_or_else(dash, format_significant),
     ]
 }

@@ -1,7 +1,7 @@
 //! Theoretical cost of a model.
 
 use llmprof_theory::{AttentionConvention, Logits};
-use llmprof_units::{Basis, Count, significant};
+use llmprof_units::{Basis, Count, format_significant};
 
 use crate::analyzed::{PhaseStatics, Statics};
 
@@ -134,5 +134,5 @@ fn significant_count(count: u64) -> String {
         1_000_000_000..1_000_000_000_000 => (count as f64 / 1e9, "B"),
         _ => (count as f64 / 1e12, "T"),
     };
-    format!("{} {unit}", significant(value))
+    format!("{} {unit}", format_significant(value))
 }

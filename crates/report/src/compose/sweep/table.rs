@@ -5,7 +5,7 @@ use llmprof_analysis::roofline::Utilization;
 use llmprof_analysis::stats::Summary;
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_record::run::RunPhase;
-use llmprof_units::{Nanos, Percent, significant};
+use llmprof_units::{Nanos, Percent, format_significant};
 
 use super::sentences;
 use crate::{Cell, Table, csv_field, text::issue_line};
@@ -96,12 +96,14 @@ pub fn table(rows: &[SweepRow]) -> Table {
     let columns: [(&str, Value); 8] = [
         ("TTFT", |of| of.ttft_ns.map(time)),
         ("TPOT", |of| of.tpot_ns.map(time)),
-        ("TOKENS/S", |of| of.tokens_per_s.map(significant)),
+        ("TOKENS/S", |of| of.tokens_per_s.map(format_significant)),
         (PREFILL, |of| of.prefill.bottleneck()),
         ("PREFILL MFU", |of| of.prefill.mfu.map(percent)),
         (DECODE, |of| of.decode.bottleneck()),
         ("DECODE MBU", |of| of.decode.mbu.map(percent)),
-        ("J/TOKEN", |of| of.decode.joules_per_token.map(significant)),
+        ("J/TOKEN", |of| {
+            of.decode.joules_per_token.map(format_significant)
+        }),
     ];
     let has = |cell: Value| {
         rows.iter()

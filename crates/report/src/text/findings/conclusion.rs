@@ -1,7 +1,7 @@
 //! The conclusion of a finding in one sentence: the result, then the reason.
 
 use llmprof_theory::roofline::Resource;
-use llmprof_units::{Count, Nanos, Percent, Times, significant};
+use llmprof_units::{Count, Nanos, Percent, Times, format_significant};
 
 use super::{is_waiting, is_whole};
 use crate::analyzed::{Abstention, Conclusion, Finding};
@@ -193,7 +193,7 @@ fn throttled(phase: &str, conclusion: &Conclusion) -> String {
         [] => String::new(),
         reasons => format!(" ({})", reasons.join(", ").replace('_', " ")),
     };
-    let clock = clock_mhz.map(|clock| format!(", at {} MHz on average", significant(clock)));
+    let clock = clock_mhz.map(|clock| format!(", at {} MHz on average", format_significant(clock)));
     format!(
         "{phase}: GPU {gpu} ran below its clock for {} of the time{why}{}",
         Percent(*share),

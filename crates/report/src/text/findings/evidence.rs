@@ -1,6 +1,6 @@
 //! The numbers behind a finding, and how its speedup is computed from them.
 
-use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Percent, Times, significant};
+use llmprof_units::{Bytes, BytesPerSecond, FlopsPerSecond, Percent, Times, format_significant};
 
 use crate::analyzed::{Derivation, Evidence, Measure};
 use crate::text::{copies, time, waterfall};
@@ -111,7 +111,7 @@ pub(crate) fn figure(evidence: &Evidence) -> String {
         // A count of things, which one of is no plural.
         unit => match unit.strip_suffix('s').filter(|_| value == 1.0) {
             Some(one) => format!("1 {one}"),
-            None => format!("{} {unit}", significant(value)),
+            None => format!("{} {unit}", format_significant(value)),
         },
     }
 }

@@ -60,7 +60,7 @@ impl Draft<'_> {
     }
 
     fn parameters(&self) -> Option<u64> {
-        self.model().map(|model| model.parameters())
+        self.model().map(|model| model.parameter_count())
     }
 
     /// Chooses the feed-forward width such that the parameters are `wanted` again; `None` where no width does it.
@@ -120,7 +120,7 @@ pub(super) fn edits(request: &Request) -> Result<Vec<Change>, Failure> {
         inside: is_inside.then_some("text_config"),
         edits: Vec::new(),
     };
-    let wanted = request.subject.counted()?.parameters();
+    let wanted = request.subject.counted()?.parameter_count();
     let mut drafts = kv_heads(&draft);
     drafts.extend(head_sizes(&draft));
     drafts.extend(widths(&draft));

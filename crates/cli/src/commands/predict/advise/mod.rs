@@ -119,8 +119,8 @@ fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<PredictedFi
     Ok(PredictedFigures::of(
         &found,
         workload.new_tokens,
-        model.parameters(),
-        workload.parallel.ranks(),
+        model.parameter_count(),
+        workload.parallel.rank_count(),
     ))
 }
 

@@ -29,14 +29,14 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
     let mut config = composed.resolved_job()?;
     app::warn(composed.take_warnings());
     gather_design(&mut config);
-    let overrides = composed.value("hydra.overrides.task")?;
+    let overrides = composed.resolved_value("hydra.overrides.task")?;
     let overrides: Vec<String> = overrides
         .as_list()
         .unwrap_or_default()
         .iter()
         .map(ToString::to_string)
         .collect();
-    let mut plan: Plan = typed::read(&config).map_err(|error| misfit(&error, &overrides))?;
+    let mut plan: Plan = typed::read_typed(&config).map_err(|error| misfit(&error, &overrides))?;
     weights::decide(&mut plan);
     decide_tools(&mut plan);
     let mut mistakes = plan.mistakes();

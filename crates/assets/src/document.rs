@@ -9,7 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{AssetError, Result};
 
 /// A file as a tree, with the place of each value.
-pub(crate) fn tree(path: &Path) -> Result<Node> {
+pub(crate) fn read_tree(path: &Path) -> Result<Node> {
     let text = read_text_bounded(path, CONFIG_MAX_BYTES).map_err(AssetError::io("read", path))?;
     let source = Source::new(path.to_string_lossy(), text);
     yaml::load_config(&source).map_err(|error| AssetError::BadFile {
@@ -20,8 +20,8 @@ pub(crate) fn tree(path: &Path) -> Result<Node> {
 }
 
 /// A file as a value.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let tree = tree(path)?;
+pub(crate) fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let tree = read_tree(path)?;
     typed::read_typed(&tree).map_err(|error| AssetError::BadFile {
         path: path.to_owned(),
         line: error

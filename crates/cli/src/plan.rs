@@ -65,7 +65,7 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
 fn decide_tools(plan: &mut Plan) {
     let has_program = has_cuda_program(plan) && !plan.pipeline.direct_inference.enable;
     let pipeline = &mut plan.pipeline;
-    let is_there = |name, path: Option<&Path>| has_program && Tool::find(name, path).is_ok();
+    let is_there = |name, path: Option<&Path>| has_program && Tool::find_tool(name, path).is_ok();
     let (nsys, ncu) = (&mut pipeline.nsys, &mut pipeline.ncu);
     if nsys.enable.is_none() {
         nsys.enable = Some(is_there("nsys", nsys.path.as_deref()));

@@ -3,7 +3,7 @@
 use llmprof_config::{
     context::Context,
     grammar::overrides::{KeepOrder, parse_override},
-    resolve::resolve,
+    resolve::resolve_all,
     source::Source,
     yaml,
 };
@@ -14,8 +14,8 @@ pub fn read(bytes: &[u8]) -> bool {
     for line in text.lines() {
         let _ = parse_override(line, &mut KeepOrder);
     }
-    let Ok(mut node) = yaml::load(&Source::new("input", text)) else {
+    let Ok(mut node) = yaml::load_config(&Source::new("input", text)) else {
         return false;
     };
-    resolve(&mut node, &Context::new()).is_ok()
+    resolve_all(&mut node, &Context::new()).is_ok()
 }

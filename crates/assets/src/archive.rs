@@ -16,7 +16,7 @@ use crate::{AssetError, Result};
 /// What the files of an archive may have together where a bootstrap file does not say.
 pub(crate) const DEFAULT_BOUND: Bytes = Bytes(200_000_000_000);
 /// What one archive may hold.
-const MOST_ENTRIES: usize = 10_000_000;
+const ENTRIES_MAX: usize = 10_000_000;
 /// Kind of file in the upper half of an entry's Unix mode.
 const KIND: u32 = 0o170_000;
 const LINK: u32 = 0o120_000;
@@ -29,8 +29,8 @@ pub(crate) fn is_needed(into: &Path) -> bool {
 }
 
 /// Reads the names and sizes of an archive and refuses one that must not be extracted; the sum of its sizes.
-pub(crate) fn check(archive: &Path, bound: Bytes) -> Result<Bytes> {
-    let mut zip = open(archive)?;
+pub(crate) fn check_archive(archive: &Path, bound: Bytes) -> Result<Bytes> {
+    let mut zip = open_archive(archive)?;
     let mut total = 0u64;
     let mut names = BTreeSet::new();
     for number in 0..zip.len() {
@@ -65,8 +65,8 @@ pub(crate) fn check(archive: &Path, bound: Bytes) -> Result<Bytes> {
 /// Extracts an archive that was checked. Files appear in a folder beside `into`, which gets its name at the end.
 ///
 /// Where every file is below one folder with the name of `into`, that folder is `into`.
-pub(crate) fn extract(archive: &Path, into: &Path, bound: Bytes) -> Result<()> {
-    check(archive, bound)?;
+pub(crate) fn extract_archive(archive: &Path, into: &Path, bound: Bytes) -> Result<()> {
+    check_archive(archive, bound)?;
     let name = into.file_name().unwrap_or_default();
     let partial = into.with_file_name(format!(".{}.llmprof-partial", name.to_string_lossy()));
     // Ours, of a call that was ended.
@@ -74,7 +74,7 @@ pub(crate) fn extract(archive: &Path, into: &Path, bound: Bytes) -> Result<()> {
         fs::remove_dir_all(&partial).map_err(AssetError::io("remove", &partial))?;
     }
     fs::create_dir_all(&partial).map_err(AssetError::io("create", &partial))?;
-    let mut zip = open(archive)?;
+    let mut zip = open_archive(archive)?;
     let inner = zip.file_names().all(|entry| {
         plain_path(entry).is_some_and(|path| {
             path.starts_with(name) && (path != Path::new(name) || entry.ends_with('/'))
@@ -102,7 +102,7 @@ pub(crate) fn extract(archive: &Path, into: &Path, bound: Bytes) -> Result<()> {
         }
         let mut file = File::create_new(&path).map_err(AssetError::io("create", &path))?;
         // The size that an entry states is not always the one it has.
-        let written = copy(&mut entry, &mut file, left, &path)
+        let written = copy_limited(&mut entry, &mut file, left, &path)
             .map_err(|error| bad(&format!("entry `{}`: {error}", entry.name())))?;
         left = left
             .checked_sub(written)
@@ -116,20 +116,20 @@ pub(crate) fn extract(archive: &Path, into: &Path, bound: Bytes) -> Result<()> {
 }
 
 /// Copies at most one byte more than `left`, so that too much is noticed.
-fn copy(from: &mut impl Read, to: &mut File, left: u64, path: &Path) -> io::Result<u64> {
+fn copy_limited(from: &mut impl Read, to: &mut File, left: u64, path: &Path) -> io::Result<u64> {
     let written = io::copy(&mut from.take(left.saturating_add(1)), to)?;
     to.flush()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     Ok(written)
 }
 
-fn open(archive: &Path) -> Result<ZipArchive<File>> {
+fn open_archive(archive: &Path) -> Result<ZipArchive<File>> {
     let file = File::open(archive).map_err(AssetError::io("read", archive))?;
     let zip = ZipArchive::new(file).map_err(|error| AssetError::bad(archive, error.to_string()))?;
-    if zip.len() > MOST_ENTRIES {
+    if zip.len() > ENTRIES_MAX {
         return Err(AssetError::bad(
             archive,
-            format!("holds {} entries; at most {MOST_ENTRIES}", zip.len()),
+            format!("holds {} entries; at most {ENTRIES_MAX}", zip.len()),
         ));
     }
     Ok(zip)
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use zip::{ZipWriter, write::SimpleFileOptions};
 
-    fn archive(folder: &Path, entries: &[(&str, &[u8])]) -> PathBuf {
+    fn make_archive(folder: &Path, entries: &[(&str, &[u8])]) -> PathBuf {
         let path = folder.join("a.zip");
         let mut zip = ZipWriter::new(File::create(&path).unwrap());
         for (name, content) in entries {
@@ -167,13 +167,13 @@ mod tests {
     fn files_are_extracted_once_and_a_folder_of_the_same_name_is_not_doubled() {
         let folder = tempfile::tempdir().unwrap();
         let into = folder.path().join("images");
-        let flat = archive(folder.path(), &[("x.png", b"1"), ("sub/y.png", b"22")]);
+        let flat = make_archive(folder.path(), &[("x.png", b"1"), ("sub/y.png", b"22")]);
         assert!(is_needed(&into));
-        assert_eq!(check(&flat, DEFAULT_BOUND).unwrap(), Bytes(3));
+        assert_eq!(check_archive(&flat, DEFAULT_BOUND).unwrap(), Bytes(3));
         // What a killed call left.
         fs::create_dir(folder.path().join(".images.llmprof-partial")).unwrap();
         fs::write(folder.path().join(".images.llmprof-partial/x.png"), "half").unwrap();
-        extract(&flat, &into, DEFAULT_BOUND).unwrap();
+        extract_archive(&flat, &into, DEFAULT_BOUND).unwrap();
         assert_eq!(fs::read(into.join("x.png")).unwrap(), b"1");
         assert_eq!(fs::read(into.join("sub/y.png")).unwrap(), b"22");
         assert!(!is_needed(&into));
@@ -181,8 +181,8 @@ mod tests {
 
         fs::remove_dir_all(&into).unwrap();
         fs::create_dir(&into).unwrap();
-        let nested = archive(folder.path(), &[("images/x.png", b"1")]);
-        extract(&nested, &into, DEFAULT_BOUND).unwrap();
+        let nested = make_archive(folder.path(), &[("images/x.png", b"1")]);
+        extract_archive(&nested, &into, DEFAULT_BOUND).unwrap();
         assert_eq!(fs::read(into.join("x.png")).unwrap(), b"1");
     }
 
@@ -191,18 +191,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let into = folder.path().join("images");
         let refused = |path: &Path, bound: u64| {
-            let error = extract(path, &into, Bytes(bound)).unwrap_err();
+            let error = extract_archive(path, &into, Bytes(bound)).unwrap_err();
             assert!(!into.exists());
             error.to_string()
         };
         for name in ["../x", "/etc/x", "a/../../x", "a\\..\\x"] {
-            let path = archive(folder.path(), &[("ok", b"1"), (name, b"2")]);
+            let path = make_archive(folder.path(), &[("ok", b"1"), (name, b"2")]);
             let error = refused(&path, 100);
             assert!(error.contains("leads out of the folder"), "{name}: {error}");
         }
-        let path = archive(folder.path(), &[("big", &[0; 2000])]);
+        let path = make_archive(folder.path(), &[("big", &[0; 2000])]);
         assert!(refused(&path, 1999).contains("exceeds"), "stated size");
-        extract(&path, &into, Bytes(2000)).unwrap();
+        extract_archive(&path, &into, Bytes(2000)).unwrap();
         fs::remove_dir_all(&into).unwrap();
 
         let path = folder.path().join("link.zip");
@@ -213,7 +213,7 @@ mod tests {
         assert!(refused(&path, 100).contains("is a link"));
 
         // An entry that states fewer bytes than it has.
-        let path = archive(folder.path(), &[("lie", &[7; 4000])]);
+        let path = make_archive(folder.path(), &[("lie", &[7; 4000])]);
         let mut bytes = fs::read(&path).unwrap();
         let size = 4000u32.to_le_bytes();
         let places: Vec<usize> = (0..bytes.len() - 4)
@@ -225,7 +225,7 @@ mod tests {
         }
         fs::write(&path, bytes).unwrap();
         refused(&path, 1000);
-        let broken = archive(folder.path(), &[("x", b"1")]);
+        let broken = make_archive(folder.path(), &[("x", b"1")]);
         let bytes = fs::read(&broken).unwrap();
         for length in 0..bytes.len() {
             fs::write(&broken, &bytes[..length]).unwrap();

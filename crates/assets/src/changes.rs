@@ -99,7 +99,7 @@ impl Changes {
             }
             return;
         }
-        self.write("create", path.to_owned(), contents);
+        self.write_file("create", path.to_owned(), contents);
     }
 
     /// A program, where there is none.
@@ -114,7 +114,7 @@ impl Changes {
                 if let Some(folder) = path.parent() {
                     make_folder(folder)?;
                 }
-                replace(&path, contents.as_bytes())?;
+                replace_file(&path, contents.as_bytes())?;
                 let mode = fs::Permissions::from_mode(0o755);
                 fs::set_permissions(&path, mode).map_err(AssetError::io("write", &path))
             },
@@ -126,19 +126,19 @@ impl Changes {
         let contents = contents.into();
         match fs::read(path) {
             Ok(found) if found == contents => {}
-            Ok(_) => self.write("replace", path.to_owned(), contents),
-            Err(_) => self.write("create", path.to_owned(), contents),
+            Ok(_) => self.write_file("replace", path.to_owned(), contents),
+            Err(_) => self.write_file("create", path.to_owned(), contents),
         }
     }
 
-    fn write(&mut self, verb: &str, path: PathBuf, contents: Vec<u8>) {
+    fn write_file(&mut self, verb: &str, path: PathBuf, contents: Vec<u8>) {
         self.push(Change::new(
             format!("{verb} {}", path.display()),
             move || {
                 if let Some(folder) = path.parent() {
                     make_folder(folder)?;
                 }
-                replace(&path, &contents)
+                replace_file(&path, &contents)
             },
         ));
     }
@@ -146,7 +146,7 @@ impl Changes {
 
 /// Replaces a file in one step. The file beside it that this takes has one name, so that what a killed call left of it is
 /// taken up by the next: the project's lock keeps others away.
-pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+pub(crate) fn replace_file(path: &Path, contents: &[u8]) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.llmprof-tmp"));
     let written = File::create(&temporary).and_then(|mut file| {

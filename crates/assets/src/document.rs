@@ -9,10 +9,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{AssetError, Result};
 
 /// A file as a tree, with the place of each value.
-pub(crate) fn tree(path: &Path) -> Result<Node> {
+pub(crate) fn read_tree(path: &Path) -> Result<Node> {
     let text = read_text_bounded(path, CONFIG_MAX_BYTES).map_err(AssetError::io("read", path))?;
     let source = Source::new(path.to_string_lossy(), text);
-    yaml::load(&source).map_err(|error| AssetError::BadFile {
+    yaml::load_config(&source).map_err(|error| AssetError::BadFile {
         path: path.to_owned(),
         line: error.origin().map_or(0, |origin| origin.line_column().0),
         message: error.to_string(),
@@ -20,9 +20,9 @@ pub(crate) fn tree(path: &Path) -> Result<Node> {
 }
 
 /// A file as a value.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let tree = tree(path)?;
-    typed::read(&tree).map_err(|error| AssetError::BadFile {
+pub(crate) fn read_document<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let tree = read_tree(path)?;
+    typed::read_typed(&tree).map_err(|error| AssetError::BadFile {
         path: path.to_owned(),
         line: error
             .origin
@@ -37,6 +37,6 @@ pub(crate) fn to_yaml<T: Serialize>(value: &T) -> String {
     let json = serde_json::to_string(value).expect("these types have only string keys");
     // JSON is YAML: what one writer escapes the other reads.
     let source = Source::new("value", json);
-    let node = yaml::load(&source).expect("JSON is YAML");
+    let node = yaml::load_config(&source).expect("JSON is YAML");
     emit::to_yaml(&node)
 }

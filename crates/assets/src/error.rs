@@ -10,30 +10,24 @@ const NAMED: usize = 20;
 /// Why a project's assets could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AssetError {
-    /// The operating system refused.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was being done.
         action: &'static str,
         /// To what.
         path: PathBuf,
-        /// What the system said.
         source: io::Error,
     },
     /// A file does not say what it must.
-    #[error("{}{}: {message}", .path.display(), at(*.line))]
+    #[error("{}{}: {message}", .path.display(), line_suffix(*.line))]
     BadFile {
-        /// The file.
         path: PathBuf,
         /// The line, from 1; 0 where it is about the whole file.
         line: usize,
-        /// What is wrong.
         message: String,
     },
     /// A link would point at nothing.
     #[error("{} would point at {}, which does not exist", .link.display(), .target.display())]
     MissingTarget {
-        /// The link.
         link: PathBuf,
         /// What is not there.
         target: PathBuf,
@@ -41,9 +35,8 @@ pub enum AssetError {
         hint: String,
     },
     /// A folder lacks files that were declared as required.
-    #[error("{} lacks {}:{}", .folder.display(), llmprof_units::Count(.files.len() as u64, "required file"), lines(.files))]
+    #[error("{} lacks {}:{}", .folder.display(), llmprof_units::Count(.files.len() as u64, "required file"), name_lines(.files))]
     MissingFiles {
-        /// The folder.
         folder: PathBuf,
         /// All that are missing, and why where that is not obvious.
         files: Vec<String>,
@@ -51,53 +44,38 @@ pub enum AssetError {
     /// Something stands where a link or folder should be.
     #[error("{} is {what}; it is left as it is", .path.display())]
     InTheWay {
-        /// The path.
         path: PathBuf,
         /// What stands there.
         what: &'static str,
     },
     /// A path leads out of the project.
     #[error("{} is outside the project {}", .path.display(), .project.display())]
-    Outside {
-        /// The path.
-        path: PathBuf,
-        /// The project.
-        project: PathBuf,
-    },
+    Outside { path: PathBuf, project: PathBuf },
     /// An archive that must not be extracted.
     #[error("{} is not extracted: entry `{entry}` {why}", .archive.display())]
     UnsafeArchive {
-        /// The archive.
         archive: PathBuf,
-        /// The entry.
         entry: String,
         /// What is wrong with it.
         why: String,
     },
-    /// Another program failed.
     #[error("`{command}` failed: {how}")]
     Tool {
-        /// Its command line.
         command: String,
         /// Its exit code and last words.
         how: String,
-        /// What would help.
         hint: Option<String>,
     },
     /// There is nothing of that name.
     #[error("there is no {what} `{name}`")]
     Unknown {
-        /// What was looked for.
         what: &'static str,
-        /// Its name.
         name: String,
-        /// The names there are.
         known: Vec<String>,
     },
     /// The request makes no sense here.
     #[error("{message}")]
     Refused {
-        /// Why.
         message: String,
         /// What would be right.
         hint: Option<String>,
@@ -152,14 +130,14 @@ impl AssetError {
     }
 }
 
-fn at(line: usize) -> String {
+fn line_suffix(line: usize) -> String {
     match line {
         0 => String::new(),
         line => format!(":{line}"),
     }
 }
 
-fn lines(names: &[String]) -> String {
+fn name_lines(names: &[String]) -> String {
     let mut text = String::new();
     for name in names.iter().take(NAMED) {
         let _ = write!(text, "\n  {name}");

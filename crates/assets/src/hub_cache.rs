@@ -28,9 +28,7 @@ impl RepoKind {
 /// One revision in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its folder.
     pub path: PathBuf,
-    /// The commit.
     pub revision: String,
 }
 
@@ -84,7 +82,7 @@ pub(crate) fn in_repository(folder: &Path, revision: Option<&str>) -> Result<Sna
         Err(_) if snapshots.join(named).is_dir() => Some(named.to_owned()),
         Err(_) => None,
     };
-    let known = names(&snapshots);
+    let known = list_names(&snapshots);
     let commit = match (commit, known.as_slice()) {
         (Some(commit), _) => commit,
         (None, [only]) if revision.is_none() => only.clone(),
@@ -114,7 +112,7 @@ pub(crate) fn in_repository(folder: &Path, revision: Option<&str>) -> Result<Sna
 
 /// The snapshot of that commit, of whichever repository below `root`.
 pub(crate) fn by_commit(root: &Path, commit: &str) -> Option<Snapshot> {
-    let mut found = names(root)
+    let mut found = list_names(root)
         .into_iter()
         .map(|name| root.join(name).join("snapshots").join(commit))
         .filter(|path| path.is_dir());
@@ -130,7 +128,7 @@ pub(crate) fn is_commit(name: &str) -> bool {
     name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn names(folder: &Path) -> Vec<String> {
+fn list_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
         .filter_map(|entry| entry.file_name().into_string().ok())

@@ -11,7 +11,7 @@ use crate::{AssetError, Change, Changes, Result, changes::make_folder};
 /// Adds what makes `link` point at `target`: nothing where it does already.
 ///
 /// The target must exist. Only a link is ever replaced, and only where the folder it stands in is inside of `project`.
-pub(crate) fn plan(
+pub(crate) fn plan_link(
     project: &Path,
     link: &Path,
     target: &Path,
@@ -44,12 +44,12 @@ pub(crate) fn plan(
     };
     let what = format!("{verb} {} -> {}", link.display(), target.display());
     let (link, target) = (link.to_owned(), target.to_owned());
-    changes.push(Change::new(what, move || place(&link, &target)));
+    changes.push(Change::new(what, move || place_link(&link, &target)));
     Ok(())
 }
 
 /// Puts the link in place in one step, so that there is always the old one or the new one.
-fn place(link: &Path, target: &Path) -> Result<()> {
+fn place_link(link: &Path, target: &Path) -> Result<()> {
     let folder = link.parent().unwrap_or(link);
     make_folder(folder)?;
     let name = link.file_name().unwrap_or_default().to_string_lossy();
@@ -111,7 +111,7 @@ mod tests {
         let link = project.join("models/m");
         let make = |link: &Path, target: &str| {
             let mut changes = Changes::default();
-            plan(
+            plan_link(
                 &project,
                 link,
                 &root.join(target),

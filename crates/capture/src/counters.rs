@@ -43,7 +43,6 @@ impl CounterValues {
         }
     }
 
-    /// Instructions per cycle.
     pub fn instructions_per_cycle(&self) -> Option<f64> {
         let cycles = self.cycles.filter(|&cycles| cycles > 0)?;
         Some(self.instructions? as f64 / cycles as f64)
@@ -64,10 +63,10 @@ impl Counters {
     ///
     /// A thread that is being started at this very moment may be missed, so attach to a worker before it computes. The
     /// issue names what cannot be counted and why.
-    pub fn attach(process: u32) -> (Self, Option<Issue>) {
+    pub fn attach_counters(process: u32) -> (Self, Option<Issue>) {
         let mut refusals: Vec<(&str, io::Error)> = Vec::new();
         let mut open = |name: &'static str, event: Hardware| {
-            Tally::attach(process, event)
+            Tally::attach_tally(process, event)
                 .map_err(|error| refusals.push((name, error)))
                 .ok()
         };
@@ -77,14 +76,14 @@ impl Counters {
             cache_references: open("cache references", Hardware::CACHE_REFERENCES),
             cache_misses: open("cache misses", Hardware::CACHE_MISSES),
         };
-        (counters, issue(&refusals))
+        (counters, refusal_issue(&refusals))
     }
 
     /// What was counted since they were attached.
-    pub fn read(&mut self) -> CounterValues {
+    pub fn read_values(&mut self) -> CounterValues {
         let mut share: Option<f64> = None;
         let mut value = |tally: &mut Option<Tally>| {
-            let reading = tally.as_mut()?.read()?;
+            let reading = tally.as_mut()?.read_tally()?;
             share = Some(share.map_or(reading.share, |least| least.min(reading.share)));
             Some(reading.value)
         };
@@ -104,7 +103,6 @@ struct Tally {
     threads: Vec<Counter>,
 }
 
-/// What a tally holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Reading {
     value: u64,
@@ -112,7 +110,7 @@ struct Reading {
 }
 
 impl Tally {
-    fn attach(process: u32, event: impl Event + Copy) -> io::Result<Self> {
+    fn attach_tally(process: u32, event: impl Event + Copy) -> io::Result<Self> {
         let mut threads = Vec::new();
         for thread in thread_ids(process)? {
             let mut builder = Builder::new(event);
@@ -136,7 +134,7 @@ impl Tally {
         Ok(Self { threads })
     }
 
-    fn read(&mut self) -> Option<Reading> {
+    fn read_tally(&mut self) -> Option<Reading> {
         let mut sum = Reading {
             value: 0,
             share: 1.0,
@@ -144,7 +142,7 @@ impl Tally {
         for counter in &mut self.threads {
             let data = counter.read_full().ok()?;
             let nanos = |time: Option<std::time::Duration>| time.map(|time| time.as_nanos());
-            let (value, share) = scaled(
+            let (value, share) = scale_count(
                 data.count(),
                 nanos(data.time_enabled())?,
                 nanos(data.time_running())?,
@@ -158,7 +156,7 @@ impl Tally {
 
 /// A count scaled up to the whole time, and the share of time it was on the hardware: the kernel takes turns where there
 /// are more events than hardware counters (perf_event_open(2)). A thread that never ran counted nothing, wholly.
-fn scaled(count: u64, enabled: u128, running: u128) -> (u64, f64) {
+fn scale_count(count: u64, enabled: u128, running: u128) -> (u64, f64) {
     if running == 0 || running >= enabled {
         return (count, 1.0);
     }
@@ -180,10 +178,10 @@ fn thread_ids(process: u32) -> io::Result<Vec<i32>> {
 }
 
 /// One issue for all refusals: they have one reason as a rule.
-fn issue(refusals: &[(&str, io::Error)]) -> Option<Issue> {
+fn refusal_issue(refusals: &[(&str, io::Error)]) -> Option<Issue> {
     let (_, first) = refusals.first()?;
     let names: Vec<&str> = refusals.iter().map(|(name, _)| *name).collect();
-    let (reason, hint) = explain(first);
+    let (reason, hint) = explain_refusal(first);
     let mut issue = Issue::info(IssueCode::CountersUnavailable)
         .with("counters", names.join(", "))
         .with("reason", reason)
@@ -193,7 +191,7 @@ fn issue(refusals: &[(&str, io::Error)]) -> Option<Issue> {
 }
 
 /// Why the kernel refused, and what would help.
-fn explain(error: &io::Error) -> (String, Option<&'static str>) {
+fn explain_refusal(error: &io::Error) -> (String, Option<&'static str>) {
     match error.kind() {
         ErrorKind::NotFound => (
             "this machine has no such counter".to_owned(),
@@ -219,10 +217,10 @@ mod tests {
 
     #[test]
     fn scaling_by_hand() {
-        assert_eq!(scaled(100, 1000, 1000), (100, 1.0));
-        assert_eq!(scaled(100, 1000, 250), (400, 0.25));
-        assert_eq!(scaled(0, 0, 0), (0, 1.0));
-        assert_eq!(scaled(u64::MAX, 2, 1), (u64::MAX, 0.5));
+        assert_eq!(scale_count(100, 1000, 1000), (100, 1.0));
+        assert_eq!(scale_count(100, 1000, 250), (400, 0.25));
+        assert_eq!(scale_count(0, 0, 0), (0, 1.0));
+        assert_eq!(scale_count(u64::MAX, 2, 1), (u64::MAX, 0.5));
     }
 
     #[test]
@@ -242,8 +240,8 @@ mod tests {
     fn refusals_are_one_issue_with_a_reason() {
         let refused = |errno: rustix::io::Errno| io::Error::from(errno);
         let none: [(&str, io::Error); 0] = [];
-        assert_eq!(issue(&none), None);
-        let found = issue(&[
+        assert_eq!(refusal_issue(&none), None);
+        let found = refusal_issue(&[
             ("cycles", refused(rustix::io::Errno::NOENT)),
             ("instructions", refused(rustix::io::Errno::NOENT)),
         ])
@@ -257,7 +255,7 @@ mod tests {
             )
         );
         for errno in [rustix::io::Errno::ACCESS, rustix::io::Errno::PERM] {
-            let found = issue(&[("cycles", refused(errno))]).unwrap();
+            let found = refusal_issue(&[("cycles", refused(errno))]).unwrap();
             assert!(found.hint.unwrap().contains("perf_event_paranoid"));
         }
     }
@@ -265,12 +263,12 @@ mod tests {
     /// Either this machine counts, and then sensibly, or it says why not.
     #[test]
     fn this_machine_counts_or_says_why_not() {
-        let (mut counters, issue) = Counters::attach(std::process::id());
+        let (mut counters, issue) = Counters::attach_counters(std::process::id());
         let sum: u64 = std::hint::black_box(0..1_000_000u64)
             .map(std::hint::black_box)
             .sum();
         assert!(sum > 0);
-        let values = counters.read();
+        let values = counters.read_values();
         assert_eq!(
             issue.is_none(),
             values.cycles.is_some()
@@ -287,11 +285,11 @@ mod tests {
     /// Software events work where hardware ones do not: the same code counts page faults of threads started later.
     #[test]
     fn threads_started_later_are_counted() {
-        let Ok(mut tally) = Tally::attach(std::process::id(), Software::PAGE_FAULTS) else {
+        let Ok(mut tally) = Tally::attach_tally(std::process::id(), Software::PAGE_FAULTS) else {
             // Containers may forbid the whole call; the issue of `attach` covers that.
             return;
         };
-        let before = tally.read().unwrap();
+        let before = tally.read_tally().unwrap();
         let pages = 200;
         std::thread::spawn(move || {
             let page = rustix::param::page_size();
@@ -303,15 +301,15 @@ mod tests {
         })
         .join()
         .unwrap();
-        let after = tally.read().unwrap();
+        let after = tally.read_tally().unwrap();
         assert!(after.value > before.value, "{before:?} {after:?}");
         assert_eq!(after.share, 1.0);
     }
 
     #[test]
     fn a_process_that_is_gone_is_an_issue() {
-        let (mut counters, issue) = Counters::attach(u32::MAX);
-        assert_eq!(counters.read(), CounterValues::default());
+        let (mut counters, issue) = Counters::attach_counters(u32::MAX);
+        assert_eq!(counters.read_values(), CounterValues::default());
         let issue = issue.unwrap();
         assert_eq!(issue.count, 4);
         assert!(issue.to_string().contains("No such process"), "{issue}");

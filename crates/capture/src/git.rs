@@ -13,7 +13,7 @@ use std::{
 
 /// Keys of a repository's config that start nothing when the state of files is asked for. Of `remote` only what a clone writes: a
 /// promisor remote is fetched from when an object is missing, by the program that its `uploadpack` names.
-const HARMLESS: [(&str, &[&str]); 6] = [
+const HARMLESS_CONFIG_KEYS: [(&str, &[&str]); 6] = [
     (
         "core",
         &[
@@ -35,23 +35,23 @@ const HARMLESS: [(&str, &[&str]); 6] = [
     ("push", &["default", "autosetupremote", "followtags"]),
 ];
 /// No file of git that is read here is longer.
-const MOST_BYTES: u64 = 16 << 20;
+const FILE_MAX_BYTES: u64 = 16 << 20;
 /// Names may name others; git has no chain longer than this.
-const MOST_LINKS: usize = 5;
+const REF_LINKS_MAX: usize = 5;
 
 /// The commit of the repository around `project`; with `+` where files differ from it.
-pub(crate) fn revision(project: &Path) -> Option<String> {
+pub(crate) fn find_revision(project: &Path) -> Option<String> {
     let project = project.canonicalize().ok()?;
     let root = project
         .ancestors()
         .find(|folder| folder.join(".git").exists())?;
     let folder = git_folder(root)?;
     let common = common_folder(&folder);
-    let revision = head(&folder, &common)?;
+    let revision = read_head(&folder, &common)?;
     let harmless = is_harmless(&common.join("config"), true)
         && is_harmless(&folder.join("config.worktree"), false)
         && !common.join("info/attributes").exists();
-    if harmless && differs(root) {
+    if harmless && has_changes(root) {
         Some(revision + "+")
     } else {
         Some(revision)
@@ -64,24 +64,24 @@ fn git_folder(root: &Path) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path);
     }
-    let text = read(&path)?;
+    let text = read_text(&path)?;
     Some(root.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
 /// A worktree has its branches and settings in the repository that it is of.
 fn common_folder(folder: &Path) -> PathBuf {
-    match read(&folder.join("commondir")) {
+    match read_text(&folder.join("commondir")) {
         Some(path) => folder.join(path.trim()),
         None => folder.to_owned(),
     }
 }
 
-fn head(folder: &Path, common: &Path) -> Option<String> {
+fn read_head(folder: &Path, common: &Path) -> Option<String> {
     let mut name = "HEAD".to_owned();
-    for _ in 0..MOST_LINKS {
-        let text = read(&folder.join(&name)).or_else(|| read(&common.join(&name)));
+    for _ in 0..REF_LINKS_MAX {
+        let text = read_text(&folder.join(&name)).or_else(|| read_text(&common.join(&name)));
         let Some(text) = text else {
-            return packed(common, &name);
+            return packed_ref(common, &name);
         };
         let text = text.trim();
         let Some(next) = text.strip_prefix("ref:") else {
@@ -96,8 +96,8 @@ fn head(folder: &Path, common: &Path) -> Option<String> {
     None
 }
 
-fn packed(common: &Path, name: &str) -> Option<String> {
-    let text = read(&common.join("packed-refs"))?;
+fn packed_ref(common: &Path, name: &str) -> Option<String> {
+    let text = read_text(&common.join("packed-refs"))?;
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     let (commit, _) = lines.find(|(_, found)| *found == name)?;
     is_commit(commit).then(|| commit.to_owned())
@@ -109,7 +109,7 @@ fn is_commit(text: &str) -> bool {
 
 /// Whether a config has nothing but what is known to start nothing. An absent one has nothing.
 fn is_harmless(config: &Path, is_needed: bool) -> bool {
-    let Some(text) = read(config) else {
+    let Some(text) = read_text(config) else {
         return !is_needed;
     };
     let mut section = String::new();
@@ -130,7 +130,7 @@ fn is_harmless(config: &Path, is_needed: bool) -> bool {
         }
         let key = line.split(['=', ' ', '\t']).next().unwrap_or_default();
         let key = key.to_ascii_lowercase();
-        let known = HARMLESS
+        let known = HARMLESS_CONFIG_KEYS
             .iter()
             .any(|(name, keys)| *name == section && keys.contains(&key.as_str()));
         // A line that goes on could hide a header.
@@ -142,7 +142,7 @@ fn is_harmless(config: &Path, is_needed: bool) -> bool {
 }
 
 /// Whether git says that a tracked file differs. Nothing of the index is written, no submodule is entered.
-fn differs(root: &Path) -> bool {
+fn has_changes(root: &Path) -> bool {
     let output = Command::new("git")
         .arg("-C")
         .arg(root)
@@ -165,14 +165,14 @@ fn differs(root: &Path) -> bool {
     output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
-fn read(path: &Path) -> Option<String> {
+fn read_text(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
-    if !metadata.is_file() || metadata.len() > MOST_BYTES {
+    if !metadata.is_file() || metadata.len() > FILE_MAX_BYTES {
         return None;
     }
     let mut text = String::new();
     let file = fs::File::open(path).ok()?;
-    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    file.take(FILE_MAX_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
@@ -180,7 +180,7 @@ fn read(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn git(folder: &Path, args: &[&str]) {
+    fn run_git(folder: &Path, args: &[&str]) {
         let status = Command::new("git")
             .arg("-C")
             .arg(folder)
@@ -191,12 +191,12 @@ mod tests {
         assert!(status.unwrap().success(), "{args:?}");
     }
 
-    fn repository() -> (tempfile::TempDir, String) {
+    fn new_repository() -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
-        git(folder.path(), &["init", "-q", "-b", "main"]);
+        run_git(folder.path(), &["init", "-q", "-b", "main"]);
         fs::write(folder.path().join("file"), "one").unwrap();
-        git(folder.path(), &["add", "file"]);
-        git(folder.path(), &["commit", "-q", "-m", "one"]);
+        run_git(folder.path(), &["add", "file"]);
+        run_git(folder.path(), &["commit", "-q", "-m", "one"]);
         let output = Command::new("git")
             .arg("-C")
             .arg(folder.path())
@@ -209,28 +209,28 @@ mod tests {
 
     #[test]
     fn the_commit_is_the_one_that_git_names() {
-        let (folder, commit) = repository();
+        let (folder, commit) = new_repository();
         let inside = folder.path().join("a/b");
         fs::create_dir_all(&inside).unwrap();
-        assert_eq!(revision(&inside).as_ref(), Some(&commit));
-        git(folder.path(), &["pack-refs", "--all"]);
-        assert_eq!(revision(&inside).as_ref(), Some(&commit));
-        git(folder.path(), &["worktree", "add", "-q", "tree"]);
+        assert_eq!(find_revision(&inside).as_ref(), Some(&commit));
+        run_git(folder.path(), &["pack-refs", "--all"]);
+        assert_eq!(find_revision(&inside).as_ref(), Some(&commit));
+        run_git(folder.path(), &["worktree", "add", "-q", "tree"]);
         assert_eq!(
-            revision(&folder.path().join("tree")).as_ref(),
+            find_revision(&folder.path().join("tree")).as_ref(),
             Some(&commit)
         );
         fs::write(folder.path().join("file"), "two").unwrap();
-        assert_eq!(revision(&inside), Some(commit.clone() + "+"));
-        git(folder.path(), &["checkout", "-q", "--detach"]);
-        assert_eq!(revision(&inside), Some(commit + "+"));
-        assert_eq!(revision(Path::new("/proc")), None);
+        assert_eq!(find_revision(&inside), Some(commit.clone() + "+"));
+        run_git(folder.path(), &["checkout", "-q", "--detach"]);
+        assert_eq!(find_revision(&inside), Some(commit + "+"));
+        assert_eq!(find_revision(Path::new("/proc")), None);
     }
 
     /// Each of these ran a program of the repository's author.
     #[test]
     fn nothing_of_the_repository_is_run() {
-        let (folder, commit) = repository();
+        let (folder, commit) = new_repository();
         let ran = folder.path().join("ran");
         let program = folder.path().join("program");
         fs::write(
@@ -261,7 +261,7 @@ mod tests {
         ] {
             fs::write(&config, format!("{before}{hostile}")).unwrap();
             fs::write(folder.path().join("file"), &hostile).unwrap();
-            let found = revision(folder.path()).unwrap();
+            let found = find_revision(folder.path()).unwrap();
             assert!(found.starts_with(&commit), "{hostile}");
             assert!(!ran.exists(), "{hostile}");
         }
@@ -270,7 +270,7 @@ mod tests {
     /// A missing tree was fetched from the remote that promised it, by the program that the remote named.
     #[test]
     fn a_missing_object_is_fetched_from_nowhere() {
-        let (folder, commit) = repository();
+        let (folder, commit) = new_repository();
         let ran = folder.path().join("ran");
         let program = folder.path().join("program");
         fs::write(&program, format!("#!/bin/sh\ntouch {}\n", ran.display())).unwrap();
@@ -294,9 +294,9 @@ mod tests {
         fs::write(&config, remote).unwrap();
         fs::write(folder.path().join("file"), "two").unwrap();
         // Where git is asked all the same, as it is with settings that are harmless.
-        differs(folder.path());
+        has_changes(folder.path());
         assert!(!ran.exists());
-        assert_eq!(revision(folder.path()), Some(commit));
+        assert_eq!(find_revision(folder.path()), Some(commit));
         assert!(!ran.exists());
     }
 }

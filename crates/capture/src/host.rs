@@ -39,7 +39,7 @@ const RECORDED_FLAGS: &[&str] = &[
 ];
 
 /// Looks at this machine; `project` is where the run was started.
-pub fn collect(version: &str, project: &Path) -> HostFacts {
+pub fn collect_facts(version: &str, project: &Path) -> HostFacts {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let os_release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let uname = rustix::system::uname();
@@ -50,10 +50,10 @@ pub fn collect(version: &str, project: &Path) -> HostFacts {
             .find_map(|line| line.strip_prefix("PRETTY_NAME="))
             .map(|name| name.trim_matches('"').to_owned()),
         kernel: uname.release().to_str().ok().map(str::to_owned),
-        cpu: cpu(),
-        memory_bytes: field(&meminfo, "MemTotal").and_then(kibibytes),
+        cpu: read_cpu(),
+        memory_bytes: proc_field(&meminfo, "MemTotal").and_then(parse_kibibytes),
         nvidia: nvml::gpu_facts(None).ok(),
-        git_revision: git::revision(project),
+        git_revision: git::find_revision(project),
         environment: RECORDED_VARIABLES
             .iter()
             .filter_map(|&name| Some((name.to_owned(), std::env::var(name).ok()?)))
@@ -64,13 +64,13 @@ pub fn collect(version: &str, project: &Path) -> HostFacts {
 }
 
 /// Looks at the processor alone.
-pub fn cpu() -> Cpu {
+pub fn read_cpu() -> Cpu {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     Cpu {
-        model: field(&cpuinfo, "model name").map(str::to_owned),
+        model: proc_field(&cpuinfo, "model name").map(str::to_owned),
         architecture: std::env::consts::ARCH.to_owned(),
         threads: std::thread::available_parallelism().ok().map(usize::from),
-        features: features(&cpuinfo),
+        features: cpu_features(&cpuinfo),
     }
 }
 
@@ -82,7 +82,7 @@ pub fn memory_limit() -> Option<Bytes> {
 }
 
 fn memory_within(meminfo: &str, group: &str) -> Option<Bytes> {
-    let size = |name| field(meminfo, name).and_then(kibibytes);
+    let size = |name| proc_field(meminfo, name).and_then(parse_kibibytes);
     let swap = size("SwapTotal").unwrap_or_default();
     let machine = Bytes(size("MemTotal")?.0.saturating_add(swap.0));
     // A group without a limit says `max`.
@@ -91,7 +91,7 @@ fn memory_within(meminfo: &str, group: &str) -> Option<Bytes> {
 }
 
 /// The value after `name :` in a file of `/proc`.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+fn proc_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(key, _)| key.trim() == name)
@@ -99,14 +99,14 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// `24601234 kB` as bytes.
-fn kibibytes(value: &str) -> Option<Bytes> {
+fn parse_kibibytes(value: &str) -> Option<Bytes> {
     let number: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
     Some(Bytes(number.checked_mul(1024)?))
 }
 
 /// The recorded flags that the CPU has (`flags` on x86, `Features` on Arm).
-fn features(cpuinfo: &str) -> Vec<String> {
-    let flags = field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features"));
+fn cpu_features(cpuinfo: &str) -> Vec<String> {
+    let flags = proc_field(cpuinfo, "flags").or_else(|| proc_field(cpuinfo, "Features"));
     let flags: Vec<&str> = flags.unwrap_or_default().split_whitespace().collect();
     RECORDED_FLAGS
         .iter()
@@ -123,10 +123,10 @@ mod tests {
     fn proc_files_are_read() {
         let cpuinfo =
             "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\nflags\t\t: fpu avx2 fma amx_bf16\n";
-        assert_eq!(field(cpuinfo, "model name"), Some("Some CPU @ 2.0GHz"));
-        assert_eq!(features(cpuinfo), ["avx2", "fma", "amx_bf16"]);
-        assert_eq!(kibibytes("2 kB"), Some(Bytes(2048)));
-        assert_eq!(kibibytes("2 MB"), None);
+        assert_eq!(proc_field(cpuinfo, "model name"), Some("Some CPU @ 2.0GHz"));
+        assert_eq!(cpu_features(cpuinfo), ["avx2", "fma", "amx_bf16"]);
+        assert_eq!(parse_kibibytes("2 kB"), Some(Bytes(2048)));
+        assert_eq!(parse_kibibytes("2 MB"), None);
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn nothing_outside_the_list_is_recorded() {
-        let facts = collect("0.0.0", Path::new("/"));
+        let facts = collect_facts("0.0.0", Path::new("/"));
         assert!(
             facts
                 .environment

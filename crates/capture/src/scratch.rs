@@ -30,7 +30,7 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> io::Result<Self> {
-        let place = place(std::env::temp_dir());
+        let place = socket_safe_folder(std::env::temp_dir());
         remove_stale(&place);
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
@@ -60,7 +60,7 @@ impl Scratch {
 }
 
 /// The user's folder for temporary files, unless no socket could have a path in it.
-fn place(named: PathBuf) -> PathBuf {
+fn socket_safe_folder(named: PathBuf) -> PathBuf {
     if named.as_os_str().len() > SOCKET_PATH_BYTES {
         PathBuf::from("/tmp")
     } else {
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_socket_has_a_path_that_fits() {
         let long = PathBuf::from(format!("/{}", "x".repeat(150)));
-        assert_eq!(place(long), Path::new("/tmp"));
-        assert_eq!(place("/var/tmp".into()), Path::new("/var/tmp"));
+        assert_eq!(socket_safe_folder(long), Path::new("/tmp"));
+        assert_eq!(socket_safe_folder("/var/tmp".into()), Path::new("/var/tmp"));
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use llmprof_capture::profiler::nsight::{CounterPlan, Wanted};
+use llmprof_capture::profiler::nsight::{CounterPlan, CoverageRequest};
 use llmprof_record::{
     counters::ProfiledLaunch,
     import::{self, Limits, Profile},
@@ -26,15 +26,15 @@ fn timeline() -> Trace {
 #[test]
 fn few_launches_stand_for_most_of_decode() {
     let trace = timeline();
-    let wanted = Wanted {
+    let wanted = CoverageRequest {
         coverage: 0.95,
         range: Some("decode"),
         is_gated: true,
-        ..Wanted::default()
+        ..CoverageRequest::default()
     };
-    let plan = CounterPlan::of(&trace, &wanted).unwrap();
+    let plan = CounterPlan::from_trace(&trace, &wanted).unwrap();
     assert!(plan.covered >= 0.95, "{}", plan.covered);
-    assert_eq!((plan.skip, plan.pattern()), (0, None));
+    assert_eq!((plan.skip, plan.name_pattern()), (0, None));
     let decode: usize = trace.kernels.len();
     assert!(
         plan.launches.len() * 20 < decode,
@@ -66,18 +66,18 @@ fn few_launches_stand_for_most_of_decode() {
 #[test]
 fn names_cover_the_share_with_a_pattern_that_matches_each_alone() {
     let trace = timeline();
-    let wanted = Wanted {
+    let wanted = CoverageRequest {
         coverage: 0.9,
         range: Some("decode"),
-        ..Wanted::default()
+        ..CoverageRequest::default()
     };
-    let plan = CounterPlan::of(&trace, &wanted).unwrap();
+    let plan = CounterPlan::from_trace(&trace, &wanted).unwrap();
     assert!(plan.covered >= 0.9, "{}", plan.covered);
-    let pattern = plan.pattern().unwrap();
+    let pattern = plan.name_pattern().unwrap();
     assert!(pattern.starts_with("^(") && pattern.ends_with(")$"));
-    let less = CounterPlan::of(
+    let less = CounterPlan::from_trace(
         &trace,
-        &Wanted {
+        &CoverageRequest {
             coverage: 0.5,
             ..wanted
         },
@@ -89,13 +89,13 @@ fn names_cover_the_share_with_a_pattern_that_matches_each_alone() {
 #[test]
 fn profiled_launches_are_told_what_they_stand_for() {
     let trace = timeline();
-    let wanted = Wanted {
+    let wanted = CoverageRequest {
         coverage: 0.95,
         range: Some("decode"),
         is_gated: true,
-        ..Wanted::default()
+        ..CoverageRequest::default()
     };
-    let plan = CounterPlan::of(&trace, &wanted).unwrap();
+    let plan = CounterPlan::from_trace(&trace, &wanted).unwrap();
     let profiled = |kernel: &str, grid, block| ProfiledLaunch {
         canonical: kernel.to_owned(),
         grid: Some(grid),
@@ -108,7 +108,7 @@ fn profiled_launches_are_told_what_they_stand_for() {
         .map(|one| profiled(&one.canonical, one.grid, one.block))
         .collect();
     launches.push(profiled("a kernel of another program", [1; 3], [1; 3]));
-    assert_eq!(plan.join(&mut launches), 1);
+    assert_eq!(plan.join_launches(&mut launches), 1);
     let time: i64 = launches
         .iter()
         .filter_map(|one| Some(one.stands_for?.total_ns.0))
@@ -118,11 +118,11 @@ fn profiled_launches_are_told_what_they_stand_for() {
 
 #[test]
 fn a_range_that_never_came_gives_no_plan() {
-    let wanted = Wanted {
+    let wanted = CoverageRequest {
         coverage: 0.95,
         range: Some("no such range"),
         is_gated: true,
-        ..Wanted::default()
+        ..CoverageRequest::default()
     };
-    assert_eq!(CounterPlan::of(&timeline(), &wanted), None);
+    assert_eq!(CounterPlan::from_trace(&timeline(), &wanted), None);
 }

@@ -10,7 +10,7 @@ use llmprof_capture::{
             Failure, FailureKind, Generate, Generated, Load, LoadOptions, Loaded, Progress,
             SOCKET_VARIABLE,
         },
-        serve,
+        serve_requests,
     },
 };
 use llmprof_record::plan::LoadFormat;
@@ -20,17 +20,21 @@ use rustix::process::{Signal, getpid, kill_process};
 struct Endless;
 
 impl Backend for Endless {
-    fn runtime(&self) -> (String, String) {
+    fn runtime_version(&self) -> (String, String) {
         ("endless".to_owned(), "1".to_owned())
     }
 
-    fn load(&mut self, _: Load, progress: &mut dyn FnMut(Progress)) -> Result<Loaded, Failure> {
+    fn load_model(
+        &mut self,
+        _: Load,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Loaded, Failure> {
         progress(Progress { done: 1, total: 9 });
         std::thread::sleep(Duration::from_mins(5));
         Err(Failure::new(FailureKind::Internal, "it was left alone"))
     }
 
-    fn generate(
+    fn generate_batch(
         &mut self,
         _: Generate,
         _: bool,
@@ -44,7 +48,7 @@ impl Backend for Endless {
 #[ignore = "the worker that the other test starts"]
 fn endless_worker() {
     let path = std::env::var(SOCKET_VARIABLE).unwrap();
-    serve(&mut Endless, Path::new(&path)).unwrap();
+    serve_requests(&mut Endless, Path::new(&path)).unwrap();
 }
 
 #[test]
@@ -56,7 +60,7 @@ fn an_interrupt_ends_the_step_and_the_worker() {
         "endless_worker",
         "--ignored",
     ]);
-    let limits = Limits::lifted();
+    let limits = Limits::without_limits();
     let mut client = Client::start(&launch, logs.path(), "worker", limits, &mut interrupt).unwrap();
     let pid = client.hello().pid;
     let load = Load {
@@ -74,7 +78,7 @@ fn an_interrupt_ends_the_step_and_the_worker() {
         options: LoadOptions::default(),
     };
     let error = client
-        .load(&load, &mut interrupt, &mut |_| {
+        .load_model(&load, &mut interrupt, &mut |_| {
             kill_process(getpid(), Signal::INT).unwrap();
         })
         .unwrap_err();

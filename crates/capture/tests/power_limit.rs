@@ -28,14 +28,14 @@ fn reason(issues: &[Issue]) -> String {
 fn a_limit_lasts_as_long_as_its_value() {
     let folder = tempfile::tempdir().unwrap();
     let library = stand_in(folder.path(), &["SAME_GPUS"]);
-    let (limit, issues) = PowerLimit::set(&[0, 1], Watts(300.0), Some(&library), None);
+    let (limit, issues) = PowerLimit::set_limit(&[0, 1], Watts(300.0), Some(&library), None);
     assert_eq!(codes(&issues), ["power.limit_set", "power.limit_set"]);
     assert_eq!(issues[1].values["before_w"], 500.0);
     assert_eq!(set(&library), ["0 300000", "1 300000"]);
-    assert!(limit.unwrap().restore().is_empty());
+    assert!(limit.unwrap().restore_limits().is_empty());
     assert_eq!(set(&library)[2..], ["0 500000", "1 500000"]);
     // Dropped in an error's way, it restores too.
-    let (limit, _) = PowerLimit::set(&[1], Watts(250.5), Some(&library), None);
+    let (limit, _) = PowerLimit::set_limit(&[1], Watts(250.5), Some(&library), None);
     drop(limit);
     assert_eq!(set(&library)[4..], ["1 250500", "1 500000"]);
 }
@@ -44,9 +44,9 @@ fn a_limit_lasts_as_long_as_its_value() {
 fn a_limit_that_somebody_else_set_meanwhile_stays() {
     let folder = tempfile::tempdir().unwrap();
     let library = stand_in(folder.path(), &["SAME_GPUS"]);
-    let (limit, _) = PowerLimit::set(&[0], Watts(300.0), Some(&library), None);
+    let (limit, _) = PowerLimit::set_limit(&[0], Watts(300.0), Some(&library), None);
     std::fs::write(library.with_extension("1.limits"), "0 400000\n").unwrap();
-    assert!(limit.unwrap().restore().is_empty());
+    assert!(limit.unwrap().restore_limits().is_empty());
     assert_eq!(set(&library), ["0 400000"]);
 }
 
@@ -55,7 +55,7 @@ fn what_cannot_be_set_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |switches: &[&str], device: u32, watts: f64| {
         let library = stand_in(folder.path(), switches);
-        let (limit, issues) = PowerLimit::set(&[device], Watts(watts), Some(&library), None);
+        let (limit, issues) = PowerLimit::set_limit(&[device], Watts(watts), Some(&library), None);
         assert!(limit.is_none());
         assert_eq!(codes(&issues), ["power.limit_refused"]);
         assert!(set(&library).is_empty());

@@ -16,13 +16,13 @@ use llmprof_capture::{
     clock,
     process::{Interrupt, Launch},
     runner::{
-        Backend, Client, Limits, Problem, Step, WorkerError,
+        Backend, Client, Limits, Problem, WorkerError, WorkerStep,
         protocol::{
             EventsFile, Failure, FailureKind, Finish, Generate, GenerateRequest, Generated,
             Instruments, Load, LoadOptions, Loaded, PhaseSpan, Progress, Prompt, RequestResult,
             SOCKET_VARIABLE, TokenSampling,
         },
-        serve,
+        serve_requests,
     },
 };
 use llmprof_record::plan::LoadFormat;
@@ -72,7 +72,7 @@ impl Worker {
     fn batch_error(&mut self, behaviour: &str) -> WorkerError {
         let mut client = self.start(behaviour).unwrap();
         client
-            .generate(&batch(1), &mut self.interrupt, &mut |_| ())
+            .generate_batch(&batch(1), &mut self.interrupt, &mut |_| ())
             .unwrap_err()
     }
 }
@@ -123,11 +123,15 @@ struct Fake {
 }
 
 impl Backend for Fake {
-    fn runtime(&self) -> (String, String) {
+    fn runtime_version(&self) -> (String, String) {
         ("fake".to_owned(), "1.2".to_owned())
     }
 
-    fn load(&mut self, load: Load, progress: &mut dyn FnMut(Progress)) -> Result<Loaded, Failure> {
+    fn load_model(
+        &mut self,
+        load: Load,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Loaded, Failure> {
         let start_ns = clock::now();
         for done in 1..=3 {
             progress(Progress { done, total: 3 });
@@ -150,7 +154,7 @@ impl Backend for Fake {
         })
     }
 
-    fn generate(
+    fn generate_batch(
         &mut self,
         batch: Generate,
         warm_up: bool,
@@ -219,7 +223,7 @@ fn fake_worker() {
     eprintln!("fake worker: {behaviour}");
     if let Some(fault) = behaviour.strip_prefix("serve") {
         let fault = fault.trim_start().to_owned();
-        serve(&mut Fake { fault }, Path::new(&path)).unwrap();
+        serve_requests(&mut Fake { fault }, Path::new(&path)).unwrap();
         return;
     }
     match behaviour.as_str() {
@@ -289,7 +293,7 @@ fn a_whole_conversation() {
     assert_ne!(client.hello().pid, std::process::id());
     let mut seen = Vec::new();
     let loaded = client
-        .load(&model(), &mut worker.interrupt, &mut |progress| {
+        .load_model(&model(), &mut worker.interrupt, &mut |progress| {
             seen.push(progress);
         })
         .unwrap();
@@ -302,7 +306,7 @@ fn a_whole_conversation() {
         .unwrap();
     assert_eq!(warm.requests[0].text.as_deref(), Some("warm"));
     let generated = client
-        .generate(&batch(2), &mut worker.interrupt, &mut |_| ())
+        .generate_batch(&batch(2), &mut worker.interrupt, &mut |_| ())
         .unwrap();
     assert!(before <= generated.start_ns && generated.end_ns <= clock::now());
     assert_eq!(generated.requests[1].output_tokens, [0, 1, 2, 3]);
@@ -319,7 +323,7 @@ fn a_batch_larger_than_the_socket_arrives() {
     large.requests[0].prompt = Prompt::Tokens((0..300_000).collect());
     large.requests[0].max_new_tokens = 50_000;
     let generated = client
-        .generate(&large, &mut worker.interrupt, &mut |_| ())
+        .generate_batch(&large, &mut worker.interrupt, &mut |_| ())
         .unwrap();
     assert_eq!(generated.requests[0].output_tokens[49_999], 49_999);
 }
@@ -331,7 +335,7 @@ fn a_known_failure_is_data_and_the_worker_goes_on() {
     let mut elsewhere = model();
     elsewhere.device = "cuda:0".to_owned();
     let error = client
-        .load(&elsewhere, &mut worker.interrupt, &mut |_| ())
+        .load_model(&elsewhere, &mut worker.interrupt, &mut |_| ())
         .unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -342,7 +346,7 @@ fn a_known_failure_is_data_and_the_worker_goes_on() {
     };
     assert_eq!(failure.kind, FailureKind::Unsupported);
     client
-        .load(&model(), &mut worker.interrupt, &mut |_| ())
+        .load_model(&model(), &mut worker.interrupt, &mut |_| ())
         .unwrap();
     client.finish(&mut worker.interrupt).unwrap();
 }
@@ -351,7 +355,7 @@ fn a_known_failure_is_data_and_the_worker_goes_on() {
 fn a_worker_that_never_says_hello() {
     let mut worker = Worker::new();
     let error = worker.start("exits at once").unwrap_err();
-    assert_eq!(error.step, Step::Connect);
+    assert_eq!(error.step, WorkerStep::Connect);
     assert!(
         matches!(&error.problem, Problem::Died { how, .. } if how == "exit code 3"),
         "{error}"
@@ -376,7 +380,7 @@ fn a_hello_that_cannot_be_accepted() {
     let mut worker = Worker::new();
     let mut hello_error = |behaviour: &str| {
         let error = worker.start(behaviour).unwrap_err();
-        assert_eq!(error.step, Step::Hello, "{error}");
+        assert_eq!(error.step, WorkerStep::Hello, "{error}");
         error
     };
     let error = hello_error("other version");
@@ -454,7 +458,7 @@ fn a_worker_that_fails_in_a_step() {
     let mut large = batch(1);
     large.requests[0].prompt = Prompt::Tokens((0..300_000).collect());
     let error = client
-        .generate(&large, &mut worker.interrupt, &mut |_| ())
+        .generate_batch(&large, &mut worker.interrupt, &mut |_| ())
         .unwrap_err();
     assert!(matches!(error.problem, Problem::TimedOut { .. }), "{error}");
 }
@@ -480,7 +484,7 @@ fn answers_that_contradict_the_request_are_refused() {
     let mut recorded = batch(1);
     recorded.events = Some(worker.logs.path().join("absent.events"));
     let error = client
-        .generate(&recorded, &mut worker.interrupt, &mut |_| ())
+        .generate_batch(&recorded, &mut worker.interrupt, &mut |_| ())
         .unwrap_err();
     assert!(error.to_string().contains("does not exist"), "{error}");
 }
@@ -494,10 +498,10 @@ fn a_broken_conversation_is_over_and_leaves_no_process() {
     let mut renamed = batch(1);
     renamed.events = Some("/nonexistent/events".into());
     client
-        .generate(&renamed, &mut worker.interrupt, &mut |_| ())
+        .generate_batch(&renamed, &mut worker.interrupt, &mut |_| ())
         .unwrap_err();
     let error = client
-        .generate(&batch(1), &mut worker.interrupt, &mut |_| ())
+        .generate_batch(&batch(1), &mut worker.interrupt, &mut |_| ())
         .unwrap_err();
     assert!(matches!(error.problem, Problem::Broken), "{error}");
     drop(client);
@@ -510,7 +514,7 @@ fn a_worker_that_does_not_leave_is_ended() {
     worker.limits.exit = Some(SHORT);
     let client = worker.start("does not leave").unwrap();
     let error = client.finish(&mut worker.interrupt).unwrap_err();
-    assert_eq!(error.step, Step::Exit);
+    assert_eq!(error.step, WorkerStep::Exit);
     assert!(matches!(error.problem, Problem::TimedOut { .. }), "{error}");
 
     let client = worker.start("serve").unwrap();
@@ -534,16 +538,16 @@ fn the_documented_worker_works() {
         .launch(&Launch::new("python3").args(["-c", program]))
         .unwrap();
     client
-        .load(&model(), &mut worker.interrupt, &mut |_| ())
+        .load_model(&model(), &mut worker.interrupt, &mut |_| ())
         .unwrap();
     let generated = client
-        .generate(&batch(2), &mut worker.interrupt, &mut |_| ())
+        .generate_batch(&batch(2), &mut worker.interrupt, &mut |_| ())
         .unwrap();
     assert_eq!(generated.requests[1].output_tokens, [0; 4]);
     let mut text = batch(1);
     text.requests[0].prompt = Prompt::Text("hello".to_owned());
     let error = client
-        .generate(&text, &mut worker.interrupt, &mut |_| ())
+        .generate_batch(&text, &mut worker.interrupt, &mut |_| ())
         .unwrap_err();
     assert!(matches!(error.problem, Problem::Failed(_)), "{error}");
     let ended = client.finish(&mut worker.interrupt).unwrap();

@@ -1,6 +1,8 @@
 //! Calibrating the CPU at hand.
 
-use llmprof_capture::calibration::{CalibrationError, CalibrationFile, Kept, calibrate};
+use llmprof_capture::calibration::{
+    CalibrationError, CalibrationFile, CalibrationOutcome, calibrate_cpu,
+};
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_report::text::calibration as text;
 use llmprof_theory::device::{Calibration, Device, schema::DeviceFile};
@@ -19,7 +21,7 @@ impl From<CalibrationError> for Failure {
 
 /// The processor at hand; none where it was never calibrated.
 pub(crate) fn this_cpu() -> Result<Option<Device>, Failure> {
-    let device = CalibrationFile::of_this_machine().map(|file| file.device());
+    let device = CalibrationFile::of_this_machine().map(|file| file.load_device());
     Ok(device.transpose()?.flatten())
 }
 
@@ -29,7 +31,7 @@ pub(crate) fn ensure() -> Result<(), Failure> {
     let Some(file) = CalibrationFile::of_this_machine().filter(|file| !file.is_current()) else {
         return Ok(());
     };
-    let _held = file.hold();
+    let _held = file.lock_calibration();
     if file.is_current() {
         return Ok(());
     }
@@ -41,18 +43,18 @@ pub(crate) fn ensure() -> Result<(), Failure> {
 }
 
 pub(crate) fn measure() -> Result<DeviceFile, Failure> {
-    calibrate(&clock::now()).map_err(|error| Failure::new(text::failed(&error.to_string())))
+    calibrate_cpu(&clock::now()).map_err(|error| Failure::new(text::failed(&error.to_string())))
 }
 
 /// Keeps a calibration if there is no better one.
 pub(crate) fn keep(file: &CalibrationFile, new: &DeviceFile) -> Result<(), Failure> {
-    let kept = file.keep(new)?;
+    let kept = file.keep_better(new)?;
     if let Some(taken) = new
         .calibration
         .as_ref()
         .and_then(Calibration::excess_disturbance)
     {
-        Failure::new(text::disturbed(taken, matches!(kept, Kept::New)))
+        Failure::new(text::disturbed(taken, matches!(kept, CalibrationOutcome::New)))
             .hint(text::AGAIN_QUIETLY.to_owned())
             .warn();
     }

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use llmprof_capture::{
     telemetry::nvml::RESTORE,
-    tokenizer::{TOKENIZE, serve_tokenizer},
+    tokenizer::{TOKENIZE_COMMAND, serve_tokenizer},
 };
 
 use crate::commands::{
@@ -26,7 +26,7 @@ pub(crate) fn internal(
     if command == "worker" && rest.is_empty() {
         return Some(worker::worker().map(|()| ExitCode::SUCCESS));
     }
-    if command == TOKENIZE
+    if command == TOKENIZE_COMMAND
         && let [file] = rest
     {
         let served = serve_tokenizer(Path::new(file));

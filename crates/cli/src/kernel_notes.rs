@@ -41,7 +41,7 @@ pub(crate) fn of_run(run: &Path) -> Result<KernelNotes, Failure> {
 fn parse(name: &str, text: &str) -> Result<KernelNotes, Failure> {
     let failed = |what: String| Failure::new(format!("{name}: {what}"));
     let source = Arc::new(Source::new(name.to_owned(), text.to_owned()));
-    let node = yaml::load(&source).map_err(|error| failed(error.to_string()))?;
+    let node = yaml::load_config(&source).map_err(|error| failed(error.to_string()))?;
     let Some(entries) = list(&node) else {
         return Err(failed("no list of kernels is in it".to_owned())
             .hint("- raw_name: NAME\n  friendly_name: TEXT".to_owned()));

@@ -567,7 +567,7 @@ mod tests {
              nvtx: {include: 'decode*'}, export: {csv: true}, launch_skip: null}}}"
                 .to_owned(),
         );
-        let config = llmprof_config::yaml::load(&source).unwrap();
+        let config = llmprof_config::yaml::load_config(&source).unwrap();
         let moved = |mut config: Node| {
             let mut notes = Vec::new();
             let mut all = MOVED.iter();

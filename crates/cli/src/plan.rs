@@ -29,14 +29,14 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
     let mut config = composed.resolved_job()?;
     app::warn(composed.take_warnings());
     gather_design(&mut config);
-    let overrides = composed.value("hydra.overrides.task")?;
+    let overrides = composed.resolved_value("hydra.overrides.task")?;
     let overrides: Vec<String> = overrides
         .as_list()
         .unwrap_or_default()
         .iter()
         .map(ToString::to_string)
         .collect();
-    let mut plan: Plan = typed::read(&config).map_err(|error| misfit(&error, &overrides))?;
+    let mut plan: Plan = typed::read_typed(&config).map_err(|error| misfit(&error, &overrides))?;
     weights::decide(&mut plan);
     decide_tools(&mut plan);
     let mut mistakes = plan.mistakes();
@@ -65,7 +65,7 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
 fn decide_tools(plan: &mut Plan) {
     let has_program = has_cuda_program(plan) && !plan.pipeline.direct_inference.enable;
     let pipeline = &mut plan.pipeline;
-    let is_there = |name, path: Option<&Path>| has_program && Tool::find(name, path).is_ok();
+    let is_there = |name, path: Option<&Path>| has_program && Tool::find_tool(name, path).is_ok();
     let (nsys, ncu) = (&mut pipeline.nsys, &mut pipeline.ncu);
     if nsys.enable.is_none() {
         nsys.enable = Some(is_there("nsys", nsys.path.as_deref()));

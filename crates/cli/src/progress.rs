@@ -36,7 +36,7 @@ impl Show {
 }
 
 impl Observer for Show {
-    fn stage(&self, name: &str, steps: u64) -> Box<dyn StageObserver> {
+    fn stage_begins(&self, name: &str, steps: u64) -> Box<dyn StageObserver> {
         Box::new(Stage::start(*self, name, steps))
     }
 
@@ -46,11 +46,11 @@ impl Observer for Show {
 }
 
 impl StageObserver for Stage {
-    fn at(&self, done: u64) {
+    fn step_done(&self, done: u64) {
         self.reached(done);
     }
 
-    fn end(self: Box<Self>, outcome: Outcome) {
+    fn stage_ends(self: Box<Self>, outcome: Outcome) {
         self.finish(&match outcome {
             Outcome::Loaded {
                 parameters,

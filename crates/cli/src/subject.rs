@@ -301,7 +301,7 @@ fn gpu(index: u32, issues: &mut Vec<Issue>) -> Option<Device> {
 /// The device of that name, or of that file.
 pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
     let failed = |error: llmprof_theory::device::DeviceError| Failure::new(error.to_string());
-    if spec == llmprof_capture::calibration::NAME {
+    if spec == llmprof_capture::calibration::THIS_CPU {
         return calibration::this_cpu()?.ok_or_else(|| {
             Failure::new("this CPU is not calibrated yet")
                 .hint("`llmprof hardware measure` does; so does the first run on it".to_owned())

@@ -2,7 +2,7 @@
 
 use llmprof_config::{
     hydra::ask_which,
-    near_names::{near_names, nearest},
+    near_names::{near_names, nearest_name},
 };
 use llmprof_theory::device::Catalog;
 
@@ -26,7 +26,7 @@ pub(crate) fn unknown_option(config: &str, options: &[String]) -> Failure {
         _ => None,
     };
     let near = || {
-        let near: Vec<String> = nearest(name, names(options))
+        let near: Vec<String> = nearest_name(name, names(options))
             .map(str::to_owned)
             .into_iter()
             .collect();

@@ -68,7 +68,7 @@ pub(crate) fn show_runs(paths: &[PathBuf], output: &mut Output) -> Result<(), Fa
     output.line(&url)?;
     browser::open(Path::new(&url))?;
     std::thread::spawn(move || serve(server, &Arc::new(Site { runs })));
-    interrupt.wait().map_err(interrupted)
+    interrupt.wait_for_stop().map_err(interrupted)
 }
 
 /// What is shown, and where it is opened.

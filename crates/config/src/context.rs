@@ -59,17 +59,17 @@ impl Context {
     }
 
     /// The value of an environment variable.
-    pub fn variable(&self, name: &str) -> Option<&str> {
+    pub fn environment_variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(String::as_str)
     }
 
-    pub fn environment(&self) -> &BTreeMap<String, String> {
+    pub fn environment_variables(&self) -> &BTreeMap<String, String> {
         &self.environment
     }
 
     /// Adds or replaces a resolver.
     pub fn register(&mut self, name: &str, function: impl Fn(&Call<'_>) -> Result<Node> + 'static) {
-        self.insert(name, Rc::new(function), false);
+        self.insert_resolver(name, Rc::new(function), false);
     }
 
     /// Adds or replaces a resolver whose result is kept for each text of its arguments.
@@ -78,21 +78,21 @@ impl Context {
         name: &str,
         function: impl Fn(&Call<'_>) -> Result<Node> + 'static,
     ) {
-        self.insert(name, Rc::new(function), true);
+        self.insert_resolver(name, Rc::new(function), true);
     }
 
-    fn insert(&mut self, name: &str, function: Rc<Function>, cached: bool) {
+    fn insert_resolver(&mut self, name: &str, function: Rc<Function>, cached: bool) {
         self.functions
             .insert(name.to_owned(), Registered { function, cached });
     }
 
     /// The names of the registered resolvers.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn resolver_names(&self) -> impl Iterator<Item = &str> {
         self.functions.keys().map(String::as_str)
     }
 
     /// Calls a registered resolver; `None` when there is none of that name.
-    pub(crate) fn call(
+    pub(crate) fn call_resolver(
         &self,
         name: &str,
         call: &Call<'_>,
@@ -114,7 +114,7 @@ impl Context {
     }
 
     pub(crate) fn warn(&self, message: String) {
-        self.warnings.add(message);
+        self.warnings.add_once(message);
     }
 
     /// The same context, whose resolvers warn there.

@@ -8,7 +8,7 @@ use crate::python;
 /// Converts a scalar to the type; the message says why it does not fit.
 ///
 /// Null is checked against the type, `???` and interpolations are kept for later.
-pub(crate) fn scalar(hint: &Hint, value: &Value) -> Result<Value, String> {
+pub(crate) fn convert_scalar(hint: &Hint, value: &Value) -> Result<Value, String> {
     let refused = |what: &str| Err(format!("`{}` is not {what}", value.repr()));
     if matches!(value, Value::Null) {
         return if hint.optional {
@@ -33,7 +33,7 @@ pub(crate) fn scalar(hint: &Hint, value: &Value) -> Result<Value, String> {
         },
         (HintKind::Int, _) => refused("an integer"),
         (HintKind::Bool, Value::Int(number)) => Ok(Value::Bool(*number != Int::from(0_i64))),
-        (HintKind::Bool, Value::Str(text)) => match boolean(text) {
+        (HintKind::Bool, Value::Str(text)) => match parse_boolean(text) {
             Some(truth) => Ok(Value::Bool(truth)),
             None => refused("a boolean"),
         },
@@ -47,29 +47,29 @@ pub(crate) fn scalar(hint: &Hint, value: &Value) -> Result<Value, String> {
                 .unwrap_or(text);
             match kind.members.iter().find(|(member, _)| *member == name) {
                 Some((member, _)) => Ok(Value::from(*member)),
-                None => refused(&format!("one of {}", members(kind))),
+                None => refused(&format!("one of {}", member_names(kind))),
             }
         }
         (HintKind::Enum(kind), Value::Int(number)) => {
             let number = number.as_i64();
             match kind.members.iter().find(|(_, n)| Some(*n) == number) {
                 Some((member, _)) => Ok(Value::from(*member)),
-                None => refused(&format!("one of {}", members(kind))),
+                None => refused(&format!("one of {}", member_names(kind))),
             }
         }
-        (HintKind::Enum(kind), _) => refused(&format!("one of {}", members(kind))),
+        (HintKind::Enum(kind), _) => refused(&format!("one of {}", member_names(kind))),
         (HintKind::List(_) | HintKind::Dict(_) | HintKind::Struct(_), _) => {
             refused(&format!("allowed where the type is {}", hint.describe()))
         }
     }
 }
 
-fn members(kind: &crate::node::hint::EnumType) -> String {
+fn member_names(kind: &crate::node::hint::EnumType) -> String {
     let names: Vec<_> = kind.members.iter().map(|(name, _)| *name).collect();
     names.join(", ")
 }
 
-fn boolean(text: &str) -> Option<bool> {
+fn parse_boolean(text: &str) -> Option<bool> {
     if let Some(number) = python::parse_int(text) {
         return Some(number != Int::from(0_i64));
     }
@@ -81,7 +81,7 @@ fn boolean(text: &str) -> Option<bool> {
 }
 
 /// A node that holds `value` under the type `hint`, converted all the way down.
-pub(crate) fn node(hint: &Hint, value: &Node) -> Result<Node, String> {
+pub(crate) fn convert_node(hint: &Hint, value: &Node) -> Result<Node, String> {
     let mut out = value.clone();
     match (&hint.kind, &value.value) {
         (HintKind::Any, _) => return Ok(out),
@@ -91,12 +91,12 @@ pub(crate) fn node(hint: &Hint, value: &Node) -> Result<Node, String> {
             }
         }
         (HintKind::List(element), Value::List(items)) => {
-            let items = items.iter().map(|item| node(element, item));
+            let items = items.iter().map(|item| convert_node(element, item));
             out.value = Value::List(items.collect::<Result<_, _>>()?);
         }
         (HintKind::Dict(element), Value::Dict(entries)) => {
             let entries = entries.iter().map(|(key, child)| match key.as_str() {
-                Some(_) => Ok((key.clone(), node(element, child)?)),
+                Some(_) => Ok((key.clone(), convert_node(element, child)?)),
                 None => Err(format!("the key `{key}` is not a string")),
             });
             out.value = Value::Dict(entries.collect::<Result<_, _>>()?);
@@ -113,7 +113,7 @@ pub(crate) fn node(hint: &Hint, value: &Node) -> Result<Node, String> {
                     return Err(format!("`{key}` is not a field of {}", kind.name));
                 };
                 *field = match field.hint.clone() {
-                    Some(hint) => node(&hint, child)?,
+                    Some(hint) => convert_node(&hint, child)?,
                     None => child.clone(),
                 };
             }
@@ -123,7 +123,7 @@ pub(crate) fn node(hint: &Hint, value: &Node) -> Result<Node, String> {
             let found = value.describe();
             return Err(format!("{found} does not fit the type {}", hint.describe()));
         }
-        (_, other) => out.value = scalar(hint, other)?,
+        (_, other) => out.value = convert_scalar(hint, other)?,
     }
     out.hint = Some(std::sync::Arc::new(hint.clone()));
     Ok(out)
@@ -136,16 +136,16 @@ mod tests {
     #[test]
     fn scalars_convert_as_typed_nodes_do() {
         let int = Hint::required(HintKind::Int);
-        assert_eq!(scalar(&int, &"12".into()), Ok(Value::from(12)));
-        assert!(scalar(&int, &Value::Float(1.0)).is_err());
-        assert!(scalar(&int, &Value::Bool(true)).is_err());
-        assert!(scalar(&int, &Value::Null).is_err());
+        assert_eq!(convert_scalar(&int, &"12".into()), Ok(Value::from(12)));
+        assert!(convert_scalar(&int, &Value::Float(1.0)).is_err());
+        assert!(convert_scalar(&int, &Value::Bool(true)).is_err());
+        assert!(convert_scalar(&int, &Value::Null).is_err());
         let text = Hint::optional(HintKind::Str);
-        assert_eq!(scalar(&text, &Value::Bool(true)), Ok("True".into()));
-        assert_eq!(scalar(&text, &Value::Null), Ok(Value::Null));
+        assert_eq!(convert_scalar(&text, &Value::Bool(true)), Ok("True".into()));
+        assert_eq!(convert_scalar(&text, &Value::Null), Ok(Value::Null));
         let truth = Hint::required(HintKind::Bool);
-        assert_eq!(scalar(&truth, &"oN".into()), Ok(Value::Bool(true)));
-        assert_eq!(scalar(&truth, &"0".into()), Ok(Value::Bool(false)));
-        assert!(scalar(&truth, &"maybe".into()).is_err());
+        assert_eq!(convert_scalar(&truth, &"oN".into()), Ok(Value::Bool(true)));
+        assert_eq!(convert_scalar(&truth, &"0".into()), Ok(Value::Bool(false)));
+        assert!(convert_scalar(&truth, &"maybe".into()).is_err());
     }
 }

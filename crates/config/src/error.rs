@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::near_names::nearest;
+use crate::near_names::nearest_name;
 use crate::source::Origin;
 
 /// The result of every operation on config values.
@@ -98,7 +98,6 @@ pub enum ErrorKind {
     /// A list index does not exist.
     #[error("list index {0} is out of range")]
     Index(String),
-    /// The config is read-only.
     #[error("cannot change a read-only config")]
     Readonly,
     /// The config is nested deeper, or its aliases grow larger, than is reasonable.
@@ -160,7 +159,6 @@ impl From<ErrorKind> for Error {
 }
 
 impl Error {
-    /// The kind of mistake.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
@@ -213,7 +211,7 @@ impl Error {
         wanted: &str,
         candidates: impl Iterator<Item = &'a str>,
     ) -> Self {
-        match nearest(wanted, candidates) {
+        match nearest_name(wanted, candidates) {
             Some(near) => self.with_hint(format!("did you mean `{near}`?")),
             None => self,
         }

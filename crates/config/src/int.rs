@@ -15,7 +15,7 @@ enum Repr {
 }
 
 /// Converting takes time that grows with the square of this. Python reads 4300 decimal digits; of bits as many take 14,285.
-const MOST_DIGITS: usize = 20_000;
+const DIGITS_MAX: usize = 20_000;
 
 impl Int {
     /// Reads digits of a radix from 2 to 16, with an optional sign and underscores anywhere.
@@ -27,7 +27,7 @@ impl Int {
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
-        if digits.len() > MOST_DIGITS {
+        if digits.len() > DIGITS_MAX {
             return None;
         }
         let mut total = Magnitude::default();
@@ -51,7 +51,7 @@ impl Int {
             b'+' => (false, &text[1..]),
             _ => (false, text),
         };
-        if digits.len() > MOST_DIGITS {
+        if digits.len() > DIGITS_MAX {
             return None;
         }
         let mut parts = digits.split(':');
@@ -82,7 +82,7 @@ impl Int {
     }
 
     /// How many decimal digits it has, without the sign.
-    pub fn digits(&self) -> usize {
+    pub fn digit_count(&self) -> usize {
         self.to_string().trim_start_matches('-').len()
     }
 }

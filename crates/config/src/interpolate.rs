@@ -57,10 +57,10 @@ impl<'c> Evaluator<'c> {
         let Some(text) = node.as_str().filter(|_| node.is_interpolation()) else {
             return Ok(place.clone());
         };
-        self.enter(place)?;
+        self.enter_node(place)?;
         let result = self
             .evaluate_text(text, place)
-            .and_then(|result| fit(place, result));
+            .and_then(|result| fit_to_hint(place, result));
         self.active.borrow_mut().pop();
         result.map_err(|error| {
             error
@@ -69,7 +69,7 @@ impl<'c> Evaluator<'c> {
         })
     }
 
-    fn enter(&self, place: &Place<'_>) -> Result<()> {
+    fn enter_node(&self, place: &Place<'_>) -> Result<()> {
         let mut active = self.active.borrow_mut();
         let address = place.address();
         if let Some(first) = active.iter().position(|&(seen, _)| seen == address) {
@@ -91,17 +91,17 @@ impl<'c> Evaluator<'c> {
             let message = "an interpolation needs a config around it".to_owned();
             return Err(ErrorKind::InterpolationResolution(message).into());
         };
-        let template =
-            interpolation::parse(text).map_err(|error| ErrorKind::Grammar(error.to_string()))?;
+        let template = interpolation::parse_template(text)
+            .map_err(|error| ErrorKind::Grammar(error.to_string()))?;
         if let [Piece::Interpolation(lone)] = &template.pieces[..] {
-            return self.interpolation(lone, text, parent, place);
+            return self.resolve_interpolation(lone, text, parent, place);
         }
-        let joined = self.join(&template.pieces, text, parent, place)?;
-        Ok(made(joined, place))
+        let joined = self.join_pieces(&template.pieces, text, parent, place)?;
+        Ok(computed_place(joined, place))
     }
 
     /// Text with its interpolations written out.
-    fn join(
+    fn join_pieces(
         &self,
         pieces: &[Piece],
         source: &str,
@@ -113,9 +113,9 @@ impl<'c> Evaluator<'c> {
             match piece {
                 Piece::Literal(text) => joined.push_str(text),
                 Piece::Interpolation(inner) => {
-                    let value = self.interpolation(inner, source, parent, place)?;
+                    let value = self.resolve_interpolation(inner, source, parent, place)?;
                     joined.push_str(&value.node().to_string());
-                    self.write(joined.len())?;
+                    self.count_written(joined.len())?;
                 }
             }
         }
@@ -135,17 +135,17 @@ impl<'c> Evaluator<'c> {
             match piece {
                 Piece::Literal(text) => joined.push_str(text),
                 Piece::Interpolation(inner) => {
-                    let value = self.interpolation(inner, source, parent, place)?;
+                    let value = self.resolve_interpolation(inner, source, parent, place)?;
                     let Some(text) = value.node().as_str() else {
                         let message = format!(
                             "`{}` is used in a key, so it must be a string, but it is `{}`",
-                            inner.span.of(source),
+                            inner.span.slice_of(source),
                             value.node()
                         );
                         return Err(ErrorKind::InterpolationResolution(message).into());
                     };
                     joined.push_str(text);
-                    self.write(joined.len())?;
+                    self.count_written(joined.len())?;
                 }
             }
         }
@@ -154,7 +154,7 @@ impl<'c> Evaluator<'c> {
 
     /// Counts text that was written out, within a limit: ten values that each name the one before ten times are a text of
     /// gigabytes.
-    fn write(&self, bytes: usize) -> Result<()> {
+    fn count_written(&self, bytes: usize) -> Result<()> {
         self.written.set(self.written.get().saturating_add(bytes));
         if self.written.get() > MAX_TEXT_BYTES {
             let message = format!(
@@ -166,7 +166,7 @@ impl<'c> Evaluator<'c> {
     }
 
     /// What one `${…}` stands for.
-    pub(crate) fn interpolation<'a>(
+    pub(crate) fn resolve_interpolation<'a>(
         &self,
         inner: &Interpolation,
         source: &str,
@@ -176,12 +176,12 @@ impl<'c> Evaluator<'c> {
         match &inner.target {
             Target::Node(pieces) => {
                 let key = self.join_name(pieces, source, parent, place)?;
-                self.node_at(&key, parent).map_err(wrap)
+                self.node_at(&key, parent).map_err(wrap_resolver_error)
             }
             Target::Resolver { name, args } => {
                 let name = self.join_name(name, source, parent, place)?;
-                self.resolver(&name, args, source, parent, place)
-                    .map_err(wrap)
+                self.call_resolver(&name, args, source, parent, place)
+                    .map_err(wrap_resolver_error)
             }
         }
     }
@@ -195,7 +195,7 @@ impl<'c> Evaluator<'c> {
         let (start, rest) = start_of(key, parent)
             .ok_or_else(|| Error::from(ErrorKind::InterpolationKey(key.to_owned())))?;
         let found = self
-            .select(&start, rest, strict)
+            .select_path(&start, rest, strict)
             .map_err(|error| match error.kind() {
                 ErrorKind::MissingMandatory(key) => {
                     ErrorKind::InterpolationToMissing(key.clone()).into()
@@ -207,7 +207,7 @@ impl<'c> Evaluator<'c> {
         };
         let mut ancestor = Some(parent);
         while let Some(place) = ancestor {
-            if place.is(&target) {
+            if place.is_same(&target) {
                 let message = format!("`${{{key}}}` leads to a container that holds it");
                 return Err(ErrorKind::InterpolationResolution(message).into());
             }
@@ -217,7 +217,7 @@ impl<'c> Evaluator<'c> {
     }
 
     /// Follows a key path, resolving interpolations on the way; `None` when nothing is there.
-    pub(crate) fn select<'a>(
+    pub(crate) fn select_path<'a>(
         &self,
         start: &Place<'a>,
         path: &str,
@@ -226,13 +226,13 @@ impl<'c> Evaluator<'c> {
         if path.is_empty() {
             return Ok(Some(start.clone()));
         }
-        let parts = keypath::split(path);
+        let parts = keypath::split_path(path);
         let mut place = start.clone();
         for (i, part) in parts.iter().enumerate() {
             if place.node().is_null() {
                 return Ok(None);
             }
-            let child = match place.step(part) {
+            let child = match place.follow_part(part) {
                 Ok(child) => child,
                 Err(_) if !strict.failure => None,
                 Err(_) => {
@@ -269,7 +269,7 @@ impl<'c> Evaluator<'c> {
         Ok(Some(place))
     }
 
-    fn resolver<'a>(
+    fn call_resolver<'a>(
         &self,
         name: &str,
         args: &[Argument],
@@ -282,38 +282,44 @@ impl<'c> Evaluator<'c> {
         for argument in args {
             arguments.push(match &argument.value {
                 Expression::Interpolation(inner) => {
-                    self.interpolation(inner, source, parent, place)?
+                    self.resolve_interpolation(inner, source, parent, place)?
                 }
-                other => made(self.expression(other, source, parent, place)?.value, place),
+                other => computed_place(
+                    self.evaluate_expression(other, source, parent, place)?
+                        .value,
+                    place,
+                ),
             });
-            texts.push(argument.span.of(source).to_owned());
+            texts.push(argument.span.slice_of(source).to_owned());
         }
         let values: Vec<Node> = arguments.iter().map(|arg| arg.node().clone()).collect();
         let call = Call {
             args: &values,
-            root: parent.top().node(),
+            root: parent.tree_root().node(),
             key: &place.full_key(),
         };
-        if let Some(result) = self.context.call(name, &call, &texts) {
-            return Ok(Place::made(
+        if let Some(result) = self.context.call_resolver(name, &call, &texts) {
+            return Ok(Place::from_resolver(
                 result?,
                 Some(parent.clone()),
                 place.key().cloned(),
             ));
         }
-        match resolvers::builtin(name) {
+        match resolvers::builtin_resolver(name) {
             Some(function) => function(self, &arguments, parent, place),
             None => Err(
                 Error::from(ErrorKind::UnsupportedInterpolation(name.to_owned())).suggesting(
                     name,
-                    resolvers::NAMES.into_iter().chain(self.context.names()),
+                    resolvers::BUILTIN_NAMES
+                        .into_iter()
+                        .chain(self.context.resolver_names()),
                 ),
             ),
         }
     }
 
     /// The value of an argument or of an element of one.
-    pub(crate) fn expression(
+    pub(crate) fn evaluate_expression(
         &self,
         expression: &Expression,
         source: &str,
@@ -327,23 +333,23 @@ impl<'c> Evaluator<'c> {
             Expression::Float(value) => Node::new(*value),
             Expression::Str(text) => Node::new(text.clone()),
             Expression::Interpolation(inner) => {
-                let target = self.interpolation(inner, source, parent, place)?;
+                let target = self.resolve_interpolation(inner, source, parent, place)?;
                 target.node().clone()
             }
             Expression::Text(pieces) | Expression::Quoted(pieces) => {
-                Node::new(self.join(pieces, source, parent, place)?)
+                Node::new(self.join_pieces(pieces, source, parent, place)?)
             }
             Expression::List(items) => Node::new(
                 items
                     .iter()
-                    .map(|item| self.expression(item, source, parent, place))
+                    .map(|item| self.evaluate_expression(item, source, parent, place))
                     .collect::<Result<Vec<_>>>()?,
             ),
             Expression::Dict(pairs) => {
                 let mut dict = Dict::with_capacity(pairs.len());
                 for (key, value) in pairs {
-                    let key = self.expression(key, source, parent, place)?;
-                    let value = self.expression(value, source, parent, place)?;
+                    let key = self.evaluate_expression(key, source, parent, place)?;
+                    let value = self.evaluate_expression(value, source, parent, place)?;
                     dict.insert(dict_key(&key)?, value);
                 }
                 Node::new(dict)
@@ -366,7 +372,7 @@ fn dict_key(node: &Node) -> Result<Key> {
 }
 
 /// A value that interpolation made, in place of the node that asked for it.
-pub(crate) fn made<'a>(value: impl Into<Value>, place: &Place<'a>) -> Place<'a> {
+pub(crate) fn computed_place<'a>(value: impl Into<Value>, place: &Place<'a>) -> Place<'a> {
     let origin = place.node().origin.clone();
     Place::bare(
         Node::new(value).at(origin),
@@ -382,7 +388,7 @@ pub(crate) fn start_of<'a, 'k>(key: &'k str, parent: &Place<'a>) -> Option<(Plac
     let rest = key.trim_start_matches('.');
     let dots = key.len() - rest.len();
     if dots == 0 {
-        return Some((parent.top().clone(), key));
+        return Some((parent.tree_root().clone(), key));
     }
     let mut start = parent;
     for _ in 1..dots {
@@ -392,23 +398,23 @@ pub(crate) fn start_of<'a, 'k>(key: &'k str, parent: &Place<'a>) -> Option<(Plac
 }
 
 /// A typed node takes the result of its interpolation only if it fits.
-fn fit<'a>(place: &Place<'a>, result: Place<'a>) -> Result<Place<'a>> {
+fn fit_to_hint<'a>(place: &Place<'a>, result: Place<'a>) -> Result<Place<'a>> {
     let Some(hint) = place.node().hint.as_deref() else {
         return Ok(result);
     };
     if hint.is_dict() || hint.is_list() {
         return Ok(result);
     }
-    let converted = convert::scalar(hint, &result.node().value)
+    let converted = convert::convert_scalar(hint, &result.node().value)
         .map_err(|message| Error::from(ErrorKind::InterpolationValidation(message)))?;
     if converted == result.node().value {
         return Ok(result);
     }
-    Ok(made(converted, place))
+    Ok(computed_place(converted, place))
 }
 
 /// Mistakes inside a resolver are reported as a failed interpolation.
-fn wrap(error: Error) -> Error {
+fn wrap_resolver_error(error: Error) -> Error {
     if error.kind().is_interpolation() {
         return error;
     }
@@ -423,8 +429,8 @@ fn wrap(error: Error) -> Error {
 fn unknown_key(start: &Place<'_>, path: &str) -> Error {
     let error = Error::from(ErrorKind::InterpolationKey(path.to_owned()));
     let mut place = start.clone();
-    for part in keypath::split(path) {
-        let Ok(Some(child)) = place.step(&part) else {
+    for part in keypath::split_path(path) {
+        let Ok(Some(child)) = place.follow_part(&part) else {
             let keys = place.node().as_dict().into_iter().flat_map(Dict::keys);
             return error.suggesting(&part, keys.filter_map(Key::as_str));
         };

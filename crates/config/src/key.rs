@@ -31,7 +31,7 @@ impl Key {
     }
 
     /// The integer this key is equal to, when it is a number with no fraction.
-    fn integral(&self) -> Option<Int> {
+    fn as_integral(&self) -> Option<Int> {
         match self {
             Self::Int(value) => Some(value.clone()),
             Self::Bool(value) => Some(Int::from(i64::from(*value))),
@@ -50,7 +50,7 @@ impl PartialEq for Key {
             (Self::Str(a), Self::Str(b)) => a == b,
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
             (Self::Str(_) | Self::Bytes(_), _) | (_, Self::Str(_) | Self::Bytes(_)) => false,
-            (a, b) => match (a.integral(), b.integral()) {
+            (a, b) => match (a.as_integral(), b.as_integral()) {
                 (Some(a), Some(b)) => a == b,
                 (None, None) => {
                     matches!((a, b), (Self::Float(a), Self::Float(b)) if a.to_bits() == b.to_bits())
@@ -65,7 +65,7 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        match (self, self.integral()) {
+        match (self, self.as_integral()) {
             (Self::Str(text), _) => text.hash(state),
             (Self::Bytes(bytes), _) => bytes.hash(state),
             (_, Some(value)) => value.hash(state),

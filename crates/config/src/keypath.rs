@@ -3,7 +3,7 @@
 use crate::key::Key;
 
 /// Splits a key path into its parts: `a.b`, `a[b]`, `[a].b`, and a leading dot for each empty part.
-pub fn split(path: &str) -> Vec<String> {
+pub fn split_path(path: &str) -> Vec<String> {
     let dots = path.len() - path.trim_start_matches('.').len();
     let head = dots + path[dots..].find(['.', '[']).unwrap_or(path.len() - dots);
     let mut parts: Vec<String> = path[..head].split('.').map(str::to_owned).collect();
@@ -35,13 +35,13 @@ pub fn split(path: &str) -> Vec<String> {
 
 /// One step from a node to a child, with what kind of container it leads out of.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct PathStep {
     pub(crate) key: Key,
     pub(crate) in_list: bool,
 }
 
 /// Writes steps as a full key: `a.b[0].c`.
-pub(crate) fn join<'a>(steps: impl IntoIterator<Item = &'a Step>) -> String {
+pub(crate) fn join_steps<'a>(steps: impl IntoIterator<Item = &'a PathStep>) -> String {
     let mut out = String::new();
     for step in steps {
         if step.in_list {
@@ -64,13 +64,13 @@ mod tests {
 
     #[test]
     fn joins_lists_with_brackets() {
-        let step = |key: Key, in_list| Step { key, in_list };
+        let step = |key: Key, in_list| PathStep { key, in_list };
         let steps = [
             step("a".into(), false),
             step(0.into(), true),
             step(1.into(), true),
             step("b".into(), false),
         ];
-        assert_eq!(join(&steps), "a[0][1].b");
+        assert_eq!(join_steps(&steps), "a[0][1].b");
     }
 }

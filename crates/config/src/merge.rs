@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::convert;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
-use crate::keypath::{self, Step};
+use crate::keypath::{self, PathStep};
 use crate::node::hint::{Hint, HintKind};
 use crate::node::{Dict, Flags, Node, Value};
 use crate::resolve::{container_behind, get, get_mut};
@@ -15,7 +15,7 @@ use crate::resolve::{container_behind, get, get_mut};
 ///
 /// Mappings merge key by key and lists are replaced. A `???` never replaces a value. Where the
 /// target is an interpolation to a container, a copy of that container takes the merge.
-pub fn merge(target: &mut Node, source: &Node, context: &Context) -> Result<()> {
+pub fn merge_into(target: &mut Node, source: &Node, context: &Context) -> Result<()> {
     merge_at(target, &[], source, context)
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn merge_at(
         path: path.to_vec(),
         context,
     };
-    merger.container(source)
+    merger.merge_container(source)
 }
 
 struct Merger<'a> {
@@ -41,7 +41,7 @@ struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    fn here(&mut self) -> Result<&mut Node> {
+    fn current_node(&mut self) -> Result<&mut Node> {
         let key = self.full_key();
         get_mut(self.root, &self.path).ok_or_else(|| ErrorKind::Key(key).into())
     }
@@ -51,12 +51,12 @@ impl Merger<'_> {
     }
 
     /// Merges a container into the one at the path.
-    fn container(&mut self, source: &Node) -> Result<()> {
-        let target = self.here()?;
+    fn merge_container(&mut self, source: &Node) -> Result<()> {
+        let target = self.current_node()?;
         if target.is_dict() && source.is_dict() {
-            self.dict(source)
+            self.merge_dict(source)
         } else if target.is_list() && source.is_list() {
-            self.list(source)
+            self.merge_list(source)
         } else {
             let name = |node: &Node| {
                 if node.is_dict() {
@@ -72,8 +72,8 @@ impl Merger<'_> {
         }
     }
 
-    fn dict(&mut self, source: &Node) -> Result<()> {
-        let target = self.here()?;
+    fn merge_dict(&mut self, source: &Node) -> Result<()> {
+        let target = self.current_node()?;
         if source.is_null() && target.hint.as_ref().is_some_and(|hint| !hint.optional) {
             let kind = ErrorKind::Validation("this mapping cannot be null".to_owned());
             return Err(Error::from(kind).with_key(self.full_key()));
@@ -85,24 +85,24 @@ impl Merger<'_> {
             return Ok(());
         }
         if (target.is_interpolation() || target.is_missing()) && !source.is_missing() {
-            expand(target);
+            expand_special(target);
         }
         for (key, child) in source.as_dict().into_iter().flatten() {
             self.path.push(key.clone());
-            let result = self.entry(key, child);
+            let result = self.merge_entry(key, child);
             self.path.pop();
             result?;
         }
-        let target = self.here()?;
+        let target = self.current_node()?;
         adopt_types(target, source);
         adopt_flags(target, source.flags);
         Ok(())
     }
 
     /// Merges one entry; the path leads to it already.
-    fn entry(&mut self, key: &Key, source: &Node) -> Result<()> {
+    fn merge_entry(&mut self, key: &Key, source: &Node) -> Result<()> {
         let Some(target) = get_mut(self.root, &self.path) else {
-            return self.set(key, source.clone());
+            return self.set_checked(key, source.clone());
         };
         // Not even an interpolation to a mapping replaces a whole struct.
         if let (Some(class), Value::Dict(_)) = (&target.class, &target.value)
@@ -114,29 +114,29 @@ impl Merger<'_> {
                 .with_origin(source.origin.as_ref()));
         }
         if target.is_container() && target.is_null() && !source.is_missing() && !source.is_null() {
-            expand(target);
+            expand_special(target);
         }
         if target.is_interpolation()
             && let Some(copy) = container_behind(self.root, &self.path, self.context)
         {
-            self.set(key, copy)?;
+            self.set_checked(key, copy)?;
         }
-        let target = self.here()?;
+        let target = self.current_node()?;
         match (target.is_container(), source.is_container()) {
-            (true, true) => self.container(source),
+            (true, true) => self.merge_container(source),
             (true, false) if source.is_missing() => Ok(()),
-            (true, false) | (false, true) => self.set(key, source.clone()),
-            (false, false) => self.scalar(key, source),
+            (true, false) | (false, true) => self.set_checked(key, source.clone()),
+            (false, false) => self.merge_scalar(key, source),
         }
     }
 
-    fn scalar(&mut self, key: &Key, source: &Node) -> Result<()> {
-        let target = self.here()?;
+    fn merge_scalar(&mut self, key: &Key, source: &Node) -> Result<()> {
+        let target = self.current_node()?;
         if is_typed(target) {
             return if source.is_missing() {
                 Ok(())
             } else {
-                self.set(key, source.clone())
+                self.set_checked(key, source.clone())
             };
         }
         let mut node = source.clone();
@@ -144,18 +144,18 @@ impl Merger<'_> {
             // The old value stays, but has to fit the new type.
             node.value = match source.hint.as_deref() {
                 None => target.value.clone(),
-                Some(hint) => convert::scalar(hint, &target.value).map_err(|message| {
+                Some(hint) => convert::convert_scalar(hint, &target.value).map_err(|message| {
                     Error::from(ErrorKind::Validation(message)).with_origin(target.origin.as_ref())
                 })?,
             };
             node.origin.clone_from(&target.origin);
         }
-        self.set(key, node)
+        self.set_checked(key, node)
     }
 
-    fn list(&mut self, source: &Node) -> Result<()> {
+    fn merge_list(&mut self, source: &Node) -> Result<()> {
         let key = self.full_key();
-        let target = self.here()?;
+        let target = self.current_node()?;
         let element = match target.hint.as_deref() {
             Some(Hint {
                 kind: HintKind::List(element),
@@ -170,7 +170,7 @@ impl Merger<'_> {
                     Some(element) => items
                         .iter()
                         .map(|item| {
-                            convert::node(&element, item).map_err(|message| {
+                            convert::convert_node(&element, item).map_err(|message| {
                                 Error::from(ErrorKind::Validation(message))
                                     .with_key(key.clone())
                                     .with_origin(item.origin.as_ref())
@@ -192,15 +192,15 @@ impl Merger<'_> {
     }
 
     /// Puts a node under the last key of the path, checked like any assignment.
-    fn set(&mut self, key: &Key, node: Node) -> Result<()> {
+    fn set_checked(&mut self, key: &Key, node: Node) -> Result<()> {
         let parent = &self.path[..self.path.len() - 1];
-        assign(self.root, parent, key, node)
+        assign_node(self.root, parent, key, node)
     }
 }
 
 /// Puts a node into the container at `parent`, as an assignment in Python does: a struct refuses
 /// unknown keys, a read-only config refuses everything, a typed place converts or refuses.
-pub(crate) fn assign(root: &mut Node, parent: &[Key], key: &Key, node: Node) -> Result<()> {
+pub(crate) fn assign_node(root: &mut Node, parent: &[Key], key: &Key, node: Node) -> Result<()> {
     let flags = effective_flags(root, parent);
     let full_key = full_key_of_child(root, parent, key);
     let origin = node.origin.clone();
@@ -243,7 +243,7 @@ pub(crate) fn assign(root: &mut Node, parent: &[Key], key: &Key, node: Node) -> 
                 })?;
                 let node = match &element {
                     None => node,
-                    Some(element) => convert::node(element, &node)
+                    Some(element) => convert::convert_node(element, &node)
                         .map_err(|message| explain(ErrorKind::Validation(message)))?,
                 };
                 dict.insert(key.clone(), node);
@@ -264,7 +264,7 @@ pub(crate) fn assign(root: &mut Node, parent: &[Key], key: &Key, node: Node) -> 
                 let message = format!("a mapping does not replace a whole {}", hint.describe());
                 return Err(explain(ErrorKind::Validation(message)));
             }
-            convert::node(&hint, &node)
+            convert::convert_node(&hint, &node)
                 .map_err(|message| explain(ErrorKind::Validation(message)))?
         }
     };
@@ -308,13 +308,13 @@ pub(crate) fn effective_flags(root: &Node, path: &[Key]) -> Flags {
 
 /// A path written as a full key (`a.b[0]`).
 pub(crate) fn full_key(root: &Node, path: &[Key]) -> String {
-    let steps: Vec<Step> = (0..path.len())
-        .map(|depth| Step {
+    let steps: Vec<PathStep> = (0..path.len())
+        .map(|depth| PathStep {
             key: path[depth].clone(),
             in_list: get(root, &path[..depth]).is_some_and(Node::is_list),
         })
         .collect();
-    keypath::join(&steps)
+    keypath::join_steps(&steps)
 }
 
 fn full_key_of_child(root: &Node, parent: &[Key], key: &Key) -> String {
@@ -330,7 +330,7 @@ fn is_typed(node: &Node) -> bool {
 }
 
 /// Makes a container that holds a special value hold content: empty, or its class's defaults.
-fn expand(node: &mut Node) {
+fn expand_special(node: &mut Node) {
     let hint = node.hint.clone();
     node.value = match hint.as_deref().map(|hint| &hint.kind) {
         Some(HintKind::List(_)) => Value::List(Vec::new()),

@@ -4,14 +4,16 @@
 pub fn near_names<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut near: Vec<((usize, usize), &str)> = candidates
         .filter(|candidate| *candidate != wanted)
-        .filter_map(|candidate| Some((distance(wanted, candidate)?, candidate)))
+        .filter_map(|candidate| Some((name_distance(wanted, candidate)?, candidate)))
         .collect();
     near.sort_unstable();
     near.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// The nearest name.
-pub fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(
+    wanted: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     near_names(wanted, candidates).into_iter().next()
 }
 
@@ -22,7 +24,7 @@ pub(crate) fn nearest_alike<'a>(
     limit: usize,
 ) -> Vec<&'a str> {
     let near = near_names(wanted, candidates);
-    let cost = |name: &str| distance(wanted, name).map(|(cost, _)| cost);
+    let cost = |name: &str| name_distance(wanted, name).map(|(cost, _)| cost);
     let Some(least) = near.first().and_then(|name| cost(name)) else {
         return Vec::new();
     };
@@ -39,17 +41,20 @@ pub(crate) fn nearest_alike<'a>(
 
 /// How many words of `wanted` a name has, in parts of all its words.
 pub(crate) fn shared_words(wanted: &str, name: &str) -> (usize, usize) {
-    let (wanted, name) = (normal(wanted), normal(name));
-    let words: Vec<&str> = words(&wanted).collect();
-    (words.len() - unmatched(&wanted, &name), words.len())
+    let (wanted, name) = (normalize_name(wanted), normalize_name(name));
+    let words: Vec<&str> = split_words(&wanted).collect();
+    (words.len() - count_unmatched(&wanted, &name), words.len())
 }
 
 /// The words or letters that tell a name from `wanted`, then its edits; `None` for names that are not near.
-fn distance(wanted: &str, name: &str) -> Option<(usize, usize)> {
-    let (wanted, name) = (normal(wanted), normal(name));
-    let edits = edits(&wanted, &name);
-    let (missing, added) = (unmatched(&wanted, &name), unmatched(&name, &wanted));
-    let is_whole_name = |name: &str| words(name).count() > 1;
+fn name_distance(wanted: &str, name: &str) -> Option<(usize, usize)> {
+    let (wanted, name) = (normalize_name(wanted), normalize_name(name));
+    let edits = edit_distance(&wanted, &name);
+    let (missing, added) = (
+        count_unmatched(&wanted, &name),
+        count_unmatched(&name, &wanted),
+    );
+    let is_whole_name = |name: &str| split_words(name).count() > 1;
     let is_beginning = |of: &str, text: &str| text.len() > 2 && of.starts_with(text);
     let by_words = if missing == 0 {
         Some(added)
@@ -66,7 +71,7 @@ fn distance(wanted: &str, name: &str) -> Option<(usize, usize)> {
     Some((cost, edits))
 }
 
-fn normal(name: &str) -> String {
+fn normalize_name(name: &str) -> String {
     let letter = |c: char| match c {
         '-' | '.' | '/' | ' ' => '_',
         other => other.to_ascii_lowercase(),
@@ -74,14 +79,14 @@ fn normal(name: &str) -> String {
     name.chars().map(letter).collect()
 }
 
-fn words(name: &str) -> impl Iterator<Item = &str> {
+fn split_words(name: &str) -> impl Iterator<Item = &str> {
     name.split('_').filter(|word| !word.is_empty())
 }
 
 /// Words of a name that are like no word of the other.
-fn unmatched(name: &str, other: &str) -> usize {
-    let is_missing = |word: &&str| !words(other).any(|candidate| is_like(word, candidate));
-    words(name).filter(is_missing).count()
+fn count_unmatched(name: &str, other: &str) -> usize {
+    let is_missing = |word: &&str| !split_words(other).any(|candidate| is_like(word, candidate));
+    split_words(name).filter(is_missing).count()
 }
 
 /// Equal, singular and plural, one the beginning of the other, or one slip in a long word. Numbers are no slips: `qwen2` is not
@@ -94,15 +99,17 @@ fn is_like(word: &str, other: &str) -> bool {
     };
     word == other
         || (short.len() > 2 && long.starts_with(short))
-        || (short.len() > 4 && edits(word, other) == 1 && digits(word) == digits(other))
+        || (short.len() > 4
+            && edit_distance(word, other) == 1
+            && digits_of(word) == digits_of(other))
 }
 
-fn digits(word: &str) -> String {
+fn digits_of(word: &str) -> String {
     word.chars().filter(char::is_ascii_digit).collect()
 }
 
 /// Insertions, deletions, replacements and swaps of neighbouring characters.
-fn edits(left: &str, right: &str) -> usize {
+fn edit_distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=right.len()).collect();
@@ -134,8 +141,8 @@ mod tests {
             ("modle", "model", 1),
             ("same", "same", 0),
         ] {
-            assert_eq!(edits(left, right), count, "{left} {right}");
-            assert_eq!(edits(right, left), count, "{right} {left}");
+            assert_eq!(edit_distance(left, right), count, "{left} {right}");
+            assert_eq!(edit_distance(right, left), count, "{right} {left}");
         }
     }
 
@@ -150,7 +157,7 @@ mod tests {
             "cached_tokens",
             "num_hidden_layers",
         ];
-        for (wanted, nearest_name) in [
+        for (wanted, expected) in [
             ("batchsize", Some("batch_size")),
             ("batch", Some("batch_size")),
             ("modle", Some("model")),
@@ -161,7 +168,11 @@ mod tests {
             ("zzz", None),
             ("colour", None),
         ] {
-            assert_eq!(nearest(wanted, names.into_iter()), nearest_name, "{wanted}");
+            assert_eq!(
+                nearest_name(wanted, names.into_iter()),
+                expected,
+                "{wanted}"
+            );
         }
         let alike = nearest_alike("tokens", names.into_iter(), 3);
         assert_eq!(alike, ["cached_tokens", "prompt_tokens"]);
@@ -177,13 +188,17 @@ mod tests {
             "llama3_1_8b",
             "llama3_70b",
         ];
-        for (wanted, nearest_name) in [
+        for (wanted, expected) in [
             ("Qwen/Qwen3-8B-FP8", Some("qwen3_8b")),
             ("llama-3.1-8b", Some("llama3_1_8b")),
             ("Llama-3.1-8B-Instruct", Some("llama3_1_8b")),
             ("nope", None),
         ] {
-            assert_eq!(nearest(wanted, names.into_iter()), nearest_name, "{wanted}");
+            assert_eq!(
+                nearest_name(wanted, names.into_iter()),
+                expected,
+                "{wanted}"
+            );
         }
         let alike = near_names("qwen3", names.into_iter());
         assert_eq!(alike, ["qwen3_8b", "qwen3_30b_a3b"]);

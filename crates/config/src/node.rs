@@ -25,7 +25,6 @@ pub(crate) const MISSING: &str = "???";
 /// A value with its metadata. Equality compares values only.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// What the node holds.
     pub value: Value,
     /// Where it was written, when that is known.
     pub origin: Option<Origin>,
@@ -37,7 +36,6 @@ pub struct Node {
     pub(crate) class: Option<Arc<StructType>>,
 }
 
-/// What a [`Node`] holds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// `null`
@@ -378,7 +376,7 @@ impl<V: Into<Value>> From<Option<V>> for Value {
 impl Node {
     /// Python's `==` of the two values, where `1 == 1.0 == True`.
     pub(crate) fn equals(&self, other: &Node) -> bool {
-        fn number(value: &Value) -> Option<f64> {
+        fn as_float(value: &Value) -> Option<f64> {
             match value {
                 Value::Bool(b) => Some(f64::from(u8::from(*b))),
                 Value::Int(i) => Some(i.to_f64()),
@@ -396,7 +394,7 @@ impl Node {
                     && a.iter()
                         .all(|(key, x)| b.get(key).is_some_and(|y| x.equals(y)))
             }
-            (a, b) => match (number(a), number(b)) {
+            (a, b) => match (as_float(a), as_float(b)) {
                 (Some(x), Some(y)) => x == y,
                 _ => a == b,
             },

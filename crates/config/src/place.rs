@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::key::Key;
-use crate::keypath::{self, Step};
+use crate::keypath::{self, PathStep};
 use crate::node::{Node, Value};
 use crate::python;
 
@@ -36,7 +36,7 @@ impl<'a> Place<'a> {
     }
 
     /// A new node below `parent`, which does not know of it.
-    pub(crate) fn made(node: Node, parent: Option<Place<'a>>, key: Option<Key>) -> Self {
+    pub(crate) fn from_resolver(node: Node, parent: Option<Place<'a>>, key: Option<Key>) -> Self {
         Self(Rc::new(Data {
             node: Held::Made(node),
             parent,
@@ -86,7 +86,7 @@ impl<'a> Place<'a> {
         self.0.key.as_ref()
     }
 
-    pub(crate) fn top(&self) -> &Place<'a> {
+    pub(crate) fn tree_root(&self) -> &Place<'a> {
         let mut place = self;
         while let Some(parent) = place.parent() {
             place = parent;
@@ -95,7 +95,7 @@ impl<'a> Place<'a> {
     }
 
     /// Whether both are the very same node.
-    pub(crate) fn is(&self, other: &Place<'a>) -> bool {
+    pub(crate) fn is_same(&self, other: &Place<'a>) -> bool {
         std::ptr::eq(self.node(), other.node())
     }
 
@@ -134,7 +134,7 @@ impl<'a> Place<'a> {
     /// The child that one part of a key path names: an index in a list, a string key elsewhere.
     ///
     /// `Err` when a list is asked for something that is no index.
-    pub(crate) fn step(&self, part: &str) -> Result<Option<Place<'a>>, NotAnIndex> {
+    pub(crate) fn follow_part(&self, part: &str) -> Result<Option<Place<'a>>, NotAnIndex> {
         if self.node().as_list().is_none() {
             return Ok(self.entry(&Key::from(part)));
         }
@@ -144,12 +144,12 @@ impl<'a> Place<'a> {
     }
 
     /// The steps from the top to here.
-    pub(crate) fn steps(&self) -> Vec<Step> {
+    pub(crate) fn path_steps(&self) -> Vec<PathStep> {
         let mut steps = Vec::new();
         let mut place = self;
         while let Some(parent) = place.parent() {
             if let Some(key) = place.key() {
-                steps.push(Step {
+                steps.push(PathStep {
                     key: key.clone(),
                     in_list: parent.node().is_list(),
                 });
@@ -162,7 +162,7 @@ impl<'a> Place<'a> {
 
     /// The full key, such as `a.b[0]`; empty at the top.
     pub(crate) fn full_key(&self) -> String {
-        keypath::join(&self.steps())
+        keypath::join_steps(&self.path_steps())
     }
 }
 

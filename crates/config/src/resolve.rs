@@ -38,7 +38,7 @@ pub(crate) struct Selected {
 }
 
 /// Looks up a key path as `OmegaConf.select` does; `None` when nothing or `???` is there.
-pub fn select(root: &Node, key: &str, context: &Context) -> Result<Option<Node>> {
+pub fn select_key(root: &Node, key: &str, context: &Context) -> Result<Option<Node>> {
     let selected = select_with(root, key, context, Select::default())?;
     Ok(selected.map(|selected| selected.node))
 }
@@ -65,7 +65,7 @@ pub(crate) fn select_with(
         missing: options.throw_on_missing,
         failure: options.throw_on_resolution_failure,
     };
-    let found = match evaluator.select(&start, rest, strict) {
+    let found = match evaluator.select_path(&start, rest, strict) {
         Err(error) if matches!(error.kind(), ErrorKind::NotContainer { .. }) => None,
         other => other?,
     };
@@ -80,14 +80,20 @@ pub(crate) fn select_with(
 /// The way to a node of the tree itself.
 fn tree_path(place: &Place<'_>) -> Option<Vec<Key>> {
     place.in_tree()?;
-    Some(place.steps().into_iter().map(|step| step.key).collect())
+    Some(
+        place
+            .path_steps()
+            .into_iter()
+            .map(|step| step.key)
+            .collect(),
+    )
 }
 
 /// Resolves a text as if it were a value inside a mapping directly below `root`.
-pub fn evaluate(root: &Node, text: &str, context: &Context) -> Result<Node> {
+pub fn evaluate_text(root: &Node, text: &str, context: &Context) -> Result<Node> {
     let top = Place::root(root);
-    let holder = Place::made(Node::empty_dict(), Some(top), None);
-    let place = Place::made(Node::new(text), Some(holder), Some(Key::from("value")));
+    let holder = Place::from_resolver(Node::empty_dict(), Some(top), None);
+    let place = Place::from_resolver(Node::new(text), Some(holder), Some(Key::from("value")));
     let result = Evaluator::new(context).dereference(&place)?;
     Ok(result.node().clone())
 }
@@ -96,10 +102,10 @@ pub fn evaluate(root: &Node, text: &str, context: &Context) -> Result<Node> {
 ///
 /// Missing values stay; an interpolation that leads to one is an error.
 pub fn to_container(root: &Node, context: &Context) -> Result<Node> {
-    content(&Evaluator::new(context), &Place::root(root), 0)
+    resolve_content(&Evaluator::new(context), &Place::root(root), 0)
 }
 
-fn content(evaluator: &Evaluator<'_>, place: &Place<'_>, depth: usize) -> Result<Node> {
+fn resolve_content(evaluator: &Evaluator<'_>, place: &Place<'_>, depth: usize) -> Result<Node> {
     if depth > MAX_DEPTH {
         let message = "interpolations make this config contain itself".to_owned();
         return Err(Error::from(ErrorKind::Limit(message)).with_key(place.full_key()));
@@ -111,7 +117,7 @@ fn content(evaluator: &Evaluator<'_>, place: &Place<'_>, depth: usize) -> Result
         Value::Dict(dict) => {
             let mut out = Dict::with_capacity(dict.len());
             for child in target.children() {
-                let resolved = content(evaluator, &child, depth + 1)?;
+                let resolved = resolve_content(evaluator, &child, depth + 1)?;
                 if let Some(key) = child.key() {
                     out.insert(key.clone(), resolved);
                 }
@@ -122,7 +128,7 @@ fn content(evaluator: &Evaluator<'_>, place: &Place<'_>, depth: usize) -> Result
             target
                 .children()
                 .iter()
-                .map(|child| content(evaluator, child, depth + 1))
+                .map(|child| resolve_content(evaluator, child, depth + 1))
                 .collect::<Result<_>>()?,
         ),
         other => other.clone(),
@@ -140,7 +146,7 @@ fn content(evaluator: &Evaluator<'_>, place: &Place<'_>, depth: usize) -> Result
 ///
 /// Values are written one after another, so a later interpolation sees what an earlier one became;
 /// one that leads to a missing value becomes missing.
-pub fn resolve(root: &mut Node, context: &Context) -> Result<()> {
+pub fn resolve_all(root: &mut Node, context: &Context) -> Result<()> {
     resolve_at(root, &[], context)
 }
 
@@ -205,7 +211,7 @@ fn resolve_value(root: &mut Node, path: &[Key], context: &Context, depth: usize)
                 {
                     return Err(Error::from(ErrorKind::Readonly).with_key(place.full_key()));
                 }
-                None => Outcome::Value(content(&evaluator, &target, depth)?),
+                None => Outcome::Value(resolve_content(&evaluator, &target, depth)?),
             },
             Ok(target) => Outcome::Value(target.node().clone()),
         }
@@ -252,10 +258,12 @@ enum Outcome {
 /// Text that looks like an interpolation again, once unescaped, must be a valid one.
 fn check_text(node: &Node) -> Result<()> {
     match node.as_str() {
-        Some(text) if node.is_interpolation() => match crate::grammar::interpolation::parse(text) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(ErrorKind::Grammar(error.to_string()).into()),
-        },
+        Some(text) if node.is_interpolation() => {
+            match crate::grammar::interpolation::parse_template(text) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(ErrorKind::Grammar(error.to_string()).into()),
+            }
+        }
         _ => Ok(()),
     }
 }

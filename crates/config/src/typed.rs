@@ -23,7 +23,7 @@ pub struct TypeError {
 }
 
 impl TypeError {
-    fn below(mut self, key: &str, child: &Node) -> Self {
+    fn with_parent(mut self, key: &str, child: &Node) -> Self {
         self.key = match self.key.as_str() {
             "" => {
                 // The innermost value is to blame; the mappings around it are not where the mistake is.
@@ -60,14 +60,14 @@ impl de::Error for TypeError {
 }
 
 /// Reads `node`, whose interpolations are resolved, as a `T`.
-pub fn read<T: DeserializeOwned>(node: &Node) -> Result<T, TypeError> {
+pub fn read_typed<T: DeserializeOwned>(node: &Node) -> Result<T, TypeError> {
     T::deserialize(Reader(node))
 }
 
 struct Reader<'a>(&'a Node);
 
 impl Reader<'_> {
-    fn unresolved(&self) -> Option<TypeError> {
+    fn unresolved_error(&self) -> Option<TypeError> {
         let error = |message: &str| Some(de::Error::custom(message));
         if self.0.is_missing() {
             return error("a value is mandatory here and none was given");
@@ -80,7 +80,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
     type Error = TypeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
-        if let Some(error) = self.unresolved() {
+        if let Some(error) = self.unresolved_error() {
             return Err(error);
         }
         match &self.0.value {
@@ -127,7 +127,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
         _variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, TypeError> {
-        if let Some(error) = self.unresolved() {
+        if let Some(error) = self.unresolved_error() {
             return Err(error);
         }
         match &self.0.value {
@@ -208,7 +208,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         self.next += 1;
         seed.deserialize(Reader(item))
             .map(Some)
-            .map_err(|error| error.below(&format!("[{index}]"), item))
+            .map_err(|error| error.with_parent(&format!("[{index}]"), item))
     }
 }
 
@@ -231,7 +231,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         // A key that the type does not know fails here: the error belongs to the key, not to the mapping.
         let read = seed
             .deserialize(name.as_str().into_deserializer())
-            .map_err(|error: TypeError| error.below(&name, child))?;
+            .map_err(|error: TypeError| error.with_parent(&name, child))?;
         self.current = Some((name, child));
         Ok(Some(read))
     }
@@ -241,7 +241,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             <TypeError as de::Error>::custom("a value was asked for before its key")
         })?;
         seed.deserialize(Reader(child))
-            .map_err(|error| error.below(&name, child))
+            .map_err(|error| error.with_parent(&name, child))
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_fitting_config_is_read() {
-        let outer: Outer = read(&inner(|_| ())).unwrap();
+        let outer: Outer = read_typed(&inner(|_| ())).unwrap();
         assert_eq!(
             outer.inner,
             Inner {
@@ -331,7 +331,7 @@ mod tests {
             ),
         ];
         for (edit, key, part) in cases {
-            let error = read::<Outer>(&inner(edit)).unwrap_err();
+            let error = read_typed::<Outer>(&inner(edit)).unwrap_err();
             assert_eq!(error.key, key);
             assert!(error.message.contains(part), "{error}");
         }

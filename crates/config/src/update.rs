@@ -4,12 +4,12 @@ use crate::context::Context;
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Key;
 use crate::keypath;
-use crate::merge::{assign, effective_flags, full_key, merge_at};
+use crate::merge::{assign_node, effective_flags, full_key, merge_at};
 use crate::node::{Node, Value};
 use crate::python;
 use crate::resolve::{Select, get, get_mut, select_with};
 
-/// How [`update`] treats what is already there.
+/// How [`update_key`] treats what is already there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Update {
     /// Merge a mapping or list into a container, instead of replacing it.
@@ -20,20 +20,20 @@ pub struct Update {
 
 /// Sets the value at a key path. Containers missing on the way are made; scalars in the way are
 /// replaced by mappings.
-pub fn update(
+pub fn update_key(
     root: &mut Node,
     key: &str,
     value: Node,
     options: Update,
     context: &Context,
 ) -> Result<()> {
-    let parts = keypath::split(key);
+    let parts = keypath::split_path(key);
     let Some((last, way)) = parts.split_last() else {
         return Ok(());
     };
     let mut path = Vec::with_capacity(parts.len());
     for part in way {
-        let step = step(root, &path, part)?;
+        let step = part_as_key(root, &path, part)?;
         path.push(step);
         if get(root, &path).is_some_and(is_absent_container) {
             let message = "this typed container has no content to reach into".to_owned();
@@ -41,24 +41,24 @@ pub fn update(
         }
         if !get(root, &path).is_some_and(is_filled_container) {
             let (parent, key) = path.split_at(path.len() - 1);
-            opened(root, parent, options.force_add, |root| {
-                assign(root, parent, &key[0], Node::empty_dict())
+            with_open_struct(root, parent, options.force_add, |root| {
+                assign_node(root, parent, &key[0], Node::empty_dict())
             })?;
         }
     }
-    let last = step(root, &path, last)?;
-    opened(root, &path, options.force_add, |root| {
+    let last = part_as_key(root, &path, last)?;
+    with_open_struct(root, &path, options.force_add, |root| {
         let mut target = path.clone();
         target.push(last.clone());
         if options.merge && matches!(value.value, Value::Dict(_) | Value::List(_)) {
             if get(root, &target).is_none() {
-                return assign(root, &path, &last, value);
+                return assign_node(root, &path, &last, value);
             }
             if get(root, &target).is_some_and(Node::is_container) {
                 return merge_at(root, &target, &value, context);
             }
         }
-        assign(root, &path, &last, value)
+        assign_node(root, &path, &last, value)
     })
 }
 
@@ -72,7 +72,7 @@ fn is_filled_container(node: &Node) -> bool {
 }
 
 /// One part of a key path as a key of the container at `path`.
-fn step(root: &Node, path: &[Key], part: &str) -> Result<Key> {
+fn part_as_key(root: &Node, path: &[Key], part: &str) -> Result<Key> {
     if !get(root, path).is_some_and(Node::is_list) {
         return Ok(Key::from(part));
     }
@@ -84,7 +84,7 @@ fn step(root: &Node, path: &[Key], part: &str) -> Result<Key> {
 }
 
 /// Runs a change while the container at `path` takes new keys, where `open` says so.
-fn opened<T>(
+fn with_open_struct<T>(
     root: &mut Node,
     path: &[Key],
     open: bool,
@@ -107,7 +107,7 @@ fn opened<T>(
 /// Takes out the entry at a key path; a struct or a read-only config refuses.
 ///
 /// As in Hydra, the part after the last dot is one key, so a list item cannot be named `a[0]` here.
-pub(crate) fn delete(root: &mut Node, key: &str, context: &Context) -> Result<Node> {
+pub(crate) fn delete_key(root: &mut Node, key: &str, context: &Context) -> Result<Node> {
     let (parent, last) = match key.rsplit_once('.') {
         None => (Vec::new(), key),
         Some((parent, last)) => {

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Warnings in the order they came, each text once however often its reason occurs, as Python prints them. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Warnings(Arc<Mutex<Kept>>);
+pub struct Warnings(Arc<Mutex<SeenWarnings>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct SeenWarnings {
     known: BTreeSet<String>,
     new: Vec<String>,
 }
 
 impl Warnings {
-    pub(crate) fn add(&self, text: String) {
+    pub(crate) fn add_once(&self, text: String) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.known.insert(text.clone()) {
             kept.new.push(text);
@@ -36,11 +36,11 @@ mod tests {
     fn each_is_told_once() {
         let warnings = Warnings::default();
         let shared = warnings.clone();
-        warnings.add("b".to_owned());
-        shared.add("a".to_owned());
-        shared.add("b".to_owned());
+        warnings.add_once("b".to_owned());
+        shared.add_once("a".to_owned());
+        shared.add_once("b".to_owned());
         assert_eq!(warnings.take(), ["b", "a"]);
-        warnings.add("a".to_owned());
+        warnings.add_once("a".to_owned());
         assert!(shared.take().is_empty());
     }
 }

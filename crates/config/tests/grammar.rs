@@ -174,7 +174,7 @@ fn interpolations_as_omegaconf_reads_them() {
     compare("interpolations.jsonl", |line| {
         let text = line[1].as_str().expect("a text").to_owned();
         let shown = if line[0] == json!("v") {
-            interpolation::parse(&text).map(|template| show_text(&text, &template.pieces))
+            interpolation::parse_template(&text).map(|template| show_text(&text, &template.pieces))
         } else {
             interpolation::parse_element(&text).map(|element| show_expression(&text, &element))
         };
@@ -212,7 +212,7 @@ fn joined(source: &str, pieces: &[Piece]) -> String {
 }
 
 fn marker(source: &str, interpolation: &Interpolation) -> String {
-    let text = interpolation.span.of(source);
+    let text = interpolation.span.slice_of(source);
     assert!(
         text.starts_with("${") && text.ends_with('}'),
         "{text:?} of {source:?}"
@@ -224,7 +224,7 @@ fn marker(source: &str, interpolation: &Interpolation) -> String {
                 .iter()
                 .map(|arg| show_expression(source, &arg.value))
                 .collect();
-            let texts: Vec<_> = args.iter().map(|arg| arg.span.of(source)).collect();
+            let texts: Vec<_> = args.iter().map(|arg| arg.span.slice_of(source)).collect();
             format!("<{}:{}>", joined(source, name), json!([values, texts]))
         }
     }

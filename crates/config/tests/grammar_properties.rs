@@ -64,7 +64,7 @@ fn parse_all(text: &str) {
             Err(error) => assert!(line.get(error.span().start..error.span().end).is_some()),
         }
     }
-    interpolation::parse(text).map_or_else(points_inside, drop);
+    interpolation::parse_template(text).map_or_else(points_inside, drop);
     interpolation::parse_element(text).map_or_else(points_inside, drop);
 }
 
@@ -121,7 +121,7 @@ fn deep_nesting_is_an_error_not_an_overflow() {
         );
     }
     for open in ["${", "${f:", "${f:[", "${f:'${"] {
-        let error = interpolation::parse(&open.repeat(100_000));
+        let error = interpolation::parse_template(&open.repeat(100_000));
         assert!(
             matches!(
                 error,
@@ -141,7 +141,7 @@ fn shown(text: &str, error: &GrammarError) -> String {
     format!(
         "{}>{}<{}\n{error}",
         &text[..span.start],
-        span.of(text),
+        span.slice_of(text),
         &text[span.end..]
     )
 }
@@ -248,7 +248,7 @@ fn errors_of_interpolations_name_the_place() {
             "${f:[a>}<\nexpected `,` or `]` in this list, found `}`",
         ),
     ] {
-        let error = interpolation::parse(text).expect_err("a mistake");
+        let error = interpolation::parse_template(text).expect_err("a mistake");
         assert_eq!(shown(text, &error), expected);
     }
 }

@@ -8,7 +8,7 @@ use llmprof_config::error::Error;
 use llmprof_config::key::Key;
 use llmprof_config::node::{Dict, Node, Value};
 use llmprof_config::source::Source;
-use llmprof_config::update::{Update, update};
+use llmprof_config::update::{Update, update_key};
 use llmprof_config::{keypath, merge, python, resolve, yaml};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -29,11 +29,12 @@ fn text(value: &Json) -> &str {
 }
 
 fn load(text: &str) -> Result<Node, Error> {
-    yaml::load(&Source::new("test.yaml", text))
+    yaml::load_config(&Source::new("test.yaml", text))
 }
 
 fn create(text: &str) -> Node {
-    yaml::create(&Source::new("test.yaml", text)).expect("the recipe leaves out what fails here")
+    yaml::create_config(&Source::new("test.yaml", text))
+        .expect("the recipe leaves out what fails here")
 }
 
 fn context() -> Context {
@@ -210,7 +211,8 @@ fn interpolations_resolve_the_same() {
         let copy = resolve::to_container(&config, &context).map(|node| json!(to_yaml(&node)));
         report.compare(source, &row[1], copy);
         let mut in_place = config;
-        let result = resolve::resolve(&mut in_place, &context).map(|()| json!(to_yaml(&in_place)));
+        let result =
+            resolve::resolve_all(&mut in_place, &context).map(|()| json!(to_yaml(&in_place)));
         let expected = if row[2].is_null() { &row[1] } else { &row[2] };
         report.compare(&format!("in place: {source}"), expected, result);
     }
@@ -224,7 +226,7 @@ fn merges_give_the_same() {
     for row in rows("merges") {
         let (first, second) = (text(&row[0]), text(&row[1]));
         let mut target = create(first);
-        let result = merge::merge(&mut target, &create(second), &context);
+        let result = merge::merge_into(&mut target, &create(second), &context);
         let input = format!("{first}\n+++\n{second}");
         report.compare(&input, &row[2], result.map(|()| json!(to_yaml(&target))));
     }
@@ -240,14 +242,14 @@ fn updates_give_the_same() {
         let flag = |i: usize| row[3][i].as_bool().expect("a flag");
         let mut config = create(source);
         config.set_struct(flag(0).then_some(true));
-        let value_node = yaml::parse(&Source::new("value", value))
+        let value_node = yaml::parse_document(&Source::new("value", value))
             .expect("YAML")
             .expect("a value");
         let options = Update {
             merge: flag(1),
             force_add: flag(2),
         };
-        let result = update(&mut config, key, value_node, options, &context);
+        let result = update_key(&mut config, key, value_node, options, &context);
         let input = format!("{source}\n{key} = {value} {options:?} struct {}", flag(0));
         report.compare(&input, &row[4], result.map(|()| json!(to_yaml(&config))));
     }
@@ -260,7 +262,7 @@ fn selections_find_the_same() {
     let mut report = Report::default();
     for row in rows("selections") {
         let (source, key) = (text(&row[0]), text(&row[1]));
-        let found = resolve::select(&create(source), key, &context);
+        let found = resolve::select_key(&create(source), key, &context);
         let actual = found.map(|node| node.map_or(Json::Null, |node| encode(&node)));
         report.compare(&format!("{source}\n{key}"), &row[2], actual);
     }
@@ -270,7 +272,12 @@ fn selections_find_the_same() {
 #[test]
 fn key_paths_split_the_same() {
     for row in rows("splits") {
-        assert_eq!(json!(keypath::split(text(&row[0]))), row[1], "{}", row[0]);
+        assert_eq!(
+            json!(keypath::split_path(text(&row[0]))),
+            row[1],
+            "{}",
+            row[0]
+        );
     }
 }
 
@@ -320,7 +327,7 @@ proptest! {
         let mut root = Node::empty_dict();
         root.insert("root", node);
         let mut merged = root.clone();
-        merge::merge(&mut merged, &root, &Context::new()).expect("equal kinds merge");
+        merge::merge_into(&mut merged, &root, &Context::new()).expect("equal kinds merge");
         prop_assert_eq!(merged, root);
     }
 
@@ -342,7 +349,7 @@ proptest! {
     #[test]
     fn any_text_is_handled(text in "\\PC{0,60}") {
         let _ = load(&text);
-        let _ = resolve::evaluate(&Node::empty_dict(), &text, &Context::new());
+        let _ = resolve::evaluate_text(&Node::empty_dict(), &text, &Context::new());
     }
 }
 
@@ -381,13 +388,13 @@ fn doubling_interpolations_cannot_blow_up() {
         let reference = format!("${{k{}}}", i - 1);
         text.push_str(&format!("k{i}: '{reference}{reference}'\n"));
     }
-    assert!(resolve::select(&create(&text), "k39", &Context::new()).is_err());
+    assert!(resolve::select_key(&create(&text), "k39", &Context::new()).is_err());
 }
 
 #[test]
 fn cycles_are_shown_as_a_chain() {
     let config = create("a: ${b.c}\nb: {c: 'x${d}'}\nd: ${a}\n");
-    let error = resolve::select(&config, "a", &Context::new()).expect_err("a cycle");
+    let error = resolve::select_key(&config, "a", &Context::new()).expect_err("a cycle");
     assert_eq!(
         error.to_string().split(" (at").next(),
         Some("interpolations form a cycle: a -> b.c -> d -> a")
@@ -402,7 +409,7 @@ fn mistakes_point_at_their_text_and_suggest() {
     assert_eq!(&origin.source().text()[origin.span()], "size");
 
     let config = create("batch_size: 1\nx: ${batchsize}\n");
-    let error = resolve::select(&config, "x", &Context::new()).expect_err("no such key");
+    let error = resolve::select_key(&config, "x", &Context::new()).expect_err("no such key");
     assert_eq!(error.hint(), Some("did you mean `batch_size`?"));
     assert_eq!(error.key(), Some("x"));
     assert_eq!(error.origin().expect("a place").line_column(), (2, 4));

@@ -5,7 +5,7 @@ pub(crate) const WIDTH: u32 = 5;
 pub(crate) const HEIGHT: u32 = 7;
 
 /// The rows of a character; a box with a question mark's shape for ASCII that has none.
-pub(crate) fn rows(letter: char) -> [u8; 7] {
+pub(crate) fn glyph_rows(letter: char) -> [u8; 7] {
     match letter.to_ascii_uppercase() {
         'A' => [0x0e, 0x11, 0x11, 0x1f, 0x11, 0x11, 0x11],
         'B' => [0x1e, 0x11, 0x11, 0x1e, 0x11, 0x11, 0x1e],

@@ -10,7 +10,7 @@ const REPLACED: [(&str, &str); 2] = [("\\coloneqq", ":="), ("\\eqqcolon", "=:")]
 
 /// Markdown: a region labelled `image` becomes a link to its crops, other tags are left out. `crops` are the file names of a
 /// region's crops.
-pub(crate) fn markdown(
+pub(crate) fn to_markdown(
     text: &str,
     found: &Grounded,
     crops: impl Fn(usize, &Region) -> Vec<String>,

@@ -6,7 +6,7 @@ use image::{
     DynamicImage, ImageDecoder, ImageFormat, ImageReader, RgbImage, metadata::Orientation,
 };
 
-fn open(path: &Path) -> Result<ImageReader<BufReader<File>>, String> {
+fn open_image(path: &Path) -> Result<ImageReader<BufReader<File>>, String> {
     let reader = ImageReader::open(path)
         .and_then(ImageReader::with_guessed_format)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -16,15 +16,15 @@ fn open(path: &Path) -> Result<ImageReader<BufReader<File>>, String> {
     Ok(reader)
 }
 
-fn broken(path: &Path, error: &image::ImageError) -> String {
+fn broken_image(path: &Path, error: &image::ImageError) -> String {
     format!("{} cannot be decoded: {error}", path.display())
 }
 
 /// Width and height, from the head of the file alone.
 pub fn size(path: &Path) -> Result<(u64, u64), String> {
-    let mut decoder = open(path)?
+    let mut decoder = open_image(path)?
         .into_decoder()
-        .map_err(|error| broken(path, &error))?;
+        .map_err(|error| broken_image(path, &error))?;
     let (width, height) = decoder.dimensions();
     let turned = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let is_across = matches!(
@@ -44,11 +44,12 @@ pub fn size(path: &Path) -> Result<(u64, u64), String> {
 
 /// Every pixel. A file that ends early is an error.
 pub fn read(path: &Path) -> Result<RgbImage, String> {
-    let mut decoder = open(path)?
+    let mut decoder = open_image(path)?
         .into_decoder()
-        .map_err(|error| broken(path, &error))?;
+        .map_err(|error| broken_image(path, &error))?;
     let turned = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut image = DynamicImage::from_decoder(decoder).map_err(|error| broken(path, &error))?;
+    let mut image =
+        DynamicImage::from_decoder(decoder).map_err(|error| broken_image(path, &error))?;
     image.apply_orientation(turned);
     Ok(image.into_rgb8())
 }

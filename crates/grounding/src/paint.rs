@@ -14,10 +14,10 @@ pub(crate) struct Frame {
 }
 
 /// Letters of a label, at most.
-const LONGEST: usize = 24;
+const LABEL_MAX_CHARS: usize = 24;
 
 /// A colour that is the same for a label in every image: strong enough for an outline, with dark text on it.
-pub(crate) fn colour(label: &str) -> Rgb<u8> {
+pub(crate) fn label_colour(label: &str) -> Rgb<u8> {
     const COLOURS: [[u8; 3]; 8] = [
         [230, 97, 1],
         [31, 120, 180],
@@ -34,7 +34,7 @@ pub(crate) fn colour(label: &str) -> Rgb<u8> {
     Rgb(COLOURS[hash % COLOURS.len()])
 }
 
-fn blend(image: &mut RgbImage, x: u32, y: u32, colour: Rgb<u8>, alpha: u32) {
+fn blend_pixel(image: &mut RgbImage, x: u32, y: u32, colour: Rgb<u8>, alpha: u32) {
     if let Some(pixel) = image.get_pixel_mut_checked(x, y) {
         for (old, new) in pixel.0.iter_mut().zip(colour.0) {
             let mixed = u32::from(*old) * (255 - alpha) + u32::from(new) * alpha;
@@ -43,18 +43,18 @@ fn blend(image: &mut RgbImage, x: u32, y: u32, colour: Rgb<u8>, alpha: u32) {
     }
 }
 
-fn fill(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, alpha: u32) {
+fn fill_frame(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, alpha: u32) {
     for y in frame.y..frame.y.saturating_add(frame.height) {
         for x in frame.x..frame.x.saturating_add(frame.width) {
-            blend(image, x, y, colour, alpha);
+            blend_pixel(image, x, y, colour, alpha);
         }
     }
 }
 
 /// A tinted area with an outline of `line` pixels, inside the frame.
-pub(crate) fn area(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, line: u32) {
+pub(crate) fn paint_area(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, line: u32) {
     const TINT: u32 = 32;
-    fill(image, frame, colour, TINT);
+    fill_frame(image, frame, colour, TINT);
     let line = line.min(frame.width).min(frame.height);
     let edges = [
         Frame {
@@ -77,15 +77,15 @@ pub(crate) fn area(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, line: u3
         },
     ];
     for edge in edges {
-        fill(image, edge, colour, 255);
+        fill_frame(image, edge, colour, 255);
     }
 }
 
 /// A label above the frame, or inside of it where there is no room.
-pub(crate) fn label(image: &mut RgbImage, frame: Frame, text: &str, colour: Rgb<u8>) {
+pub(crate) fn paint_label(image: &mut RgbImage, frame: Frame, text: &str, colour: Rgb<u8>) {
     // Pages are drawn large and seen small.
     let scale = (image.width() / 300).clamp(1, 6);
-    let letters: Vec<char> = text.chars().take(LONGEST).collect();
+    let letters: Vec<char> = text.chars().take(LABEL_MAX_CHARS).collect();
     let width = (letters.len() as u32 * (glyphs::WIDTH + 1) + 3) * scale;
     let height = (glyphs::HEIGHT + 4) * scale;
     let x = frame.x.min(image.width().saturating_sub(width));
@@ -100,10 +100,10 @@ pub(crate) fn label(image: &mut RgbImage, frame: Frame, text: &str, colour: Rgb<
         width,
         height,
     };
-    fill(image, back, colour, 255);
+    fill_frame(image, back, colour, 255);
     for (number, letter) in letters.into_iter().enumerate() {
         let left = x + (2 + number as u32 * (glyphs::WIDTH + 1)) * scale;
-        for (row, bits) in glyphs::rows(letter).into_iter().enumerate() {
+        for (row, bits) in glyphs::glyph_rows(letter).into_iter().enumerate() {
             for column in 0..glyphs::WIDTH {
                 if bits >> (glyphs::WIDTH - 1 - column) & 1 == 1 {
                     let dot = Frame {
@@ -112,7 +112,7 @@ pub(crate) fn label(image: &mut RgbImage, frame: Frame, text: &str, colour: Rgb<
                         width: scale,
                         height: scale,
                     };
-                    fill(image, dot, Rgb([255, 255, 255]), 255);
+                    fill_frame(image, dot, Rgb([255, 255, 255]), 255);
                 }
             }
         }

@@ -62,7 +62,7 @@ pub fn parse(text: &str) -> Grounded {
     let mut at = 0;
     while let Some((start, tag)) = next_tag(text, at) {
         let read = match tag {
-            REF => region(text, start),
+            REF => parse_region(text, start),
             _ => Err((
                 start + tag.len(),
                 format!("`{tag}` without `{REF}` before it"),
@@ -71,7 +71,7 @@ pub fn parse(text: &str) -> Grounded {
         match read {
             Ok((label, list, span)) => {
                 at = span.end;
-                match boxes(list) {
+                match parse_boxes(list) {
                     Ok(read) => {
                         let (kept, outside) = on_page(read);
                         found.out_of_range += outside;
@@ -109,7 +109,7 @@ fn next_tag(text: &str, from: usize) -> Option<(usize, &'static str)> {
 type Read<'t> = (String, &'t str, Range<usize>);
 
 /// A label and its list of boxes; else where to go on, and what is wrong.
-fn region(text: &str, start: usize) -> Result<Read<'_>, (usize, String)> {
+fn parse_region(text: &str, start: usize) -> Result<Read<'_>, (usize, String)> {
     let label_start = start + REF.len();
     let (label_end, tag) =
         next_tag(text, label_start).ok_or((text.len(), format!("`{REF}` is not closed")))?;
@@ -137,7 +137,7 @@ fn region(text: &str, start: usize) -> Result<Read<'_>, (usize, String)> {
 }
 
 /// The boxes of a list: `[[1,2,3,4],[5,6,7,8]]`, or one box alone.
-fn boxes(list: &str) -> Result<Vec<Box999>, String> {
+fn parse_boxes(list: &str) -> Result<Vec<Box999>, String> {
     let excerpt = || list.trim().chars().take(60).collect::<String>();
     let bad = |what: &str| format!("{what}: {}", excerpt());
     let lists: Vec<Vec<f64>> = match serde_json::from_str::<Vec<Vec<f64>>>(list.trim()) {

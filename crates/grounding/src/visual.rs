@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     glyphs,
-    markdown::markdown,
+    markdown::to_markdown,
     page,
     paint::{self, Frame},
     parse::{Box999, EDGE, parse},
@@ -100,13 +100,13 @@ pub fn visual(path: &Path, text: &str, timings_ms: Map<String, Value>) -> Result
     };
     let mut labels = Vec::new();
     for region in &found.regions {
-        let colour = paint::colour(&region.label);
+        let colour = paint::label_colour(&region.label);
         let line = if region.label == "title" { 4 } else { 2 };
         let mut of_region = Vec::new();
         for one in &region.boxes {
-            let frame = frame(*one, page.width(), page.height());
+            let frame = pixel_frame(*one, page.width(), page.height());
             let number = boxes.len() + 1;
-            paint::area(&mut drawn, frame, colour, line);
+            paint::paint_area(&mut drawn, frame, colour, line);
             let shown = if glyphs::can_draw(&region.label) {
                 region.label.clone()
             } else {
@@ -117,7 +117,7 @@ pub fn visual(path: &Path, text: &str, timings_ms: Map<String, Value>) -> Result
             let crop = if region.label == "image" {
                 let name = format!("images/{}.jpg", crops.len());
                 let cut = imageops::crop_imm(&page, frame.x, frame.y, frame.width, frame.height);
-                crops.push((name.clone(), jpeg(&cut.to_image())?));
+                crops.push((name.clone(), encode_jpeg(&cut.to_image())?));
                 of_region.push(name.clone());
                 Some(name)
             } else {
@@ -137,16 +137,16 @@ pub fn visual(path: &Path, text: &str, timings_ms: Map<String, Value>) -> Result
     }
     // Labels last, so that no area covers one.
     for (frame, shown, colour) in labels {
-        paint::label(&mut drawn, frame, &shown, colour);
+        paint::paint_label(&mut drawn, frame, &shown, colour);
     }
     counts.boxes = boxes.len() as u64;
-    let markdown = markdown(text, &found, |number, _| {
+    let markdown = to_markdown(text, &found, |number, _| {
         names.get(number).cloned().unwrap_or_default()
     });
     let malformed = found.malformed.iter();
     let malformed = malformed.map(|one| format!("byte {}: {}", one.at, one.what));
     Ok(Visual {
-        drawn: jpeg(&drawn)?,
+        drawn: encode_jpeg(&drawn)?,
         markdown,
         crops,
         info: Info {
@@ -163,7 +163,7 @@ pub fn visual(path: &Path, text: &str, timings_ms: Map<String, Value>) -> Result
 }
 
 /// A box in pixels of a page, at least one pixel each way: pixel = coordinate ÷ 999 × size, rounded down.
-fn frame(one: Box999, width: u32, height: u32) -> Frame {
+fn pixel_frame(one: Box999, width: u32, height: u32) -> Frame {
     let pixel = |value: i64, size: u32| {
         (value.clamp(0, EDGE) * i64::from(size) / EDGE).clamp(0, i64::from(size)) as u32
     };
@@ -177,7 +177,7 @@ fn frame(one: Box999, width: u32, height: u32) -> Frame {
     }
 }
 
-fn jpeg(image: &RgbImage) -> Result<Vec<u8>, String> {
+fn encode_jpeg(image: &RgbImage) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     JpegEncoder::new_with_quality(&mut bytes, QUALITY)
         .encode(

@@ -1,4 +1,4 @@
-//! Our end of the control channel. It never blocks, and the target does not notice when llmprof is gone.
+//! Our end of the control channel. It never blocks, and the target does not notice if llmprof exits.
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -6,16 +6,16 @@ use std::os::unix::net::UnixStream;
 
 use llmprof_wire::control::{Order, Report};
 
-use crate::descriptor::Own;
+use crate::descriptor::OwnDescriptor;
 
-/// The channel, or nothing where llmprof does not listen.
+/// The channel; does nothing if llmprof does not listen.
 pub(crate) struct Control {
-    stream: Option<Own>,
+    stream: Option<OwnDescriptor>,
     received: Vec<u8>,
 }
 
-pub(crate) enum Heard {
-    /// Orders, maybe none.
+pub(crate) enum Received {
+    /// Orders received since the last call; may be empty.
     Orders(Vec<Order>),
     Closed,
 }
@@ -26,35 +26,37 @@ impl Control {
         let stream = path.and_then(|path| UnixStream::connect(path).ok());
         let stream = stream.filter(|stream| stream.set_nonblocking(true).is_ok());
         Self {
-            stream: stream.and_then(Own::new),
+            stream: stream.and_then(OwnDescriptor::new),
             received: Vec::new(),
         }
     }
 
-    /// Another end of the same channel, to say something with when this one is gone.
-    pub(crate) fn another(&self) -> Self {
+    /// A second descriptor of the channel, to report with after this one was moved away.
+    pub(crate) fn try_clone(&self) -> Self {
         Self {
-            stream: self.stream.as_ref().and_then(Own::another),
+            stream: self.stream.as_ref().and_then(OwnDescriptor::try_clone),
             received: Vec::new(),
         }
     }
 
-    /// Its descriptor, for waiting.
+    /// Descriptor to poll.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
-        self.stream.as_ref()?.get()
+        self.stream.as_ref()?.raw_fd()
     }
 
-    /// What a child after a fork closes.
-    pub(crate) fn own(&self) -> Option<&Own> {
+    /// What a forked child must close.
+    pub(crate) fn descriptor_owner(&self) -> Option<&OwnDescriptor> {
         self.stream.as_ref()
     }
 
-    /// Whether the program took the descriptor, so that llmprof is heard no more.
+    /// Whether the program closed or reused the descriptor, so that llmprof can no longer be heard.
     pub(crate) fn is_taken(&self) -> bool {
-        self.stream.as_ref().is_some_and(|own| own.get().is_none())
+        self.stream
+            .as_ref()
+            .is_some_and(|own| own.raw_fd().is_none())
     }
 
-    /// Sends a line, or drops it where llmprof does not read.
+    /// Sends a line; drops it if llmprof does not read.
     pub(crate) fn send(&self, report: &Report) {
         let Some(descriptor) = self.descriptor() else {
             return;
@@ -71,10 +73,9 @@ impl Control {
         }
     }
 
-    /// Reads what there is.
-    pub(crate) fn hear(&mut self) -> Heard {
+    pub(crate) fn receive_orders(&mut self) -> Received {
         let Some(stream) = &self.stream else {
-            return Heard::Orders(Vec::new());
+            return Received::Orders(Vec::new());
         };
         let mut chunk = [0; 1024];
         let closed = loop {
@@ -92,9 +93,9 @@ impl Control {
         }
         if closed && orders.is_empty() {
             self.stream = None;
-            return Heard::Closed;
+            return Received::Closed;
         }
-        Heard::Orders(orders)
+        Received::Orders(orders)
     }
 }
 
@@ -113,9 +114,9 @@ mod tests {
         let (mut parent, _) = listener.accept().unwrap();
         control.send(&Report::Ended);
         parent.write_all(b"start\nnonsense\nflu").unwrap();
-        let heard = |control: &mut Control| match control.hear() {
-            Heard::Orders(orders) => orders,
-            Heard::Closed => panic!("closed"),
+        let heard = |control: &mut Control| match control.receive_orders() {
+            Received::Orders(orders) => orders,
+            Received::Closed => panic!("closed"),
         };
         assert_eq!(heard(&mut control), [Order::Start]);
         parent.write_all(b"sh 3\nstop\n").unwrap();
@@ -124,9 +125,9 @@ mod tests {
         parent.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"ended\n");
         drop(parent);
-        assert!(matches!(control.hear(), Heard::Closed));
+        assert!(matches!(control.receive_orders(), Received::Closed));
         // Nobody listens: nothing happens.
         control.send(&Report::Ended);
-        assert!(matches!(control.hear(), Heard::Orders(orders) if orders.is_empty()));
+        assert!(matches!(control.receive_orders(), Received::Orders(orders) if orders.is_empty()));
     }
 }

@@ -1,17 +1,17 @@
-//! Descriptors of ours among the target's.
+//! File descriptors of this library in the target process.
 //!
-//! A program may close every descriptor it does not know and open files of its own, which then have our numbers. Ours
-//! have high numbers, are closed on exec, and are known by the file behind them: it is compared before each use, and
-//! where it is another one the number is the program's and never touched again.
+//! A program may close all descriptors it does not know and then open files that get our numbers. So ours have high numbers,
+//! are closed on exec, and are identified by the file behind them: it is compared before each use. If it differs, the number
+//! belongs to the program and is never touched again.
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// The lowest number that ours have, where the limit of the process allows it. Programs take theirs from below.
-const LOWEST: RawFd = 512;
+/// Our descriptors are numbered from here, if the limit of the process allows it: the kernel hands out the lowest free ones.
+const DESCRIPTOR_MIN: RawFd = 512;
 
-/// Which file a descriptor is of.
+/// The file behind a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -19,8 +19,8 @@ struct Identity {
 }
 
 impl Identity {
-    /// A call that may be made after a fork.
-    fn of(descriptor: RawFd) -> Option<Self> {
+    /// Async-signal-safe: may be called after a fork.
+    fn of_descriptor(descriptor: RawFd) -> Option<Self> {
         let mut status = std::mem::MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the status is valid for the call and all zeros are a valid one.
         let status = unsafe {
@@ -34,26 +34,25 @@ impl Identity {
     }
 }
 
-/// A descriptor of ours, for as long as the program leaves it to us.
-pub(crate) struct Own {
+/// A descriptor of ours, until the program closes or reuses it.
+pub(crate) struct OwnDescriptor {
     descriptor: RawFd,
     identity: Identity,
 }
 
-impl Own {
-    /// Moves a descriptor to a high number. Its file must be one that no other descriptor is of by nature, as all event
-    /// counters and polls are.
+impl OwnDescriptor {
+    /// Moves a descriptor to a high number. Its file must have an identity: all eventfds, for example, share one inode.
     pub(crate) fn new(given: impl Into<OwnedFd>) -> Option<Self> {
         let given: OwnedFd = given.into();
         // SAFETY: takes numbers; the new descriptor is ours.
-        let high = unsafe { libc::fcntl(given.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST) };
+        let high = unsafe { libc::fcntl(given.as_raw_fd(), libc::F_DUPFD_CLOEXEC, DESCRIPTOR_MIN) };
         let descriptor = if high >= 0 {
             drop(given);
             high
         } else {
             given.into_raw_fd()
         };
-        let identity = Identity::of(descriptor)?;
+        let identity = Identity::of_descriptor(descriptor)?;
         Some(Self {
             descriptor,
             identity,
@@ -61,46 +60,46 @@ impl Own {
     }
 
     /// Another descriptor of the same file.
-    pub(crate) fn another(&self) -> Option<Self> {
-        let descriptor = self.get()?;
+    pub(crate) fn try_clone(&self) -> Option<Self> {
+        let descriptor = self.raw_fd()?;
         // SAFETY: takes numbers; the new descriptor is ours.
-        let high = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, LOWEST) };
+        let high = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, DESCRIPTOR_MIN) };
         (high >= 0).then_some(Self {
             descriptor: high,
             identity: self.identity,
         })
     }
 
-    /// The number, unless the program has taken it.
-    pub(crate) fn get(&self) -> Option<RawFd> {
-        (Identity::of(self.descriptor) == Some(self.identity)).then_some(self.descriptor)
+    /// The number; `None` if the program has closed or reused it.
+    pub(crate) fn raw_fd(&self) -> Option<RawFd> {
+        (Identity::of_descriptor(self.descriptor) == Some(self.identity)).then_some(self.descriptor)
     }
 
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let descriptor = self.get().ok_or_else(taken)?;
+        let descriptor = self.raw_fd().ok_or_else(taken_error)?;
         // SAFETY: the bytes are valid for the call.
         let count = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
     pub(crate) fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        let descriptor = self.get().ok_or_else(taken)?;
+        let descriptor = self.raw_fd().ok_or_else(taken_error)?;
         // SAFETY: the bytes are valid for the call.
         let count = unsafe { libc::read(descriptor, bytes.as_mut_ptr().cast(), bytes.len()) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnDescriptor {
     fn drop(&mut self) {
-        if let Some(descriptor) = self.get() {
+        if let Some(descriptor) = self.raw_fd() {
             // SAFETY: it is ours, and nobody uses it any more.
             unsafe { libc::close(descriptor) };
         }
     }
 }
 
-fn taken() -> io::Error {
+fn taken_error() -> io::Error {
     io::Error::other("the program closed llmprof's descriptor")
 }
 
@@ -125,7 +124,7 @@ impl Remembered {
         }
     }
 
-    pub(crate) fn set(&self, own: Option<&Own>) {
+    pub(crate) fn set(&self, own: Option<&OwnDescriptor>) {
         if let Some(own) = own {
             self.device.store(own.identity.device, Ordering::Relaxed);
             self.inode.store(own.identity.inode, Ordering::Relaxed);
@@ -134,14 +133,14 @@ impl Remembered {
         self.descriptor.store(descriptor, Ordering::Release);
     }
 
-    /// Closes it unless it is the program's. Takes no lock and frees nothing.
+    /// Closes it unless it belongs to the program now. Takes no lock and frees nothing.
     pub(crate) fn close(&self) {
         let descriptor = self.descriptor.swap(-1, Ordering::AcqRel);
         let identity = Identity {
             device: self.device.load(Ordering::Relaxed),
             inode: self.inode.load(Ordering::Relaxed),
         };
-        if descriptor >= 0 && Identity::of(descriptor) == Some(identity) {
+        if descriptor >= 0 && Identity::of_descriptor(descriptor) == Some(identity) {
             // SAFETY: it is of our file, which nobody in the child uses.
             unsafe { libc::close(descriptor) };
         }
@@ -158,8 +157,8 @@ mod tests {
     fn a_number_that_the_program_took_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| File::create_new(folder.path().join(name)).unwrap();
-        let own = Own::new(file("ours")).unwrap();
-        assert!(own.descriptor >= LOWEST);
+        let own = OwnDescriptor::new(file("ours")).unwrap();
+        assert!(own.descriptor >= DESCRIPTOR_MIN);
         let remembered = Remembered::none();
         remembered.set(Some(&own));
         own.write(b"ours").unwrap();
@@ -167,7 +166,7 @@ mod tests {
         // SAFETY: takes numbers; what `own` holds is replaced, as a program would.
         assert!(unsafe { libc::dup2(theirs.as_raw_fd(), own.descriptor) } >= 0);
         let error = own.write(b"not theirs").unwrap_err();
-        assert!(is_taken(&error) && own.get().is_none());
+        assert!(is_taken(&error) && own.raw_fd().is_none());
         remembered.close();
         let number = own.descriptor;
         drop(own);

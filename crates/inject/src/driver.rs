@@ -1,4 +1,4 @@
-//! What the CUDA driver says of itself and its devices. It is in the process whenever there are records of them.
+//! Queries the CUDA driver for its version and devices. It is loaded whenever there are records to write.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -35,13 +35,14 @@ type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type GetAttribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 type GetMemory = unsafe extern "C" fn(*mut usize, c_int) -> c_int;
 
-fn driver() -> Option<Library> {
-    Library::loaded("libcuda.so.1")
+fn find_driver() -> Option<Library> {
+    Library::find_loaded("libcuda.so.1")
 }
 
-/// What `cuDriverGetVersion` says; 0 where it cannot be asked. Allowed before the driver is initialized.
-pub(crate) fn version() -> u32 {
-    let Some(address) = driver().and_then(|driver| driver.symbol(c"cuDriverGetVersion")) else {
+/// `cuDriverGetVersion`, 0 if the driver is not loaded. May be called before the driver is initialized.
+pub(crate) fn driver_version() -> u32 {
+    let Some(address) = find_driver().and_then(|driver| driver.symbol(c"cuDriverGetVersion"))
+    else {
         return 0;
     };
     let mut version = 0;
@@ -50,18 +51,18 @@ pub(crate) fn version() -> u32 {
     version.try_into().unwrap_or(0)
 }
 
-/// Writes the description of device `number`; without a name where the driver does not tell.
-pub(crate) fn describe(number: u32, out: &mut Vec<u8>) {
+/// Writes the record of device `number`, without a name if the driver does not tell it.
+pub(crate) fn describe_device(number: u32, out: &mut Vec<u8>) {
     let mut name = [0_u8; 256];
-    let device = query(number, &mut name).unwrap_or(Device {
+    let device = query_device(number, &mut name).unwrap_or(Device {
         id: number,
         ..Device::default()
     });
     device.put(out);
 }
 
-fn query(number: u32, name: &mut [u8; 256]) -> Option<Device<'_>> {
-    let driver = driver()?;
+fn query_device(number: u32, name: &mut [u8; 256]) -> Option<Device<'_>> {
+    let driver = find_driver()?;
     // SAFETY: the driver's functions of these names have these signatures.
     let (get, get_name, get_attribute, get_memory) = unsafe {
         (

@@ -1,5 +1,5 @@
-//! Whether recording is on: only while llmprof wants it, inside the range that was named, and, with a budget for
-//! the overhead, during a slice.
+//! Decides whether recording is on: only while llmprof wants it, inside the range the user named, and, with an overhead
+//! budget, during a slice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -14,7 +14,7 @@ use crate::sys;
 pub(crate) struct Gate {
     range: Option<Box<[u8]>>,
     has_slices: bool,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     is_open: AtomicBool,
 }
 
@@ -22,23 +22,23 @@ pub(crate) struct Gate {
     clippy::struct_excessive_bools,
     reason = "independent conditions, all of which must hold"
 )]
-struct State {
+struct GateState {
     attached: bool,
     ordered: bool,
     inside: u32,
     slice: Option<Slice>,
     open: bool,
-    /// Recording went off, and CUPTI stayed for a range that may come back at once.
+    /// Recording went off and CUPTI stayed attached, because the range may begin again at once.
     stayed: bool,
     refused: bool,
     switches: u64,
     switch_time: i64,
 }
 
-/// Why recording may be on, as the wire has it.
+/// Why recording is on; numbers as in the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slice {
-    /// There is no budget.
+    /// No budget: recorded without slices.
     Always = 0,
     /// A slice that began with time.
     OfTime = 1,
@@ -46,31 +46,31 @@ pub(crate) enum Slice {
     OfSteps = 2,
 }
 
-/// What has happened that recording depends on.
+/// Events that recording depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Condition {
-    /// CUPTI is in use.
+    /// CUPTI was found and subscribed to.
     Attached,
-    /// llmprof says start or stop.
+    /// llmprof ordered start (`true`) or stop.
     Ordered(bool),
-    /// The range to record begins on some thread.
+    /// The range to record began on some thread.
     Entered,
-    /// … and ends.
+    /// The range to record ended on some thread.
     Left,
     SliceBegun(Slice),
     SliceEnded,
 }
 
-/// What switching has come to.
+/// Cost and state of switching.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Switches {
     pub(crate) count: u64,
     pub(crate) time: i64,
     /// Whether a slice is on.
     pub(crate) is_on: bool,
-    /// CUPTI is on its way out of the process, and the time of that is to come.
+    /// CUPTI is about to be detached: its time is not included yet.
     pub(crate) is_open_ended: bool,
-    /// CUPTI stays between slices, since the process has graphs.
+    /// CUPTI stays attached between slices, because the process uses CUDA Graphs.
     pub(crate) stays_for_graphs: bool,
 }
 
@@ -79,7 +79,7 @@ impl Gate {
         Self {
             range: range.map(Vec::into_boxed_slice),
             has_slices,
-            state: Mutex::new(State {
+            state: Mutex::new(GateState {
                 attached: false,
                 ordered,
                 inside: 0,
@@ -99,16 +99,16 @@ impl Gate {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Whether ranges are recorded: with slices always, so that what lies between slices is known.
+    /// Whether ranges are recorded. With slices always, so that the time between slices is known too.
     pub(crate) fn takes_ranges(&self) -> bool {
         self.has_slices || self.is_open()
     }
 
-    /// Whether recording was on or off ever since there were so many changes; nothing where it was both.
-    pub(crate) fn since(&self, outbox: &Outbox, changes: u64) -> Option<bool> {
-        // In this order: a change is counted before it shows.
+    /// Whether recording was on (or off) ever since the change count was `changes`; `None` if it was switched since.
+    pub(crate) fn unchanged_since(&self, outbox: &Outbox, changes: u64) -> Option<bool> {
+        // The order matters: a change is counted before it becomes visible.
         let is_open = self.is_open.load(Ordering::Acquire);
-        (outbox.changes() == changes).then_some(is_open)
+        (outbox.change_count() == changes).then_some(is_open)
     }
 
     /// Whether there is a budget.
@@ -116,17 +116,16 @@ impl Gate {
         self.has_slices
     }
 
-    /// Whether a range of this name is the one to record; that of a step is known without its numbers too.
+    /// Whether a range of this name is the one to record. Step labels also match without their numbers.
     pub(crate) fn is_range(&self, name: &[u8]) -> bool {
         let is = |range: &[u8]| range == name || range == recurring_name(name);
         self.range.as_deref().is_some_and(is)
     }
 
-    /// What switching has come to so far.
-    pub(crate) fn switches(&self, cupti: Option<&Attachment>) -> Switches {
-        // Asked first: if it detaches between the two, its time is in already.
+    pub(crate) fn switching_totals(&self, cupti: Option<&Attachment>) -> Switches {
+        // Read first: if CUPTI detaches in between, its time is included already.
         let is_open_ended = cupti.is_some_and(Attachment::is_under_way);
-        let leaving = cupti.map_or(0, Attachment::time);
+        let leaving = cupti.map_or(0, Attachment::detach_time_ns);
         let Ok(state) = self.state.lock() else {
             return Switches::default();
         };
@@ -139,22 +138,22 @@ impl Gate {
         }
     }
 
-    /// Whether all but a slice is there for recording.
+    /// Whether only a slice is missing for recording.
     pub(crate) fn awaits_slice(&self) -> bool {
         self.state
             .lock()
             .is_ok_and(|state| self.would_open(&state) && self.has_slices)
     }
 
-    fn would_open(&self, state: &State) -> bool {
+    fn would_open(&self, state: &GateState) -> bool {
         state.attached
             && state.ordered
             && !state.refused
             && (self.range.is_none() || state.inside > 0)
     }
 
-    /// Switches recording as a condition for it changes. The answer is whether it is on, where it was switched.
-    pub(crate) fn change(
+    /// Applies an event; returns the new state of recording if it was switched.
+    pub(crate) fn apply_change(
         &self,
         condition: Condition,
         outbox: &Outbox,
@@ -162,39 +161,39 @@ impl Gate {
     ) -> Option<bool> {
         let mut state = self.state.lock().ok()?;
         let before = state.slice;
-        state.take(condition);
+        state.record_condition(condition);
         let wanted = self.would_open(&state) && state.slice.is_some();
-        // Asked under the lock: whoever comes after CUPTI, or before it, sees both conditions.
+        // Read under the lock: a thread that comes before or after CUPTI was set then sees both conditions.
         let cupti = cupti.get()?;
         let detaches = outbox.options.detach && (!state.ordered || state.slice.is_none());
         if wanted == state.open {
             if detaches && std::mem::take(&mut state.stayed) {
-                cupti.stop(outbox, true);
+                cupti.stop_recording(outbox, true);
                 outbox.bell.ring();
             }
             return None;
         }
-        let begin = sys::now();
+        let begin = sys::now_ns();
         let time = if wanted {
-            match cupti.start(outbox) {
-                Ok(()) => sys::now(),
+            match cupti.start_recording(outbox) {
+                Ok(()) => sys::now_ns(),
                 Err(Denied::Now) => {
-                    state.switch_time += sys::now() - begin;
+                    state.switch_time += sys::now_ns() - begin;
                     return None;
                 }
                 Err(Denied::Always(refusal)) => {
                     state.refused = true;
-                    refusal.report(outbox);
+                    refusal.report_refusal(outbox);
                     return None;
                 }
             }
         } else {
-            cupti.stop(outbox, detaches);
+            cupti.stop_recording(outbox, detaches);
             begin
         };
         state.open = wanted;
         state.stayed = !wanted && !detaches;
-        state.switch_time += sys::now() - begin;
+        state.switch_time += sys::now_ns() - begin;
         state.switches += 1;
         outbox.count_change();
         let record = Capture {
@@ -202,14 +201,14 @@ impl Gate {
             on: u8::from(wanted),
             slice: state.slice.or(before).map_or(0, |slice| slice as u8),
         };
-        outbox.note(|out| record.put(out));
+        outbox.write_note(|out| record.put(out));
         self.is_open.store(wanted, Ordering::Release);
         Some(wanted)
     }
 }
 
-impl State {
-    fn take(&mut self, condition: Condition) {
+impl GateState {
+    fn record_condition(&mut self, condition: Condition) {
         match condition {
             Condition::Attached => self.attached = true,
             Condition::Ordered(start) => self.ordered = start,

@@ -1,8 +1,8 @@
-//! A list that only grows. Entries are never removed, and no lock guards them: a child after a fork must find them whole.
+//! An append-only list without a lock. Entries are never removed, so that a forked child always finds the list intact.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
-pub(crate) struct Kept<T: 'static> {
+pub(crate) struct AppendList<T: 'static> {
     newest: AtomicPtr<Entry<T>>,
 }
 
@@ -11,7 +11,7 @@ struct Entry<T: 'static> {
     next: *const Entry<T>,
 }
 
-impl<T: Send + Sync + 'static> Kept<T> {
+impl<T: Send + Sync + 'static> AppendList<T> {
     #[cfg(not(all(test, loom)))]
     pub(crate) const fn new() -> Self {
         Self {
@@ -26,14 +26,16 @@ impl<T: Send + Sync + 'static> Kept<T> {
         }
     }
 
-    /// All values, the newest first.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &'static T> {
+    pub(crate) fn iter_newest_first(&self) -> impl Iterator<Item = &'static T> {
         let newest = self.newest.load(Ordering::Acquire);
-        Self::between(newest, std::ptr::null())
+        Self::iter_between(newest, std::ptr::null())
     }
 
-    /// The values from an entry up to another one, without that.
-    fn between(newest: *const Entry<T>, end: *const Entry<T>) -> impl Iterator<Item = &'static T> {
+    /// The values from `newest` up to but without `end`.
+    fn iter_between(
+        newest: *const Entry<T>,
+        end: *const Entry<T>,
+    ) -> impl Iterator<Item = &'static T> {
         let entry = move |place: *const Entry<T>| {
             let place = if place == end {
                 std::ptr::null()
@@ -47,7 +49,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
             .map(|known| &known.value)
     }
 
-    /// The value that `is` holds of, and whether `make` made it now. Threads that ask for the same at once get the same.
+    /// The value for which `is` holds, and whether `make` created it now. Threads that add the same value at once get the same.
     pub(crate) fn find_or_add(
         &self,
         is: impl Fn(&T) -> bool,
@@ -57,7 +59,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
         let mut looked_at: *const Entry<T> = std::ptr::null();
         let mut made: Option<Box<Entry<T>>> = None;
         loop {
-            if let Some(known) = Self::between(newest, looked_at).find(|value| is(value)) {
+            if let Some(known) = Self::iter_between(newest, looked_at).find(|value| is(value)) {
                 return (known, false);
             }
             let mut entry = made.take().unwrap_or_else(|| {
@@ -88,13 +90,16 @@ mod tests {
 
     #[test]
     fn a_value_is_made_once_and_the_newest_comes_first() {
-        let kept = Kept::new();
+        let kept = AppendList::new();
         let add = |text: &'static str| kept.find_or_add(|known| *known == text, || text);
         let (first, is_new) = add("a");
         assert!(is_new && add("b").1);
         let (again, is_new) = add("a");
         assert!(!is_new && std::ptr::eq(first, again));
-        assert_eq!(kept.all().copied().collect::<Vec<_>>(), ["b", "a"]);
+        assert_eq!(
+            kept.iter_newest_first().copied().collect::<Vec<_>>(),
+            ["b", "a"]
+        );
     }
 }
 
@@ -108,8 +113,8 @@ mod orders {
     #[test]
     fn threads_that_add_the_same_at_once_get_the_same() {
         in_every_order(|| {
-            let kept = Arc::new(Kept::new());
-            let add = |kept: &Kept<Box<u32>>, value: u32| {
+            let kept = Arc::new(AppendList::new());
+            let add = |kept: &AppendList<Box<u32>>, value: u32| {
                 let (kept, _) = kept.find_or_add(|known| **known == value, || Box::new(value));
                 std::ptr::from_ref(kept) as usize
             };
@@ -124,7 +129,7 @@ mod orders {
             found.sort_unstable();
             found.dedup();
             assert_eq!(found.len(), 2);
-            assert_eq!(kept.all().count(), 2);
+            assert_eq!(kept.iter_newest_first().count(), 2);
         });
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! `CUDA_INJECTION64_PATH` makes the driver load it and call [`InitializeInjection`] inside `cuInit`;
 //! `NVTX_INJECTION64_PATH` makes every copy of the NVTX headers call [`InitializeInjectionNvtx2`]. It finds `libcupti`,
-//! lets it record into buffers of ours, and one thread of our own turns full buffers into a wire file.
+//! has it record into our buffers, and our own thread writes full buffers to a wire file.
 //!
-//! It is a guest. No panic leaves it, no signal handler is set, nothing is exported but the two entry points, the
-//! threads of the process never wait for a file or a socket, and if anything is missing or refused the process runs as
-//! if we were not there, and llmprof is notified why.
+//! It must not disturb the target: no panic leaves the library, no signal handler is set, only the two entry points are
+//! exported, and the target's threads never wait for a file or a socket. If anything is missing or refused, the process runs
+//! without recording and llmprof is told why.
 #![expect(
     unsafe_code,
     reason = "everything here talks to C: CUPTI, NVTX, the loader, pthreads"
@@ -38,11 +38,10 @@ mod worker;
 
 use std::ffi::{c_int, c_void};
 
-/// The driver calls this once, while it initializes itself. The answer is always success: a refusal here would be the
-/// target's trouble.
+/// The driver calls this once, while it initializes. Always returns success: an error would make `cuInit` fail in the target.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> c_int {
-    guard::quietly((), start::attach);
+    guard::catch_panics((), start::attach_cupti);
     1
 }
 
@@ -54,10 +53,10 @@ pub extern "C" fn InitializeInjection() -> c_int {
 pub unsafe extern "C" fn InitializeInjectionNvtx2(
     export_table: Option<unsafe extern "C" fn(u32) -> *const c_void>,
 ) -> c_int {
-    let installed = guard::quietly(false, || {
-        start::ensure();
+    let installed = guard::catch_panics(false, || {
+        start::ensure_session();
         // SAFETY: the caller says so.
-        export_table.is_some_and(|table| unsafe { hooks::nvtx::install(table) })
+        export_table.is_some_and(|table| unsafe { hooks::nvtx::install_hooks(table) })
     });
     c_int::from(installed)
 }

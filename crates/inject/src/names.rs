@@ -1,22 +1,21 @@
-//! Texts by number: each is written once, before its first use.
+//! Numbers for texts: each text is written once, before its first use.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 
 use llmprof_wire::Text;
 
-/// The numbers that were given out.
 #[derive(Default)]
 pub(crate) struct Names {
     by_text: HashMap<Box<[u8]>, u32>,
-    /// CUPTI hands out the same pointer for the same kernel. The text is compared all the same: a library that was
-    /// unloaded may leave its addresses to another.
+    /// CUPTI passes the same pointer for the same kernel. The text is compared nevertheless: after a library was unloaded, its
+    /// addresses may hold other texts.
     by_address: HashMap<usize, (Box<[u8]>, u32)>,
 }
 
 impl Names {
-    /// The number of a text, written to `out` where it is new.
-    pub(crate) fn number(&mut self, text: &[u8], out: &mut Vec<u8>) -> u32 {
+    /// The number of a text; a new text is written to `out`.
+    pub(crate) fn number_text(&mut self, text: &[u8], out: &mut Vec<u8>) -> u32 {
         if let Some(&id) = self.by_text.get(text) {
             return id;
         }
@@ -41,7 +40,7 @@ impl Names {
         {
             return *id;
         }
-        let id = self.number(bytes, out);
+        let id = self.number_text(bytes, out);
         self.by_address.insert(text as usize, (bytes.into(), id));
         id
     }

@@ -11,7 +11,7 @@ use crate::queues::Notes;
 use crate::sys::Bell;
 
 /// Notes beyond this many bytes that our thread has not taken yet are dropped.
-const MOST_NOTES: usize = 64 << 20;
+const NOTES_MAX_BYTES: usize = 64 << 20;
 
 pub(crate) struct Outbox {
     pub(crate) options: Options,
@@ -19,10 +19,10 @@ pub(crate) struct Outbox {
     pub(crate) bell: Bell,
     pub(crate) notes: Notes,
     reports: Mutex<Vec<Report>>,
-    /// Whether our thread should write now, whatever the interval.
+    /// Whether our thread should write now, before its interval ends.
     hurry: AtomicBool,
     finishing: AtomicBool,
-    /// Counts what changes the speed of launches, so that a range can tell whether it lies on one side of all of it.
+    /// Counts events that change the speed of launches, so that a range can tell whether any happened during it.
     changes: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl Outbox {
             options,
             buffers: Buffers::new(buffer, options.memory_mib as usize * 1024 * 1024),
             bell,
-            notes: Notes::new(MOST_NOTES),
+            notes: Notes::new(NOTES_MAX_BYTES),
             reports: Mutex::default(),
             hurry: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
@@ -41,20 +41,19 @@ impl Outbox {
         }
     }
 
-    /// Adds records that our thread will write.
-    pub(crate) fn note(&self, put: impl FnOnce(&mut Vec<u8>)) {
-        self.notes.add(put);
+    pub(crate) fn write_note(&self, put: impl FnOnce(&mut Vec<u8>)) {
+        self.notes.add_note(put);
     }
 
-    /// Lets our thread tell llmprof.
-    pub(crate) fn report(&self, report: Report) {
+    /// Has our thread send a report to llmprof.
+    pub(crate) fn send_report(&self, report: Report) {
         if let Ok(mut reports) = self.reports.lock() {
             reports.push(report);
         }
         self.bell.ring();
     }
 
-    /// What llmprof is to be notified of since the last time.
+    /// Reports to send that came since the last call.
     pub(crate) fn take_reports(&self) -> Vec<Report> {
         let reports = self.reports.lock();
         reports
@@ -62,13 +61,13 @@ impl Outbox {
             .unwrap_or_default()
     }
 
-    /// Has our thread write what there is, soon.
-    pub(crate) fn hurry(&self) {
+    /// Has our thread write soon.
+    pub(crate) fn request_flush(&self) {
         self.hurry.store(true, Ordering::Relaxed);
         self.bell.ring();
     }
 
-    /// Whether someone asked for that since the last time.
+    /// Whether a flush was requested since the last call.
     pub(crate) fn take_hurry(&self) -> bool {
         self.hurry.swap(false, Ordering::Relaxed)
     }
@@ -78,17 +77,17 @@ impl Outbox {
         self.finishing.load(Ordering::Acquire)
     }
 
-    /// The process is about to end; false where that was known.
+    /// The process is about to end; returns false if that was known already.
     pub(crate) fn begins_to_finish(&self) -> bool {
         !self.finishing.swap(true, Ordering::AcqRel)
     }
 
-    /// How often recording was switched, or the speed of launches has changed for another reason.
-    pub(crate) fn changes(&self) -> u64 {
+    /// Number of events so far that changed the speed of launches, such as switching recording.
+    pub(crate) fn change_count(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Launches are of another speed from now on.
+    /// The speed of launches changes from now on.
     pub(crate) fn count_change(&self) {
         self.changes.fetch_add(1, Ordering::Release);
     }

@@ -5,17 +5,17 @@ use std::io::ErrorKind;
 
 use llmprof_wire::{Header, Loss, Reader};
 
-use crate::descriptor::{self, Own};
+use crate::descriptor::{self, OwnDescriptor};
 use crate::sys;
 
 /// Bytes that are gathered before they are written.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes beyond the limit for what is said when it is reached.
 const LAST_WORDS: u64 = 64 << 10;
 
 /// What is written and what was not.
 pub(crate) struct Output {
-    file: Own,
+    file: OwnDescriptor,
     /// Whole records that are not in the file yet; where a write broke off, the rest of one.
     pending: Vec<u8>,
     /// Why the file takes nothing more, while it does not.
@@ -24,21 +24,21 @@ pub(crate) struct Output {
     unsaid: u64,
     /// Records dropped in all, for whatever reason.
     pub(crate) dropped: u64,
-    /// Why, the last time.
+    /// Reason of the last drop.
     pub(crate) why: String,
     /// Whether the program took the descriptor of the file: nothing can be written any more.
     pub(crate) is_taken: bool,
     /// Bytes that are in the file.
     written: u64,
-    /// Bytes that may be.
+    /// Limit of the file's size, bytes.
     most: u64,
-    /// Whether a record was left out since the file would have had more.
+    /// Whether a record was left out because the file reached its limit.
     pub(crate) is_full: bool,
 }
 
 impl Output {
-    /// `most` bytes; 0: no limit.
-    pub(crate) fn new(file: Own, header: &Header, most: u64) -> Self {
+    /// `most` is the limit in bytes; 0: no limit.
+    pub(crate) fn new(file: OwnDescriptor, header: &Header, most: u64) -> Self {
         Self {
             file,
             pending: header.bytes().to_vec(),
@@ -53,8 +53,8 @@ impl Output {
         }
     }
 
-    /// Adds records, or drops them; false where it dropped them. Of those beyond the limit nothing is counted: what comes
-    /// when recording is over is no loss.
+    /// Adds records; returns false if they were dropped. Records beyond the size limit are not counted as dropped, since
+    /// recording is over by then.
     pub(crate) fn add_records(&mut self, records: u64, bytes: &[u8]) -> bool {
         let used = self.written + self.pending.len() as u64;
         let room = self.most.saturating_sub(used);
@@ -62,40 +62,40 @@ impl Output {
             let fitting = if self.is_full {
                 &[]
             } else {
-                fitting(bytes, room)
+                fitting_records(bytes, room)
             };
             self.is_full = true;
-            return self.add(records, |out| out.extend_from_slice(fitting));
+            return self.add_with(records, |out| out.extend_from_slice(fitting));
         }
-        self.add(records, |out| out.extend_from_slice(bytes))
+        self.add_with(records, |out| out.extend_from_slice(bytes))
     }
 
-    /// The same for what names others or ends the file, which has a little more room.
+    /// The same for records that name others or end the file; they have a little more room.
     pub(crate) fn add_notes(&mut self, records: u64, bytes: &[u8]) -> bool {
         let used = self.written + (self.pending.len() + bytes.len()) as u64;
         if used > self.most.saturating_add(LAST_WORDS) {
             self.is_full = true;
             return true;
         }
-        self.add(records, |out| out.extend_from_slice(bytes))
+        self.add_with(records, |out| out.extend_from_slice(bytes))
     }
 
-    /// Adds what `put` writes, which is `records` records, or drops them; false where it dropped them. Few bytes: no limit holds
-    /// here.
-    pub(crate) fn add(&mut self, records: u64, put: impl FnOnce(&mut Vec<u8>)) -> bool {
+    /// Adds the `records` records that `put` writes; returns false if they were dropped. For a few bytes: the size limit does
+    /// not apply.
+    pub(crate) fn add_with(&mut self, records: u64, put: impl FnOnce(&mut Vec<u8>)) -> bool {
         if let Some(why) = self.stuck.clone() {
-            self.lose(records, why);
+            self.count_dropped(records, why);
             return false;
         }
         put(&mut self.pending);
-        if self.pending.len() >= CHUNK {
-            self.write();
+        if self.pending.len() >= CHUNK_BYTES {
+            self.write_chunk();
         }
         true
     }
 
-    /// Records were dropped before they came here.
-    pub(crate) fn lose(&mut self, records: u64, why: impl Into<String>) {
+    /// Counts records that were dropped before they came here.
+    pub(crate) fn count_dropped(&mut self, records: u64, why: impl Into<String>) {
         if records > 0 {
             self.unsaid += records;
             self.dropped += records;
@@ -103,21 +103,21 @@ impl Output {
         }
     }
 
-    /// Writes what there is, and what was dropped.
-    pub(crate) fn flush(&mut self) {
-        self.write();
+    /// Writes all pending records and the number of dropped ones.
+    pub(crate) fn write_all(&mut self) {
+        self.write_chunk();
         if self.stuck.is_none() && self.unsaid > 0 {
             let loss = Loss {
-                time: sys::now(),
+                time: sys::now_ns(),
                 count: std::mem::take(&mut self.unsaid),
                 text: self.why.as_bytes(),
             };
             loss.put(&mut self.pending);
-            self.write();
+            self.write_chunk();
         }
     }
 
-    fn write(&mut self) {
+    fn write_chunk(&mut self) {
         if self.is_taken {
             self.pending.clear();
         }
@@ -143,8 +143,8 @@ impl Output {
     }
 }
 
-/// The records at the start of `bytes` that fit.
-fn fitting(bytes: &[u8], room: u64) -> &[u8] {
+/// The records at the start of `bytes` that fit into `room` bytes.
+fn fitting_records(bytes: &[u8], room: u64) -> &[u8] {
     let mut records = Reader::records(bytes, 0);
     let mut end = 0;
     while records.next().is_some() && records.position() as u64 <= room {
@@ -170,10 +170,10 @@ mod tests {
     #[test]
     fn a_full_disk_drops_records_and_counts_them() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let mut output = Output::new(Own::new(full).unwrap(), &HEADER, 0);
-        output.add(1, |out| Checkpoint { time: 1 }.put(out));
-        output.flush();
-        output.add(5, |_| panic!("there is no room"));
+        let mut output = Output::new(OwnDescriptor::new(full).unwrap(), &HEADER, 0);
+        output.add_with(1, |out| Checkpoint { time: 1 }.put(out));
+        output.write_all();
+        output.add_with(5, |_| panic!("there is no room"));
         assert_eq!(output.dropped, 5);
         assert!(output.why.contains("No space"), "{}", output.why);
     }
@@ -182,11 +182,11 @@ mod tests {
     fn losses_are_written_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.wire");
-        let file = Own::new(File::create(&path).unwrap()).unwrap();
+        let file = OwnDescriptor::new(File::create(&path).unwrap()).unwrap();
         let mut output = Output::new(file, &HEADER, 0);
-        output.lose(3, "no buffer");
-        output.flush();
-        output.flush();
+        output.count_dropped(3, "no buffer");
+        output.write_all();
+        output.write_all();
         let bytes = std::fs::read(&path).unwrap();
         let (_, records) = Reader::new(&bytes).unwrap();
         let losses: Vec<_> = records
@@ -202,7 +202,7 @@ mod tests {
     fn a_file_ends_at_its_limit_after_a_whole_record() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.wire");
-        let file = Own::new(File::create(&path).unwrap()).unwrap();
+        let file = OwnDescriptor::new(File::create(&path).unwrap()).unwrap();
         let mut output = Output::new(file, &HEADER, 100);
         let mut records = Vec::new();
         for time in 0..50_000 {
@@ -214,7 +214,7 @@ mod tests {
         assert!(output.add_records(50_000, &records));
         assert!(output.add_notes(1, &records[..16]));
         assert!(output.add_notes(50_000, &records));
-        output.flush();
+        output.write_all();
         let bytes = std::fs::read(&path).unwrap();
         // A header of 48 bytes, three records of 16, and the note.
         assert_eq!(bytes.len(), 48 + 3 * 16 + 16);

@@ -1,4 +1,4 @@
-//! What threads of the target hand to ours: bounded, and what finds no room is counted.
+//! Bounded queues from the target's threads to ours; records that find no room are counted.
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Takes records until there are so many bytes.
+    /// Holds up to `most_bytes` bytes of records.
     pub(crate) fn new(most_bytes: usize) -> Self {
         Self {
             bytes: Mutex::new(Vec::new()),
@@ -20,8 +20,8 @@ impl Notes {
         }
     }
 
-    /// Adds the record that `put` writes, or drops it.
-    pub(crate) fn add(&self, put: impl FnOnce(&mut Vec<u8>)) {
+    /// Adds the record that `put` writes; drops it if the queue is full.
+    pub(crate) fn add_note(&self, put: impl FnOnce(&mut Vec<u8>)) {
         let Ok(mut bytes) = self.bytes.lock() else {
             return;
         };
@@ -32,8 +32,8 @@ impl Notes {
         }
     }
 
-    /// The records since the last time, and how many were dropped.
-    pub(crate) fn take(&self) -> (Vec<u8>, u64) {
+    /// The records since the last call, and how many were dropped.
+    pub(crate) fn take_notes(&self) -> (Vec<u8>, u64) {
         let bytes = self.bytes.lock().map(|mut all| std::mem::take(&mut *all));
         (
             bytes.unwrap_or_default(),
@@ -42,7 +42,7 @@ impl Notes {
     }
 }
 
-/// Records that a thread gathered, those of one thread in their order.
+/// Chunks of records; those of one thread are in order.
 pub(crate) struct Chunks {
     queue: Mutex<Vec<Vec<u8>>>,
     most: usize,
@@ -58,7 +58,7 @@ impl Chunks {
         }
     }
 
-    pub(crate) fn add(&self, chunk: Vec<u8>) {
+    pub(crate) fn add_chunk(&self, chunk: Vec<u8>) {
         let Ok(mut queue) = self.queue.lock() else {
             return;
         };
@@ -70,13 +70,13 @@ impl Chunks {
         }
     }
 
-    /// Records were dropped before they were in a chunk.
+    /// Counts records that were dropped before they were in a chunk.
     pub(crate) fn count_dropped(&self, records: u64) {
         self.dropped.fetch_add(records, Ordering::Relaxed);
     }
 
-    /// The chunks since the last time, and how many records were dropped.
-    pub(crate) fn take(&self) -> (Vec<Vec<u8>>, u64) {
+    /// The chunks since the last call, and how many records were dropped.
+    pub(crate) fn take_chunks(&self) -> (Vec<Vec<u8>>, u64) {
         let queue = self.queue.lock().map(|mut all| std::mem::take(&mut *all));
         (
             queue.unwrap_or_default(),
@@ -95,18 +95,18 @@ mod tests {
     fn what_finds_no_room_is_counted_once() {
         let record = |out: &mut Vec<u8>| Checkpoint { time: 1 }.put(out);
         let notes = Notes::new(1);
-        (0..3).for_each(|_| notes.add(record));
-        let (bytes, dropped) = notes.take();
+        (0..3).for_each(|_| notes.add_note(record));
+        let (bytes, dropped) = notes.take_notes();
         assert_eq!(llmprof_wire::Reader::records(&bytes, 0).count(), 1);
-        assert_eq!((dropped, notes.take()), (2, (Vec::new(), 0)));
+        assert_eq!((dropped, notes.take_notes()), (2, (Vec::new(), 0)));
 
         let chunks = Chunks::new(2);
         let mut chunk = Vec::new();
         (0..5).for_each(|_| record(&mut chunk));
-        (0..3).for_each(|_| chunks.add(chunk.clone()));
+        (0..3).for_each(|_| chunks.add_chunk(chunk.clone()));
         chunks.count_dropped(7);
-        let (taken, dropped) = chunks.take();
+        let (taken, dropped) = chunks.take_chunks();
         assert_eq!((taken.len(), dropped), (2, 5 + 7));
-        assert_eq!(chunks.take(), (Vec::new(), 0));
+        assert_eq!(chunks.take_chunks(), (Vec::new(), 0));
     }
 }

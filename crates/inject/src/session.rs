@@ -1,7 +1,7 @@
-//! What the library knows while it watches a process.
+//! The state of the library in a process.
 //!
-//! There is one session a process. It is never freed, since threads of the target may hold it; after a fork the child
-//! leaves its parent's session behind, untouched, and begins its own when it initializes CUDA.
+//! There is one session per process. It is never freed, because threads of the target may hold it. After a fork the child
+//! abandons its parent's session, untouched, and begins its own when it initializes CUDA.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
@@ -25,19 +25,19 @@ pub(crate) struct Session {
     pub(crate) ranges: Ranges,
     pub(crate) budget: Option<Budget>,
     cupti: OnceLock<Attachment>,
-    /// Whether CUPTI has handed out all that it will: our thread ends when it has read that.
+    /// Whether CUPTI has handed back its last buffer: our thread ends when it has read it.
     is_over: AtomicBool,
     finished: (Mutex<bool>, Condvar),
 }
 
-/// The session of this process, if it has one.
-pub(crate) fn current() -> Option<&'static Session> {
+/// The process-wide session, if there is one.
+pub(crate) fn current_session() -> Option<&'static Session> {
     // SAFETY: the pointer is null or of a session that is never freed.
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// Leaves the session behind. Called in the child after a fork, where its locks may be held by threads that are gone.
-pub(crate) fn forget() {
+/// Abandons the session. Called in a forked child, where threads that do not exist there may hold its locks.
+pub(crate) fn forget_session() {
     CURRENT.store(std::ptr::null_mut(), Ordering::Release);
     STARTING.store(0, Ordering::Release);
 }
@@ -47,7 +47,7 @@ pub(crate) fn current_or(
     start: impl FnOnce() -> Option<&'static Session>,
 ) -> Option<&'static Session> {
     loop {
-        if let Some(session) = current() {
+        if let Some(session) = current_session() {
             return Some(session);
         }
         if STARTING
@@ -76,49 +76,48 @@ impl Session {
         }
     }
 
-    /// Is the session of this process from now on.
+    /// Makes this the process-wide session.
     pub(crate) fn publish(&'static self) {
         CURRENT.store(std::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// CUPTI, once it is in use.
+    /// `None` until CUPTI is in use.
     pub(crate) fn cupti(&self) -> Option<&Attachment> {
         self.cupti.get()
     }
 
-    /// CUPTI is in use; false where it was already.
+    /// CUPTI is in use from now on; returns false if it was already.
     pub(crate) fn set_cupti(&self, cupti: Attachment) -> bool {
         self.cupti.set(cupti).is_ok()
     }
 
-    /// Switches recording as a condition for it changes.
-    pub(crate) fn change(&self, condition: Condition) {
-        let Some(on) = self.gate.change(condition, &self.outbox, &self.cupti) else {
+    /// Switches recording if the condition changes it.
+    pub(crate) fn apply_condition(&self, condition: Condition) {
+        let Some(on) = self.gate.apply_change(condition, &self.outbox, &self.cupti) else {
             return;
         };
         if on {
             self.ranges.write_open(&self.outbox);
         } else {
-            // Our thread does the rest: this one may be the target's.
+            // Our thread does the rest, since this may be a thread of the target.
             self.outbox.bell.ring();
         }
         if !self.gate.has_slices() {
-            self.outbox.report(Report::Capture { on });
+            self.outbox.send_report(Report::Capture { on });
         }
     }
 
-    /// What switching has come to so far.
-    pub(crate) fn switches(&self) -> Switches {
-        self.gate.switches(self.cupti())
+    pub(crate) fn switching_totals(&self) -> Switches {
+        self.gate.switching_totals(self.cupti())
     }
 
-    /// Whether nothing more will come from CUPTI, since the process ends.
+    /// Whether the process ends and nothing more will come from CUPTI.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// The process ends: takes the last records from CUPTI and waits until they are written, within limits.
-    pub(crate) fn finish(&self) {
+    /// The process ends: flushes CUPTI and waits, for a limited time, until all records are written.
+    pub(crate) fn finish_recording(&self) {
         if !self.outbox.begins_to_finish() {
             return;
         }
@@ -126,17 +125,16 @@ impl Session {
         if let Some(cupti) = self.cupti() {
             cupti.flush_last(limit);
         }
-        // Not before: our thread would end, and nobody read what was handed out last.
+        // After the flush: our thread would otherwise end without reading the last buffers.
         self.is_over.store(true, Ordering::Release);
         self.outbox.bell.ring();
         let (done, changed) = &self.finished;
         if let Ok(done) = done.lock() {
-            // Whether in time or not, the process ends now.
+            // The process ends now, even if the time limit was reached.
             let _ = changed.wait_timeout_while(done, limit, |done| !*done);
         }
     }
 
-    /// Our thread is done.
     pub(crate) fn set_finished(&self) {
         let (done, changed) = &self.finished;
         if let Ok(mut done) = done.lock() {

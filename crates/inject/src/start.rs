@@ -8,7 +8,7 @@ use llmprof_wire::{Attached, Header, Options, options};
 
 use crate::control::Control;
 use crate::cupti::Attachment;
-use crate::descriptor::Own;
+use crate::descriptor::OwnDescriptor;
 use crate::gate::{Condition, Gate};
 use crate::hooks::cupti::HOOKS;
 use crate::nvtx::domains;
@@ -17,15 +17,15 @@ use crate::session::{self, Session};
 use crate::sys::{self, Bell};
 use crate::{driver, life, worker};
 
-/// How often a process writes that may end at any moment without a word, ms.
+/// Write interval of a forked process, which may end at any moment without notice.
 const FORKED_INTERVAL_MS: u32 = 20;
 
-/// The session of this process, begun now where there is none. None where llmprof did not ask for one.
-pub(crate) fn ensure() -> Option<&'static Session> {
-    session::current_or(start)
+/// The process-wide session, begun now if there is none; `None` if llmprof did not ask for one.
+pub(crate) fn ensure_session() -> Option<&'static Session> {
+    session::current_or(start_session)
 }
 
-fn start() -> Option<&'static Session> {
+fn start_session() -> Option<&'static Session> {
     let directory = PathBuf::from(std::env::var_os(options::DIRECTORY)?);
     let text = std::env::var(options::CAPTURE).unwrap_or_default();
     let mut options = Options::read(&text);
@@ -40,19 +40,24 @@ fn start() -> Option<&'static Session> {
     let header = Header {
         process: std::process::id(),
         parent: sys::parent_id(),
-        time: sys::now(),
+        time: sys::now_ns(),
         unix_offset: sys::unix_offset(),
     };
-    // A process may become another program and keep its number: the time keeps their files apart.
+    // A process that execs another program keeps its number: the time keeps their files apart.
     let name = format!(
         "{}-{}.{}",
         header.process,
         header.time,
         llmprof_wire::EXTENSION
     );
-    let file = create(&directory.join(&name), &control)?;
-    let [bell_in, bell_out] = bell.owned();
-    life::remember_descriptors([Some(&file), control.own(), Some(bell_in), Some(bell_out)]);
+    let file = create_file(&directory.join(&name), &control)?;
+    let [bell_in, bell_out] = bell.owned_descriptors();
+    life::remember_descriptors([
+        Some(&file),
+        control.descriptor_owner(),
+        Some(bell_in),
+        Some(bell_out),
+    ]);
     control.send(&Report::Hello {
         version: llmprof_wire::VERSION,
         process: header.process,
@@ -62,26 +67,28 @@ fn start() -> Option<&'static Session> {
     let gate = Gate::new(options.begin, range, options.overhead_ppm > 0);
     let session: &'static Session =
         Box::leak(Box::new(Session::new(Outbox::new(options, bell), gate)));
-    life::watch();
+    life::register_handlers();
     domains::note_all(&session.outbox);
     session.publish();
-    worker::spawn(session, file, header, control);
+    worker::spawn_worker(session, file, header, control);
     Some(session)
 }
 
-fn create(path: &std::path::Path, control: &Control) -> Option<Own> {
+fn create_file(path: &std::path::Path, control: &Control) -> Option<OwnDescriptor> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     if let Err(error) = &file {
         control.send(&Report::Refused {
             why: format!("cannot create its file: {error}"),
         });
     }
-    Own::new(file.ok()?)
+    OwnDescriptor::new(file.ok()?)
 }
 
 /// Begins to use CUPTI, when the driver calls.
-pub(crate) fn attach() {
-    let Some(session) = ensure() else { return };
+pub(crate) fn attach_cupti() {
+    let Some(session) = ensure_session() else {
+        return;
+    };
     if session.cupti().is_some() {
         return;
     }
@@ -94,17 +101,17 @@ pub(crate) fn attach() {
             }
             let name = std::fs::read("/proc/self/comm").unwrap_or_default();
             let record = Attached {
-                time: sys::now(),
+                time: sys::now_ns(),
                 cupti: version,
-                driver: driver::version(),
+                driver: driver::driver_version(),
                 all_calls: u8::from(outbox.options.all_calls),
                 text: name.trim_ascii_end(),
             };
-            outbox.note(|out| record.put(out));
-            outbox.report(Report::Attached { cupti: version });
-            outbox.buffers.prepare();
-            session.change(Condition::Attached);
+            outbox.write_note(|out| record.put(out));
+            outbox.send_report(Report::Attached { cupti: version });
+            outbox.buffers.prepare_ready();
+            session.apply_condition(Condition::Attached);
         }
-        Err(refusal) => refusal.report(outbox),
+        Err(refusal) => refusal.report_refusal(outbox),
     }
 }

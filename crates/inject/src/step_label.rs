@@ -3,15 +3,15 @@
 //! The numbers differ from step to step, so what comes back is the label without them.
 
 /// What every label of a step begins with.
-const PREFIX: &[u8] = b"llmprof.step ";
+const LABEL_PREFIX: &[u8] = b"llmprof.step ";
 
 /// The name by which a range is known when it comes back: `llmprof.step decode` of a step's label, else the name itself.
 pub(crate) fn recurring_name(name: &[u8]) -> &[u8] {
-    let Some(rest) = name.strip_prefix(PREFIX) else {
+    let Some(rest) = name.strip_prefix(LABEL_PREFIX) else {
         return name;
     };
     match rest.iter().position(|&byte| byte == b' ') {
-        Some(end) => &name[..PREFIX.len() + end],
+        Some(end) => &name[..LABEL_PREFIX.len() + end],
         None => name,
     }
 }

@@ -1,33 +1,33 @@
-//! The few calls of the system that the standard library does not offer.
+//! System calls that the standard library does not offer.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-use crate::descriptor::Own;
+use crate::descriptor::OwnDescriptor;
 
 /// The time on `CLOCK_MONOTONIC`, ns.
 #[inline]
-pub(crate) fn now() -> i64 {
-    clock(libc::CLOCK_MONOTONIC)
+pub(crate) fn now_ns() -> i64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// What to add to [`now`] for the Unix time.
+/// Offset from [`now_ns`] to Unix time, ns.
 pub(crate) fn unix_offset() -> i64 {
-    clock(libc::CLOCK_REALTIME) - now()
+    clock_ns(libc::CLOCK_REALTIME) - now_ns()
 }
 
-/// Processor time of the calling thread, ns.
+/// CPU time of the calling thread, ns.
 pub(crate) fn thread_time() -> i64 {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Processor time of the process without the calling thread, ns.
+/// CPU time of the process without the calling thread, ns.
 pub(crate) fn time_of_others() -> i64 {
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID) - thread_time()
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - thread_time()
 }
 
 #[inline]
-fn clock(clock: libc::clockid_t) -> i64 {
+fn clock_ns(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -37,7 +37,7 @@ fn clock(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// The thread as the system numbers it.
+/// Id of the calling thread in the operating system.
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::gettid() as u32 }
@@ -73,8 +73,8 @@ impl Library {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
-    /// The library if it is loaded already.
-    pub(crate) fn loaded(name: &str) -> Option<Self> {
+    /// The library, if it is loaded already.
+    pub(crate) fn find_loaded(name: &str) -> Option<Self> {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_NOLOAD)
     }
 
@@ -136,11 +136,11 @@ pub(crate) fn pin_library_of(address: *const c_void) {
     }
 }
 
-/// A pipe that one thread waits on and others write to. It is no event counter: those are all of one file, so that the
-/// program's own could not be told from ours.
+/// A pipe that one thread waits on and others write to. Not an eventfd: all eventfds share one inode, so ours could not be
+/// told from the program's.
 pub(crate) struct Bell {
-    read: Own,
-    write: Own,
+    read: OwnDescriptor,
+    write: OwnDescriptor,
 }
 
 impl Bell {
@@ -154,27 +154,29 @@ impl Bell {
             ends.map(|end| OwnedFd::from_raw_fd(end))
         };
         Some(Self {
-            read: Own::new(read)?,
-            write: Own::new(write)?,
+            read: OwnDescriptor::new(read)?,
+            write: OwnDescriptor::new(write)?,
         })
     }
 
-    /// What a child after a fork closes.
-    pub(crate) fn owned(&self) -> [&Own; 2] {
+    /// What a forked child must close.
+    pub(crate) fn owned_descriptors(&self) -> [&OwnDescriptor; 2] {
         [&self.read, &self.write]
     }
 
-    /// Whether the program took a descriptor of it.
+    /// Whether the program closed or reused one of its descriptors.
     pub(crate) fn is_taken(&self) -> bool {
-        self.owned().iter().any(|own| own.get().is_none())
+        self.owned_descriptors()
+            .iter()
+            .any(|own| own.raw_fd().is_none())
     }
 
-    /// Wakes the waiting thread. Never blocks: a full pipe has been rung often enough.
+    /// Wakes the waiting thread. Never blocks: if the pipe is full, the thread will wake anyway.
     pub(crate) fn ring(&self) {
         let _ = self.write.write(&[1]);
     }
 
-    fn silence(&self) {
+    fn drain_pipe(&self) {
         let mut rung = [0; 256];
         while self
             .read
@@ -183,12 +185,12 @@ impl Bell {
         {}
     }
 
-    /// Sleeps until the bell rings, `other` is readable or closed, or `timeout_ms` passed; says whether `other` is.
+    /// Sleeps until the bell rings, `other` is readable or closed, or `timeout_ms` passed; returns whether `other` is ready.
     pub(crate) fn wait(&self, other: Option<RawFd>, timeout_ms: i64) -> bool {
         let mut polled = [
             // A negative descriptor is passed over.
             libc::pollfd {
-                fd: self.read.get().unwrap_or(-1),
+                fd: self.read.raw_fd().unwrap_or(-1),
                 events: libc::POLLIN,
                 revents: 0,
             },
@@ -202,14 +204,14 @@ impl Bell {
         // SAFETY: both entries are valid.
         unsafe { libc::poll(polled.as_mut_ptr(), 2, timeout) };
         if polled[0].revents != 0 {
-            self.silence();
+            self.drain_pipe();
         }
         polled[1].revents != 0
     }
 }
 
-/// Runs `start` with all signals blocked, so that a thread it starts gets none: signals are the target's, and a file
-/// size limit must be an error here and not the end of the process.
+/// Runs `start` with all signals blocked, so that a thread it starts receives none: signals belong to the target, and
+/// exceeding a file size limit must be an error here instead of ending the process (`SIGXFSZ`).
 pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: the sets are valid for the calls, which only change the mask of this thread.
     unsafe {

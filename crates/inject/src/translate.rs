@@ -1,4 +1,4 @@
-//! CUPTI's records into ours.
+//! Translates CUPTI's activity records to wire records.
 
 use std::collections::HashSet;
 
@@ -10,32 +10,30 @@ use crate::cupti::{Calls, domain};
 use crate::driver;
 use crate::names::Names;
 
-/// What became of a record.
+/// What a record was and whether it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Written,
-    /// It is a call that starts work on a device, and was written; whether it starts a graph.
+    /// A call that starts work on a device; it was written.
     Launch {
         of_graph: bool,
     },
-    /// It is a kernel, and was written: when it began and ended, the number of its name, where it ran, whether a graph holds
-    /// it.
+    /// A kernel; it was written. `name` is the number of its name.
     Kernel {
         times: (i64, i64),
         name: u32,
         stream: Stream,
         of_graph: bool,
     },
-    /// It is of no interest.
+    /// Not needed, not written.
     Left,
-    /// It has no times: CUPTI was asked for it before the device was done, or had no memory for them. And whether a graph holds
-    /// it.
+    /// A device activity without times: CUPTI was flushed before the device was done, or had no memory for them.
     Untimed {
         of_graph: bool,
     },
 }
 
-/// What was told already.
+/// Remembers which devices and names were written already.
 #[derive(Default)]
 pub(crate) struct Translator {
     names: Names,
@@ -67,7 +65,7 @@ impl Translator {
     ///
     /// # Safety
     /// `record` points to a whole record of a supported version of CUPTI.
-    pub(crate) unsafe fn put(
+    pub(crate) unsafe fn write_record(
         &mut self,
         record: *const Activity,
         calls: &Calls,
@@ -77,49 +75,53 @@ impl Translator {
         // Reads are unaligned since records of 12 bytes more would be packed to 4.
         unsafe {
             match (*record).kind {
-                kind::KERNEL => self.kernel(&record.cast::<layout::Kernel>().read_unaligned(), out),
+                kind::KERNEL => {
+                    self.write_kernel(&record.cast::<layout::Kernel>().read_unaligned(), out)
+                }
                 kind::MEMCPY => {
                     let copy = record.cast::<layout::Memcpy>().read_unaligned();
-                    self.copy(&copy_of!(copy), out)
+                    self.write_copy(&copy_of!(copy), out)
                 }
                 kind::MEMCPY_PEER => {
                     let copy = record.cast::<layout::MemcpyPeer>().read_unaligned();
-                    self.copy(&copy_of!(copy), out)
+                    self.write_copy(&copy_of!(copy), out)
                 }
-                kind::MEMSET => self.memset(&record.cast::<layout::Memset>().read_unaligned(), out),
-                kind::SYNCHRONIZATION => sync(
+                kind::MEMSET => {
+                    self.write_memset(&record.cast::<layout::Memset>().read_unaligned(), out)
+                }
+                kind::SYNCHRONIZATION => write_sync(
                     &record.cast::<layout::Synchronization>().read_unaligned(),
                     out,
                 ),
                 kind::RUNTIME => {
                     let call = record.cast::<layout::Api>().read_unaligned();
-                    self.call(&call, domain::RUNTIME, calls, out)
+                    self.write_call(&call, domain::RUNTIME, calls, out)
                 }
                 kind::DRIVER => {
                     let call = record.cast::<layout::Api>().read_unaligned();
-                    self.call(&call, domain::DRIVER, calls, out)
+                    self.write_call(&call, domain::DRIVER, calls, out)
                 }
                 kind::OVERHEAD => {
-                    overhead(&record.cast::<layout::Overhead>().read_unaligned(), out)
+                    write_overhead(&record.cast::<layout::Overhead>().read_unaligned(), out)
                 }
                 _ => Outcome::Left,
             }
         }
     }
 
-    fn device(&mut self, number: u32, out: &mut Vec<u8>) {
+    fn write_device(&mut self, number: u32, out: &mut Vec<u8>) {
         if self.devices.insert(number) {
-            driver::describe(number, out);
+            driver::describe_device(number, out);
         }
     }
 
-    fn kernel(&mut self, kernel: &layout::Kernel, out: &mut Vec<u8>) -> Outcome {
+    fn write_kernel(&mut self, kernel: &layout::Kernel, out: &mut Vec<u8>) -> Outcome {
         if !is_timed(kernel.start, kernel.end) {
             return Outcome::Untimed {
                 of_graph: kernel.graph_node != 0,
             };
         }
-        self.device(kernel.device, out);
+        self.write_device(kernel.device, out);
         // SAFETY: CUPTI keeps the names of kernels until it detaches, and it is asked to only after all of its
         // records were read.
         let name = unsafe { self.names.number_of(kernel.name, out) };
@@ -150,24 +152,24 @@ impl Translator {
         }
     }
 
-    fn copy(&mut self, copy: &Copy, out: &mut Vec<u8>) -> Outcome {
+    fn write_copy(&mut self, copy: &Copy, out: &mut Vec<u8>) -> Outcome {
         if !is_timed(copy.start as u64, copy.end as u64) {
             return Outcome::Untimed {
                 of_graph: copy.graph_node != 0,
             };
         }
-        self.device(copy.device, out);
+        self.write_device(copy.device, out);
         copy.put(out);
         Outcome::Written
     }
 
-    fn memset(&mut self, memset: &layout::Memset, out: &mut Vec<u8>) -> Outcome {
+    fn write_memset(&mut self, memset: &layout::Memset, out: &mut Vec<u8>) -> Outcome {
         if !is_timed(memset.start, memset.end) {
             return Outcome::Untimed {
                 of_graph: memset.graph_node != 0,
             };
         }
-        self.device(memset.device, out);
+        self.write_device(memset.device, out);
         let record = Memset {
             start: memset.start as i64,
             end: memset.end as i64,
@@ -184,25 +186,25 @@ impl Translator {
         Outcome::Written
     }
 
-    fn call(
+    fn write_call(
         &mut self,
         call: &layout::Api,
         domain: u32,
         calls: &Calls,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        if !calls.wants(domain, call.callback) {
+        if !calls.is_recorded(domain, call.callback) {
             return Outcome::Left;
         }
         if !is_timed(call.start, call.end) {
             return Outcome::Untimed { of_graph: false };
         }
-        let name = calls.name(domain, call.callback);
+        let name = calls.call_name(domain, call.callback);
         let launches = name.windows(6).any(|part| part == b"Launch");
         let record = Call {
             start: call.start as i64,
             end: call.end as i64,
-            name: self.names.number(name, out),
+            name: self.names.number_text(name, out),
             thread: call.thread,
             correlation: call.correlation,
             status: call.status,
@@ -218,7 +220,7 @@ impl Translator {
     }
 }
 
-fn sync(sync: &layout::Synchronization, out: &mut Vec<u8>) -> Outcome {
+fn write_sync(sync: &layout::Synchronization, out: &mut Vec<u8>) -> Outcome {
     if !is_timed(sync.start, sync.end) {
         return Outcome::Untimed { of_graph: false };
     }
@@ -234,7 +236,7 @@ fn sync(sync: &layout::Synchronization, out: &mut Vec<u8>) -> Outcome {
     Outcome::Written
 }
 
-fn overhead(overhead: &layout::Overhead, out: &mut Vec<u8>) -> Outcome {
+fn write_overhead(overhead: &layout::Overhead, out: &mut Vec<u8>) -> Outcome {
     if !is_timed(overhead.start, overhead.end) {
         return Outcome::Untimed { of_graph: false };
     }

@@ -44,12 +44,12 @@ impl Answer {
     pub fn read(data: &[u8], keep_text: bool) -> Result<Self, serde_json::Error> {
         // Checked once for UTF-8, instead of name by name.
         let Ok(text) = std::str::from_utf8(data) else {
-            return serde_json::from_slice::<Wire<Kept>>(data).map(Wire::answer);
+            return serde_json::from_slice::<Wire<KeptText>>(data).map(Wire::into_answer);
         };
         if keep_text {
-            serde_json::from_str::<Wire<Kept>>(text).map(Wire::answer)
+            serde_json::from_str::<Wire<KeptText>>(text).map(Wire::into_answer)
         } else {
-            serde_json::from_str::<Wire<Measured>>(text).map(Wire::answer)
+            serde_json::from_str::<Wire<Measured>>(text).map(Wire::into_answer)
         }
     }
 }
@@ -64,7 +64,7 @@ trait Text: Default + for<'de> Deserialize<'de> {
 struct Measured(usize);
 
 #[derive(Default)]
-struct Kept(String);
+struct KeptText(String);
 
 impl Text for Measured {
     fn add_to(&self, answer: &mut Answer) {
@@ -76,7 +76,7 @@ impl Text for Measured {
     }
 }
 
-impl Text for Kept {
+impl Text for KeptText {
     fn add_to(&self, answer: &mut Answer) {
         answer.text_bytes += self.0.len();
         answer.text += &self.0;
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Measured {
     }
 }
 
-impl<'de> Deserialize<'de> for Kept {
+impl<'de> Deserialize<'de> for KeptText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Option::<String>::deserialize(deserializer).map(|text| Self(text.unwrap_or_default()))
     }
@@ -226,7 +226,7 @@ impl<T: Text> Delta<T> {
 }
 
 impl<T: Text> Wire<T> {
-    fn answer(self) -> Answer {
+    fn into_answer(self) -> Answer {
         let mut answer = Answer {
             usage: self.usage,
             finish: self.done,
@@ -288,7 +288,7 @@ impl<T: Text> Wire<T> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Answer {
+    fn read_answer(text: &str) -> Answer {
         let measured = Answer::read(text.as_bytes(), false).unwrap();
         let kept = Answer::read(text.as_bytes(), true).unwrap();
         assert_eq!(kept.text.len(), kept.text_bytes);
@@ -304,14 +304,14 @@ mod tests {
 
     #[test]
     fn events_of_completions_and_of_chat() {
-        let event = read(
+        let event = read_answer(
             r#"{"choices":[{"index":0,"text":" a\n","finish_reason":null}],"usage":{"prompt_tokens":32,"total_tokens":33,"completion_tokens":1}}"#,
         );
         assert_eq!((event.text.as_str(), event.finish), (" a\n", false));
         assert_eq!(event.usage.unwrap().completion_tokens, 1);
-        let role = read(r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#);
+        let role = read_answer(r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#);
         assert_eq!((role.text_bytes, role.finish), (0, false));
-        let thought = read(
+        let thought = read_answer(
             r#"{"choices":[{"delta":{"content":null,"reasoning_content":"hm"},"finish_reason":"stop"}]}"#,
         );
         assert_eq!((thought.text.as_str(), thought.finish), ("hm", true));
@@ -321,26 +321,27 @@ mod tests {
             r#"{"reasoning":"hm","reasoning_content":null}"#,
             r#"{"reasoning":null,"reasoning_content":"hm"}"#,
         ] {
-            let thought = read(&format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#));
+            let thought = read_answer(&format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#));
             assert_eq!(thought.text, "hm", "{delta}");
         }
-        let tool = read(
+        let tool = read_answer(
             r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{}"}}]}}]}"#,
         );
         assert_eq!(tool.text, "f{}");
-        let last = read(r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":7}}"#);
+        let last =
+            read_answer(r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":7}}"#);
         assert_eq!(last.usage.unwrap().completion_tokens, 7);
     }
 
     #[test]
     fn timings_of_llama_cpp_and_ollama_are_milliseconds() {
-        let llama = read(
+        let llama = read_answer(
             r#"{"choices":[{"text":"x","finish_reason":"length"}],"timings":{"cache_n":2,"prompt_n":8,"prompt_ms":12.5,"predicted_n":4,"predicted_ms":80.0}}"#,
         );
         let timings = llama.timings.unwrap();
         assert_eq!(timings.prefill_ms, Some(12.5));
         assert_eq!(timings.cached_tokens, Some(2));
-        let ollama = read(
+        let ollama = read_answer(
             r#"{"response":"y","done":true,"load_duration":5000000,"prompt_eval_count":8,"prompt_eval_duration":12500000,"eval_count":4,"eval_duration":80000000}"#,
         );
         assert_eq!(ollama.timings.unwrap().decode_ms, Some(80.0));
@@ -350,7 +351,7 @@ mod tests {
 
     #[test]
     fn an_error_inside_of_a_stream_is_no_text() {
-        let error = read(r#"{"error":{"message":"out of memory","code":500}}"#);
+        let error = read_answer(r#"{"error":{"message":"out of memory","code":500}}"#);
         assert_eq!(error.error.as_deref(), Some("out of memory"));
         assert!(Answer::read(b"{\"choices\":[", false).is_err());
     }

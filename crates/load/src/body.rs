@@ -47,16 +47,13 @@ impl Dialect {
 pub struct Message {
     /// Whether the model said it.
     pub is_answer: bool,
-    /// What was said.
     pub text: String,
 }
 
 /// What all requests of a load have in common.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// The interface.
     pub api: Api,
-    /// The model's name.
     pub model: String,
     /// Whether answers stream.
     pub stream: bool,
@@ -95,7 +92,7 @@ impl Template {
                     json!({"role": role, "content": message.text})
                 };
                 let mut messages: Vec<Value> = history.iter().map(said).collect();
-                messages.push(json!({"role": "user", "content": text(prompt)}));
+                messages.push(json!({"role": "user", "content": prompt_text(prompt)}));
                 fields.insert("messages".to_owned(), Value::Array(messages));
             }
             Api::Completions if history.is_empty() => {
@@ -105,7 +102,7 @@ impl Template {
             }
             Api::Completions => {
                 let before: Vec<&str> = history.iter().map(|said| said.text.as_str()).collect();
-                let whole = format!("{}\n{}", before.join("\n"), text(prompt));
+                let whole = format!("{}\n{}", before.join("\n"), prompt_text(prompt));
                 fields.insert("prompt".to_owned(), json!(whole));
             }
         }
@@ -130,7 +127,7 @@ impl Template {
 }
 
 /// Token ids mean nothing as text, so a prompt that must be text says which they were.
-fn text(prompt: &Prompt) -> String {
+fn prompt_text(prompt: &Prompt) -> String {
     match prompt {
         Prompt::Text(text) => text.clone(),
         Prompt::Tokens(ids) => {
@@ -144,7 +141,7 @@ fn text(prompt: &Prompt) -> String {
 mod tests {
     use super::*;
 
-    fn template(api: Api) -> Template {
+    fn chat_template(api: Api) -> Template {
         Template {
             api,
             model: "m".to_owned(),
@@ -154,15 +151,15 @@ mod tests {
         }
     }
 
-    fn read(body: &Bytes) -> Value {
+    fn read_json(body: &Bytes) -> Value {
         serde_json::from_slice(body).unwrap()
     }
 
     #[test]
     fn token_ids_and_options_are_json() {
-        let mut template = template(Api::Completions);
+        let mut template = chat_template(Api::Completions);
         template.extra.insert("temperature".to_owned(), json!(0.5));
-        let body = read(&template.body(&Prompt::Tokens(vec![5, 6, 7]), 9, &[]));
+        let body = read_json(&template.body(&Prompt::Tokens(vec![5, 6, 7]), 9, &[]));
         assert_eq!(body["prompt"], json!([5, 6, 7]));
         assert_eq!(body["max_tokens"], 9);
         assert_eq!(body["temperature"], 0.5);
@@ -171,12 +168,12 @@ mod tests {
             json!({"include_usage": true, "continuous_usage_stats": true})
         );
         assert_eq!(
-            read(&template.body(&Prompt::Tokens(vec![]), 9, &[]))["prompt"],
+            read_json(&template.body(&Prompt::Tokens(vec![]), 9, &[]))["prompt"],
             json!([])
         );
         template.extra.insert("prompt".to_owned(), json!("own"));
         let body = template.body(&Prompt::Tokens(vec![5]), 9, &[]);
-        assert_eq!(read(&body)["prompt"], "own");
+        assert_eq!(read_json(&body)["prompt"], "own");
         assert_eq!(body.windows(8).filter(|at| *at == b"\"prompt\"").count(), 1);
     }
 
@@ -187,7 +184,8 @@ mod tests {
             text: text.to_owned(),
         };
         let history = [said(false, "q \"1\""), said(true, "a")];
-        let body = read(&template(Api::Chat).body(&Prompt::Text("q2".to_owned()), 1, &history));
+        let body =
+            read_json(&chat_template(Api::Chat).body(&Prompt::Text("q2".to_owned()), 1, &history));
         let roles: Vec<&str> = body["messages"]
             .as_array()
             .unwrap()
@@ -196,8 +194,11 @@ mod tests {
             .collect();
         assert_eq!(roles, ["user", "assistant", "user"]);
         assert_eq!(body["messages"][0]["content"], "q \"1\"");
-        let body =
-            read(&template(Api::Completions).body(&Prompt::Text("q2".to_owned()), 1, &history));
+        let body = read_json(&chat_template(Api::Completions).body(
+            &Prompt::Text("q2".to_owned()),
+            1,
+            &history,
+        ));
         assert_eq!(body["prompt"], "q \"1\"\na\nq2");
     }
 

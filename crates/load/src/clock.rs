@@ -14,7 +14,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts now.
     pub fn start() -> Self {
         Self {
             start: Instant::now(),
@@ -22,7 +21,6 @@ impl Clock {
         }
     }
 
-    /// Time since the start.
     pub fn now(&self) -> Nanos {
         Nanos(self.start.elapsed().as_nanos() as i64)
     }

@@ -16,7 +16,6 @@ pub struct Conversation {
 /// One turn of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// What is asked.
     pub prompt: String,
     /// Tokens of the answer, where the file says so.
     pub output_tokens: Option<u64>,
@@ -65,7 +64,7 @@ pub fn read(text: &str) -> Result<Vec<Conversation>, DatasetError> {
     let found = if text.trim_start().starts_with('[') {
         share_gpt(text)?
     } else {
-        lines(text)?
+        read_lines(text)?
     };
     let found: Vec<Conversation> = found
         .into_iter()
@@ -98,7 +97,7 @@ fn share_gpt(text: &str) -> Result<Vec<Conversation>, TextFileError> {
     Ok(all.into_iter().map(turns).collect())
 }
 
-fn lines(text: &str) -> Result<Vec<Conversation>, TextFileError> {
+fn read_lines(text: &str) -> Result<Vec<Conversation>, TextFileError> {
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() {

@@ -44,7 +44,7 @@ impl ApiKey {
         Ok(Self(key))
     }
 
-    pub(crate) fn header(&self) -> String {
+    pub(crate) fn header_value(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
@@ -60,18 +60,15 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// A server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Whether TLS is spoken.
     pub is_tls: bool,
     /// Name or address.
     pub host: String,
-    /// Port.
     pub port: u16,
     /// Path before `/v1`, without a slash at its end.
     pub base: String,
-    /// The interface.
     pub api: Api,
     /// What is sent as `Authorization`.
     pub key: Option<ApiKey>,

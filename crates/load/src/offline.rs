@@ -51,7 +51,7 @@ struct Last {
 
 impl Line {
     /// `max_tokens` is what it was asked for.
-    fn record(self, max_tokens: u64) -> RequestRecord {
+    fn into_record(self, max_tokens: u64) -> RequestRecord {
         let mut record = RequestRecord::due(self.index, Nanos(0), max_tokens);
         record.sent_ns = Some(self.sent_ns);
         record.started_ns = Nanos(0);
@@ -107,7 +107,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
             Ok(line) => {
                 preemptions = line.preemptions.saturating_add(preemptions);
                 let most = max_tokens(line.index);
-                requests.push(line.record(most));
+                requests.push(line.into_record(most));
             }
             Err(error) if error.is_eof() => break,
             Err(error) => return Err(wrong(number, error.to_string())),

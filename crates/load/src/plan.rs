@@ -18,23 +18,19 @@ use crate::{
 pub enum Source {
     /// Made up.
     Synthetic {
-        /// Lengths of prompts.
         prompt: Lengths,
-        /// Lengths of answers.
         output: Lengths,
         /// Turns of a conversation; 1 has no conversations.
         turns: u32,
     },
     /// Lengths and shared prefixes of a trace; its times where arrivals are [`Arrivals::Recorded`].
     Trace {
-        /// Its requests.
         requests: Arc<Vec<TracedRequest>>,
         /// How many times faster than it was recorded.
         speedup: f64,
     },
     /// Conversations of a file, in a random order.
     Dataset {
-        /// They.
         conversations: Arc<Vec<Conversation>>,
         /// Lengths of answers where the file has none.
         output: Lengths,
@@ -57,7 +53,6 @@ pub enum Content {
 pub struct Planned {
     /// When it is due; `None` where something before it decides.
     pub at: Option<Nanos>,
-    /// The prompt.
     pub content: Content,
     /// Tokens to generate.
     pub max_tokens: u64,
@@ -70,7 +65,6 @@ pub struct Planned {
 /// All requests of a load. Turns of a conversation follow each other.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// They.
     pub requests: Vec<Planned>,
     /// How synthetic prompts are made.
     pub prompts: PromptSource,

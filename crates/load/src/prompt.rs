@@ -32,9 +32,9 @@ impl PromptSource {
     pub fn prompt(&self, index: u64, tokens: u64) -> Prompt {
         let shared = self.shared_prefix.min(tokens);
         let mut ids = Vec::with_capacity(tokens as usize);
-        self.draw(&mut ids, "prefix", 0, shared);
-        self.draw(&mut ids, "prompt", index, tokens - shared);
-        self.worded(&ids)
+        self.draw_ids(&mut ids, "prefix", 0, shared);
+        self.draw_ids(&mut ids, "prompt", index, tokens - shared);
+        self.words_for(&ids)
     }
 
     /// The prompt of a request of a trace: equal leading blocks have equal content. Tokens beyond the blocks are its own.
@@ -42,14 +42,14 @@ impl PromptSource {
         let mut ids = Vec::with_capacity(tokens as usize);
         for &block in blocks {
             let left = tokens.saturating_sub(ids.len() as u64);
-            self.draw(&mut ids, "block", block, left.min(MOONCAKE_BLOCK));
+            self.draw_ids(&mut ids, "block", block, left.min(MOONCAKE_BLOCK));
         }
         let left = tokens.saturating_sub(ids.len() as u64);
-        self.draw(&mut ids, "prompt", index, left);
-        self.worded(&ids)
+        self.draw_ids(&mut ids, "prompt", index, left);
+        self.words_for(&ids)
     }
 
-    fn draw(&self, ids: &mut Vec<u32>, purpose: &str, number: u64, count: u64) {
+    fn draw_ids(&self, ids: &mut Vec<u32>, purpose: &str, number: u64, count: u64) {
         let seed = self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut random = Random::new(seed, purpose);
         let span = self.vocabulary.saturating_sub(FIRST_TOKEN);
@@ -61,7 +61,7 @@ impl PromptSource {
         ids.extend((0..count).map(|_| (first + random.next_below(span)) as u32));
     }
 
-    fn worded(&self, ids: &[u32]) -> Prompt {
+    fn words_for(&self, ids: &[u32]) -> Prompt {
         if self.as_tokens {
             return Prompt::Tokens(ids.to_vec());
         }
@@ -96,7 +96,7 @@ mod tests {
         seed: 5,
     };
 
-    fn ids(prompt: Prompt) -> Vec<u32> {
+    fn prompt_ids(prompt: Prompt) -> Vec<u32> {
         match prompt {
             Prompt::Tokens(ids) => ids,
             Prompt::Text(text) => panic!("{text}"),
@@ -105,19 +105,22 @@ mod tests {
 
     #[test]
     fn prompts_share_the_prefix_and_nothing_more() {
-        let (a, b) = (ids(SOURCE.prompt(1, 40)), ids(SOURCE.prompt(2, 40)));
+        let (a, b) = (
+            prompt_ids(SOURCE.prompt(1, 40)),
+            prompt_ids(SOURCE.prompt(2, 40)),
+        );
         assert_eq!((a.len(), b.len()), (40, 40));
         assert_eq!(a[..10], b[..10]);
         assert_ne!(a[10..], b[10..]);
-        assert_eq!(a, ids(SOURCE.prompt(1, 40)));
+        assert_eq!(a, prompt_ids(SOURCE.prompt(1, 40)));
         assert!(a.iter().all(|&id| (1000..32_000).contains(&id)));
-        assert_eq!(ids(SOURCE.prompt(1, 4)).len(), 4);
+        assert_eq!(prompt_ids(SOURCE.prompt(1, 4)).len(), 4);
     }
 
     #[test]
     fn blocks_of_a_trace_are_shared_by_number() {
-        let a = ids(SOURCE.of_blocks(1, 1100, &[3, 4, 5]));
-        let b = ids(SOURCE.of_blocks(2, 1030, &[3, 4]));
+        let a = prompt_ids(SOURCE.of_blocks(1, 1100, &[3, 4, 5]));
+        let b = prompt_ids(SOURCE.of_blocks(2, 1030, &[3, 4]));
         assert_eq!((a.len(), b.len()), (1100, 1030));
         assert_eq!(a[..1024], b[..1024]);
         assert_ne!(a[1024..1030], b[1024..1030]);

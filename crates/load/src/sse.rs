@@ -7,7 +7,7 @@ use llmprof_units::Nanos;
 use memchr::memchr2;
 
 /// Longest event that is kept. A server that sends more before a line end, or more lines of data before a blank one, is broken.
-pub const MOST_EVENT_BYTES: usize = 16 << 20;
+pub const EVENT_MAX_BYTES: usize = 16 << 20;
 
 /// One event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Splitter {
             }
         }
         if !bytes.is_empty() {
-            if self.line.len() + bytes.len() > MOST_EVENT_BYTES {
+            if self.line.len() + bytes.len() > EVENT_MAX_BYTES {
                 self.give_up();
                 return;
             }
@@ -134,7 +134,7 @@ impl Splitter {
             None => (line, &[][..]),
         };
         match name {
-            b"data" if self.data.len() + value.len() >= MOST_EVENT_BYTES => self.give_up(),
+            b"data" if self.data.len() + value.len() >= EVENT_MAX_BYTES => self.give_up(),
             b"data" => {
                 if self.data_at.is_some() {
                     self.data.push(b'\n');
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    fn split(pieces: &[(&[u8], i64)]) -> (Vec<(String, i64, bool)>, u64) {
+    fn split_pieces(pieces: &[(&[u8], i64)]) -> (Vec<(String, i64, bool)>, u64) {
         let mut splitter = Splitter::default();
         let mut events = Vec::new();
         let mut keep = |event: Event<'_>| {
@@ -169,7 +169,7 @@ mod tests {
         (events, splitter.foreign_lines())
     }
 
-    fn event(text: &str, at: i64) -> (String, i64, bool) {
+    fn new_event(text: &str, at: i64) -> (String, i64, bool) {
         (text.to_owned(), at, false)
     }
 
@@ -178,21 +178,27 @@ mod tests {
         // The blank line of each comes with the next one.
         let pieces: &[(&[u8], i64)] =
             &[(b"data: a", 1), (b"\n\ndata: b\n", 5), (b"\ndata:c\n\n", 9)];
-        let (events, _) = split(pieces);
-        assert_eq!(events, [event("a", 1), event("b", 5), event("c", 9)]);
+        let (events, _) = split_pieces(pieces);
+        assert_eq!(
+            events,
+            [new_event("a", 1), new_event("b", 5), new_event("c", 9)]
+        );
     }
 
     #[test]
     fn several_data_lines_comments_and_line_ends() {
         let stream = "\u{feff}: ping\r\nevent: x\r\ndata: a\r\ndata: b\r\n\r\ndata: c\r\rdata\n\n";
-        let (events, foreign) = split(&[(stream.as_bytes(), 1)]);
-        assert_eq!(events, [event("a\nb", 1), event("c", 1), event("", 1)]);
+        let (events, foreign) = split_pieces(&[(stream.as_bytes(), 1)]);
+        assert_eq!(
+            events,
+            [new_event("a\nb", 1), new_event("c", 1), new_event("", 1)]
+        );
         assert_eq!(foreign, 0);
     }
 
     #[test]
     fn what_is_no_event_is_counted_and_a_cut_one_is_told() {
-        let (events, foreign) = split(&[(b"<html>\n<body>\ndata: {\"a\"", 1)]);
+        let (events, foreign) = split_pieces(&[(b"<html>\n<body>\ndata: {\"a\"", 1)]);
         assert_eq!(events, [("{\"a\"".to_owned(), 1, true)]);
         assert_eq!(foreign, 2);
     }
@@ -206,9 +212,7 @@ mod tests {
             let mut splitter = Splitter::default();
             for at in 0..1000 {
                 splitter.push(&piece, Nanos(at), |_| panic!("no event ends"));
-                assert!(
-                    splitter.line.capacity() + splitter.data.capacity() <= 4 * MOST_EVENT_BYTES
-                );
+                assert!(splitter.line.capacity() + splitter.data.capacity() <= 4 * EVENT_MAX_BYTES);
             }
             splitter.finish(|_| panic!("nothing of it is kept"));
             assert!(splitter.is_too_long());
@@ -225,8 +229,8 @@ mod tests {
             cuts.extend([0, stream.len()]);
             cuts.sort_unstable();
             let pieces: Vec<(&[u8], i64)> = cuts.windows(2).map(|pair| (&stream.as_bytes()[pair[0]..pair[1]], 1)).collect();
-            let (events, foreign) = split(&pieces);
-            let expected: Vec<_> = texts.iter().map(|text| event(text, 1)).collect();
+            let (events, foreign) = split_pieces(&pieces);
+            let expected: Vec<_> = texts.iter().map(|text| new_event(text, 1)).collect();
             prop_assert_eq!(events, expected);
             prop_assert_eq!(foreign, 0);
         }

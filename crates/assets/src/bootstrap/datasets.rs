@@ -8,8 +8,8 @@ use llmprof_units::Bytes;
 use serde::Deserialize;
 
 use super::{
-    Asset, Bootstrap, FILE, missing, plain_name,
-    roots::{Lookup, Place, home},
+    Asset, Bootstrap, FILE, check_required, plain_name,
+    roots::{LinkTarget, Lookup, home_folder},
 };
 use crate::{AssetError, Change, RepoKind, Result, Surroundings, archive, document, link};
 
@@ -58,7 +58,7 @@ fn source_data() -> String {
 }
 
 /// The files of a project's datasets, by name.
-pub(super) fn files(project: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn dataset_files(project: &Path) -> Result<Vec<PathBuf>> {
     let folder = project.join("datasets");
     let mut files = Vec::new();
     let entries = match fs::read_dir(&folder) {
@@ -77,27 +77,27 @@ pub(super) fn files(project: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-pub(super) fn plan(
+pub(super) fn plan_dataset(
     project: &Path,
     path: &Path,
     surroundings: &Surroundings,
     plan: &mut Bootstrap,
 ) -> Result<()> {
-    let File { env, dataset } = document::read(path)?;
+    let File { env, dataset } = document::read_document(path)?;
     let lookup = Lookup::new(
         env.data_root_env.as_deref(),
         &["DATASETS_ROOT"],
         env.default_data_root.as_deref(),
-        home(surroundings).join("datasets"),
+        home_folder(surroundings).join("datasets"),
     );
-    let root = lookup.root(surroundings, path)?;
-    let place = Place {
+    let root = lookup.find_root(surroundings, path)?;
+    let place = LinkTarget {
         kind: RepoKind::Dataset,
         source_subdir: dataset.source_subdir.as_deref(),
         repo_id: dataset.repo_id.as_deref(),
         revision: dataset.revision.as_deref(),
     };
-    let (target, revision) = place.find(&root.path, path)?;
+    let (target, revision) = place.find_folder(&root.path, path)?;
     let name = plain_name(&dataset.repo_link_name, "dataset.repo_link_name", path)?;
     let folder = path.parent().unwrap_or(project);
     let link = folder.join(name);
@@ -107,9 +107,9 @@ pub(super) fn plan(
         root.path.display(),
         env.data_root_env.as_deref().unwrap_or("DATASETS_ROOT")
     );
-    link::plan(project, &link, &target, &hint, &mut plan.changes)?;
-    archives(&dataset, &target, path, plan)?;
-    missing(&target, &dataset.required_files)?;
+    link::plan_link(project, &link, &target, &hint, &mut plan.changes)?;
+    plan_archives(&dataset, &target, path, plan)?;
+    check_required(&target, &dataset.required_files)?;
     plan.assets.push(Asset {
         kind: "dataset",
         link: link.strip_prefix(project).unwrap_or(&link).to_owned(),
@@ -120,7 +120,7 @@ pub(super) fn plan(
 }
 
 /// Archives whose folders are missing or empty. They are extracted beside the archive, as the schema has it.
-fn archives(dataset: &Entry, target: &Path, file: &Path, plan: &mut Bootstrap) -> Result<()> {
+fn plan_archives(dataset: &Entry, target: &Path, file: &Path, plan: &mut Bootstrap) -> Result<()> {
     let unknown = dataset
         .unzip_targets
         .keys()
@@ -149,14 +149,14 @@ fn archives(dataset: &Entry, target: &Path, file: &Path, plan: &mut Bootstrap) -
                 files: vec![format!("{zip} (and {folder}/ is missing or empty)")],
             });
         }
-        let size = archive::check(&path, bound)?;
+        let size = archive::check_archive(&path, bound)?;
         let what = format!(
             "extract {} into {}/ ({size})",
             path.display(),
             into.display()
         );
         plan.changes.push(Change::new(what, move || {
-            archive::extract(&path, &into, bound)
+            archive::extract_archive(&path, &into, bound)
         }));
     }
     Ok(())

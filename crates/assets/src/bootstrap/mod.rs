@@ -54,7 +54,7 @@ pub struct Bootstrap {
 
 impl Bootstrap {
     /// Takes over what one link needs, all of it or, where something is wrong with it, none.
-    fn add(&mut self, plan_one: impl FnOnce(&mut Self) -> Result<()>) {
+    fn add_link(&mut self, plan_one: impl FnOnce(&mut Self) -> Result<()>) {
         let mut one = Self::default();
         match plan_one(&mut one) {
             Ok(()) => {
@@ -89,12 +89,12 @@ pub fn plan(
     let mut known: Vec<String> = Vec::new();
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
     if part != Part::Models {
-        for file in datasets::files(project)? {
+        for file in datasets::dataset_files(project)? {
             found = true;
             let folder = file.parent().and_then(Path::file_name).unwrap_or_default();
             let name = folder.to_string_lossy().into_owned();
             if is_wanted(&name) {
-                plan.add(|one| datasets::plan(project, &file, surroundings, one));
+                plan.add_link(|one| datasets::plan_dataset(project, &file, surroundings, one));
             }
             known.push(name);
         }
@@ -103,11 +103,11 @@ pub fn plan(
     if part != Part::Datasets && file.is_file() {
         found = true;
         let mut own = Bootstrap::default();
-        match models::plan(project, &file, &is_wanted, surroundings, &mut own) {
+        match models::plan_models(project, &file, &is_wanted, surroundings, &mut own) {
             Ok(names) => known.extend(names),
             Err(problem) => own.problems.push(problem),
         }
-        plan.add(|one| {
+        plan.add_link(|one| {
             *one = own;
             Ok(())
         });
@@ -136,7 +136,7 @@ pub fn plan(
 }
 
 /// Files below `folder` that are not there, or are links to nothing.
-fn missing(folder: &Path, required: &[String]) -> Result<()> {
+fn check_required(folder: &Path, required: &[String]) -> Result<()> {
     let mut files = Vec::new();
     for name in required {
         let path = folder.join(name);

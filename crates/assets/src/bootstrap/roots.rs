@@ -40,7 +40,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    pub(super) fn root(&self, surroundings: &Surroundings, file: &Path) -> Result<Root> {
+    pub(super) fn find_root(&self, surroundings: &Surroundings, file: &Path) -> Result<Root> {
         let base = file.parent().unwrap_or(file);
         for name in &self.variables {
             if let Some(value) = surroundings.var(name) {
@@ -74,24 +74,28 @@ pub(super) fn hub_cache(surroundings: &Surroundings) -> PathBuf {
     if let Some(home) = surroundings.var("HF_HOME") {
         return Path::new(home).join("hub");
     }
-    home(surroundings).join(".cache/huggingface/hub")
+    home_folder(surroundings).join(".cache/huggingface/hub")
 }
 
-pub(super) fn home(surroundings: &Surroundings) -> PathBuf {
+pub(super) fn home_folder(surroundings: &Surroundings) -> PathBuf {
     PathBuf::from(surroundings.var("HOME").unwrap_or("/"))
 }
 
 /// What a file says about where an asset is below its root.
-pub(super) struct Place<'a> {
+pub(super) struct LinkTarget<'a> {
     pub(super) kind: RepoKind,
     pub(super) source_subdir: Option<&'a str>,
     pub(super) repo_id: Option<&'a str>,
     pub(super) revision: Option<&'a str>,
 }
 
-impl Place<'_> {
+impl LinkTarget<'_> {
     /// The folder, with the commit where it is a snapshot of the cache. It may not exist.
-    pub(super) fn find(&self, root: &Path, file: &Path) -> Result<(PathBuf, Option<String>)> {
+    pub(super) fn find_folder(
+        &self,
+        root: &Path,
+        file: &Path,
+    ) -> Result<(PathBuf, Option<String>)> {
         let cached = |snapshot: Snapshot| (snapshot.path, Some(snapshot.revision));
         match (self.repo_id, self.source_subdir) {
             (Some(repo_id), None) => snapshot(root, self.kind, repo_id, self.revision).map(cached),

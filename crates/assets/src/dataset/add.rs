@@ -18,9 +18,7 @@ pub struct NewDataset {
     pub source: PathBuf,
     /// Where it is published.
     pub url: Option<String>,
-    /// Its licence.
     pub license: Option<String>,
-    /// Its version.
     pub version: Option<String>,
 }
 
@@ -47,7 +45,7 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
     };
     let mut changes = Changes::default();
     changes.folder(&dataset.folder);
-    link::plan(
+    link::plan_link(
         project,
         &dataset.source(),
         &source,
@@ -96,8 +94,8 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
         &dataset.folder.join(ANALYSIS).join(statistics::FILE),
         statistics::with_part(&dataset.folder, SOURCE, &statistics),
     );
-    sample_page::put(&dataset, SOURCE, (&source, &samples), &mut changes)?;
-    describe(
+    sample_page::put_page(&dataset, SOURCE, (&source, &samples), &mut changes)?;
+    describe_dataset(
         &dataset,
         url,
         new.license.as_deref().unwrap_or("unknown"),
@@ -107,11 +105,16 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
 }
 
 /// The README shows what the link leads to, so it is written when the link is there.
-fn describe(dataset: &Dataset, url: &str, license: &str, changes: &mut Changes) -> Result<()> {
+fn describe_dataset(
+    dataset: &Dataset,
+    url: &str,
+    license: &str,
+    changes: &mut Changes,
+) -> Result<()> {
     let path = dataset.folder.join("README.md");
     if path.symlink_metadata().is_ok() {
         if dataset.source().is_dir() {
-            readme::refresh(dataset, changes)?;
+            readme::refresh_readme(dataset, changes)?;
         }
         return Ok(());
     }

@@ -15,7 +15,7 @@ impl SplitMix {
     }
 
     /// A number below `bound`, each as likely: numbers of the incomplete last round are drawn again.
-    fn below(&mut self, bound: u64) -> u64 {
+    fn below_bound(&mut self, bound: u64) -> u64 {
         let rest = (u64::MAX % bound + 1) % bound;
         loop {
             let drawn = self.next();
@@ -27,25 +27,25 @@ impl SplitMix {
 }
 
 /// The numbers 0 to `count` in random order.
-fn shuffled(count: usize, seed: u64) -> Vec<usize> {
+fn shuffled_indices(count: usize, seed: u64) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..count).collect();
     let mut random = SplitMix(seed);
     for at in (1..count).rev() {
-        numbers.swap(at, random.below(at as u64 + 1) as usize);
+        numbers.swap(at, random.below_bound(at as u64 + 1) as usize);
     }
     numbers
 }
 
 /// `take` of `count` samples, in the order of the data.
 pub(super) fn random_sample(count: usize, take: usize, seed: u64) -> Vec<usize> {
-    let mut numbers = shuffled(count, seed);
+    let mut numbers = shuffled_indices(count, seed);
     numbers.truncate(take);
     numbers.sort_unstable();
     numbers
 }
 
 /// Parts of the samples by shares, each in the order of the data. Shares that sum to one use every sample once.
-pub(super) fn split(count: usize, shares: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
+pub(super) fn split_samples(count: usize, shares: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     let sum: f64 = shares.iter().sum();
     let fits = shares.iter().all(|share| *share > 0.0) && sum <= 1.0 + 1e-9;
     if !fits {
@@ -54,7 +54,7 @@ pub(super) fn split(count: usize, shares: &[f64], seed: u64) -> Result<Vec<Vec<u
             "--split train=0.9,val=0.1",
         ));
     }
-    let numbers = shuffled(count, seed);
+    let numbers = shuffled_indices(count, seed);
     let mut end = 0.0;
     let mut start = 0;
     let mut parts = Vec::new();
@@ -118,14 +118,14 @@ mod tests {
 
     #[test]
     fn a_split_uses_every_sample_once() {
-        let parts = split(101, &[0.5, 0.3, 0.2], 3).unwrap();
+        let parts = split_samples(101, &[0.5, 0.3, 0.2], 3).unwrap();
         let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
         assert_eq!(sizes, [51, 30, 20]);
         let mut all = parts.concat();
         all.sort_unstable();
         assert_eq!(all, (0..101).collect::<Vec<_>>());
         for wrong in [&[0.9, 0.2][..], &[-0.1], &[0.0], &[0.001]] {
-            assert!(split(100, wrong, 0).is_err(), "{wrong:?}");
+            assert!(split_samples(100, wrong, 0).is_err(), "{wrong:?}");
         }
     }
 }

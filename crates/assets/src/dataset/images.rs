@@ -42,13 +42,13 @@ fn of_bytes(head: &[u8]) -> Option<ImageSize> {
         return size(little(18)?, (little(22)? as i32).unsigned_abs());
     }
     if head.starts_with(b"\xff\xd8") {
-        return jpeg(head);
+        return jpeg_size(head);
     }
     None
 }
 
 /// Walks a JPEG's segments to the one that begins a frame.
-fn jpeg(head: &[u8]) -> Option<ImageSize> {
+fn jpeg_size(head: &[u8]) -> Option<ImageSize> {
     let two = |at: usize| Some(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?));
     let mut at = 2;
     loop {

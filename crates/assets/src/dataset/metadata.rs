@@ -51,8 +51,8 @@ pub struct VariantSize {
 }
 
 impl VariantMetadata {
-    pub(super) fn read(folder: &Path) -> Result<Self> {
-        document::read(&folder.join(super::METADATA))
+    pub(super) fn read_metadata(folder: &Path) -> Result<Self> {
+        document::read_document(&folder.join(super::METADATA))
     }
 
     /// Whether two variants hold the same, whenever they were made.
@@ -67,7 +67,7 @@ impl VariantMetadata {
 /// The `name` that a dataset's own facts state; everything else there is for people.
 pub(super) fn stated_name(folder: &Path) -> Result<String> {
     let path = folder.join(super::METADATA);
-    let tree = document::tree(&path)?;
+    let tree = document::read_tree(&path)?;
     let name = tree.get("name").and_then(|name| name.as_str());
     name.map(str::to_owned)
         .ok_or_else(|| AssetError::bad(&path, "there is no `name`"))

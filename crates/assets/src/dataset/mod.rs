@@ -44,7 +44,6 @@ pub const ANALYSIS: &str = "analysis";
 pub struct Dataset {
     /// Its name, which is its folder's.
     pub name: String,
-    /// Its folder.
     pub folder: PathBuf,
 }
 
@@ -52,7 +51,7 @@ impl Dataset {
     /// All datasets of a project, by name.
     pub fn list(project: &Path) -> Result<Vec<Self>> {
         let folder = project.join("datasets");
-        let names = folders(&folder)?;
+        let names = list_folders(&folder)?;
         Ok(names
             .into_iter()
             .map(|name| Self {
@@ -81,7 +80,7 @@ impl Dataset {
 
     /// Prepared variants: folders with facts of their own.
     pub fn variants(&self) -> Result<Vec<String>> {
-        let mut names = folders(&self.folder)?;
+        let mut names = list_folders(&self.folder)?;
         names.retain(|name| name != SOURCE && self.folder.join(name).join(METADATA).is_file());
         Ok(names)
     }
@@ -124,7 +123,7 @@ pub fn variant_root(root: &Path, variant: &str) -> Result<PathBuf> {
     let Some(folder) = places.iter().find(|place| place.is_dir()) else {
         let known = places
             .iter()
-            .filter_map(|place| folders(place.parent()?).ok())
+            .filter_map(|place| list_folders(place.parent()?).ok())
             .flatten()
             .filter(|name| ![SOURCE, ANALYSIS, SUBSETS].contains(&name.as_str()))
             .collect();
@@ -153,7 +152,7 @@ pub(crate) fn check_name(name: &str, what: &str) -> Result<()> {
 }
 
 /// Names of the folders in a folder, without hidden ones; none where it is not there.
-fn folders(folder: &Path) -> Result<Vec<String>> {
+fn list_folders(folder: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

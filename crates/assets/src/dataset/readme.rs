@@ -18,18 +18,18 @@ pub(super) fn new(dataset: &Dataset, source_url: &str, license: &str) -> Result<
          ## What is here\n\n{}\n\n\
          ## Usage\n\n    llmprof run dataset={name}\n    llmprof dataset variant {name} --samples 100\n    \
          llmprof run dataset={name} dataset.variant=subset-100\n",
-        part(dataset)?
+        own_part(dataset)?
     ))
 }
 
 /// Brings the README's own part up to date, where it has one.
-pub(super) fn refresh(dataset: &Dataset, changes: &mut Changes) -> Result<()> {
+pub(super) fn refresh_readme(dataset: &Dataset, changes: &mut Changes) -> Result<()> {
     let path = dataset.folder.join("README.md");
     let Ok(text) = fs::read_to_string(&path) else {
         return Ok(());
     };
-    if let Some((start, end)) = span(&text) {
-        let text = format!("{}{}{}", &text[..start], part(dataset)?, &text[end..]);
+    if let Some((start, end)) = own_span(&text) {
+        let text = format!("{}{}{}", &text[..start], own_part(dataset)?, &text[end..]);
         changes.own_file(&path, text);
     }
     Ok(())
@@ -39,26 +39,26 @@ pub(super) fn refresh(dataset: &Dataset, changes: &mut Changes) -> Result<()> {
 pub(super) fn is_current(dataset: &Dataset) -> Result<Option<bool>> {
     let path = dataset.folder.join("README.md");
     let text = fs::read_to_string(&path).map_err(AssetError::io("read", &path))?;
-    let Some((start, end)) = span(&text) else {
+    let Some((start, end)) = own_span(&text) else {
         return Ok(None);
     };
-    Ok(Some(text[start..end] == part(dataset)?))
+    Ok(Some(text[start..end] == own_part(dataset)?))
 }
 
-fn span(text: &str) -> Option<(usize, usize)> {
+fn own_span(text: &str) -> Option<(usize, usize)> {
     let start = text.find(BEGIN)?;
     let end = start + text[start..].find(END)? + END.len();
     Some((start, end))
 }
 
-fn part(dataset: &Dataset) -> Result<String> {
+fn own_part(dataset: &Dataset) -> Result<String> {
     let tree = tree::first_level(&dataset.source(), SOURCE)?;
     let mut text = format!("{BEGIN}\n\n```\n{tree}```\n");
     let variants = dataset.variants()?;
     if !variants.is_empty() {
         text += "\n| variant | samples | made from | how |\n|---|---|---|---|\n";
         for name in variants {
-            let row = match VariantMetadata::read(&dataset.folder.join(&name)) {
+            let row = match VariantMetadata::read_metadata(&dataset.folder.join(&name)) {
                 Ok(facts) => format!(
                     "| `{name}` | {} | {} | {} |\n",
                     facts.size.samples, facts.parent, facts.transform

@@ -17,7 +17,7 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid #8888;padd
 img{max-width:100%;max-height:24rem}h2{font-size:1rem;overflow-wrap:anywhere}";
 
 /// Writes the page of a part: `source-data` or a variant. `root` is where its samples lie now.
-pub(super) fn put(
+pub(super) fn put_page(
     dataset: &Dataset,
     part: &str,
     (root, samples): (&Path, &Samples),
@@ -27,13 +27,13 @@ pub(super) fn put(
         SOURCE => "samples.html".to_owned(),
         variant => format!("samples-{variant}.html"),
     };
-    let page = page(dataset, part, root, samples)?;
+    let page = render_page(dataset, part, root, samples)?;
     changes.own_file(&dataset.folder.join(ANALYSIS).join(name), page);
     Ok(())
 }
 
-fn page(dataset: &Dataset, part: &str, root: &Path, samples: &Samples) -> Result<String> {
-    let title = escaped(&format!("{}: {part}", dataset.name));
+fn render_page(dataset: &Dataset, part: &str, root: &Path, samples: &Samples) -> Result<String> {
+    let title = escape_html(&format!("{}: {part}", dataset.name));
     let shown = samples.len().min(SAMPLES_SHOWN);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -44,9 +44,9 @@ fn page(dataset: &Dataset, part: &str, root: &Path, samples: &Samples) -> Result
     );
     for number in 0..shown {
         let sample = samples.sample(number)?;
-        page += &format!("<h2>{}</h2>\n", escaped(&sample.id));
+        page += &format!("<h2>{}</h2>\n", escape_html(&sample.id));
         page += &match sample.content {
-            Content::Text(text) => excerpt(text.chars(), CHARACTERS_SHOWN, "character"),
+            Content::Text(text) => excerpt_of(text.chars(), CHARACTERS_SHOWN, "character"),
             Content::Tokens(tokens) => {
                 let ids: Vec<String> = tokens
                     .iter()
@@ -54,11 +54,11 @@ fn page(dataset: &Dataset, part: &str, root: &Path, samples: &Samples) -> Result
                     .map(u32::to_string)
                     .collect();
                 let more = tokens.len().saturating_sub(TOKENS_SHOWN);
-                format!("<pre>{}{}</pre>\n", ids.join(" "), rest(more, "token"))
+                format!("<pre>{}{}</pre>\n", ids.join(" "), rest_note(more, "token"))
             }
             Content::Image(path) => {
-                let address = address(dataset, part, root, &path);
-                let address = escaped(&address);
+                let address = image_address(dataset, part, root, &path);
+                let address = escape_html(&address);
                 format!(
                     "<p><a href=\"{address}\"><img loading=\"lazy\" src=\"{address}\" alt=\"\"></a></p>\n"
                 )
@@ -69,16 +69,16 @@ fn page(dataset: &Dataset, part: &str, root: &Path, samples: &Samples) -> Result
     Ok(page)
 }
 
-fn excerpt(mut characters: std::str::Chars<'_>, most: usize, unit: &str) -> String {
+fn excerpt_of(mut characters: std::str::Chars<'_>, most: usize, unit: &str) -> String {
     let shown: String = characters.by_ref().take(most).collect();
     format!(
         "<pre>{}{}</pre>\n",
-        escaped(&shown),
-        rest(characters.count(), unit)
+        escape_html(&shown),
+        rest_note(characters.count(), unit)
     )
 }
 
-fn rest(count: usize, unit: &str) -> String {
+fn rest_note(count: usize, unit: &str) -> String {
     match count {
         0 => String::new(),
         count => format!(" … {} more", llmprof_units::Count(count as u64, unit)),
@@ -86,7 +86,7 @@ fn rest(count: usize, unit: &str) -> String {
 }
 
 /// An image from the page: by the link of the dataset where it lies below it, so that the project can move.
-fn address(dataset: &Dataset, part: &str, root: &Path, image: &Path) -> String {
+fn image_address(dataset: &Dataset, part: &str, root: &Path, image: &Path) -> String {
     let below = match (
         image.strip_prefix(&dataset.folder),
         image.strip_prefix(root),
@@ -107,7 +107,7 @@ fn address(dataset: &Dataset, part: &str, root: &Path, image: &Path) -> String {
     address
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -86,10 +86,10 @@ impl Statistics {
                 }
             }
         }
-        found.text_characters = spread(characters);
-        found.tokens = spread(tokens);
-        found.image_width = spread(widths);
-        found.image_height = spread(heights);
+        found.text_characters = spread_of(characters);
+        found.tokens = spread_of(tokens);
+        found.image_width = spread_of(widths);
+        found.image_height = spread_of(heights);
         Ok(found)
     }
 
@@ -117,7 +117,7 @@ impl Statistics {
     }
 }
 
-fn spread(mut values: Vec<u64>) -> Option<Spread> {
+fn spread_of(mut values: Vec<u64>) -> Option<Spread> {
     Some(Spread {
         min: *values.iter().min()?,
         median: lower_median(&mut values)?,

@@ -12,7 +12,6 @@ use crate::{AssetError, Result};
 /// The ids of a text without the special tokens that a prompt's template would add, or why there are none.
 pub type Encode = Arc<dyn Fn(&str) -> std::result::Result<Vec<u32>, String> + Send + Sync>;
 
-/// A loaded tokenizer.
 #[derive(Clone)]
 pub struct SampleTokenizer {
     /// `tokenizer.json`; its folder names the variant.
@@ -21,7 +20,7 @@ pub struct SampleTokenizer {
 }
 
 impl SampleTokenizer {
-    pub(super) fn facts(&self) -> Result<TokenizerFile> {
+    pub(super) fn tokenizer_facts(&self) -> Result<TokenizerFile> {
         let bytes = read_bounded(&self.file, TOKENIZER_MAX_BYTES)
             .map_err(AssetError::io("read", &self.file))?;
         Ok(TokenizerFile {
@@ -30,7 +29,7 @@ impl SampleTokenizer {
         })
     }
 
-    pub(super) fn encode(&self, text: &str, id: &str) -> Result<Vec<u32>> {
+    pub(super) fn encode_text(&self, text: &str, id: &str) -> Result<Vec<u32>> {
         (self.encode)(text).map_err(|error| {
             AssetError::refused(
                 format!("sample {id} cannot be tokenized: {error}"),

@@ -25,7 +25,6 @@ pub(super) const SAMPLES: &str = "samples.jsonl";
 /// Which samples are taken.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
-    /// All of them.
     All,
     /// So many, at random.
     Random(usize),
@@ -42,7 +41,6 @@ pub struct VariantRequest {
     pub name: Option<String>,
     /// What it is made from: `source-data` or a variant.
     pub parent: String,
-    /// Which samples.
     pub selection: Selection,
     /// Seed of a random choice.
     pub seed: u64,
@@ -74,7 +72,7 @@ pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> 
         _ => Samples::found(&root)?,
     };
     let mut changes = Changes::default();
-    for made in select(&samples, request)? {
+    for made in select_samples(&samples, request)? {
         check_name(&made.name, "variant")?;
         if [SOURCE, ANALYSIS, SUBSETS].contains(&made.name.as_str()) {
             return Err(AssetError::refused(
@@ -97,7 +95,7 @@ pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> 
             name_in_readme(dataset, &made.name, &mut changes);
             continue;
         }
-        folder(dataset, request, &samples, made, &mut changes)?;
+        plan_folder(dataset, request, &samples, made, &mut changes)?;
     }
     Ok(changes)
 }
@@ -116,13 +114,13 @@ fn name_in_readme(dataset: &Dataset, list: &str, changes: &mut Changes) {
     );
     changes.push(Change::new(what, move || {
         let mut changes = Changes::default();
-        readme::refresh(&dataset, &mut changes)?;
+        readme::refresh_readme(&dataset, &mut changes)?;
         changes.apply(|_| {})
     }));
 }
 
 /// Names the variants and chooses their samples.
-fn select(samples: &Samples, request: &VariantRequest) -> Result<Vec<Made>> {
+fn select_samples(samples: &Samples, request: &VariantRequest) -> Result<Vec<Made>> {
     let count = samples.len();
     let unnamed = || {
         AssetError::refused(
@@ -173,7 +171,7 @@ fn select(samples: &Samples, request: &VariantRequest) -> Result<Vec<Made>> {
                 ));
             }
             let shares: Vec<f64> = parts.iter().map(|(_, share)| *share).collect();
-            let chosen = choose::split(count, &shares, request.seed)?;
+            let chosen = choose::split_samples(count, &shares, request.seed)?;
             parts
                 .iter()
                 .zip(chosen)
@@ -189,7 +187,7 @@ fn select(samples: &Samples, request: &VariantRequest) -> Result<Vec<Made>> {
 }
 
 /// A variant's folder: made beside its name, which it gets when it is complete.
-fn folder(
+fn plan_folder(
     dataset: &Dataset,
     request: &VariantRequest,
     samples: &Samples,
@@ -198,7 +196,7 @@ fn folder(
 ) -> Result<()> {
     let tokenizer = request.tokenizer.clone();
     let tokenizer_file = match &tokenizer {
-        Some(tokenizer) => Some(tokenizer.facts()?),
+        Some(tokenizer) => Some(tokenizer.tokenizer_facts()?),
         None => None,
     };
     let mut transform = made.transform;
@@ -220,10 +218,10 @@ fn folder(
     };
     let target = dataset.folder.join(&made.name);
     if target.symlink_metadata().is_ok() {
-        match VariantMetadata::read(&target) {
+        match VariantMetadata::read_metadata(&target) {
             Ok(before) if before.is_same(&metadata) && is_whole(&target, &before) => {
                 // A call that was killed may have made the variant and no more.
-                changes.extend(described(dataset, &made.name)?);
+                changes.extend(describe_variant(dataset, &made.name)?);
                 return Ok(());
             }
             _ if request.replace => {}
@@ -254,7 +252,7 @@ fn folder(
             fs::remove_dir_all(&partial).map_err(AssetError::io("remove", &partial))?;
         }
         make_folder(&partial.join(DATA))?;
-        let written = write(
+        let written = write_samples(
             &samples,
             &made.numbers,
             tokenizer.as_ref(),
@@ -270,7 +268,7 @@ fn folder(
             fs::remove_dir_all(&target).map_err(AssetError::io("remove", &target))?;
         }
         fs::rename(&partial, &target).map_err(AssetError::io("create", &target))?;
-        described(&dataset, &made.name)?.apply(|_| {})
+        describe_variant(&dataset, &made.name)?.apply(|_| {})
     }));
     Ok(())
 }
@@ -285,21 +283,20 @@ pub(super) fn is_whole(folder: &Path, metadata: &VariantMetadata) -> bool {
 }
 
 /// What puts a variant into the statistics and the README.
-fn described(dataset: &Dataset, variant: &str) -> Result<Changes> {
+fn describe_variant(dataset: &Dataset, variant: &str) -> Result<Changes> {
     let root = dataset.root(variant)?;
     let samples = Samples::found(&root)?;
     let statistics = Statistics::of(&samples)?;
     let mut changes = Changes::default();
-    sample_page::put(dataset, variant, (&root, &samples), &mut changes)?;
+    sample_page::put_page(dataset, variant, (&root, &samples), &mut changes)?;
     changes.own_file(
         &dataset.folder.join(ANALYSIS).join(statistics::FILE),
         statistics::with_part(&dataset.folder, variant, &statistics),
     );
-    readme::refresh(dataset, &mut changes)?;
+    readme::refresh_readme(dataset, &mut changes)?;
     Ok(changes)
 }
 
-/// What was written.
 struct Written {
     bytes: u64,
     tokens: Option<u64>,
@@ -307,7 +304,7 @@ struct Written {
 }
 
 /// Writes `data/samples.jsonl`. Images stay where they are; their lines name them from the variant's final place.
-fn write(
+fn write_samples(
     samples: &Samples,
     numbers: &[usize],
     tokenizer: Option<&SampleTokenizer>,
@@ -322,7 +319,7 @@ fn write(
         let sample = samples.sample(number)?;
         let mut line: Value = match (sample.content, tokenizer) {
             (Content::Text(text), Some(tokenizer)) => {
-                json!({"tokens": tokenizer.encode(&text, &sample.id)?})
+                json!({"tokens": tokenizer.encode_text(&text, &sample.id)?})
             }
             (Content::Text(text), None) => json!({"text": text}),
             (Content::Tokens(tokens), None) => json!({"tokens": tokens}),

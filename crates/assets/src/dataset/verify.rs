@@ -75,7 +75,7 @@ pub fn verify(dataset: &Dataset) -> Result<Vec<Fault>> {
 
 fn variant_fault(dataset: &Dataset, name: &str) -> Option<String> {
     let folder = dataset.folder.join(name);
-    let facts = match VariantMetadata::read(&folder) {
+    let facts = match VariantMetadata::read_metadata(&folder) {
         Ok(facts) => facts,
         Err(error) => return Some(error.to_string()),
     };

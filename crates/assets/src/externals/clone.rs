@@ -9,7 +9,7 @@ use super::{
 use crate::{AssetError, Change, Changes, Result, changes::make_folder};
 
 /// Adds the clone of a sparse external, or moves it to another commit.
-pub(super) fn plan(
+pub(super) fn plan_sparse_clone(
     project: &Path,
     external: &External,
     wanted: &str,
@@ -19,7 +19,7 @@ pub(super) fn plan(
     if state.found.as_deref() == Some(wanted) && has_paths(&external.folder(project), external) {
         return;
     }
-    change(project, external, wanted, state, changes);
+    change_clone(project, external, wanted, state, changes);
 }
 
 /// Whether a sparse checkout has the folders that are declared.
@@ -28,7 +28,7 @@ pub(super) fn has_paths(folder: &Path, external: &External) -> bool {
         return true;
     }
     let listed = Git::at(folder)
-        .ask(&["sparse-checkout", "list"])
+        .ask_git(&["sparse-checkout", "list"])
         .unwrap_or_default();
     let mut found: Vec<&str> = listed.lines().collect();
     let mut declared: Vec<&str> = external
@@ -42,7 +42,7 @@ pub(super) fn has_paths(folder: &Path, external: &External) -> bool {
 }
 
 /// Adds the clone, or moves it to another commit.
-pub(super) fn change(
+pub(super) fn change_clone(
     project: &Path,
     external: &External,
     wanted: &str,
@@ -69,8 +69,8 @@ pub(super) fn change(
         }
         make_folder(&partial)?;
         let git = Git::at(&partial);
-        git.run(&["init", "--quiet"])?;
-        git.run(&["remote", "add", "origin", &url])?;
+        git.run_git(&["init", "--quiet"])?;
+        git.run_git(&["remote", "add", "origin", &url])?;
         check_out(&partial, &external, &url, &wanted)?;
         // An empty folder is what a clone of the project leaves for a submodule.
         fs::rename(&partial, &folder).map_err(AssetError::io("create", &folder))
@@ -80,7 +80,7 @@ pub(super) fn change(
 fn check_out(folder: &Path, external: &External, url: &str, wanted: &str) -> Result<()> {
     let git = Git::at(folder).for_url(url);
     let commit = format!("{wanted}^{{commit}}");
-    if git.ask(&["cat-file", "-e", &commit]).is_none() {
+    if git.ask_git(&["cat-file", "-e", &commit]).is_none() {
         let mut fetch = vec!["fetch".to_owned(), "--quiet".to_owned()];
         if let Some(depth) = external.depth {
             fetch.push(format!("--depth={depth}"));
@@ -89,13 +89,13 @@ fn check_out(folder: &Path, external: &External, url: &str, wanted: &str) -> Res
             fetch.push("--filter=blob:none".to_owned());
         }
         fetch.extend(["origin".to_owned(), wanted.to_owned()]);
-        git.run(&fetch)?;
+        git.run_git(&fetch)?;
     }
     if external.kind == Kind::Sparse {
         let mut set = vec!["sparse-checkout", "set", "--cone"];
         set.extend(external.paths.iter().map(String::as_str));
-        git.run(&set)?;
+        git.run_git(&set)?;
     }
-    git.run(&["checkout", "--quiet", "--detach", wanted])?;
+    git.run_git(&["checkout", "--quiet", "--detach", wanted])?;
     Ok(())
 }

@@ -55,8 +55,8 @@ impl<'a> Git<'a> {
     }
 
     /// Runs git and gives its standard output, without the last line break.
-    pub(super) fn run<S: AsRef<str>>(&self, args: &[S]) -> Result<String> {
-        let output = self.output(args)?;
+    pub(super) fn run_git<S: AsRef<str>>(&self, args: &[S]) -> Result<String> {
+        let output = self.git_output(args)?;
         if output.status.success() {
             let text = String::from_utf8_lossy(&output.stdout);
             return Ok(text.trim_end_matches('\n').to_owned());
@@ -66,28 +66,28 @@ impl<'a> Git<'a> {
         Err(AssetError::Tool {
             command: format!("git {}", args.join(" ")),
             how: format!("{}: {}", output.status, last_lines(&said)),
-            hint: hint(&said),
+            hint: git_hint(&said),
         })
     }
 
     /// What git prints, or nothing where it fails.
-    pub(super) fn ask<S: AsRef<str>>(&self, args: &[S]) -> Option<String> {
-        self.run(args).ok()
+    pub(super) fn ask_git<S: AsRef<str>>(&self, args: &[S]) -> Option<String> {
+        self.run_git(args).ok()
     }
 
-    fn output<S: AsRef<str>>(&self, args: &[S]) -> Result<std::process::Output> {
+    fn git_output<S: AsRef<str>>(&self, args: &[S]) -> Result<std::process::Output> {
         let mut words: Vec<OsString> = ALWAYS.iter().map(OsString::from).collect();
         if self.local {
             words.extend(["-c", "protocol.file.allow=always"].map(OsString::from));
         }
         words.extend(args.iter().map(|word| OsString::from(word.as_ref())));
         let index = self.index.map(|index| ("GIT_INDEX_FILE", index));
-        run("git", &words, self.folder, index)
+        run_program("git", &words, self.folder, index)
     }
 }
 
 /// Runs a program in a group of its own: where llmprof is killed, it comes to its end, and holds the project's lock until then.
-pub(super) fn run(
+pub(super) fn run_program(
     program: &str,
     words: &[OsString],
     folder: &Path,
@@ -120,7 +120,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(5)..].join("\n")
 }
 
-fn hint(said: &str) -> Option<String> {
+fn git_hint(said: &str) -> Option<String> {
     let cases = [
         (
             "not a git repository",
@@ -154,7 +154,7 @@ pub(super) fn is_commit(name: &str) -> bool {
 }
 
 /// The commit that a branch, tag or `HEAD` of a repository names now.
-pub(super) fn newest(project: &Path, url: &str, name: &str) -> Result<String> {
+pub(super) fn newest_commit(project: &Path, url: &str, name: &str) -> Result<String> {
     if is_commit(name) {
         return Ok(name.to_owned());
     }
@@ -162,7 +162,7 @@ pub(super) fn newest(project: &Path, url: &str, name: &str) -> Result<String> {
     let peeled = format!("{name}^{{}}");
     let listed = Git::at(project)
         .for_url(url)
-        .run(&["ls-remote", "--", url, name, &peeled])?;
+        .run_git(&["ls-remote", "--", url, name, &peeled])?;
     let rows: Vec<(&str, &str)> = listed
         .lines()
         .filter_map(|line| line.split_once('\t'))

@@ -6,7 +6,7 @@ use super::{FILE, Kind, Manifest, git::Git};
 use crate::{AssetError, Change, Changes, Result};
 
 /// The hook that git calls before a commit, at the top of the repository; the project may be a folder of it.
-fn hook(prefix: &str) -> String {
+fn hook_script(prefix: &str) -> String {
     let enter = if prefix.is_empty() {
         String::new()
     } else {
@@ -29,16 +29,16 @@ const OWN: [&str; 3] = [FILE, ".gitignore", "README.md"];
 /// Everything staged that must not be committed, each in a line. `index` is the one that git makes a commit of: `commit -a` and
 /// `commit FILE` have another than the repository's own. A hook finds it named from the top of the repository.
 pub fn guard(project: &Path, index: Option<&Path>) -> Result<Vec<String>> {
-    let top = Git::at(project).run(&["rev-parse", "--show-toplevel"])?;
+    let top = Git::at(project).run_git(&["rev-parse", "--show-toplevel"])?;
     let index = index.map(|index| Path::new(&top).join(index));
     let git = match &index {
         Some(index) => Git::at(project).with_index(index),
         None => Git::at(project),
     };
-    let prefix = git.run(&["rev-parse", "--show-prefix"])?;
+    let prefix = git.run_git(&["rev-parse", "--show-prefix"])?;
     let manifest = Manifest::load(project)?;
     let mut refused = Vec::new();
-    let staged = git.run(&[
+    let staged = git.run_git(&[
         "diff",
         "--cached",
         "--raw",
@@ -55,7 +55,7 @@ pub fn guard(project: &Path, index: Option<&Path>) -> Result<Vec<String>> {
         );
         // It is at the top of the repository, wherever the project is.
         if path == ".gitmodules" {
-            refused.extend(undeclared(&git, &manifest, &prefix));
+            refused.extend(undeclared_submodules(&git, &manifest, &prefix));
         }
         let Some(path) = path.strip_prefix(&prefix) else {
             continue;
@@ -96,8 +96,8 @@ pub fn guard(project: &Path, index: Option<&Path>) -> Result<Vec<String>> {
 }
 
 /// Submodules of the staged `.gitmodules` that the file does not declare.
-fn undeclared(git: &Git<'_>, manifest: &Manifest, prefix: &str) -> Vec<String> {
-    let listed = git.ask(&[
+fn undeclared_submodules(git: &Git<'_>, manifest: &Manifest, prefix: &str) -> Vec<String> {
+    let listed = git.ask_git(&[
         "config",
         "--blob",
         ":.gitmodules",
@@ -134,16 +134,16 @@ fn is_external_link(project: &Path, path: &str) -> bool {
 pub fn install_guard(project: &Path) -> Result<Changes> {
     // Our calls of git run no hooks, so that `--git-path hooks` would not name the folder of the project's own.
     let git = Git::at(project);
-    let own = git.run(&["config", "--local", "--get", "core.hooksPath"]);
+    let own = git.run_git(&["config", "--local", "--get", "core.hooksPath"]);
     let folder = if let Ok(folder) = own {
         // Relative to where hooks run.
-        Path::new(&git.run(&["rev-parse", "--show-toplevel"])?).join(folder)
+        Path::new(&git.run_git(&["rev-parse", "--show-toplevel"])?).join(folder)
     } else {
-        let common = git.run(&["rev-parse", "--git-common-dir"])?;
+        let common = git.run_git(&["rev-parse", "--git-common-dir"])?;
         project.join(common).join("hooks")
     };
     let path = folder.join("pre-commit");
-    let hook = hook(&git.run(&["rev-parse", "--show-prefix"])?);
+    let hook = hook_script(&git.run_git(&["rev-parse", "--show-prefix"])?);
     let mut changes = Changes::default();
     // A call that was killed may have written the hook and not its permission; git would pass it over.
     let runs = |path: &Path| {

@@ -11,7 +11,7 @@ use llmprof_units::hex_text;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Action, External, State, git, pin};
+use super::{Action, External, State, git, write_pin};
 use crate::{AssetError, Change, Changes, Result, changes::make_folder, hub_cache::is_commit};
 
 /// What was downloaded, so that edits show.
@@ -26,13 +26,13 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn read(folder: &Path) -> Option<Self> {
+    pub(super) fn read_record(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(folder.join(RECORD)).ok()?).ok()
     }
 
     /// Files that are not as they were downloaded.
-    pub(super) fn edits(&self, folder: &Path) -> Vec<String> {
-        let now = hashes(folder).unwrap_or_default();
+    pub(super) fn list_edits(&self, folder: &Path) -> Vec<String> {
+        let now = hash_files(folder).unwrap_or_default();
         let names = self.files.keys().chain(now.keys());
         let mut edited: Vec<String> = names
             .filter(|name| self.files.get(*name) != now.get(*name))
@@ -44,7 +44,7 @@ impl Record {
     }
 }
 
-pub(super) fn plan(
+pub(super) fn plan_snapshot(
     project: &Path,
     external: &External,
     state: &State,
@@ -79,14 +79,14 @@ pub(super) fn plan(
     changes.push(Change::new(what, move || {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let partial = folder.with_file_name(format!(".{name}.llmprof-partial"));
-        let revision = download(&external, &repo_id, &named, &partial)?;
+        let revision = download_snapshot(&external, &repo_id, &named, &partial)?;
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(AssetError::io("remove", &folder))?;
         }
         fs::rename(&partial, &folder).map_err(AssetError::io("create", &folder))?;
         let mut changes = Changes::default();
         if external.revision.as_deref() != Some(&revision) {
-            pin(&project, &external, &revision, &mut changes);
+            write_pin(&project, &external, &revision, &mut changes);
         }
         changes.apply(|_| {})
     }));
@@ -94,7 +94,12 @@ pub(super) fn plan(
 
 /// Downloads into a folder; the commit that came. What an ended call left there may be of another commit, with files that this one
 /// lacks: it goes first.
-fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> Result<String> {
+fn download_snapshot(
+    external: &External,
+    repo_id: &str,
+    named: &str,
+    partial: &Path,
+) -> Result<String> {
     if partial.symlink_metadata().is_ok() {
         fs::remove_dir_all(partial).map_err(AssetError::io("remove", partial))?;
     }
@@ -112,7 +117,7 @@ fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> 
         ];
         let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
         words.push(partial.into());
-        let output = git::run("hf", &words, partial, None)?;
+        let output = git::run_program("hf", &words, partial, None)?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let last = said.trim().lines().last().unwrap_or_default();
@@ -124,7 +129,7 @@ fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> 
         }
     }
     let metadata = partial.join(".cache/huggingface");
-    let commits = commits(&metadata.join("download"));
+    let commits = noted_commits(&metadata.join("download"));
     let revision = match (commits.as_slice(), is_commit(named)) {
         ([commit], _) => commit.clone(),
         ([], true) => named.to_owned(),
@@ -136,7 +141,7 @@ fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> 
             });
         }
     };
-    let files = hashes(partial)?;
+    let files = hash_files(partial)?;
     if files.is_empty() {
         return Err(AssetError::Tool {
             command: format!("hf download {repo_id}"),
@@ -163,8 +168,8 @@ fn download(external: &External, repo_id: &str, named: &str, partial: &Path) -> 
 }
 
 /// The commits that `hf` noted beside its files: the first line of each `.metadata`.
-fn commits(folder: &Path) -> Vec<String> {
-    let mut found: Vec<String> = walk(folder)
+fn noted_commits(folder: &Path) -> Vec<String> {
+    let mut found: Vec<String> = walk_files(folder)
         .unwrap_or_default()
         .into_iter()
         .filter(|path| {
@@ -188,9 +193,9 @@ fn commits(folder: &Path) -> Vec<String> {
 }
 
 /// Hashes of the files of a folder, without hidden ones.
-fn hashes(folder: &Path) -> Result<BTreeMap<String, String>> {
+fn hash_files(folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut hashes = BTreeMap::new();
-    for path in walk(folder)? {
+    for path in walk_files(folder)? {
         let name = path
             .strip_prefix(folder)
             .unwrap_or(&path)
@@ -205,7 +210,7 @@ fn hashes(folder: &Path) -> Result<BTreeMap<String, String>> {
     Ok(hashes)
 }
 
-fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
+fn walk_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

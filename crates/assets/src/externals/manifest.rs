@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FILE, FOLDER};
-use crate::{AssetError, Result, changes::replace, document};
+use crate::{AssetError, Result, changes::replace_file, document};
 
 /// How an external comes to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
@@ -80,12 +80,11 @@ fn sources() -> Vec<String> {
 }
 
 impl External {
-    /// Its folder.
     pub fn folder(&self, project: &Path) -> PathBuf {
         project.join(FOLDER).join(&self.path)
     }
 
-    fn check(&self, file: &Path) -> Result<()> {
+    fn check_external(&self, file: &Path) -> Result<()> {
         let bad = |message: String| AssetError::bad(file, format!("{}: {message}", self.path));
         let plain = Path::new(&self.path)
             .components()
@@ -174,9 +173,9 @@ impl Manifest {
                 "`llmprof init DIR` makes a project with one",
             ));
         }
-        let manifest: Self = document::read(&path)?;
+        let manifest: Self = document::read_document(&path)?;
         for (number, external) in manifest.externals.iter().enumerate() {
-            external.check(&path)?;
+            external.check_external(&path)?;
             let mut before = manifest.externals[..number].iter();
             if let Some(other) = before.find(|other| {
                 Path::new(&other.path).starts_with(&external.path)
@@ -244,15 +243,15 @@ impl Manifest {
 }
 
 /// Sets the revision of one external in the file's text; everything else stays, comments too.
-pub(super) fn pin(file: &Path, path: &str, revision: &str) -> Result<()> {
+pub(super) fn pin_revision(file: &Path, path: &str, revision: &str) -> Result<()> {
     let text = read_text_bounded(file, CONFIG_MAX_BYTES).map_err(AssetError::io("read", file))?;
     let text = with_pin(file, &text, path, revision)?;
-    replace(file, text.as_bytes())
+    replace_file(file, text.as_bytes())
 }
 
 fn with_pin(file: &Path, text: &str, path: &str, revision: &str) -> Result<String> {
     let gone = || AssetError::bad(file, format!("there is no external `{path}` any more"));
-    let tree = document::tree(file)?;
+    let tree = document::read_tree(file)?;
     let list = tree.get("externals").and_then(|list| list.as_list());
     let entry = list
         .into_iter()
@@ -327,16 +326,16 @@ mod tests {
         ];
         for (before, path, after) in cases {
             fs::write(&file, before).unwrap();
-            pin(&file, path, PIN).unwrap();
+            pin_revision(&file, path, PIN).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), after);
-            let manifest: Manifest = document::read(&file).unwrap();
+            let manifest: Manifest = document::read_document(&file).unwrap();
             let external = manifest
                 .externals
                 .iter()
                 .find(|external| external.path == path);
             assert_eq!(external.unwrap().revision.as_deref(), Some(PIN));
         }
-        assert!(pin(&file, "absent", PIN).is_err());
+        assert!(pin_revision(&file, "absent", PIN).is_err());
     }
 
     #[test]

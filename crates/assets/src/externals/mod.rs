@@ -54,7 +54,7 @@ pub fn plan(
     let (mut changes, mut pins) = (Changes::default(), Changes::default());
     let mut problems = Vec::new();
     let mut each = |external: &External, changes: &mut Changes| {
-        let done = one(project, action, external, surroundings, changes, &mut pins);
+        let done = plan_one(project, action, external, surroundings, changes, &mut pins);
         problems.extend(done.err());
     };
     for external in subtrees {
@@ -73,7 +73,7 @@ pub fn plan(
     }
 }
 
-fn one(
+fn plan_one(
     project: &Path,
     action: Action,
     external: &External,
@@ -87,7 +87,7 @@ fn one(
         let file = project.join(FOLDER).join(FILE);
         let target = external.target.as_deref().unwrap_or_default();
         let target = surroundings.path(target, &project.join(FOLDER), &file)?;
-        return link::plan(
+        return link::plan_link(
             project,
             &folder,
             &target,
@@ -95,7 +95,7 @@ fn one(
             changes,
         );
     }
-    let state = status::of(project, external)?;
+    let state = status::external_state(project, external)?;
     if !state.edits.is_empty() && (action != Action::Init || state.found != external.revision) {
         return Err(AssetError::refused(
             format!(
@@ -107,7 +107,7 @@ fn one(
         ));
     }
     if external.kind == Kind::Hub {
-        hub::plan(project, external, &state, action, changes);
+        hub::plan_snapshot(project, external, &state, action, changes);
         return Ok(());
     }
     let url = external.url.as_deref().unwrap_or_default();
@@ -119,32 +119,32 @@ fn one(
         (Action::Init | Action::Snapshot, Some(pin)) => pin.to_owned(),
         (Action::Update, _) => {
             let branch = external.branch.as_deref().unwrap_or("HEAD");
-            git::newest(project, url, branch)?
+            git::newest_commit(project, url, branch)?
         }
         (_, None) => {
             let named = external.revision.as_deref().or(external.branch.as_deref());
-            git::newest(project, url, named.unwrap_or("HEAD"))?
+            git::newest_commit(project, url, named.unwrap_or("HEAD"))?
         }
     };
     match external.kind {
-        Kind::Submodule => submodule::plan(project, external, &wanted, &state, changes)?,
-        Kind::Sparse => clone::plan(project, external, &wanted, &state, changes),
-        Kind::Subtree => subtree::plan(project, external, &wanted, &state, changes)?,
+        Kind::Submodule => submodule::plan_submodule(project, external, &wanted, &state, changes)?,
+        Kind::Sparse => clone::plan_sparse_clone(project, external, &wanted, &state, changes),
+        Kind::Subtree => subtree::plan_subtree(project, external, &wanted, &state, changes)?,
         Kind::Symlink | Kind::Hub => {}
     }
     // A call that was ended before this does it again.
     if external.revision.as_deref() != Some(&wanted) {
-        pin(project, external, &wanted, pins);
+        write_pin(project, external, &wanted, pins);
     }
     Ok(())
 }
 
 /// Writes a pin into the file, whose other text stays as it is.
-fn pin(project: &Path, external: &External, wanted: &str, changes: &mut Changes) {
+fn write_pin(project: &Path, external: &External, wanted: &str, changes: &mut Changes) {
     let what = format!("pin {} at {wanted} in {FOLDER}/{FILE}", external.path);
     let (file, path): (PathBuf, _) = (project.join(FOLDER).join(FILE), external.path.clone());
     let wanted = wanted.to_owned();
     changes.push(Change::new(what, move || {
-        manifest::pin(&file, &path, &wanted)
+        manifest::pin_revision(&file, &path, &wanted)
     }));
 }

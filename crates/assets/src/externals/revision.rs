@@ -40,13 +40,13 @@ pub fn source_revision(project: &Path, path: &Path) -> SourceRevision {
             .externals
             .iter()
             .find(|external| below.starts_with(&external.path))
-        && let Ok(state) = status::of(project, external)
+        && let Ok(state) = status::external_state(project, external)
         && state.found.is_some()
     {
         return told(state.found, "externals", state.edits);
     }
-    if let Some(record) = Record::read(&path) {
-        let edits = record.edits(&path);
+    if let Some(record) = Record::read_record(&path) {
+        let edits = record.list_edits(&path);
         return told(Some(record.revision), "hub_snapshot", edits);
     }
     let real = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -65,11 +65,11 @@ pub fn source_revision(project: &Path, path: &Path) -> SourceRevision {
     let git = Git::at(&real);
     let head = real
         .is_dir()
-        .then(|| git.ask(&["rev-parse", "--verify", "--quiet", "HEAD"]))
+        .then(|| git.ask_git(&["rev-parse", "--verify", "--quiet", "HEAD"]))
         .flatten();
     let edits = match head {
         Some(_) => git
-            .ask(&["status", "--porcelain", "--", "."])
+            .ask_git(&["status", "--porcelain", "--", "."])
             .unwrap_or_default(),
         None => String::new(),
     };

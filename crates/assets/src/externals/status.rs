@@ -15,21 +15,21 @@ pub fn status(project: &Path) -> Result<Vec<State>> {
     manifest
         .externals
         .iter()
-        .map(|external| of(project, external))
+        .map(|external| external_state(project, external))
         .collect()
 }
 
-pub(super) fn of(project: &Path, external: &External) -> Result<State> {
+pub(super) fn external_state(project: &Path, external: &External) -> Result<State> {
     let folder = external.folder(project);
     let (found, edits) = match external.kind {
-        Kind::Submodule | Kind::Sparse => repository(&folder),
+        Kind::Submodule | Kind::Sparse => repository_state(&folder),
         Kind::Symlink if folder.exists() => {
-            let (found, edits) = repository(&folder);
+            let (found, edits) = repository_state(&folder);
             (Some(found.unwrap_or_default()), edits)
         }
         Kind::Symlink => (None, Vec::new()),
-        Kind::Hub => match Record::read(&folder) {
-            Some(record) => (Some(record.revision.clone()), record.edits(&folder)),
+        Kind::Hub => match Record::read_record(&folder) {
+            Some(record) => (Some(record.revision.clone()), record.list_edits(&folder)),
             None => (None, Vec::new()),
         },
         Kind::Subtree => of_subtree(project, external)?,
@@ -59,21 +59,21 @@ pub(super) fn of(project: &Path, external: &External) -> Result<State> {
 }
 
 /// The commit of a folder that is a repository of its own, and its edits.
-fn repository(folder: &Path) -> (Option<String>, Vec<String>) {
+fn repository_state(folder: &Path) -> (Option<String>, Vec<String>) {
     // Without this, git would answer for the repository around the folder.
     if !folder.join(".git").exists() {
         return (None, Vec::new());
     }
     let git = Git::at(folder);
     (
-        git.ask(&["rev-parse", "--verify", "--quiet", "HEAD"]),
-        edits(&git, "."),
+        git.ask_git(&["rev-parse", "--verify", "--quiet", "HEAD"]),
+        list_edits(&git, "."),
     )
 }
 
 /// Changed and new files below a path.
-fn edits(git: &Git<'_>, path: &str) -> Vec<String> {
-    let listed = git.ask(&["status", "--porcelain", "--untracked-files=all", "--", path]);
+fn list_edits(git: &Git<'_>, path: &str) -> Vec<String> {
+    let listed = git.ask_git(&["status", "--porcelain", "--untracked-files=all", "--", path]);
     let lines = listed.unwrap_or_default();
     lines
         .lines()
@@ -82,21 +82,21 @@ fn edits(git: &Git<'_>, path: &str) -> Vec<String> {
 }
 
 fn of_subtree(project: &Path, external: &External) -> Result<(Option<String>, Vec<String>)> {
-    let prefix = subtree::prefix(project, external)?;
+    let prefix = subtree::subtree_prefix(project, external)?;
     let git = Git::at(project);
-    let tree = git.ask(&[
+    let tree = git.ask_git(&[
         "rev-parse",
         "--verify",
         "--quiet",
         &format!("HEAD:{prefix}"),
     ]);
-    let (Some(tree), Some(merged)) = (tree, subtree::merged(project, &prefix)) else {
+    let (Some(tree), Some(merged)) = (tree, subtree::last_merge(project, &prefix)) else {
         return Ok((None, Vec::new()));
     };
-    let mut edited = edits(&git, &external.folder(project).to_string_lossy());
+    let mut edited = list_edits(&git, &external.folder(project).to_string_lossy());
     let squashed = merged.squashed;
-    if git.ask(&["rev-parse", &format!("{squashed}^{{tree}}")]) != Some(tree.clone()) {
-        let changed = git.ask(&[
+    if git.ask_git(&["rev-parse", &format!("{squashed}^{{tree}}")]) != Some(tree.clone()) {
+        let changed = git.ask_git(&[
             "diff",
             "--name-only",
             &format!("{squashed}^{{tree}}"),

@@ -12,15 +12,16 @@ pub(super) struct Merged {
 }
 
 /// The subtree's place from the top of the repository.
-pub(super) fn prefix(project: &Path, external: &External) -> Result<String> {
-    let prefix = Git::at(project).run(&["rev-parse", "--show-prefix"])?;
+pub(super) fn subtree_prefix(project: &Path, external: &External) -> Result<String> {
+    let prefix = Git::at(project).run_git(&["rev-parse", "--show-prefix"])?;
     Ok(format!("{prefix}{FOLDER}/{}", external.path))
 }
 
 /// The last merge of a subtree into the project's history.
-pub(super) fn merged(project: &Path, prefix: &str) -> Option<Merged> {
-    let sign = format!("^git-subtree-dir: {}$", escaped(prefix));
-    let told = Git::at(project).ask(&["log", "-1", "--format=%H%n%B", "--grep", &sign, "HEAD"])?;
+pub(super) fn last_merge(project: &Path, prefix: &str) -> Option<Merged> {
+    let sign = format!("^git-subtree-dir: {}$", escape_regex(prefix));
+    let told =
+        Git::at(project).ask_git(&["log", "-1", "--format=%H%n%B", "--grep", &sign, "HEAD"])?;
     let mut lines = told.lines();
     let squashed = lines.next()?.to_owned();
     let revision = lines.find_map(|line| line.strip_prefix("git-subtree-split: "))?;
@@ -31,7 +32,7 @@ pub(super) fn merged(project: &Path, prefix: &str) -> Option<Merged> {
 }
 
 /// A text as a basic regular expression that matches it.
-fn escaped(text: &str) -> String {
+fn escape_regex(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         if "\\.[]*^$".contains(c) {
@@ -43,14 +44,14 @@ fn escaped(text: &str) -> String {
 }
 
 /// Adds the merge of a subtree at this commit.
-pub(super) fn plan(
+pub(super) fn plan_subtree(
     project: &Path,
     external: &External,
     wanted: &str,
     state: &State,
     changes: &mut Changes,
 ) -> Result<()> {
-    let prefix = prefix(project, external)?;
+    let prefix = subtree_prefix(project, external)?;
     if state.found.as_deref() == Some(wanted) {
         return Ok(());
     }
@@ -61,12 +62,12 @@ pub(super) fn plan(
             what: "a folder that is no subtree",
         });
     }
-    let top = Git::at(project).run(&["rev-parse", "--show-toplevel"])?;
+    let top = Git::at(project).run_git(&["rev-parse", "--show-toplevel"])?;
     let git = Git::at(project);
     let has_commit = git
-        .ask(&["rev-parse", "--verify", "--quiet", "HEAD"])
+        .ask_git(&["rev-parse", "--verify", "--quiet", "HEAD"])
         .is_some();
-    let changed = git.run(&["status", "--porcelain", "--untracked-files=no"])?;
+    let changed = git.run_git(&["status", "--porcelain", "--untracked-files=no"])?;
     if !has_commit || !changed.is_empty() {
         return Err(AssetError::refused(
             format!(
@@ -84,19 +85,19 @@ pub(super) fn plan(
     let what = format!("{verb} {url} at {wanted} as subtree {prefix}/, in a commit of its own");
     let wanted = wanted.to_owned();
     changes.push(Change::new(what, move || {
-        merge(Path::new(&top), &prefix, &url, &wanted)
+        merge_subtree(Path::new(&top), &prefix, &url, &wanted)
     }));
     Ok(())
 }
 
 /// Makes the two commits that `git subtree --squash` makes, which not every installation has: one with the tree of the other
 /// repository, and its merge into the project. Only the last step touches the user's index and files.
-fn merge(top: &Path, prefix: &str, url: &str, wanted: &str) -> Result<()> {
+fn merge_subtree(top: &Path, prefix: &str, url: &str, wanted: &str) -> Result<()> {
     let git = Git::at(top);
     Git::at(top)
         .for_url(url)
-        .run(&["fetch", "--quiet", "--no-tags", "--", url, wanted])?;
-    let before = merged(top, prefix).map(|merged| merged.squashed);
+        .run_git(&["fetch", "--quiet", "--no-tags", "--", url, wanted])?;
+    let before = last_merge(top, prefix).map(|merged| merged.squashed);
     let tree = format!("{wanted}^{{tree}}");
     let message = format!(
         "Squashed '{prefix}/' at {wanted}\n\ngit-subtree-dir: {prefix}\ngit-subtree-split: {wanted}"
@@ -105,13 +106,13 @@ fn merge(top: &Path, prefix: &str, url: &str, wanted: &str) -> Result<()> {
     if let Some(before) = &before {
         squash.extend(["-p", before]);
     }
-    let squashed = git.run(&squash)?;
+    let squashed = git.run_git(&squash)?;
 
-    let index = git.run(&["rev-parse", "--git-path", "llmprof-subtree-index"])?;
+    let index = git.run_git(&["rev-parse", "--git-path", "llmprof-subtree-index"])?;
     let index = top.join(index);
     let aside = Git::at(top).with_index(&index);
-    aside.run(&["read-tree", "HEAD"])?;
-    aside.run(&[
+    aside.run_git(&["read-tree", "HEAD"])?;
+    aside.run_git(&[
         "rm",
         "-r",
         "--quiet",
@@ -121,11 +122,11 @@ fn merge(top: &Path, prefix: &str, url: &str, wanted: &str) -> Result<()> {
         prefix,
     ])?;
     let place = format!("--prefix={prefix}/");
-    aside.run(&["read-tree", &place, &squashed])?;
-    let tree = aside.run(&["write-tree"])?;
+    aside.run_git(&["read-tree", &place, &squashed])?;
+    let tree = aside.run_git(&["write-tree"])?;
     let _ = std::fs::remove_file(&index);
     let message = format!("Merge commit '{squashed}' as '{prefix}'");
-    let commit = git.run(&[
+    let commit = git.run_git(&[
         "commit-tree",
         &tree,
         "-p",
@@ -135,6 +136,6 @@ fn merge(top: &Path, prefix: &str, url: &str, wanted: &str) -> Result<()> {
         "-m",
         &message,
     ])?;
-    git.run(&["merge", "--quiet", "--ff-only", &commit])?;
+    git.run_git(&["merge", "--quiet", "--ff-only", &commit])?;
     Ok(())
 }

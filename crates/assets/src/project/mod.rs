@@ -79,7 +79,6 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Folders that start empty.
 const FOLDERS: [&str; 3] = ["runs", "conf/dataset", "third_party"];
 
 /// Works out what makes a folder a project. Files that are there are kept. A folder with other things in it is refused unless

@@ -11,13 +11,13 @@ use llmprof_theory::device::{
 use llmprof_units::{Basis, Count};
 
 use super::{
-    NAME,
-    ticks::{others, ticks},
+    THIS_CPU,
+    ticks::{cpu_ticks, share_of_others},
 };
 use crate::host;
 
 /// Runs of each measurement, of which the best counts: a disturbed run is slower, never faster.
-const RUNS: usize = 5;
+const MEASURE_RUNS: usize = 5;
 /// Rounds over all formats of multiply-adds, and runs of a loop in each. A loop takes milliseconds and a processor needs longer
 /// to reach its clock; and where others share its units, as in a virtual machine, half of them may be gone for seconds.
 const LOOP_ROUNDS: usize = 10;
@@ -28,7 +28,7 @@ const MAIN_MEMORY: usize = 1 << 30;
 const PART_OF_CACHE: usize = 2;
 
 /// How figures are taken. Goes up with every change that would give others, so that older files are measured again.
-pub(super) const METHOD: u32 = 6;
+pub(super) const METHOD_VERSION: u32 = 6;
 /// The key under which figures cite this program.
 const SOURCE: &str = "llmprof";
 
@@ -41,29 +41,29 @@ struct CacheLevel {
 }
 
 /// Measures this processor, which takes some seconds; `time` is now (RFC 3339).
-pub fn calibrate(time: &str) -> Result<DeviceFile, EngineError> {
-    let before = ticks();
-    let cpu = host::cpu();
+pub fn calibrate_cpu(time: &str) -> Result<DeviceFile, EngineError> {
+    let before = cpu_ticks();
+    let cpu = host::read_cpu();
     let threads = cpu.threads.unwrap_or(1);
     // At moments that are seconds apart, since the speed of memory that others share changes.
     let mut main = MainMemory::new(threads);
-    main.measure()?;
-    let peaks = peaks(threads)?;
-    main.measure()?;
+    main.measure_bandwidth()?;
+    let peaks = measure_peaks(threads)?;
+    main.measure_bandwidth()?;
     let notes = main_memory_notes(threads)?;
-    main.measure()?;
-    let caches = caches(threads)?;
-    main.measure()?;
+    main.measure_bandwidth()?;
+    let caches = measure_caches(threads)?;
+    main.measure_bandwidth()?;
     let other_programs = before
-        .zip(ticks())
-        .and_then(|(before, after)| others(before, after));
+        .zip(cpu_ticks())
+        .and_then(|(before, after)| share_of_others(before, after));
     let citation = format!(
-        "llmprof hardware measure, best of {RUNS} runs, of {} for arithmetic",
+        "llmprof hardware measure, best of {MEASURE_RUNS} runs, of {} for arithmetic",
         LOOP_ROUNDS * LOOP_RUNS
     );
     Ok(DeviceFile {
-        name: NAME.to_owned(),
-        title: title(&cpu).to_owned(),
+        name: THIS_CPU.to_owned(),
+        title: device_title(&cpu).to_owned(),
         driver_names: Vec::new(),
         vendor: "unknown".to_owned(),
         kind: DeviceKind::Cpu,
@@ -71,7 +71,7 @@ pub fn calibrate(time: &str) -> Result<DeviceFile, EngineError> {
         basis: Basis::Measured,
         measured_at: Some(time.to_owned()),
         calibration: Some(Calibration {
-            method: METHOD,
+            method: METHOD_VERSION,
             threads,
             other_programs,
             outdone: false,
@@ -105,7 +105,7 @@ pub fn calibrate(time: &str) -> Result<DeviceFile, EngineError> {
 }
 
 /// What a processor is called in its file.
-pub(super) fn title(cpu: &llmprof_record::run::Cpu) -> &str {
+pub(super) fn device_title(cpu: &llmprof_record::run::Cpu) -> &str {
     cpu.model.as_deref().unwrap_or("unknown processor")
 }
 
@@ -135,7 +135,7 @@ fn main_memory_notes(threads: usize) -> Result<Vec<String>, EngineError> {
     counts.dedup();
     for count in counts {
         for (name, traffic) in [("read", Traffic::Read), ("copy", Traffic::Copy)] {
-            let rate = measure_bandwidth(traffic, count, MAIN_MEMORY, RUNS)?;
+            let rate = measure_bandwidth(traffic, count, MAIN_MEMORY, MEASURE_RUNS)?;
             notes.push(format!(
                 "Main memory, {name}, {}: {:.1} GB/s.",
                 Count(count as u64, "thread"),
@@ -146,13 +146,13 @@ fn main_memory_notes(threads: usize) -> Result<Vec<String>, EngineError> {
     Ok(notes)
 }
 
-fn caches(threads: usize) -> Result<Vec<CacheEntry>, EngineError> {
+fn measure_caches(threads: usize) -> Result<Vec<CacheEntry>, EngineError> {
     let levels = cache_levels(Path::new("/sys/devices/system/cpu/cpu0/cache"), threads);
     let entry = |level: CacheLevel| {
         // Each thread goes over its part of the caches that all threads have together.
         let bytes = level.bytes * (threads / level.shared_by).max(1);
         let set = bytes / PART_OF_CACHE;
-        let rate = measure_bandwidth(Traffic::Read, threads, set, RUNS)?;
+        let rate = measure_bandwidth(Traffic::Read, threads, set, MEASURE_RUNS)?;
         Ok(CacheEntry {
             level: level.name,
             scope: CacheScope::Device,
@@ -178,15 +178,15 @@ impl MainMemory {
         Self { threads, best: 0.0 }
     }
 
-    fn measure(&mut self) -> Result<(), EngineError> {
-        let found = measure_bandwidth(Traffic::Read, self.threads, MAIN_MEMORY, RUNS)?;
+    fn measure_bandwidth(&mut self) -> Result<(), EngineError> {
+        let found = measure_bandwidth(Traffic::Read, self.threads, MAIN_MEMORY, MEASURE_RUNS)?;
         self.best = self.best.max(found.bytes_per_second);
         Ok(())
     }
 }
 
 /// The best of each format, all of them in turn.
-fn peaks(threads: usize) -> Result<Vec<FmaPeak>, EngineError> {
+fn measure_peaks(threads: usize) -> Result<Vec<FmaPeak>, EngineError> {
     let mut best: Vec<FmaPeak> = Vec::new();
     for _ in 0..LOOP_ROUNDS {
         for format in fma_formats() {
@@ -221,7 +221,7 @@ fn cache_levels(folder: &Path, threads: usize) -> Vec<CacheLevel> {
             }
             let size = read(index, "size")?;
             let kib: usize = size.strip_suffix('K')?.parse().ok()?;
-            let shared = read(index, "shared_cpu_list").map_or(1, |list| listed(&list));
+            let shared = read(index, "shared_cpu_list").map_or(1, |list| count_listed(&list));
             Some(CacheLevel {
                 name: format!("l{}", read(index, "level")?),
                 bytes: kib * 1024,
@@ -232,7 +232,7 @@ fn cache_levels(folder: &Path, threads: usize) -> Vec<CacheLevel> {
 }
 
 /// How many processors a list such as `0-3,8` names.
-fn listed(list: &str) -> usize {
+fn count_listed(list: &str) -> usize {
     list.split(',')
         .filter_map(|part| match part.split_once('-') {
             Some((first, last)) => Some(
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn processor_lists_are_counted() {
-        assert_eq!(listed("0-3,8"), 5);
-        assert_eq!(listed("0"), 1);
-        assert_eq!(listed(""), 1);
+        assert_eq!(count_listed("0-3,8"), 5);
+        assert_eq!(count_listed("0"), 1);
+        assert_eq!(count_listed(""), 1);
     }
 }

@@ -10,10 +10,10 @@ use super::*;
 
 /// A calibration of this processor that found so many TFLOP/s while other programs took so much.
 fn found(tflops: f64, other_programs: f64) -> DeviceFile {
-    let cpu = host::cpu();
+    let cpu = host::read_cpu();
     DeviceFile {
-        name: NAME.to_owned(),
-        title: title(&cpu).to_owned(),
+        name: THIS_CPU.to_owned(),
+        title: device_title(&cpu).to_owned(),
         driver_names: Vec::new(),
         vendor: "unknown".to_owned(),
         kind: DeviceKind::Cpu,
@@ -21,7 +21,7 @@ fn found(tflops: f64, other_programs: f64) -> DeviceFile {
         basis: Basis::Measured,
         measured_at: Some("2026-01-01T00:00:00Z".to_owned()),
         calibration: Some(Calibration {
-            method: METHOD,
+            method: METHOD_VERSION,
             threads: cpu.threads.unwrap_or(1),
             other_programs: Some(other_programs),
             outdone: false,
@@ -62,25 +62,25 @@ fn found(tflops: f64, other_programs: f64) -> DeviceFile {
 
 fn place() -> (tempfile::TempDir, CalibrationFile) {
     let folder = tempfile::tempdir().unwrap();
-    let file = CalibrationFile::at(folder.path().join("deep/cpu.yaml"));
+    let file = CalibrationFile::at_path(folder.path().join("deep/cpu.yaml"));
     (folder, file)
 }
 
 fn tflops(file: &CalibrationFile) -> f64 {
-    file.read().unwrap().unwrap().peaks[0].tflops
+    file.read_file().unwrap().unwrap().peaks[0].tflops
 }
 
 #[test]
 fn what_is_written_is_a_device_of_the_catalog() {
     let (_folder, file) = place();
-    assert_eq!(file.device().unwrap(), None);
+    assert_eq!(file.load_device().unwrap(), None);
     let written = found(1.0 / 3.0, 0.02);
-    assert_eq!(file.keep(&written).unwrap(), Kept::New);
-    assert_eq!(file.read().unwrap().unwrap(), written);
+    assert_eq!(file.keep_better(&written).unwrap(), CalibrationOutcome::New);
+    assert_eq!(file.read_file().unwrap().unwrap(), written);
     let text = std::fs::read_to_string(file.path()).unwrap();
     let mut catalog = Catalog::embedded();
     let device = catalog.add_file("cpu.yaml", &text).unwrap().clone();
-    assert_eq!(file.device().unwrap().unwrap(), device);
+    assert_eq!(file.load_device().unwrap().unwrap(), device);
     assert_eq!(device.peaks[0].dense_flops_per_s.0, 1e12 / 3.0);
     assert_eq!(device.memory_bandwidth().0, 20.5e9);
     assert_eq!(device.calibration, written.calibration);
@@ -90,18 +90,39 @@ fn what_is_written_is_a_device_of_the_catalog() {
 fn a_disturbed_calibration_replaces_no_better_one() {
     let (_folder, file) = place();
     // Anything is better than nothing.
-    assert_eq!(file.keep(&found(1.0, 0.5)).unwrap(), Kept::New);
-    assert_eq!(file.keep(&found(0.8, 0.6)).unwrap(), Kept::Old);
-    assert_eq!(file.keep(&found(1.1, 0.3)).unwrap(), Kept::New);
+    assert_eq!(
+        file.keep_better(&found(1.0, 0.5)).unwrap(),
+        CalibrationOutcome::New
+    );
+    assert_eq!(
+        file.keep_better(&found(0.8, 0.6)).unwrap(),
+        CalibrationOutcome::Old
+    );
+    assert_eq!(
+        file.keep_better(&found(1.1, 0.3)).unwrap(),
+        CalibrationOutcome::New
+    );
     // A busy machine does not calibrate before every run.
     assert!(file.is_current());
-    assert_eq!(file.keep(&found(2.0, 0.05)).unwrap(), Kept::New);
-    assert_eq!(file.keep(&found(1.5, 0.2)).unwrap(), Kept::Old);
+    assert_eq!(
+        file.keep_better(&found(2.0, 0.05)).unwrap(),
+        CalibrationOutcome::New
+    );
+    assert_eq!(
+        file.keep_better(&found(1.5, 0.2)).unwrap(),
+        CalibrationOutcome::Old
+    );
     // Also where a run was faster since: the old peaks are low, and those of a busy machine lower.
     assert!(file.mark_outdone().unwrap());
-    assert_eq!(file.keep(&found(1.5, 0.2)).unwrap(), Kept::Old);
+    assert_eq!(
+        file.keep_better(&found(1.5, 0.2)).unwrap(),
+        CalibrationOutcome::Old
+    );
     assert_eq!(tflops(&file), 2.0);
-    assert_eq!(file.keep(&found(2.2, 0.0)).unwrap(), Kept::New);
+    assert_eq!(
+        file.keep_better(&found(2.2, 0.0)).unwrap(),
+        CalibrationOutcome::New
+    );
     assert_eq!(tflops(&file), 2.2);
 }
 
@@ -117,9 +138,12 @@ fn another_processor_or_method_is_no_better_one() {
         let (_folder, file) = place();
         let mut other = found(9.0, 0.0);
         change(&mut other);
-        file.write(&other).unwrap();
+        file.write_file(&other).unwrap();
         assert!(!file.is_current());
-        assert_eq!(file.keep(&found(1.0, 0.5)).unwrap(), Kept::New);
+        assert_eq!(
+            file.keep_better(&found(1.0, 0.5)).unwrap(),
+            CalibrationOutcome::New
+        );
         assert_eq!(tflops(&file), 1.0);
     }
 }
@@ -129,34 +153,44 @@ fn that_a_run_was_faster_is_noted_once() {
     let (_folder, file) = place();
     assert!(!file.mark_outdone().unwrap());
     assert!(!file.path().exists());
-    file.write(&found(1.0, 0.0)).unwrap();
+    file.write_file(&found(1.0, 0.0)).unwrap();
     assert!(file.mark_outdone().unwrap());
     assert!(!file.mark_outdone().unwrap());
-    assert!(file.device().unwrap().unwrap().calibration.unwrap().outdone);
+    assert!(
+        file.load_device()
+            .unwrap()
+            .unwrap()
+            .calibration
+            .unwrap()
+            .outdone
+    );
 }
 
 #[test]
 fn a_broken_file_is_an_error_and_is_replaced() {
     let (_folder, file) = place();
-    file.write(&found(1.0, 0.0)).unwrap();
+    file.write_file(&found(1.0, 0.0)).unwrap();
     std::fs::write(file.path(), "name: [").unwrap();
-    let error = file.device().unwrap_err();
+    let error = file.load_device().unwrap_err();
     assert!(matches!(error, CalibrationError::Device(_)), "{error}");
     assert!(!file.is_current());
-    assert_eq!(file.keep(&found(1.0, 0.5)).unwrap(), Kept::New);
+    assert_eq!(
+        file.keep_better(&found(1.0, 0.5)).unwrap(),
+        CalibrationOutcome::New
+    );
 }
 
 #[test]
 fn one_at_a_time_calibrates() {
     let folder = tempfile::tempdir().unwrap();
-    let file = CalibrationFile::at(folder.path().join("cache/cpu.yaml"));
-    let held = file.hold().unwrap();
+    let file = CalibrationFile::at_path(folder.path().join("cache/cpu.yaml"));
+    let held = file.lock_calibration().unwrap();
     let other = File::open(folder.path().join("cache/cpu.lock")).unwrap();
     assert!(other.try_lock().is_err());
     drop(held);
     assert!(other.try_lock().is_ok());
     // A folder that cannot be made holds nobody up.
     std::fs::write(folder.path().join("plain"), "").unwrap();
-    let nowhere = CalibrationFile::at(folder.path().join("plain/cpu.yaml"));
-    assert!(nowhere.hold().is_none());
+    let nowhere = CalibrationFile::at_path(folder.path().join("plain/cpu.yaml"));
+    assert!(nowhere.lock_calibration().is_none());
 }

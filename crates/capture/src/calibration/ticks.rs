@@ -1,7 +1,7 @@
 //! How much processor time other programs take.
 
 /// Processor time of all programs and of this one, in ticks of the kernel; none where it does not say.
-pub(super) fn ticks() -> Option<(u64, u64)> {
+pub(super) fn cpu_ticks() -> Option<(u64, u64)> {
     let all = std::fs::read_to_string("/proc/stat").ok()?;
     let own = std::fs::read_to_string("/proc/self/stat").ok()?;
     Some((busy_ticks(&all)?, own_ticks(&own)?))
@@ -31,7 +31,7 @@ fn own_ticks(text: &str) -> Option<u64> {
 }
 
 /// The processor time of others as a part of ours, between two readings.
-pub(super) fn others(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
+pub(super) fn share_of_others(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
     let own = after.1.checked_sub(before.1).filter(|own| *own > 0)?;
     let all = after.0.checked_sub(before.0)?;
     Some(all.saturating_sub(own) as f64 / own as f64)
@@ -48,10 +48,10 @@ mod tests {
         assert_eq!(busy_ticks(stat), Some(142));
         let own = "42 (a b) c) R 1 42 42 0 -1 4194304 1 2 3 4 30 12 0 0 20 0 1 0 5";
         assert_eq!(own_ticks(own), Some(42));
-        assert_eq!(others((142, 42), (292, 142)), Some(0.5));
+        assert_eq!(share_of_others((142, 42), (292, 142)), Some(0.5));
         // The two are read one after the other: we may seem to have more than all.
-        assert_eq!(others((142, 42), (240, 142)), Some(0.0));
-        assert_eq!(others((142, 42), (142, 42)), None);
-        assert!(ticks().is_some_and(|(all, own)| all >= own));
+        assert_eq!(share_of_others((142, 42), (240, 142)), Some(0.0));
+        assert_eq!(share_of_others((142, 42), (142, 42)), None);
+        assert!(cpu_ticks().is_some_and(|(all, own)| all >= own));
     }
 }

@@ -19,7 +19,7 @@ pub trait Prompts {
     fn len(&self) -> usize;
 
     /// The prompt of this number.
-    fn sample(&self, index: usize) -> Result<DatasetSample, SampleError>;
+    fn read_sample(&self, index: usize) -> Result<DatasetSample, SampleError>;
 }
 
 /// Why one prompt cannot be had, in the words of whoever has it.

@@ -3,13 +3,13 @@
 //! The ancestor of llmprof shuffled with `random.Random(seed)`: the Mersenne Twister MT19937 of Matsumoto and Nishimura,
 //! seeded by array, numbers below a limit by rejection, and the Fisher–Yates shuffle from the end.
 
-const WORDS: usize = 624;
-const MIDDLE: usize = 397;
+const STATE_WORDS: usize = 624;
+const STATE_MIDDLE: usize = 397;
 
 /// `random.Random(seed)`.
 #[derive(Clone)]
 pub(super) struct PythonRandom {
-    state: [u32; WORDS],
+    state: [u32; STATE_WORDS],
     /// Words of the state that were handed out.
     used: usize,
 }
@@ -30,45 +30,48 @@ impl PythonRandom {
         } else {
             &words[..]
         };
-        random.stir(key);
+        random.stir_key(key);
         random
     }
 
     fn from_word(word: u32) -> Self {
-        let mut state = [0; WORDS];
+        let mut state = [0; STATE_WORDS];
         state[0] = word;
-        for i in 1..WORDS {
+        for i in 1..STATE_WORDS {
             let before = state[i - 1];
             state[i] = 1_812_433_253u32
                 .wrapping_mul(before ^ (before >> 30))
                 .wrapping_add(i as u32);
         }
-        Self { state, used: WORDS }
+        Self {
+            state,
+            used: STATE_WORDS,
+        }
     }
 
     /// Works a key into the state.
-    fn stir(&mut self, key: &[u32]) {
+    fn stir_key(&mut self, key: &[u32]) {
         let state = &mut self.state;
         let mut i = 1;
-        let mix = |state: &[u32; WORDS], i: usize, factor: u32| {
+        let mix = |state: &[u32; STATE_WORDS], i: usize, factor: u32| {
             let before = state[i - 1];
             state[i] ^ (before ^ (before >> 30)).wrapping_mul(factor)
         };
-        let advance = |state: &mut [u32; WORDS], i: usize| {
-            if i + 1 < WORDS {
+        let advance = |state: &mut [u32; STATE_WORDS], i: usize| {
+            if i + 1 < STATE_WORDS {
                 return i + 1;
             }
-            state[0] = state[WORDS - 1];
+            state[0] = state[STATE_WORDS - 1];
             1
         };
-        for step in 0..WORDS.max(key.len()) {
+        for step in 0..STATE_WORDS.max(key.len()) {
             let place = step % key.len();
             state[i] = mix(state, i, 1_664_525)
                 .wrapping_add(key[place])
                 .wrapping_add(place as u32);
             i = advance(state, i);
         }
-        for _ in 1..WORDS {
+        for _ in 1..STATE_WORDS {
             state[i] = mix(state, i, 1_566_083_941).wrapping_sub(i as u32);
             i = advance(state, i);
         }
@@ -76,13 +79,14 @@ impl PythonRandom {
     }
 
     /// The next 32 random bits.
-    fn word(&mut self) -> u32 {
-        if self.used == WORDS {
-            for i in 0..WORDS {
-                let joined =
-                    (self.state[i] & 0x8000_0000) | (self.state[(i + 1) % WORDS] & 0x7fff_ffff);
+    fn next_word(&mut self) -> u32 {
+        if self.used == STATE_WORDS {
+            for i in 0..STATE_WORDS {
+                let joined = (self.state[i] & 0x8000_0000)
+                    | (self.state[(i + 1) % STATE_WORDS] & 0x7fff_ffff);
                 let twist = if joined & 1 == 0 { 0 } else { 0x9908_b0df };
-                self.state[i] = self.state[(i + MIDDLE) % WORDS] ^ (joined >> 1) ^ twist;
+                self.state[i] =
+                    self.state[(i + STATE_MIDDLE) % STATE_WORDS] ^ (joined >> 1) ^ twist;
             }
             self.used = 0;
         }
@@ -95,10 +99,10 @@ impl PythonRandom {
     }
 
     /// A number below `limit`, which is at least 1.
-    fn below(&mut self, limit: u32) -> u32 {
+    fn below_limit(&mut self, limit: u32) -> u32 {
         let bits = u32::BITS - limit.leading_zeros();
         loop {
-            let drawn = self.word() >> (u32::BITS - bits);
+            let drawn = self.next_word() >> (u32::BITS - bits);
             if drawn < limit {
                 return drawn;
             }
@@ -108,7 +112,7 @@ impl PythonRandom {
     /// `random.shuffle(items)`. Lists of 2³² items and more, which Python draws for otherwise, do not occur.
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            let other = self.below(last as u32 + 1) as usize;
+            let other = self.below_limit(last as u32 + 1) as usize;
             items.swap(last, other);
         }
     }
@@ -120,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    fn shuffled(seed: u64, count: usize, times: usize) -> Vec<usize> {
+    fn shuffled_indices(seed: u64, count: usize, times: usize) -> Vec<usize> {
         let mut random = PythonRandom::new(seed);
         let mut items: Vec<usize> = (0..count).collect();
         for _ in 0..times {
@@ -134,10 +138,10 @@ mod tests {
     /// `r = random.Random(seed); x = list(range(10)); r.shuffle(x); print(x)`.
     #[test]
     fn shuffles_as_cpython_does() {
-        assert_eq!(shuffled(0, 10, 1), [7, 8, 1, 5, 3, 4, 2, 0, 9, 6]);
-        assert_eq!(shuffled(42, 10, 1), [7, 3, 2, 8, 5, 6, 9, 4, 0, 1]);
+        assert_eq!(shuffled_indices(0, 10, 1), [7, 8, 1, 5, 3, 4, 2, 0, 9, 6]);
+        assert_eq!(shuffled_indices(42, 10, 1), [7, 3, 2, 8, 5, 6, 9, 4, 0, 1]);
         assert_eq!(
-            shuffled(1_099_511_627_779, 10, 1),
+            shuffled_indices(1_099_511_627_779, 10, 1),
             [8, 5, 6, 7, 9, 2, 4, 1, 0, 3]
         );
     }
@@ -161,7 +165,11 @@ mod tests {
             let mut next = || numbers.next().unwrap();
             let (seed, count, times) = (next(), next() as usize, next() as usize);
             let expected: Vec<usize> = numbers.map(|number| number as usize).collect();
-            assert_eq!(shuffled(seed, count, times), expected, "seed {seed}");
+            assert_eq!(
+                shuffled_indices(seed, count, times),
+                expected,
+                "seed {seed}"
+            );
         }
     }
 }

@@ -76,7 +76,7 @@ impl Iterator for Epochs {
 mod tests {
     use super::*;
 
-    fn plan(num_epochs: u64, num_samples_per_epoch: Option<u64>) -> SamplingPlan {
+    fn sampling_plan(num_epochs: u64, num_samples_per_epoch: Option<u64>) -> SamplingPlan {
         SamplingPlan {
             num_epochs,
             num_samples_per_epoch,
@@ -85,33 +85,39 @@ mod tests {
         }
     }
 
-    fn windows(count: usize, num_epochs: u64, per_epoch: Option<u64>) -> Epochs {
-        Epochs::new(count, &plan(num_epochs, per_epoch))
+    fn window_epochs(count: usize, num_epochs: u64, per_epoch: Option<u64>) -> Epochs {
+        Epochs::new(count, &sampling_plan(num_epochs, per_epoch))
     }
 
-    fn shuffles(count: usize, per_epoch: Option<u64>, seed: Option<u64>) -> Epochs {
+    fn shuffled_epochs(count: usize, per_epoch: Option<u64>, seed: Option<u64>) -> Epochs {
         let plan = SamplingPlan {
             randomize: true,
             seed,
-            ..plan(2, per_epoch)
+            ..sampling_plan(2, per_epoch)
         };
         Epochs::new(count, &plan)
     }
 
-    fn all(epochs: Epochs) -> Vec<Vec<usize>> {
+    fn all_epochs(epochs: Epochs) -> Vec<Vec<usize>> {
         epochs.collect()
     }
 
     #[test]
     fn a_window_rotates() {
         assert_eq!(
-            all(windows(5, 4, Some(2))),
+            all_epochs(window_epochs(5, 4, Some(2))),
             [[0, 1], [2, 3], [4, 0], [1, 2]]
         );
-        assert_eq!(all(windows(3, 2, None)), [[0, 1, 2], [0, 1, 2]]);
+        assert_eq!(
+            all_epochs(window_epochs(3, 2, None)),
+            [[0, 1, 2], [0, 1, 2]]
+        );
         // The window still moves by what was asked for when there is less.
-        assert_eq!(all(windows(3, 2, Some(4))), [[0, 1, 2], [1, 2, 0]]);
-        assert_eq!(windows(3, 1, Some(u64::MAX)).samples_per_epoch(), 3);
+        assert_eq!(
+            all_epochs(window_epochs(3, 2, Some(4))),
+            [[0, 1, 2], [1, 2, 0]]
+        );
+        assert_eq!(window_epochs(3, 1, Some(u64::MAX)).samples_per_epoch(), 3);
     }
 
     /// What the ancestor's loop gives for six samples, two epochs of four and seed 3, in CPython 3.11:
@@ -119,23 +125,26 @@ mod tests {
     #[test]
     fn one_generator_shuffles_every_epoch() {
         assert_eq!(
-            all(shuffles(6, Some(4), Some(3))),
+            all_epochs(shuffled_epochs(6, Some(4), Some(3))),
             [[0, 2, 3, 5], [1, 3, 2, 0]]
         );
-        assert_eq!(shuffles(6, Some(4), Some(3)).seed(), Some(3));
+        assert_eq!(shuffled_epochs(6, Some(4), Some(3)).seed(), Some(3));
     }
 
     #[test]
     fn a_drawn_seed_can_be_used_again() {
-        let drawn = shuffles(100, None, None);
+        let drawn = shuffled_epochs(100, None, None);
         let seed = drawn.seed();
         assert!(seed.is_some());
-        assert_eq!(all(shuffles(100, None, seed)), all(drawn));
+        assert_eq!(
+            all_epochs(shuffled_epochs(100, None, seed)),
+            all_epochs(drawn)
+        );
     }
 
     #[test]
     fn epochs_beyond_memory_are_made_one_by_one() {
-        let mut endless = windows(3, u64::MAX, Some(u64::MAX));
+        let mut endless = window_epochs(3, u64::MAX, Some(u64::MAX));
         assert_eq!(endless.next(), Some(vec![0, 1, 2]));
         // 2⁶⁴ − 1 is a multiple of three.
         assert_eq!(endless.next(), Some(vec![0, 1, 2]));

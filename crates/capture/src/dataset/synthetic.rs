@@ -15,7 +15,7 @@ pub struct Lengths {
 
 impl Lengths {
     /// All of one length.
-    pub fn fixed(tokens: usize) -> Self {
+    pub fn fixed_length(tokens: usize) -> Self {
         Self {
             min: tokens,
             max: tokens,
@@ -25,7 +25,6 @@ impl Lengths {
 
 /// Token ids that prompts may have.
 pub struct Vocabulary {
-    /// How many there are.
     pub size: u64,
     /// Those that stand for the features of an image or a sound, which no text has.
     pub reserved: Vec<u64>,
@@ -48,7 +47,7 @@ pub struct Synthetic {
 
 impl Synthetic {
     /// The prompts that a plan asks for.
-    pub fn of(plan: &Plan, vocabulary: &Vocabulary) -> Result<Self, DatasetError> {
+    pub fn from_plan(plan: &Plan, vocabulary: &Vocabulary) -> Result<Self, DatasetError> {
         let size = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
         let SamplingPlan {
             num_samples_per_epoch,
@@ -67,12 +66,12 @@ impl Synthetic {
             reserved: reserved.filter_map(|id| u32::try_from(*id).ok()).collect(),
             seed: seed.unwrap_or(0),
         };
-        prompts.check()?;
+        prompts.check_sizes()?;
         Ok(prompts)
     }
 
     /// Refuses sizes that make no prompt.
-    pub fn check(&self) -> Result<(), DatasetError> {
+    pub fn check_sizes(&self) -> Result<(), DatasetError> {
         if self.samples == 0 {
             return Err(DatasetError::Empty {
                 what: "it was asked for 0 synthetic prompts".to_owned(),
@@ -94,18 +93,20 @@ impl Synthetic {
     }
 
     /// The token ids of prompt `index`.
-    pub fn prompt(&self, index: usize) -> Vec<u32> {
+    pub fn prompt_tokens(&self, index: usize) -> Vec<u32> {
         // The index is mixed before it meets the seed, so that seeds 1 and 2 share no prompts.
         let mut random = SplitMix64(self.seed ^ SplitMix64(index as u64).next());
         let span = (self.lengths.max - self.lengths.min) as u64 + 1;
-        let length = self.lengths.min + below(random.next(), span) as usize;
+        let length = self.lengths.min + scale_below(random.next(), span) as usize;
         (0..length)
-            .map(|_| self.free(below(random.next(), u64::from(self.vocab_size)) as u32))
+            .map(|_| {
+                self.skip_reserved(scale_below(random.next(), u64::from(self.vocab_size)) as u32)
+            })
             .collect()
     }
 
     /// The id, or the next one that is not reserved.
-    fn free(&self, id: u32) -> u32 {
+    fn skip_reserved(&self, id: u32) -> u32 {
         let mut ids = (id..self.vocab_size).chain(0..id);
         ids.find(|id| !self.reserved.contains(id)).unwrap_or(id)
     }
@@ -116,11 +117,11 @@ impl Prompts for Synthetic {
         self.samples
     }
 
-    fn sample(&self, index: usize) -> Result<DatasetSample, SampleError> {
+    fn read_sample(&self, index: usize) -> Result<DatasetSample, SampleError> {
         Ok(DatasetSample {
             image: None,
             id: format!("synthetic-{index}"),
-            prompt: Prompt::Tokens(self.prompt(index)),
+            prompt: Prompt::Tokens(self.prompt_tokens(index)),
             file: None,
         })
     }
@@ -141,7 +142,7 @@ impl SplitMix64 {
 
 /// A number below `limit`: the random number as a fraction of 2⁶⁴. No value is likelier than another by more than
 /// `limit` ÷ 2⁶⁴.
-fn below(random: u64, limit: u64) -> u64 {
+fn scale_below(random: u64, limit: u64) -> u64 {
     ((u128::from(random) * u128::from(limit)) >> 64) as u64
 }
 
@@ -171,23 +172,27 @@ mod tests {
         ];
         assert_eq!([random.next(), random.next(), random.next()], published);
         // Worked out apart, in Python's unlimited integers.
-        assert_eq!(PROMPTS.prompt(0), [701, 387, 656, 787, 146]);
-        assert_eq!(PROMPTS.prompt(3), [593, 633, 793, 796, 616]);
+        assert_eq!(PROMPTS.prompt_tokens(0), [701, 387, 656, 787, 146]);
+        assert_eq!(PROMPTS.prompt_tokens(3), [593, 633, 793, 796, 616]);
     }
 
     #[test]
     fn lengths_and_ids_stay_within_their_limits() {
-        let lengths: HashSet<usize> = (0..200).map(|index| PROMPTS.prompt(index).len()).collect();
+        let lengths: HashSet<usize> = (0..200)
+            .map(|index| PROMPTS.prompt_tokens(index).len())
+            .collect();
         assert_eq!(lengths, HashSet::from([3, 4, 5, 6]));
-        let tokens: HashSet<u32> = (0..2000).flat_map(|index| PROMPTS.prompt(index)).collect();
+        let tokens: HashSet<u32> = (0..2000)
+            .flat_map(|index| PROMPTS.prompt_tokens(index))
+            .collect();
         assert!(tokens.iter().all(|&token| token < 1000));
         assert!(tokens.len() > 990, "{}", tokens.len());
         let tiny = Synthetic {
             vocab_size: 1,
-            lengths: Lengths::fixed(2),
+            lengths: Lengths::fixed_length(2),
             ..PROMPTS
         };
-        assert_eq!(tiny.prompt(7), [0, 0]);
+        assert_eq!(tiny.prompt_tokens(7), [0, 0]);
     }
 
     /// An id that stands for an image's features makes a model look for an image.
@@ -197,26 +202,26 @@ mod tests {
             reserved: vec![701, 702, 146],
             ..PROMPTS
         };
-        assert_eq!(prompts.prompt(0), [703, 387, 656, 787, 147]);
+        assert_eq!(prompts.prompt_tokens(0), [703, 387, 656, 787, 147]);
         let last = Synthetic {
             vocab_size: 2,
             reserved: vec![1],
             ..PROMPTS
         };
-        assert!((0..20).all(|index| last.prompt(index).iter().all(|&token| token == 0)));
+        assert!((0..20).all(|index| last.prompt_tokens(index).iter().all(|&token| token == 0)));
     }
 
     #[test]
     fn seeds_and_numbers_give_different_prompts() {
         let prompts: HashSet<Vec<u32>> = (0..50)
             .flat_map(|seed| {
-                let lengths = Lengths::fixed(8);
+                let lengths = Lengths::fixed_length(8);
                 let prompts = Synthetic {
                     lengths,
                     seed,
                     ..PROMPTS
                 };
-                (0..50).map(move |index| prompts.prompt(index))
+                (0..50).map(move |index| prompts.prompt_tokens(index))
             })
             .collect();
         assert_eq!(prompts.len(), 2500);
@@ -224,19 +229,22 @@ mod tests {
 
     #[test]
     fn sizes_that_make_no_sense_are_refused() {
-        assert!(PROMPTS.check().is_ok());
+        assert!(PROMPTS.check_sizes().is_ok());
         let empty = Synthetic {
             samples: 0,
             ..PROMPTS
         };
-        assert!(matches!(empty.check(), Err(DatasetError::Empty { .. })));
+        assert!(matches!(
+            empty.check_sizes(),
+            Err(DatasetError::Empty { .. })
+        ));
         for wrong in [
             Synthetic {
                 samples: MAX_SAMPLES + 1,
                 ..PROMPTS
             },
             Synthetic {
-                lengths: Lengths::fixed(0),
+                lengths: Lengths::fixed_length(0),
                 ..PROMPTS
             },
             Synthetic {
@@ -249,7 +257,7 @@ mod tests {
             },
         ] {
             assert!(
-                matches!(wrong.check(), Err(DatasetError::BadSize(_))),
+                matches!(wrong.check_sizes(), Err(DatasetError::BadSize(_))),
                 "{wrong:?}"
             );
         }

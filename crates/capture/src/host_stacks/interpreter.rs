@@ -47,7 +47,7 @@ pub(super) struct Interpreter {
 }
 
 impl Interpreter {
-    pub(super) fn attach(process: u32) -> Result<Self, Refusal> {
+    pub(super) fn attach_to(process: u32) -> Result<Self, Refusal> {
         let config = Config {
             blocking: LockingStrategy::NonBlocking,
             collect_thread_names: false,
@@ -55,7 +55,7 @@ impl Interpreter {
         };
         let pid = py_spy::Pid::try_from(process)
             .map_err(|error| Refusal::Unsupported(error.to_string()))?;
-        let mut spy = PythonSpy::new(pid, &config).map_err(|error| refusal(&error))?;
+        let mut spy = PythonSpy::new(pid, &config).map_err(|error| to_refusal(&error))?;
         let version = &spy.version;
         if (version.major, version.minor) < (3, MINOR_VERSION_MIN) {
             return Err(Refusal::Unsupported(format!("it is Python {version}")));
@@ -68,7 +68,7 @@ impl Interpreter {
             return Err(Refusal::Unsupported(why));
         }
         // One that cannot be read once will not be read later.
-        spy.get_stack_traces().map_err(|error| refusal(&error))?;
+        spy.get_stack_traces().map_err(|error| to_refusal(&error))?;
         let gil = find_gil(&spy, runtime, &memory);
         let interpreter = spy.addresses.interpreter_address as u64;
         let collecting = find_collecting(&memory, interpreter)
@@ -82,7 +82,7 @@ impl Interpreter {
     }
 
     /// What all threads do now.
-    pub(super) fn read(&mut self) -> Result<Moment, String> {
+    pub(super) fn read_threads(&mut self) -> Result<Moment, String> {
         let traces = self
             .spy
             .get_stack_traces()
@@ -123,7 +123,7 @@ impl Interpreter {
     }
 }
 
-fn refusal(error: &anyhow::Error) -> Refusal {
+fn to_refusal(error: &anyhow::Error) -> Refusal {
     let denied = |cause: &(dyn std::error::Error + 'static)| {
         let error = cause.downcast_ref::<io::Error>();
         error.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
@@ -232,8 +232,8 @@ mod tests {
     fn only_a_lack_of_rights_is_called_one() {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let denied = anyhow::Error::from(denied).context("cannot read memory");
-        assert!(matches!(refusal(&denied), Refusal::NotPermitted(_)));
+        assert!(matches!(to_refusal(&denied), Refusal::NotPermitted(_)));
         let starting = anyhow::anyhow!("no interpreter found");
-        assert!(matches!(refusal(&starting), Refusal::NotYet(_)));
+        assert!(matches!(to_refusal(&starting), Refusal::NotYet(_)));
     }
 }

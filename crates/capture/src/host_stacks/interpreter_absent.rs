@@ -5,11 +5,11 @@ use super::python::{Moment, Refusal};
 pub(super) enum Interpreter {}
 
 impl Interpreter {
-    pub(super) fn attach(_process: u32) -> Result<Self, Refusal> {
+    pub(super) fn attach_to(_process: u32) -> Result<Self, Refusal> {
         Err(Refusal::NotBuilt)
     }
 
-    pub(super) fn read(&mut self) -> Result<Moment, String> {
+    pub(super) fn read_threads(&mut self) -> Result<Moment, String> {
         match *self {}
     }
 

@@ -60,7 +60,7 @@ impl HostSampler {
         };
         let thread = std::thread::Builder::new()
             .name("llmprof-host".to_owned())
-            .spawn(|| sampling.run())?;
+            .spawn(|| sampling.run_sampling())?;
         Ok(Self { orders, thread })
     }
 
@@ -92,30 +92,30 @@ struct Sampling {
 }
 
 impl Sampling {
-    fn run(mut self) -> Vec<Issue> {
+    fn run_sampling(mut self) -> Vec<Issue> {
         let mut next = Instant::now();
         loop {
             let wait = next.saturating_duration_since(Instant::now());
             match self.received.recv_timeout(wait) {
                 Ok(Order::Record(is_on)) => {
                     self.is_on = is_on;
-                    self.targets.iter_mut().for_each(Target::restart);
+                    self.targets.iter_mut().for_each(Target::restart_clock);
                 }
                 Ok(Order::Process(process)) => {
-                    self.retire(|target| target.process() == process);
+                    self.retire_targets(|target| target.process() == process);
                     self.targets
                         .extend(Target::open(&self.directory, process).ok());
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let began = Instant::now();
                     for target in self.targets.iter_mut().filter(|_| self.is_on) {
-                        target.sample();
+                        target.take_sample();
                     }
-                    self.retire(Target::is_gone);
-                    next = began + period(began.elapsed(), self.share);
+                    self.retire_targets(Target::is_gone);
+                    next = began + sample_period(began.elapsed(), self.share);
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.retire(|_| true);
+                    self.retire_targets(|_| true);
                     return self.issues;
                 }
             }
@@ -123,7 +123,7 @@ impl Sampling {
     }
 
     /// Samples these no more, and keeps what is to be said of them.
-    fn retire(&mut self, is_over: impl Fn(&Target) -> bool) {
+    fn retire_targets(&mut self, is_over: impl Fn(&Target) -> bool) {
         let (over, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.targets)
             .into_iter()
             .partition(is_over);
@@ -134,7 +134,7 @@ impl Sampling {
 }
 
 /// Time from one sample to the next where one takes so long.
-fn period(cost: Duration, share: f64) -> Duration {
+fn sample_period(cost: Duration, share: f64) -> Duration {
     let shortest = Duration::from_secs(1) / RATE_MAX_HZ;
     let paid = cost.as_secs_f64() / share.max(1e-6);
     Duration::from_secs_f64(paid.min(PERIOD_MAX.as_secs_f64())).max(shortest)
@@ -148,10 +148,10 @@ mod tests {
     fn samples_take_their_share_and_no_more() {
         let micros = Duration::from_micros;
         // One thread: 110 µs a sample.
-        assert_eq!(period(micros(110), 0.02), micros(10_000));
+        assert_eq!(sample_period(micros(110), 0.02), micros(10_000));
         // 17 threads: 0.7 ms.
-        assert_eq!(period(micros(700), 0.02), micros(35_000));
-        assert_eq!(period(Duration::from_secs(1), 0.02), PERIOD_MAX);
-        assert_eq!(period(micros(1), 0.0), PERIOD_MAX);
+        assert_eq!(sample_period(micros(700), 0.02), micros(35_000));
+        assert_eq!(sample_period(Duration::from_secs(1), 0.02), PERIOD_MAX);
+        assert_eq!(sample_period(micros(1), 0.0), PERIOD_MAX);
     }
 }

@@ -42,7 +42,7 @@ impl SampleFile {
     }
 
     /// The number of a text; 0 for an empty one.
-    pub(super) fn text(&mut self, text: &str) -> u32 {
+    pub(super) fn text_number(&mut self, text: &str) -> u32 {
         if text.is_empty() {
             return 0;
         }
@@ -57,8 +57,14 @@ impl SampleFile {
     }
 
     /// The number of a frame below its caller.
-    pub(super) fn frame(&mut self, parent: u32, function: &str, file: &str, line: u32) -> u32 {
-        let (function, file) = (self.text(function), self.text(file));
+    pub(super) fn frame_number(
+        &mut self,
+        parent: u32,
+        function: &str,
+        file: &str,
+        line: u32,
+    ) -> u32 {
+        let (function, file) = (self.text_number(function), self.text_number(file));
         let key = (parent, function, file, line);
         if let Some(&id) = self.frames.get(&key) {
             return id;

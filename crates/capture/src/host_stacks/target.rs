@@ -54,7 +54,7 @@ impl Target {
     }
 
     /// The next sample stands for the time from now on.
-    pub(super) fn restart(&mut self) {
+    pub(super) fn restart_clock(&mut self) {
         self.last = clock::now().0;
     }
 
@@ -79,9 +79,9 @@ impl Target {
     }
 
     /// Takes one sample of its threads.
-    pub(super) fn sample(&mut self) {
+    pub(super) fn take_sample(&mut self) {
         if let Stacks::Pending(attempts) = self.stacks {
-            self.attach(attempts + 1);
+            self.try_attach(attempts + 1);
         }
         let time = clock::now().0;
         let period = time.saturating_sub(self.last) as u64;
@@ -92,7 +92,7 @@ impl Target {
             return;
         }
         let moment = match &mut self.stacks {
-            Stacks::Python(interpreter) => match interpreter.read() {
+            Stacks::Python(interpreter) => match interpreter.read_threads() {
                 Ok(moment) => Some(moment),
                 Err(_) if is_ended(self.process) => {
                     self.is_gone = true;
@@ -124,7 +124,7 @@ impl Target {
                 continue;
             };
             let stack = self.add_stack(thread);
-            let call = self.file.text(&state.call);
+            let call = self.file.text_number(&state.call);
             self.file.add_sample(&HostSample {
                 time,
                 period,
@@ -144,7 +144,7 @@ impl Target {
             let Some(state) = self.read_state(thread) else {
                 continue;
             };
-            let call = self.file.text(&state.call);
+            let call = self.file.text_number(&state.call);
             self.file.add_sample(&HostSample {
                 time,
                 period,
@@ -161,7 +161,7 @@ impl Target {
 
     /// The state of a thread, with a wait for the GIL apart from one for a lock.
     fn read_state(&self, thread: u32) -> Option<ThreadState> {
-        let mut state = ThreadState::read(self.process, thread)?;
+        let mut state = ThreadState::read_state(self.process, thread)?;
         if let (Stacks::Python(interpreter), Some(futex)) = (&self.stacks, state.futex)
             && interpreter.is_gil(futex)
         {
@@ -175,13 +175,13 @@ impl Target {
         let outermost_first = thread.frames.iter().rev();
         outermost_first.fold(0, |parent, frame| {
             self.file
-                .frame(parent, &frame.function, &frame.file, frame.line)
+                .frame_number(parent, &frame.function, &frame.file, frame.line)
         })
     }
 
-    fn attach(&mut self, attempt: u32) {
+    fn try_attach(&mut self, attempt: u32) {
         let attached = match is_python(self.process) {
-            Ok(true) => Interpreter::attach(self.process),
+            Ok(true) => Interpreter::attach_to(self.process),
             Ok(false) => {
                 self.stacks = Stacks::Native;
                 return;

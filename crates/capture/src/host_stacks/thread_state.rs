@@ -19,7 +19,7 @@ pub(super) struct ThreadState {
 
 impl ThreadState {
     /// Reads it; `None` of a thread that is gone.
-    pub(super) fn read(process: u32, thread: u32) -> Option<Self> {
+    pub(super) fn read_state(process: u32, thread: u32) -> Option<Self> {
         let folder = format!("/proc/{process}/task/{thread}");
         match fs::read_to_string(format!("{folder}/syscall")) {
             Ok(text) => Some(Self::parse_call(&text)),

@@ -8,7 +8,7 @@ use llmprof_record::import::engine::{self, Header, NamedRange};
 use crate::runner::protocol::{HostSpan, PhaseSpan};
 
 /// Writes the calls of one batch with its phases and what the engine did between operators.
-pub(super) fn write(
+pub(super) fn write_events(
     output: &mut impl Write,
     operators: &[OperatorInfo],
     recorder: &Recorder,

@@ -11,17 +11,17 @@ use llmprof_record::{
 };
 use llmprof_units::{Count, Nanos};
 
-use super::{Ready, events, failure};
+use super::{Ready, events, to_failure};
 use crate::runner::protocol::{
     EventsFile, Failure, FailureKind, Finish, Generate, GenerateRequest, Generated, HostSpan,
     Instruments, PhaseSpan, Progress, Prompt, RequestResult,
 };
 
 /// Events that are kept for one batch: 56 bytes each.
-const MOST_EVENTS: usize = 8_000_000;
+const EVENTS_MAX: usize = 8_000_000;
 
 impl Ready {
-    pub(super) fn generate(
+    pub(super) fn generate_batch(
         &mut self,
         batch: &Generate,
         progress: &mut dyn FnMut(Progress),
@@ -29,15 +29,15 @@ impl Ready {
         check_supported(batch)?;
         let start = now_ns();
         let mut issues = Vec::new();
-        let (prompts, cut) = self.prompts(batch, &mut issues)?;
+        let (prompts, cut) = self.tokenize_prompts(batch, &mut issues)?;
         let mut timing = Timing {
             start,
             tokenized: now_ns(),
             steps: Vec::new(),
         };
         let max_new_tokens = self.check_size(batch, prompts.len())?;
-        let mut recorder = recorder(batch, &self.engine, max_new_tokens);
-        let mut sampler = Sampler::new(sampling(batch)).map_err(|error| failure(&error))?;
+        let mut recorder = new_recorder(batch, &self.engine, max_new_tokens);
+        let mut sampler = Sampler::new(sampling_of(batch)).map_err(|error| to_failure(&error))?;
         let generation = Generation {
             max_new_tokens,
             chunk: None,
@@ -47,7 +47,7 @@ impl Ready {
                 &self.end_tokens
             },
         };
-        let cache = fitting(
+        let cache = fitting_cache(
             &mut self.cache,
             &self.engine,
             prompts.len(),
@@ -69,13 +69,13 @@ impl Ready {
                 });
             },
         )
-        .map_err(|error| failure(&error))?;
+        .map_err(|error| to_failure(&error))?;
         let has_text = batch
             .requests
             .iter()
             .any(|request| matches!(request.prompt, Prompt::Text(_)));
-        let host = timing.host(has_text);
-        let phases = timing.phases();
+        let host = timing.host_spans(has_text);
+        let phases = timing.phase_spans();
         let events = batch
             .events
             .as_ref()
@@ -85,12 +85,12 @@ impl Ready {
         let requests = requests
             .zip(generated.tokens)
             .map(|((request, (prompt, cut)), tokens)| {
-                self.result(batch, (request, prompt, cut), tokens, &timing)
+                self.request_result(batch, (request, prompt, cut), tokens, &timing)
             })
             .collect();
         Ok(Generated {
-            start_ns: nanos(start),
-            end_ns: nanos(timing.end()),
+            start_ns: to_nanos(start),
+            end_ns: to_nanos(timing.end_time()),
             requests,
             phases,
             host: if events.is_some() { host } else { Vec::new() },
@@ -121,7 +121,7 @@ impl Ready {
         usize::try_from(most).map_err(|_| bad("too many tokens".to_owned()))
     }
 
-    fn result(
+    fn request_result(
         &self,
         batch: &Generate,
         (request, prompt, cut): (&GenerateRequest, &[u32], u64),
@@ -132,7 +132,7 @@ impl Ready {
         let is_stopped =
             (tokens.len() as u64) < request.max_new_tokens || tokens.last().is_some_and(ends);
         let decoded = self.tokenizer.as_ref();
-        let decoded = decoded.and_then(|tokenizer| tokenizer.decode(&tokens));
+        let decoded = decoded.and_then(|tokenizer| tokenizer.decode_ids(&tokens));
         let (text, raw_text) = decoded.map_or((None, None), |(text, raw)| {
             let differs = raw != text;
             (Some(text), differs.then_some(raw))
@@ -150,8 +150,12 @@ impl Ready {
                 Finish::Length
             },
             prompt_tokens: prompt.len() as u64,
-            start_ns: nanos(timing.start),
-            token_ns: timing.tokens().take(tokens.len()).map(nanos).collect(),
+            start_ns: to_nanos(timing.start),
+            token_ns: timing
+                .token_times()
+                .take(tokens.len())
+                .map(to_nanos)
+                .collect(),
             output_tokens: tokens,
         }
     }
@@ -164,7 +168,7 @@ impl Ready {
         host: &[HostSpan],
     ) -> Result<EventsFile, Failure> {
         let written = File::create(path).and_then(|mut file| {
-            events::write(&mut file, self.engine.operators(), recorder, phases, host)
+            events::write_events(&mut file, self.engine.operators(), recorder, phases, host)
         });
         written.map_err(|error| {
             Failure::new(
@@ -182,7 +186,7 @@ impl Ready {
     /// The token ids of each prompt, cut to what was asked for and to one length, and how many were cut of each.
     ///
     /// Theory counts batches of equal prompts: longer ones lose their end, which is reported.
-    fn prompts(
+    fn tokenize_prompts(
         &self,
         batch: &Generate,
         issues: &mut Vec<Issue>,
@@ -192,7 +196,9 @@ impl Ready {
         for request in &batch.requests {
             let mut tokens = match (&request.prompt, &self.tokenizer) {
                 (Prompt::Tokens(tokens), _) => tokens.clone(),
-                (Prompt::Text(text), Some(tokenizer)) => tokenizer.encode(text, &request.id)?,
+                (Prompt::Text(text), Some(tokenizer)) => {
+                    tokenizer.encode_prompt(text, &request.id)?
+                }
                 (Prompt::Text(_), None) => {
                     return Err(Failure::new(
                         FailureKind::BadRequest,
@@ -241,7 +247,7 @@ fn check_supported(batch: &Generate) -> Result<(), Failure> {
 }
 
 /// The cache of the batch before where it fits, else a new one.
-fn fitting<'c>(
+fn fitting_cache<'c>(
     place: &'c mut Option<Cache>,
     engine: &Engine,
     batch: usize,
@@ -254,22 +260,22 @@ fn fitting<'c>(
         }
         None => engine
             .new_cache(batch, max_positions)
-            .map_err(|error| failure(&error))?,
+            .map_err(|error| to_failure(&error))?,
     };
     Ok(place.insert(cache))
 }
 
-fn recorder(batch: &Generate, engine: &Engine, max_new_tokens: usize) -> Recorder {
+fn new_recorder(batch: &Generate, engine: &Engine, max_new_tokens: usize) -> Recorder {
     match batch.events {
         Some(_) => {
             let wanted = engine.events_per_step().saturating_mul(max_new_tokens + 1);
-            Recorder::with_capacity(wanted.min(MOST_EVENTS))
+            Recorder::with_capacity(wanted.min(EVENTS_MAX))
         }
         None => Recorder::off(),
     }
 }
 
-fn sampling(batch: &Generate) -> Sampling {
+fn sampling_of(batch: &Generate) -> Sampling {
     let sampling = &batch.sampling;
     Sampling {
         temperature: sampling.do_sample.then_some(sampling.temperature),
@@ -289,25 +295,25 @@ struct Timing {
 
 impl Timing {
     /// When each token was there.
-    fn tokens(&self) -> impl Iterator<Item = u64> {
+    fn token_times(&self) -> impl Iterator<Item = u64> {
         self.steps.iter().map(|&(_, end)| end)
     }
 
-    fn end(&self) -> u64 {
-        self.tokens().last().unwrap_or(self.start)
+    fn end_time(&self) -> u64 {
+        self.token_times().last().unwrap_or(self.start)
     }
 
-    fn phases(&self) -> Vec<PhaseSpan> {
-        let prefill_end = self.tokens().next().unwrap_or(self.start);
-        let mut phases = vec![phase("prefill", self.start, prefill_end)];
-        if self.end() > prefill_end {
-            phases.push(phase("decode", prefill_end, self.end()));
+    fn phase_spans(&self) -> Vec<PhaseSpan> {
+        let prefill_end = self.token_times().next().unwrap_or(self.start);
+        let mut phases = vec![phase_span("prefill", self.start, prefill_end)];
+        if self.end_time() > prefill_end {
+            phases.push(phase_span("decode", prefill_end, self.end_time()));
         }
         phases
     }
 
     /// What the host did besides the model.
-    fn host(&self, has_text: bool) -> Vec<HostSpan> {
+    fn host_spans(&self, has_text: bool) -> Vec<HostSpan> {
         let tokenizer = has_text.then(|| host_span("tokenizer", self.start, self.tokenized));
         let sampling = self.steps.iter();
         let sampling = sampling.map(|&(from, to)| host_span("sampling", from, to));
@@ -315,22 +321,22 @@ impl Timing {
     }
 }
 
-fn phase(name: &str, start: u64, end: u64) -> PhaseSpan {
+fn phase_span(name: &str, start: u64, end: u64) -> PhaseSpan {
     PhaseSpan {
         phase: name.to_owned(),
-        start_ns: nanos(start),
-        end_ns: nanos(end),
+        start_ns: to_nanos(start),
+        end_ns: to_nanos(end),
     }
 }
 
 fn host_span(name: &str, start: u64, end: u64) -> HostSpan {
     HostSpan {
         name: name.to_owned(),
-        start_ns: nanos(start),
-        end_ns: nanos(end),
+        start_ns: to_nanos(start),
+        end_ns: to_nanos(end),
     }
 }
 
-pub(super) fn nanos(ns: u64) -> Nanos {
+pub(super) fn to_nanos(ns: u64) -> Nanos {
     Nanos(i64::try_from(ns).unwrap_or(i64::MAX))
 }

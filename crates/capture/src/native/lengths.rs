@@ -18,14 +18,14 @@ pub(crate) fn equal_lengths(
 ) -> Result<Vec<Vec<Numbered>>, Failure> {
     let absolute = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| cwd.join(path));
     let (asked, model) = (absolute(&plan.model.tokenizer), absolute(&plan.model.path));
-    let tokenizer = TextTokenizer::find(asked.as_deref(), model.as_deref())?;
+    let tokenizer = TextTokenizer::find_tokenizer(asked.as_deref(), model.as_deref())?;
     let mut by_length: BTreeMap<u64, Vec<Numbered>> = BTreeMap::new();
     for (index, mut request) in batches.into_iter().flatten() {
         if let Prompt::Text(text) = &request.prompt {
             let tokenizer = tokenizer.as_ref().ok_or_else(|| {
                 Failure::new(FailureKind::BadRequest, "the model has no tokenizer")
             })?;
-            let tokens = match tokenizer.encode(text, &request.id) {
+            let tokens = match tokenizer.encode_prompt(text, &request.id) {
                 Ok(tokens) => tokens,
                 // One that has no tokens fails by itself when it is run.
                 Err(failure) if failure.kind == FailureKind::BadRequest => Vec::new(),

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 pub(crate) use self::lengths::{Numbered, equal_lengths};
 use self::{
-    generation::nanos,
+    generation::to_nanos,
     text::{TextTokenizer, end_tokens},
 };
 use crate::runner::{
@@ -39,11 +39,15 @@ struct Ready {
 }
 
 impl Backend for NativeBackend {
-    fn runtime(&self) -> (String, String) {
+    fn runtime_version(&self) -> (String, String) {
         ("native".to_owned(), env!("CARGO_PKG_VERSION").to_owned())
     }
 
-    fn load(&mut self, load: Load, _progress: &mut dyn FnMut(Progress)) -> Result<Loaded, Failure> {
+    fn load_model(
+        &mut self,
+        load: Load,
+        _progress: &mut dyn FnMut(Progress),
+    ) -> Result<Loaded, Failure> {
         let start = now_ns();
         if load.device != "cpu" {
             return Err(Failure::new(
@@ -57,7 +61,8 @@ impl Backend for NativeBackend {
                 "the native runtime has one way to execute a model",
             ));
         }
-        let tokenizer = TextTokenizer::find(load.tokenizer.as_deref(), load.path.as_deref())?;
+        let tokenizer =
+            TextTokenizer::find_tokenizer(load.tokenizer.as_deref(), load.path.as_deref())?;
         let end_tokens = end_tokens(&load.config);
         let source = match (load.load_format, load.path) {
             (LoadFormat::Pt, _) => {
@@ -82,18 +87,18 @@ impl Backend for NativeBackend {
             quantized: load.weights,
             threads: load.threads.map(|threads| threads as usize),
         };
-        let engine = Engine::load(&model, &source, options).map_err(|error| failure(&error))?;
+        let engine = Engine::load(&model, &source, options).map_err(|error| to_failure(&error))?;
         let precision = engine.theory_precision();
         let loaded = Loaded {
-            start_ns: nanos(start),
-            end_ns: nanos(now_ns()),
+            start_ns: to_nanos(start),
+            end_ns: to_nanos(now_ns()),
             dtype: precision.activations.unwrap_or(DType::F32),
             parameters: model.parameter_count(),
             weight_bytes: Bytes(model.parameter_bytes(&precision)),
             vocab_size: u32::try_from(engine.vocabulary_size()).unwrap_or(u32::MAX),
             threads: u32::try_from(engine.thread_count()).ok(),
             tokenizer: tokenizer.is_some(),
-            facts: facts(&engine),
+            facts: engine_facts(&engine),
             packages: std::collections::BTreeMap::new(),
             issues: Vec::new(),
         };
@@ -108,7 +113,7 @@ impl Backend for NativeBackend {
         Ok(loaded)
     }
 
-    fn generate(
+    fn generate_batch(
         &mut self,
         batch: Generate,
         _warm_up: bool,
@@ -117,12 +122,12 @@ impl Backend for NativeBackend {
         let Some(ready) = &mut self.ready else {
             return Err(Failure::new(FailureKind::Protocol, "no model is loaded"));
         };
-        ready.generate(&batch, progress)
+        ready.generate_batch(&batch, progress)
     }
 }
 
 /// What a reader of the run must know: the instructions in use, and the number formats that theory must assume.
-fn facts(engine: &Engine) -> BTreeMap<String, String> {
+fn engine_facts(engine: &Engine) -> BTreeMap<String, String> {
     let precision = engine.theory_precision();
     let mut facts = BTreeMap::from([(
         "instructions".to_owned(),
@@ -139,7 +144,7 @@ fn facts(engine: &Engine) -> BTreeMap<String, String> {
 }
 
 /// The number formats among the facts of a loaded model.
-pub fn precision(facts: &BTreeMap<String, String>) -> Precision {
+pub fn precision_from(facts: &BTreeMap<String, String>) -> Precision {
     let formats = facts
         .iter()
         .filter_map(|(name, format)| {
@@ -152,6 +157,6 @@ pub fn precision(facts: &BTreeMap<String, String>) -> Precision {
     serde_json::from_value(Value::Object(formats)).unwrap_or_default()
 }
 
-fn failure(error: &EngineError) -> Failure {
+fn to_failure(error: &EngineError) -> Failure {
     Failure::new(FailureKind::Model, error.to_string())
 }

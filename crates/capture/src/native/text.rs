@@ -15,7 +15,7 @@ pub(super) struct TextTokenizer(TokenizerProcess);
 impl TextTokenizer {
     /// The tokenizer of `asked`, a directory or file that must have one, else that of the model's directory where it has
     /// one.
-    pub(super) fn find(
+    pub(super) fn find_tokenizer(
         asked: Option<&Path>,
         model: Option<&Path>,
     ) -> Result<Option<Self>, Failure> {
@@ -30,7 +30,7 @@ impl TextTokenizer {
     }
 
     /// The ids of a prompt, with the special tokens that the tokenizer adds. `name` identifies the prompt.
-    pub(super) fn encode(&self, text: &str, name: &str) -> Result<Vec<u32>, Failure> {
+    pub(super) fn encode_prompt(&self, text: &str, name: &str) -> Result<Vec<u32>, Failure> {
         let ids = self.0.encode(text, true).map_err(|error| {
             let kind = match self.0.failure() {
                 Some(_) => FailureKind::Model,
@@ -48,7 +48,7 @@ impl TextTokenizer {
     }
 
     /// The text of some ids without and with special tokens; none where they have no text.
-    pub(super) fn decode(&self, ids: &[u32]) -> Option<(String, String)> {
+    pub(super) fn decode_ids(&self, ids: &[u32]) -> Option<(String, String)> {
         let decoded = self.0.decode(ids).ok()?;
         Some((decoded.text, decoded.raw_text))
     }

@@ -12,10 +12,10 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
-use super::{Interrupt, ProcessError, orphan::Guard, tree::Left};
+use super::{Interrupt, ProcessError, orphan::Guard, tree::Leftovers};
 
 /// How long a process may take to end after SIGTERM before it is killed.
-const GRACE: Duration = Duration::from_secs(5);
+const SIGTERM_GRACE: Duration = Duration::from_secs(5);
 /// How much of a log's end is read when its last lines are asked for.
 const TAIL_BYTES: u64 = 16 * 1024;
 
@@ -27,7 +27,6 @@ pub enum Stop {
     TimedOut,
 }
 
-/// How a child ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// What the system says of it.
@@ -59,7 +58,7 @@ pub struct Child {
     ended: bool,
     guard: Option<Guard>,
     /// Where everything below it ends with it.
-    left: Option<Left>,
+    left: Option<Leftovers>,
 }
 
 impl Child {
@@ -67,7 +66,7 @@ impl Child {
         process: std::process::Child,
         [stdout, stderr]: [PathBuf; 2],
         guard: Option<Guard>,
-        left: Option<Left>,
+        left: Option<Leftovers>,
     ) -> Self {
         Self {
             process,
@@ -97,9 +96,9 @@ impl Child {
 
     /// The last `lines` lines it wrote: standard error, or standard output where that is empty.
     pub fn last_lines(&self, lines: usize) -> Vec<String> {
-        let found = tail(&self.stderr, lines);
+        let found = tail_lines(&self.stderr, lines);
         if found.is_empty() {
-            tail(&self.stdout, lines)
+            tail_lines(&self.stdout, lines)
         } else {
             found
         }
@@ -107,15 +106,17 @@ impl Child {
 
     /// The last `lines` lines of standard output, then those of standard error: servers log to either.
     pub fn last_lines_of_both(&self, lines: usize) -> Vec<String> {
-        let mut found = tail(&self.stdout, lines);
-        found.extend(tail(&self.stderr, lines));
+        let mut found = tail_lines(&self.stdout, lines);
+        found.extend(tail_lines(&self.stderr, lines));
         found
     }
 
     /// Whether it has ended by itself; it is collected by [`wait`](Self::wait).
     pub fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        self.ended || waitid(WaitId::Pid(self.pid()), options).is_ok_and(|status| status.is_some())
+        self.ended
+            || waitid(WaitId::Pid(self.group_leader()), options)
+                .is_ok_and(|status| status.is_some())
     }
 
     /// Waits until it ends. An interrupt or the time limit sends SIGTERM to its group; a second interrupt, or a group
@@ -127,10 +128,10 @@ impl Child {
         limit: Option<Duration>,
     ) -> Result<Ended, ProcessError> {
         let system = |action| move |source| ProcessError::System { action, source };
-        let pid = self.pid();
+        let pid = self.group_leader();
         let pidfd = pidfd_open(pid, PidfdFlags::empty())
             .map_err(|errno| system("watch the process")(errno.into()))?;
-        let interrupts_before = interrupt.count();
+        let interrupts_before = interrupt.stop_count();
         let mut deadline = limit.map(|limit| self.started + limit);
         let mut stopped = None;
         let mut killed = false;
@@ -141,7 +142,7 @@ impl Child {
             if ended {
                 break;
             }
-            let interrupts = interrupt.count() - interrupts_before;
+            let interrupts = interrupt.stop_count() - interrupts_before;
             let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if stopped.is_none() && (interrupts > 0 || expired) {
                 stopped = Some(if interrupts > 0 {
@@ -150,7 +151,7 @@ impl Child {
                     Stop::TimedOut
                 });
                 self.signal_group(Signal::TERM);
-                deadline = Some(Instant::now() + GRACE);
+                deadline = Some(Instant::now() + SIGTERM_GRACE);
             } else if stopped.is_some() && !killed && (interrupts > 1 || expired) {
                 self.signal_group(Signal::KILL);
                 killed = true;
@@ -173,18 +174,18 @@ impl Child {
     /// Once it has ended: ends what it left behind, then the guard.
     fn end_rest(&mut self) {
         if let Some(left) = self.left.take() {
-            left.end();
+            left.end_leftovers();
         }
         self.guard = None;
     }
 
-    fn pid(&self) -> Pid {
+    fn group_leader(&self) -> Pid {
         Pid::from_child(&self.process)
     }
 
     /// Signals the whole group; a group that has gone already is what was wanted.
     fn signal_group(&self, signal: Signal) {
-        let _ = kill_process_group(self.pid(), signal);
+        let _ = kill_process_group(self.group_leader(), signal);
     }
 }
 
@@ -199,7 +200,7 @@ impl Drop for Child {
 }
 
 /// The last `lines` lines of a file, as text; none if it cannot be read.
-fn tail(path: &Path, lines: usize) -> Vec<String> {
+fn tail_lines(path: &Path, lines: usize) -> Vec<String> {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();

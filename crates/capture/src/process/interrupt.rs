@@ -61,7 +61,7 @@ impl Interrupt {
     }
 
     /// How many times the user asked to stop so far.
-    pub fn count(&mut self) -> u32 {
+    pub fn stop_count(&mut self) -> u32 {
         let mut buffer = [0; 16];
         while let Ok(read) = self.signals.read(&mut buffer) {
             if read == 0 {
@@ -73,8 +73,8 @@ impl Interrupt {
     }
 
     /// Sleeps until the user asks to stop.
-    pub fn wait(&mut self) -> Result<(), ProcessError> {
-        while self.count() == 0 {
+    pub fn wait_for_stop(&mut self) -> Result<(), ProcessError> {
+        while self.stop_count() == 0 {
             self.wait_for_any(&[], None)
                 .map_err(|source| ProcessError::System {
                     action: "wait for Ctrl-C",
@@ -109,7 +109,7 @@ impl Interrupt {
             .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
             .collect();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let timeout = left.map(timespec);
+        let timeout = left.map(to_timespec);
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) => Ok(polled[..fds.len()]
                 .iter()
@@ -137,7 +137,7 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-fn timespec(duration: Duration) -> Timespec {
+fn to_timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: duration.as_secs() as i64,
         tv_nsec: i64::from(duration.subsec_nanos()),

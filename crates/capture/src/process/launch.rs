@@ -89,8 +89,8 @@ impl Launch {
     /// `logs/<name>.stdout.log` and `logs/<name>.stderr.log`. The thread that calls this must wait for it: it is killed
     /// when that thread ends.
     pub fn spawn(&self, logs: &Path, name: &str) -> Result<Child, ProcessError> {
-        let (process, logs) = self.start(logs, name, end_with_us)?;
-        let guard = Guard::of(process.id());
+        let (process, logs) = self.start_process(logs, name, end_with_us)?;
+        let guard = Guard::for_group(process.id());
         Ok(Child::new(process, logs, guard, None))
     }
 
@@ -99,15 +99,15 @@ impl Launch {
     /// meanwhile that is to outlive it.
     pub fn spawn_with_descendants(&self, logs: &Path, name: &str) -> Result<Child, ProcessError> {
         let mut bound = None;
-        let (process, logs) = self.start(logs, name, |command| {
-            bound = Some(Descendants::bind(command));
+        let (process, logs) = self.start_process(logs, name, |command| {
+            bound = Some(Descendants::bind_command(command));
         })?;
         let (guard, left) = bound.map_or((None, None), |bound| (bound.guard, Some(bound.left)));
         Ok(Child::new(process, logs, guard, left))
     }
 
     /// The process, and where its output goes.
-    fn start(
+    fn start_process(
         &self,
         logs: &Path,
         name: &str,
@@ -190,7 +190,7 @@ impl Launch {
 }
 
 /// Our own variables, as far as they are text.
-pub fn environment() -> impl Iterator<Item = (String, String)> {
+pub fn environment_variables() -> impl Iterator<Item = (String, String)> {
     let all = std::env::vars_os();
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
@@ -209,19 +209,19 @@ impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {
             if let Some(value) = value {
-                write!(f, "{name}={} ", quoted(value))?;
+                write!(f, "{name}={} ", shell_quoted(value))?;
             }
         }
-        f.write_str(&quoted(&self.program))?;
+        f.write_str(&shell_quoted(&self.program))?;
         for arg in &self.args {
-            write!(f, " {}", quoted(arg))?;
+            write!(f, " {}", shell_quoted(arg))?;
         }
         Ok(())
     }
 }
 
 /// A word as a POSIX shell reads it back.
-fn quoted(word: &str) -> String {
+fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-+=./,:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -15,7 +15,7 @@ mod tree;
 pub use child::{Child, Ended, Stop};
 pub(crate) use descendants::Descendants;
 pub use interrupt::{Interrupt, survive_file_size_limit};
-pub use launch::{Launch, environment};
+pub use launch::{Launch, environment_variables};
 
 use std::path::PathBuf;
 
@@ -33,22 +33,18 @@ pub enum ProcessError {
     Spawn {
         /// What was to be started.
         program: String,
-        /// What the system said.
         source: std::io::Error,
     },
     /// A log file could not be made.
     #[error("cannot write {path}: {source}")]
     Log {
         path: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
     /// The system refused while waiting or installing signal handlers.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was being done.
         action: &'static str,
-        /// What the system said.
         source: std::io::Error,
     },
 }

@@ -126,16 +126,16 @@ pub(super) struct Guard {
 
 impl Guard {
     /// Of a process group. Nothing where there is no shell: the child itself still ends with us.
-    pub(super) fn of(group: u32) -> Option<Self> {
-        Self::start(OF_GROUP, &group.to_string())
+    pub(super) fn for_group(group: u32) -> Option<Self> {
+        Self::start_guard(OF_GROUP, &group.to_string())
     }
 
     /// Of a process that is still to start, and all below it.
     pub(super) fn of_tree() -> Option<Self> {
-        Self::start(OF_TREE, "sh")
+        Self::start_guard(OF_TREE, "sh")
     }
 
-    fn start(script: &str, name: &str) -> Option<Self> {
+    fn start_guard(script: &str, name: &str) -> Option<Self> {
         let mut shell = Command::new("/bin/sh")
             .args(["-c", script, name])
             .env_clear()
@@ -150,7 +150,6 @@ impl Guard {
         Some(Self { shell, pipe })
     }
 
-    /// Its process.
     pub(super) fn id(&self) -> u32 {
         self.shell.id()
     }

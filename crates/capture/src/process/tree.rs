@@ -10,7 +10,7 @@ use rustix::process::{
 };
 
 /// How long processes may take to end after SIGTERM, and after each SIGKILL.
-const GRACE: Duration = Duration::from_millis(500);
+const SIGNAL_GRACE: Duration = Duration::from_millis(500);
 
 /// An id alone may be another process's by the time it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,31 +21,31 @@ struct ProcessId {
 
 /// What a command started and left to us when it ended. While one is held, processes whose parents end become our children.
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct Leftovers {
     /// What was below us before: ours, not the command's.
     ours: Vec<ProcessId>,
 }
 
-impl Left {
+impl Leftovers {
     /// Before the command starts.
-    pub(super) fn begin() -> Self {
+    pub(super) fn begin_watch() -> Self {
         // Where the kernel refuses, what leaves the command's group and outlives its parent is not found.
         let _ = set_child_subreaper(Some(getpid()));
         Self {
-            ours: descendants(getpid()),
+            ours: list_descendants(getpid()),
         }
     }
 
     /// One more process is ours.
-    pub(super) fn except(&mut self, process: u32) {
+    pub(super) fn exclude_process(&mut self, process: u32) {
         self.ours
-            .extend(stat(process as i32).map(|(_, process)| process));
+            .extend(read_stat(process as i32).map(|(_, process)| process));
     }
 
     /// Once the command has ended: ends what is left of it.
-    pub(super) fn end(&self) {
+    pub(super) fn end_leftovers(&self) {
         let left = || -> Vec<ProcessId> {
-            let below = descendants(getpid()).into_iter();
+            let below = list_descendants(getpid()).into_iter();
             below
                 .filter(|process| !self.ours.contains(process))
                 .collect()
@@ -59,11 +59,11 @@ impl Left {
                     let _ = kill_process(process, signal);
                 }
             }
-            let deadline = Instant::now() + GRACE;
+            let deadline = Instant::now() + SIGNAL_GRACE;
             while !left().is_empty() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            found.iter().for_each(collect);
+            found.iter().for_each(reap_child);
             if left().is_empty() {
                 return;
             }
@@ -72,7 +72,7 @@ impl Left {
 }
 
 /// Takes notice of the end of a process that became our child.
-fn collect(process: &ProcessId) {
+fn reap_child(process: &ProcessId) {
     if let Some(process) = Pid::from_raw(process.pid) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         // It may be another's child.
@@ -81,12 +81,12 @@ fn collect(process: &ProcessId) {
 }
 
 /// Everything below a process that has not ended.
-fn descendants(root: Pid) -> Vec<ProcessId> {
+fn list_descendants(root: Pid) -> Vec<ProcessId> {
     let mut children: BTreeMap<i32, Vec<ProcessId>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let process = entry.file_name().to_string_lossy().parse::<i32>();
         if let Ok(process) = process
-            && let Some((parent, process)) = stat(process)
+            && let Some((parent, process)) = read_stat(process)
         {
             children.entry(parent).or_default().push(process);
         }
@@ -103,7 +103,7 @@ fn descendants(root: Pid) -> Vec<ProcessId> {
 }
 
 /// The parent of a process, and which process it is; `None` of one that ended.
-fn stat(pid: i32) -> Option<(i32, ProcessId)> {
+fn read_stat(pid: i32) -> Option<(i32, ProcessId)> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
     // The name may hold anything, also spaces and parentheses.

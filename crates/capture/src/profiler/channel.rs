@@ -10,7 +10,7 @@ use llmprof_wire::control::{Order, Report};
 use crate::scratch::Scratch;
 
 /// More than this without a line is no report.
-const LONGEST_LINE: usize = 64 << 10;
+const LINE_MAX_BYTES: usize = 64 << 10;
 
 /// What a process has reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Channel {
             .map(|connection| &connection.watched)
     }
 
-    /// What to wait for: whenever one of these is readable, [`serve`](Self::serve) has something to do.
+    /// What to wait for: whenever one of these is readable, [`serve_connections`](Self::serve_connections) has something to do.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let open = self.connections.iter().filter(|one| one.is_open);
         std::iter::once(self.listener.as_fd())
@@ -103,7 +103,7 @@ impl Channel {
     }
 
     /// Takes new connections and reads reports.
-    pub fn serve(&mut self) {
+    pub fn serve_connections(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_err() {
                 continue;
@@ -116,29 +116,29 @@ impl Channel {
                 watched: Watched::default(),
             };
             if let Some(order) = self.first_order {
-                connection.send(order);
+                connection.send_to(order);
             }
             self.connections.push(connection);
         }
         for connection in &mut self.connections {
-            connection.read();
+            connection.read_reports();
         }
     }
 
     /// Signals all processes, and with start and stop those that come later too.
-    pub fn order(&mut self, order: Order) {
+    pub fn send_order(&mut self, order: Order) {
         if matches!(order, Order::Start | Order::Stop) {
             self.first_order = Some(order);
         }
         for connection in &mut self.connections {
-            connection.send(order);
+            connection.send_to(order);
         }
     }
 
     /// Asks all processes to write what they have.
-    pub fn flush(&mut self) {
+    pub fn request_flush(&mut self) {
         self.flushes += 1;
-        self.order(Order::Flush(self.flushes));
+        self.send_order(Order::Flush(self.flushes));
     }
 
     /// Whether all processes that are still there have done the last flush.
@@ -150,13 +150,13 @@ impl Channel {
 }
 
 impl Connection {
-    fn send(&mut self, order: Order) {
+    fn send_to(&mut self, order: Order) {
         if self.is_open && writeln!(self.stream, "{order}").is_err() {
             self.is_open = false;
         }
     }
 
-    fn read(&mut self) {
+    fn read_reports(&mut self) {
         let mut chunk = [0; 4096];
         while self.is_open {
             match self.stream.read(&mut chunk) {
@@ -166,18 +166,18 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => self.is_open = false,
             }
-            self.is_open &= self.received.len() <= LONGEST_LINE;
+            self.is_open &= self.received.len() <= LINE_MAX_BYTES;
         }
         while let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.received.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line);
             if let Some(report) = Report::read(line.trim_end_matches('\n')) {
-                self.take(report);
+                self.take_report(report);
             }
         }
     }
 
-    fn take(&mut self, report: Report) {
+    fn take_report(&mut self, report: Report) {
         let watched = &mut self.watched;
         match report {
             Report::Hello { process, file, .. } => {
@@ -205,17 +205,17 @@ mod tests {
     #[test]
     fn processes_report_and_take_orders() {
         let mut channel = Channel::open().unwrap();
-        channel.order(Order::Start);
+        channel.send_order(Order::Start);
         let mut process = UnixStream::connect(channel.path()).unwrap();
         process
             .write_all(b"hello 1 42 42-1.wire\nattached 130001\ndropped 3 no sp")
             .unwrap();
-        channel.serve();
+        channel.serve_connections();
         process.write_all(b"ace\nnonsense\n").unwrap();
-        channel.flush();
+        channel.request_flush();
         assert!(!channel.is_flushed());
         process.write_all(b"flushed 1\n").unwrap();
-        channel.serve();
+        channel.serve_connections();
         assert!(channel.is_flushed());
         assert_eq!((channel.take_new(), channel.take_new()), (vec![42], vec![]));
         let watched: Vec<_> = channel.processes().cloned().collect();
@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(&reported, b"start\nflush 1\n");
         // Closed, not only dropped: a program that another test is just starting may have a copy.
         process.shutdown(std::net::Shutdown::Both).unwrap();
-        channel.flush();
-        channel.serve();
+        channel.request_flush();
+        channel.serve_connections();
         assert!(
             channel.is_flushed(),
             "a process that is gone is not waited for"

@@ -86,7 +86,7 @@ pub struct Cupti {
 impl Cupti {
     /// The same command, recorded.
     #[must_use]
-    pub fn apply(&self, launch: Launch) -> Launch {
+    pub fn apply_to(&self, launch: Launch) -> Launch {
         let library = self.library.to_string_lossy();
         let mut launch = launch
             .env("CUDA_INJECTION64_PATH", library.clone())
@@ -144,7 +144,7 @@ mod tests {
             },
             range: Some("decode step".to_owned()),
         };
-        let launch = cupti.apply(Launch::new("python3").arg("serve.py"));
+        let launch = cupti.apply_to(Launch::new("python3").arg("serve.py"));
         assert_eq!(
             launch.to_string(),
             "CUDA_INJECTION64_PATH=/opt/llmprof/libllmprof_inject.so \

@@ -13,9 +13,9 @@ use super::{Channel, Cupti, Watched};
 use crate::process::Launch;
 
 /// How long a process may take to follow an order: it reads them in a thread of its own.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ATTACH_MAX_WAIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has.
-const PAUSE: Duration = Duration::from_millis(1);
+const POLL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Recording by our library that waits for its start.
 pub struct Recording {
@@ -42,8 +42,8 @@ impl Recording {
 
     /// The same command, recorded once [`start`](Self::start) says so.
     #[must_use]
-    pub fn apply(&self, launch: Launch) -> Launch {
-        self.cupti.apply(launch)
+    pub fn apply_to(&self, launch: Launch) -> Launch {
+        self.cupti.apply_to(launch)
     }
 
     /// Records from now on. Says why where no process does.
@@ -52,9 +52,9 @@ impl Recording {
         let in_slices = self.cupti.options.overhead_ppm > 0;
         let records =
             |process: &Watched| process.is_capturing || (in_slices && process.cupti.is_some());
-        self.channel.serve();
-        self.channel.order(Order::Start);
-        self.wait(|channel| {
+        self.channel.serve_connections();
+        self.channel.send_order(Order::Start);
+        self.wait_until(|channel| {
             channel
                 .processes()
                 .any(|process| records(process) || process.refused.is_some())
@@ -82,14 +82,14 @@ impl Recording {
 
     /// Records no more, and has everything written.
     pub fn stop(&mut self) {
-        self.channel.order(Order::Stop);
-        self.channel.flush();
-        self.wait(Channel::is_flushed);
+        self.channel.send_order(Order::Stop);
+        self.channel.request_flush();
+        self.wait_until(Channel::is_flushed);
     }
 
     /// What was dropped, once the worker has ended.
-    pub fn issues(&mut self) -> Vec<Issue> {
-        self.channel.serve();
+    pub fn take_issues(&mut self) -> Vec<Issue> {
+        self.channel.serve_connections();
         let dropped = self.channel.processes().filter_map(|process| {
             let (count, why) = process.dropped.as_ref()?;
             let issue = Issue::error(IssueCode::CuptiDropped).with("why", why.as_str());
@@ -101,11 +101,11 @@ impl Recording {
             .collect()
     }
 
-    fn wait(&mut self, done: impl Fn(&Channel) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+    fn wait_until(&mut self, done: impl Fn(&Channel) -> bool) {
+        let deadline = Instant::now() + ATTACH_MAX_WAIT;
         while !done(&self.channel) && Instant::now() < deadline {
-            std::thread::sleep(PAUSE);
-            self.channel.serve();
+            std::thread::sleep(POLL_PAUSE);
+            self.channel.serve_connections();
         }
     }
 }
@@ -128,7 +128,7 @@ mod tests {
             ..Options::default()
         };
         let mut recording = Recording::prepare(library, folder.path(), options).unwrap();
-        let launch = recording.apply(Launch::new("worker")).to_string();
+        let launch = recording.apply_to(Launch::new("worker")).to_string();
         assert!(
             launch.contains("begin=off") && launch.contains("overhead_ppm=20000"),
             "{launch}"
@@ -157,7 +157,7 @@ mod tests {
         recording.start().unwrap();
         recording.stop();
         worker.join().unwrap();
-        let issues = recording.issues();
+        let issues = recording.take_issues();
         assert_eq!((issues[0].count, issues.len()), (7, 1));
     }
 

@@ -18,7 +18,7 @@ use crate::process::{Descendants, Interrupt, Launch, ProcessError};
 
 /// How long a command may take to end by itself after Ctrl-C before it gets the signal from us: a terminal sends it to
 /// the command too.
-const PATIENCE: Duration = Duration::from_secs(2);
+const FLUSH_MAX_WAIT: Duration = Duration::from_secs(2);
 /// How long processes that outlive the command may take to write what they have.
 const LAST_FLUSH: Duration = Duration::from_secs(3);
 
@@ -67,7 +67,7 @@ pub struct WatchedEnd {
 /// Starts the command with our own input, output and terminal, and waits until it ends. Ctrl-C goes to the command,
 /// from the terminal or from us; a second one ends it. SIGTERM and SIGHUP end it too, and so does our own death, with all
 /// that it started.
-pub fn watch(
+pub fn run_watched(
     launch: &Launch,
     channel: &mut Channel,
     schedule: &Schedule,
@@ -81,7 +81,7 @@ pub fn watch(
     if output == CommandOutput::Stderr {
         command.stdout(std::io::stderr());
     }
-    let descendants = Descendants::bind(&mut command);
+    let descendants = Descendants::bind_command(&mut command);
     // The command stays in our process group: the terminal's Ctrl-C reaches it, and it may read from the terminal.
     let mut child = command
         .spawn()
@@ -99,7 +99,7 @@ pub fn watch(
         sampler.inspect(|sampler| sampler.set_recording(is_on));
     };
     set_sampling(schedule.begins_at_once());
-    let interrupts_before = interrupt.count();
+    let interrupts_before = interrupt.stop_count();
     let mut ending = Ending::default();
     loop {
         let deadlines = [begin, end, ending.next, size_check];
@@ -114,7 +114,7 @@ pub fn watch(
         let ready = interrupt
             .wait_for_any(&watched, deadline)
             .map_err(system("wait for the command"))?;
-        channel.serve();
+        channel.serve_connections();
         for process in channel.take_new() {
             sampler.inspect(|sampler| sampler.add_process(process));
         }
@@ -124,33 +124,33 @@ pub fn watch(
         let now = Instant::now();
         if begin.is_some_and(|begin| now >= begin) {
             begin = None;
-            channel.order(Order::Start);
+            channel.send_order(Order::Start);
             set_sampling(true);
         }
         if end.is_some_and(|end| now >= end) {
             end = None;
-            channel.order(Order::Stop);
-            channel.flush();
+            channel.send_order(Order::Stop);
+            channel.request_flush();
             set_sampling(false);
         }
         // Once is enough: nothing is recorded from then on.
         if !was_full && is_full(channel, schedule, &mut size_check, now) {
             was_full = true;
             (begin, end, size_check) = (None, None, None);
-            channel.order(Order::Stop);
-            channel.flush();
+            channel.send_order(Order::Stop);
+            channel.request_flush();
             set_sampling(false);
         }
-        let asked = interrupt.count() - interrupts_before;
+        let asked = interrupt.stop_count() - interrupts_before;
         if asked > 0 && ending.asked == 0 {
-            channel.flush();
+            channel.request_flush();
         }
         let wish = Wish {
             asked,
             is_termination: interrupt.is_termination(),
             has_reached_command: asked > 0 && terminal_signals_command(),
         };
-        if let Some(signal) = ending.step(wish, now) {
+        if let Some(signal) = ending.next_signal(wish, now) {
             // One that is gone already is what was wanted.
             let _ = kill_process(pid, signal);
         }
@@ -158,9 +158,9 @@ pub fn watch(
     let status = child.wait().map_err(system("collect the command"))?;
     let duration = Nanos(started.elapsed().as_nanos() as i64);
     flush_the_rest(channel, interrupt).map_err(system("wait for the last records"))?;
-    let was_interrupted = interrupt.count() > interrupts_before;
+    let was_interrupted = interrupt.stop_count() > interrupts_before;
     if was_interrupted {
-        descendants.end();
+        descendants.end_all();
     }
     Ok(WatchedEnd {
         status,
@@ -184,14 +184,14 @@ fn is_full(
     match &schedule.most {
         Some((folder, most)) if check.is_some_and(|check| now >= check) => {
             *check = Some(now + SIZE_EVERY);
-            size(folder) >= *most
+            folder_size(folder) >= *most
         }
         _ => false,
     }
 }
 
 /// Bytes of the files of a folder.
-fn size(folder: &Path) -> Bytes {
+fn folder_size(folder: &Path) -> Bytes {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| Some(Bytes(entry.metadata().ok()?.len())));
     sizes.sum()
@@ -226,7 +226,7 @@ struct Ending {
 
 impl Ending {
     /// What the command is to be sent now.
-    fn step(&mut self, wish: Wish, now: Instant) -> Option<Signal> {
+    fn next_signal(&mut self, wish: Wish, now: Instant) -> Option<Signal> {
         let asked = wish.asked;
         if asked == 0 {
             return None;
@@ -236,7 +236,7 @@ impl Ending {
         if self.asked == 0 && wish.is_termination {
             self.next = Some(now);
         } else if self.asked == 0 && !wish.has_reached_command {
-            self.next = Some(now + PATIENCE);
+            self.next = Some(now + FLUSH_MAX_WAIT);
         }
         let again = asked > self.asked && self.asked > 0;
         self.asked = asked;
@@ -249,16 +249,16 @@ impl Ending {
             _ => Signal::KILL,
         };
         self.sent += 1;
-        self.next = (self.sent < 4).then(|| now + 2 * PATIENCE);
+        self.next = (self.sent < 4).then(|| now + 2 * FLUSH_MAX_WAIT);
         Some(signal)
     }
 }
 
 /// Processes that the command left behind write what they have; they are not ended.
 fn flush_the_rest(channel: &mut Channel, interrupt: &Interrupt) -> std::io::Result<()> {
-    channel.order(Order::Stop);
-    channel.flush();
-    channel.serve();
+    channel.send_order(Order::Stop);
+    channel.request_flush();
+    channel.serve_connections();
     let deadline = Instant::now() + LAST_FLUSH;
     while !channel.is_flushed() && Instant::now() < deadline {
         let watched: Vec<_> = channel
@@ -268,7 +268,7 @@ fn flush_the_rest(channel: &mut Channel, interrupt: &Interrupt) -> std::io::Resu
             .collect();
         interrupt.wait_for_any(&watched, Some(deadline))?;
         drop(watched);
-        channel.serve();
+        channel.serve_connections();
     }
     Ok(())
 }
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     /// What is sent when the user asks at these seconds and never again.
-    fn sent(has_reached_command: bool, asked_at: &[u64], until: u64) -> Vec<(u64, Signal)> {
+    fn signals_sent(has_reached_command: bool, asked_at: &[u64], until: u64) -> Vec<(u64, Signal)> {
         signals(has_reached_command, false, asked_at, until)
     }
 
@@ -298,18 +298,18 @@ mod tests {
                     has_reached_command,
                 };
                 let now = start + Duration::from_secs(second);
-                Some((second, ending.step(wish, now)?))
+                Some((second, ending.next_signal(wish, now)?))
             })
             .collect()
     }
 
     #[test]
     fn a_command_that_the_terminal_signalled_is_left_to_end() {
-        assert_eq!(sent(true, &[1], 3600), []);
-        let insisted = sent(true, &[1, 60], 70);
+        assert_eq!(signals_sent(true, &[1], 3600), []);
+        let insisted = signals_sent(true, &[1, 60], 70);
         assert_eq!(insisted[..2], [(60, Signal::TERM), (64, Signal::TERM)]);
         assert_eq!(insisted[2], (68, Signal::KILL));
-        assert_eq!(sent(true, &[1, 2, 3, 4], 4)[2], (4, Signal::KILL));
+        assert_eq!(signals_sent(true, &[1, 2, 3, 4], 4)[2], (4, Signal::KILL));
     }
 
     /// The terminal's foreground says nothing of a SIGTERM that somebody sent to us alone.
@@ -329,6 +329,6 @@ mod tests {
             (11, Signal::KILL),
             (15, Signal::KILL),
         ];
-        assert_eq!(sent(false, &[1], 60), expected);
+        assert_eq!(signals_sent(false, &[1], 60), expected);
     }
 }

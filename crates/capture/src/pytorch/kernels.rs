@@ -18,7 +18,7 @@ use super::Package;
 use crate::{
     process::Interrupt,
     runner::{
-        Client, Limits, Problem, Step, WorkerError,
+        Client, Limits, Problem, WorkerError, WorkerStep,
         protocol::{Measure, Measured, Progress, Trace},
     },
     scratch::Scratch,
@@ -39,7 +39,7 @@ impl KernelWorker {
     /// Starts it with an interpreter that has torch and transformers.
     pub fn start(python: &str, interrupt: &mut Interrupt) -> Result<Self, WorkerError> {
         let refused = |source: std::io::Error| WorkerError {
-            step: Step::Connect,
+            step: WorkerStep::Connect,
             problem: Problem::Socket {
                 action: "unpack the worker",
                 source,
@@ -49,7 +49,7 @@ impl KernelWorker {
         let package = Package::unpack().map_err(|error| refused(error.0))?;
         let logs = Scratch::new().map_err(refused)?;
         let client = Client::start(
-            &package.launch(python),
+            &package.launch_worker(python),
             logs.path(),
             "kernels",
             Limits::default(),
@@ -62,21 +62,21 @@ impl KernelWorker {
         })
     }
 
-    pub fn measure(
+    pub fn measure_kernels(
         &mut self,
         request: &Measure,
         interrupt: &mut Interrupt,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Measured, WorkerError> {
-        self.client.measure(request, interrupt, progress)
+        self.client.measure_kernels(request, interrupt, progress)
     }
 
-    pub fn trace(
+    pub fn trace_model(
         &mut self,
         request: &Trace,
         interrupt: &mut Interrupt,
     ) -> Result<TracedModel, WorkerError> {
-        self.client.trace(request, interrupt)
+        self.client.trace_model(request, interrupt)
     }
 
     pub fn finish(self, interrupt: &mut Interrupt) -> Result<(), WorkerError> {
@@ -98,14 +98,14 @@ pub fn measured_source(measured: &Measured) -> String {
 /// The device file of what was measured. `known` is what is already known of the device; without it the best rates that
 /// were seen stand for its peaks. `time` is now (RFC 3339).
 pub fn measured_device(measured: &Measured, known: Option<DeviceFile>, time: &str) -> DeviceFile {
-    let mut file = known.unwrap_or_else(|| described(measured));
+    let mut file = known.unwrap_or_else(|| described_device(measured));
     file.sources
         .insert(SOURCE.to_owned(), measured_source(measured));
     file.measured_at = Some(time.to_owned());
     if let Some(gap) = measured.launches.graph_kernel_ns {
         file.launch_latency_us = Some(FigureEntry {
             value: gap / 1e3,
-            ..cited("tiny kernels of a CUDA graph, one after the other")
+            ..cited_figure("tiny kernels of a CUDA graph, one after the other")
         });
     }
     for (key, name) in [
@@ -131,7 +131,7 @@ pub fn measured_device(measured: &Measured, known: Option<DeviceFile>, time: &st
     file
 }
 
-fn cited(at: &str) -> FigureEntry {
+fn cited_figure(at: &str) -> FigureEntry {
     FigureEntry {
         value: 0.0,
         source: SOURCE.to_owned(),
@@ -141,7 +141,7 @@ fn cited(at: &str) -> FigureEntry {
 }
 
 /// A device that no file describes, by the best rates that were seen.
-fn described(measured: &Measured) -> DeviceFile {
+fn described_device(measured: &Measured) -> DeviceFile {
     let best = |size: f64| {
         let samples = measured.samples.iter();
         samples
@@ -168,7 +168,7 @@ fn described(measured: &Measured) -> DeviceFile {
         peak(DType::F32, Engine::Vector, best(4.0)),
     ];
     DeviceFile {
-        name: slug(&measured.name),
+        name: slug_of(&measured.name),
         title: measured.name.clone(),
         driver_names: vec![measured.name.clone()],
         vendor: "unknown".to_owned(),
@@ -195,11 +195,11 @@ fn described(measured: &Measured) -> DeviceFile {
             technology: None,
             capacity_gb: measured.memory_bytes.map(|bytes| FigureEntry {
                 value: bytes.0 as f64 / 1e9,
-                ..cited("as torch reports it")
+                ..cited_figure("as torch reports it")
             }),
             bandwidth_gb_s: FigureEntry {
                 value: bandwidth / 1e9,
-                ..cited("a copy within the device, bytes read and written")
+                ..cited_figure("a copy within the device, bytes read and written")
             },
         },
         caches: measured
@@ -223,7 +223,7 @@ fn described(measured: &Measured) -> DeviceFile {
 }
 
 /// A name of lower-case letters, digits and underscores.
-fn slug(name: &str) -> String {
+fn slug_of(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars() {
         if c.is_ascii_alphanumeric() {

@@ -1,6 +1,6 @@
 //! The PyTorch runtime: a worker in Python, which the binary carries with it.
 //!
-//! [`Package::unpack`] writes it to a directory of its own, [`Package::launch`] is the command that runs it with an
+//! [`Package::unpack`] writes it to a directory of its own, [`Package::launch_worker`] is the command that runs it with an
 //! interpreter that has torch and transformers. What that interpreter lacks, the worker says in answer to hello.
 
 mod kernels;
@@ -36,17 +36,13 @@ enum Directory {
 /// The worker could not be unpacked.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot unpack the PyTorch worker: {0}")]
-pub struct UnpackError(
-    /// What the system said.
-    #[from]
-    pub io::Error,
-);
+pub struct UnpackError(#[from] pub io::Error);
 
 impl Package {
     /// Writes the worker to a new directory that nobody else may enter.
     pub fn unpack() -> Result<Self, UnpackError> {
         let directory = Scratch::new()?;
-        write(directory.path())?;
+        write_files(directory.path())?;
         Ok(Self {
             directory: Directory::Scratch(directory),
         })
@@ -64,12 +60,12 @@ impl Package {
         let package = Self {
             directory: Directory::Named(path.to_owned()),
         };
-        write(path)?;
+        write_files(path)?;
         Ok(package)
     }
 
     /// The command that runs it with this interpreter.
-    pub fn launch(&self, python: &str) -> Launch {
+    pub fn launch_worker(&self, python: &str) -> Launch {
         Self::launch_at(python, self.path())
     }
 
@@ -102,7 +98,7 @@ impl Drop for Package {
     }
 }
 
-fn write(directory: &Path) -> io::Result<()> {
+fn write_files(directory: &Path) -> io::Result<()> {
     for (name, text) in source::FILES {
         let path = directory.join(name);
         if let Some(folder) = path.parent() {
@@ -114,7 +110,7 @@ fn write(directory: &Path) -> io::Result<()> {
 }
 
 /// How a plan has the model executed.
-pub fn options(plan: &Plan) -> LoadOptions {
+pub fn load_options(plan: &Plan) -> LoadOptions {
     LoadOptions {
         attn_implementation: plan.runtime.attn_implementation.clone(),
         experts_implementation: plan.runtime.experts_implementation.clone(),
@@ -131,7 +127,7 @@ pub fn options(plan: &Plan) -> LoadOptions {
 }
 
 /// What torch's profiler is asked for.
-pub fn profile(settings: &TorchProfilerSettings) -> Profile {
+pub fn profile_request(settings: &TorchProfilerSettings) -> Profile {
     Profile {
         activities: settings.activities.clone(),
         shapes: settings.shapes,
@@ -198,7 +194,7 @@ mod tests {
     #[test]
     fn the_interpreter_runs_the_unpacked_directory() {
         let package = Package::unpack().unwrap();
-        let launch = package.launch("python3.12");
+        let launch = package.launch_worker("python3.12");
         assert_eq!(launch.program, "python3.12");
         assert_eq!(launch.args[0], "-u");
         assert_eq!(Path::new(&launch.args[1]), package.path());

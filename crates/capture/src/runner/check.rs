@@ -5,7 +5,7 @@ use llmprof_units::{Count, Nanos};
 use super::protocol::{Finish, Generate, Generated, Loaded, RequestResult};
 
 /// What is wrong with the answer to a load, if anything.
-pub(super) fn loaded(answer: &Loaded) -> Result<(), String> {
+pub(super) fn check_loaded(answer: &Loaded) -> Result<(), String> {
     if answer.end_ns < answer.start_ns {
         return Err("loading ended before it began".to_owned());
     }
@@ -16,7 +16,7 @@ pub(super) fn loaded(answer: &Loaded) -> Result<(), String> {
 }
 
 /// What is wrong with the answer to a batch, if anything.
-pub(super) fn generated(asked: &Generate, answer: &Generated) -> Result<(), String> {
+pub(super) fn check_generated(asked: &Generate, answer: &Generated) -> Result<(), String> {
     if answer.end_ns < answer.start_ns {
         return Err("the batch ended before it began".to_owned());
     }
@@ -34,12 +34,12 @@ pub(super) fn generated(asked: &Generate, answer: &Generated) -> Result<(), Stri
                 request.id, result.id
             ));
         }
-        self::result(asked, request.max_new_tokens, answer, result)
+        self::check_result(asked, request.max_new_tokens, answer, result)
             .map_err(|what| format!("request `{}`: {what}", request.id))?;
     }
-    phases(answer)?;
+    check_phases(answer)?;
     device_times(answer)?;
-    snapshot(asked, answer)?;
+    check_snapshot(asked, answer)?;
     match (&asked.events, &answer.events) {
         (None, Some(_)) => Err("it recorded events that nobody asked for".to_owned()),
         (Some(_), None) => Err("it recorded no events".to_owned()),
@@ -56,7 +56,7 @@ pub(super) fn generated(asked: &Generate, answer: &Generated) -> Result<(), Stri
     }
 }
 
-fn result(
+fn check_result(
     asked: &Generate,
     max_new_tokens: u64,
     batch: &Generated,
@@ -110,7 +110,7 @@ fn device_times(batch: &Generated) -> Result<(), String> {
 }
 
 /// A snapshot may be left out, with an issue; it may not be another one.
-fn snapshot(asked: &Generate, answer: &Generated) -> Result<(), String> {
+fn check_snapshot(asked: &Generate, answer: &Generated) -> Result<(), String> {
     let made = answer
         .memory
         .as_ref()
@@ -125,7 +125,7 @@ fn snapshot(asked: &Generate, answer: &Generated) -> Result<(), String> {
     }
 }
 
-fn phases(batch: &Generated) -> Result<(), String> {
+fn check_phases(batch: &Generated) -> Result<(), String> {
     let mut before: Nanos = batch.start_ns;
     for span in &batch.phases {
         if span.phase.is_empty() {

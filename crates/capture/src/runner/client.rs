@@ -3,8 +3,8 @@ use std::{os::unix::net::UnixListener, path::Path, time::Duration};
 use super::{
     check,
     connection::Connection,
-    conversation::{Process, socket, unexpected},
-    error::{Problem, Step, WorkerError},
+    conversation::{Process, socket_error, unexpected_reply},
+    error::{Problem, WorkerError, WorkerStep},
     limits::{Limits, Until},
     protocol::{
         Empty, Generate, Generated, Load, Loaded, Measure, Measured, Progress, Reply, Request,
@@ -40,35 +40,36 @@ impl Client {
         interrupt: &mut Interrupt,
     ) -> Result<Self, WorkerError> {
         let refuse = |problem| WorkerError {
-            step: Step::Connect,
+            step: WorkerStep::Connect,
             problem,
             output: Vec::new(),
         };
         // Not in the run directory: a socket's path may have 107 bytes, a run directory's may have more.
         let folder = Scratch::new()
-            .map_err(|source| refuse(socket("make a folder for the socket", source)))?;
+            .map_err(|source| refuse(socket_error("make a folder for the socket", source)))?;
         let path = folder.path().join("worker");
         let listener = UnixListener::bind(&path)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|source| refuse(socket("listen on the socket", source)))?;
-        let interrupts_before = interrupt.count();
+            .map_err(|source| refuse(socket_error("listen on the socket", source)))?;
+        let interrupts_before = interrupt.stop_count();
         let child = launch
             .clone()
             .env(SOCKET_VARIABLE, path.to_string_lossy())
             .spawn(logs, name)
             .map_err(|error| refuse(Problem::Start(error)))?;
         let mut process = Process::new(child, interrupts_before)
-            .map_err(|source| refuse(socket("watch the worker", source)))?;
+            .map_err(|source| refuse(socket_error("watch the worker", source)))?;
         let connected = process
-            .accept(&listener, Until::from_now(limits.connect), interrupt)
+            .accept_worker(&listener, Until::from_now(limits.connect), interrupt)
             .and_then(|stream| {
                 Connection::new(stream, limits.max_line_bytes)
-                    .map_err(|source| socket("use the socket", source))
+                    .map_err(|source| socket_error("use the socket", source))
             });
-        let mut connection = connected.map_err(|problem| process.error(Step::Connect, problem))?;
+        let mut connection =
+            connected.map_err(|problem| process.worker_error(WorkerStep::Connect, problem))?;
         let hello = process
-            .hello(&mut connection, Until::from_now(limits.hello), interrupt)
-            .map_err(|problem| process.error(Step::Hello, problem))?;
+            .receive_hello(&mut connection, Until::from_now(limits.hello), interrupt)
+            .map_err(|problem| process.worker_error(WorkerStep::Hello, problem))?;
         Ok(Self {
             connection,
             process,
@@ -78,7 +79,6 @@ impl Client {
         })
     }
 
-    /// Who the worker is.
     pub fn hello(&self) -> &WorkerHello {
         &self.hello
     }
@@ -89,29 +89,29 @@ impl Client {
     }
 
     /// Where its standard output and its standard error go.
-    pub fn logs(&self) -> (&Path, &Path) {
+    pub fn log_paths(&self) -> (&Path, &Path) {
         let child = self.process.child();
         (child.stdout(), child.stderr())
     }
 
     /// Has it make a model ready.
-    pub fn load(
+    pub fn load_model(
         &mut self,
         load: &Load,
         interrupt: &mut Interrupt,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Loaded, WorkerError> {
         let request = Request::Load(load.clone());
-        self.ask(
-            Step::Load,
+        self.ask_worker(
+            WorkerStep::Load,
             &request,
             interrupt,
             progress,
             |reply| match reply {
-                Reply::Load(loaded) => check::loaded(&loaded)
+                Reply::Load(loaded) => check::check_loaded(&loaded)
                     .map(|()| loaded)
                     .map_err(Problem::Inconsistent),
-                other => Err(unexpected(&other)),
+                other => Err(unexpected_reply(&other)),
             },
         )
     }
@@ -124,68 +124,68 @@ impl Client {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Generated, WorkerError> {
         let request = Request::WarmUp(batch.clone());
-        self.ask(
-            Step::WarmUp,
+        self.ask_worker(
+            WorkerStep::WarmUp,
             &request,
             interrupt,
             progress,
             |reply| match reply {
-                Reply::WarmUp(generated) => checked(batch, generated),
-                other => Err(unexpected(&other)),
+                Reply::WarmUp(generated) => check_answer(batch, generated),
+                other => Err(unexpected_reply(&other)),
             },
         )
     }
 
     /// Has it run a batch.
-    pub fn generate(
+    pub fn generate_batch(
         &mut self,
         batch: &Generate,
         interrupt: &mut Interrupt,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Generated, WorkerError> {
         let request = Request::Generate(batch.clone());
-        self.ask(
-            Step::Generate,
+        self.ask_worker(
+            WorkerStep::Generate,
             &request,
             interrupt,
             progress,
             |reply| match reply {
-                Reply::Generate(generated) => checked(batch, generated),
-                other => Err(unexpected(&other)),
+                Reply::Generate(generated) => check_answer(batch, generated),
+                other => Err(unexpected_reply(&other)),
             },
         )
     }
 
     /// Has it measure how long kernels take on a device.
-    pub fn measure(
+    pub fn measure_kernels(
         &mut self,
         request: &Measure,
         interrupt: &mut Interrupt,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Measured, WorkerError> {
         let request = Request::Measure(request.clone());
-        self.ask(
-            Step::Measure,
+        self.ask_worker(
+            WorkerStep::Measure,
             &request,
             interrupt,
             progress,
             |reply| match reply {
                 Reply::Measure(measured) => Ok(measured),
-                other => Err(unexpected(&other)),
+                other => Err(unexpected_reply(&other)),
             },
         )
     }
 
     /// Has it find the kernels of a model.
-    pub fn trace(
+    pub fn trace_model(
         &mut self,
         request: &Trace,
         interrupt: &mut Interrupt,
     ) -> Result<TracedModel, WorkerError> {
         let contexts = request.contexts.len();
         let request = Request::Trace(request.clone());
-        self.ask(
-            Step::Trace,
+        self.ask_worker(
+            WorkerStep::Trace,
             &request,
             interrupt,
             &mut |_| (),
@@ -195,7 +195,7 @@ impl Client {
                     "{} decode steps for {contexts} contexts",
                     traced.decode.len()
                 ))),
-                other => Err(unexpected(&other)),
+                other => Err(unexpected_reply(&other)),
             },
         )
     }
@@ -203,20 +203,20 @@ impl Client {
     /// Says goodbye and waits until the process has ended, with everything it started.
     pub fn finish(mut self, interrupt: &mut Interrupt) -> Result<Ended, WorkerError> {
         let request = Request::Bye(Empty {});
-        self.ask(
-            Step::Bye,
+        self.ask_worker(
+            WorkerStep::Bye,
             &request,
             interrupt,
             &mut |_| (),
             |reply| match reply {
                 Reply::Bye(Empty {}) => Ok(()),
-                other => Err(unexpected(&other)),
+                other => Err(unexpected_reply(&other)),
             },
         )?;
         drop(self.connection);
         let limit = self.limits.exit;
         self.process
-            .end(interrupt, limit)
+            .wait_exit(interrupt, limit)
             .and_then(|ended| match ended.stopped {
                 None => Ok(ended),
                 Some(Stop::Interrupted) => Err(Problem::Interrupted),
@@ -224,41 +224,41 @@ impl Client {
                     limit: limit.unwrap_or_default(),
                 }),
             })
-            .map_err(|problem| self.process.error(Step::Exit, problem))
+            .map_err(|problem| self.process.worker_error(WorkerStep::Exit, problem))
     }
 
     /// Ends the worker now, kindly at first, whatever it is doing.
     pub fn abort(mut self, interrupt: &mut Interrupt) -> Result<Ended, WorkerError> {
         self.process
-            .end(interrupt, Some(Duration::ZERO))
-            .map_err(|problem| self.process.error(Step::Exit, problem))
+            .wait_exit(interrupt, Some(Duration::ZERO))
+            .map_err(|problem| self.process.worker_error(WorkerStep::Exit, problem))
     }
 
-    fn ask<T>(
+    fn ask_worker<T>(
         &mut self,
-        step: Step,
+        step: WorkerStep,
         request: &Request,
         interrupt: &mut Interrupt,
         progress: &mut dyn FnMut(Progress),
         accept: impl FnOnce(Reply) -> Result<T, Problem>,
     ) -> Result<T, WorkerError> {
-        let until = Until::from_now(self.limits.of(step));
+        let until = Until::from_now(self.limits.limit_of(step));
         let answer = if self.broken {
             Err(Problem::Broken)
         } else {
             self.process
-                .ask(&mut self.connection, request, until, interrupt, progress)
+                .ask_worker(&mut self.connection, request, until, interrupt, progress)
                 .and_then(accept)
         };
         answer.map_err(|problem| {
             self.broken |= !problem.is_answer();
-            self.process.error(step, problem)
+            self.process.worker_error(step, problem)
         })
     }
 }
 
-fn checked(batch: &Generate, answer: Generated) -> Result<Generated, Problem> {
-    check::generated(batch, &answer)
+fn check_answer(batch: &Generate, answer: Generated) -> Result<Generated, Problem> {
+    check::check_generated(batch, &answer)
         .map(|()| answer)
         .map_err(Problem::Inconsistent)
 }

@@ -48,7 +48,7 @@ impl Connection {
     }
 
     /// Takes what is there.
-    pub(super) fn receive(&mut self) -> io::Result<Received> {
+    pub(super) fn receive_available(&mut self) -> io::Result<Received> {
         let mut chunk = [0; 16 * 1024];
         loop {
             if let Some(line) = self.take_line() {
@@ -84,7 +84,7 @@ impl Connection {
     }
 
     /// Sends as much of `bytes` as fits now, and says how much.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(super) fn send_available(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.stream.write(bytes) {
             Err(error)
                 if matches!(
@@ -124,33 +124,48 @@ impl AsFd for Connection {
 mod tests {
     use super::*;
 
-    fn pair(max_line: usize) -> (UnixStream, Connection) {
+    fn connected_pair(max_line: usize) -> (UnixStream, Connection) {
         let (theirs, ours) = UnixStream::pair().unwrap();
         (theirs, Connection::new(ours, max_line).unwrap())
     }
 
     #[test]
     fn lines_come_out_however_they_were_cut() {
-        let (mut theirs, mut ours) = pair(100);
-        assert_eq!(ours.receive().unwrap(), Received::Pending);
+        let (mut theirs, mut ours) = connected_pair(100);
+        assert_eq!(ours.receive_available().unwrap(), Received::Pending);
         theirs.write_all(b"one\ntw").unwrap();
-        assert_eq!(ours.receive().unwrap(), Received::Line(b"one".to_vec()));
-        assert_eq!(ours.receive().unwrap(), Received::Pending);
+        assert_eq!(
+            ours.receive_available().unwrap(),
+            Received::Line(b"one".to_vec())
+        );
+        assert_eq!(ours.receive_available().unwrap(), Received::Pending);
         theirs.write_all(b"o\n\nthree").unwrap();
-        assert_eq!(ours.receive().unwrap(), Received::Line(b"two".to_vec()));
-        assert_eq!(ours.receive().unwrap(), Received::Line(Vec::new()));
+        assert_eq!(
+            ours.receive_available().unwrap(),
+            Received::Line(b"two".to_vec())
+        );
+        assert_eq!(
+            ours.receive_available().unwrap(),
+            Received::Line(Vec::new())
+        );
         drop(theirs);
-        assert_eq!(ours.receive().unwrap(), Received::Closed { mid_line: true });
+        assert_eq!(
+            ours.receive_available().unwrap(),
+            Received::Closed { mid_line: true }
+        );
     }
 
     #[test]
     fn a_line_has_a_limit_with_and_without_an_end() {
-        let (mut theirs, mut ours) = pair(4);
+        let (mut theirs, mut ours) = connected_pair(4);
         theirs.write_all(b"1234\n12345\n").unwrap();
-        assert_eq!(ours.receive().unwrap(), Received::Line(b"1234".to_vec()));
-        assert_eq!(ours.receive().unwrap(), Received::TooLong);
-        let (mut theirs, mut ours) = pair(4);
+        assert_eq!(
+            ours.receive_available().unwrap(),
+            Received::Line(b"1234".to_vec())
+        );
+        assert_eq!(ours.receive_available().unwrap(), Received::TooLong);
+        let (mut theirs, mut ours) = connected_pair(4);
         theirs.write_all(b"123456").unwrap();
-        assert_eq!(ours.receive().unwrap(), Received::TooLong);
+        assert_eq!(ours.receive_available().unwrap(), Received::TooLong);
     }
 }

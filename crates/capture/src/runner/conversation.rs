@@ -15,9 +15,9 @@ use serde::Deserialize;
 
 use super::{
     connection::{Connection, Received},
-    error::{Problem, Step, WorkerError},
+    error::{Problem, WorkerError, WorkerStep},
     limits::Until,
-    protocol::{ClientHello, Progress, Reply, Request, VERSION, WorkerHello},
+    protocol::{ClientHello, PROTOCOL_VERSION, Progress, Reply, Request, WorkerHello},
 };
 use crate::{
     clock,
@@ -29,7 +29,7 @@ const OUTPUT_LINES: usize = 12;
 /// Bytes of a bad message that an error repeats.
 const EXCERPT_BYTES: usize = 120;
 /// How long a worker that closed its socket may take to end: a dying process closes its files first.
-const CLOSING: Duration = Duration::from_secs(2);
+const EXIT_AFTER_CLOSE: Duration = Duration::from_secs(2);
 
 /// The worker's process, as far as waiting for its messages needs it.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Process {
         &self.child
     }
 
-    pub(super) fn accept(
+    pub(super) fn accept_worker(
         &mut self,
         listener: &UnixListener,
         until: Until,
@@ -69,14 +69,14 @@ impl Process {
             match listener.accept() {
                 Ok((stream, _)) => return Ok(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(source) => return Err(socket("accept the worker", source)),
+                Err(source) => return Err(socket_error("accept the worker", source)),
             }
-            self.wait(listener.as_fd(), PollFlags::IN, until, interrupt)?;
+            self.wait_ready(listener.as_fd(), PollFlags::IN, until, interrupt)?;
         }
     }
 
     /// The version is looked at before anything else: a hello of another version may have other keys.
-    pub(super) fn hello(
+    pub(super) fn receive_hello(
         &mut self,
         connection: &mut Connection,
         until: Until,
@@ -92,27 +92,29 @@ impl Process {
         }
 
         let sent = clock::now();
-        let request = Request::Hello(ClientHello { version: VERSION });
-        self.send(connection, &request, until, interrupt)?;
-        let line = self.receive(connection, until, interrupt)?;
+        let request = Request::Hello(ClientHello {
+            version: PROTOCOL_VERSION,
+        });
+        self.send_request(connection, &request, until, interrupt)?;
+        let line = self.receive_message(connection, until, interrupt)?;
         let received = clock::now();
         if let Ok(any) = serde_json::from_slice::<AnyHello>(&line)
-            && any.hello.version != u64::from(VERSION)
+            && any.hello.version != u64::from(PROTOCOL_VERSION)
         {
             return Err(Problem::OtherVersion {
-                ours: VERSION,
+                ours: PROTOCOL_VERSION,
                 theirs: any.hello.version,
             });
         }
-        match parse(&line)? {
+        match parse_reply(&line)? {
             Reply::Hello(hello) if (sent..=received).contains(&hello.monotonic_ns) => Ok(hello),
             Reply::Hello(hello) => Err(Problem::other_clock(hello.monotonic_ns, sent, received)),
             Reply::Error(failure) => Err(Problem::Failed(failure)),
-            other => Err(unexpected(&other)),
+            other => Err(unexpected_reply(&other)),
         }
     }
 
-    pub(super) fn ask(
+    pub(super) fn ask_worker(
         &mut self,
         connection: &mut Connection,
         request: &Request,
@@ -120,10 +122,10 @@ impl Process {
         interrupt: &mut Interrupt,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Reply, Problem> {
-        self.send(connection, request, until, interrupt)?;
+        self.send_request(connection, request, until, interrupt)?;
         loop {
-            let line = self.receive(connection, until, interrupt)?;
-            match parse(&line)? {
+            let line = self.receive_message(connection, until, interrupt)?;
+            match parse_reply(&line)? {
                 Reply::Progress(report) => progress(report),
                 Reply::Error(failure) => return Err(Problem::Failed(failure)),
                 reply => return Ok(reply),
@@ -131,7 +133,7 @@ impl Process {
         }
     }
 
-    fn send(
+    fn send_request(
         &mut self,
         connection: &mut Connection,
         request: &Request,
@@ -139,12 +141,12 @@ impl Process {
         interrupt: &mut Interrupt,
     ) -> Result<(), Problem> {
         let mut line = serde_json::to_vec(request)
-            .map_err(|error| socket("write the request", error.into()))?;
+            .map_err(|error| socket_error("write the request", error.into()))?;
         line.push(b'\n');
         let mut sent = 0;
         while sent < line.len() {
-            match connection.send(&line[sent..]) {
-                Ok(0) => self.wait(connection.as_fd(), PollFlags::OUT, until, interrupt)?,
+            match connection.send_available(&line[sent..]) {
+                Ok(0) => self.wait_ready(connection.as_fd(), PollFlags::OUT, until, interrupt)?,
                 Ok(more) => sent += more,
                 Err(error)
                     if matches!(
@@ -152,15 +154,15 @@ impl Process {
                         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
                     ) =>
                 {
-                    return Err(self.gone(false, interrupt));
+                    return Err(self.explain_gone(false, interrupt));
                 }
-                Err(source) => return Err(socket("write to the worker", source)),
+                Err(source) => return Err(socket_error("write to the worker", source)),
             }
         }
         Ok(())
     }
 
-    fn receive(
+    fn receive_message(
         &mut self,
         connection: &mut Connection,
         until: Until,
@@ -168,8 +170,8 @@ impl Process {
     ) -> Result<Vec<u8>, Problem> {
         loop {
             match connection
-                .receive()
-                .map_err(|source| socket("read from the worker", source))?
+                .receive_available()
+                .map_err(|source| socket_error("read from the worker", source))?
             {
                 // A late answer is late even if we come to read it later still: the outcome does not depend on our own speed.
                 Received::Line(_) if until.has_come() => {
@@ -181,16 +183,16 @@ impl Process {
                         limit: connection.max_line(),
                     });
                 }
-                Received::Closed { mid_line } => return Err(self.gone(mid_line, interrupt)),
+                Received::Closed { mid_line } => return Err(self.explain_gone(mid_line, interrupt)),
                 Received::Pending => {
-                    self.wait(connection.as_fd(), PollFlags::IN, until, interrupt)?;
+                    self.wait_ready(connection.as_fd(), PollFlags::IN, until, interrupt)?;
                 }
             }
         }
     }
 
     /// Sleeps until `fd` is ready; fails if the worker ends, the user asks to stop or time is up.
-    fn wait(
+    fn wait_ready(
         &mut self,
         fd: BorrowedFd<'_>,
         flags: PollFlags,
@@ -201,8 +203,8 @@ impl Process {
             let watched = [(fd, flags), (self.pidfd.as_fd(), PollFlags::IN)];
             let ready = interrupt
                 .wait_for_any(&watched, until.deadline)
-                .map_err(|source| socket("wait for the worker", source))?;
-            if interrupt.count() > self.interrupts_before {
+                .map_err(|source| socket_error("wait for the worker", source))?;
+            if interrupt.stop_count() > self.interrupts_before {
                 return Err(Problem::Interrupted);
             }
             // What it said before it ended comes first.
@@ -210,7 +212,7 @@ impl Process {
                 return Ok(());
             }
             if ready[1] {
-                return Err(self.gone(false, interrupt));
+                return Err(self.explain_gone(false, interrupt));
             }
             if until.has_come() {
                 return Err(Problem::TimedOut { limit: until.limit });
@@ -219,8 +221,8 @@ impl Process {
     }
 
     /// Why nothing more comes from it.
-    fn gone(&mut self, mid_message: bool, interrupt: &mut Interrupt) -> Problem {
-        match self.end(interrupt, Some(CLOSING)) {
+    fn explain_gone(&mut self, mid_message: bool, interrupt: &mut Interrupt) -> Problem {
+        match self.wait_exit(interrupt, Some(EXIT_AFTER_CLOSE)) {
             Ok(Ended {
                 stopped: Some(Stop::TimedOut),
                 ..
@@ -234,7 +236,7 @@ impl Process {
     }
 
     /// Waits for its end; `limit` counts from now.
-    pub(super) fn end(
+    pub(super) fn wait_exit(
         &mut self,
         interrupt: &mut Interrupt,
         limit: Option<Duration>,
@@ -249,7 +251,7 @@ impl Process {
         Ok(ended)
     }
 
-    pub(super) fn error(&self, step: Step, problem: Problem) -> WorkerError {
+    pub(super) fn worker_error(&self, step: WorkerStep, problem: Problem) -> WorkerError {
         let output = if problem.needs_output() {
             self.child.last_lines(OUTPUT_LINES)
         } else {
@@ -263,15 +265,15 @@ impl Process {
     }
 }
 
-pub(super) fn socket(action: &'static str, source: io::Error) -> Problem {
+pub(super) fn socket_error(action: &'static str, source: io::Error) -> Problem {
     Problem::Socket { action, source }
 }
 
-pub(super) fn unexpected(reply: &Reply) -> Problem {
+pub(super) fn unexpected_reply(reply: &Reply) -> Problem {
     Problem::Unexpected { got: reply.kind() }
 }
 
-fn parse(line: &[u8]) -> Result<Reply, Problem> {
+fn parse_reply(line: &[u8]) -> Result<Reply, Problem> {
     serde_json::from_slice(line).map_err(|error| {
         let shown = &line[..line.len().min(EXCERPT_BYTES)];
         let mut excerpt = String::from_utf8_lossy(shown).into_owned();

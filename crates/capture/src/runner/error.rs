@@ -7,7 +7,7 @@ use crate::process::ProcessError;
 
 /// A step of a worker's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum WorkerStep {
     /// From its start until it is on the socket.
     Connect,
     /// Saying who it is.
@@ -26,7 +26,7 @@ pub enum Step {
     Exit,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for WorkerStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connect => "connect",
@@ -45,7 +45,7 @@ impl fmt::Display for Step {
 /// A step that a worker did not complete.
 #[derive(Debug)]
 pub struct WorkerError {
-    pub step: Step,
+    pub step: WorkerStep,
     pub problem: Problem,
     /// The last lines that the worker wrote; empty where they would explain nothing.
     pub output: Vec<String>,
@@ -86,9 +86,7 @@ pub enum Problem {
     /// The socket failed on our side.
     #[error("cannot {action}: {source}")]
     Socket {
-        /// What was being done.
         action: &'static str,
-        /// What the system said.
         source: io::Error,
     },
     #[error("it ended ({how}){}", if *.mid_message { " in the middle of a message" } else { "" })]

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::{error::Step, protocol::MAX_LINE_BYTES};
+use super::{error::WorkerStep, protocol::MAX_LINE_BYTES};
 
 /// How long each step may take; `None` waits for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Default for Limits {
 
 impl Limits {
     /// No limits in time: under a profiler that replays kernels a step may take hours.
-    pub fn lifted() -> Self {
+    pub fn without_limits() -> Self {
         Self {
             connect: None,
             hello: None,
@@ -52,15 +52,15 @@ impl Limits {
         }
     }
 
-    pub(super) fn of(&self, step: Step) -> Option<Duration> {
+    pub(super) fn limit_of(&self, step: WorkerStep) -> Option<Duration> {
         match step {
-            Step::Connect => self.connect,
-            Step::Hello => self.hello,
-            Step::Load => self.load,
-            Step::WarmUp => self.warm_up,
-            Step::Generate | Step::Measure | Step::Trace => self.generate,
-            Step::Bye => self.bye,
-            Step::Exit => self.exit,
+            WorkerStep::Connect => self.connect,
+            WorkerStep::Hello => self.hello,
+            WorkerStep::Load => self.load,
+            WorkerStep::WarmUp => self.warm_up,
+            WorkerStep::Generate | WorkerStep::Measure | WorkerStep::Trace => self.generate,
+            WorkerStep::Bye => self.bye,
+            WorkerStep::Exit => self.exit,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Workers: processes that run a model and report when each token was there.
 //!
 //! llmprof starts a worker with the path of a socket and speaks the [`protocol`] with it: [`Client`] is our side,
-//! [`serve`] the side of a worker written in Rust. A worker's standard output and error are logs, since profilers and
+//! [`serve_requests`] the side of a worker written in Rust. A worker's standard output and error are logs, since profilers and
 //! libraries print there too.
 
 mod check;
@@ -14,6 +14,6 @@ pub mod protocol;
 mod worker;
 
 pub use client::Client;
-pub use error::{Problem, Step, WorkerError};
+pub use error::{Problem, WorkerError, WorkerStep};
 pub use limits::Limits;
-pub use worker::{Backend, ServeError, serve};
+pub use worker::{Backend, ServeError, serve_requests};

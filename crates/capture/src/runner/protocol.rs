@@ -18,7 +18,7 @@ use llmprof_units::{Bytes, DType, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol. Both sides must speak the same one.
-pub const VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 1;
 
 /// The environment variable that gives a worker the path of its socket.
 pub const SOCKET_VARIABLE: &str = "LLMPROF_WORKER_SOCKET";

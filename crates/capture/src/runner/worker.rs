@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::protocol::{
-    Empty, Failure, FailureKind, Generate, Generated, Load, Loaded, MAX_LINE_BYTES, Progress,
-    Reply, Request, VERSION, WorkerHello,
+    Empty, Failure, FailureKind, Generate, Generated, Load, Loaded, MAX_LINE_BYTES,
+    PROTOCOL_VERSION, Progress, Reply, Request, WorkerHello,
 };
 use crate::clock;
 
@@ -17,13 +17,17 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// What a worker written in Rust can do.
 pub trait Backend {
     /// The runtime's name and version.
-    fn runtime(&self) -> (String, String);
+    fn runtime_version(&self) -> (String, String);
 
     /// Makes a model ready, in place of the one before.
-    fn load(&mut self, load: Load, progress: &mut dyn FnMut(Progress)) -> Result<Loaded, Failure>;
+    fn load_model(
+        &mut self,
+        load: Load,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Loaded, Failure>;
 
     /// Runs a batch. `warm_up` says that its times do not count.
-    fn generate(
+    fn generate_batch(
         &mut self,
         batch: Generate,
         warm_up: bool,
@@ -37,9 +41,7 @@ pub enum ServeError {
     /// The socket is not there or broke.
     #[error("cannot {action}: {source}")]
     Socket {
-        /// What was being done.
         action: &'static str,
-        /// What the system said.
         source: io::Error,
     },
     /// llmprof sent a line without end.
@@ -48,7 +50,7 @@ pub enum ServeError {
 }
 
 /// Connects to `path` and answers requests until goodbye, or until the other side is gone.
-pub fn serve(backend: &mut dyn Backend, path: &Path) -> Result<(), ServeError> {
+pub fn serve_requests(backend: &mut dyn Backend, path: &Path) -> Result<(), ServeError> {
     let failed = |action| move |source| ServeError::Socket { action, source };
     let stream = UnixStream::connect(path).map_err(failed("connect to llmprof"))?;
     let mut output = stream.try_clone().map_err(failed("connect to llmprof"))?;
@@ -66,20 +68,20 @@ pub fn serve(backend: &mut dyn Backend, path: &Path) -> Result<(), ServeError> {
             return Err(ServeError::LineTooLong);
         }
         let reply = match serde_json::from_slice(&line) {
-            Ok(request) => answer(backend, request, &mut output),
+            Ok(request) => answer_request(backend, request, &mut output),
             Err(error) => Reply::Error(Failure::new(
                 FailureKind::Protocol,
-                format!("not a request of protocol version {VERSION}: {error}"),
+                format!("not a request of protocol version {PROTOCOL_VERSION}: {error}"),
             )),
         };
-        send(&mut output, &reply).map_err(failed("answer a request"))?;
+        send_reply(&mut output, &reply).map_err(failed("answer a request"))?;
         if matches!(reply, Reply::Bye(_)) {
             return Ok(());
         }
     }
 }
 
-fn answer(backend: &mut dyn Backend, request: Request, output: &mut UnixStream) -> Reply {
+fn answer_request(backend: &mut dyn Backend, request: Request, output: &mut UnixStream) -> Reply {
     let mut last: Option<Instant> = None;
     let mut progress = |report: Progress| {
         let now = Instant::now();
@@ -87,27 +89,27 @@ fn answer(backend: &mut dyn Backend, request: Request, output: &mut UnixStream) 
         if due || report.done == report.total {
             last = Some(now);
             // Progress is no part of the answer: if it cannot be sent, the answer will say so.
-            let _ = send(output, &Reply::Progress(report));
+            let _ = send_reply(output, &Reply::Progress(report));
         }
     };
     let reply = match request {
         // Whatever version the other side speaks, it learns ours and decides.
         Request::Hello(_) => {
-            let (runtime, runtime_version) = backend.runtime();
+            let (runtime, runtime_version) = backend.runtime_version();
             Ok(Reply::Hello(WorkerHello {
-                version: VERSION,
+                version: PROTOCOL_VERSION,
                 runtime,
                 runtime_version,
                 pid: std::process::id(),
                 monotonic_ns: clock::now(),
             }))
         }
-        Request::Load(load) => backend.load(load, &mut progress).map(Reply::Load),
+        Request::Load(load) => backend.load_model(load, &mut progress).map(Reply::Load),
         Request::WarmUp(batch) => backend
-            .generate(batch, true, &mut progress)
+            .generate_batch(batch, true, &mut progress)
             .map(Reply::WarmUp),
         Request::Generate(batch) => backend
-            .generate(batch, false, &mut progress)
+            .generate_batch(batch, false, &mut progress)
             .map(Reply::Generate),
         Request::Measure(_) | Request::Trace(_) => Err(Failure::new(
             FailureKind::Unsupported,
@@ -118,7 +120,7 @@ fn answer(backend: &mut dyn Backend, request: Request, output: &mut UnixStream) 
     reply.unwrap_or_else(Reply::Error)
 }
 
-fn send(output: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+fn send_reply(output: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     output.write_all(&line)

@@ -17,18 +17,22 @@ const FOLDER: &str = "cublas";
 const LOGS: [&str; 2] = ["cublas.log", "cublaslt.log"];
 
 /// With the variables by which the libraries log their GEMMs, where that is asked for.
-pub(super) fn on(session: &Session<'_>, launch: Launch) -> Result<Launch, Halt> {
+pub(super) fn enable_logs(session: &Session<'_>, launch: Launch) -> Result<Launch, Halt> {
     if session.plan.pipeline.cublas_log.enable {
         let folder = session.store.path().join(FOLDER);
         std::fs::create_dir_all(&folder).map_err(|error| {
             Halt::failed(format!("cannot create {}: {error}", folder.display()))
         })?;
     }
-    Ok(logged(session.plan, launch, session.store.path()))
+    Ok(with_log_variables(
+        session.plan,
+        launch,
+        session.store.path(),
+    ))
 }
 
 /// The same without making the folder, for showing what a run would start.
-pub(super) fn logged(plan: &Plan, launch: Launch, run: &Path) -> Launch {
+pub(super) fn with_log_variables(plan: &Plan, launch: Launch, run: &Path) -> Launch {
     if !plan.pipeline.cublas_log.enable {
         return launch;
     }
@@ -43,7 +47,7 @@ pub(super) fn logged(plan: &Plan, launch: Launch, run: &Path) -> Launch {
 }
 
 /// Adds the logs to the record. One that is absent or has no GEMM is an issue only where the other is so too.
-pub(super) fn read(session: &Session<'_>, record: &mut RunRecord) {
+pub(super) fn read_logs(session: &Session<'_>, record: &mut RunRecord) {
     if !session.plan.pipeline.cublas_log.enable {
         return;
     }

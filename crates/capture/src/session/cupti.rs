@@ -32,7 +32,7 @@ const FOLDER: &str = "cupti";
 
 /// Marks the stage as one that did not come to its end; the issue says what is left of it.
 pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt> {
-    let why = halt.reason();
+    let why = halt.first_line();
     let status = match halt {
         Halt::Failed { .. } => RunStatus::Failed,
         Halt::Interrupted => RunStatus::Interrupted,
@@ -52,7 +52,7 @@ pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt>
 }
 
 /// Runs the stage. Where CUDA cannot be recorded there are issues and nothing else: torch's profiler may still do.
-pub(super) fn capture(
+pub(super) fn run_stage(
     session: &mut Session<'_>,
     launch: &Launch,
     request: &Load,
@@ -90,7 +90,7 @@ pub(super) fn capture(
         ..Options::default()
     };
     let mut recording = Recording::prepare(library, &directory, options).map_err(failed)?;
-    let launch = recording.apply(launch.clone());
+    let launch = recording.apply_to(launch.clone());
     let command = format!("{FOLDER}/cmd.txt");
     session.store.write(&command, format!("{launch}\n"))?;
     let asked = Generate {
@@ -112,10 +112,10 @@ pub(super) fn capture(
         .map_err(|error| not_started(error, &launch, kind))?;
     // With the same ranges, so that graphs that carry them are captured before anything counts.
     for number in 0..passes.session.plan.runtime.warmup.max(1) {
-        passes.rehearse(&format!("cupti warm-up {}", number + 1), &asked)?;
+        passes.run_rehearsal(&format!("cupti warm-up {}", number + 1), &asked)?;
     }
     if let Err(why) = recording.start() {
-        passes.end(Ok(()))?;
+        passes.end_worker(Ok(()))?;
         record.issues.push(unavailable(why));
         return Ok(());
     }
@@ -126,8 +126,8 @@ pub(super) fn capture(
     let (pass, answer) = passes.captured_batch(FOLDER, &asked, true)?;
     recording.stop();
     let host_issues = sampler.stop();
-    passes.end(Ok(()))?;
-    record.issues.extend(recording.issues());
+    passes.end_worker(Ok(()))?;
+    record.issues.extend(recording.take_issues());
     record.issues.extend(host_issues);
     if batches.len() > 1 {
         record
@@ -138,7 +138,7 @@ pub(super) fn capture(
     record.issues.extend(scrub_wire_files(&files));
     let trace = wire::read_files(&files, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;
-    keep(
+    keep_recording(
         session,
         RecordedTrace { pass, trace },
         answer.start_ns,
@@ -163,7 +163,7 @@ pub fn scrub_wire_files(files: &[PathBuf]) -> Vec<Issue> {
 }
 
 /// Puts the recording of the batch that began then into the record. Within a budget it may hold no slice, and is left out.
-fn keep(
+fn keep_recording(
     session: &Session<'_>,
     mut recorded: RecordedTrace,
     begin: Nanos,
@@ -181,7 +181,7 @@ fn keep(
         let has_slices = kinds.any(|kind| *kind == RangeKind::CAPTURE);
         record
             .issues
-            .extend(sliced.issues(has_slices, &trace.issues));
+            .extend(sliced.into_issues(has_slices, &trace.issues));
         if !has_slices {
             record.issues.append(&mut trace.issues);
             return Ok(());

@@ -13,14 +13,14 @@ use llmprof_units::Nanos;
 
 use super::{
     Halt, Outcome, Session, images, native,
-    passes::{Passes, Patience, Start, load, longest, tokenizer_is_there},
-    predictions::{Place, of_batch, tell_skipped, write_samples},
+    passes::{Passes, Patience, Start, load_request, longest_request, tokenizer_is_there},
+    predictions::{BatchPosition, of_batch, tell_skipped, write_samples},
     pytorch,
     watch::Watch,
 };
 use crate::{
-    native::{Numbered, equal_lengths, precision},
-    pytorch::options,
+    native::{Numbered, equal_lengths, precision_from},
+    pytorch::load_options,
     runner::{
         Problem,
         protocol::{FailureKind, Generate, GenerateRequest},
@@ -31,17 +31,17 @@ use crate::{
 const NAME: &str = "direct inference";
 
 /// Runs what is left of the dataset.
-pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
+pub(super) fn run_inference(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
     let kind = session.plan.runtime.kind;
-    let package = pytorch::package(session)?;
-    let mut request = load(session, record);
+    let package = pytorch::unpack_package(session)?;
+    let mut request = load_request(session, record);
     let (launch, folder) = if kind == RuntimeType::Native {
-        (native::launch()?, native::FOLDER)
+        (native::worker_launch()?, native::FOLDER)
     } else {
-        request.options = options(session.plan);
+        request.options = load_options(session.plan);
         (
-            pytorch::launch(session, package.as_ref()),
-            pytorch::folder(kind),
+            pytorch::launch_worker(session, package.as_ref()),
+            pytorch::log_folder(kind),
         )
     };
     let mut log = PredictionLog::open(session.store.path())?;
@@ -60,30 +60,30 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
         patience: Patience::Usual,
     };
     let mut skipped = session.feed.skipped().to_vec();
-    let ended = if left(session, &log.done()).is_empty() {
+    let ended = if remaining_samples(session, &log.done()).is_empty() {
         Ok(())
     } else {
         let (mut passes, loaded) = Passes::start(session, &start, record)
             .map_err(|error| super::worker_files::not_started(error, &launch, kind))?;
         tokenizer_is_there(passes.session, &loaded)?;
         if let Some(workload) = &mut passes.record.workload {
-            workload.precision = precision(&loaded.facts);
+            workload.precision = precision_from(&loaded.facts);
         }
         if let Some(host) = &mut passes.record.host {
             host.worker.clone_from(&loaded.facts);
             host.packages.clone_from(&loaded.packages);
         }
         pytorch::write_environment(passes.record, passes.session.store)?;
-        watch.follow(passes.pid());
-        let made = samples(&mut passes, &mut log, &mut skipped);
-        passes.end(made)
+        watch.follow_worker(passes.pid());
+        let made = run_samples(&mut passes, &mut log, &mut skipped);
+        passes.end_worker(made)
     };
     tell_skipped(session, &skipped, record)?;
     tell_cut(&log, record);
     let (passes, requests) = measured(log.predictions(), record.passes.len());
     record.passes.extend(passes);
     record.requests.extend(requests);
-    let (prompt, new_tokens) = longest(record);
+    let (prompt, new_tokens) = longest_request(record);
     if let Some(workload) = record.workload.as_mut().filter(|_| prompt > 0) {
         if workload.images.count == 0 {
             workload.prompt = prompt;
@@ -95,7 +95,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
 }
 
 /// The samples that are to run, in the batches of the feed.
-fn left(session: &Session<'_>, done: &HashSet<u64>) -> Vec<Vec<Numbered>> {
+fn remaining_samples(session: &Session<'_>, done: &HashSet<u64>) -> Vec<Vec<Numbered>> {
     let mut index = 0;
     let mut batches = Vec::new();
     for batch in session.feed.batches() {
@@ -114,13 +114,13 @@ fn left(session: &Session<'_>, done: &HashSet<u64>) -> Vec<Vec<Numbered>> {
 }
 
 /// Runs the samples that are left. One that cannot be run is left out; what stops the worker stops the run.
-fn samples(
+fn run_samples(
     passes: &mut Passes<'_, '_>,
     log: &mut PredictionLog,
     skipped: &mut Vec<Skipped>,
 ) -> Result<(), Halt> {
     let plan = passes.session.plan;
-    let mut batches = left(passes.session, &log.done());
+    let mut batches = remaining_samples(passes.session, &log.done());
     if plan.runtime.kind == RuntimeType::Native {
         batches = equal_lengths(plan, passes.session.cwd, batches)
             .map_err(|failure| Halt::failed(failure.message))?;
@@ -131,17 +131,20 @@ fn samples(
     warm_up(passes, template, batches.first())?;
     let before = log.predictions().len() as u64;
     let total: usize = batches.iter().map(Vec::len).sum();
-    let stage = passes.session.observer.stage(NAME, before + total as u64);
-    stage.at(before);
+    let stage = passes
+        .session
+        .observer
+        .stage_begins(NAME, before + total as u64);
+    stage.step_done(before);
     let (mut time, mut tokens) = (Nanos(0), 0);
     let (segment, mut number) = (log.next_segment(), log.next_batch());
     let mut waiting: VecDeque<Vec<Numbered>> = batches.into();
     let mut done = before;
     while let Some(samples) = waiting.pop_front() {
-        let batch = batch(template, &samples);
+        let batch = request_batch(template, &samples);
         let answer = passes
             .client
-            .generate(&batch, passes.session.interrupt, &mut |_| ());
+            .generate_batch(&batch, passes.session.interrupt, &mut |_| ());
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => match (of_sample(&error.problem), samples.as_slice()) {
@@ -156,16 +159,16 @@ fn samples(
                 (Some(why), _) => {
                     skipped.extend(samples.first().map(|(_, request)| left_out(request, why)));
                     done += 1;
-                    stage.at(done);
+                    stage.step_done(done);
                     continue;
                 }
             },
         };
-        images::count(passes.record, std::slice::from_ref(&answer));
+        images::record_images(passes.record, std::slice::from_ref(&answer));
         for issue in &answer.issues {
             passes.record.add_issue(issue.clone());
         }
-        let place = Place {
+        let place = BatchPosition {
             segment,
             batch: number,
             has_text: plan.pipeline.direct_inference.output.prediction.enable,
@@ -180,9 +183,9 @@ fn samples(
         }
         number += 1;
         done += samples.len() as u64;
-        stage.at(done);
+        stage.step_done(done);
     }
-    stage.end(Outcome::Generated { tokens, time });
+    stage.stage_ends(Outcome::Generated { tokens, time });
     passes.session.store.set_pass(Pass {
         name: NAME.to_owned(),
         status: RunStatus::Complete,
@@ -203,7 +206,7 @@ fn warm_up(
     let Some(samples) = first.filter(|_| count > 0) else {
         return Ok(());
     };
-    let mut batch = batch(template, samples);
+    let mut batch = request_batch(template, samples);
     for request in &mut batch.requests {
         request.max_new_tokens = request.max_new_tokens.min(MOST_TOKENS);
     }
@@ -221,7 +224,7 @@ fn warm_up(
     Ok(())
 }
 
-fn batch(template: &Generate, samples: &[Numbered]) -> Generate {
+fn request_batch(template: &Generate, samples: &[Numbered]) -> Generate {
     Generate {
         requests: samples.iter().map(|(_, request)| request.clone()).collect(),
         ..template.clone()

@@ -84,7 +84,7 @@ struct Input {
 
 impl Feed {
     /// Chooses among the prompts as the plan says, and reads them.
-    pub fn of(plan: &Plan, prompts: &dyn Prompts) -> Result<Self, FeedError> {
+    pub fn from_plan(plan: &Plan, prompts: &dyn Prompts) -> Result<Self, FeedError> {
         let failed = |source: SampleError| FeedError::Dataset {
             name: plan.dataset.name.clone(),
             source,
@@ -104,7 +104,7 @@ impl Feed {
         for (epoch, samples) in epochs.enumerate() {
             let mut requests = Vec::new();
             for number in samples {
-                let sample = match prompts.sample(number) {
+                let sample = match prompts.read_sample(number) {
                     Ok(sample) => sample,
                     Err(error) => {
                         let unreadable = error.downcast::<Unreadable>().map_err(failed)?;
@@ -127,10 +127,10 @@ impl Feed {
                     });
                     continue;
                 }
-                requests.push(feed.request(plan, epoch, sample));
+                requests.push(feed.new_request(plan, epoch, sample));
             }
             for requests in requests.chunks(batch_size.max(1)) {
-                let batch = generate(plan, requests.to_vec());
+                let batch = generate_request(plan, requests.to_vec());
                 check_message(plan, &batch)?;
                 feed.batches.push(batch);
             }
@@ -151,7 +151,7 @@ impl Feed {
         Ok(feed)
     }
 
-    fn request(&mut self, plan: &Plan, epoch: usize, sample: DatasetSample) -> GenerateRequest {
+    fn new_request(&mut self, plan: &Plan, epoch: usize, sample: DatasetSample) -> GenerateRequest {
         let (tokens, bytes) = match &sample.prompt {
             Prompt::Tokens(tokens) => (Some(tokens.len()), 0),
             Prompt::Text(text) => (None, text.len() as u64),
@@ -179,7 +179,7 @@ impl Feed {
             id,
             prompt: sample.prompt,
             max_new_tokens: plan.workload.new_tokens,
-            images: shown.map_or_else(|| images(plan), |image| vec![image]),
+            images: shown.map_or_else(|| plan_images(plan), |image| vec![image]),
         }
     }
 
@@ -211,27 +211,28 @@ impl Feed {
         &self.batches
     }
 
-    /// Whether prompts are text.
     pub fn is_text(&self) -> bool {
         self.inputs.iter().any(|input| input.tokens.is_none())
     }
 
     /// Width and height of the first image of the dataset, where it has images.
-    pub fn image(&self) -> Option<(u64, u64)> {
+    pub fn first_image_size(&self) -> Option<(u64, u64)> {
         self.inputs.first()?.image
     }
 
     /// `inputs.yaml`: exactly what was fed in.
-    pub fn inputs(&self, plan: &Plan) -> String {
+    pub fn render_inputs(&self, plan: &Plan) -> String {
         let path = |path: &Option<PathBuf>| {
-            path.as_ref()
-                .map_or_else(|| "null".to_owned(), |path| quoted(&path.to_string_lossy()))
+            path.as_ref().map_or_else(
+                || "null".to_owned(),
+                |path| yaml_quoted(&path.to_string_lossy()),
+            )
         };
         let number =
             |number: Option<u64>| number.map_or_else(|| "null".to_owned(), |n| n.to_string());
         let mut text = format!(
             "dataset: {}\ndataset_root: {}\nsubset_filelist: {}\nseed: {}\nshuffle_seed: {}\ncount: {}\nbatch_size: {}\nmax_prompt_tokens: {}\nnew_tokens: {}\nsamples:\n",
-            quoted(&plan.dataset.name),
+            yaml_quoted(&plan.dataset.name),
             path(&plan.dataset.root),
             path(&plan.dataset.subset_filelist),
             number(plan.dataset.sampling.seed),
@@ -244,13 +245,13 @@ impl Feed {
         for input in &self.inputs {
             text += &format!(
                 "  - id: {}\n    epoch: {}\n",
-                quoted(&input.id),
+                yaml_quoted(&input.id),
                 input.epoch
             );
             if let Some((file, bytes)) = &input.file {
                 text += &format!(
                     "    path: {}\n    bytes: {bytes}\n",
-                    quoted(&file.to_string_lossy())
+                    yaml_quoted(&file.to_string_lossy())
                 );
             }
             if let Some((width, height)) = input.image {
@@ -266,7 +267,7 @@ impl Feed {
 }
 
 /// Most prompts, and most tokens and images of all of them: a pass is held in memory.
-const MOST: [(u64, &str); 3] = [
+const PASS_LIMITS: [(u64, &str); 3] = [
     (1 << 20, "prompts"),
     (1 << 28, "tokens of prompts"),
     (1 << 20, "images"),
@@ -281,7 +282,7 @@ fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), FeedError> {
         Some(_) => 0,
     };
     let images = prompts.saturating_mul(plan.workload.images.count);
-    for (asked, (most, what)) in [prompts, tokens, images].into_iter().zip(MOST) {
+    for (asked, (most, what)) in [prompts, tokens, images].into_iter().zip(PASS_LIMITS) {
         if asked > most {
             return Err(FeedError::TooLarge { asked, what, most });
         }
@@ -332,7 +333,7 @@ fn hash(prompt: &Prompt) -> String {
     hex_text(&hash.finalize())
 }
 
-fn generate(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {
+fn generate_request(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {
     Generate {
         requests,
         sampling: TokenSampling {
@@ -349,7 +350,7 @@ fn generate(plan: &Plan, requests: Vec<GenerateRequest>) -> Generate {
 }
 
 /// The images that come with each request.
-fn images(plan: &Plan) -> Vec<Image> {
+fn plan_images(plan: &Plan) -> Vec<Image> {
     let images = &plan.workload.images;
     let image = Image {
         height: images.height,
@@ -360,6 +361,6 @@ fn images(plan: &Plan) -> Vec<Image> {
 }
 
 /// A YAML string in double quotes; JSON's escapes are YAML's.
-fn quoted(text: &str) -> String {
+fn yaml_quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -4,7 +4,7 @@ use llmprof_record::{run::RecordError, store::StoreError};
 
 use crate::{
     process::ProcessError,
-    runner::{Problem, Step, WorkerError},
+    runner::{Problem, WorkerError, WorkerStep},
 };
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Halt {
     }
 
     /// The first line of what failed.
-    pub(super) fn reason(&self) -> &str {
+    pub(super) fn first_line(&self) -> &str {
         match self {
             Self::Failed { message, .. } => message.lines().next().unwrap_or_default(),
             Self::Interrupted => "it was interrupted",
@@ -47,7 +47,10 @@ impl Halt {
 impl From<WorkerError> for Halt {
     fn from(error: WorkerError) -> Self {
         let slow = matches!(error.problem, Problem::TimedOut { .. })
-            && matches!(error.step, Step::Load | Step::WarmUp | Step::Generate);
+            && matches!(
+                error.step,
+                WorkerStep::Load | WorkerStep::WarmUp | WorkerStep::Generate
+            );
         let hint = slow.then_some("runtime.timeout_s=SECONDS gives a step more time");
         Self::of_worker(&error, hint)
     }

@@ -39,15 +39,15 @@ use crate::{process::Interrupt, profiler::nsight::ToolError};
 /// Where a run is shown while it goes on.
 pub trait Observer {
     /// A stage of `steps` steps begins; 0 where their number is not known.
-    fn stage(&self, name: &str, steps: u64) -> Box<dyn StageObserver>;
+    fn stage_begins(&self, name: &str, steps: u64) -> Box<dyn StageObserver>;
     /// Something worth knowing before the next stage.
     fn tell(&self, _line: &str) {}
 }
 
 /// One stage while it goes on. Dropped without an end, it failed. Another thread may say how far it has come.
 pub trait StageObserver: Sync {
-    fn at(&self, done: u64);
-    fn end(self: Box<Self>, outcome: Outcome);
+    fn step_done(&self, done: u64);
+    fn stage_ends(self: Box<Self>, outcome: Outcome);
 }
 
 /// What came of a stage.
@@ -86,15 +86,15 @@ impl Session<'_> {
     /// Runs all passes of the plan. `record` says what is run and on what; it is completed as far as the run came.
     ///
     /// What stopped the run before its end is an error, whatever was measured by then.
-    pub fn run(&mut self, record: &mut RunRecord) -> Result<(), Halt> {
+    pub fn run_passes(&mut self, record: &mut RunRecord) -> Result<(), Halt> {
         // Asked for before there was a worker to end.
-        if self.interrupt.count() > 0 {
+        if self.interrupt.stop_count() > 0 {
             return Err(Halt::Interrupted);
         }
         let ran = match self.plan.runtime.kind {
-            _ if self.plan.pipeline.direct_inference.enable => direct::run(self, record),
-            RuntimeType::Pytorch | RuntimeType::Worker => pytorch::run(self, record),
-            _ => native::run(self, record),
+            _ if self.plan.pipeline.direct_inference.enable => direct::run_inference(self, record),
+            RuntimeType::Pytorch | RuntimeType::Worker => pytorch::run_pytorch(self, record),
+            _ => native::run_engine(self, record),
         };
         record.save(self.store.path())?;
         ran
@@ -102,12 +102,12 @@ impl Session<'_> {
 }
 
 /// The command lines that a run would start, the worker's first.
-pub fn commands(plan: &Plan, cwd: &Path, run: &Path) -> (Vec<String>, Vec<ToolError>) {
-    nsight::lines(plan, &pytorch::worker(plan, cwd, run), run)
+pub fn list_commands(plan: &Plan, cwd: &Path, run: &Path) -> (Vec<String>, Vec<ToolError>) {
+    nsight::command_lines(plan, &pytorch::worker_command(plan, cwd, run), run)
 }
 
 /// The design of the model as a worker is asked to load it.
-fn design(record: &RunRecord) -> Map<String, Value> {
+fn model_design(record: &RunRecord) -> Map<String, Value> {
     let model = record.model.as_ref();
     model.map(|model| model.design.clone()).unwrap_or_default()
 }

@@ -9,26 +9,26 @@ use llmprof_record::{
 
 use super::{
     Halt, Session,
-    passes::{Passes, Patience, Start, load, longest, tokenizer_is_there},
+    passes::{Passes, Patience, Start, load_request, longest_request, tokenizer_is_there},
     watch::{Counting, Watch},
 };
-use crate::{native::precision, process::Launch, runner::protocol::Generate};
+use crate::{native::precision_from, process::Launch, runner::protocol::Generate};
 
 /// Where the worker's logs are.
 pub(super) const FOLDER: &str = "native";
 
 /// The worker: this program.
-pub(super) fn launch() -> Result<Launch, Halt> {
+pub(super) fn worker_launch() -> Result<Launch, Halt> {
     let program = std::env::current_exe()
         .map_err(|error| Halt::failed(format!("cannot find the llmprof executable: {error}")))?;
     Ok(Launch::new(program.to_string_lossy()).arg("worker"))
 }
 
 /// Runs warm-up, plain and captured passes.
-pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
-    let launch = launch()?;
+pub(super) fn run_engine(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
+    let launch = worker_launch()?;
     let watch = Watch::start(session.plan)?;
-    let request = load(session, record);
+    let request = load_request(session, record);
     let start = Start {
         launch: &launch,
         folder: FOLDER,
@@ -39,19 +39,19 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
     let (mut passes, loaded) = Passes::start(session, &start, record)?;
     tokenizer_is_there(passes.session, &loaded)?;
     if let Some(workload) = &mut passes.record.workload {
-        workload.precision = precision(&loaded.facts);
+        workload.precision = precision_from(&loaded.facts);
     }
-    watch.follow(passes.pid());
+    watch.follow_worker(passes.pid());
     let (warm_up, repeats) = (
         passes.session.plan.runtime.warmup,
         passes.session.plan.runtime.repeats,
     );
     let made = passes
         .warm_up(warm_up)
-        .and_then(|()| passes.plain(repeats))
-        .and_then(|()| capture(&mut passes, &watch));
-    let ended = passes.end(made);
-    let (prompt, new_tokens) = longest(record);
+        .and_then(|()| passes.run_plain(repeats))
+        .and_then(|()| run_captured(&mut passes, &watch));
+    let ended = passes.end_worker(made);
+    let (prompt, new_tokens) = longest_request(record);
     if let Some(workload) = record.workload.as_mut().filter(|_| prompt > 0) {
         (workload.prompt, workload.new_tokens) = (prompt, new_tokens);
     }
@@ -60,15 +60,15 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
 }
 
 /// Runs the pass in which the engine records its operators.
-fn capture(passes: &mut Passes<'_, '_>, watch: &Watch) -> Result<(), Halt> {
-    let counters = watch.count(passes.pid());
+fn run_captured(passes: &mut Passes<'_, '_>, watch: &Watch) -> Result<(), Halt> {
+    let counters = watch.count_worker(passes.pid());
     let logs = passes.session.store.path().join(FOLDER);
     let file = |number: usize| logs.join(format!("operators-{number}.events"));
-    let (pass, answers) = passes.captured("profiled", |number, batch| Generate {
+    let (pass, answers) = passes.run_captured("profiled", |number, batch| Generate {
         events: Some(file(number)),
         ..batch.clone()
     })?;
-    let (counted, issue) = counters.map(Counting::read).unwrap_or_default();
+    let (counted, issue) = counters.map(Counting::read_counters).unwrap_or_default();
     passes.record.passes[pass].processor_counters = counted;
     passes.record.issues.extend(issue);
     let files: Vec<PathBuf> = answers

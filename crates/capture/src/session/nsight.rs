@@ -32,13 +32,13 @@ use super::{
     worker_files::not_started,
 };
 use crate::{
-    process::{Launch, environment},
+    process::{Launch, environment_variables},
     profiler::nsight::{
-        Available, CounterPlan, Tool, ToolError, Wanted,
+        Available, CounterPlan, CoverageRequest, Tool, ToolError,
         importer::{check_importer, find_importer},
         ncu::{self, Selection},
         nsys,
-        verdict::verdict,
+        verdict::judge_tool,
     },
     runner::protocol::{Generate, Instruments, Load},
 };
@@ -48,10 +48,10 @@ const NCU: &str = "ncu";
 /// As `nsys stats` names it.
 const KERNEL_SUMMARY: &str = "summary_cuda_gpu_kern_sum.csv";
 /// Kernels in `top-kernels.yaml`.
-const MOST_LISTED: usize = 30;
+const LISTED_KERNELS_MAX: usize = 30;
 
 /// Runs both stages as far as they are asked for.
-pub(super) fn capture(
+pub(super) fn run_stages(
     session: &mut Session<'_>,
     launch: &Launch,
     request: &Load,
@@ -60,7 +60,7 @@ pub(super) fn capture(
     let pipeline = &session.plan.pipeline;
     let (wants_timeline, wants_counters) = (pipeline.nsys.is_enabled(), pipeline.ncu.is_enabled());
     let by_nsys = if wants_timeline {
-        timeline(session, launch, request, record)?
+        capture_timeline(session, launch, request, record)?
     } else {
         None
     };
@@ -73,13 +73,13 @@ pub(super) fn capture(
     };
     write_tables(session, &trace)?;
     if wants_counters {
-        counters(session, launch, request, record, &trace)?;
+        capture_counters(session, launch, request, record, &trace)?;
     }
     Ok(())
 }
 
 /// The batch as both tools see it.
-fn batch(session: &Session<'_>, steps: Option<u64>) -> Result<Generate, Halt> {
+fn tool_batch(session: &Session<'_>, steps: Option<u64>) -> Result<Generate, Halt> {
     let batches = session.feed.batches();
     let first = batches.first();
     let mut batch = first
@@ -99,7 +99,7 @@ fn batch(session: &Session<'_>, steps: Option<u64>) -> Result<Generate, Halt> {
 
 /// Runs a worker under a tool: warm-ups, then the batch between the calls that the tool waits for. `replayed` has the launches
 /// that the tool plans to replay (0 where that is not known), whose times are none of the program's; any other pass is kept.
-fn run(
+fn run_under_tool(
     session: &mut Session<'_>,
     tool: &'static str,
     launch: &Launch,
@@ -107,7 +107,7 @@ fn run(
     record: &mut RunRecord,
     batch: &Generate,
     replayed: Option<u64>,
-) -> Result<Ran, Halt> {
+) -> Result<ToolRun, Halt> {
     let kind = session.plan.runtime.kind;
     let start = Start {
         launch,
@@ -122,7 +122,7 @@ fn run(
     let (mut passes, _) =
         Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;
     for number in 0..passes.session.plan.runtime.warmup.max(1) {
-        passes.rehearse(&format!("{tool} warm-up {}", number + 1), batch)?;
+        passes.run_rehearsal(&format!("{tool} warm-up {}", number + 1), batch)?;
     }
     let mut watched = batch.clone();
     watched.instruments.cuda_profiler = true;
@@ -134,11 +134,11 @@ fn run(
         None => passes.captured_batch(tool, &watched, true)?.0,
     };
     let exit_code = passes.exit_code()?;
-    Ok(Ran { pass, exit_code })
+    Ok(ToolRun { pass, exit_code })
 }
 
 /// A worker that came to its end under a tool.
-struct Ran {
+struct ToolRun {
     pass: Option<usize>,
     /// The tool's.
     exit_code: Option<i32>,
@@ -162,7 +162,7 @@ fn write_tables(session: &mut Session<'_>, trace: &Trace) -> Result<(), Halt> {
         session.store.write(&name, kernel_summary_csv(&rows))?;
     }
     let total: Nanos = rows.iter().map(|row| row.total_ns).sum();
-    let longest = &rows[..rows.len().min(MOST_LISTED)];
+    let longest = &rows[..rows.len().min(LISTED_KERNELS_MAX)];
     let list = kernel_list::yaml(&kernel_list::listed(longest, total), "the timeline");
     session
         .store
@@ -171,7 +171,7 @@ fn write_tables(session: &mut Session<'_>, trace: &Trace) -> Result<(), Halt> {
 }
 
 /// The timeline, which becomes the trace that explains the time; `None` where there is none, and an issue says why.
-fn timeline(
+fn capture_timeline(
     session: &mut Session<'_>,
     launch: &Launch,
     request: &Load,
@@ -180,8 +180,8 @@ fn timeline(
     let plan = session.plan.pipeline.nsys.clone();
     let folder = session.store.path().join(NSYS);
     let output = folder.join("run");
-    let made = Tool::find(NSYS, plan.path.as_deref())
-        .and_then(|tool| Ok((nsys::profile(&tool, &plan, &output, launch)?, tool)));
+    let made = Tool::find_tool(NSYS, plan.path.as_deref())
+        .and_then(|tool| Ok((nsys::nsys_profile(&tool, &plan, &output, launch)?, tool)));
     if let Ok((_, tool)) = &made
         && let Some(importer) = find_importer(&tool.program)
         && let Err(why) = check_importer(&importer)
@@ -202,21 +202,25 @@ fn timeline(
             return Ok(None);
         }
     };
-    let watched = cublas_log::on(session, watched)?;
+    let watched = cublas_log::enable_logs(session, watched)?;
     session
         .store
         .write(&format!("{NSYS}/cmd.txt"), format!("{watched}\n"))?;
-    let watched = watched.without_credentials(environment());
-    let asked = batch(session, None)?;
-    let ran = run(session, NSYS, &watched, request, record, &asked, None);
+    let watched = watched.without_credentials(environment_variables());
+    let asked = tool_batch(session, None)?;
+    let ran = run_under_tool(session, NSYS, &watched, request, record, &asked, None);
     let report = folder.join("run.nsys-rep");
     overwrite_secrets(record, NSYS, &report, &watched);
-    let Came::Report { pass } = judged(NSYS, ran, &folder, &report, record)? else {
+    let ToolOutcome::Report { pass } = judge_run(NSYS, ran, &folder, &report, record)? else {
         return Ok(None);
     };
     let sqlite = folder.join("run.sqlite");
     let steps = [
-        (nsys::export(&tool, &report, &sqlite), &sqlite, "export"),
+        (
+            nsys::export_report(&tool, &report, &sqlite),
+            &sqlite,
+            "export",
+        ),
         (
             nsys::kernel_summary(&tool, &report, &folder.join("summary")),
             &folder.join(KERNEL_SUMMARY),
@@ -224,7 +228,7 @@ fn timeline(
         ),
     ];
     for (command, made, name) in steps {
-        if let Err(issue) = converted(session, &command, made, name) {
+        if let Err(issue) = convert_report(session, &command, made, name) {
             record.issues.push(issue);
         }
     }
@@ -243,11 +247,11 @@ fn timeline(
             return Ok(None);
         }
         Err(error) => {
-            record.issues.push(unreadable(NSYS, &error));
+            record.issues.push(unreadable_report(NSYS, &error));
             return Ok(None);
         }
     };
-    cublas_log::read(session, record);
+    cublas_log::read_logs(session, record);
     let kept = (*trace).clone();
     let recorded = RecordedTrace {
         pass,
@@ -259,7 +263,7 @@ fn timeline(
 }
 
 /// The counters of the launches that hold most of the timeline.
-fn counters(
+fn capture_counters(
     session: &mut Session<'_>,
     launch: &Launch,
     request: &Load,
@@ -267,7 +271,7 @@ fn counters(
     trace: &Trace,
 ) -> Result<(), Halt> {
     let plan = session.plan.pipeline.ncu.clone();
-    let wanted = Wanted {
+    let wanted = CoverageRequest {
         coverage: plan.coverage.fraction(),
         range: plan.range.as_deref(),
         steps: Some(plan.steps),
@@ -275,14 +279,14 @@ fn counters(
         is_gated: plan.gating_nvtx || plan.range.is_none(),
     };
     let gate = plan.range.as_deref().filter(|_| plan.gating_nvtx);
-    let Some(chosen) = CounterPlan::of(trace, &wanted) else {
+    let Some(chosen) = CounterPlan::from_trace(trace, &wanted) else {
         let range = plan.range.clone().unwrap_or_default();
         record
             .issues
             .push(Issue::error(IssueCode::NcuNothingToPlan).with("range", range));
         return Ok(());
     };
-    let tool = match Tool::find(NCU, plan.path.as_deref()) {
+    let tool = match Tool::find_tool(NCU, plan.path.as_deref()) {
         Ok(tool) => tool,
         Err(error) => {
             record.issues.push(not_found(&error));
@@ -292,11 +296,11 @@ fn counters(
     let folder = session.store.path().join(NCU);
     let name = plan.range.as_deref().unwrap_or("run");
     let output = folder.join(name);
-    let selection = Selection::of(&chosen, gate);
-    let made = ncu::profile(
+    let selection = Selection::from_plan(&chosen, gate);
+    let made = ncu::ncu_profile(
         &tool,
         &plan,
-        &Available::asked(&tool),
+        &Available::ask_tool(&tool),
         &selection,
         false,
         &output,
@@ -313,14 +317,14 @@ fn counters(
     session
         .store
         .write(&format!("{NCU}/cmd.txt"), format!("{watched}\n"))?;
-    let watched = watched.without_credentials(environment());
-    let command = described(&tool, session.plan, &chosen);
+    let watched = watched.without_credentials(environment_variables());
+    let command = describe_command(&tool, session.plan, &chosen);
     session
         .store
         .write(&format!("{NCU}/command.yaml"), command)?;
-    session.observer.tell(&announced(&chosen, plan.tier));
+    session.observer.tell(&announce_plan(&chosen, plan.tier));
     let started = Instant::now();
-    let asked = batch(session, Some(plan.steps))?;
+    let asked = tool_batch(session, Some(plan.steps))?;
     // Only replay of single kernels is shown launch by launch.
     let is_counted = plan.replay_mode == "kernel";
     let planned = Some(if is_counted {
@@ -328,19 +332,19 @@ fn counters(
     } else {
         0
     });
-    let ran = run(session, NCU, &watched, request, record, &asked, planned);
+    let ran = run_under_tool(session, NCU, &watched, request, record, &asked, planned);
     let report = folder.join(format!("{name}.ncu-rep"));
     overwrite_secrets(record, NCU, &report, &watched);
-    if let Came::Nothing = judged(NCU, ran, &folder, &report, record)? {
+    if let ToolOutcome::Nothing = judge_run(NCU, ran, &folder, &report, record)? {
         return Ok(());
     }
     for page in ["raw", "details"] {
         let made = folder.join(format!("{name}_{page}.csv"));
-        if let Err(issue) = printed(&ncu::page(&tool, &report, page), &made) {
+        if let Err(issue) = print_to_file(&ncu::export_page(&tool, &report, page), &made) {
             record.issues.push(issue);
         }
     }
-    record.counters = joined(&report, &chosen, started, plan.coverage.fraction(), record);
+    record.counters = join_counters(&report, &chosen, started, plan.coverage.fraction(), record);
     if record.counters.is_none() {
         return Ok(());
     }
@@ -384,7 +388,7 @@ fn in_run(tool: &str, file: &Path) -> String {
 }
 
 /// A report that cannot be read.
-fn unreadable(tool: &str, error: &dyn std::fmt::Display) -> Issue {
+fn unreadable_report(tool: &str, error: &dyn std::fmt::Display) -> Issue {
     Issue::error(IssueCode::NsightFailed)
         .with("tool", tool)
         .with("what", error.to_string())
@@ -392,7 +396,7 @@ fn unreadable(tool: &str, error: &dyn std::fmt::Display) -> Issue {
 
 /// Reads the counters of a report, joined to the launches that were chosen, and says how much they cover; nothing where it has
 /// none, and an issue says why.
-fn joined(
+fn join_counters(
     report: &Path,
     chosen: &CounterPlan,
     started: Instant,
@@ -407,11 +411,11 @@ fn joined(
             return None;
         }
         Err(error) => {
-            record.issues.push(unreadable(NCU, &error));
+            record.issues.push(unreadable_report(NCU, &error));
             return None;
         }
     };
-    let unexpected = chosen.join(&mut counters.launches);
+    let unexpected = chosen.join_launches(&mut counters.launches);
     if unexpected > 0 {
         record
             .issues
@@ -441,7 +445,7 @@ fn joined(
 }
 
 /// What is said before the counters are collected.
-fn announced(plan: &CounterPlan, tier: Tier) -> String {
+fn announce_plan(plan: &CounterPlan, tier: Tier) -> String {
     format!(
         "ncu: {} launches stand for {} of {} device time; about {} s",
         plan.launches.len(),
@@ -452,7 +456,7 @@ fn announced(plan: &CounterPlan, tier: Tier) -> String {
 }
 
 /// What came of a tool.
-enum Came {
+enum ToolOutcome {
     /// A report, and the pass that it was recorded in where that is kept.
     Report { pass: Option<usize> },
     /// Nothing; an issue says why.
@@ -460,20 +464,20 @@ enum Came {
 }
 
 /// Judges a tool that ran. Its failure is an issue with its own words, and what it wrote before is used all the same.
-fn judged(
+fn judge_run(
     tool: &'static str,
-    ran: Result<Ran, Halt>,
+    ran: Result<ToolRun, Halt>,
     folder: &Path,
     report: &Path,
     record: &mut RunRecord,
-) -> Result<Came, Halt> {
-    let said = said(folder);
+) -> Result<ToolOutcome, Halt> {
+    let said = tool_output(folder);
     let (pass, exit_code, why) = match ran {
-        Ok(Ran { pass, exit_code }) => (Some(pass), exit_code, None),
+        Ok(ToolRun { pass, exit_code }) => (Some(pass), exit_code, None),
         Err(Halt::Interrupted) => return Err(Halt::Interrupted),
         Err(Halt::Failed { message, .. }) => (None, None, Some(message)),
     };
-    if let Err(found) = verdict(exit_code, &said, report) {
+    if let Err(found) = judge_tool(exit_code, &said, report) {
         let issue = Issue::error(IssueCode::NsightFailed)
             .with("tool", tool)
             .with("what", found.what);
@@ -485,20 +489,20 @@ fn judged(
     }
     let has_report = std::fs::metadata(report).is_ok_and(|found| found.len() > 0);
     Ok(match pass.filter(|_| has_report) {
-        Some(pass) => Came::Report { pass },
-        None => Came::Nothing,
+        Some(pass) => ToolOutcome::Report { pass },
+        None => ToolOutcome::Nothing,
     })
 }
 
 /// What a tool and its worker wrote.
-fn said(folder: &Path) -> String {
+fn tool_output(folder: &Path) -> String {
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
     let both = [read("worker.stdout.log"), read("worker.stderr.log")].concat();
     String::from_utf8_lossy(&both).into_owned()
 }
 
 /// Runs a step of a tool that makes a file.
-fn converted(
+fn convert_report(
     session: &mut Session<'_>,
     command: &Launch,
     made: &Path,
@@ -517,7 +521,7 @@ fn converted(
         .wait(session.interrupt, None)
         .map_err(|error| failed(error.to_string()))?;
     let said = child.last_lines(20).join("\n");
-    verdict(ended.status.code(), &said, made).map_err(|found| {
+    judge_tool(ended.status.code(), &said, made).map_err(|found| {
         let issue = failed(found.what);
         match found.hint {
             Some(hint) => issue.with_hint(hint),
@@ -527,7 +531,7 @@ fn converted(
 }
 
 /// Runs a tool whose standard output is a file.
-fn printed(command: &Launch, made: &Path) -> Result<(), Issue> {
+fn print_to_file(command: &Launch, made: &Path) -> Result<(), Issue> {
     let failed = |what: String| {
         Issue::error(IssueCode::NsightFailed)
             .with("tool", "ncu --import")
@@ -548,7 +552,7 @@ fn printed(command: &Launch, made: &Path) -> Result<(), Issue> {
 }
 
 /// `command.yaml`: what was asked of ncu, and why.
-fn described(tool: &Tool, plan: &Plan, chosen: &CounterPlan) -> String {
+fn describe_command(tool: &Tool, plan: &Plan, chosen: &CounterPlan) -> String {
     let ncu = &plan.pipeline.ncu;
     let tier = serde_json::to_string(&ncu.tier).unwrap_or_default();
     let mut text = format!(
@@ -571,7 +575,11 @@ fn described(tool: &Tool, plan: &Plan, chosen: &CounterPlan) -> String {
 
 /// The command lines of a run, the worker's first, and the tools without which it would run. Which launches ncu profiles is
 /// known only from the timeline.
-pub(super) fn lines(plan: &Plan, worker: &Launch, run: &Path) -> (Vec<String>, Vec<ToolError>) {
+pub(super) fn command_lines(
+    plan: &Plan,
+    worker: &Launch,
+    run: &Path,
+) -> (Vec<String>, Vec<ToolError>) {
     let mut lines = vec![worker.to_string()];
     let stages = &plan.pipeline;
     let nsys = stages
@@ -601,13 +609,13 @@ fn nsys_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     };
     let folder = run.join(NSYS);
     let report = folder.join("run.nsys-rep");
-    let profile = match nsys::profile(&tool, stage, &folder.join("run"), worker) {
+    let profile = match nsys::nsys_profile(&tool, stage, &folder.join("run"), worker) {
         Ok(profile) => profile,
         Err(error) => return (Vec::new(), Some(error)),
     };
     let lines = vec![
-        cublas_log::logged(plan, profile, run).to_string(),
-        nsys::export(&tool, &report, &folder.join("run.sqlite")).to_string(),
+        cublas_log::with_log_variables(plan, profile, run).to_string(),
+        nsys::export_report(&tool, &report, &folder.join("run.sqlite")).to_string(),
         nsys::kernel_summary(&tool, &report, &folder.join("summary")).to_string(),
     ];
     (lines, missing)
@@ -627,13 +635,13 @@ fn ncu_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     };
     let name = stage.range.as_deref().unwrap_or("run");
     let output = run.join(NCU).join(name);
-    let found = Available::asked(&tool);
-    let made = match ncu::profile(&tool, stage, &found, &selection, false, &output, worker) {
+    let found = Available::ask_tool(&tool);
+    let made = match ncu::ncu_profile(&tool, stage, &found, &selection, false, &output, worker) {
         Ok(made) => made,
         Err(error) => return (Vec::new(), Some(error)),
     };
     let report = output.with_extension("ncu-rep");
-    let pages = ["raw", "details"].map(|page| ncu::page(&tool, &report, page).to_string());
+    let pages = ["raw", "details"].map(|page| ncu::export_page(&tool, &report, page).to_string());
     let lines = [made.0.to_string()].into_iter().chain(pages).collect();
     (lines, missing)
 }

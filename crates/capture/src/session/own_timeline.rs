@@ -15,7 +15,7 @@ pub(super) fn record_timeline(
 ) -> Result<Option<Trace>, Halt> {
     let plan = session.plan;
     if !plan.pipeline.cupti.applies(plan) {
-        cupti::capture(session, launch, request, record)?;
+        cupti::run_stage(session, launch, request, record)?;
     }
     let recorded = record
         .traces

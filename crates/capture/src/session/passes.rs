@@ -14,10 +14,12 @@ use llmprof_record::{
 };
 use llmprof_units::Nanos;
 
-use super::{Halt, Outcome, Session, StageObserver, design, images, predictions, spans::spans};
+use super::{
+    Halt, Outcome, Session, StageObserver, images, model_design, predictions, spans::phase_spans,
+};
 use crate::{
     process::Launch,
-    profiler::nsight::progress::followed,
+    profiler::nsight::progress::follow_logs,
     runner::{
         Client, Limits, WorkerError,
         protocol::{Generate, Generated, Load, LoadOptions, Loaded, Progress},
@@ -62,21 +64,21 @@ impl<'p, 's> Passes<'p, 's> {
         start: &Start<'_>,
         record: &'p mut RunRecord,
     ) -> Result<(Self, Loaded), WorkerError> {
-        let stage = session.observer.stage("load", 0);
+        let stage = session.observer.stage_begins("load", 0);
         let logs = session.store.path().join(start.folder);
         let limits = match start.patience {
-            Patience::Usual => limits(session.plan),
+            Patience::Usual => worker_limits(session.plan),
             Patience::Report => Limits {
                 exit: Some(REPORT_MAX),
-                ..limits(session.plan)
+                ..worker_limits(session.plan)
             },
-            Patience::Unlimited => Limits::lifted(),
+            Patience::Unlimited => Limits::without_limits(),
         };
         let mut client = Client::start(start.launch, &logs, "worker", limits, session.interrupt)?;
-        let loaded = client.load(start.request, session.interrupt, &mut |progress| {
-            stage.at(progress.done);
+        let loaded = client.load_model(start.request, session.interrupt, &mut |progress| {
+            stage.step_done(progress.done);
         })?;
-        stage.end(Outcome::Loaded {
+        stage.stage_ends(Outcome::Loaded {
             parameters: loaded.parameters,
             weights: loaded.weight_bytes,
         });
@@ -112,49 +114,49 @@ impl<'p, 's> Passes<'p, 's> {
     pub(super) fn warm_up(&mut self, count: u64) -> Result<(), Halt> {
         for number in 0..count {
             let name = format!("warm-up {}", number + 1);
-            let answers = self.all(&name, PassKind::WarmUp, |_, batch| batch.clone())?;
-            self.keep(PassKind::WarmUp, &answers)?;
+            let answers = self.run_batches(&name, PassKind::WarmUp, |_, batch| batch.clone())?;
+            self.keep_pass(PassKind::WarmUp, &answers)?;
         }
         Ok(())
     }
 
     /// Runs passes with no profiler attached.
-    pub(super) fn plain(&mut self, count: u64) -> Result<(), Halt> {
+    pub(super) fn run_plain(&mut self, count: u64) -> Result<(), Halt> {
         let mut time = Nanos(0);
         for number in 0..count {
             let name = format!("plain {}", number + 1);
-            let answers = self.all(&name, PassKind::Plain, |_, batch| batch.clone())?;
-            time += duration(&answers);
-            self.keep(PassKind::Plain, &answers)?;
+            let answers = self.run_batches(&name, PassKind::Plain, |_, batch| batch.clone())?;
+            time += total_duration(&answers);
+            self.keep_pass(PassKind::Plain, &answers)?;
             if number == 0 && self.session.plan.output.predictions {
-                predictions::keep(self.session, &answers)?;
+                predictions::keep_predictions(self.session, &answers)?;
             }
-            self.note("plain", time)?;
+            self.note_duration("plain", time)?;
         }
         Ok(())
     }
 
     /// Runs one pass that `ask` adds its instruments to; it is given the number of the batch. The answer has the index of
     /// the pass.
-    pub(super) fn captured(
+    pub(super) fn run_captured(
         &mut self,
         name: &str,
         ask: impl Fn(usize, &Generate) -> Generate,
     ) -> Result<(usize, Vec<Generated>), Halt> {
-        let answers = self.all(name, PassKind::Captured, ask)?;
-        self.note(name, duration(&answers))?;
-        let pass = self.keep(PassKind::Captured, &answers)?;
+        let answers = self.run_batches(name, PassKind::Captured, ask)?;
+        self.note_duration(name, total_duration(&answers))?;
+        let pass = self.keep_pass(PassKind::Captured, &answers)?;
         Ok((pass, answers))
     }
 
     /// Runs one batch whose times do not count and whose records are dropped, so that a profiler's own first use is over.
-    pub(super) fn rehearse(&mut self, name: &str, batch: &Generate) -> Result<(), Halt> {
-        let stage = self.session.observer.stage(name, steps(batch));
-        let mut progress = |progress: Progress| stage.at(progress.done);
+    pub(super) fn run_rehearsal(&mut self, name: &str, batch: &Generate) -> Result<(), Halt> {
+        let stage = self.session.observer.stage_begins(name, count_steps(batch));
+        let mut progress = |progress: Progress| stage.step_done(progress.done);
         let answer = self
             .client
             .warm_up(batch, self.session.interrupt, &mut progress)?;
-        end(stage, &[answer]);
+        end_stage(stage, &[answer]);
         Ok(())
     }
 
@@ -166,16 +168,19 @@ impl<'p, 's> Passes<'p, 's> {
         is_kept: bool,
     ) -> Result<(Option<usize>, Generated), Halt> {
         let stage = format!("profiled, {name}");
-        let stage = self.session.observer.stage(&stage, steps(batch));
-        let mut progress = |progress: Progress| stage.at(progress.done);
+        let stage = self
+            .session
+            .observer
+            .stage_begins(&stage, count_steps(batch));
+        let mut progress = |progress: Progress| stage.step_done(progress.done);
         let answer = self
             .client
-            .generate(batch, self.session.interrupt, &mut progress)?;
+            .generate_batch(batch, self.session.interrupt, &mut progress)?;
         let answers = [answer];
-        end(stage, &answers);
-        self.note(name, duration(&answers))?;
+        end_stage(stage, &answers);
+        self.note_duration(name, total_duration(&answers))?;
         let pass = is_kept
-            .then(|| self.keep(PassKind::Captured, &answers))
+            .then(|| self.keep_pass(PassKind::Captured, &answers))
             .transpose()?;
         let [answer] = answers;
         Ok((pass, answer))
@@ -189,26 +194,26 @@ impl<'p, 's> Passes<'p, 's> {
         batch: &Generate,
         planned: u64,
     ) -> Result<(), Halt> {
-        let stage = self.session.observer.stage(name, planned);
+        let stage = self.session.observer.stage_begins(name, planned);
         let launches = AtomicU64::new(0);
         let at = |done: u64| {
             launches.store(done, Ordering::Relaxed);
-            stage.at(if planned > 0 { done.min(planned) } else { done });
+            stage.step_done(if planned > 0 { done.min(planned) } else { done });
         };
         let (client, interrupt) = (&mut self.client, &mut *self.session.interrupt);
-        let (stdout, stderr) = client.logs();
+        let (stdout, stderr) = client.log_paths();
         let logs = [stdout.to_owned(), stderr.to_owned()];
-        let answer = followed(&[&logs[0], &logs[1]], &at, || {
-            client.generate(batch, interrupt, &mut |_| ())
+        let answer = follow_logs(&[&logs[0], &logs[1]], &at, || {
+            client.generate_batch(batch, interrupt, &mut |_| ())
         })?;
         let time = answer.end_ns - answer.start_ns;
         let launches = launches.into_inner();
-        stage.end(Outcome::Profiled { launches });
-        self.note(name, time)
+        stage.stage_ends(Outcome::Profiled { launches });
+        self.note_duration(name, time)
     }
 
     /// Lets the worker end; where something stopped it before, the record says how far it came.
-    pub(super) fn end(self, made: Result<(), Halt>) -> Result<(), Halt> {
+    pub(super) fn end_worker(self, made: Result<(), Halt>) -> Result<(), Halt> {
         let Err(halt) = made else {
             self.client.finish(self.session.interrupt)?;
             return Ok(());
@@ -218,7 +223,7 @@ impl<'p, 's> Passes<'p, 's> {
             let issue = Issue::error(IssueCode::RunBrokenOff);
             let issue = match &halt {
                 Halt::Interrupted => issue,
-                Halt::Failed { .. } => issue.with("why", halt.reason()),
+                Halt::Failed { .. } => issue.with("why", halt.first_line()),
             };
             self.record.issues.push(issue.with("passes", plain));
         }
@@ -231,58 +236,59 @@ impl<'p, 's> Passes<'p, 's> {
         Ok(ended.status.code())
     }
 
-    fn all(
+    fn run_batches(
         &mut self,
         name: &str,
         kind: PassKind,
         ask: impl Fn(usize, &Generate) -> Generate,
     ) -> Result<Vec<Generated>, Halt> {
         let batches = self.session.feed.batches();
-        let total = batches.iter().map(steps).sum();
-        let stage = self.session.observer.stage(name, total);
+        let total = batches.iter().map(count_steps).sum();
+        let stage = self.session.observer.stage_begins(name, total);
         let mut answers = Vec::new();
         let mut done = 0;
         for (number, batch) in batches.iter().enumerate() {
             let batch = ask(number, batch);
-            let mut progress = |progress: Progress| stage.at(done + progress.done);
+            let mut progress = |progress: Progress| stage.step_done(done + progress.done);
             let interrupt = &mut *self.session.interrupt;
             let answer = if kind == PassKind::WarmUp {
                 self.client.warm_up(&batch, interrupt, &mut progress)?
             } else {
-                self.client.generate(&batch, interrupt, &mut progress)?
+                self.client
+                    .generate_batch(&batch, interrupt, &mut progress)?
             };
-            done += steps(&batch);
+            done += count_steps(&batch);
             answers.push(answer);
         }
-        end(stage, &answers);
+        end_stage(stage, &answers);
         Ok(answers)
     }
 
     /// Adds a pass to the record, and saves it. What was dropped is stated once, however often the pass is repeated.
-    fn keep(&mut self, kind: PassKind, answers: &[Generated]) -> Result<usize, Halt> {
+    fn keep_pass(&mut self, kind: PassKind, answers: &[Generated]) -> Result<usize, Halt> {
         for issue in answers.iter().flat_map(|answer| &answer.issues) {
             self.record.add_issue(issue.clone());
         }
         if kind != PassKind::WarmUp {
-            images::count(self.record, answers);
+            images::record_images(self.record, answers);
         }
         let index = self.record.passes.len();
         self.record.passes.push(MeasuredPass {
             kind,
-            phases: answers.iter().flat_map(spans).collect(),
+            phases: answers.iter().flat_map(phase_spans).collect(),
             allocator: answers
                 .iter()
                 .filter_map(|answer| Some(answer.memory.as_ref()?.facts.clone()))
                 .collect(),
             processor_counters: None,
         });
-        let requests = answers.iter().flat_map(|answer| requests(answer, index));
+        let requests = answers.iter().flat_map(|answer| requests_of(answer, index));
         self.record.requests.extend(requests);
         self.record.save_facts(self.session.store.path())?;
         Ok(index)
     }
 
-    fn note(&mut self, name: &str, duration: Nanos) -> Result<(), Halt> {
+    fn note_duration(&mut self, name: &str, duration: Nanos) -> Result<(), Halt> {
         self.session.store.set_pass(Pass {
             name: name.to_owned(),
             status: RunStatus::Complete,
@@ -294,13 +300,13 @@ impl<'p, 's> Passes<'p, 's> {
 }
 
 /// Steps that a batch takes.
-fn steps(batch: &Generate) -> u64 {
+fn count_steps(batch: &Generate) -> u64 {
     let first = batch.requests.first();
     first.map_or(0, |request| request.max_new_tokens)
 }
 
 /// The longest prompt and the most new tokens of any request that was measured.
-pub(super) fn longest(record: &RunRecord) -> (u64, u64) {
+pub(super) fn longest_request(record: &RunRecord) -> (u64, u64) {
     let requests = record.requests.iter();
     requests.fold((0, 0), |(prompt, new), request| {
         (
@@ -323,7 +329,7 @@ pub(super) fn tokenizer_is_there(session: &Session<'_>, loaded: &Loaded) -> Resu
     })
 }
 
-fn requests(answer: &Generated, pass: usize) -> impl Iterator<Item = Request> {
+fn requests_of(answer: &Generated, pass: usize) -> impl Iterator<Item = Request> {
     let batch = answer.requests.len() as u64;
     answer.requests.iter().map(move |request| Request {
         id: request.id.clone(),
@@ -342,22 +348,22 @@ fn requests(answer: &Generated, pass: usize) -> impl Iterator<Item = Request> {
     })
 }
 
-fn duration(answers: &[Generated]) -> Nanos {
+fn total_duration(answers: &[Generated]) -> Nanos {
     let times = answers.iter().map(|answer| answer.end_ns - answer.start_ns);
     times.fold(Nanos(0), |sum, time| sum + time)
 }
 
-fn end(stage: Box<dyn StageObserver>, answers: &[Generated]) {
+fn end_stage(stage: Box<dyn StageObserver>, answers: &[Generated]) {
     let requests = answers.iter().flat_map(|answer| &answer.requests);
     let tokens: usize = requests.map(|request| request.output_tokens.len()).sum();
-    stage.end(Outcome::Generated {
+    stage.stage_ends(Outcome::Generated {
         tokens: tokens as u64,
-        time: duration(answers),
+        time: total_duration(answers),
     });
 }
 
 /// How long each step of a worker may take.
-fn limits(plan: &Plan) -> Limits {
+fn worker_limits(plan: &Plan) -> Limits {
     let default = Limits::default();
     let Some(seconds) = plan.runtime.timeout_s else {
         return default;
@@ -372,12 +378,12 @@ fn limits(plan: &Plan) -> Limits {
 }
 
 /// What every worker is asked to load.
-pub(super) fn load(session: &Session<'_>, record: &RunRecord) -> Load {
+pub(super) fn load_request(session: &Session<'_>, record: &RunRecord) -> Load {
     let plan = session.plan;
     let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| session.cwd.join(path));
     let workload = &plan.workload;
     Load {
-        config: design(record),
+        config: model_design(record),
         path: absolute(&plan.model.path),
         // The model's own directory may have none, where prompts are token ids.
         tokenizer: absolute(&plan.model.tokenizer)

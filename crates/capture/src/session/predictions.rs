@@ -7,12 +7,12 @@ use llmprof_record::{
 };
 use llmprof_units::Nanos;
 
-use super::{Halt, Session, spans::spans};
+use super::{Halt, Session, spans::phase_spans};
 use crate::runner::protocol::{Finish, Generate, GenerateRequest, Generated, RequestResult};
 
 /// Where a batch stands among all of a run.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BatchPosition {
     pub(super) segment: u64,
     pub(super) batch: u64,
     /// Whether text and token ids are kept.
@@ -20,11 +20,11 @@ pub(super) struct Place {
 }
 
 /// Keeps what the model said in one pass over the whole feed.
-pub(super) fn keep(session: &Session<'_>, answers: &[Generated]) -> Result<(), Halt> {
+pub(super) fn keep_predictions(session: &Session<'_>, answers: &[Generated]) -> Result<(), Halt> {
     let mut log = PredictionLog::open(session.store.path())?;
     let mut index = 0;
     for (number, (batch, answer)) in session.feed.batches().iter().zip(answers).enumerate() {
-        let place = Place {
+        let place = BatchPosition {
             segment: 0,
             batch: number as u64,
             has_text: true,
@@ -39,7 +39,7 @@ pub(super) fn keep(session: &Session<'_>, answers: &[Generated]) -> Result<(), H
 /// The predictions of one batch. `indices` are the places of its samples in the feed.
 pub(super) fn of_batch(
     session: &Session<'_>,
-    place: Place,
+    place: BatchPosition,
     indices: &[u64],
     batch: &Generate,
     answer: &Generated,
@@ -49,18 +49,18 @@ pub(super) fn of_batch(
     let results = indices.iter().zip(results);
     results
         .map(|(&index, (request, result))| {
-            let mut one = prediction(place, index, request, result);
+            let mut one = prediction_of(place, index, request, result);
             one.file = files.get(index as usize).cloned().flatten();
             one.name = names.get(index as usize).cloned().unwrap_or_default();
             one.batch_size = answer.requests.len() as u64;
-            one.phases = spans(answer);
+            one.phases = phase_spans(answer);
             one
         })
         .collect()
 }
 
-fn prediction(
-    place: Place,
+fn prediction_of(
+    place: BatchPosition,
     index: u64,
     request: &GenerateRequest,
     result: &RequestResult,

@@ -13,15 +13,15 @@ use llmprof_theory::MlaDecode;
 
 use super::{
     Halt, Session, cupti, nsight,
-    passes::{Passes, Patience, Start, load, longest, tokenizer_is_there},
+    passes::{Passes, Patience, Start, load_request, longest_request, tokenizer_is_there},
     torch_profiler,
     watch::Watch,
     worker_files::not_started,
 };
 use crate::{
-    native::precision,
+    native::precision_from,
     process::Launch,
-    pytorch::{Package, options},
+    pytorch::{Package, load_options},
     runner::protocol::Load,
 };
 
@@ -33,15 +33,15 @@ const OWN_FOLDER: &str = "worker";
 ///
 /// Where our library recorded CUDA, its trace is the one that explains the time, since it costs the least; torch's
 /// operators stand beside it. Without it torch's trace explains both.
-pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
-    let package = package(session)?;
-    let launch = launch(session, package.as_ref());
+pub(super) fn run_pytorch(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(), Halt> {
+    let package = unpack_package(session)?;
+    let launch = launch_worker(session, package.as_ref());
     let watch = Watch::start(session.plan)?;
-    let mut request = load(session, record);
-    request.options = options(session.plan);
-    let mut ended = measure(session, &launch, &request, &watch, record);
+    let mut request = load_request(session, record);
+    request.options = load_options(session.plan);
+    let mut ended = measure_passes(session, &launch, &request, &watch, record);
     if ended.is_ok() && session.plan.pipeline.cupti.applies(session.plan) {
-        ended = match cupti::capture(session, &launch, &request, record) {
+        ended = match cupti::run_stage(session, &launch, &request, record) {
             Ok(()) => Ok(()),
             // What was measured before is reported all the same.
             Err(halt) => {
@@ -52,9 +52,9 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
     }
     let pipeline = &session.plan.pipeline;
     if ended.is_ok() && (pipeline.nsys.is_enabled() || pipeline.ncu.is_enabled()) {
-        ended = nsight::capture(session, &launch, &request, record);
+        ended = nsight::run_stages(session, &launch, &request, record);
     }
-    let (prompt, new_tokens) = longest(record);
+    let (prompt, new_tokens) = longest_request(record);
     if let Some(workload) = record.workload.as_mut().filter(|_| prompt > 0) {
         // Theory counts text tokens; the worker's prompts have those of images too.
         if workload.images.count == 0 {
@@ -70,7 +70,7 @@ pub(super) fn run(session: &mut Session<'_>, record: &mut RunRecord) -> Result<(
 const PACKAGE: &str = "pytorch/worker";
 
 /// llmprof's own worker, unpacked into the run where the run has it.
-pub(super) fn package(session: &Session<'_>) -> Result<Option<Package>, Halt> {
+pub(super) fn unpack_package(session: &Session<'_>) -> Result<Option<Package>, Halt> {
     if session.plan.runtime.kind != RuntimeType::Pytorch {
         return Ok(None);
     }
@@ -82,7 +82,7 @@ pub(super) fn package(session: &Session<'_>) -> Result<Option<Package>, Halt> {
 }
 
 /// The worker of a plan as a run in this directory starts it.
-pub(super) fn worker(plan: &Plan, cwd: &Path, run: &Path) -> Launch {
+pub(super) fn worker_command(plan: &Plan, cwd: &Path, run: &Path) -> Launch {
     match plan.runtime.kind {
         RuntimeType::Worker => own_worker(plan, cwd),
         RuntimeType::Pytorch => {
@@ -94,10 +94,13 @@ pub(super) fn worker(plan: &Plan, cwd: &Path, run: &Path) -> Launch {
 }
 
 /// The worker of llmprof, or that of the user.
-pub(super) fn launch(session: &Session<'_>, package: Option<&Package>) -> Launch {
+pub(super) fn launch_worker(session: &Session<'_>, package: Option<&Package>) -> Launch {
     let python = session.plan.runtime.python.as_deref();
     match package {
-        Some(package) => naming_device(package.launch(python.unwrap_or("python3")), session.plan),
+        Some(package) => naming_device(
+            package.launch_worker(python.unwrap_or("python3")),
+            session.plan,
+        ),
         None => own_worker(session.plan, session.cwd),
     }
 }
@@ -108,7 +111,7 @@ fn naming_device(launch: Launch, plan: &Plan) -> Launch {
 }
 
 /// Where the logs of a worker are.
-pub(super) fn folder(kind: RuntimeType) -> &'static str {
+pub(super) fn log_folder(kind: RuntimeType) -> &'static str {
     if kind == RuntimeType::Worker {
         OWN_FOLDER
     } else {
@@ -124,7 +127,7 @@ fn own_worker(plan: &Plan, cwd: &Path) -> Launch {
 }
 
 /// All passes but the one that our library records.
-fn measure(
+fn measure_passes(
     session: &mut Session<'_>,
     launch: &Launch,
     request: &Load,
@@ -135,7 +138,7 @@ fn measure(
     let is_own = kind == RuntimeType::Worker;
     let start = Start {
         launch,
-        folder: folder(kind),
+        folder: log_folder(kind),
         request,
         is_measured: true,
         patience: Patience::Usual,
@@ -144,7 +147,7 @@ fn measure(
         Passes::start(session, &start, record).map_err(|error| not_started(error, launch, kind))?;
     tokenizer_is_there(passes.session, &loaded)?;
     if let Some(workload) = &mut passes.record.workload {
-        workload.precision = precision(&loaded.facts);
+        workload.precision = precision_from(&loaded.facts);
         // transformers 5 expands the latent in every step; it does not absorb the up-projections.
         if !is_own && workload.mla == MlaDecode::Absorbed {
             workload.mla = MlaDecode::Expanded;
@@ -155,21 +158,21 @@ fn measure(
         host.packages.clone_from(&loaded.packages);
     }
     write_environment(passes.record, passes.session.store)?;
-    watch.follow(passes.pid());
+    watch.follow_worker(passes.pid());
     let runtime = &passes.session.plan.runtime;
     let (warm_up, repeats) = (runtime.warmup, runtime.repeats);
     let made = passes
         .warm_up(warm_up)
-        .and_then(|()| passes.plain(repeats))
+        .and_then(|()| passes.run_plain(repeats))
         .and_then(
             |()| match passes.session.plan.pipeline.torch_profiler.enable {
                 Some(false) => Ok(()),
                 // Torch's profiler is asked of llmprof's own worker.
                 _ if is_own => Ok(()),
-                _ => torch_profiler::capture(&mut passes),
+                _ => torch_profiler::run_stage(&mut passes),
             },
         );
-    passes.end(made)
+    passes.end_worker(made)
 }
 
 /// `env.json` with what the worker says of itself.

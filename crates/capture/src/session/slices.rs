@@ -5,7 +5,7 @@ use llmprof_units::Share;
 
 /// The least budget that programs of CUDA graphs keep to: CUPTI stays in them, where it makes graphs up to 1.9 % slower on an
 /// H200.
-const LEAST_OF_GRAPHS_PPM: u32 = 20_000;
+const GRAPHS_MIN_PPM: u32 = 20_000;
 
 /// How slices were asked for.
 #[derive(Clone, Copy, Debug)]
@@ -18,17 +18,17 @@ pub struct Sliced {
 
 impl Sliced {
     /// What is to be said of them, besides the `issues` of the trace.
-    pub fn issues(self, has_slices: bool, issues: &[Issue]) -> Vec<Issue> {
+    pub fn into_issues(self, has_slices: bool, issues: &[Issue]) -> Vec<Issue> {
         let stays_for_graphs = issues
             .iter()
             .any(|issue| issue.code == IssueCode::CuptiKeptForGraphs);
-        let is_less = stays_for_graphs && self.share.ppm() < LEAST_OF_GRAPHS_PPM;
-        let none = (!has_slices).then(|| self.none());
+        let is_less = stays_for_graphs && self.share.ppm() < GRAPHS_MIN_PPM;
+        let none = (!has_slices).then(|| self.no_slice_issue());
         none.into_iter().chain(is_less.then(not_kept)).collect()
     }
 
     /// No slice was recorded at all.
-    fn none(self) -> Issue {
+    fn no_slice_issue(self) -> Issue {
         Issue::warning(IssueCode::SlicesNone).with("bounded", self.is_bounded)
     }
 }

@@ -6,7 +6,7 @@ use crate::runner::protocol::Generated;
 
 /// The phases of a batch, each with what the decoder did in it. A phase that occurs several times in a batch is what the
 /// workload says.
-pub(super) fn spans(answer: &Generated) -> Vec<PhaseSpan> {
+pub(super) fn phase_spans(answer: &Generated) -> Vec<PhaseSpan> {
     let batch = answer.requests.len() as u64;
     let prompts = answer.requests.iter();
     let prompt = prompts

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{Halt, cupti::scrub_wire_files, passes::Passes, worker_files::read_snapshot};
 use crate::{
     host_stacks::HostSampler,
-    pytorch::{profile, rank_trace_name, trace_name},
+    pytorch::{profile_request, rank_trace_name, trace_name},
     runner::protocol::{Generate, Instruments},
 };
 
@@ -22,7 +22,7 @@ use crate::{
 const FOLDER: &str = "torch_profiler";
 
 /// Runs the stage. The first batch of a pass stands for all: a trace of one batch may have hundreds of megabytes.
-pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
+pub(super) fn run_stage(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
     let plan = passes.session.plan;
     let settings = plan
         .pipeline
@@ -38,13 +38,16 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
             .issues
             .push(Issue::info(IssueCode::TorchProfilerFirstBatch).with("batches", batches.len()));
     }
-    let mut asked = instrumented(batch, plan, &settings);
+    let mut asked = instrumented_batch(batch, plan, &settings);
     for number in 0..settings.warmup {
-        passes.rehearse(&format!("profiler warm-up {}", number + 1), &asked)?;
+        passes.run_rehearsal(&format!("profiler warm-up {}", number + 1), &asked)?;
     }
     let folder = passes.session.store.path().join(FOLDER);
     let command = format!("{FOLDER}/command.yaml");
-    passes.session.store.write(&command, described(&settings))?;
+    passes
+        .session
+        .store
+        .write(&command, describe_settings(&settings))?;
     let snapshot = folder.join("memory_snapshot.pickle");
     let mut first = None;
     for number in 0..settings.repeat {
@@ -84,7 +87,7 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
     let samples = wire::files(&folder).unwrap_or_default();
     passes.record.issues.extend(scrub_wire_files(&samples));
     for (rank, file) in files.into_iter().enumerate() {
-        let mut trace = read(&file)?;
+        let mut trace = read_trace(&file)?;
         // The process that was asked is rank 0.
         if rank == 0 {
             trace = wire::add_host_samples(trace, &samples, &Limits::default())
@@ -95,7 +98,7 @@ pub(super) fn capture(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
     Ok(passes.record.save(passes.session.store.path())?)
 }
 
-fn read(file: &Path) -> Result<Trace, Halt> {
+fn read_trace(file: &Path) -> Result<Trace, Halt> {
     let (_, imported) = import::import(file, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;
     match imported {
@@ -105,7 +108,7 @@ fn read(file: &Path) -> Result<Trace, Halt> {
 }
 
 /// The batch as it is recorded: it ends with the last step that is wanted.
-fn instrumented(batch: &Generate, plan: &Plan, settings: &TorchProfilerSettings) -> Generate {
+fn instrumented_batch(batch: &Generate, plan: &Plan, settings: &TorchProfilerSettings) -> Generate {
     let mut asked = batch.clone();
     let most = settings.active_steps.saturating_add(1);
     for request in &mut asked.requests {
@@ -113,7 +116,7 @@ fn instrumented(batch: &Generate, plan: &Plan, settings: &TorchProfilerSettings)
     }
     asked.instruments = Instruments {
         module_ranges: plan.runtime.module_ranges,
-        profile: Some(profile(settings)),
+        profile: Some(profile_request(settings)),
         memory_snapshot: None,
         cuda_profiler: false,
     };
@@ -121,7 +124,7 @@ fn instrumented(batch: &Generate, plan: &Plan, settings: &TorchProfilerSettings)
 }
 
 /// What was asked of the profiler, beside its traces.
-fn described(settings: &TorchProfilerSettings) -> String {
+fn describe_settings(settings: &TorchProfilerSettings) -> String {
     let activities = json!(settings.activities);
     format!(
         "activities: {activities}\nshapes: {}\nmemory: {}\nstacks: {}\nflops: {}\nwarmup: {}\nactive_steps: {}\nrepeat: {}\nmemory_snapshot: {}\n",

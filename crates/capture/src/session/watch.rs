@@ -28,8 +28,8 @@ pub(super) struct Counting {
 
 impl Counting {
     /// What was counted, where anything was, and why not.
-    pub(super) fn read(mut self) -> (Option<ProcessorCounters>, Option<Issue>) {
-        let values = self.counters.read();
+    pub(super) fn read_counters(mut self) -> (Option<ProcessorCounters>, Option<Issue>) {
+        let values = self.counters.read_values();
         let values = ProcessorCounters {
             cycles: values.cycles,
             instructions: values.instructions,
@@ -65,16 +65,16 @@ impl Watch {
     }
 
     /// Watches the worker's process too.
-    pub(super) fn follow(&self, pid: u32) {
+    pub(super) fn follow_worker(&self, pid: u32) {
         if let Some(sampler) = &self.sampler {
             sampler.watch(pid);
         }
     }
 
     /// Counts what the worker's threads do from now on. `None` where telemetry is off.
-    pub(super) fn count(&self, pid: u32) -> Option<Counting> {
+    pub(super) fn count_worker(&self, pid: u32) -> Option<Counting> {
         self.sampler.as_ref()?;
-        let (counters, issue) = Counters::attach(pid);
+        let (counters, issue) = Counters::attach_counters(pid);
         Some(Counting { counters, issue })
     }
 

@@ -11,7 +11,7 @@ use llmprof_record::{
 use super::Halt;
 use crate::{
     process::{Launch, ProcessError},
-    runner::{Problem, Step, WorkerError},
+    runner::{Problem, WorkerError, WorkerStep},
 };
 
 /// Reads the history of the allocator that a worker left.
@@ -29,7 +29,7 @@ pub(super) fn not_started(error: WorkerError, launch: &Launch, kind: RuntimeType
     let by_interpreter = match &error.problem {
         Problem::Start(ProcessError::NotFound { .. } | ProcessError::Spawn { .. }) => true,
         Problem::Died { .. } | Problem::Closed | Problem::TimedOut { .. } => {
-            matches!(error.step, Step::Connect | Step::Hello)
+            matches!(error.step, WorkerStep::Connect | WorkerStep::Hello)
         }
         _ => false,
     };

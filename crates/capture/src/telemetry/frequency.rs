@@ -16,14 +16,16 @@ pub(super) enum Frequency {
 
 impl Frequency {
     /// Looks for a source; `None` where there is none.
-    pub(super) fn find(cpus: &Path, cpuinfo: &Path) -> Option<Self> {
+    pub(super) fn find_source(cpus: &Path, cpuinfo: &Path) -> Option<Self> {
         let mut files: Vec<PathBuf> = fs::read_dir(cpus)
             .into_iter()
             .flatten()
             .filter_map(Result::ok)
             .filter(|entry| is_cpu(&entry.file_name().to_string_lossy()))
             .map(|entry| entry.path().join("cpufreq/scaling_cur_freq"))
-            .filter(|file| fs::read_to_string(file).is_ok_and(|text| kilohertz(&text).is_some()))
+            .filter(|file| {
+                fs::read_to_string(file).is_ok_and(|text| parse_kilohertz(&text).is_some())
+            })
             .collect();
         files.sort();
         if !files.is_empty() {
@@ -39,8 +41,8 @@ impl Frequency {
             Self::Cpufreq(files) => {
                 let rates = files
                     .iter()
-                    .filter_map(|file| kilohertz(&fs::read_to_string(file).ok()?));
-                mean(rates).map(|khz| khz * 1e3)
+                    .filter_map(|file| parse_kilohertz(&fs::read_to_string(file).ok()?));
+                mean_of(rates).map(|khz| khz * 1e3)
             }
             Self::CpuInfo(file) => {
                 mean_megahertz(&fs::read_to_string(file).ok()?).map(|mhz| mhz * 1e6)
@@ -55,7 +57,7 @@ fn is_cpu(name: &str) -> bool {
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn kilohertz(text: &str) -> Option<f64> {
+fn parse_kilohertz(text: &str) -> Option<f64> {
     text.trim().parse::<u64>().ok().map(|khz| khz as f64)
 }
 
@@ -66,10 +68,10 @@ fn mean_megahertz(cpuinfo: &str) -> Option<f64> {
         .filter(|(key, _)| key.trim() == "cpu MHz")
         .filter_map(|(_, value)| value.trim().parse::<f64>().ok())
         .filter(|mhz| mhz.is_finite());
-    mean(rates)
+    mean_of(rates)
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     (count > 0).then(|| sum / f64::from(count))
 }
@@ -90,7 +92,7 @@ mod tests {
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("scaling_cur_freq"), khz).unwrap();
         }
-        let found = Frequency::find(root.path(), Path::new("/nowhere")).unwrap();
+        let found = Frequency::find_source(root.path(), Path::new("/nowhere")).unwrap();
         assert_eq!(found.mean_hz(), Some(2.5e9));
     }
 
@@ -103,9 +105,9 @@ mod tests {
             "cpu MHz\t\t: 2100.000\nbogomips\t: 4200.00\ncpu MHz\t\t: 1900.000\n",
         )
         .unwrap();
-        let found = Frequency::find(root.path(), &cpuinfo).unwrap();
+        let found = Frequency::find_source(root.path(), &cpuinfo).unwrap();
         assert_eq!(found.mean_hz(), Some(2.0e9));
         fs::write(&cpuinfo, "processor\t: 0\nBogoMIPS\t: 50.00\n").unwrap();
-        assert!(Frequency::find(root.path(), &cpuinfo).is_none());
+        assert!(Frequency::find_source(root.path(), &cpuinfo).is_none());
     }
 }

@@ -3,23 +3,23 @@
 use std::time::{Duration, Instant};
 
 /// How often what changes slowly is read at most. It stands in the samples between.
-pub(super) const SLOW: Duration = Duration::from_secs(1);
+pub(super) const SLOW_PERIOD: Duration = Duration::from_secs(1);
 
 /// A value that stands until it is too old.
 #[derive(Debug)]
-pub(super) struct Kept<T> {
+pub(super) struct CachedReading<T> {
     latest: Option<(Instant, T)>,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for CachedReading<T> {
     fn default() -> Self {
         Self { latest: None }
     }
 }
 
-impl<T: Copy> Kept<T> {
+impl<T: Copy> CachedReading<T> {
     /// The value, read again where it is `most` old or older.
-    pub(super) fn renewed(&mut self, most: Duration, read: impl FnOnce() -> T) -> T {
+    pub(super) fn renew_after(&mut self, most: Duration, read: impl FnOnce() -> T) -> T {
         match self.latest {
             Some((since, value)) if since.elapsed() < most => value,
             _ => {
@@ -47,14 +47,14 @@ mod tests {
 
     #[test]
     fn a_value_stands_until_it_is_old() {
-        let mut kept = Kept::default();
+        let mut kept = CachedReading::default();
         let hour = Duration::from_hours(1);
         assert_eq!(kept.latest(), None);
-        assert_eq!(kept.renewed(hour, || 1), 1);
-        assert_eq!(kept.renewed(hour, || 2), 1);
-        assert_eq!(kept.renewed(Duration::ZERO, || 3), 3);
+        assert_eq!(kept.renew_after(hour, || 1), 1);
+        assert_eq!(kept.renew_after(hour, || 2), 1);
+        assert_eq!(kept.renew_after(Duration::ZERO, || 3), 3);
         kept.forget();
-        assert_eq!(kept.renewed(hour, || 4), 4);
+        assert_eq!(kept.renew_after(hour, || 4), 4);
         assert_eq!(kept.latest(), Some(4));
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Tells the threads to take their last sample.
-    pub(super) fn stop(&self) {
+    pub(super) fn request_stop(&self) {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stopped.notify_all();
     }
@@ -61,7 +61,11 @@ impl Shared {
 
 /// Calls `read` at once, then at every deadline, and once more when it is time to stop. Deadlines that passed while
 /// `read` was still at work, or while the thread did not run, are left out; the answer is how many.
-pub(super) fn keep(shared: &Shared, period: Duration, mut read: impl FnMut(Option<u32>)) -> u64 {
+pub(super) fn keep_pace(
+    shared: &Shared,
+    period: Duration,
+    mut read: impl FnMut(Option<u32>),
+) -> u64 {
     let start = Instant::now();
     let mut tick = 0;
     let mut missed = 0;
@@ -72,7 +76,7 @@ pub(super) fn keep(shared: &Shared, period: Duration, mut read: impl FnMut(Optio
         tick = next;
         // A deadline that no clock can hold is never reached: wait for the end instead.
         let deadline =
-            after(start, period, tick).unwrap_or_else(|| start + Duration::from_secs(1 << 32));
+            tick_time(start, period, tick).unwrap_or_else(|| start + Duration::from_secs(1 << 32));
         if shared.sleep_until(deadline) {
             break;
         }
@@ -98,7 +102,7 @@ fn next_tick(elapsed: Duration, period: Duration) -> u64 {
 }
 
 /// When deadline `tick` is.
-fn after(start: Instant, period: Duration, tick: u64) -> Option<Instant> {
+fn tick_time(start: Instant, period: Duration, tick: u64) -> Option<Instant> {
     let nanos = period.as_nanos().checked_mul(u128::from(tick))?;
     start.checked_add(Duration::from_nanos(u64::try_from(nanos).ok()?))
 }
@@ -114,10 +118,10 @@ mod tests {
         assert_eq!((at(0), at(99), at(100), at(101), at(450)), (1, 1, 2, 2, 5));
         let start = Instant::now();
         assert_eq!(
-            after(start, period, 36_000),
+            tick_time(start, period, 36_000),
             Some(start + Duration::from_hours(1))
         );
-        assert_eq!(after(start, period, u64::MAX), None);
+        assert_eq!(tick_time(start, period, u64::MAX), None);
     }
 
     /// Reading takes 7 ms of every 20 ms period here; a loop that slept 20 ms after each reading would be at
@@ -140,12 +144,12 @@ mod tests {
     fn a_reading_that_overruns_skips_deadlines_and_says_how_many() {
         let shared = Shared::default();
         let mut reads = 0;
-        let missed = keep(&shared, Duration::from_millis(1), |worker| {
+        let missed = keep_pace(&shared, Duration::from_millis(1), |worker| {
             assert_eq!(worker, None);
             reads += 1;
             std::thread::sleep(Duration::from_millis(20));
             if reads == 2 {
-                shared.stop();
+                shared.request_stop();
             }
         });
         assert_eq!(reads, 3);

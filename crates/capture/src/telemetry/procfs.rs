@@ -78,7 +78,7 @@ pub(super) fn process_ticks(stat: &str) -> Option<u64> {
 }
 
 /// The process that started a process, from `/proc/PID/stat`.
-pub(super) fn parent(stat: &str) -> Option<u32> {
+pub(super) fn parent_of(stat: &str) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(4 - 3)?.parse().ok()
 }
@@ -103,12 +103,12 @@ pub(super) struct CpuList(Vec<(u32, u32)>);
 
 impl CpuList {
     /// Every CPU there may be.
-    pub(super) fn all() -> Self {
+    pub(super) fn all_cpus() -> Self {
         Self(vec![(0, u32::MAX)])
     }
 
     /// The CPUs that a process may run on, from `/proc/PID/status`.
-    pub(super) fn allowed(status: &str) -> Option<Self> {
+    pub(super) fn allowed_cpus(status: &str) -> Option<Self> {
         let list = status
             .lines()
             .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
@@ -168,7 +168,7 @@ mod tests {
         let stat = "cpu  60 0 0 40 0 0 0 4\ncpu0 10 0 0 10 0 0 0 1\ncpu1 20 0 0 10 0 0 0 1\n\
                     cpu10 30 0 0 20 0 0 0 2\nintr 1 2\n";
         let among = |list: &str| {
-            let cpus = CpuList::allowed(&format!("Name:\tx\nCpus_allowed_list:\t{list}\n"));
+            let cpus = CpuList::allowed_cpus(&format!("Name:\tx\nCpus_allowed_list:\t{list}\n"));
             cpu_ticks_among(stat, &cpus.unwrap())
         };
         let ticks = |total, busy, stolen| CpuTicks {
@@ -179,13 +179,13 @@ mod tests {
         assert_eq!(among("1"), Some((1, ticks(31, 21, 1))));
         assert_eq!(among("0,8-10"), Some((2, ticks(73, 43, 3))));
         assert_eq!(among("2-9"), None);
-        let all = cpu_ticks_among(stat, &CpuList::all());
+        let all = cpu_ticks_among(stat, &CpuList::all_cpus());
         assert_eq!(all, Some((3, cpu_ticks(stat).unwrap())));
         for list in ["", "x", "1-", "1,,2"] {
             let status = format!("Cpus_allowed_list:\t{list}\n");
-            assert_eq!(CpuList::allowed(&status), None, "{list}");
+            assert_eq!(CpuList::allowed_cpus(&status), None, "{list}");
         }
-        assert_eq!(CpuList::allowed("Name:\tx\n"), None);
+        assert_eq!(CpuList::allowed_cpus("Name:\tx\n"), None);
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
     fn a_program_may_have_any_name() {
         let stat = "42 (a) b (c)) S 1 42 42 0 -1 4194304 100 0 0 0 17 25 0 0 20 0 8 0 474776 31334400 407 1";
         assert_eq!(process_ticks(stat), Some(42));
-        assert_eq!(parent(stat), Some(1));
+        assert_eq!(parent_of(stat), Some(1));
         assert_eq!(resident_pages("765 436 407 5 0 123 0\n"), Some(436));
     }
 
@@ -233,8 +233,8 @@ mod tests {
             assert_eq!(process_ticks(text), None, "{text}");
             assert_eq!(available_bytes(text), None, "{text}");
         }
-        assert_eq!(parent("1 (a) S"), None);
-        assert_eq!(parent("1 (a) S -1 0"), None);
+        assert_eq!(parent_of("1 (a) S"), None);
+        assert_eq!(parent_of("1 (a) S -1 0"), None);
         let overflowing = format!("cpu  {0} {0} 0 0", u64::MAX);
         assert_eq!(cpu_ticks(&overflowing), None);
         assert_eq!(

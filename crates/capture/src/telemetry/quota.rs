@@ -14,7 +14,7 @@ pub(super) struct Quota {
 impl Quota {
     /// Finds them from `/proc/PID/cgroup`, whose lines are `number:controllers:path`; no controllers are named in
     /// version 2 (cgroups(7)). A path that a container does not show leaves the groups above it, which it may show.
-    pub(super) fn find(cgroup: &str, mounts: &Path) -> Self {
+    pub(super) fn find_quota(cgroup: &str, mounts: &Path) -> Self {
         let mut files = Vec::new();
         for line in cgroup.lines() {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -61,7 +61,7 @@ fn throttled_ns(stat: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn mounts(files: &[(&str, &str)]) -> tempfile::TempDir {
+    fn make_mounts(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (file, text) in files {
             let path = root.path().join(file);
@@ -75,15 +75,15 @@ mod tests {
     fn both_versions_are_read() {
         let one = "nr_periods 36\nnr_throttled 35\nthrottled_time 2050\n";
         let two = "usage_usec 9\nnr_periods 36\nnr_throttled 35\nthrottled_usec 3\n";
-        let root = mounts(&[("cpu,cpuacct/job/cpu.stat", one)]);
+        let root = make_mounts(&[("cpu,cpuacct/job/cpu.stat", one)]);
         let of = |cgroup: &str, root: &tempfile::TempDir| {
-            Quota::find(cgroup, root.path()).throttled_ns()
+            Quota::find_quota(cgroup, root.path()).throttled_ns()
         };
         assert_eq!(
             of("4:memory:/job\n1:cpu,cpuacct:/job\n0::/\n", &root),
             Some(2050)
         );
-        let root = mounts(&[
+        let root = make_mounts(&[
             ("cpu.stat", "usage_usec 9\n"),
             ("pod/cpu.stat", two),
             ("pod/worker/cpu.stat", two),
@@ -93,16 +93,16 @@ mod tests {
 
     #[test]
     fn a_container_that_shows_only_its_own_group_is_read_there() {
-        let root = mounts(&[("cpu.stat", "throttled_usec 7\n")]);
-        let quota = Quota::find("0::/docker/abc\n", root.path());
+        let root = make_mounts(&[("cpu.stat", "throttled_usec 7\n")]);
+        let quota = Quota::find_quota("0::/docker/abc\n", root.path());
         assert_eq!(quota.throttled_ns(), Some(7000));
     }
 
     #[test]
     fn nothing_is_known_where_nothing_counts() {
-        let root = mounts(&[("cpu.stat", "throttled_usec many\n")]);
+        let root = make_mounts(&[("cpu.stat", "throttled_usec many\n")]);
         for text in ["", "0", "0::", "3:cpuset:/\n", "0::/../..\n"] {
-            let quota = Quota::find(text, root.path());
+            let quota = Quota::find_quota(text, root.path());
             assert_eq!(quota.throttled_ns(), None, "{text}");
         }
     }

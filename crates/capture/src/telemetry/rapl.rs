@@ -39,11 +39,11 @@ pub(super) struct Rapl {
 
 impl Rapl {
     /// Looks for counters below `root` and reads them once.
-    pub(super) fn open(root: &Path) -> Result<Self, Issue> {
+    pub(super) fn open_counters(root: &Path) -> Result<Self, Issue> {
         let mut zones = Vec::new();
         let mut denied = None;
         for (folder, domain) in zone_folders(root) {
-            match Zone::open(&folder, domain) {
+            match Zone::open_zone(&folder, domain) {
                 Ok(zone) => zones.push(zone),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     denied = Some(folder);
@@ -64,17 +64,17 @@ impl Rapl {
         }
     }
 
-    pub(super) fn update(&mut self) {
+    pub(super) fn update_zones(&mut self) {
         for zone in &mut self.zones {
-            if let Ok(now) = number(&zone.energy) {
-                zone.total += difference(zone.last, now, zone.range);
+            if let Ok(now) = read_number(&zone.energy) {
+                zone.total += wrapped_difference(zone.last, now, zone.range);
                 zone.last = now;
             }
         }
     }
 
     /// Joules of a domain between the first and the latest reading; `None` where it has no counter.
-    pub(super) fn joules(&self, domain: Domain) -> Option<f64> {
+    pub(super) fn domain_joules(&self, domain: Domain) -> Option<f64> {
         let mut found = self
             .zones
             .iter()
@@ -86,12 +86,12 @@ impl Rapl {
 }
 
 impl Zone {
-    fn open(folder: &Path, domain: Domain) -> io::Result<Self> {
+    fn open_zone(folder: &Path, domain: Domain) -> io::Result<Self> {
         let energy = folder.join("energy_uj");
         Ok(Self {
             domain,
-            range: number(&folder.join("max_energy_range_uj"))?,
-            last: number(&energy)?,
+            range: read_number(&folder.join("max_energy_range_uj"))?,
+            last: read_number(&energy)?,
             total: 0,
             energy,
         })
@@ -100,7 +100,7 @@ impl Zone {
 
 /// How much a counter counted from `before` to `now`, if it wrapped at most once: a package of 500 W takes more than
 /// eight minutes for one round of 262 kJ.
-fn difference(before: u64, now: u64, range: u64) -> u64 {
+fn wrapped_difference(before: u64, now: u64, range: u64) -> u64 {
     if now >= before {
         now - before
     } else {
@@ -130,7 +130,7 @@ fn zone_folders(root: &Path) -> Vec<(PathBuf, Domain)> {
     found
 }
 
-fn number(path: &Path) -> io::Result<u64> {
+fn read_number(path: &Path) -> io::Result<u64> {
     fs::read_to_string(path)?
         .trim()
         .parse()
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     /// A powercap tree as a server with two sockets has it.
-    fn tree() -> tempfile::TempDir {
+    fn powercap_tree() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (folder, name, energy) in [
             ("intel-rapl", "", ""),
@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn packages_are_added_once_and_wraps_are_seen() {
-        let root = tree();
-        let mut rapl = Rapl::open(root.path()).unwrap();
-        assert_eq!(rapl.joules(Domain::Package), Some(0.0));
+        let root = powercap_tree();
+        let mut rapl = Rapl::open_counters(root.path()).unwrap();
+        assert_eq!(rapl.domain_joules(Domain::Package), Some(0.0));
         let set = |zone: &str, energy: &str| {
             fs::write(root.path().join(zone).join("energy_uj"), energy).unwrap();
         };
@@ -178,39 +178,39 @@ mod tests {
         set("intel-rapl:2", "4000000");
         set("intel-rapl-mmio:0", "3500000");
         set("intel-rapl:0:0", "1500");
-        rapl.update();
+        rapl.update_zones();
         // 2.5 J from one package; the other went 1.0 J to its end and then 0.5 J.
-        assert_eq!(rapl.joules(Domain::Package), Some(4.0));
-        assert_eq!(rapl.joules(Domain::Dram), Some(0.001));
+        assert_eq!(rapl.domain_joules(Domain::Package), Some(4.0));
+        assert_eq!(rapl.domain_joules(Domain::Dram), Some(0.001));
         // A reading that fails loses nothing: the next one holds its energy too.
         fs::remove_file(root.path().join("intel-rapl:0/energy_uj")).unwrap();
-        rapl.update();
-        assert_eq!(rapl.joules(Domain::Package), Some(4.0));
+        rapl.update_zones();
+        assert_eq!(rapl.domain_joules(Domain::Package), Some(4.0));
         set("intel-rapl:0", "4500000");
-        rapl.update();
-        assert_eq!(rapl.joules(Domain::Package), Some(5.0));
+        rapl.update_zones();
+        assert_eq!(rapl.domain_joules(Domain::Package), Some(5.0));
     }
 
     #[test]
     fn a_package_without_memory_counter() {
-        let root = tree();
+        let root = powercap_tree();
         for zone in ["intel-rapl:0:0", "intel-rapl:1:0"] {
             fs::remove_dir_all(root.path().join(zone)).unwrap();
         }
-        let rapl = Rapl::open(root.path()).unwrap();
-        assert_eq!(rapl.joules(Domain::Dram), None);
+        let rapl = Rapl::open_counters(root.path()).unwrap();
+        assert_eq!(rapl.domain_joules(Domain::Dram), None);
     }
 
     #[test]
     fn no_tree_is_an_issue() {
         let root = tempfile::tempdir().unwrap();
-        let issue = Rapl::open(&root.path().join("absent")).unwrap_err();
+        let issue = Rapl::open_counters(&root.path().join("absent")).unwrap_err();
         assert_eq!(issue.code, IssueCode::TelemetryNoEnergy);
-        let damaged = tree();
+        let damaged = powercap_tree();
         for zone in ["intel-rapl:0", "intel-rapl:1"] {
             fs::write(damaged.path().join(zone).join("energy_uj"), "much").unwrap();
         }
-        let issue = Rapl::open(damaged.path()).unwrap_err();
+        let issue = Rapl::open_counters(damaged.path()).unwrap_err();
         assert_eq!(issue.code, IssueCode::TelemetryNoEnergy);
     }
 }

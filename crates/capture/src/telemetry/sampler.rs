@@ -71,16 +71,18 @@ impl Sampler {
             gpus: None,
         };
         let shared = Arc::clone(&sampler.shared);
-        sampler.host = Some(spawn("telemetry", move || sample(&shared, period))?);
+        sampler.host = Some(spawn_thread("telemetry", move || {
+            sample_host(&shared, period)
+        })?);
         if settings.gpus != Gpus::None {
             let shared = Arc::clone(&sampler.shared);
-            sampler.gpus = Some(spawn("telemetry-gpu", move || {
+            sampler.gpus = Some(spawn_thread("telemetry-gpu", move || {
                 let (gpus, amd) = (&settings.gpus, settings.amd_library.as_ref());
-                let nvml = nvml::sample(&shared, period, gpus, settings.nvml_library.as_ref());
+                let nvml = nvml::sample_gpus(&shared, period, gpus, settings.nvml_library.as_ref());
                 // NVML answers at once where there is none of its GPUs.
                 let other = nvml
                     .is_without_gpus()
-                    .then(|| amd_smi::sample(&shared, period, gpus, amd));
+                    .then(|| amd_smi::sample_gpus(&shared, period, gpus, amd));
                 other.flatten().unwrap_or(nvml)
             })?);
         }
@@ -94,10 +96,10 @@ impl Sampler {
 
     /// Takes a last sample and returns all.
     pub fn stop(mut self) -> Result<Samples, TelemetryError> {
-        self.shared.stop();
-        let mut samples = join(self.host.take())?.ok_or(TelemetryError::Panicked)?;
-        if let Some(gpus) = join(self.gpus.take())? {
-            gpus.join(&mut samples);
+        self.shared.request_stop();
+        let mut samples = join_thread(self.host.take())?.ok_or(TelemetryError::Panicked)?;
+        if let Some(gpus) = join_thread(self.gpus.take())? {
+            gpus.join_into(&mut samples);
         }
         Ok(samples)
     }
@@ -105,11 +107,11 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        self.shared.stop();
+        self.shared.request_stop();
     }
 }
 
-fn spawn<T: Send + 'static>(
+fn spawn_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, TelemetryError> {
@@ -119,23 +121,23 @@ fn spawn<T: Send + 'static>(
         .map_err(TelemetryError::Thread)
 }
 
-fn join<T>(thread: Option<JoinHandle<T>>) -> Result<Option<T>, TelemetryError> {
+fn join_thread<T>(thread: Option<JoinHandle<T>>) -> Result<Option<T>, TelemetryError> {
     thread
         .map(JoinHandle::join)
         .transpose()
         .map_err(|_| TelemetryError::Panicked)
 }
 
-fn sample(shared: &Shared, period: Duration) -> Samples {
-    let mut sources = Sources::open(&Roots::default());
+fn sample_host(shared: &Shared, period: Duration) -> Samples {
+    let mut sources = Sources::open_sources(&Roots::default());
     let mut samples = Samples {
         period_ns: Nanos(i64::try_from(period.as_nanos()).unwrap_or(i64::MAX)),
         issues: sources.take_issues(),
         unix_offset_ns: clock::unix_offset(),
         ..Samples::default()
     };
-    let missed = pace::keep(shared, period, |worker| {
-        samples.rows.push(sources.read(worker));
+    let missed = pace::keep_pace(shared, period, |worker| {
+        samples.rows.push(sources.read_sample(worker));
     });
     samples.cost_ns = clock::thread_cpu_time();
     samples

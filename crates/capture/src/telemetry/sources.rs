@@ -14,7 +14,7 @@ use llmprof_units::{Bytes, Hertz, Joules};
 
 use super::{
     frequency::Frequency,
-    kept::{Kept, SLOW},
+    kept::{CachedReading, SLOW_PERIOD},
     procfs::{self, CpuList, CpuTicks},
     rapl::{Domain, Rapl},
     worker::Worker,
@@ -48,7 +48,7 @@ pub(super) struct Sources {
     cgroups: PathBuf,
     frequency: Option<Frequency>,
     /// The clock rate as it was read last: the kernel asks every CPU for it.
-    hertz: Kept<Option<f64>>,
+    hertz: CachedReading<Option<f64>>,
     hertz_stands: Duration,
     rapl: Option<Rapl>,
     ticks_per_second: f64,
@@ -63,10 +63,10 @@ pub(super) struct Sources {
 
 impl Sources {
     /// Looks at what can be read; what cannot is an issue.
-    pub(super) fn open(roots: &Roots) -> Self {
+    pub(super) fn open_sources(roots: &Roots) -> Self {
         let mut issues = Vec::new();
         let mut check = |file: &str, code: IssueCode, parses: fn(&str) -> bool| {
-            if let Some(problem) = unreadable(&roots.proc.join(file), parses) {
+            if let Some(problem) = unreadable_reason(&roots.proc.join(file), parses) {
                 issues.push(Issue::warning(code).with("reason", problem));
             }
         };
@@ -76,7 +76,7 @@ impl Sources {
         check("meminfo", IssueCode::TelemetryNoMeminfo, |text| {
             procfs::available_bytes(text).is_some()
         });
-        let frequency = Frequency::find(&roots.cpus, &roots.proc.join("cpuinfo"));
+        let frequency = Frequency::find_source(&roots.cpus, &roots.proc.join("cpuinfo"));
         match &frequency {
             None => issues.push(Issue::warning(IssueCode::TelemetryNoFrequency)),
             Some(Frequency::CpuInfo(_)) => {
@@ -84,7 +84,7 @@ impl Sources {
             }
             Some(Frequency::Cpufreq(_)) => {}
         }
-        let rapl = Rapl::open(&roots.powercap)
+        let rapl = Rapl::open_counters(&roots.powercap)
             .map_err(|issue| issues.push(issue))
             .ok();
         let status = fs::read_to_string(roots.proc.join("self/status")).ok();
@@ -92,16 +92,16 @@ impl Sources {
             proc: roots.proc.clone(),
             cgroups: roots.cgroups.clone(),
             frequency,
-            hertz: Kept::default(),
-            hertz_stands: SLOW,
+            hertz: CachedReading::default(),
+            hertz_stands: SLOW_PERIOD,
             rapl,
             ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
             page_bytes: rustix::param::page_size() as u64,
             before: None,
             usable: status
                 .as_deref()
-                .and_then(CpuList::allowed)
-                .unwrap_or_else(CpuList::all),
+                .and_then(CpuList::allowed_cpus)
+                .unwrap_or_else(CpuList::all_cpus),
             usable_before: None,
             worker: None,
             issues,
@@ -114,13 +114,13 @@ impl Sources {
     }
 
     /// Reads everything now. Rates cover the time since the sample before and are absent in the first one.
-    pub(super) fn read(&mut self, process: Option<u32>) -> Sample {
+    pub(super) fn read_sample(&mut self, process: Option<u32>) -> Sample {
         let time = clock::now();
         // Energy first: it is the one that is divided by differences of `time`.
         if let Some(rapl) = &mut self.rapl {
-            rapl.update();
+            rapl.update_zones();
         }
-        let joules = |domain| Some(Joules(self.rapl.as_ref()?.joules(domain)?));
+        let joules = |domain| Some(Joules(self.rapl.as_ref()?.domain_joules(domain)?));
         let (package_energy, dram_energy) = (joules(Domain::Package), joules(Domain::Dram));
         let text = |file: &str| fs::read_to_string(self.proc.join(file)).ok();
         let stat = text("stat");
@@ -144,16 +144,16 @@ impl Sources {
         self.before = now.or(self.before);
         self.usable_before = usable.or(self.usable_before);
         if self.worker.as_ref().map(Worker::pid) != process {
-            self.worker = process.map(|pid| Worker::watch(pid, &self.proc, &self.cgroups));
+            self.worker = process.map(|pid| Worker::watch_process(pid, &self.proc, &self.cgroups));
         }
         let worker = self.worker.as_mut();
         let rates = worker
-            .map(|worker| worker.read(time, &self.proc, self.ticks_per_second))
+            .map(|worker| worker.read_rates(time, &self.proc, self.ticks_per_second))
             .unwrap_or_default();
         let frequency = self.frequency.as_ref();
         let hertz = self
             .hertz
-            .renewed(self.hertz_stands, || frequency.and_then(Frequency::mean_hz));
+            .renew_after(self.hertz_stands, || frequency.and_then(Frequency::mean_hz));
         Sample {
             time_ns: time,
             cpu_percent: shares.map(|(busy, _)| busy),
@@ -177,7 +177,7 @@ impl Sources {
 }
 
 /// Why a file tells nothing.
-fn unreadable(path: &Path, parses: fn(&str) -> bool) -> Option<String> {
+fn unreadable_reason(path: &Path, parses: fn(&str) -> bool) -> Option<String> {
     match fs::read_to_string(path) {
         Ok(text) if parses(&text) => None,
         Ok(_) => Some(format!("{} has another format", path.display())),
@@ -198,7 +198,7 @@ mod tests {
             powercap: nowhere.path().to_owned(),
             cgroups: nowhere.path().to_owned(),
         };
-        let mut sources = Sources::open(&roots);
+        let mut sources = Sources::open_sources(&roots);
         let codes: Vec<IssueCode> = sources
             .take_issues()
             .into_iter()
@@ -213,7 +213,7 @@ mod tests {
                 IssueCode::TelemetryNoEnergy
             ]
         );
-        let sample = sources.read(Some(1));
+        let sample = sources.read_sample(Some(1));
         assert_eq!(
             sample,
             Sample {
@@ -250,8 +250,8 @@ mod tests {
             powercap: root.path().to_owned(),
             cgroups: root.path().join("cgroup"),
         };
-        let mut sources = Sources::open(&roots);
-        let first = sources.read(Some(7));
+        let mut sources = Sources::open_sources(&roots);
+        let first = sources.read_sample(Some(7));
         assert_eq!((first.cpu_percent, first.worker_cores), (None, None));
         assert_eq!((first.usable_cores, first.worker_waiting), (Some(1), None));
         assert_eq!(first.available_bytes, Some(Bytes(4096)));
@@ -266,7 +266,7 @@ mod tests {
         set("7/task/7/schedstat", "20 4000 2\n");
         set("cgroup/job/cpu.stat", "throttled_usec 3\n");
         set("7/stat", &process(15));
-        let second = sources.read(Some(7));
+        let second = sources.read_sample(Some(7));
         assert_eq!(
             (second.cpu_percent, second.steal_percent),
             (Some(100.0), Some(25.0))
@@ -282,8 +282,8 @@ mod tests {
         assert!((nanos(second.quota_throttled) - 3000.0).abs() < 1e-3);
         // Another process under watch starts anew, and one that is gone has nothing.
         set("8/stat", &process(100));
-        assert_eq!(sources.read(Some(8)).worker_cores, None);
-        let gone = sources.read(Some(9));
+        assert_eq!(sources.read_sample(Some(8)).worker_cores, None);
+        let gone = sources.read_sample(Some(9));
         assert_eq!((gone.worker_cores, gone.worker_rss_bytes), (None, None));
     }
 
@@ -301,10 +301,10 @@ mod tests {
             powercap: root.path().to_owned(),
             cgroups: root.path().join("cgroup"),
         };
-        let mut sources = Sources::open(&roots);
+        let mut sources = Sources::open_sources(&roots);
         let mut read = |stands: Duration| {
             sources.hertz_stands = stands;
-            sources.read(None).frequency_hz
+            sources.read_sample(None).frequency_hz
         };
         assert_eq!(read(Duration::MAX), Some(Hertz(2e9)));
         set(3000);

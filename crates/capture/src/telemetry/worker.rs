@@ -37,28 +37,27 @@ pub(super) struct Rates {
 
 impl Worker {
     /// Begins to watch a process.
-    pub(super) fn watch(pid: u32, proc: &Path, cgroups: &Path) -> Self {
+    pub(super) fn watch_process(pid: u32, proc: &Path, cgroups: &Path) -> Self {
         let groups = fs::read_to_string(proc.join(format!("{pid}/cgroup"))).unwrap_or_default();
         Self {
             pid,
-            quota: Quota::find(&groups, cgroups),
+            quota: Quota::find_quota(&groups, cgroups),
             before: None,
         }
     }
 
-    /// Which process it is.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
     /// Reads its counters, and what they grew by since they were read before.
-    pub(super) fn read(&mut self, time: Nanos, proc: &Path, ticks_per_second: f64) -> Rates {
+    pub(super) fn read_rates(&mut self, time: Nanos, proc: &Path, ticks_per_second: f64) -> Rates {
         let folder = proc.join(self.pid.to_string());
         let stat = fs::read_to_string(folder.join("stat")).ok();
         let now = Counts {
             time,
             ticks: stat.as_deref().and_then(procfs::process_ticks),
-            waited: waited(&folder.join("task")),
+            waited: threads_waited(&folder.join("task")),
             throttled_ns: self.quota.throttled_ns(),
         };
         let rates = self
@@ -92,7 +91,7 @@ impl Counts {
 }
 
 /// How long each thread waited so far; `None` where the kernel does not count. A thread that ends meanwhile is left out.
-fn waited(tasks: &Path) -> Option<Vec<(u32, u64)>> {
+fn threads_waited(tasks: &Path) -> Option<Vec<(u32, u64)>> {
     let threads = fs::read_dir(tasks).ok()?.flatten();
     let waited: Vec<(u32, u64)> = threads
         .filter_map(|thread| {
@@ -172,10 +171,10 @@ mod tests {
                     }
                 });
             }
-            let before = waited(tasks).expect("this kernel counts");
+            let before = threads_waited(tasks).expect("this kernel counts");
             let grew = (0..500).any(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(20));
-                waited_since(&waited(tasks).unwrap(), &before) > 20_000_000
+                waited_since(&threads_waited(tasks).unwrap(), &before) > 20_000_000
             });
             stop.store(true, Ordering::Relaxed);
             assert!(grew);

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use serve::serve_tokenizer;
 
 /// The internal command of llmprof that serves a tokenizer.
-pub const TOKENIZE: &str = "tokenize";
+pub const TOKENIZE_COMMAND: &str = "tokenize";
 
 /// The file that holds a whole tokenizer.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
@@ -74,8 +74,8 @@ impl TokenizerProcess {
         };
         let unreadable =
             |why: String| format!("cannot read the tokenizer {}: {why}", file.display());
-        let mut pipes = Pipes::open(&file).map_err(|error| unreadable(error.to_string()))?;
-        pipes.answer::<()>().map_err(unreadable)?;
+        let mut pipes = Pipes::open_pipes(&file).map_err(|error| unreadable(error.to_string()))?;
+        pipes.read_answer::<()>().map_err(unreadable)?;
         Ok(Self {
             file,
             pipes: Mutex::new(pipes),
@@ -87,23 +87,23 @@ impl TokenizerProcess {
     }
 
     pub fn encode(&self, text: &str, special_tokens: bool) -> Result<Vec<u32>, String> {
-        self.ask(&Question::Encode {
+        self.ask_process(&Question::Encode {
             text: text.to_owned(),
             special_tokens,
         })
     }
 
     pub fn decode(&self, ids: &[u32]) -> Result<DecodedText, String> {
-        self.ask(&Question::Decode { ids: ids.to_vec() })
+        self.ask_process(&Question::Decode { ids: ids.to_vec() })
     }
 
     /// Why the process ended, if it did.
     pub fn failure(&self) -> Option<String> {
-        self.lock().failure.clone()
+        self.lock_pipes().failure.clone()
     }
 
-    fn ask<T: DeserializeOwned>(&self, question: &Question) -> Result<T, String> {
-        let mut pipes = self.lock();
+    fn ask_process<T: DeserializeOwned>(&self, question: &Question) -> Result<T, String> {
+        let mut pipes = self.lock_pipes();
         if let Some(why) = &pipes.failure {
             return Err(why.clone());
         }
@@ -114,20 +114,20 @@ impl TokenizerProcess {
             None => Err(io::ErrorKind::BrokenPipe.into()),
         };
         match sent {
-            Ok(()) => pipes.answer(),
-            Err(error) => Err(pipes.end(&error.to_string())),
+            Ok(()) => pipes.read_answer(),
+            Err(error) => Err(pipes.end_process(&error.to_string())),
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Pipes> {
+    fn lock_pipes(&self) -> std::sync::MutexGuard<'_, Pipes> {
         self.pipes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pipes {
-    fn open(file: &Path) -> io::Result<Self> {
+    fn open_pipes(file: &Path) -> io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
-            .arg(TOKENIZE)
+            .arg(TOKENIZE_COMMAND)
             .arg(file)
             .env_clear()
             .stdin(Stdio::piped())
@@ -147,24 +147,24 @@ impl Pipes {
     }
 
     /// The next line of the process: what was asked for, or why it cannot be had.
-    fn answer<T: DeserializeOwned>(&mut self) -> Result<T, String> {
+    fn read_answer<T: DeserializeOwned>(&mut self) -> Result<T, String> {
         let mut line = Vec::new();
         let limited = (&mut self.output).take(ANSWER_MAX_BYTES);
         let read = { limited }.read_until(b'\n', &mut line);
         if let Err(error) = read {
-            return Err(self.end(&error.to_string()));
+            return Err(self.end_process(&error.to_string()));
         }
         if line.last() != Some(&b'\n') {
-            return Err(self.end("its answer is not whole"));
+            return Err(self.end_process("its answer is not whole"));
         }
         match serde_json::from_slice::<Result<T, String>>(&line) {
             Ok(answer) => answer,
-            Err(error) => Err(self.end(&error.to_string())),
+            Err(error) => Err(self.end_process(&error.to_string())),
         }
     }
 
     /// Ends the process; the reason it had, else `why`.
-    fn end(&mut self, why: &str) -> String {
+    fn end_process(&mut self, why: &str) -> String {
         self.input = None;
         // It has ended by itself unless its answers make no sense.
         let _ = self.child.kill();

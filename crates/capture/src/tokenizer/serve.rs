@@ -17,16 +17,16 @@ use super::{DecodedText, MEMORY_MAX_GIB, Question, TEXT_MAX_CPU_S};
 
 /// Answers questions on standard input until it is closed.
 pub fn serve_tokenizer(file: &Path) -> io::Result<()> {
-    limit(Resource::Core, 0)?;
-    limit(Resource::As, MEMORY_MAX_GIB << 30)?;
+    limit_resource(Resource::Core, 0)?;
+    limit_resource(Resource::As, MEMORY_MAX_GIB << 30)?;
     limit_cpu_time()?;
     let mut output = io::stdout().lock();
-    let loaded = load(file);
+    let loaded = load_tokenizer(file);
     let tokenizer = match loaded {
         Ok(tokenizer) => tokenizer,
-        Err(why) => return send(&mut output, &Err::<(), _>(why)),
+        Err(why) => return send_answer(&mut output, &Err::<(), _>(why)),
     };
-    send(&mut output, &Ok(()))?;
+    send_answer(&mut output, &Ok(()))?;
     for line in io::stdin().lock().lines() {
         limit_cpu_time()?;
         match serde_json::from_str(&line?)? {
@@ -36,20 +36,20 @@ pub fn serve_tokenizer(file: &Path) -> io::Result<()> {
             } => {
                 let encoding = tokenizer.encode_fast(text, special_tokens);
                 let ids = encoding.map(|encoding| encoding.get_ids().to_vec());
-                send(&mut output, &ids.map_err(|error| error.to_string()))?;
+                send_answer(&mut output, &ids.map_err(|error| error.to_string()))?;
             }
-            Question::Decode { ids } => send(&mut output, &decode(&tokenizer, &ids))?,
+            Question::Decode { ids } => send_answer(&mut output, &decode_ids(&tokenizer, &ids))?,
         }
     }
     Ok(())
 }
 
-fn load(file: &Path) -> Result<Tokenizer, String> {
+fn load_tokenizer(file: &Path) -> Result<Tokenizer, String> {
     let bytes = read_bounded(file, TOKENIZER_MAX_BYTES).map_err(|error| error.to_string())?;
     Tokenizer::from_bytes(bytes).map_err(|error| format!("not a tokenizer: {error}"))
 }
 
-fn decode(tokenizer: &Tokenizer, ids: &[u32]) -> Result<DecodedText, String> {
+fn decode_ids(tokenizer: &Tokenizer, ids: &[u32]) -> Result<DecodedText, String> {
     let text = |skip_special| tokenizer.decode(ids, skip_special);
     match (text(true), text(false)) {
         (Ok(text), Ok(raw_text)) => Ok(DecodedText { text, raw_text }),
@@ -57,13 +57,16 @@ fn decode(tokenizer: &Tokenizer, ids: &[u32]) -> Result<DecodedText, String> {
     }
 }
 
-fn send<T: Serialize>(output: &mut impl Write, answer: &Result<T, String>) -> io::Result<()> {
+fn send_answer<T: Serialize>(
+    output: &mut impl Write,
+    answer: &Result<T, String>,
+) -> io::Result<()> {
     serde_json::to_writer(&mut *output, answer)?;
     output.write_all(b"\n")?;
     output.flush()
 }
 
-fn limit(resource: Resource, most: u64) -> io::Result<()> {
+fn limit_resource(resource: Resource, most: u64) -> io::Result<()> {
     let limit = Rlimit {
         current: Some(most),
         maximum: Some(most),

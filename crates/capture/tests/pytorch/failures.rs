@@ -19,7 +19,7 @@ fn an_interpreter_without_torch_says_what_to_install() {
         return;
     };
     let package = Package::unpack().unwrap();
-    let mut launch = package.launch(&python);
+    let mut launch = package.launch_worker(&python);
     // Without the folder of installed packages.
     launch.args.insert(0, "-S".to_owned());
     match Worker::launch(package, &launch).err().unwrap() {
@@ -54,7 +54,7 @@ fn packages_that_do_not_do_are_named() {
         std::fs::create_dir(folder.path().join("torch")).unwrap();
         std::fs::write(folder.path().join("torch/__init__.py"), source).unwrap();
         let package = Package::unpack().unwrap();
-        let launch = package.launch(&python);
+        let launch = package.launch_worker(&python);
         let launch = launch.env("PYTHONPATH", folder.path().to_string_lossy());
         match Worker::launch(package, &launch).err().unwrap() {
             Problem::Failed(failure) => {
@@ -69,7 +69,7 @@ fn packages_that_do_not_do_are_named() {
 #[test]
 fn an_interpreter_that_is_not_there_is_named() {
     let package = Package::unpack().unwrap();
-    let launch = package.launch("no-such-python");
+    let launch = package.launch_worker("no-such-python");
     match Worker::launch(package, &launch).err().unwrap() {
         Problem::Start(ProcessError::NotFound { program }) => assert_eq!(program, "no-such-python"),
         other => panic!("{other}"),

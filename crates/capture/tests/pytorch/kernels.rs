@@ -35,7 +35,7 @@ fn kernels_of_a_cpu_become_a_device_file() {
     };
     let mut told = 0;
     let measured = worker
-        .measure(&request, &mut interrupt, &mut |_| told += 1)
+        .measure_kernels(&request, &mut interrupt, &mut |_| told += 1)
         .unwrap();
     assert!(told > 0);
     assert_eq!((measured.name.as_str(), measured.skipped), ("cpu", 0));
@@ -65,7 +65,9 @@ fn kernels_of_a_cpu_become_a_device_file() {
         seconds: 0.0,
         ..request.clone()
     };
-    let found = worker.measure(&none, &mut interrupt, &mut |_| ()).unwrap();
+    let found = worker
+        .measure_kernels(&none, &mut interrupt, &mut |_| ())
+        .unwrap();
     assert!(
         found.samples.is_empty() && found.skipped > 100,
         "{}",
@@ -76,7 +78,7 @@ fn kernels_of_a_cpu_become_a_device_file() {
         ..request
     };
     let error = worker
-        .measure(&gpu, &mut interrupt, &mut |_| ())
+        .measure_kernels(&gpu, &mut interrupt, &mut |_| ())
         .unwrap_err();
     match error.problem {
         Problem::Failed(failure) => assert!(
@@ -113,7 +115,7 @@ fn models_without_a_family_are_traced() {
             prompt: 32,
             contexts: vec![32, 48],
         };
-        let traced = worker.trace(&request, &mut interrupt).unwrap();
+        let traced = worker.trace_model(&request, &mut interrupt).unwrap();
         assert_eq!(traced.parameters, parameters, "{config}");
         assert_eq!(traced.weight_bytes.0, 2 * parameters);
         assert!(traced.cache_bytes.0 > 0);
@@ -135,13 +137,13 @@ fn models_without_a_family_are_traced() {
         prompt: 8,
         contexts: vec![8],
     };
-    let error = worker.trace(&unknown, &mut interrupt).unwrap_err();
+    let error = worker.trace_model(&unknown, &mut interrupt).unwrap_err();
     assert!(error.to_string().contains("no_such_model"), "{error}");
     let empty = Trace {
         batch: 0,
         ..unknown
     };
-    let error = worker.trace(&empty, &mut interrupt).unwrap_err();
+    let error = worker.trace_model(&empty, &mut interrupt).unwrap_err();
     assert!(error.to_string().contains("must be positive"), "{error}");
     worker.finish(&mut interrupt).unwrap();
 }
@@ -176,7 +178,7 @@ fn traces_tell_kernels_apart_that_take_different_times() {
             prompt: 64,
             contexts: vec![64],
         };
-        worker.trace(&request, &mut interrupt).unwrap()
+        worker.trace_model(&request, &mut interrupt).unwrap()
     };
     let llama = json!({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "num_key_value_heads": 4, "intermediate_size": 128, "vocab_size": 128});
@@ -234,7 +236,7 @@ fn loops_over_experts_are_traced_with_uniform_routing() {
             prompt: 64,
             contexts: vec![64],
         };
-        let traced = worker.trace(&request, &mut interrupt).unwrap();
+        let traced = worker.trace_model(&request, &mut interrupt).unwrap();
         let down = |step: &TracedStep| {
             let rows = step.kernels.iter().filter_map(|one| match one.kernel {
                 Kernel::Gemm { m, k, .. } if k == depth => Some(m * one.launches as f64),

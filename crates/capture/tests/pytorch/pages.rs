@@ -150,7 +150,7 @@ fn a_model_whose_own_code_reads_pages_is_called_through_it() {
     std::fs::write(model.join("modeling_reader.py"), MODELING).unwrap();
     let package = Package::unpack().unwrap();
     let launch = package
-        .launch(&python)
+        .launch_worker(&python)
         .env("HF_HOME", folder.path().join("cache").to_string_lossy());
     let mut worker = Worker::launch(package, &launch).unwrap();
     let mut load = dummy(&config);

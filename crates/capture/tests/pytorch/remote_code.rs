@@ -39,7 +39,7 @@ fn code_of_a_directory_runs_only_when_trusted() {
     let ran = folder.path().join("ran");
     let package = Package::unpack().unwrap();
     let launch = package
-        .launch(&python)
+        .launch_worker(&python)
         .env("HF_HOME", folder.path().join("cache").to_string_lossy())
         .env("OWN_CODE_RAN", ran.to_string_lossy());
     let mut worker = Worker::launch(package, &launch).unwrap();

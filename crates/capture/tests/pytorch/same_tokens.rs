@@ -34,7 +34,7 @@ fn tokens_are_those_of_the_native_engine() {
     for family in ["qwen2", "llama", "gemma2", "mixtral", "gpt2"] {
         let mut load = stored(root().join("crates/engine/tests/data").join(family));
         let mut native = NativeBackend::default();
-        let ours = native.load(load.clone(), &mut |_| ()).unwrap();
+        let ours = native.load_model(load.clone(), &mut |_| ()).unwrap();
         // The one implementation that caps the scores of Gemma 2.
         load.options.attn_implementation = Some("eager".to_owned());
         let theirs = worker.load(&load).unwrap();
@@ -48,7 +48,9 @@ fn tokens_are_those_of_the_native_engine() {
             asked.sampling.do_sample = do_sample;
             asked.sampling.no_repeat_ngram_size = ngram;
             asked.sampling.temperature = 0.8;
-            let expected = native.generate(asked.clone(), false, &mut |_| ()).unwrap();
+            let expected = native
+                .generate_batch(asked.clone(), false, &mut |_| ())
+                .unwrap();
             let got = worker.generate(&asked).unwrap();
             assert_eq!(
                 tokens(&got),

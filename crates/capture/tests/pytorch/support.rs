@@ -56,7 +56,7 @@ impl Worker {
     pub(crate) fn start() -> Option<Self> {
         let python = python()?;
         let package = Package::unpack().unwrap();
-        let launch = package.launch(&python);
+        let launch = package.launch_worker(&python);
         Some(Self::launch(package, &launch).unwrap())
     }
 
@@ -81,14 +81,14 @@ impl Worker {
     pub(crate) fn load(&mut self, load: &Load) -> Result<Loaded, Failure> {
         let client = self.client.as_mut().unwrap();
         client
-            .load(load, &mut self.interrupt, &mut |_| ())
+            .load_model(load, &mut self.interrupt, &mut |_| ())
             .map_err(|error| known(error.problem))
     }
 
     pub(crate) fn generate(&mut self, batch: &Generate) -> Result<Generated, Failure> {
         let client = self.client.as_mut().unwrap();
         client
-            .generate(batch, &mut self.interrupt, &mut |_| ())
+            .generate_batch(batch, &mut self.interrupt, &mut |_| ())
             .map_err(|error| known(error.problem))
     }
 

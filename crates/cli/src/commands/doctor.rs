@@ -87,9 +87,9 @@ pub(crate) fn doctor(args: &DoctorArgs, output: &mut Output) -> Result<(), Failu
         system_cupti(&args.python),
     ];
     checks.extend([
-        tool("nsys", nsys::NEEDED),
+        tool("nsys", nsys::NSYS_MIN_VERSION),
         importer(),
-        tool("ncu", ncu::NEEDED),
+        tool("ncu", ncu::NCU_MIN_VERSION),
         lock_folder(),
         perf_events(),
         ptrace(),
@@ -306,7 +306,7 @@ for folder in sys.path:
 /// What makes a report of what nsys recorded; without its libraries a recording stays a `.qdstrm`.
 fn importer() -> Check {
     const NAME: &str = "nsys importer";
-    let Ok(tool) = Tool::find("nsys", None) else {
+    let Ok(tool) = Tool::find_tool("nsys", None) else {
         return Check::not(NAME, State::Missing, "nsys not found", NSYS_WITH_IMPORTER);
     };
     match find_importer(&tool.program) {
@@ -358,8 +358,8 @@ fn cupti() -> Check {
 }
 
 fn tool(name: &'static str, needed: Version) -> Check {
-    let found = Tool::find(name, None);
-    match found.and_then(|tool| tool.has(name, needed).map(|()| tool)) {
+    let found = Tool::find_tool(name, None);
+    match found.and_then(|tool| tool.require_version(name, needed).map(|()| tool)) {
         Ok(tool) => Check::works(
             name,
             format!("{} at {}", tool.version, tool.program.display()),

@@ -79,7 +79,7 @@ pub(super) struct ListedModel {
 fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
     let host = app::host()?;
     let application = app::llmprof(&host.cwd);
-    let groups = application.groups(&host)?;
+    let groups = application.list_groups(&host)?;
     let options = groups
         .into_iter()
         .find(|(group, _)| group == GROUP)
@@ -93,7 +93,7 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
         let composed = application
             .compose(&[format!("{GROUP}={name}")], RunMode::Run, &host)
             .map_err(app::own_failure)?;
-        let hub_id = composed.value("model.hf_src")?;
+        let hub_id = composed.resolved_value("model.hf_src")?;
         let subject = Subject::of_profile(&plan(&composed, Purpose::Paper)?);
         models.push(ListedModel {
             hub_id: hub_id.as_str().map(str::to_owned),

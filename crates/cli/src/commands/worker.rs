@@ -2,7 +2,7 @@ use std::path::Path;
 
 use llmprof_capture::{
     native::NativeBackend,
-    runner::{protocol::SOCKET_VARIABLE, serve},
+    runner::{protocol::SOCKET_VARIABLE, serve_requests},
 };
 
 use crate::failure::Failure;
@@ -13,6 +13,6 @@ pub(crate) fn worker() -> Result<(), Failure> {
         return Err(Failure::new(format!("{SOCKET_VARIABLE} is not set"))
             .hint("workers are started by `llmprof run`".to_owned()));
     };
-    serve(&mut NativeBackend::default(), Path::new(&socket))
+    serve_requests(&mut NativeBackend::default(), Path::new(&socket))
         .map_err(|error| Failure::new(error.to_string()))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llmprof_capture::{profiler::nsight::ToolError, session::commands};
+use llmprof_capture::{profiler::nsight::ToolError, session::list_commands};
 use llmprof_config::hydra::Job;
 use llmprof_record::plan::RuntimeType;
 use llmprof_report::text::{kernel_report::notes_to_keep, run_weights::weights_line};
@@ -31,7 +31,7 @@ pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Fa
             let launch = server_command(&plan);
             (launch.iter().map(ToString::to_string).collect(), Vec::new())
         }
-        _ => commands(&plan, cwd, &run),
+        _ => list_commands(&plan, cwd, &run),
     };
     if lines.is_empty() {
         note(match plan.runtime.kind {

@@ -151,7 +151,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             summary.extend(weights.as_ref().map(weights_line));
             return Ok(());
         };
-        store.write("inputs.yaml", feed.inputs(&plan))?;
+        store.write("inputs.yaml", feed.render_inputs(&plan))?;
         let mut record = described(&plan, host, weights, &subject, &store)?;
         let mut session = Session {
             plan: &plan,
@@ -161,7 +161,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             interrupt: &mut interrupt,
             observer: &show,
         };
-        let ran = session.run(&mut record);
+        let ran = session.run_passes(&mut record);
         let drawn = visuals::draw(&plan, &mut store, show)?;
         record.issues.extend(drawn.issues());
         if !record.has_times() {
@@ -187,7 +187,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     };
     let done = stages();
     let done = power::restore(limit, &mut store).and(done);
-    let (status, error) = status(done, interrupt.count() > 0);
+    let (status, error) = status(done, interrupt.stop_count() > 0);
     let is_below = |issue: &Issue| issue.code == IssueCode::WaterfallBelowRoofline;
     if is_measured && store.manifest().issues.iter().any(is_below) {
         // A cache that cannot be written is no reason to fail.
@@ -234,7 +234,7 @@ fn write_request(
     for (path, text) in &job.files {
         store.write(&path.to_string_lossy(), text)?;
     }
-    let host = host::collect(crate::VERSION, cwd);
+    let host = host::collect_facts(crate::VERSION, cwd);
     let facts = serde_json::to_string_pretty(&host).expect("host facts have only string keys");
     store.write("env.json", facts + "\n")?;
     sources::write(plan, cwd, store)?;
@@ -317,7 +317,7 @@ fn watched(
     summary: &mut Vec<String>,
 ) -> Result<(), Halt> {
     // Asked for before there was a command to end.
-    if interrupt.count() > 0 {
+    if interrupt.stop_count() > 0 {
         return Err(Halt::Interrupted);
     }
     if plan.runtime.kind == RuntimeType::Command {
@@ -349,7 +349,7 @@ fn status(done: Result<(), Halt>, was_interrupted: bool) -> (RunStatus, Option<S
 }
 
 fn feed(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Feed, Failure> {
-    Feed::of(plan, prompts(plan, subject, cwd)?.as_ref()).map_err(|error| {
+    Feed::from_plan(plan, prompts(plan, subject, cwd)?.as_ref()).map_err(|error| {
         let failure = Failure::new(error.to_string());
         match error.hint() {
             Some(hint) => failure.hint(hint.to_owned()),

@@ -17,7 +17,7 @@ pub(super) fn limit(plan: &Plan, store: &mut RunDir) -> Result<Option<PowerLimit
     let devices = plan.hardware.cuda_devices(plan.device);
     // Without a guard the limit is restored by all but `kill -9`.
     let program = std::env::current_exe().ok();
-    let (limit, issues) = PowerLimit::set(&devices, Watts(watts), None, program.as_ref());
+    let (limit, issues) = PowerLimit::set_limit(&devices, Watts(watts), None, program.as_ref());
     for issue in issues {
         store.add_issue(issue)?;
     }
@@ -26,7 +26,7 @@ pub(super) fn limit(plan: &Plan, store: &mut RunDir) -> Result<Option<PowerLimit
 
 /// Restores it.
 pub(super) fn restore(limit: Option<PowerLimit>, store: &mut RunDir) -> Result<(), Halt> {
-    for issue in limit.map(PowerLimit::restore).unwrap_or_default() {
+    for issue in limit.map(PowerLimit::restore_limits).unwrap_or_default() {
         store.add_issue(issue)?;
     }
     Ok(())

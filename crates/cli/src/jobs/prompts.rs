@@ -28,7 +28,7 @@ pub(super) fn prompts(
         Failure::new(format!("dataset {}: {error}", plan.dataset.name))
     };
     let Some(root) = &plan.dataset.root else {
-        let prompts = Synthetic::of(plan, &subject.vocabulary()?);
+        let prompts = Synthetic::from_plan(plan, &subject.vocabulary()?);
         return match prompts {
             Ok(prompts) => Ok(Box::new(prompts)),
             Err(error) => Err(failed(&error)),
@@ -40,10 +40,13 @@ pub(super) fn prompts(
     };
     let question = match &plan.infer.prompt {
         Some(text) => Question::Text(text.clone()),
-        None => match Synthetic::of(plan, &subject.vocabulary().unwrap_or_else(|_| tokenless())) {
-            Ok(tokens) => Question::Tokens(tokens),
-            Err(_) => Question::None,
-        },
+        None => {
+            match Synthetic::from_plan(plan, &subject.vocabulary().unwrap_or_else(|_| tokenless()))
+            {
+                Ok(tokens) => Question::Tokens(tokens),
+                Err(_) => Question::None,
+            }
+        }
     };
     Ok(Box::new(Stored {
         samples,
@@ -99,7 +102,7 @@ impl Stored {
         }
         let prompt = match &self.question {
             Question::Text(text) => Prompt::Text(text.clone()),
-            Question::Tokens(tokens) => Prompt::Tokens(tokens.prompt(index)),
+            Question::Tokens(tokens) => Prompt::Tokens(tokens.prompt_tokens(index)),
             Question::None => return Err("there is no infer.prompt to ask about it".to_owned()),
         };
         let image = ImageFile {
@@ -117,7 +120,7 @@ impl Prompts for Stored {
         self.samples.len()
     }
 
-    fn sample(&self, index: usize) -> Result<DatasetSample, SampleError> {
+    fn read_sample(&self, index: usize) -> Result<DatasetSample, SampleError> {
         let sample = self.samples.sample(index)?;
         let (prompt, image) = match sample.content {
             Content::Text(text) => (Prompt::Text(text), None),

@@ -178,7 +178,7 @@ fn wait_for_owner(
             return Ok(Some(held?));
         }
         std::thread::sleep(ATTACHED_POLL);
-        if interrupt.count() > 0 {
+        if interrupt.stop_count() > 0 {
             return Ok(None);
         }
     }

@@ -59,8 +59,8 @@ pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn,
     if pages.is_empty() {
         return Ok(Drawn::default());
     }
-    let stage = show.stage("visualizations", pages.len() as u64);
-    let results = all(&pages, store, &|done| stage.at(done))?;
+    let stage = show.stage_begins("visualizations", pages.len() as u64);
+    let results = all(&pages, store, &|done| stage.step_done(done))?;
     let mut drawn = Drawn::default();
     let mut shown = Vec::new();
     for (one, result) in pages.iter().zip(results) {
@@ -76,7 +76,7 @@ pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn,
         &format!("{FOLDER}/index.html"),
         gallery::gallery(&plan.model.name, &shown),
     )?;
-    stage.end(Outcome::Drawn {
+    stage.stage_ends(Outcome::Drawn {
         pages: drawn.pages,
         boxes: drawn.counts.boxes,
     });

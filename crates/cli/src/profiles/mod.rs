@@ -50,7 +50,7 @@ pub(crate) fn keep(
         let few = |issue: &Issue| issue.code == IssueCode::SlicesFew;
         let has_slices = timeline.is_some_and(|timeline| timeline.scaled.is_some())
             || analysis.issues.iter().any(few);
-        let more = sliced.issues(has_slices, &analysis.issues);
+        let more = sliced.into_issues(has_slices, &analysis.issues);
         record.issues.extend(more);
     }
     analysis.issues.extend(record.issues.iter().cloned());

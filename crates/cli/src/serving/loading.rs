@@ -210,8 +210,8 @@ fn loaded(
     let show = Show::detect();
     session::ask(request)?;
     store.describe("bench", &request.template().model.clone(), &[])?;
-    let before = interrupt.count();
-    let mut beside = || interrupt.count() == before && is_alive();
+    let before = interrupt.stop_count();
+    let mut beside = || interrupt.stop_count() == before && is_alive();
     session::warm_up(request, show, &mut beside)?;
     let started = Instant::now();
     let measured = match request.sweep {

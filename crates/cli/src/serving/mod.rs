@@ -68,7 +68,7 @@ pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, F
     let mut store = RunDir::create(&dir, clock::now(), crate::VERSION)
         .map_err(|error| Failure::directory(&error, "-o DIR"))?;
     let done = run(&mut request, launch, &mut store, &mut interrupt);
-    let stopped = interrupt.count() > 0;
+    let stopped = interrupt.stop_count() > 0;
     match done {
         Ok(done) => finish(&done, args, store, &dir, output),
         // The first failure is the one to report.

@@ -88,7 +88,7 @@ pub(super) fn measure(
     let mut server = Server::start(launch, &request.serve, store.path())?;
     let mut was_interrupted = false;
     while server.is_alive() && !was_interrupted {
-        was_interrupted = interrupt.count() > 0;
+        was_interrupted = interrupt.stop_count() > 0;
         std::thread::sleep(Duration::from_millis(50));
     }
     let found = std::fs::read_to_string(&result)

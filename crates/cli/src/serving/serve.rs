@@ -126,7 +126,7 @@ impl Server {
                         },
                         range: None,
                     };
-                    launch = cupti.apply(launch);
+                    launch = cupti.apply_to(launch);
                     sampler = Some(HostSampler::start(&directory, args.overhead).map_err(failure)?);
                     (channel, recorded) = (Some(opened), Some(directory));
                 }
@@ -154,7 +154,7 @@ impl Server {
     /// Whether it still runs; reports of recorded processes are read.
     pub(super) fn is_alive(&mut self) -> bool {
         if let Some(channel) = &mut self.channel {
-            channel.serve();
+            channel.serve_connections();
             for process in channel.take_new() {
                 self.sampler
                     .iter()
@@ -193,7 +193,7 @@ impl Server {
             let Err(why) = calls.get(&args.health, Duration::from_secs(5)) else {
                 return Ok(());
             };
-            if interrupt.count() > 0 {
+            if interrupt.stop_count() > 0 {
                 return Err(Failure::new("interrupted while waiting for the server"));
             }
             if started.elapsed() > args.ready_timeout {
@@ -221,15 +221,15 @@ impl Server {
     /// Ends it and everything it started; the folder of what was recorded, where a process used CUDA.
     pub(super) fn stop(mut self, interrupt: &mut Interrupt) -> (Vec<Issue>, Option<PathBuf>) {
         if let Some(channel) = &mut self.channel {
-            channel.order(llmprof_wire::control::Order::Stop);
-            channel.flush();
+            channel.send_order(llmprof_wire::control::Order::Stop);
+            channel.request_flush();
             let deadline = Instant::now() + Duration::from_secs(3);
             while Instant::now() < deadline
                 && channel
                     .processes()
                     .any(|p| p.cupti.is_some() && p.is_capturing)
             {
-                channel.serve();
+                channel.serve_connections();
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

@@ -121,7 +121,7 @@ pub(super) fn warm_up(
     }
     let stage = Stage::start(show, "warm-up", count as u64);
     let record = drive(&request.warmup(), |_, progress| {
-        stage.at(progress.ended as u64);
+        stage.step_done(progress.ended as u64);
         beside()
     })
     .map_err(Failure::new)?;
@@ -180,7 +180,7 @@ pub(super) fn measure(
         if let Some(recent) = &progress.recent {
             stage.show(format!(", {}", live(recent)));
         }
-        stage.at(progress.ended as u64);
+        stage.step_done(progress.ended as u64);
         if let Some(profiling) = &mut profiling {
             profiling.step(clock, progress, scraper.as_ref());
         }

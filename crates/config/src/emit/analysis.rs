@@ -7,7 +7,6 @@
     reason = "four independent findings about one text"
 )]
 pub(super) struct Analysis {
-    /// The text spans lines.
     pub(super) multiline: bool,
     /// It may stand without quotes.
     pub(super) plain: bool,
@@ -32,7 +31,7 @@ fn is_printable(c: char) -> bool {
         && c != '\u{feff}'
 }
 
-pub(super) fn analyze(text: &str) -> Analysis {
+pub(super) fn analyze_text(text: &str) -> Analysis {
     if text.is_empty() {
         return Analysis {
             multiline: false,

@@ -3,7 +3,7 @@
 mod analysis;
 mod writer;
 
-use analysis::{Analysis, analyze};
+use analysis::{Analysis, analyze_text};
 use writer::Writer;
 
 use crate::key::Key;
@@ -19,22 +19,21 @@ pub fn to_yaml(node: &Node) -> String {
     let mut emitter = Emitter {
         writer: Writer::new(),
     };
-    emitter.node(node, Place::Root, None);
-    emitter.writer.indent(0);
+    emitter.emit_node(node, EmitContext::Root, None);
+    emitter.writer.write_indent(0);
     let mut out = emitter.writer.finish();
     // A bare scalar could go on, so the document says where it ends.
     if !matches!(node.value, Value::Dict(_) | Value::List(_)) {
         let scalar = value_scalar(node);
-        if style(&scalar, analyze(&scalar.text), Place::Root) == Style::Plain {
+        if choose_style(&scalar, analyze_text(&scalar.text), EmitContext::Root) == Style::Plain {
             out.push_str("...\n");
         }
     }
     out
 }
 
-/// What surrounds a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum EmitContext {
     Root,
     Item,
     Value,
@@ -74,63 +73,63 @@ struct Emitter {
 }
 
 impl Emitter {
-    fn node(&mut self, node: &Node, place: Place, indent: Option<usize>) {
+    fn emit_node(&mut self, node: &Node, place: EmitContext, indent: Option<usize>) {
         match &node.value {
-            Value::Dict(dict) if dict.is_empty() => self.writer.indicator("{}", true, false),
-            Value::List(list) if list.is_empty() => self.writer.indicator("[]", true, false),
+            Value::Dict(dict) if dict.is_empty() => self.writer.write_indicator("{}", true, false),
+            Value::List(list) if list.is_empty() => self.writer.write_indicator("[]", true, false),
             Value::Dict(dict) => {
                 let indent = indent.map_or(0, |indent| indent + 2);
                 for (key, child) in dict {
-                    self.entry(key, child, indent);
+                    self.emit_entry(key, child, indent);
                 }
             }
             Value::List(list) => {
-                let indentless = place == Place::Value && !self.writer.indention;
+                let indentless = place == EmitContext::Value && !self.writer.indention;
                 let indent = match indent {
                     None => 0,
                     Some(indent) if indentless => indent,
                     Some(indent) => indent + 2,
                 };
                 for child in list {
-                    self.writer.indent(indent);
-                    self.writer.indicator("-", true, true);
-                    self.node(child, Place::Item, Some(indent));
+                    self.writer.write_indent(indent);
+                    self.writer.write_indicator("-", true, true);
+                    self.emit_node(child, EmitContext::Item, Some(indent));
                 }
             }
-            _ => self.scalar(&value_scalar(node), place, indent),
+            _ => self.emit_scalar(&value_scalar(node), place, indent),
         }
     }
 
-    fn entry(&mut self, key: &Key, child: &Node, indent: usize) {
-        self.writer.indent(indent);
+    fn emit_entry(&mut self, key: &Key, child: &Node, indent: usize) {
+        self.writer.write_indent(indent);
         let scalar = key_scalar(key);
-        let analysis = analyze(&scalar.text);
+        let analysis = analyze_text(&scalar.text);
         let length = scalar.text.chars().count() + scalar.tag.shorthand().len();
         if length < SIMPLE_KEY_LENGTH && !scalar.text.is_empty() && !analysis.multiline {
-            self.scalar(&scalar, Place::Key, Some(indent));
-            self.writer.indicator(":", false, false);
+            self.emit_scalar(&scalar, EmitContext::Key, Some(indent));
+            self.writer.write_indicator(":", false, false);
         } else {
-            self.writer.indicator("?", true, true);
-            self.scalar(&scalar, Place::Value, Some(indent));
-            self.writer.indent(indent);
-            self.writer.indicator(":", true, true);
+            self.writer.write_indicator("?", true, true);
+            self.emit_scalar(&scalar, EmitContext::Value, Some(indent));
+            self.writer.write_indent(indent);
+            self.writer.write_indicator(":", true, true);
         }
-        self.node(child, Place::Value, Some(indent));
+        self.emit_node(child, EmitContext::Value, Some(indent));
     }
 
-    fn scalar(&mut self, scalar: &Scalar, place: Place, indent: Option<usize>) {
+    fn emit_scalar(&mut self, scalar: &Scalar, place: EmitContext, indent: Option<usize>) {
         let indent = indent.map_or(2, |indent| indent + 2);
-        let analysis = analyze(&scalar.text);
-        let style = style(scalar, analysis, place);
-        let split = place != Place::Key;
+        let analysis = analyze_text(&scalar.text);
+        let style = choose_style(scalar, analysis, place);
+        let split = place != EmitContext::Key;
         if scalar.tag == Tag::Binary {
-            self.writer.indicator("!!binary", true, false);
+            self.writer.write_indicator("!!binary", true, false);
         }
         match style {
-            Style::Plain => self.writer.plain(&scalar.text, indent, split),
+            Style::Plain => self.writer.write_plain(&scalar.text, indent, split),
             Style::Single => self.writer.single_quoted(&scalar.text, indent, split),
             Style::Double => self.writer.double_quoted(&scalar.text, indent, split),
-            Style::Literal => self.writer.literal(&scalar.text, indent),
+            Style::Literal => self.writer.write_literal(&scalar.text, indent),
         }
     }
 }
@@ -143,19 +142,19 @@ enum Style {
     Literal,
 }
 
-fn style(scalar: &Scalar, analysis: Analysis, place: Place) -> Style {
+fn choose_style(scalar: &Scalar, analysis: Analysis, place: EmitContext) -> Style {
     if let Tag::Implicit(wanted) = scalar.tag {
         let reads_back = dumper_type(&scalar.text) == wanted;
-        let fits_key = place != Place::Key || !(scalar.text.is_empty() || analysis.multiline);
+        let fits_key = place != EmitContext::Key || !(scalar.text.is_empty() || analysis.multiline);
         if !scalar.quote && reads_back && fits_key && analysis.plain {
             return Style::Plain;
         }
-    } else if place != Place::Key && analysis.block {
+    } else if place != EmitContext::Key && analysis.block {
         return Style::Literal;
     }
     let quotable = scalar.tag != Tag::Binary
         && analysis.single_quoted
-        && !(place == Place::Key && analysis.multiline);
+        && !(place == EmitContext::Key && analysis.multiline);
     if quotable {
         Style::Single
     } else {
@@ -181,7 +180,7 @@ fn bytes_scalar(bytes: &[u8]) -> Scalar {
     }
 }
 
-fn bare(text: impl Into<String>, kind: Implicit) -> Scalar {
+fn plain_scalar(text: impl Into<String>, kind: Implicit) -> Scalar {
     Scalar {
         text: text.into(),
         tag: Tag::Implicit(kind),
@@ -190,7 +189,7 @@ fn bare(text: impl Into<String>, kind: Implicit) -> Scalar {
 }
 
 fn bool_scalar(value: bool) -> Scalar {
-    bare(if value { "true" } else { "false" }, Implicit::Bool)
+    plain_scalar(if value { "true" } else { "false" }, Implicit::Bool)
 }
 
 /// `1e+16` gets a dot, since YAML 1.1 would not read a float without one.
@@ -207,13 +206,13 @@ fn float_scalar(value: f64) -> Scalar {
             text.replacen('e', ".0e", 1)
         }
     };
-    bare(text, Implicit::Float)
+    plain_scalar(text, Implicit::Float)
 }
 
 fn key_scalar(key: &Key) -> Scalar {
     match key {
         Key::Str(text) => string_scalar(text),
-        Key::Int(value) => bare(value.to_string(), Implicit::Int),
+        Key::Int(value) => plain_scalar(value.to_string(), Implicit::Int),
         Key::Float(value) => float_scalar(*value),
         Key::Bool(value) => bool_scalar(*value),
         Key::Bytes(bytes) => bytes_scalar(bytes),
@@ -222,9 +221,9 @@ fn key_scalar(key: &Key) -> Scalar {
 
 fn value_scalar(node: &Node) -> Scalar {
     match &node.value {
-        Value::Null => bare("null", Implicit::Null),
+        Value::Null => plain_scalar("null", Implicit::Null),
         Value::Bool(value) => bool_scalar(*value),
-        Value::Int(value) => bare(value.to_string(), Implicit::Int),
+        Value::Int(value) => plain_scalar(value.to_string(), Implicit::Int),
         Value::Float(value) => float_scalar(*value),
         Value::Str(text) => string_scalar(text),
         Value::Bytes(bytes) => bytes_scalar(bytes),

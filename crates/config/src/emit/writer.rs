@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::analysis::is_break;
 
 /// Past this column a space becomes a line break, where the notation allows it.
-const WIDTH: usize = 80;
+const LINE_WIDTH: usize = 80;
 
 /// The text so far and where the pen stands. Columns count characters.
 #[derive(Debug)]
@@ -32,27 +32,27 @@ impl Writer {
         self.out
     }
 
-    fn put(&mut self, text: &str) {
+    fn put_text(&mut self, text: &str) {
         self.column += text.chars().count();
         self.out.push_str(text);
     }
 
-    pub(super) fn indicator(&mut self, text: &str, need_space: bool, indention: bool) {
+    pub(super) fn write_indicator(&mut self, text: &str, need_space: bool, indention: bool) {
         if need_space && !self.whitespace {
-            self.put(" ");
+            self.put_text(" ");
         }
-        self.put(text);
+        self.put_text(text);
         self.whitespace = false;
         self.indention &= indention;
     }
 
-    pub(super) fn indent(&mut self, indent: usize) {
+    pub(super) fn write_indent(&mut self, indent: usize) {
         if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
             self.line_break('\n');
         }
         if self.column < indent {
             self.whitespace = true;
-            self.put(&" ".repeat(indent - self.column));
+            self.put_text(&" ".repeat(indent - self.column));
         }
     }
 
@@ -64,31 +64,31 @@ impl Writer {
     }
 
     /// Text without quotes; a single space past the width becomes a line break.
-    pub(super) fn plain(&mut self, text: &str, indent: usize, split: bool) {
+    pub(super) fn write_plain(&mut self, text: &str, indent: usize, split: bool) {
         if text.is_empty() {
             return;
         }
         if !self.whitespace {
-            self.put(" ");
+            self.put_text(" ");
         }
         self.whitespace = false;
         self.indention = false;
-        for run in runs(text) {
-            if run == " " && self.column > WIDTH && split {
-                self.indent(indent);
+        for run in split_runs(text) {
+            if run == " " && self.column > LINE_WIDTH && split {
+                self.write_indent(indent);
                 self.whitespace = false;
                 self.indention = false;
             } else {
-                self.put(run);
+                self.put_text(run);
             }
         }
     }
 
     /// Text in single quotes: a line break is written twice, a quote too.
     pub(super) fn single_quoted(&mut self, text: &str, indent: usize, split: bool) {
-        self.indicator("'", true, false);
+        self.write_indicator("'", true, false);
         let mut at = 0;
-        for run in runs(text) {
+        for run in split_runs(text) {
             let end = at + run.len();
             if run.starts_with(is_break) {
                 if run.starts_with('\n') {
@@ -97,20 +97,25 @@ impl Writer {
                 for c in run.chars() {
                     self.line_break(c);
                 }
-                self.indent(indent);
-            } else if run == " " && self.column > WIDTH && split && at != 0 && end != text.len() {
-                self.indent(indent);
+                self.write_indent(indent);
+            } else if run == " "
+                && self.column > LINE_WIDTH
+                && split
+                && at != 0
+                && end != text.len()
+            {
+                self.write_indent(indent);
             } else {
-                self.put(&run.replace('\'', "''"));
+                self.put_text(&run.replace('\'', "''"));
             }
             at = end;
         }
-        self.indicator("'", false, false);
+        self.write_indicator("'", false, false);
     }
 
     /// Text in double quotes, with escapes; long lines end in a backslash.
     pub(super) fn double_quoted(&mut self, text: &str, indent: usize, split: bool) {
-        self.indicator("\"", true, false);
+        self.write_indicator("\"", true, false);
         let chars: Vec<char> = text.chars().collect();
         // Characters from `start` on are not written yet.
         let mut start = 0;
@@ -118,34 +123,34 @@ impl Writer {
             let c = chars.get(end).copied();
             if c.is_none_or(needs_escape) {
                 if start < end {
-                    self.put(&chars[start..end].iter().collect::<String>());
+                    self.put_text(&chars[start..end].iter().collect::<String>());
                     start = end;
                 }
                 if let Some(c) = c {
-                    self.put(&escape(c));
+                    self.put_text(&escape_char(c));
                     start = end + 1;
                 }
             }
             let foldable = 0 < end && end + 1 < chars.len() && (c == Some(' ') || start >= end);
             // An escape just written leaves `start` one past `end`, and the column one too far.
-            if foldable && self.column + end > WIDTH + start && split {
+            if foldable && self.column + end > LINE_WIDTH + start && split {
                 let mut pending: String = chars[start.min(end)..end].iter().collect();
                 pending.push('\\');
                 start = start.max(end);
-                self.put(&pending);
-                self.indent(indent);
+                self.put_text(&pending);
+                self.write_indent(indent);
                 self.whitespace = false;
                 self.indention = false;
                 if chars.get(start) == Some(&' ') {
-                    self.put("\\");
+                    self.put_text("\\");
                 }
             }
         }
-        self.indicator("\"", false, false);
+        self.write_indicator("\"", false, false);
     }
 
     /// Text as a block after `|`.
-    pub(super) fn literal(&mut self, text: &str, indent: usize) {
+    pub(super) fn write_literal(&mut self, text: &str, indent: usize) {
         let mut header = String::from("|");
         if text.starts_with(|c| c == ' ' || is_break(c)) {
             header.push('2');
@@ -156,13 +161,13 @@ impl Writer {
         } else if from_end.next().is_none_or(is_break) {
             header.push('+');
         }
-        self.indicator(&header, true, false);
+        self.write_indicator(&header, true, false);
         self.line_break('\n');
         let mut rest = text;
         while !rest.is_empty() {
             let line = rest.find(is_break).unwrap_or(rest.len());
             if line > 0 {
-                self.indent(indent);
+                self.write_indent(indent);
                 self.out.push_str(&rest[..line]);
                 rest = &rest[line..];
                 if rest.is_empty() {
@@ -183,7 +188,7 @@ fn needs_escape(c: char) -> bool {
     ) || !matches!(c, '\x20'..='\x7e' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
 }
 
-fn escape(c: char) -> String {
+fn escape_char(c: char) -> String {
     let letter = match c {
         '\0' => '0',
         '\x07' => 'a',
@@ -216,8 +221,8 @@ fn escape(c: char) -> String {
 }
 
 /// Cuts text into runs of spaces, of line breaks and of anything else.
-fn runs(text: &str) -> impl Iterator<Item = &str> {
-    fn class(c: char) -> u8 {
+fn split_runs(text: &str) -> impl Iterator<Item = &str> {
+    fn char_class(c: char) -> u8 {
         match c {
             ' ' => 0,
             c if is_break(c) => 1,
@@ -226,8 +231,8 @@ fn runs(text: &str) -> impl Iterator<Item = &str> {
     }
     let mut rest = text;
     std::iter::from_fn(move || {
-        let kind = class(rest.chars().next()?);
-        let end = rest.find(|c| class(c) != kind).unwrap_or(rest.len());
+        let kind = char_class(rest.chars().next()?);
+        let end = rest.find(|c| char_class(c) != kind).unwrap_or(rest.len());
         let (run, tail) = rest.split_at(end);
         rest = tail;
         Some(run)

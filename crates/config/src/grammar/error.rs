@@ -17,13 +17,13 @@ impl Span {
     }
 
     /// The text the span covers, or nothing if it does not fit `source`.
-    pub fn of(self, source: &str) -> &str {
+    pub fn slice_of(self, source: &str) -> &str {
         source.get(self.start..self.end).unwrap_or_default()
     }
 
     /// The smallest span that covers both.
     #[must_use]
-    pub fn to(self, other: Self) -> Self {
+    pub fn join_with(self, other: Self) -> Self {
         Self::new(self.start.min(other.start), self.end.max(other.end))
     }
 }
@@ -64,7 +64,6 @@ pub enum GrammarError {
     #[error("there is no function `{name}`; the functions are {available}")]
     UnknownFunction {
         name: String,
-        /// Every function there is.
         available: String,
         /// The name in the text.
         span: Span,

@@ -25,17 +25,20 @@ pub(super) enum Plain {
 }
 
 /// The lexeme at the start of `rest` and its length.
-pub(super) fn plain(rest: &str) -> Option<(Plain, usize)> {
+pub(super) fn plain_lexeme(rest: &str) -> Option<(Plain, usize)> {
     let bytes = rest.as_bytes();
     let candidates = [
-        (Plain::Float, float(bytes)),
-        (Plain::Int, int(bytes)),
-        (Plain::Bool, word(bytes, b"true").max(word(bytes, b"false"))),
-        (Plain::Null, word(bytes, b"null")),
-        (Plain::Symbol, symbol(bytes)),
-        (Plain::Id, id(bytes)),
-        (Plain::Escape, escapes(bytes)),
-        (Plain::Blank, blanks(bytes)),
+        (Plain::Float, float_len(bytes)),
+        (Plain::Int, int_len(bytes)),
+        (
+            Plain::Bool,
+            word_len(bytes, b"true").max(word_len(bytes, b"false")),
+        ),
+        (Plain::Null, word_len(bytes, b"null")),
+        (Plain::Symbol, symbol_len(bytes)),
+        (Plain::Id, id_len(bytes)),
+        (Plain::Escape, escapes_len(bytes)),
+        (Plain::Blank, blanks_len(bytes)),
     ];
     let mut best = None;
     for (kind, length) in candidates {
@@ -46,14 +49,14 @@ pub(super) fn plain(rest: &str) -> Option<(Plain, usize)> {
     best
 }
 
-pub(super) fn blanks(rest: &[u8]) -> usize {
-    count(rest, |b| matches!(b, b' ' | b'\t'))
+pub(super) fn blanks_len(rest: &[u8]) -> usize {
+    leading_count(rest, |b| matches!(b, b' ' | b'\t'))
 }
 
 /// A word: a letter or `_`, then letters, digits, `_` and `-`.
-pub(super) fn id(rest: &[u8]) -> usize {
+pub(super) fn id_len(rest: &[u8]) -> usize {
     match rest.first() {
-        Some(b) if b.is_ascii_alphabetic() || *b == b'_' => count(rest, |b| {
+        Some(b) if b.is_ascii_alphabetic() || *b == b'_' => leading_count(rest, |b| {
             b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')
         }),
         _ => 0,
@@ -61,15 +64,15 @@ pub(super) fn id(rest: &[u8]) -> usize {
 }
 
 /// `0`, or digits that do not start with 0, with single underscores between them.
-pub(super) fn unsigned(rest: &[u8]) -> usize {
+pub(super) fn unsigned_len(rest: &[u8]) -> usize {
     match rest.first() {
         Some(b'0') => 1,
-        _ => digits(rest),
+        _ => digits_len(rest),
     }
 }
 
 /// How many bytes from the start satisfy `accept`.
-pub(super) fn count(rest: &[u8], accept: impl Fn(u8) -> bool) -> usize {
+pub(super) fn leading_count(rest: &[u8], accept: impl Fn(u8) -> bool) -> usize {
     rest.iter().take_while(|&&b| accept(b)).count()
 }
 
@@ -78,7 +81,7 @@ pub(super) fn unescape_pairs(text: &str) -> String {
     text.chars().skip(1).step_by(2).collect()
 }
 
-fn digits(rest: &[u8]) -> usize {
+fn digits_len(rest: &[u8]) -> usize {
     let mut end = 0;
     while let Some(b) = rest.get(end) {
         if b.is_ascii_digit() {
@@ -92,33 +95,33 @@ fn digits(rest: &[u8]) -> usize {
     end
 }
 
-fn sign(rest: &[u8]) -> usize {
+fn sign_len(rest: &[u8]) -> usize {
     usize::from(matches!(rest.first(), Some(b'+' | b'-')))
 }
 
-fn int(rest: &[u8]) -> usize {
-    let sign = sign(rest);
-    match unsigned(&rest[sign..]) {
+fn int_len(rest: &[u8]) -> usize {
+    let sign = sign_len(rest);
+    match unsigned_len(&rest[sign..]) {
         0 => 0,
         length => sign + length,
     }
 }
 
-fn float(rest: &[u8]) -> usize {
-    let sign = sign(rest);
+fn float_len(rest: &[u8]) -> usize {
+    let sign = sign_len(rest);
     let rest = &rest[sign..];
-    let special = word(rest, b"inf").max(word(rest, b"nan"));
-    match special.max(decimal(rest)) {
+    let special = word_len(rest, b"inf").max(word_len(rest, b"nan"));
+    match special.max(decimal_len(rest)) {
         0 => 0,
         length => sign + length,
     }
 }
 
 /// A float without sign: it has a point, an exponent, or both.
-fn decimal(rest: &[u8]) -> usize {
-    let whole = unsigned(rest);
+fn decimal_len(rest: &[u8]) -> usize {
+    let whole = unsigned_len(rest);
     let mantissa = if rest.get(whole) == Some(&b'.') {
-        match (whole, digits(&rest[whole + 1..])) {
+        match (whole, digits_len(&rest[whole + 1..])) {
             (0, 0) => return 0,
             (_, fraction) => whole + 1 + fraction,
         }
@@ -127,8 +130,8 @@ fn decimal(rest: &[u8]) -> usize {
     };
     let exponent = match rest.get(mantissa) {
         Some(b'e' | b'E') if mantissa > 0 => {
-            let sign = sign(&rest[mantissa + 1..]);
-            match digits(&rest[mantissa + 1 + sign..]) {
+            let sign = sign_len(&rest[mantissa + 1..]);
+            match digits_len(&rest[mantissa + 1 + sign..]) {
                 0 => 0,
                 length => 1 + sign + length,
             }
@@ -142,18 +145,18 @@ fn decimal(rest: &[u8]) -> usize {
     }
 }
 
-fn word(rest: &[u8], word: &[u8]) -> usize {
+fn word_len(rest: &[u8], word: &[u8]) -> usize {
     match rest.get(..word.len()) {
         Some(start) if start.eq_ignore_ascii_case(word) => word.len(),
         _ => 0,
     }
 }
 
-fn symbol(rest: &[u8]) -> usize {
+fn symbol_len(rest: &[u8]) -> usize {
     usize::from(rest.first().is_some_and(|b| b"/-\\+.$%*@?|".contains(b)))
 }
 
-fn escapes(rest: &[u8]) -> usize {
+fn escapes_len(rest: &[u8]) -> usize {
     let pair =
         |pair: &&[u8]| matches!(pair, [b'\\', escaped] if b"\\()[]{}:=, \t".contains(escaped));
     2 * rest.chunks(2).take_while(pair).count()
@@ -184,8 +187,8 @@ mod tests {
             ("\\\\\\,x", Plain::Escape, 4),
             ("\\x", Plain::Symbol, 1),
         ] {
-            assert_eq!(plain(text), Some((kind, length)), "{text}");
+            assert_eq!(plain_lexeme(text), Some((kind, length)), "{text}");
         }
-        assert_eq!(plain("é"), None);
+        assert_eq!(plain_lexeme("é"), None);
     }
 }

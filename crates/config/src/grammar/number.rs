@@ -21,7 +21,7 @@ pub(super) fn float_of_token(text: &str) -> f64 {
 
 /// `int(text)`: blanks around, a sign, ASCII digits with single underscores between.
 pub(super) fn int_from_text(text: &str) -> Option<Int> {
-    let text = strip(text);
+    let text = strip_whitespace(text);
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let plain = without_underscores(digits)?;
     let fits = (1..=MAX_INT_DIGITS).contains(&plain.len());
@@ -33,7 +33,7 @@ pub(super) fn int_from_text(text: &str) -> Option<Int> {
 
 /// `float(text)`: also `inf`, `infinity` and `nan`, in any case.
 pub(super) fn float_from_text(text: &str) -> Option<f64> {
-    without_underscores(strip(text))?.parse().ok()
+    without_underscores(strip_whitespace(text))?.parse().ok()
 }
 
 /// `int(value)`: towards zero; nothing for `inf` and `nan`.
@@ -59,7 +59,7 @@ fn without_underscores(text: &str) -> Option<String> {
 }
 
 /// `str.strip()`, which also takes the four ASCII separators.
-fn strip(text: &str) -> &str {
+fn strip_whitespace(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || ('\x1c'..='\x1f').contains(&c))
 }
 

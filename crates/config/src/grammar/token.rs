@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use super::lexeme::{self, Plain};
 use super::{GrammarError, MAX_DEPTH, Span};
 
-/// What a token is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     // In both grammars.
@@ -72,20 +71,20 @@ pub(super) struct Token {
 /// What distinguishes the tokens of one grammar.
 pub(super) trait Lexer {
     /// The token at the start of `rest`, which is not empty, and its length.
-    fn token(&mut self, rest: &str) -> Option<(Kind, usize)>;
+    fn next_token(&mut self, rest: &str) -> Option<(Kind, usize)>;
 
     /// Why there is no token at `at`.
-    fn invalid(&self, source: &str, at: usize) -> GrammarError;
+    fn explain_invalid(&self, source: &str, at: usize) -> GrammarError;
 }
 
 /// All tokens, with [`Kind::End`] or [`Kind::Invalid`] last.
-fn tokens(source: &str, mut lexer: impl Lexer) -> Vec<Token> {
+fn scan_tokens(source: &str, mut lexer: impl Lexer) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut at = 0;
     while at < source.len() {
-        let Some((kind, length)) = lexer.token(&source[at..]) else {
+        let Some((kind, length)) = lexer.next_token(&source[at..]) else {
             tokens.push(Token {
-                kind: Kind::Invalid(lexer.invalid(source, at)),
+                kind: Kind::Invalid(lexer.explain_invalid(source, at)),
                 span: Span::new(at, source.len()),
             });
             return tokens;
@@ -104,10 +103,10 @@ fn tokens(source: &str, mut lexer: impl Lexer) -> Vec<Token> {
 }
 
 /// The punctuation of lists and dictionaries. It takes the blanks around it, save those before an opening bracket or brace.
-pub(super) fn punctuation(rest: &[u8]) -> Option<(Kind, usize)> {
-    let before = lexeme::blanks(rest);
+pub(super) fn punctuation_lexeme(rest: &[u8]) -> Option<(Kind, usize)> {
+    let before = lexeme::blanks_len(rest);
     let end = before + 1;
-    let with_blanks = |kind| Some((kind, end + lexeme::blanks(&rest[end..])));
+    let with_blanks = |kind| Some((kind, end + lexeme::blanks_len(&rest[end..])));
     match rest.get(before)? {
         b',' => with_blanks(Kind::Comma),
         b':' => with_blanks(Kind::Colon),
@@ -120,8 +119,8 @@ pub(super) fn punctuation(rest: &[u8]) -> Option<(Kind, usize)> {
 }
 
 /// Part of an unquoted value.
-pub(super) fn plain(rest: &str) -> Option<(Kind, usize)> {
-    lexeme::plain(rest).map(|(kind, length)| match kind {
+pub(super) fn plain_token(rest: &str) -> Option<(Kind, usize)> {
+    lexeme::plain_lexeme(rest).map(|(kind, length)| match kind {
         Plain::Id => (Kind::Id, length),
         Plain::Escape => (Kind::Escape, length),
         kind => (Kind::Plain(kind), length),
@@ -129,8 +128,8 @@ pub(super) fn plain(rest: &str) -> Option<(Kind, usize)> {
 }
 
 /// The text that a token of a value stands for.
-pub(super) fn unescaped<'a>(source: &'a str, token: &Token) -> Cow<'a, str> {
-    let text = token.span.of(source);
+pub(super) fn unescaped_text<'a>(source: &'a str, token: &Token) -> Cow<'a, str> {
+    let text = token.span.slice_of(source);
     if token.kind == Kind::Escape {
         Cow::Owned(lexeme::unescape_pairs(text))
     } else {
@@ -154,7 +153,7 @@ impl<'a> Cursor<'a> {
         Self {
             source,
             name,
-            tokens: tokens(source, lexer),
+            tokens: scan_tokens(source, lexer),
             at: 0,
             depth: 0,
         }
@@ -182,24 +181,25 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn text(&self) -> &'a str {
-        self.span().of(self.source)
+        self.span().slice_of(self.source)
     }
 
     /// The token before this one.
-    pub(super) fn last(&self) -> Option<&Token> {
+    pub(super) fn previous_token(&self) -> Option<&Token> {
         self.at.checked_sub(1).map(|at| &self.tokens[at])
     }
 
     /// From `start` to the end of the token before this one.
     pub(super) fn span_from(&self, start: Span) -> Span {
-        self.last().map_or(start, |last| start.to(last.span))
+        self.previous_token()
+            .map_or(start, |last| start.join_with(last.span))
     }
 
     pub(super) fn advance(&mut self) {
         self.at += 1;
     }
 
-    pub(super) fn take(&mut self, kind: &Kind) -> bool {
+    pub(super) fn consume_if(&mut self, kind: &Kind) -> bool {
         let found = self.kind() == kind;
         self.at += usize::from(found);
         found
@@ -219,7 +219,7 @@ impl<'a> Cursor<'a> {
         kind: &Kind,
         expected: &'static str,
     ) -> Result<(), GrammarError> {
-        if self.take(kind) {
+        if self.consume_if(kind) {
             Ok(())
         } else {
             Err(self.unexpected(expected))
@@ -239,8 +239,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// One level deeper, until [`Self::leave`].
-    pub(super) fn enter(&mut self) -> Result<(), GrammarError> {
+    /// One level deeper, until [`Self::leave_level`].
+    pub(super) fn enter_level(&mut self) -> Result<(), GrammarError> {
         if self.depth >= MAX_DEPTH {
             return Err(GrammarError::TooDeep {
                 limit: MAX_DEPTH,
@@ -251,7 +251,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave_level(&mut self) {
         self.depth -= 1;
     }
 }

@@ -21,7 +21,7 @@ const FORCE_MERGE: Update = Update {
     force_add: true,
 };
 
-pub(super) fn apply(
+pub(super) fn apply_override(
     config: &mut Node,
     line: &Override,
     repository: &Repository,
@@ -39,11 +39,11 @@ pub(super) fn apply(
         line: line.input_line.clone(),
         error,
     };
-    let value = node(&line.value()).map_err(failed)?;
+    let value = literal_node(&line.value()).map_err(failed)?;
     match line.kind {
-        OverrideKind::Delete => delete(config, line, &value, context),
+        OverrideKind::Delete => delete_key(config, line, &value, context),
         OverrideKind::Add => {
-            let existing = resolve::select(config, key, context).map_err(failed)?;
+            let existing = resolve::select_key(config, key, context).map_err(failed)?;
             let is_container = value.as_dict().is_some() || value.as_list().is_some();
             if existing.is_some_and(|found| !found.is_null()) && !is_container {
                 return Err(Error::AddExisting {
@@ -51,20 +51,20 @@ pub(super) fn apply(
                     line: line.input_line.clone(),
                 });
             }
-            update::update(config, key, value, FORCE_MERGE, context).map_err(failed)
+            update::update_key(config, key, value, FORCE_MERGE, context).map_err(failed)
         }
         OverrideKind::ForceAdd => {
-            update::update(config, key, value, FORCE_MERGE, context).map_err(failed)
+            update::update_key(config, key, value, FORCE_MERGE, context).map_err(failed)
         }
         OverrideKind::Change => {
-            let existing = resolve::select(config, key, context).ok().flatten();
+            let existing = resolve::select_key(config, key, context).ok().flatten();
             let inside = existing.and_then(|existing| unknown_inside(&existing, &value, key));
-            let changed = update::update(config, key, value, MERGE, context);
+            let changed = update::update_key(config, key, value, MERGE, context);
             changed.map_err(|error| match error.kind() {
                 ErrorKind::Struct { .. } | ErrorKind::Key(_) => {
                     let key = inside.unwrap_or_else(|| key.clone());
                     Error::KeyNotInStruct {
-                        meant: meant::meant(config, &key),
+                        meant: meant::likely_keys(config, &key),
                         key,
                         line: line.input_line.clone(),
                         error,
@@ -88,7 +88,7 @@ fn unknown_inside(existing: &Node, value: &Node, path: &str) -> Option<String> {
     })
 }
 
-fn delete(
+fn delete_key(
     config: &mut Node,
     line: &Override,
     value: &Node,
@@ -99,7 +99,7 @@ fn delete(
         line: line.input_line.clone(),
         error,
     };
-    let found = resolve::select(config, key, context).map_err(failed)?;
+    let found = resolve::select_key(config, key, context).map_err(failed)?;
     let Some(found) = found.filter(|found| !found.is_null()) else {
         return Err(Error::DeleteMissing { key: key.clone() });
     };
@@ -111,13 +111,13 @@ fn delete(
         });
     }
     config.set_struct(Some(false));
-    let result = update::delete(config, key, context).map_err(failed);
+    let result = update::delete_key(config, key, context).map_err(failed);
     config.set_struct(Some(true));
     result.map(drop)
 }
 
 /// The value of an override as a config node.
-pub(super) fn node(literal: &Literal) -> Result<Node, ValueError> {
+pub(super) fn literal_node(literal: &Literal) -> Result<Node, ValueError> {
     let value = match literal {
         Literal::Null => Value::Null,
         Literal::Bool(value) => Value::Bool(*value),
@@ -125,11 +125,13 @@ pub(super) fn node(literal: &Literal) -> Result<Node, ValueError> {
         Literal::Float(value) => Value::Float(*value),
         Literal::Str(text) => Value::Str(text.clone()),
         Literal::Quoted(quoted) => Value::Str(quoted.text.clone()),
-        Literal::List(items) => Value::List(items.iter().map(node).collect::<Result<_, _>>()?),
+        Literal::List(items) => {
+            Value::List(items.iter().map(literal_node).collect::<Result<_, _>>()?)
+        }
         Literal::Dict(entries) => {
             let mut dict = Dict::new();
             for (key, value) in entries {
-                dict.insert(self::key(key)?, node(value)?);
+                dict.insert(self::literal_key(key)?, literal_node(value)?);
             }
             Value::Dict(dict)
         }
@@ -142,7 +144,7 @@ pub(super) fn node(literal: &Literal) -> Result<Node, ValueError> {
     Ok(Node::new(value))
 }
 
-fn key(literal: &Literal) -> Result<Key, ValueError> {
+fn literal_key(literal: &Literal) -> Result<Key, ValueError> {
     Ok(match literal {
         Literal::Str(text) => Key::Str(text.clone()),
         Literal::Quoted(quoted) => Key::Str(quoted.text.clone()),

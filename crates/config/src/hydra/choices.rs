@@ -8,7 +8,7 @@ use super::element::{Choice, Element};
 use super::error::Error;
 use super::repository::Repository;
 use crate::grammar::{Element as Literal, Override, OverrideKind};
-use crate::near_names::nearest;
+use crate::near_names::nearest_name;
 
 /// Where a choice that overrides another one was made.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ impl Choices {
                 let option = match &line.element {
                     None | Some(Literal::Null) => None,
                     Some(element) => {
-                        Some(text(element).ok_or_else(|| invalid_value(line, "a string"))?)
+                        Some(literal_text(element).ok_or_else(|| invalid_value(line, "a string"))?)
                     }
                 };
                 self.deletions.insert(
@@ -85,14 +85,14 @@ impl Choices {
                 );
             }
             OverrideKind::Add => {
-                let choice = choice(line)?;
+                let choice = parse_choice(line)?;
                 let element =
                     Element::group(&line.key_or_group, line.package.clone(), choice, false);
-                self.appended.push(element.appended());
+                self.appended.push(element.into_appended());
             }
             OverrideKind::Change => {
                 let overriding = Overriding {
-                    choice: choice(line)?,
+                    choice: parse_choice(line)?,
                     config: None,
                     used: false,
                 };
@@ -116,18 +116,18 @@ impl Choices {
     }
 
     /// Gives a group item the option chosen for it elsewhere, if there is one.
-    pub(crate) fn apply(&mut self, element: &mut Element) {
+    pub(crate) fn apply_choice(&mut self, element: &mut Element) {
         if !element.is_group() {
             return;
         }
         if let Some(overriding) = self.overriding.get_mut(&element.override_key()) {
             overriding.used = true;
-            element.choose(overriding.choice.clone());
+            element.replace_choice(overriding.choice.clone());
         }
     }
 
     /// Marks a group item as deleted if `~group` says so.
-    pub(crate) fn delete(&mut self, element: &mut Element) -> bool {
+    pub(crate) fn apply_deletion(&mut self, element: &mut Element) -> bool {
         if !element.is_group() {
             return false;
         }
@@ -146,7 +146,7 @@ impl Choices {
     }
 
     /// Records the option of a group item; a second, different one is an error.
-    pub(crate) fn learn(&mut self, element: &Element) -> Result<(), Error> {
+    pub(crate) fn learn_choice(&mut self, element: &Element) -> Result<(), Error> {
         if !element.is_group() {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Choices {
             let group = key.split('@').next().unwrap_or(key);
             let candidates: Vec<String> = match self.known_by_group.get(group) {
                 Some(keys) => keys.iter().cloned().collect(),
-                None => nearest(key, self.known.keys().map(String::as_str))
+                None => nearest_name(key, self.known.keys().map(String::as_str))
                     .map(str::to_owned)
                     .into_iter()
                     .collect(),
@@ -210,21 +210,21 @@ impl Choices {
     }
 }
 
-fn choice(line: &Override) -> Result<Choice, Error> {
+fn parse_choice(line: &Override) -> Result<Choice, Error> {
     match &line.element {
         Some(Literal::List(items)) => items
             .iter()
-            .map(|item| text(item).ok_or_else(|| invalid_value(line, "a list of strings")))
+            .map(|item| literal_text(item).ok_or_else(|| invalid_value(line, "a list of strings")))
             .collect::<Result<_, _>>()
             .map(Choice::Options),
-        Some(element) => text(element)
+        Some(element) => literal_text(element)
             .map(Choice::Name)
             .ok_or_else(|| invalid_value(line, "a string or a list")),
         None => Err(invalid_value(line, "a string or a list")),
     }
 }
 
-fn text(element: &Literal) -> Option<String> {
+fn literal_text(element: &Literal) -> Option<String> {
     match element {
         Literal::Str(text) => Some(text.clone()),
         Literal::Quoted(quoted) => Some(quoted.text.clone()),

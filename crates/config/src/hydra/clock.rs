@@ -42,8 +42,8 @@ pub(super) fn strftime(time: DateTime, pattern: &str) -> String {
             break;
         };
         let used = 1 + flags.len() + directive.len_utf8();
-        match field(time, directive) {
-            Some(field) => out.push_str(&field.write(&flags)),
+        match directive_field(time, directive) {
+            Some(field) => out.push_str(&field.write_padded(&flags)),
             None => out.push_str(&rest[..used]),
         }
         rest = &rest[used..];
@@ -59,7 +59,7 @@ enum Field {
 }
 
 impl Field {
-    fn write(self, flags: &str) -> String {
+    fn write_padded(self, flags: &str) -> String {
         match self {
             Self::Number { value, width, pad } => {
                 let pad = match flags.chars().rfind(|flag| "-_0".contains(*flag)) {
@@ -80,7 +80,7 @@ impl Field {
     }
 }
 
-fn field(time: DateTime, directive: char) -> Option<Field> {
+fn directive_field(time: DateTime, directive: char) -> Option<Field> {
     let number = |value: i64, width: usize| Field::Number {
         value,
         width,

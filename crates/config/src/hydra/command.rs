@@ -52,7 +52,7 @@ impl Command {
                 attached
                     .clone()
                     .or_else(|| args.next())
-                    .ok_or_else(|| usage(format!("{flag} needs a value")))
+                    .ok_or_else(|| usage_error(format!("{flag} needs a value")))
             };
             match flag {
                 "--config-path" | "-cp" => command.config_path = Some(value(flag)?.into()),
@@ -61,15 +61,16 @@ impl Command {
                 "--package" | "-p" => command.package = Some(value(flag)?),
                 "--cfg" | "-c" => {
                     let kind = value(flag)?;
-                    let kind = CfgKind::parse(&kind)
-                        .ok_or_else(|| usage(format!("{flag} {kind}: choose job, hydra or all")))?;
+                    let kind = CfgKind::parse(&kind).ok_or_else(|| {
+                        usage_error(format!("{flag} {kind}: choose job, hydra or all"))
+                    })?;
                     command.cfg = Some(kind);
                 }
                 "--info" | "-i" => {
                     let next = args.next_if(|next| attached.is_none() && !next.starts_with('-'));
                     let info = attached.or(next).unwrap_or_else(|| "all".to_owned());
                     let info = Info::parse(&info).ok_or_else(|| {
-                        usage(format!(
+                        usage_error(format!(
                             "{flag} {info}: choose all, config, defaults, defaults-tree, plugins or searchpath"
                         ))
                     })?;
@@ -78,17 +79,19 @@ impl Command {
                 "--resolve" => command.resolve = true,
                 "--run" | "-r" => command.run = true,
                 "--multirun" | "-m" => command.multirun = true,
-                flag if flag.starts_with('-') => return Err(usage(format!("unknown flag {flag}"))),
+                flag if flag.starts_with('-') => {
+                    return Err(usage_error(format!("unknown flag {flag}")));
+                }
                 _ => command.overrides.push(arg),
             }
         }
-        command.check()?;
+        command.check_flags()?;
         Ok(command)
     }
 
-    fn check(&self) -> Result<(), Error> {
+    fn check_flags(&self) -> Result<(), Error> {
         if self.resolve && self.cfg.is_none() {
-            return Err(usage("--resolve is only for --cfg".to_owned()));
+            return Err(usage_error("--resolve is only for --cfg".to_owned()));
         }
         let chosen = [
             self.run,
@@ -97,7 +100,7 @@ impl Command {
             self.info.is_some(),
         ];
         if chosen.into_iter().filter(|given| *given).count() > 1 {
-            return Err(usage(
+            return Err(usage_error(
                 "only one of --run, --multirun, --cfg and --info can be given".to_owned(),
             ));
         }
@@ -121,14 +124,16 @@ impl Command {
                 .map(Outcome::Text);
         }
         if let Some(info) = self.info {
-            return app.info(info, &self.overrides, host).map(Outcome::Text);
+            return app
+                .render_info(info, &self.overrides, host)
+                .map(Outcome::Text);
         }
-        app.execution(&self.overrides, self.multirun, host)
+        app.compose_execution(&self.overrides, self.multirun, host)
             .map(Outcome::Execution)
     }
 }
 
-fn usage(reason: String) -> Error {
+fn usage_error(reason: String) -> Error {
     Error::Usage { reason }
 }
 

@@ -15,10 +15,10 @@ use super::{App, Host, RunMode};
 use crate::context::Context;
 use crate::error::Error as ValueError;
 use crate::grammar::{Element as Literal, Override, Sweep};
-use crate::merge::merge;
+use crate::merge::merge_into;
 use crate::node::{Node, Value};
 use crate::resolve;
-use crate::update::{Update, update};
+use crate::update::{Update, update_key};
 
 pub(super) const REPLACE: Update = Update {
     merge: false,
@@ -53,19 +53,19 @@ impl App {
         mode: RunMode,
         host: &Host,
     ) -> Result<Composed, Error> {
-        let session = self.session(overrides, host)?;
+        let session = self.open_session(overrides, host)?;
         check_sweeps(&session.overrides, mode)?;
         self.compose_session(&session, mode, host)
     }
 
     /// Every group of the application's search path with its options, Hydra's own groups aside.
-    pub fn groups(&self, host: &Host) -> Result<Vec<(String, Vec<String>)>, Error> {
-        let session = self.session(&[], host)?;
+    pub fn list_groups(&self, host: &Host) -> Result<Vec<(String, Vec<String>)>, Error> {
+        let session = self.open_session(&[], host)?;
         let groups = session.repository.all_groups().into_iter();
         Ok(groups
             .filter(|group| !group.starts_with("hydra/"))
             .map(|group| {
-                let options = session.repository.options(&group);
+                let options = session.repository.group_options(&group);
                 (group, options)
             })
             .collect())
@@ -78,17 +78,17 @@ impl App {
         mode: RunMode,
         host: &Host,
     ) -> Result<Composed, Error> {
-        self.compose_session(&self.session(overrides, host)?, mode, host)
+        self.compose_session(&self.open_session(overrides, host)?, mode, host)
     }
 
     /// The defaults list and tree alone; the configs are not merged.
-    pub fn defaults(
+    pub fn compose_defaults(
         &self,
         overrides: &[String],
         mode: RunMode,
         host: &Host,
     ) -> Result<Defaults, Error> {
-        let session = self.session(overrides, host)?;
+        let session = self.open_session(overrides, host)?;
         self.defaults_of(&session, mode, host)
             .map(|(defaults, _)| defaults)
     }
@@ -100,8 +100,8 @@ impl App {
         host: &Host,
     ) -> Result<(Defaults, Vec<Override>), Error> {
         let mut choices = Choices::new(&session.repository, &session.overrides)?;
-        let context = host.context();
-        let resolve = |scope: Node, text: &str| resolve::evaluate(&scope, text, &context);
+        let context = host.compose_context();
+        let resolve = |scope: Node, text: &str| resolve::evaluate_text(&scope, text, &context);
         let mut builder = TreeBuilder {
             repository: &session.repository,
             choices: &mut choices,
@@ -109,8 +109,8 @@ impl App {
             resolve: &resolve,
             warnings: &host.warnings,
         };
-        let tree = builder.build(self.config_name.as_deref().unwrap_or(EMPTY_CONFIG))?;
-        let list = defaults_list::flatten(&tree)?;
+        let tree = builder.build_tree(self.config_name.as_deref().unwrap_or(EMPTY_CONFIG))?;
+        let list = defaults_list::flatten_tree(&tree)?;
         choices.ensure_all_used()?;
         let defaults = Defaults {
             list,
@@ -127,22 +127,22 @@ impl App {
         host: &Host,
     ) -> Result<Composed, Error> {
         let (defaults, values) = self.defaults_of(session, mode, host)?;
-        let context = host.context();
+        let context = host.compose_context();
         let mut config = Node::empty_dict();
         for item in &defaults.list {
             merge_default(&mut config, item, &session.repository, &context)?;
         }
         config.set_struct(Some(true));
         for line in &values {
-            apply::apply(&mut config, line, &session.repository, &context)?;
+            apply::apply_override(&mut config, line, &session.repository, &context)?;
         }
         let mut composed = Composed {
             config,
             defaults,
-            sources: session.repository.infos().cloned().collect(),
+            sources: session.repository.source_infos().cloned().collect(),
             host: host.clone(),
         };
-        self.fill(&mut composed, &session.overrides)?;
+        self.fill_runtime(&mut composed, &session.overrides)?;
         Ok(composed)
     }
 }
@@ -154,14 +154,14 @@ impl Composed {
     }
 
     /// The config of the job: everything but `hydra`.
-    pub fn job(&self) -> Node {
+    pub fn job_config(&self) -> Node {
         let mut job = self.config.clone();
         job.remove("hydra");
         job
     }
 
     /// Hydra's own config, under its key.
-    pub fn hydra(&self) -> Node {
+    pub fn hydra_config(&self) -> Node {
         let mut root = Node::empty_dict();
         if let Some(hydra) = self.config.get("hydra") {
             root.insert("hydra", hydra.clone());
@@ -170,31 +170,31 @@ impl Composed {
     }
 
     /// The resolved value at a key; null where there is none.
-    pub fn value(&self, key: &str) -> Result<Node, Error> {
-        self.value_in(key, &self.host.context())
+    pub fn resolved_value(&self, key: &str) -> Result<Node, Error> {
+        self.value_in(key, &self.host.compose_context())
     }
 
     pub(super) fn value_in(&self, key: &str, context: &Context) -> Result<Node, Error> {
-        let found = resolve::select(&self.config, key, context)?;
+        let found = resolve::select_key(&self.config, key, context)?;
         Ok(found.unwrap_or_else(|| Node::new(Value::Null)))
     }
 
     /// The resolved value at a key as Python's `str` shows it.
-    pub(super) fn text(&self, key: &str) -> Result<String, Error> {
-        self.value(key).map(|node| node.to_string())
+    pub(super) fn resolved_text(&self, key: &str) -> Result<String, Error> {
+        self.resolved_value(key).map(|node| node.to_string())
     }
 
     /// The resolved items of a list as text.
-    pub(super) fn texts(&self, key: &str) -> Result<Vec<String>, Error> {
-        let count = self.value(key)?.as_list().map_or(0, <[Node]>::len);
+    pub(super) fn resolved_texts(&self, key: &str) -> Result<Vec<String>, Error> {
+        let count = self.resolved_value(key)?.as_list().map_or(0, <[Node]>::len);
         (0..count)
-            .map(|at| self.text(&format!("{key}[{at}]")))
+            .map(|at| self.resolved_text(&format!("{key}[{at}]")))
             .collect()
     }
 
     /// `hydra.overrides.task` or `hydra.overrides.hydra`, where `${…}` is part of the override.
     pub(super) fn override_lines(&self, key: &str) -> Result<Vec<String>, Error> {
-        let list = self.value(key)?;
+        let list = self.resolved_value(key)?;
         let items = list.as_list().unwrap_or_default();
         Ok(items.iter().map(ToString::to_string).collect())
     }
@@ -234,17 +234,17 @@ fn merge_default(
         config: item.config_path.clone(),
         error,
     };
-    let Some(loaded) = repository.load(&item.config_path)? else {
+    let Some(loaded) = repository.load_config(&item.config_path)? else {
         return Ok(());
     };
-    let content = match schema::typed(&item.config_path) {
+    let content = match schema::store_config(&item.config_path) {
         Some(typed) if !loaded.is_schema => merged_with_schema(typed, &loaded, item, context)?,
         _ => loaded.config.clone(),
     };
-    let embedded = embed(content, &item.package, context).map_err(failed)?;
+    let embedded = embed_in_package(content, &item.package, context).map_err(failed)?;
     if !item.primary
         && item.config_path != "hydra/config"
-        && resolve::select(&embedded, "hydra.searchpath", context)
+        && resolve::select_key(&embedded, "hydra.searchpath", context)
             .map_err(failed)?
             .is_some_and(|list| !list.is_null())
     {
@@ -252,7 +252,7 @@ fn merge_default(
             config: item.config_path.clone(),
         });
     }
-    merge(config, &embedded, context).map_err(failed)
+    merge_into(config, &embedded, context).map_err(failed)
 }
 
 /// A user's file that has the name of one of Hydra's typed configs must fit its type.
@@ -269,7 +269,7 @@ fn merged_with_schema(
             origin: None,
         });
     }
-    merge(&mut typed, &loaded.config, context).map_err(|error| Error::Merge {
+    merge_into(&mut typed, &loaded.config, context).map_err(|error| Error::Merge {
         config: item.config_path.clone(),
         error,
     })?;
@@ -277,11 +277,11 @@ fn merged_with_schema(
 }
 
 /// Puts a config under its package.
-fn embed(content: Node, package: &str, context: &Context) -> Result<Node, ValueError> {
+fn embed_in_package(content: Node, package: &str, context: &Context) -> Result<Node, ValueError> {
     if package.is_empty() {
         return Ok(content);
     }
     let mut root = Node::empty_dict();
-    update(&mut root, package, content, REPLACE, context)?;
+    update_key(&mut root, package, content, REPLACE, context)?;
     Ok(root)
 }

@@ -22,14 +22,14 @@ pub struct ResultDefault {
 }
 
 /// Flattens a tree; a group that ends up in the list twice is an error.
-pub(crate) fn flatten(tree: &Tree) -> Result<Vec<ResultDefault>, Error> {
+pub(crate) fn flatten_tree(tree: &Tree) -> Result<Vec<ResultDefault>, Error> {
     let mut list = Vec::new();
     let mut keys = HashSet::new();
-    walk(tree, None, &mut list, &mut keys)?;
+    walk_tree(tree, None, &mut list, &mut keys)?;
     Ok(list)
 }
 
-fn walk<'a>(
+fn walk_tree<'a>(
     tree: &'a Tree,
     parents: Option<(&'a Element, Option<&'a Element>)>,
     list: &mut Vec<ResultDefault>,
@@ -37,7 +37,7 @@ fn walk<'a>(
 ) -> Result<(), Error> {
     if let Some(children) = &tree.children {
         for child in children {
-            walk(
+            walk_tree(
                 child,
                 Some((&tree.element, parents.map(|p| p.0))),
                 list,

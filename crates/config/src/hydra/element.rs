@@ -75,7 +75,7 @@ impl Element {
         Self::new(Target::Config(path.into()), package)
     }
 
-    pub(crate) fn itself() -> Self {
+    pub(crate) fn self_element() -> Self {
         Self::config("_self_", None)
     }
 
@@ -96,7 +96,7 @@ impl Element {
 
     /// The same item, as added by `+group=option`.
     #[must_use]
-    pub(crate) fn appended(mut self) -> Self {
+    pub(crate) fn into_appended(mut self) -> Self {
         if let Target::Group { external, .. } = &mut self.target {
             *external = true;
         }
@@ -104,7 +104,7 @@ impl Element {
     }
 
     /// The config that one of several options names, in the place of this item.
-    pub(crate) fn option(&self, option: &str) -> Self {
+    pub(crate) fn with_option(&self, option: &str) -> Self {
         let Target::Group { group, .. } = &self.target else {
             return self.clone();
         };
@@ -188,7 +188,7 @@ impl Element {
     }
 
     /// Replaces the choice of a group item.
-    pub(crate) fn choose(&mut self, new: Choice) {
+    pub(crate) fn replace_choice(&mut self, new: Choice) {
         if let Target::Group { choice, .. } = &mut self.target {
             *choice = new;
         }
@@ -225,12 +225,12 @@ impl Element {
                 if path.starts_with('/') {
                     group.to_owned()
                 } else {
-                    join(&self.parent_group, group, '/')
+                    join_nonempty(&self.parent_group, group, '/')
                 }
             }
             Target::Group { group, .. } => match group.strip_prefix('/') {
                 Some(absolute) => absolute.to_owned(),
-                None => join(&self.parent_group, group, '/'),
+                None => join_nonempty(&self.parent_group, group, '/'),
             },
         }
     }
@@ -287,7 +287,7 @@ impl Element {
             }
             .replace('/', ".")
         });
-        let joined = join(&self.parent_package, &own, '.');
+        let joined = join_nonempty(&self.parent_package, &own, '.');
         const GLOBAL: &str = "_global_";
         match joined.rfind(GLOBAL) {
             None => joined,
@@ -300,7 +300,7 @@ impl Element {
     }
 }
 
-fn join(parent: &str, child: &str, separator: char) -> String {
+fn join_nonempty(parent: &str, child: &str, separator: char) -> String {
     match (parent, child) {
         ("", child) => child.to_owned(),
         (parent, "") => parent.to_owned(),

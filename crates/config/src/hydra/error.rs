@@ -2,7 +2,7 @@
 
 use crate::error::{Error as ValueError, ErrorKind};
 use crate::grammar::{GrammarError, Span};
-use crate::near_names::nearest;
+use crate::near_names::nearest_name;
 use crate::source::Origin;
 
 /// A composition that cannot be done.
@@ -55,7 +55,7 @@ pub enum Error {
         search_path: String,
     },
     /// A config that a defaults list names does not exist.
-    #[error("in '{parent}': could not find '{config}'{}\nsearch path:\n{search_path}", available(.config, .options))]
+    #[error("in '{parent}': could not find '{config}'{}\nsearch path:\n{search_path}", describe_available(.config, .options))]
     MissingConfig {
         parent: String,
         config: String,
@@ -63,7 +63,7 @@ pub enum Error {
         search_path: String,
     },
     /// A group is at `???`.
-    #[error("you must specify '{key}', e.g. {key}=<OPTION>\navailable options:{}", listed(.options))]
+    #[error("you must specify '{key}', e.g. {key}=<OPTION>\navailable options:{}", list_options(.options))]
     MissingChoice { key: String, options: Vec<String> },
     /// A config file cannot be read.
     #[error("cannot read '{file}': {reason}")]
@@ -124,7 +124,7 @@ pub enum Error {
     )]
     TooDeep { config: String, depth: usize },
     /// An override of a group that no defaults list has.
-    #[error("{}could not override '{key}': no match in the defaults list", within(.config.as_ref()))]
+    #[error("{}could not override '{key}': no match in the defaults list", in_config(.config.as_ref()))]
     UnusedOverride {
         key: String,
         config: Option<String>,
@@ -272,7 +272,7 @@ impl Error {
             }
             | Self::MissingConfig {
                 config, options, ..
-            } => did_you_mean(split(config).1, options),
+            } => did_you_mean(split_config_path(config).1, options),
             Self::MultipleValues { key, previous } => Some(format!(
                 "to change a choice write 'override {key}: {previous}'"
             )),
@@ -401,11 +401,11 @@ pub fn ask_which(names: &[String]) -> Option<String> {
 }
 
 fn did_you_mean(wanted: &str, candidates: &[String]) -> Option<String> {
-    nearest(wanted, candidates.iter().map(String::as_str))
+    nearest_name(wanted, candidates.iter().map(String::as_str))
         .map(|near| format!("did you mean '{near}'?"))
 }
 
-fn listed(options: &[String]) -> String {
+fn list_options(options: &[String]) -> String {
     options
         .iter()
         .flat_map(|option| ["\n\t", option.as_str()])
@@ -413,19 +413,19 @@ fn listed(options: &[String]) -> String {
 }
 
 /// The group and the name of a config path.
-fn split(config: &str) -> (&str, &str) {
+fn split_config_path(config: &str) -> (&str, &str) {
     config.rsplit_once('/').unwrap_or(("", config))
 }
 
-fn available(config: &str, options: &[String]) -> String {
+fn describe_available(config: &str, options: &[String]) -> String {
     if options.is_empty() {
         String::new()
     } else {
-        let group = split(config).0;
-        format!("\navailable options in '{group}':{}", listed(options))
+        let group = split_config_path(config).0;
+        format!("\navailable options in '{group}':{}", list_options(options))
     }
 }
 
-fn within(config: Option<&String>) -> String {
+fn in_config(config: Option<&String>) -> String {
     config.map_or_else(String::new, |config| format!("in '{config}': "))
 }

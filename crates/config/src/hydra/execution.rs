@@ -18,7 +18,7 @@ impl App {
     /// Composes what the application would run, as `--run` or, with `multirun`, as `--multirun`.
     ///
     /// `hydra.mode` in a config or an override can turn a run into a sweep.
-    pub fn execution(
+    pub fn compose_execution(
         &self,
         overrides: &[String],
         multirun: bool,
@@ -37,7 +37,9 @@ impl App {
             }
         };
         match mode {
-            RunMode::Multirun => self.multirun(&overrides, host).map(Execution::Multirun),
+            RunMode::Multirun => self
+                .compose_multirun(&overrides, host)
+                .map(Execution::Multirun),
             RunMode::Run => {
                 let composed = self.compose(&overrides, RunMode::Run, host)?;
                 let dir = composed.job_value("hydra.run.dir")?.to_string();
@@ -53,7 +55,7 @@ impl App {
         let composed = self
             .compose_unchecked(overrides, RunMode::Multirun, host)
             .ok()?;
-        match composed.value("hydra.mode").ok()?.as_str() {
+        match composed.resolved_value("hydra.mode").ok()?.as_str() {
             Some("RUN") => Some(RunMode::Run),
             Some("MULTIRUN") => Some(RunMode::Multirun),
             _ => None,

@@ -40,26 +40,31 @@ impl Info {
 
 impl App {
     /// The text that `--info` prints.
-    pub fn info(&self, info: Info, overrides: &[String], host: &Host) -> Result<String, Error> {
+    pub fn render_info(
+        &self,
+        info: Info,
+        overrides: &[String],
+        host: &Host,
+    ) -> Result<String, Error> {
         let mut out = String::new();
         match info {
             Info::All => {
-                heading(&mut out, &format!("Hydra {HYDRA_VERSION}"), '=');
-                plugins(&mut out);
+                write_heading(&mut out, &format!("Hydra {HYDRA_VERSION}"), '=');
+                write_plugins(&mut out);
                 self.config_info(&mut out, overrides, host)?;
             }
             Info::Config => self.config_info(&mut out, overrides, host)?,
-            Info::Plugins => plugins(&mut out),
+            Info::Plugins => write_plugins(&mut out),
             Info::SearchPath => {
                 let composed = self.compose(overrides, RunMode::Run, host)?;
                 search_path(&mut out, &composed.sources);
             }
             Info::DefaultsTree => {
-                let defaults = self.defaults(overrides, RunMode::Run, host)?;
+                let defaults = self.compose_defaults(overrides, RunMode::Run, host)?;
                 defaults_tree(&mut out, &defaults.tree);
             }
             Info::Defaults => {
-                let defaults = self.defaults(overrides, RunMode::Run, host)?;
+                let defaults = self.compose_defaults(overrides, RunMode::Run, host)?;
                 defaults_list(&mut out, &defaults.list);
             }
         }
@@ -76,13 +81,13 @@ impl App {
         search_path(out, &composed.sources);
         defaults_tree(out, &composed.defaults.tree);
         defaults_list(out, &composed.defaults.list);
-        heading(out, "Config", '*');
-        line(out, &composed.print_cfg(CfgKind::Job, None, false)?);
+        write_heading(out, "Config", '*');
+        write_line(out, &composed.print_cfg(CfgKind::Job, None, false)?);
         Ok(())
     }
 }
 
-fn plugins(out: &mut String) {
+fn write_plugins(out: &mut String) {
     const PLUGINS: &[(&str, &[&str])] = &[
         (
             "ConfigSource:",
@@ -99,12 +104,12 @@ fn plugins(out: &mut String) {
         ("Launcher:", &["BasicLauncher"]),
         ("Sweeper:", &["BasicSweeper"]),
     ];
-    heading(out, "Installed Hydra Plugins", '*');
+    write_heading(out, "Installed Hydra Plugins", '*');
     for (kind, names) in PLUGINS {
-        line(out, &format!("\t{kind}"));
-        line(out, &format!("\t{}", "-".repeat(kind.len())));
+        write_line(out, &format!("\t{kind}"));
+        write_line(out, &format!("\t{}", "-".repeat(kind.len())));
         for name in *names {
-            line(out, &format!("\t\t{name}"));
+            write_line(out, &format!("\t\t{name}"));
         }
     }
 }
@@ -117,9 +122,9 @@ fn search_path(out: &mut String, sources: &[SourceInfo]) {
             [source.provider.clone(), path]
         })
         .collect();
-    line(out, "");
-    heading(out, "Config search path", '*');
-    table(out, ["Provider", "Search path"], &rows, "");
+    write_line(out, "");
+    write_heading(out, "Config search path", '*');
+    write_table(out, ["Provider", "Search path"], &rows, "");
 }
 
 fn defaults_list(out: &mut String, list: &[ResultDefault]) {
@@ -134,10 +139,10 @@ fn defaults_list(out: &mut String, list: &[ResultDefault]) {
             ]
         })
         .collect();
-    line(out, "");
-    heading(out, "Defaults List", '*');
+    write_line(out, "");
+    write_heading(out, "Defaults List", '*');
     // Hydra's header of this table ends in a space, which also makes its rules longer.
-    table(
+    write_table(
         out,
         ["Config path", "Package", "_self_", "Parent"],
         &rows,
@@ -146,12 +151,12 @@ fn defaults_list(out: &mut String, list: &[ResultDefault]) {
 }
 
 fn defaults_tree(out: &mut String, tree: &Tree) {
-    line(out, "");
-    heading(out, "Defaults Tree", '*');
-    branch(out, tree, 0);
+    write_line(out, "");
+    write_heading(out, "Defaults Tree", '*');
+    write_branch(out, tree, 0);
 }
 
-fn branch(out: &mut String, tree: &Tree, indent: usize) {
+fn write_branch(out: &mut String, tree: &Tree, indent: usize) {
     let element = &tree.element;
     let name = match element.choice() {
         None => element.config_path(),
@@ -166,13 +171,13 @@ fn branch(out: &mut String, tree: &Tree, indent: usize) {
     let pad = "  ".repeat(indent);
     let children = tree.children.as_deref().unwrap_or_default();
     let colon = if children.is_empty() { "" } else { ":" };
-    line(out, &format!("{pad}{name}{colon}"));
+    write_line(out, &format!("{pad}{name}{colon}"));
     for child in children {
-        branch(out, child, indent + 1);
+        write_branch(out, child, indent + 1);
     }
 }
 
-fn table<const N: usize>(
+fn write_table<const N: usize>(
     out: &mut String,
     header: [&str; N],
     rows: &[[String; N]],
@@ -193,20 +198,20 @@ fn table<const N: usize>(
     };
     let header = format(header) + header_end;
     let rule = "-".repeat(header.chars().count());
-    line(out, &header);
-    line(out, &rule);
+    write_line(out, &header);
+    write_line(out, &rule);
     for row in rows {
-        line(out, &format(row.each_ref().map(String::as_str)));
+        write_line(out, &format(row.each_ref().map(String::as_str)));
     }
-    line(out, &rule);
+    write_line(out, &rule);
 }
 
-fn heading(out: &mut String, text: &str, filler: char) {
-    line(out, text);
-    line(out, &filler.to_string().repeat(text.chars().count()));
+fn write_heading(out: &mut String, text: &str, filler: char) {
+    write_line(out, text);
+    write_line(out, &filler.to_string().repeat(text.chars().count()));
 }
 
-fn line(out: &mut String, text: &str) {
+fn write_line(out: &mut String, text: &str) {
     out.push_str(text);
     out.push('\n');
 }

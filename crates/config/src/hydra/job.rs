@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::compose::Composed;
 use super::error::Error;
-use super::search_path::absolute;
+use super::search_path::absolute_path;
 use crate::emit;
 use crate::node::Node;
 
@@ -33,9 +33,9 @@ impl Job {
         number: usize,
         overrides: Vec<String>,
     ) -> Result<Self, Error> {
-        composed.set("hydra.job.id", Node::new(number.to_string()))?;
+        composed.set_key("hydra.job.id", Node::new(number.to_string()))?;
         let number = i64::try_from(number).unwrap_or(i64::MAX);
-        composed.set("hydra.job.num", Node::new(number))?;
+        composed.set_key("hydra.job.num", Node::new(number))?;
         let dir = composed.job_value("hydra.sweep.dir")?.to_string();
         let subdir = composed.job_value("hydra.sweep.subdir")?.to_string();
         Self::new(composed, Path::new(&dir).join(subdir), overrides)
@@ -46,8 +46,8 @@ impl Job {
         dir: PathBuf,
         overrides: Vec<String>,
     ) -> Result<Self, Error> {
-        let output_dir = absolute(&dir, &composed.host.cwd);
-        composed.set("hydra.runtime.output_dir", Node::new(output_dir))?;
+        let output_dir = absolute_path(&dir, &composed.host.cwd);
+        composed.set_key("hydra.runtime.output_dir", Node::new(output_dir))?;
         let chdir = composed
             .job_value("hydra.job.chdir")?
             .as_bool()
@@ -56,16 +56,16 @@ impl Job {
         let subdir = composed.job_value("hydra.output_subdir")?;
         if !subdir.is_null() {
             let subdir = PathBuf::from(subdir.to_string());
-            let task = composed.value("hydra.overrides.task")?;
+            let task = composed.resolved_value("hydra.overrides.task")?;
             for (name, text) in [
-                ("config.yaml", emit::to_yaml(&composed.job())),
-                ("hydra.yaml", emit::to_yaml(&composed.hydra())),
+                ("config.yaml", emit::to_yaml(&composed.job_config())),
+                ("hydra.yaml", emit::to_yaml(&composed.hydra_config())),
                 ("overrides.yaml", emit::to_yaml(&task)),
             ] {
                 files.push((subdir.join(name), text));
             }
         }
-        let env_set = composed.environment()?;
+        let env_set = composed.job_environment()?;
         Ok(Self {
             overrides,
             composed,
@@ -89,7 +89,7 @@ impl Composed {
         self.value_in(key, &context)
     }
 
-    fn environment(&self) -> Result<BTreeMap<String, String>, Error> {
+    fn job_environment(&self) -> Result<BTreeMap<String, String>, Error> {
         let set = self.job_value("hydra.job.env_set")?;
         let names = set.as_dict().into_iter().flat_map(|set| set.keys());
         names

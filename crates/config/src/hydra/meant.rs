@@ -1,6 +1,6 @@
 //! Which keys were meant by one that does not exist.
 
-use crate::near_names::{nearest, nearest_alike, shared_words};
+use crate::near_names::{nearest_alike, nearest_name, shared_words};
 use crate::node::Node;
 
 /// Keys that a suggestion names at most: more are no help.
@@ -11,18 +11,19 @@ const SUGGESTED_MAX: usize = 3;
 /// (`workload.seed` for `wrkload.seeds`); one of a near name anywhere. Several where nothing tells them apart.
 ///
 /// Of several keys of one name, one that only passes on another key's value is not the place to change it.
-pub(super) fn meant(config: &Node, key: &str) -> Vec<String> {
+pub(super) fn likely_keys(config: &Node, key: &str) -> Vec<String> {
     let mut known = Vec::new();
-    list(config, "", &mut known);
+    collect_keys(config, "", &mut known);
     known.sort();
     let paths = || known.iter().map(|(_, path)| path.as_str());
-    let (place, last) = split(key);
-    let first_named = |wanted: &str| paths().find(|path| split(path).1 == wanted && *path != key);
+    let (place, last) = split_parent(key);
+    let first_named =
+        |wanted: &str| paths().find(|path| split_parent(path).1 == wanted && *path != key);
     if let Some(same) = first_named(last) {
         return vec![same.to_owned()];
     }
     let beside: Vec<&str> = paths()
-        .map(split)
+        .map(split_parent)
         .filter(|(parent, _)| *parent == place)
         .map(|(_, name)| name)
         .collect();
@@ -37,12 +38,12 @@ pub(super) fn meant(config: &Node, key: &str) -> Vec<String> {
         };
         return near.into_iter().map(path).collect();
     }
-    if let Some(near) = nearest(key, paths())
+    if let Some(near) = nearest_name(key, paths())
         && near.matches('.').count() == key.matches('.').count()
     {
         return vec![near.to_owned()];
     }
-    let mut names: Vec<&str> = paths().map(|path| split(path).1).collect();
+    let mut names: Vec<&str> = paths().map(|path| split_parent(path).1).collect();
     names.sort_unstable();
     names.dedup();
     nearest_alike(last, names.into_iter(), SUGGESTED_MAX)
@@ -72,19 +73,19 @@ fn sharing_most<'a>(wanted: &str, names: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// The place of a key and its name there.
-fn split(path: &str) -> (&str, &str) {
+fn split_parent(path: &str) -> (&str, &str) {
     path.rsplit_once('.').unwrap_or(("", path))
 }
 
 /// Every key below a node but Hydra's own, each with whether it is an interpolation.
-fn list(node: &Node, path: &str, known: &mut Vec<(bool, String)>) {
+fn collect_keys(node: &Node, path: &str, known: &mut Vec<(bool, String)>) {
     for (child, value) in node.as_dict().into_iter().flatten() {
         let path = match (path, child.as_str()) {
             (_, None) | ("", Some("hydra")) => continue,
             ("", Some(child)) => child.to_owned(),
             (_, Some(child)) => format!("{path}.{child}"),
         };
-        list(value, &path, known);
+        collect_keys(value, &path, known);
         known.push((value.is_interpolation(), path));
     }
 }
@@ -102,7 +103,7 @@ mod tests {
                     model: {path: null, name: gpt2, num_hidden_layers: 12}\n\
                     workload: {batch_size: '${runtime.batch_size}', prompt_tokens: 8, cached_tokens: 0, logits: last}\n\
                     hydra: {verbose: false}\n";
-        let config = yaml::load(&Source::new("config.yaml", text)).unwrap();
+        let config = yaml::load_config(&Source::new("config.yaml", text)).unwrap();
         let cases = [
             ("batch_size", "runtime.batch_size"),
             ("batch", "runtime.batch_size"),
@@ -123,7 +124,7 @@ mod tests {
             ("colour", ""),
         ];
         for (key, expected) in cases {
-            assert_eq!(meant(&config, key).join(" "), expected, "{key}");
+            assert_eq!(likely_keys(&config, key).join(" "), expected, "{key}");
         }
     }
 }

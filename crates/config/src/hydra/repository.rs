@@ -52,11 +52,14 @@ impl Repository {
 
     /// The search path, one indented line for each source.
     pub(crate) fn describe_sources(&self) -> String {
-        let lines: Vec<_> = self.infos().map(|info| format!("\t{info}")).collect();
+        let lines: Vec<_> = self
+            .source_infos()
+            .map(|info| format!("\t{info}"))
+            .collect();
         lines.join("\n")
     }
 
-    pub(crate) fn infos(&self) -> impl Iterator<Item = &SourceInfo> {
+    pub(crate) fn source_infos(&self) -> impl Iterator<Item = &SourceInfo> {
         self.sources.iter().map(ConfigSource::info)
     }
 
@@ -69,21 +72,21 @@ impl Repository {
     }
 
     /// The configs of a group over all sources, sorted.
-    pub(crate) fn options(&self, group: &str) -> Vec<String> {
-        self.list(group, Listing::Configs)
+    pub(crate) fn group_options(&self, group: &str) -> Vec<String> {
+        self.list_all(group, Listing::Configs)
     }
 
     /// The groups directly below a group, sorted.
-    pub(crate) fn groups(&self, group: &str) -> Vec<String> {
-        self.list(group, Listing::Groups)
+    pub(crate) fn child_groups(&self, group: &str) -> Vec<String> {
+        self.list_all(group, Listing::Groups)
     }
 
-    fn list(&self, group: &str, listing: Listing) -> Vec<String> {
+    fn list_all(&self, group: &str, listing: Listing) -> Vec<String> {
         let names: BTreeSet<String> = self
             .sources
             .iter()
             .filter(|source| source.is_group(group))
-            .flat_map(|source| source.list(group, listing))
+            .flat_map(|source| source.list_names(group, listing))
             .collect();
         names.into_iter().collect()
     }
@@ -91,18 +94,18 @@ impl Repository {
     /// Every group of the search path that has options, with its path from the root.
     pub(crate) fn all_groups(&self) -> Vec<String> {
         let mut found = Vec::new();
-        let mut pending = self.groups("");
+        let mut pending = self.child_groups("");
         while let Some(group) = pending.pop() {
             // A link to a directory above would never end.
             if group.matches('/').count() > 16 {
                 continue;
             }
             pending.extend(
-                self.groups(&group)
+                self.child_groups(&group)
                     .into_iter()
                     .map(|sub| format!("{group}/{sub}")),
             );
-            if !self.options(&group).is_empty() {
+            if !self.group_options(&group).is_empty() {
                 found.push(group);
             }
         }
@@ -111,12 +114,12 @@ impl Repository {
     }
 
     /// Reads a config; `None` when no source has it.
-    pub(crate) fn load(&self, path: &str) -> Result<Option<Rc<Loaded>>, Error> {
+    pub(crate) fn load_config(&self, path: &str) -> Result<Option<Rc<Loaded>>, Error> {
         if let Some(found) = self.cache.borrow().get(path) {
             return Ok(found.clone());
         }
         let loaded = match self.sources.iter().find(|source| source.is_config(path)) {
-            Some(source) => read(source, path)?.map(Rc::new),
+            Some(source) => read_config(source, path)?.map(Rc::new),
             None => None,
         };
         self.cache
@@ -126,27 +129,28 @@ impl Repository {
     }
 }
 
-fn read(source: &ConfigSource, path: &str) -> Result<Option<Loaded>, Error> {
-    let Some((text, file)) = source.read(path)? else {
+fn read_config(source: &ConfigSource, path: &str) -> Result<Option<Loaded>, Error> {
+    let Some((text, file)) = source.read_config(path)? else {
         return Ok(None);
     };
-    let package = yaml::header(&text)
+    let package = yaml::parse_header(&text)
         .map_err(|error| Error::InvalidHeader {
             config: path.to_owned(),
             reason: error.to_string(),
         })?
         .into_iter()
         .find_map(|(key, value)| (key == "package").then_some(value));
-    let mut config = yaml::load(&Text::new(file, text)).map_err(|error| Error::InvalidConfig {
-        config: path.to_owned(),
-        error,
-    })?;
+    let mut config =
+        yaml::load_config(&Text::new(file, text)).map_err(|error| Error::InvalidConfig {
+            config: path.to_owned(),
+            error,
+        })?;
     let defaults = match config.remove("defaults") {
-        Some(list) => elements(path, &list)?,
+        Some(list) => parse_elements(path, &list)?,
         None => Vec::new(),
     };
     if source.is_schema() {
-        config = schema::typed(path).unwrap_or(config);
+        config = schema::store_config(path).unwrap_or(config);
     }
     let has_content = config
         .as_dict()
@@ -160,8 +164,7 @@ fn read(source: &ConfigSource, path: &str) -> Result<Option<Loaded>, Error> {
     }))
 }
 
-/// Reads a defaults list.
-fn elements(config: &str, list: &Node) -> Result<Vec<Element>, Error> {
+fn parse_elements(config: &str, list: &Node) -> Result<Vec<Element>, Error> {
     let invalid = |reason: String, node: &Node| Error::InvalidDefaults {
         config: config.to_owned(),
         reason,

@@ -10,14 +10,14 @@ impl Composed {
     ///
     /// As in Hydra the job's config has no `hydra` key, so `${hydra:job.name}` is found and `${hydra.job.name}` is not.
     pub fn resolved_job(&self) -> Result<Node, Error> {
-        let mut job = self.job();
+        let mut job = self.job_config();
         let hydra = self
             .config
             .get("hydra")
             .cloned()
             .unwrap_or_else(Node::missing);
         let context = self.host.context_with_hydra(hydra, job.clone());
-        resolve::resolve(&mut job, &context)?;
+        resolve::resolve_all(&mut job, &context)?;
         Ok(job)
     }
 }

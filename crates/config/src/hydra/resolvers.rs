@@ -9,7 +9,7 @@ use crate::resolve;
 
 impl Host {
     /// Resolvers as they are while a config is composed: `hydra:` has nothing to show yet.
-    pub(super) fn context(&self) -> Context {
+    pub(super) fn compose_context(&self) -> Context {
         let variables = self
             .env
             .iter()
@@ -19,11 +19,11 @@ impl Host {
             .with_warnings(self.warnings.clone());
         let now = self.now;
         context.register_cached("now", move |call| {
-            let pattern = argument("now", call.args)?;
+            let pattern = single_argument("now", call.args)?;
             Ok(Node::new(strftime(now, pattern)))
         });
         context.register("hydra", |_| {
-            Err(failed(
+            Err(failed_resolver(
                 "the Hydra config is not known before composition is done",
             ))
         });
@@ -36,12 +36,12 @@ impl Host {
     /// `root`, which need not hold the node any more.
     pub(super) fn context_with_hydra(&self, hydra: Node, mut root: Node) -> Context {
         const HIDDEN: &str = "\0hydra";
-        let mut context = self.context();
-        let inner = self.context();
+        let mut context = self.compose_context();
+        let inner = self.compose_context();
         root.insert(HIDDEN, hydra);
         context.register("hydra", move |call| {
-            let key = argument("hydra", call.args)?;
-            let found = resolve::select(&root, &format!("{HIDDEN}.{key}"), &inner)?;
+            let key = single_argument("hydra", call.args)?;
+            let found = resolve::select_key(&root, &format!("{HIDDEN}.{key}"), &inner)?;
             let mut found = found.unwrap_or_else(|| Node::new(Value::Null));
             found.flags.readonly = Some(true);
             Ok(found)
@@ -50,18 +50,18 @@ impl Host {
     }
 }
 
-fn argument<'a>(name: &str, args: &'a [Node]) -> Result<&'a str, Error> {
+fn single_argument<'a>(name: &str, args: &'a [Node]) -> Result<&'a str, Error> {
     match args {
         [argument] => argument
             .as_str()
-            .ok_or_else(|| failed(&format!("`{name}` takes a string"))),
-        _ => Err(failed(&format!(
+            .ok_or_else(|| failed_resolver(&format!("`{name}` takes a string"))),
+        _ => Err(failed_resolver(&format!(
             "`{name}` takes one argument, not {}",
             args.len()
         ))),
     }
 }
 
-fn failed(message: &str) -> Error {
+fn failed_resolver(message: &str) -> Error {
     ErrorKind::Value(message.to_owned()).into()
 }

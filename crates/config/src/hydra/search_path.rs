@@ -11,7 +11,7 @@ use super::{App, Host};
 const EMBEDDED: &str = "llmprof.conf";
 
 /// Hydra's own tree, the application's, then the appended directories, and the store last.
-pub(crate) fn sources(app: &App, host: &Host) -> Result<Vec<ConfigSource>, Error> {
+pub(crate) fn default_sources(app: &App, host: &Host) -> Result<Vec<ConfigSource>, Error> {
     let mut sources = vec![ConfigSource::files(
         "hydra",
         "pkg",
@@ -26,11 +26,13 @@ pub(crate) fn sources(app: &App, host: &Host) -> Result<Vec<ConfigSource>, Error
             });
         }
         let source = match written.strip_prefix("pkg://") {
-            Some(package) => self::package(app, "main", package),
+            Some(package) => self::package_source(app, "main", package),
             None if directory.is_absolute() => ConfigSource::directory("main", &written, &host.cwd),
-            None => ConfigSource::directory("main", &absolute(directory, &host.cwd), &host.cwd),
+            None => {
+                ConfigSource::directory("main", &absolute_path(directory, &host.cwd), &host.cwd)
+            }
         };
-        if !source.available() {
+        if !source.is_available() {
             return Err(Error::MissingPrimaryDirectory {
                 path: source.info().path.clone(),
             });
@@ -38,21 +40,21 @@ pub(crate) fn sources(app: &App, host: &Host) -> Result<Vec<ConfigSource>, Error
         sources.push(source);
     }
     if !app.embedded.is_empty() {
-        sources.push(package(app, "llmprof", EMBEDDED));
+        sources.push(package_source(app, "llmprof", EMBEDDED));
     }
     for directory in &app.extra_config_dirs {
-        let path = absolute(directory, &host.cwd);
+        let path = absolute_path(directory, &host.cwd);
         if !Path::new(&path).is_dir() {
             return Err(Error::MissingDirectory { path });
         }
         sources.push(ConfigSource::directory("command-line", &path, &host.cwd));
     }
-    sources.push(store());
+    sources.push(store_source());
     Ok(sources)
 }
 
 /// The search path with the entries of `hydra.searchpath` before the store.
-pub(crate) fn extended(
+pub(crate) fn extend_sources(
     app: &App,
     host: &Host,
     mut sources: Vec<ConfigSource>,
@@ -66,7 +68,7 @@ pub(crate) fn extended(
                 let path = entry.strip_prefix("file://").unwrap_or(entry);
                 ConfigSource::directory(provider, path, &host.cwd)
             }
-            Some(("pkg", name)) => package(app, provider, name),
+            Some(("pkg", name)) => package_source(app, provider, name),
             Some(("structured", "")) => {
                 ConfigSource::files(provider, "structured", "", builtin::STORE)
             }
@@ -82,16 +84,16 @@ pub(crate) fn extended(
             }
         });
     }
-    sources.push(store());
+    sources.push(store_source());
     Ok(sources)
 }
 
-fn store() -> ConfigSource {
+fn store_source() -> ConfigSource {
     ConfigSource::files("schema", "structured", "", builtin::STORE)
 }
 
 /// A package in Hydra's dotted or slashed form; only our own and Hydra's exist.
-fn package(app: &App, provider: &str, name: &str) -> ConfigSource {
+fn package_source(app: &App, provider: &str, name: &str) -> ConfigSource {
     let name = name.replace('/', ".");
     let name = name.trim_end_matches('.');
     match name {
@@ -99,12 +101,12 @@ fn package(app: &App, provider: &str, name: &str) -> ConfigSource {
         EMBEDDED if !app.embedded.is_empty() => {
             ConfigSource::files(provider, "pkg", name, app.embedded)
         }
-        _ => ConfigSource::absent(provider, "pkg", name),
+        _ => ConfigSource::unavailable(provider, "pkg", name),
     }
 }
 
 /// Python's `os.path.abspath`: absolute, with `.` and `..` taken out by text alone.
-pub(crate) fn absolute(path: &Path, cwd: &Path) -> String {
+pub(crate) fn absolute_path(path: &Path, cwd: &Path) -> String {
     let mut out = PathBuf::new();
     for component in cwd.join(path).components() {
         match component {
@@ -125,9 +127,9 @@ mod tests {
     #[test]
     fn absolute_paths_by_text() {
         let cwd = Path::new("/a/b");
-        assert_eq!(absolute(Path::new("../c/./d/"), cwd), "/a/c/d");
-        assert_eq!(absolute(Path::new("/x/../../y"), cwd), "/y");
-        assert_eq!(absolute(Path::new(""), cwd), "/a/b");
+        assert_eq!(absolute_path(Path::new("../c/./d/"), cwd), "/a/c/d");
+        assert_eq!(absolute_path(Path::new("/x/../../y"), cwd), "/y");
+        assert_eq!(absolute_path(Path::new(""), cwd), "/a/b");
     }
 
     #[test]

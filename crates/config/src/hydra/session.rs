@@ -19,8 +19,8 @@ pub(super) struct Session {
 }
 
 impl App {
-    pub(super) fn session(&self, overrides: &[String], host: &Host) -> Result<Session, Error> {
-        let sources = search_path::sources(self, host)?;
+    pub(super) fn open_session(&self, overrides: &[String], host: &Host) -> Result<Session, Error> {
+        let sources = search_path::default_sources(self, host)?;
         let mut overrides = parse_overrides(overrides, &mut SeededShuffle::new(host.seed))?;
         for line in &mut overrides {
             self.resolve_alias(line);
@@ -29,12 +29,12 @@ impl App {
         if let Some((provider, entries)) =
             self.configured_search_path(&repository, &overrides, host)?
         {
-            let sources = search_path::extended(self, host, sources, provider, &entries)?;
+            let sources = search_path::extend_sources(self, host, sources, provider, &entries)?;
             repository.set_sources(sources);
             let absent = repository.sources().iter();
-            for source in absent.filter(|source| !source.available()) {
+            for source in absent.filter(|source| !source.is_available()) {
                 host.warnings
-                    .add(format!("{} is not available.", source.info()));
+                    .add_once(format!("{} is not available.", source.info()));
             }
         }
         Ok(Session {
@@ -64,7 +64,7 @@ impl App {
     ) -> Result<Option<(&'static str, Vec<String>)>, Error> {
         let mut primary = Node::empty_dict();
         if let Some(name) = &self.config_name
-            && let Some(loaded) = repository.load(name)?
+            && let Some(loaded) = repository.load_config(name)?
         {
             if loaded.config.as_dict().is_none() {
                 return Err(Error::PrimaryNotMapping {
@@ -82,12 +82,12 @@ impl App {
         let (provider, list) = match on_command_line.and_then(|line| line.element.as_ref()) {
             Some(element) if *element != Literal::Null => (
                 "hydra.searchpath in command-line",
-                Some(apply::node(element)?),
+                Some(apply::literal_node(element)?),
             ),
             _ => {
-                let context = host.context();
-                let list = resolve::select(&primary, "hydra.searchpath", &context)?
-                    .map(|list| within(&primary, list, &context))
+                let context = host.compose_context();
+                let list = resolve::select_key(&primary, "hydra.searchpath", &context)?
+                    .map(|list| resolve_list(&primary, list, &context))
                     .transpose()?;
                 ("hydra.searchpath in main", list)
             }
@@ -131,12 +131,12 @@ pub(super) fn parse_overrides(
 }
 
 /// A list selected from `root`, with its items resolved.
-fn within(root: &Node, list: Node, context: &Context) -> Result<Node, ValueError> {
+fn resolve_list(root: &Node, list: Node, context: &Context) -> Result<Node, ValueError> {
     let Some(items) = list.as_list() else {
         return Ok(list);
     };
     let items = items.iter().map(|item| match item.as_str() {
-        Some(text) if item.is_interpolation() => resolve::evaluate(root, text, context),
+        Some(text) if item.is_interpolation() => resolve::evaluate_text(root, text, context),
         _ => Ok(item.clone()),
     });
     Ok(Node::new(items.collect::<Result<Vec<_>, _>>()?))

@@ -38,7 +38,7 @@ impl Composed {
         package: Option<&str>,
         resolve: bool,
     ) -> Result<String, Error> {
-        let mut shown = self.part(kind);
+        let mut shown = self.config_part(kind);
         let hydra = self
             .config
             .get("hydra")
@@ -51,7 +51,7 @@ impl Composed {
         let context = self.host.context_with_hydra(hydra, root);
         let Some(package) = package.filter(|package| *package != "_global_") else {
             if resolve {
-                resolve::resolve(&mut shown, &context)?;
+                resolve::resolve_all(&mut shown, &context)?;
             }
             return Ok(emit::to_yaml(&shown));
         };
@@ -80,12 +80,12 @@ impl Composed {
         ))
     }
 
-    fn part(&self, kind: CfgKind) -> Node {
+    fn config_part(&self, kind: CfgKind) -> Node {
         match kind {
-            CfgKind::Job => self.job(),
+            CfgKind::Job => self.job_config(),
             CfgKind::All => self.config.clone(),
             CfgKind::Hydra => {
-                let mut root = self.hydra();
+                let mut root = self.hydra_config();
                 if let Some(hydra) = root.get_mut("hydra") {
                     hydra.remove("hydra_help");
                     hydra.remove("help");

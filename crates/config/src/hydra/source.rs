@@ -36,7 +36,7 @@ pub(crate) enum Listing {
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum SourceLocation {
     Directory(PathBuf),
     Files(FileTree),
     /// A package that does not exist here: Hydra warns and goes on.
@@ -47,7 +47,7 @@ enum Place {
 #[derive(Debug, Clone)]
 pub(crate) struct ConfigSource {
     info: SourceInfo,
-    place: Place,
+    place: SourceLocation,
 }
 
 impl ConfigSource {
@@ -57,21 +57,21 @@ impl ConfigSource {
             provider,
             "file",
             path,
-            Place::Directory(cwd.join(if path.is_empty() { "." } else { path })),
+            SourceLocation::Directory(cwd.join(if path.is_empty() { "." } else { path })),
         )
     }
 
     /// A tree held in memory under a scheme and a name.
     pub(crate) fn files(provider: &str, scheme: &str, path: &str, files: FileTree) -> Self {
-        Self::new(provider, scheme, path, Place::Files(files))
+        Self::new(provider, scheme, path, SourceLocation::Files(files))
     }
 
     /// A package that is not available.
-    pub(crate) fn absent(provider: &str, scheme: &str, path: &str) -> Self {
-        Self::new(provider, scheme, path, Place::Absent)
+    pub(crate) fn unavailable(provider: &str, scheme: &str, path: &str) -> Self {
+        Self::new(provider, scheme, path, SourceLocation::Absent)
     }
 
-    fn new(provider: &str, scheme: &str, path: &str, place: Place) -> Self {
+    fn new(provider: &str, scheme: &str, path: &str, place: SourceLocation) -> Self {
         Self {
             info: SourceInfo {
                 provider: provider.to_owned(),
@@ -82,7 +82,6 @@ impl ConfigSource {
         }
     }
 
-    /// Provider, scheme and path.
     pub(crate) fn info(&self) -> &SourceInfo {
         &self.info
     }
@@ -93,26 +92,26 @@ impl ConfigSource {
     }
 
     /// Whether the source points at something that exists.
-    pub(crate) fn available(&self) -> bool {
+    pub(crate) fn is_available(&self) -> bool {
         match &self.place {
-            Place::Directory(root) => root.is_dir(),
-            Place::Files(_) => true,
-            Place::Absent => false,
+            SourceLocation::Directory(root) => root.is_dir(),
+            SourceLocation::Files(_) => true,
+            SourceLocation::Absent => false,
         }
     }
 
     /// Whether `path` names a group (a directory) here.
     pub(crate) fn is_group(&self, path: &str) -> bool {
         match &self.place {
-            Place::Directory(root) => root.join(path).is_dir(),
-            Place::Files(files) => {
-                let prefix = normalized(path);
+            SourceLocation::Directory(root) => root.join(path).is_dir(),
+            SourceLocation::Files(files) => {
+                let prefix = normalize_path(path);
                 prefix.is_empty()
                     || files
                         .iter()
                         .any(|(file, _)| strip_group(file, &prefix).is_some())
             }
-            Place::Absent => false,
+            SourceLocation::Absent => false,
         }
     }
 
@@ -120,20 +119,20 @@ impl ConfigSource {
     pub(crate) fn is_config(&self, path: &str) -> bool {
         let path = file_name(path);
         match &self.place {
-            Place::Directory(root) => root.join(path).is_file(),
-            Place::Files(files) => {
-                let path = normalized(&path);
+            SourceLocation::Directory(root) => root.join(path).is_file(),
+            SourceLocation::Files(files) => {
+                let path = normalize_path(&path);
                 files.iter().any(|(file, _)| *file == path)
             }
-            Place::Absent => false,
+            SourceLocation::Absent => false,
         }
     }
 
     /// The text of a config and the name of its file for messages; `None` when it is not here.
-    pub(crate) fn read(&self, path: &str) -> Result<Option<(String, String)>, Error> {
+    pub(crate) fn read_config(&self, path: &str) -> Result<Option<(String, String)>, Error> {
         let path = file_name(path);
         match &self.place {
-            Place::Directory(root) => {
+            SourceLocation::Directory(root) => {
                 let file = root.join(&path);
                 if !file.is_file() {
                     return Ok(None);
@@ -147,8 +146,8 @@ impl ConfigSource {
                     })?;
                 Ok(Some((text, file.display().to_string())))
             }
-            Place::Files(files) => {
-                let path = normalized(&path);
+            SourceLocation::Files(files) => {
+                let path = normalize_path(&path);
                 Ok(files
                     .iter()
                     .find(|(file, _)| *file == path)
@@ -157,16 +156,16 @@ impl ConfigSource {
                         ((*text).to_owned(), name)
                     }))
             }
-            Place::Absent => Ok(None),
+            SourceLocation::Absent => Ok(None),
         }
     }
 
     /// Names of the configs (without `.yaml`) or groups directly under `group`, unsorted.
-    pub(crate) fn list(&self, group: &str, listing: Listing) -> Vec<String> {
+    pub(crate) fn list_names(&self, group: &str, listing: Listing) -> Vec<String> {
         match &self.place {
-            Place::Directory(root) => list_directory(&root.join(group), listing),
-            Place::Files(files) => {
-                let prefix = normalized(group);
+            SourceLocation::Directory(root) => list_directory(&root.join(group), listing),
+            SourceLocation::Files(files) => {
+                let prefix = normalize_path(group);
                 files
                     .iter()
                     .filter_map(|(file, _)| strip_group(file, &prefix))
@@ -177,7 +176,7 @@ impl ConfigSource {
                     })
                     .collect()
             }
-            Place::Absent => Vec::new(),
+            SourceLocation::Absent => Vec::new(),
         }
     }
 }
@@ -209,7 +208,7 @@ fn file_name(path: &str) -> String {
 }
 
 /// Resolves `.`, `..` and repeated slashes, which the file system does for directories.
-fn normalized(path: &str) -> String {
+fn normalize_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -245,12 +244,12 @@ mod tests {
     #[test]
     fn lists_configs_and_groups_of_a_tree_in_memory() {
         let source = ConfigSource::files("llmprof", "pkg", "llmprof.conf", TREE);
-        assert_eq!(source.list("", Listing::Groups), ["db", "db", "db"]);
+        assert_eq!(source.list_names("", Listing::Groups), ["db", "db", "db"]);
         assert_eq!(
-            source.list("db", Listing::Configs),
+            source.list_names("db", Listing::Configs),
             ["mysql", "torch.default"]
         );
-        assert_eq!(source.list("db/", Listing::Groups), ["engine"]);
+        assert_eq!(source.list_names("db/", Listing::Groups), ["engine"]);
         assert!(source.is_config("db/torch.default"));
         assert!(source.is_config("db/engine/../mysql.yaml"));
         assert!(!source.is_group("d"));

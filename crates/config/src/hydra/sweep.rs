@@ -41,7 +41,7 @@ pub enum Launcher {
 
 impl Multirun {
     pub fn launcher(&self) -> Result<Launcher, Error> {
-        launcher(&self.master)
+        parse_launcher(&self.master)
     }
 }
 
@@ -70,7 +70,7 @@ impl Sweep {
     }
 
     /// The place of a job in the list of each override.
-    pub fn places(&self, job: usize) -> Vec<usize> {
+    pub fn job_indices(&self, job: usize) -> Vec<usize> {
         let mut rest = job;
         let mut places: Vec<usize> = self
             .values
@@ -87,37 +87,41 @@ impl Sweep {
     }
 
     /// The overrides of a job; `None` beyond the last one.
-    pub fn job(&self, job: usize) -> Option<Vec<String>> {
+    pub fn job_overrides(&self, job: usize) -> Option<Vec<String>> {
         (job < self.len()).then(|| {
             let lists = self.values.iter();
             lists
-                .zip(self.places(job))
+                .zip(self.job_indices(job))
                 .map(|(list, place)| list[place].clone())
                 .collect()
         })
     }
 
     /// The overrides of every job.
-    pub fn jobs(&self) -> impl Iterator<Item = Vec<String>> {
-        (0..self.len()).filter_map(|job| self.job(job))
+    pub fn all_jobs(&self) -> impl Iterator<Item = Vec<String>> {
+        (0..self.len()).filter_map(|job| self.job_overrides(job))
     }
 }
 
 impl App {
     /// What a command line sweeps over.
-    pub fn sweep(&self, overrides: &[String], host: &Host) -> Result<Sweep, Error> {
+    pub fn compose_sweep(&self, overrides: &[String], host: &Host) -> Result<Sweep, Error> {
         let master = self.compose(overrides, RunMode::Multirun, host)?;
-        self.expand(&master, host)
+        self.expand_sweep(&master, host)
     }
 
     /// Composes a sweep and all its jobs. `overrides` is the whole command line.
-    pub(super) fn multirun(&self, overrides: &[String], host: &Host) -> Result<Multirun, Error> {
+    pub(super) fn compose_multirun(
+        &self,
+        overrides: &[String],
+        host: &Host,
+    ) -> Result<Multirun, Error> {
         let master = self.compose(overrides, RunMode::Multirun, host)?;
-        let sweep = self.expand(&master, host)?;
+        let sweep = self.expand_sweep(&master, host)?;
         let hydra_overrides = master.override_lines("hydra.overrides.hydra")?;
-        let dir = master.text("hydra.sweep.dir")?;
+        let dir = master.resolved_text("hydra.sweep.dir")?;
         let jobs = sweep
-            .jobs()
+            .all_jobs()
             .enumerate()
             .map(|(number, job)| {
                 let mut all = hydra_overrides.clone();
@@ -134,10 +138,10 @@ impl App {
         })
     }
 
-    fn expand(&self, master: &Composed, host: &Host) -> Result<Sweep, Error> {
+    fn expand_sweep(&self, master: &Composed, host: &Host) -> Result<Sweep, Error> {
         check_plugin(master, "hydra.sweeper", "BasicSweeper")?;
-        launcher(master)?;
-        if let Value::Int(size) = &master.value("hydra.sweeper.max_batch_size")?.value
+        parse_launcher(master)?;
+        if let Value::Int(size) = &master.resolved_value("hydra.sweeper.max_batch_size")?.value
             && size.as_i64().is_some_and(|size| size <= 0)
         {
             return Err(Error::UnsupportedSweep {
@@ -146,19 +150,19 @@ impl App {
             });
         }
         let mut lines = Vec::new();
-        let params = master.value("hydra.sweeper.params")?;
+        let params = master.resolved_value("hydra.sweeper.params")?;
         for (key, value) in params.as_dict().into_iter().flatten() {
             lines.push(format!("{key}={value}"));
         }
         lines.extend(master.override_lines("hydra.overrides.task")?);
 
         // Globs look at the search path of the application alone, without `hydra.searchpath`.
-        let repository = Repository::new(search_path::sources(self, host)?);
+        let repository = Repository::new(search_path::default_sources(self, host)?);
         let mut shuffle = SeededShuffle::new(host.seed);
         let mut dimensions: IndexMap<String, Vec<String>> = IndexMap::new();
         for line in parse_overrides(&lines, &mut shuffle)? {
             let key = line.key_element();
-            let values = values(&line, &repository, &mut shuffle)?
+            let values = override_values(&line, &repository, &mut shuffle)?
                 .into_iter()
                 .map(|value| format!("{key}={value}"))
                 .collect();
@@ -172,13 +176,13 @@ impl App {
 }
 
 /// The values of one override as text, one for each job along it.
-fn values(
+fn override_values(
     line: &Override,
     repository: &Repository,
     shuffle: &mut SeededShuffle,
 ) -> Result<Vec<String>, Error> {
     let texts = if line.is_sweep() {
-        line.sweep_texts(|group| repository.options(group), shuffle)
+        line.sweep_texts(|group| repository.group_options(group), shuffle)
     } else {
         line.value_text(false).map(|text| vec![text])
     };
@@ -190,27 +194,27 @@ fn values(
 
 /// Plugins are Python classes: only the built-in sweeper exists here.
 fn check_plugin(master: &Composed, key: &str, name: &str) -> Result<(), Error> {
-    let target = master.text(&format!("{key}._target_"))?;
+    let target = master.resolved_text(&format!("{key}._target_"))?;
     if target.rsplit('.').next() == Some(name) {
         Ok(())
     } else {
-        Err(unsupported(key, target))
+        Err(unsupported_value(key, target))
     }
 }
 
 /// The launcher, by the last part of its class: Hydra's own, and those of hydra-submitit-launcher.
-fn launcher(master: &Composed) -> Result<Launcher, Error> {
+fn parse_launcher(master: &Composed) -> Result<Launcher, Error> {
     const KEY: &str = "hydra.launcher";
-    let target = master.text(&format!("{KEY}._target_"))?;
+    let target = master.resolved_text(&format!("{KEY}._target_"))?;
     match target.rsplit('.').next() {
         Some("BasicLauncher") => Ok(Launcher::Basic),
         Some("LocalLauncher") => Ok(Launcher::SubmititLocal),
         Some("SlurmLauncher") => Ok(Launcher::SubmititSlurm),
-        _ => Err(unsupported(KEY, target)),
+        _ => Err(unsupported_value(KEY, target)),
     }
 }
 
-fn unsupported(key: &str, target: String) -> Error {
+fn unsupported_value(key: &str, target: String) -> Error {
     Error::UnsupportedPlugin {
         key: key.to_owned(),
         target,
@@ -232,7 +236,7 @@ mod tests {
     fn the_last_list_varies_fastest() {
         let two = sweep(&[&["a=1", "a=2"], &["b=1", "b=2"]]);
         assert_eq!(
-            two.jobs().collect::<Vec<_>>(),
+            two.all_jobs().collect::<Vec<_>>(),
             [
                 ["a=1", "b=1"],
                 ["a=1", "b=2"],
@@ -240,11 +244,11 @@ mod tests {
                 ["a=2", "b=2"]
             ]
         );
-        assert_eq!(two.places(2), [1, 0]);
-        assert_eq!(two.job(4), None);
-        assert!(sweep(&[]).jobs().eq([Vec::<String>::new()]));
+        assert_eq!(two.job_indices(2), [1, 0]);
+        assert_eq!(two.job_overrides(4), None);
+        assert!(sweep(&[]).all_jobs().eq([Vec::<String>::new()]));
         assert!(sweep(&[&["a=1"], &[]]).is_empty());
-        assert_eq!(sweep(&[&["a=1"], &[]]).jobs().count(), 0);
+        assert_eq!(sweep(&[&["a=1"], &[]]).all_jobs().count(), 0);
     }
 
     /// Ten overrides of a thousand values: 10³⁰ jobs, none of which is held.
@@ -255,7 +259,7 @@ mod tests {
             values: vec![texts; 10],
         };
         assert_eq!(huge.len(), usize::MAX);
-        let last = huge.job(999_999_999).unwrap();
+        let last = huge.job_overrides(999_999_999).unwrap();
         assert_eq!(last[6..], ["key=0", "key=999", "key=999", "key=999"]);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct TreeBuilder<'a> {
 
 /// Facts about the way down to an element.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ParentContext<'a> {
     parent: &'a str,
     depth: usize,
     /// Below an interpolated option, where `override` comes too late.
@@ -55,25 +55,29 @@ struct Place<'a> {
 
 impl TreeBuilder<'_> {
     /// The tree of Hydra's config and the primary config.
-    pub(crate) fn build(&mut self, primary: &str) -> Result<Tree, Error> {
+    pub(crate) fn build_tree(&mut self, primary: &str) -> Result<Tree, Error> {
         let root = Element::root();
         let path = root.config_path();
-        let place = Place {
+        let place = ParentContext {
             parent: &path,
             depth: 0,
             interpolated: false,
         };
         let mut element = Element::config(primary, None);
         element.primary = true;
-        let primary = self.expand(element, place)?;
-        let hydra = self.expand(Element::config("hydra/config", None), place)?;
+        let primary = self.expand_element(element, place)?;
+        let hydra = self.expand_element(Element::config("hydra/config", None), place)?;
         Ok(Tree {
             element: root,
             children: Some(vec![hydra, primary]),
         })
     }
 
-    fn expand(&mut self, mut element: Element, place: Place<'_>) -> Result<Tree, Error> {
+    fn expand_element(
+        &mut self,
+        mut element: Element,
+        place: ParentContext<'_>,
+    ) -> Result<Tree, Error> {
         if place.depth > MAX_DEPTH {
             return Err(Error::TooDeep {
                 config: element.config_path(),
@@ -85,19 +89,19 @@ impl TreeBuilder<'_> {
             return Err(self.not_found(&element, place.parent));
         }
         if !element.is_missing()
-            && let Some(loaded) = self.repository.load(&path)?
+            && let Some(loaded) = self.repository.load_config(&path)?
             && let Some(header) = &loaded.package
         {
             element.set_header(header);
         }
-        if self.choices.delete(&mut element) {
+        if self.choices.apply_deletion(&mut element) {
             return Ok(Tree::leaf(element));
         }
-        self.choices.learn(&element)?;
+        self.choices.learn_choice(&element)?;
         if element.name().is_none() || self.is_left_out(&element)? {
             return Ok(Tree::leaf(element));
         }
-        let Some(loaded) = self.repository.load(&path)? else {
+        let Some(loaded) = self.repository.load_config(&path)? else {
             if element.optional {
                 element.deleted = true;
                 return Ok(Tree::leaf(element));
@@ -114,7 +118,7 @@ impl TreeBuilder<'_> {
             items.extend(self.choices.appended.iter().cloned());
         }
         self.collect_overrides(&element, &mut items, place.interpolated)?;
-        let below = Place {
+        let below = ParentContext {
             parent: &path,
             depth: place.depth + 1,
             ..place
@@ -142,12 +146,12 @@ impl TreeBuilder<'_> {
         }
         if (selves == 0 && has_non_override) || items.is_empty() {
             if element.primary && has_content && has_non_override {
-                self.warnings.add(format!(
+                self.warnings.add_once(format!(
                     "In '{}': Defaults list is missing `_self_`, so the config itself is merged last.",
                     element.config_path()
                 ));
             }
-            items.push(Element::itself());
+            items.push(Element::self_element());
         }
         Ok(selves == 0)
     }
@@ -170,15 +174,15 @@ impl TreeBuilder<'_> {
                 return Err(Error::OverrideNotLast {
                     config: parent.config_path(),
                     before: before.clone(),
-                    item: describe(item),
+                    item: describe_element(item),
                 });
             }
             if item.is_override() {
-                last_override = Some(describe(item));
+                last_override = Some(describe_element(item));
                 if interpolated {
                     return Err(Error::OverrideBelowInterpolation {
                         config: parent.config_path(),
-                        item: describe(item),
+                        item: describe_element(item),
                     });
                 }
                 self.choices.add_override(&parent.config_path(), item);
@@ -193,7 +197,7 @@ impl TreeBuilder<'_> {
         parent: &Element,
         mut items: Vec<Element>,
         implicit_self: bool,
-        place: Place<'_>,
+        place: ParentContext<'_>,
     ) -> Result<Vec<Tree>, Error> {
         let (group, package) = (parent.group_path(), parent.final_package());
         let mut children = Vec::new();
@@ -206,7 +210,7 @@ impl TreeBuilder<'_> {
             if item.is_override() {
                 continue;
             }
-            self.choices.apply(item);
+            self.choices.apply_choice(item);
             if let Some(Choice::Options(options)) = item.choice() {
                 for option in options.iter().rev() {
                     if option.contains("${") {
@@ -215,19 +219,19 @@ impl TreeBuilder<'_> {
                             option: option.clone(),
                         });
                     }
-                    let mut element = item.option(option);
+                    let mut element = item.with_option(option);
                     element.set_parent(&group, &package);
-                    children.push(self.expand(element, place)?);
+                    children.push(self.expand_element(element, place)?);
                 }
             } else if item.is_interpolation() {
                 children.push(Tree::leaf(item.clone()));
             } else {
-                children.push(self.expand(item.clone(), place)?);
+                children.push(self.expand_element(item.clone(), place)?);
             }
         }
 
         let known = self.interpolation_scope(&items, implicit_self);
-        let place = Place {
+        let place = ParentContext {
             interpolated: true,
             ..place
         };
@@ -235,7 +239,7 @@ impl TreeBuilder<'_> {
             if child.children.is_none() && child.element.is_interpolation() {
                 let mut element = child.element.clone();
                 self.resolve_name(&mut element, &known)?;
-                *child = self.expand(element, place)?;
+                *child = self.expand_element(element, place)?;
             }
         }
         children.reverse();
@@ -259,7 +263,7 @@ impl TreeBuilder<'_> {
         }
         Err(Error::MissingChoice {
             key: element.override_key(),
-            options: self.repository.options(&element.group_path()),
+            options: self.repository.group_options(&element.group_path()),
         })
     }
 
@@ -269,13 +273,13 @@ impl TreeBuilder<'_> {
         if element.primary {
             let group = path.rsplit_once('/').map_or("", |(group, _)| group);
             return Error::MissingPrimary {
-                options: self.repository.options(group),
+                options: self.repository.group_options(group),
                 config: path,
                 search_path,
             };
         }
         Error::MissingConfig {
-            options: self.repository.options(&element.group_path()),
+            options: self.repository.group_options(&element.group_path()),
             config: path,
             parent: parent.to_owned(),
             search_path,
@@ -283,7 +287,7 @@ impl TreeBuilder<'_> {
     }
 }
 
-fn describe(element: &Element) -> String {
+fn describe_element(element: &Element) -> String {
     let name = match element.choice() {
         Some(Choice::Options(options)) => format!("[{}]", options.join(", ")),
         Some(Choice::Null) => "null".to_owned(),

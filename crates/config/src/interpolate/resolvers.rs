@@ -1,6 +1,6 @@
 //! OmegaConf's own resolvers (`${oc.…:…}`).
 
-use super::{Evaluator, Strictness, made, start_of};
+use super::{Evaluator, Strictness, computed_place, start_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grammar::interpolation;
 use crate::key::Key;
@@ -14,7 +14,7 @@ pub(crate) type Builtin =
     for<'a> fn(&Evaluator<'_>, &[Place<'a>], &Place<'a>, &Place<'a>) -> Result<Place<'a>>;
 
 /// The names of the built-in resolvers.
-pub(crate) const NAMES: [&str; 7] = [
+pub(crate) const BUILTIN_NAMES: [&str; 7] = [
     "oc.create",
     "oc.decode",
     "oc.deprecated",
@@ -25,15 +25,15 @@ pub(crate) const NAMES: [&str; 7] = [
 ];
 
 /// The built-in resolver of that name.
-pub(crate) fn builtin(name: &str) -> Option<Builtin> {
+pub(crate) fn builtin_resolver(name: &str) -> Option<Builtin> {
     Some(match name {
-        "oc.create" => create,
-        "oc.decode" => decode,
-        "oc.deprecated" => deprecated,
+        "oc.create" => oc_create,
+        "oc.decode" => oc_decode,
+        "oc.deprecated" => oc_deprecated,
         "oc.dict.keys" => dict_keys,
         "oc.dict.values" => dict_values,
-        "oc.env" => env,
-        "oc.select" => select,
+        "oc.env" => oc_env,
+        "oc.select" => oc_select,
         _ => return None,
     })
 }
@@ -43,7 +43,7 @@ fn value_error(message: impl Into<String>) -> Error {
 }
 
 /// The arguments as one that is needed and, where allowed, one more.
-fn arguments<'n, 'a>(
+fn one_or_two_arguments<'n, 'a>(
     name: &str,
     args: &'n [Place<'a>],
     optional: bool,
@@ -65,75 +65,79 @@ fn arguments<'n, 'a>(
     }
 }
 
-fn text<'n>(name: &str, node: &'n Node) -> Result<&'n str> {
+fn expect_text<'n>(name: &str, node: &'n Node) -> Result<&'n str> {
     node.as_str()
         .ok_or_else(|| value_error(format!("`{name}` takes a string, not {}", node.describe())))
 }
 
-fn env<'a>(
+fn oc_env<'a>(
     evaluator: &Evaluator<'_>,
     args: &[Place<'a>],
     _: &Place<'a>,
     place: &Place<'a>,
 ) -> Result<Place<'a>> {
-    let (key, default) = arguments("oc.env", args, true)?;
-    let key = text("oc.env", key)?;
-    let value = match (evaluator.context.variable(key), default) {
+    let (key, default) = one_or_two_arguments("oc.env", args, true)?;
+    let key = expect_text("oc.env", key)?;
+    let value = match (evaluator.context.environment_variable(key), default) {
         (Some(value), _) => Value::from(value),
         (None, Some(default)) if default.node().is_null() => Value::Null,
         (None, Some(default)) => Value::from(default.node().to_string()),
         (None, None) => {
-            let names = evaluator.context.environment().keys().map(String::as_str);
+            let names = evaluator
+                .context
+                .environment_variables()
+                .keys()
+                .map(String::as_str);
             let error = value_error(format!("the environment variable `{key}` is not set"))
                 .with_hint(format!("give a default: `${{oc.env:{key},default}}`"));
             return Err(error.suggesting(key, names));
         }
     };
-    Ok(made(value, place))
+    Ok(computed_place(value, place))
 }
 
-fn create<'a>(
+fn oc_create<'a>(
     _: &Evaluator<'_>,
     args: &[Place<'a>],
     parent: &Place<'a>,
     _: &Place<'a>,
 ) -> Result<Place<'a>> {
-    let (object, _) = arguments("oc.create", args, false)?;
+    let (object, _) = one_or_two_arguments("oc.create", args, false)?;
     let node = match &object.value {
         Value::Dict(_) | Value::List(_) | Value::Null => object.clone(),
-        Value::Str(text) => yaml::create(&Source::new("oc.create", text.clone()))?,
+        Value::Str(text) => yaml::create_config(&Source::new("oc.create", text.clone()))?,
         _ => {
             let message = format!("`oc.create` cannot make a config of {}", object.describe());
             return Err(value_error(message));
         }
     };
-    Ok(Place::made(node, Some(parent.clone()), None))
+    Ok(Place::from_resolver(node, Some(parent.clone()), None))
 }
 
-fn decode<'a>(
+fn oc_decode<'a>(
     evaluator: &Evaluator<'_>,
     args: &[Place<'a>],
     parent: &Place<'a>,
     place: &Place<'a>,
 ) -> Result<Place<'a>> {
-    let (expression, _) = arguments("oc.decode", args, false)?;
+    let (expression, _) = one_or_two_arguments("oc.decode", args, false)?;
     if expression.is_null() {
-        return Ok(made(Value::Null, place));
+        return Ok(computed_place(Value::Null, place));
     }
-    let source = text("oc.decode", expression)?;
+    let source = expect_text("oc.decode", expression)?;
     let parsed = interpolation::parse_element(source)
         .map_err(|error| Error::from(ErrorKind::Grammar(error.to_string())))?;
     // A lone reference gives the very node, so that a container stays one.
     if let interpolation::Expression::Interpolation(inner) = &parsed {
-        return evaluator.interpolation(inner, source, parent, place);
+        return evaluator.resolve_interpolation(inner, source, parent, place);
     }
-    let node = evaluator.expression(&parsed, source, parent, place)?;
-    Ok(made(node.value, place))
+    let node = evaluator.evaluate_expression(&parsed, source, parent, place)?;
+    Ok(computed_place(node.value, place))
 }
 
 /// Looks a key up from the container of the interpolation; `Ok(None)` also where the way is barred
 /// by something that is no container.
-fn lookup<'a>(
+fn lookup_key<'a>(
     evaluator: &Evaluator<'_>,
     key: &str,
     parent: &Place<'a>,
@@ -145,40 +149,42 @@ fn lookup<'a>(
         missing,
         failure: true,
     };
-    match evaluator.select(&start, rest, strict) {
+    match evaluator.select_path(&start, rest, strict) {
         // OmegaConf answers "not found" here, but not for a bad list index.
         Err(error) if matches!(error.kind(), ErrorKind::NotContainer { .. }) => Ok(None),
         other => other,
     }
 }
 
-fn select<'a>(
+fn oc_select<'a>(
     evaluator: &Evaluator<'_>,
     args: &[Place<'a>],
     parent: &Place<'a>,
     place: &Place<'a>,
 ) -> Result<Place<'a>> {
-    let (key, default) = arguments("oc.select", args, true)?;
-    let key = text("oc.select", key)?;
-    match lookup(evaluator, key, parent, false)? {
+    let (key, default) = one_or_two_arguments("oc.select", args, true)?;
+    let key = expect_text("oc.select", key)?;
+    match lookup_key(evaluator, key, parent, false)? {
         Some(found) if !found.node().is_missing() => Ok(found),
-        _ => Ok(default.cloned().unwrap_or_else(|| made(Value::Null, place))),
+        _ => Ok(default
+            .cloned()
+            .unwrap_or_else(|| computed_place(Value::Null, place))),
     }
 }
 
-fn deprecated<'a>(
+fn oc_deprecated<'a>(
     evaluator: &Evaluator<'_>,
     args: &[Place<'a>],
     parent: &Place<'a>,
     place: &Place<'a>,
 ) -> Result<Place<'a>> {
-    let (key, message) = arguments("oc.deprecated", args, true)?;
-    let key = text("oc.deprecated", key)?;
+    let (key, message) = one_or_two_arguments("oc.deprecated", args, true)?;
+    let key = expect_text("oc.deprecated", key)?;
     let message = match message {
-        Some(message) => text("oc.deprecated", message.node())?,
+        Some(message) => expect_text("oc.deprecated", message.node())?,
         None => "'$OLD_KEY' is deprecated. Change your code and config to use '$NEW_KEY'",
     };
-    let Some(target) = lookup(evaluator, key, parent, false)? else {
+    let Some(target) = lookup_key(evaluator, key, parent, false)? else {
         return Err(ErrorKind::Key(key.to_owned()).into());
     };
     let filled = message
@@ -194,9 +200,9 @@ fn dict_input<'a>(
     args: &[Place<'a>],
     parent: &Place<'a>,
 ) -> Result<(String, Place<'a>)> {
-    let (key, _) = arguments(name, args, false)?;
-    let key = text(name, key)?;
-    let Some(found) = lookup(evaluator, key, parent, true)? else {
+    let (key, _) = one_or_two_arguments(name, args, false)?;
+    let key = expect_text(name, key)?;
+    let Some(found) = lookup_key(evaluator, key, parent, true)? else {
         return Err(ErrorKind::Key(key.to_owned()).into());
     };
     if found.is_bare() || found.node().as_dict().is_none() {
@@ -222,7 +228,11 @@ fn dict_keys<'a>(
         .into_iter()
         .flat_map(|dict| dict.keys());
     let list: Vec<Node> = keys.map(key_node).collect();
-    Ok(Place::made(Node::new(list), Some(parent.clone()), None))
+    Ok(Place::from_resolver(
+        Node::new(list),
+        Some(parent.clone()),
+        None,
+    ))
 }
 
 fn key_node(key: &Key) -> Node {
@@ -253,9 +263,13 @@ fn dict_values<'a>(
         .flat_map(|dict| dict.keys())
     {
         let reference = format!("${{{dot}{key}.{child}}}");
-        interpolation::parse(&reference)
+        interpolation::parse_template(&reference)
             .map_err(|error| Error::from(ErrorKind::Grammar(error.to_string())))?;
         list.push(Node::new(reference));
     }
-    Ok(Place::made(Node::new(list), Some(parent.clone()), None))
+    Ok(Place::from_resolver(
+        Node::new(list),
+        Some(parent.clone()),
+        None,
+    ))
 }

@@ -9,7 +9,6 @@ use crate::node::Node;
 pub(crate) struct Hint {
     /// The type of the value.
     pub kind: HintKind,
-    /// Whether null is allowed.
     pub optional: bool,
 }
 

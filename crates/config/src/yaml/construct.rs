@@ -39,7 +39,7 @@ enum MapKey {
 }
 
 /// Turns a graph into a config tree.
-pub(super) fn construct(graph: Graph, source: &Arc<Source>) -> Result<Node> {
+pub(super) fn construct_node(graph: Graph, source: &Arc<Source>) -> Result<Node> {
     let mut constructor = Constructor {
         built: graph.nodes.iter().map(|_| None).collect(),
         flattening: vec![false; graph.nodes.len()],
@@ -48,7 +48,7 @@ pub(super) fn construct(graph: Graph, source: &Arc<Source>) -> Result<Node> {
         values: 0,
     };
     constructor.build_all()?;
-    constructor.unfold(constructor.graph.root, 0)
+    constructor.unfold_node(constructor.graph.root, 0)
 }
 
 struct Constructor<'a> {
@@ -60,16 +60,16 @@ struct Constructor<'a> {
 }
 
 impl Constructor<'_> {
-    fn origin(&self, id: Id) -> Origin {
+    fn origin_of(&self, id: Id) -> Origin {
         Origin::new(self.source.clone(), self.graph.nodes[id].span.clone())
     }
 
-    fn error(&self, kind: ErrorKind, id: Id) -> Error {
-        Error::from(kind).with_origin(Some(&self.origin(id)))
+    fn error_at(&self, kind: ErrorKind, id: Id) -> Error {
+        Error::from(kind).with_origin(Some(&self.origin_of(id)))
     }
 
     fn yaml_error(&self, message: impl Into<String>, id: Id) -> Error {
-        self.error(ErrorKind::Yaml(message.into()), id)
+        self.error_at(ErrorKind::Yaml(message.into()), id)
     }
 
     fn build_all(&mut self) -> Result<()> {
@@ -78,7 +78,7 @@ impl Constructor<'_> {
             if self.built[id].is_some() {
                 continue;
             }
-            let built = self.build(id)?;
+            let built = self.build_node(id)?;
             match &built {
                 Built::Scalar(_) => {}
                 Built::List(items) => queue.extend(items),
@@ -90,20 +90,20 @@ impl Constructor<'_> {
         Ok(())
     }
 
-    fn build(&mut self, id: Id) -> Result<Built> {
+    fn build_node(&mut self, id: Id) -> Result<Built> {
         Ok(match &self.graph.nodes[id].tag {
-            RawTag::Sequence => Built::List(self.sequence(id)?.to_vec()),
-            RawTag::Mapping => Built::Dict(self.mapping(id)?),
-            RawTag::Pairs => Built::Pairs(self.pairs(id)?),
+            RawTag::Sequence => Built::List(self.sequence_items(id)?.to_vec()),
+            RawTag::Mapping => Built::Dict(self.build_mapping(id)?),
+            RawTag::Pairs => Built::Pairs(self.mapping_pairs(id)?),
             RawTag::Set => {
-                self.mapping(id)?;
-                return Err(self.error(ErrorKind::UnsupportedValue("a set".to_owned()), id));
+                self.build_mapping(id)?;
+                return Err(self.error_at(ErrorKind::UnsupportedValue("a set".to_owned()), id));
             }
-            _ => Built::Scalar(self.scalar(id)?),
+            _ => Built::Scalar(self.scalar_value(id)?),
         })
     }
 
-    fn sequence(&self, id: Id) -> Result<&[Id]> {
+    fn sequence_items(&self, id: Id) -> Result<&[Id]> {
         match &self.graph.nodes[id].content {
             Content::Sequence(items) => Ok(items),
             other => Err(self.yaml_error(
@@ -113,8 +113,8 @@ impl Constructor<'_> {
         }
     }
 
-    fn pairs(&self, id: Id) -> Result<Vec<(Id, Id)>> {
-        self.sequence(id)?
+    fn mapping_pairs(&self, id: Id) -> Result<Vec<(Id, Id)>> {
+        self.sequence_items(id)?
             .iter()
             .map(|&item| match &self.graph.nodes[item].content {
                 Content::Mapping(pairs) if pairs.len() == 1 => Ok(pairs[0]),
@@ -123,7 +123,7 @@ impl Constructor<'_> {
             .collect()
     }
 
-    fn mapping(&mut self, id: Id) -> Result<IndexMap<MapKey, Id>> {
+    fn build_mapping(&mut self, id: Id) -> Result<IndexMap<MapKey, Id>> {
         let Content::Mapping(pairs) = &self.graph.nodes[id].content else {
             let kind = self.graph.nodes[id].content.kind();
             return Err(self.yaml_error(format!("expected a mapping, but found {kind}"), id));
@@ -134,21 +134,21 @@ impl Constructor<'_> {
             if let (RawTag::Str, Content::Scalar(text)) = (&raw.tag, &raw.content)
                 && !seen.insert(text.as_str())
             {
-                return Err(self.error(ErrorKind::DuplicateKey(text.clone()), key));
+                return Err(self.error_at(ErrorKind::DuplicateKey(text.clone()), key));
             }
         }
-        self.flatten(id)?;
+        self.flatten_merges(id)?;
         let Content::Mapping(pairs) = &self.graph.nodes[id].content else {
             return Err(self.yaml_error("expected a mapping", id));
         };
         let mut dict = IndexMap::with_capacity(pairs.len());
         for &(key_id, value) in pairs {
-            dict.insert(self.key(key_id)?, value);
+            dict.insert(self.mapping_key(key_id)?, value);
         }
         Ok(dict)
     }
 
-    fn key(&self, id: Id) -> Result<MapKey> {
+    fn mapping_key(&self, id: Id) -> Result<MapKey> {
         let raw = &self.graph.nodes[id];
         if matches!(
             raw.tag,
@@ -156,7 +156,7 @@ impl Constructor<'_> {
         ) {
             return Err(self.yaml_error(format!("a key cannot be {}", raw.content.kind()), id));
         }
-        Ok(match self.scalar(id)? {
+        Ok(match self.scalar_value(id)? {
             Value::Null => MapKey::Null(id),
             Value::Bool(value) => MapKey::Key(Key::Bool(value)),
             Value::Int(value) => MapKey::Key(Key::Int(value)),
@@ -170,7 +170,7 @@ impl Constructor<'_> {
     }
 
     /// Replaces merge keys (`<<`) by what they merge, before the mapping's own keys, for good.
-    fn flatten(&mut self, id: Id) -> Result<()> {
+    fn flatten_merges(&mut self, id: Id) -> Result<()> {
         if self.flattening[id] {
             return Err(self.yaml_error("a merge key refers to its own mapping", id));
         }
@@ -219,7 +219,7 @@ impl Constructor<'_> {
         let mut parts = Vec::with_capacity(sources.len());
         // Flattened in written order, as the first failing one is the one reported.
         for &source in sources.iter().rev() {
-            self.flatten(source)?;
+            self.flatten_merges(source)?;
             match &self.graph.nodes[source].content {
                 Content::Mapping(pairs) => parts.push(pairs.clone()),
                 other => {
@@ -249,7 +249,7 @@ impl Constructor<'_> {
         }
     }
 
-    fn scalar(&self, id: Id) -> Result<Value> {
+    fn scalar_value(&self, id: Id) -> Result<Value> {
         let raw = &self.graph.nodes[id];
         if let RawTag::Unknown(tag) = &raw.tag {
             return Err(self.yaml_error(format!("the tag `{tag}` is not known"), id));
@@ -267,7 +267,7 @@ impl Constructor<'_> {
             RawTag::Float => Value::Float(yaml_float(text).ok_or_else(|| bad("a float"))?),
             RawTag::Binary => Value::Bytes(decode_base64(text).ok_or_else(|| bad("base64 data"))?),
             RawTag::Timestamp => {
-                return Err(self.error(ErrorKind::UnsupportedValue("a date".to_owned()), id));
+                return Err(self.error_at(ErrorKind::UnsupportedValue("a date".to_owned()), id));
             }
             RawTag::Merge => {
                 return Err(self
@@ -285,24 +285,24 @@ impl Constructor<'_> {
 
     fn too_large(&self, id: Id) -> Error {
         let message = format!("aliases unfold to more than {MAX_VALUES} values");
-        self.error(ErrorKind::Limit(message), id)
+        self.error_at(ErrorKind::Limit(message), id)
     }
 
     /// Copies the graph into a tree, as a config holds no shared nodes.
-    fn unfold(&mut self, id: Id, depth: usize) -> Result<Node> {
+    fn unfold_node(&mut self, id: Id, depth: usize) -> Result<Node> {
         self.values += 1;
         if self.values > MAX_VALUES {
             return Err(self.too_large(id));
         }
         if depth > MAX_DEPTH {
             let message = format!("nested deeper than {MAX_DEPTH} levels");
-            return Err(self.error(ErrorKind::Limit(message), id));
+            return Err(self.error_at(ErrorKind::Limit(message), id));
         }
         // Taken out and put back, so that children can be unfolded meanwhile; a node that is
         // found taken contains itself.
         let Some(built) = self.built[id].take() else {
             let message = "an alias refers to a collection that contains it".to_owned();
-            return Err(self.error(ErrorKind::Limit(message), id));
+            return Err(self.error_at(ErrorKind::Limit(message), id));
         };
         let value = match &built {
             Built::Scalar(value) => {
@@ -314,7 +314,7 @@ impl Constructor<'_> {
             Built::List(items) => Value::List(
                 items
                     .iter()
-                    .map(|&item| self.unfold(item, depth + 1))
+                    .map(|&item| self.unfold_node(item, depth + 1))
                     .collect::<Result<_>>()?,
             ),
             Built::Pairs(pairs) => Value::List(
@@ -322,10 +322,10 @@ impl Constructor<'_> {
                     .iter()
                     .map(|&(first, second)| {
                         let pair = vec![
-                            self.unfold(first, depth + 2)?,
-                            self.unfold(second, depth + 2)?,
+                            self.unfold_node(first, depth + 2)?,
+                            self.unfold_node(second, depth + 2)?,
                         ];
-                        Ok(Node::new(pair).at(Some(self.origin(first))))
+                        Ok(Node::new(pair).at(Some(self.origin_of(first))))
                     })
                     .collect::<Result<_>>()?,
             ),
@@ -334,10 +334,12 @@ impl Constructor<'_> {
                 for (key, &item) in entries {
                     match key {
                         MapKey::Null(key_id) => {
-                            return Err(self.error(ErrorKind::KeyType("null".to_owned()), *key_id));
+                            return Err(
+                                self.error_at(ErrorKind::KeyType("null".to_owned()), *key_id)
+                            );
                         }
                         MapKey::Key(key) => {
-                            let child = self.unfold(item, depth + 1)?;
+                            let child = self.unfold_node(item, depth + 1)?;
                             dict.insert(key.clone(), child);
                         }
                     }
@@ -346,7 +348,7 @@ impl Constructor<'_> {
             }
         };
         self.built[id] = Some(built);
-        Ok(Node::new(value).at(Some(self.origin(id))))
+        Ok(Node::new(value).at(Some(self.origin_of(id))))
     }
 
     /// OmegaConf refuses a malformed interpolation when the config is made, not when it is read.
@@ -354,7 +356,7 @@ impl Constructor<'_> {
         if !interpolation::is_interpolation(text) {
             return Ok(());
         }
-        let Err(error) = interpolation::parse(text) else {
+        let Err(error) = interpolation::parse_template(text) else {
             return Ok(());
         };
         let span = self.graph.nodes[id].span.clone();
@@ -365,6 +367,6 @@ impl Constructor<'_> {
             let origin = Origin::new(self.source.clone(), span.start + start..span.start + end);
             return Err(Error::from(kind).with_origin(Some(&origin)));
         }
-        Err(self.error(kind, id))
+        Err(self.error_at(kind, id))
     }
 }

@@ -66,7 +66,6 @@ impl<'a> Cursor<'a> {
         self.rest().chars().nth(ahead).unwrap_or('\0')
     }
 
-    /// Takes the next character.
     pub(super) fn next(&mut self) -> char {
         let c = self.peek();
         if self.mark.byte == self.text.len() {
@@ -83,7 +82,7 @@ impl<'a> Cursor<'a> {
         c
     }
 
-    pub(super) fn skip(&mut self, count: usize) {
+    pub(super) fn skip_chars(&mut self, count: usize) {
         for _ in 0..count {
             self.next();
         }

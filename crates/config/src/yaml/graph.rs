@@ -22,7 +22,6 @@ pub(super) struct Raw {
     pub(super) span: Range<usize>,
 }
 
-/// What a node holds.
 pub(super) enum Content {
     Scalar(String),
     Sequence(Vec<Id>),

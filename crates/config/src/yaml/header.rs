@@ -8,7 +8,7 @@ const HEADER_CHARACTERS: usize = 512;
 /// Reads the header lines (`# @key value`) before the first other line.
 ///
 /// Returns keys without their `@`, in order; of equal keys the last one counts.
-pub fn header(text: &str) -> Result<Vec<(String, String)>> {
+pub fn parse_header(text: &str) -> Result<Vec<(String, String)>> {
     let head = text
         .char_indices()
         .nth(HEADER_CHARACTERS)
@@ -51,10 +51,10 @@ mod tests {
     #[test]
     fn stops_at_the_first_other_line() {
         let pairs =
-            header("\n#  @package  _global_ \n# comment\n# @package late\n").expect("valid");
+            parse_header("\n#  @package  _global_ \n# comment\n# @package late\n").expect("valid");
         assert_eq!(pairs, [("package".to_owned(), "_global_".to_owned())]);
-        assert_eq!(header("a: 1\n# @package x\n").expect("valid"), []);
-        assert!(header("# @package\n").is_err());
-        assert!(header("# @package a b\n").is_err());
+        assert_eq!(parse_header("a: 1\n# @package x\n").expect("valid"), []);
+        assert!(parse_header("# @package\n").is_err());
+        assert!(parse_header("# @package a b\n").is_err());
     }
 }

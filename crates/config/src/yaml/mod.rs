@@ -17,7 +17,7 @@ mod token;
 use std::sync::Arc;
 
 pub(crate) use binary::encode_base64;
-pub use header::header;
+pub use header::parse_header;
 pub(crate) use scalar::{Implicit, dumper_type, is_bool};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -25,10 +25,10 @@ use crate::node::{Node, Value};
 use crate::source::{Origin, Source};
 
 /// Reads one YAML document of any kind; `None` when there is none.
-pub fn parse(source: &Arc<Source>) -> Result<Option<Node>> {
+pub fn parse_document(source: &Arc<Source>) -> Result<Option<Node>> {
     check_characters(source)?;
-    match parser::compose(source)? {
-        Some(graph) => construct::construct(graph, source).map(Some),
+    match parser::compose_graph(source)? {
+        Some(graph) => construct::construct_node(graph, source).map(Some),
         None => Ok(None),
     }
 }
@@ -37,21 +37,21 @@ pub fn parse(source: &Arc<Source>) -> Result<Option<Node>> {
 ///
 /// An empty file is an empty mapping, and a file that holds one string is read again as the text of
 /// a config, where a plain word becomes a key with no value. Other scalars are refused.
-pub fn load(source: &Arc<Source>) -> Result<Node> {
-    let Some(node) = parse(source)? else {
+pub fn load_config(source: &Arc<Source>) -> Result<Node> {
+    let Some(node) = parse_document(source)? else {
         return Ok(Node::empty_dict());
     };
     match &node.value {
         Value::Null => Ok(Node::empty_dict()),
         Value::Dict(_) | Value::List(_) => Ok(node),
-        Value::Str(text) => create(&Source::new(source.name(), text.clone())),
+        Value::Str(text) => create_config(&Source::new(source.name(), text.clone())),
         _ => Err(invalid_root(&node)),
     }
 }
 
 /// Makes a config of YAML text as `OmegaConf.create` does with a string.
-pub fn create(source: &Arc<Source>) -> Result<Node> {
-    let Some(node) = parse(source)? else {
+pub fn create_config(source: &Arc<Source>) -> Result<Node> {
+    let Some(node) = parse_document(source)? else {
         return Ok(Node::empty_dict());
     };
     match &node.value {

@@ -22,7 +22,7 @@ pub(crate) fn yaml_int(text: &str) -> Option<Int> {
         Int::parse_sexagesimal(&format!("{sign}{digits}"))
     } else {
         // Python refuses to read more than 4300 decimal digits.
-        signed(digits, 10).filter(|value| value.digits() <= 4300)
+        signed(digits, 10).filter(|value| value.digit_count() <= 4300)
     }
 }
 

@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::graph::{Content, Graph, Id, Raw, RawTag};
-use super::scanner::{MAX_DEPTH, ScanError, scan};
+use super::scanner::{MAX_DEPTH, ScanError, scan_text};
 use super::token::{Directive, Token, TokenKind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::source::{Origin, Source};
 
 /// Reads the one document of a text; `None` when there is none.
-pub(super) fn compose(source: &Arc<Source>) -> Result<Option<Graph>> {
-    let (tokens, failure) = scan(source.text());
+pub(super) fn compose_graph(source: &Arc<Source>) -> Result<Option<Graph>> {
+    let (tokens, failure) = scan_text(source.text());
     let mut parser = Parser {
         source,
         tokens: tokens.into_iter().peekable(),
@@ -23,7 +23,7 @@ pub(super) fn compose(source: &Arc<Source>) -> Result<Option<Graph>> {
         depth: 0,
         last: 0,
     };
-    let root = parser.stream()?;
+    let root = parser.parse_stream()?;
     Ok(root.map(|root| Graph {
         nodes: parser.nodes,
         root,
@@ -60,16 +60,16 @@ struct Properties {
 }
 
 impl Parser<'_> {
-    fn error<T>(&self, kind: ErrorKind, span: Range<usize>) -> Result<T> {
+    fn error_at<T>(&self, kind: ErrorKind, span: Range<usize>) -> Result<T> {
         let origin = Origin::new(self.source.clone(), span);
         Err(Error::from(kind).with_origin(Some(&origin)))
     }
 
     fn yaml_error<T>(&self, message: impl Into<String>, span: Range<usize>) -> Result<T> {
-        self.error(ErrorKind::Yaml(message.into()), span)
+        self.error_at(ErrorKind::Yaml(message.into()), span)
     }
 
-    fn peek(&mut self) -> Result<&TokenKind> {
+    fn peek_kind(&mut self) -> Result<&TokenKind> {
         if self.tokens.peek().is_none() {
             let failure = self.failure.take();
             let (message, span) = match failure {
@@ -81,15 +81,15 @@ impl Parser<'_> {
         Ok(&self.tokens.peek().expect("a token is there").kind)
     }
 
-    fn take(&mut self) -> Result<Token> {
-        self.peek()?;
+    fn take_token(&mut self) -> Result<Token> {
+        self.peek_kind()?;
         let token = self.tokens.next().expect("a token was seen");
         self.last = token.span.end;
         Ok(token)
     }
 
-    fn at(&mut self, kind: &TokenKind) -> Result<bool> {
-        Ok(self.peek()? == kind)
+    fn is_at(&mut self, kind: &TokenKind) -> Result<bool> {
+        Ok(self.peek_kind()? == kind)
     }
 
     fn next_start(&mut self) -> usize {
@@ -98,48 +98,48 @@ impl Parser<'_> {
             .map_or(self.last, |token| token.span.start)
     }
 
-    fn unexpected<T>(&mut self, expected: &str) -> Result<T> {
-        let found = self.peek()?.describe();
-        let token = self.take()?;
+    fn unexpected_token<T>(&mut self, expected: &str) -> Result<T> {
+        let found = self.peek_kind()?.describe();
+        let token = self.take_token()?;
         self.yaml_error(
             format!("expected {expected}, but found {found}"),
             token.span,
         )
     }
 
-    fn add(&mut self, tag: RawTag, content: Content, span: Range<usize>) -> Id {
+    fn add_node(&mut self, tag: RawTag, content: Content, span: Range<usize>) -> Id {
         self.nodes.push(Raw { tag, content, span });
         self.nodes.len() - 1
     }
 
-    fn empty(&mut self) -> Id {
+    fn add_empty(&mut self) -> Id {
         let at = self.last;
-        self.add(RawTag::Null, Content::Scalar(String::new()), at..at)
+        self.add_node(RawTag::Null, Content::Scalar(String::new()), at..at)
     }
 
     // Documents
 
-    fn stream(&mut self) -> Result<Option<Id>> {
-        let root = match self.peek()? {
+    fn parse_stream(&mut self) -> Result<Option<Id>> {
+        let root = match self.peek_kind()? {
             TokenKind::StreamEnd => return Ok(None),
             TokenKind::Directive(_) | TokenKind::DocumentStart => {
                 self.document_start()?;
-                match self.peek()? {
+                match self.peek_kind()? {
                     TokenKind::Directive(_)
                     | TokenKind::DocumentStart
                     | TokenKind::DocumentEnd
-                    | TokenKind::StreamEnd => self.empty(),
-                    _ => self.node(Context::Block)?,
+                    | TokenKind::StreamEnd => self.add_empty(),
+                    _ => self.parse_node(Context::Block)?,
                 }
             }
-            _ => self.node(Context::Block)?,
+            _ => self.parse_node(Context::Block)?,
         };
-        while self.at(&TokenKind::DocumentEnd)? {
-            self.take()?;
+        while self.is_at(&TokenKind::DocumentEnd)? {
+            self.take_token()?;
         }
-        if !self.at(&TokenKind::StreamEnd)? {
+        if !self.is_at(&TokenKind::StreamEnd)? {
             let span = self.document_start()?;
-            return self.error(ErrorKind::MultipleDocuments, span);
+            return self.error_at(ErrorKind::MultipleDocuments, span);
         }
         Ok(Some(root))
     }
@@ -147,8 +147,8 @@ impl Parser<'_> {
     fn document_start(&mut self) -> Result<Range<usize>> {
         self.handles.clear();
         let mut version_seen = false;
-        while let TokenKind::Directive(_) = self.peek()? {
-            let token = self.take()?;
+        while let TokenKind::Directive(_) = self.peek_kind()? {
+            let token = self.take_token()?;
             let duplicate = match token.kind {
                 TokenKind::Directive(Directive::Yaml {
                     major_is_one: false,
@@ -167,25 +167,25 @@ impl Parser<'_> {
                 return self.yaml_error("this directive stands here twice", token.span);
             }
         }
-        if !self.at(&TokenKind::DocumentStart)? {
-            return self.unexpected("the end of the document or `---`");
+        if !self.is_at(&TokenKind::DocumentStart)? {
+            return self.unexpected_token("the end of the document or `---`");
         }
-        Ok(self.take()?.span)
+        Ok(self.take_token()?.span)
     }
 
     // Nodes
 
-    fn node(&mut self, context: Context) -> Result<Id> {
-        if let TokenKind::Alias(_) = self.peek()? {
-            return self.alias();
+    fn parse_node(&mut self, context: Context) -> Result<Id> {
+        if let TokenKind::Alias(_) = self.peek_kind()? {
+            return self.parse_alias();
         }
         let start = self.next_start();
         let mut anchor = None;
         let mut tag = None;
         loop {
-            match self.peek()? {
+            match self.peek_kind()? {
                 TokenKind::Anchor(_) if anchor.is_none() => {
-                    let token = self.take()?;
+                    let token = self.take_token()?;
                     if let TokenKind::Anchor(name) = token.kind {
                         if self.anchors.contains_key(&name) {
                             let message = format!("the anchor `&{name}` is defined twice");
@@ -194,23 +194,23 @@ impl Parser<'_> {
                         anchor = Some(name);
                     }
                 }
-                TokenKind::Tag(..) if tag.is_none() => tag = Some(self.tag()?),
+                TokenKind::Tag(..) if tag.is_none() => tag = Some(self.parse_tag()?),
                 _ => break,
             }
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             let message = format!("nested deeper than {MAX_DEPTH} levels");
-            return self.error(ErrorKind::Limit(message), start..start);
+            return self.error_at(ErrorKind::Limit(message), start..start);
         }
-        let id = self.content(context, Properties { anchor, tag })?;
+        let id = self.parse_content(context, Properties { anchor, tag })?;
         self.depth -= 1;
         Ok(id)
     }
 
     /// The tag in full, with its handle replaced; `!` stays as it is.
-    fn tag(&mut self) -> Result<String> {
-        let token = self.take()?;
+    fn parse_tag(&mut self) -> Result<String> {
+        let token = self.take_token()?;
         let TokenKind::Tag(handle, suffix) = token.kind else {
             return self.yaml_error("expected a tag", token.span);
         };
@@ -229,15 +229,15 @@ impl Parser<'_> {
         Ok(format!("{prefix}{suffix}"))
     }
 
-    fn content(&mut self, context: Context, properties: Properties) -> Result<Id> {
+    fn parse_content(&mut self, context: Context, properties: Properties) -> Result<Id> {
         let in_block = context != Context::Flow;
-        match self.peek()? {
+        match self.peek_kind()? {
             TokenKind::BlockEntry if context == Context::BlockOrIndentless => {
-                let id = self.collection(properties, RawTag::Sequence);
+                let id = self.open_collection(properties, RawTag::Sequence);
                 self.block_sequence_items(id, true)
             }
             TokenKind::Scalar { .. } => {
-                let token = self.take()?;
+                let token = self.take_token()?;
                 let TokenKind::Scalar { text, plain } = token.kind else {
                     return self.yaml_error("expected a scalar", token.span);
                 };
@@ -248,50 +248,50 @@ impl Parser<'_> {
                     None if plain => RawTag::of_text(&text),
                     None => RawTag::Str,
                 };
-                let id = self.add(tag, Content::Scalar(text), token.span);
-                self.define(properties.anchor, id);
+                let id = self.add_node(tag, Content::Scalar(text), token.span);
+                self.define_anchor(properties.anchor, id);
                 Ok(id)
             }
             TokenKind::FlowSequenceStart => {
-                let id = self.collection(properties, RawTag::Sequence);
-                self.take()?;
+                let id = self.open_collection(properties, RawTag::Sequence);
+                self.take_token()?;
                 self.flow_sequence_items(id)
             }
             TokenKind::FlowMappingStart => {
-                let id = self.collection(properties, RawTag::Mapping);
-                self.take()?;
+                let id = self.open_collection(properties, RawTag::Mapping);
+                self.take_token()?;
                 self.flow_mapping_pairs(id)
             }
             TokenKind::BlockSequenceStart if in_block => {
-                let id = self.collection(properties, RawTag::Sequence);
-                self.take()?;
+                let id = self.open_collection(properties, RawTag::Sequence);
+                self.take_token()?;
                 self.block_sequence_items(id, false)
             }
             TokenKind::BlockMappingStart if in_block => {
-                let id = self.collection(properties, RawTag::Mapping);
-                self.take()?;
+                let id = self.open_collection(properties, RawTag::Mapping);
+                self.take_token()?;
                 self.block_mapping_pairs(id)
             }
             _ if properties.anchor.is_some() || properties.tag.is_some() => {
-                let id = self.empty();
+                let id = self.add_empty();
                 if let Some(tag) = properties.tag.filter(|tag| tag != "!") {
                     self.nodes[id].tag = RawTag::named(&tag);
                 }
-                self.define(properties.anchor, id);
+                self.define_anchor(properties.anchor, id);
                 Ok(id)
             }
-            _ => self.unexpected("a value"),
+            _ => self.unexpected_token("a value"),
         }
     }
 
-    fn define(&mut self, anchor: Option<String>, id: Id) {
+    fn define_anchor(&mut self, anchor: Option<String>, id: Id) {
         if let Some(name) = anchor {
             self.anchors.insert(name, id);
         }
     }
 
     /// A collection about to be filled; its anchor counts inside it already.
-    fn collection(&mut self, properties: Properties, kind: RawTag) -> Id {
+    fn open_collection(&mut self, properties: Properties, kind: RawTag) -> Id {
         let content = match kind {
             RawTag::Mapping => Content::Mapping(Vec::new()),
             _ => Content::Sequence(Vec::new()),
@@ -301,8 +301,8 @@ impl Parser<'_> {
             .filter(|tag| tag != "!")
             .map_or(kind, |tag| RawTag::named(&tag));
         let start = self.next_start();
-        let id = self.add(tag, content, start..start);
-        self.define(properties.anchor, id);
+        let id = self.add_node(tag, content, start..start);
+        self.define_anchor(properties.anchor, id);
         id
     }
 
@@ -318,7 +318,7 @@ impl Parser<'_> {
         }
     }
 
-    fn close(&mut self, id: Id) -> Id {
+    fn close_collection(&mut self, id: Id) -> Id {
         let span = &mut self.nodes[id].span;
         span.end = self.last.max(span.start);
         id
@@ -327,57 +327,57 @@ impl Parser<'_> {
     // Block collections
 
     fn block_sequence_items(&mut self, id: Id, indentless: bool) -> Result<Id> {
-        while self.at(&TokenKind::BlockEntry)? {
-            self.take()?;
-            let is_empty = match self.peek()? {
+        while self.is_at(&TokenKind::BlockEntry)? {
+            self.take_token()?;
+            let is_empty = match self.peek_kind()? {
                 TokenKind::BlockEntry | TokenKind::BlockEnd => true,
                 TokenKind::Key | TokenKind::Value => indentless,
                 _ => false,
             };
             let item = if is_empty {
-                self.empty()
+                self.add_empty()
             } else {
-                self.node(Context::Block)?
+                self.parse_node(Context::Block)?
             };
             self.push_item(id, item);
         }
-        self.close(id);
+        self.close_collection(id);
         if !indentless {
-            if !self.at(&TokenKind::BlockEnd)? {
-                return self.unexpected("another `-` or the end of the list");
+            if !self.is_at(&TokenKind::BlockEnd)? {
+                return self.unexpected_token("another `-` or the end of the list");
             }
-            self.take()?;
+            self.take_token()?;
         }
         Ok(id)
     }
 
     fn block_mapping_pairs(&mut self, id: Id) -> Result<Id> {
         loop {
-            let key = match self.peek()? {
+            let key = match self.peek_kind()? {
                 TokenKind::Key => {
-                    self.take()?;
+                    self.take_token()?;
                     self.block_mapping_part()?
                 }
                 TokenKind::BlockEnd => break,
-                _ => return self.unexpected("another key or the end of the mapping"),
+                _ => return self.unexpected_token("another key or the end of the mapping"),
             };
-            let value = if self.at(&TokenKind::Value)? {
-                self.take()?;
+            let value = if self.is_at(&TokenKind::Value)? {
+                self.take_token()?;
                 self.block_mapping_part()?
             } else {
-                self.empty()
+                self.add_empty()
             };
             self.push_pair(id, key, value);
         }
-        self.close(id);
-        self.take()?;
+        self.close_collection(id);
+        self.take_token()?;
         Ok(id)
     }
 
     fn block_mapping_part(&mut self) -> Result<Id> {
-        match self.peek()? {
-            TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => Ok(self.empty()),
-            _ => self.node(Context::BlockOrIndentless),
+        match self.peek_kind()? {
+            TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => Ok(self.add_empty()),
+            _ => self.parse_node(Context::BlockOrIndentless),
         }
     }
 
@@ -385,88 +385,88 @@ impl Parser<'_> {
 
     fn flow_sequence_items(&mut self, id: Id) -> Result<Id> {
         let mut first = true;
-        while !self.at(&TokenKind::FlowSequenceEnd)? {
+        while !self.is_at(&TokenKind::FlowSequenceEnd)? {
             if !first {
-                if !self.at(&TokenKind::FlowEntry)? {
-                    return self.unexpected("`,` or `]`");
+                if !self.is_at(&TokenKind::FlowEntry)? {
+                    return self.unexpected_token("`,` or `]`");
                 }
-                self.take()?;
+                self.take_token()?;
             }
             first = false;
-            match self.peek()? {
+            match self.peek_kind()? {
                 TokenKind::FlowSequenceEnd => break,
                 // `[a: 1]` is a list of one mapping.
                 TokenKind::Key => {
                     let start = self.next_start();
                     let mapping =
-                        self.add(RawTag::Mapping, Content::Mapping(Vec::new()), start..start);
+                        self.add_node(RawTag::Mapping, Content::Mapping(Vec::new()), start..start);
                     self.flow_pair(mapping, &TokenKind::FlowSequenceEnd)?;
-                    self.close(mapping);
+                    self.close_collection(mapping);
                     self.push_item(id, mapping);
                 }
                 _ => {
-                    let item = self.node(Context::Flow)?;
+                    let item = self.parse_node(Context::Flow)?;
                     self.push_item(id, item);
                 }
             }
         }
-        self.take()?;
-        Ok(self.close(id))
+        self.take_token()?;
+        Ok(self.close_collection(id))
     }
 
     fn flow_mapping_pairs(&mut self, id: Id) -> Result<Id> {
         let mut first = true;
-        while !self.at(&TokenKind::FlowMappingEnd)? {
+        while !self.is_at(&TokenKind::FlowMappingEnd)? {
             if !first {
-                if !self.at(&TokenKind::FlowEntry)? {
-                    return self.unexpected("`,` or `}`");
+                if !self.is_at(&TokenKind::FlowEntry)? {
+                    return self.unexpected_token("`,` or `}`");
                 }
-                self.take()?;
+                self.take_token()?;
             }
             first = false;
-            match self.peek()? {
+            match self.peek_kind()? {
                 TokenKind::FlowMappingEnd => break,
                 TokenKind::Key => self.flow_pair(id, &TokenKind::FlowMappingEnd)?,
                 _ => {
-                    let key = self.node(Context::Flow)?;
-                    let value = self.empty();
+                    let key = self.parse_node(Context::Flow)?;
+                    let value = self.add_empty();
                     self.push_pair(id, key, value);
                 }
             }
         }
-        self.take()?;
-        Ok(self.close(id))
+        self.take_token()?;
+        Ok(self.close_collection(id))
     }
 
     /// A key and its value between brackets; both may be left out.
     fn flow_pair(&mut self, id: Id, end: &TokenKind) -> Result<()> {
-        self.take()?;
-        let key = if self.at(&TokenKind::Value)? {
-            self.empty()
+        self.take_token()?;
+        let key = if self.is_at(&TokenKind::Value)? {
+            self.add_empty()
         } else {
             self.flow_part(end)?
         };
-        let value = if self.at(&TokenKind::Value)? {
-            self.take()?;
+        let value = if self.is_at(&TokenKind::Value)? {
+            self.take_token()?;
             self.flow_part(end)?
         } else {
-            self.empty()
+            self.add_empty()
         };
         self.push_pair(id, key, value);
         Ok(())
     }
 
     fn flow_part(&mut self, end: &TokenKind) -> Result<Id> {
-        let token = self.peek()?;
+        let token = self.peek_kind()?;
         if *token == TokenKind::FlowEntry || token == end {
-            Ok(self.empty())
+            Ok(self.add_empty())
         } else {
-            self.node(Context::Flow)
+            self.parse_node(Context::Flow)
         }
     }
 
-    fn alias(&mut self) -> Result<Id> {
-        let token = self.take()?;
+    fn parse_alias(&mut self) -> Result<Id> {
+        let token = self.take_token()?;
         let TokenKind::Alias(name) = token.kind else {
             return self.yaml_error("expected an alias", token.span);
         };

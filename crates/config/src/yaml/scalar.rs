@@ -90,7 +90,7 @@ impl<'a> Cursor<'a> {
         self.0.is_empty()
     }
 
-    fn eat(&mut self, wanted: impl Fn(u8) -> bool) -> bool {
+    fn eat_if(&mut self, wanted: impl Fn(u8) -> bool) -> bool {
         match self.0.split_first() {
             Some((&byte, rest)) if wanted(byte) => {
                 self.0 = rest;
@@ -107,13 +107,13 @@ impl<'a> Cursor<'a> {
     }
 
     fn eat_sign(&mut self) -> bool {
-        self.eat(|byte| matches!(byte, b'-' | b'+'))
+        self.eat_if(|byte| matches!(byte, b'-' | b'+'))
     }
 
     /// `[eE][-+]?[0-9]+`, or with a sign demanded, `[eE][-+][0-9]+`; nothing is consumed on failure.
     fn eat_exponent(&mut self, sign_needed: bool) -> bool {
         let start = *self;
-        if self.eat(|byte| matches!(byte, b'e' | b'E')) {
+        if self.eat_if(|byte| matches!(byte, b'e' | b'E')) {
             let signed = self.eat_sign();
             if (signed || !sign_needed) && self.eat_while(|b| b.is_ascii_digit()) > 0 {
                 return true;
@@ -171,8 +171,8 @@ fn is_pyyaml_float(text: &str) -> bool {
     }
     let mut cursor = Cursor::new(text);
     if text.starts_with('.') {
-        cursor.eat(|_| true);
-        if !cursor.eat(|b| b.is_ascii_digit()) {
+        cursor.eat_if(|_| true);
+        if !cursor.eat_if(|b| b.is_ascii_digit()) {
             return false;
         }
         cursor.eat_while(digit_or_underscore);
@@ -180,12 +180,12 @@ fn is_pyyaml_float(text: &str) -> bool {
         return cursor.is_empty();
     }
     cursor.eat_sign();
-    if !cursor.eat(|b| b.is_ascii_digit()) {
+    if !cursor.eat_if(|b| b.is_ascii_digit()) {
         return false;
     }
     cursor.eat_while(digit_or_underscore);
     let base60 = cursor.eat_base60();
-    if !cursor.eat(|b| b == b'.') {
+    if !cursor.eat_if(|b| b == b'.') {
         return false;
     }
     cursor.eat_while(digit_or_underscore);
@@ -208,7 +208,7 @@ fn is_omegaconf_float(text: &str) -> bool {
     }
     let mut cursor = Cursor::new(text);
     if text.starts_with('.') {
-        cursor.eat(|_| true);
+        cursor.eat_if(|_| true);
         if !cursor.eat_grouped_digits() {
             return false;
         }
@@ -223,7 +223,7 @@ fn is_omegaconf_float(text: &str) -> bool {
         return cursor.is_empty();
     }
     let base60 = cursor.eat_base60();
-    if !cursor.eat(|b| b == b'.') {
+    if !cursor.eat_if(|b| b == b'.') {
         return false;
     }
     cursor.eat_while(digit_or_underscore);
@@ -266,7 +266,7 @@ fn is_timestamp(text: &str) -> bool {
         cursor.0 = &cursor.0[count..];
         count >= least
     };
-    let literal = |cursor: &mut Cursor<'_>, wanted: u8| cursor.eat(|b| b == wanted);
+    let literal = |cursor: &mut Cursor<'_>, wanted: u8| cursor.eat_if(|b| b == wanted);
     if !digits(&mut cursor, 4, 4) || !literal(&mut cursor, b'-') {
         return false;
     }
@@ -283,7 +283,7 @@ fn is_timestamp(text: &str) -> bool {
     if !(digits(&mut cursor, 1, 2) && literal(&mut cursor, b'-') && digits(&mut cursor, 1, 2)) {
         return false;
     }
-    let separated = cursor.eat(|b| matches!(b, b'T' | b't'))
+    let separated = cursor.eat_if(|b| matches!(b, b'T' | b't'))
         || cursor.eat_while(|b| matches!(b, b' ' | b'\t')) > 0;
     if !(separated
         && digits(&mut cursor, 1, 2)

@@ -23,7 +23,7 @@ impl Scanner<'_> {
         let name = self.cursor.take_while(is_word).to_owned();
         let after = self.cursor.peek();
         if name.is_empty() || !(is_blank_or_end(after) || "?:,]}%@`".contains(after)) {
-            return self.error(
+            return self.error_from(
                 "an anchor's name has letters, digits, `-` and `_` only",
                 start,
             );
@@ -33,10 +33,10 @@ impl Scanner<'_> {
         } else {
             TokenKind::Anchor(name)
         };
-        Ok(self.token(kind, start))
+        Ok(self.token_from(kind, start))
     }
 
-    fn token(&self, kind: TokenKind, start: Mark) -> Token {
+    fn token_from(&self, kind: TokenKind, start: Mark) -> Token {
         Token {
             kind,
             span: start.byte..self.cursor.mark().byte,
@@ -47,10 +47,10 @@ impl Scanner<'_> {
         let start = self.cursor.mark();
         let (handle, suffix) = match self.cursor.peek_at(1) {
             '<' => {
-                self.cursor.skip(2);
+                self.cursor.skip_chars(2);
                 let uri = self.scan_uri(start)?;
                 if self.cursor.next() != '>' {
-                    return self.error("expected `>` at the end of the tag", start);
+                    return self.error_from("expected `>` at the end of the tag", start);
                 }
                 (None, uri)
             }
@@ -71,15 +71,15 @@ impl Scanner<'_> {
             }
         };
         if !is_space_break_or_end(self.cursor.peek()) {
-            return self.error("expected a space after the tag", start);
+            return self.error_from("expected a space after the tag", start);
         }
-        Ok(self.token(TokenKind::Tag(handle, suffix), start))
+        Ok(self.token_from(TokenKind::Tag(handle, suffix), start))
     }
 
     /// `!`, `!!` or `!name!`
     fn scan_handle(&mut self, start: Mark) -> ScanResult<String> {
         if self.cursor.peek() != '!' {
-            return self.error("expected `!`", start);
+            return self.error_from("expected `!`", start);
         }
         self.cursor.next();
         if self.cursor.peek() == ' ' {
@@ -87,7 +87,7 @@ impl Scanner<'_> {
         }
         let name = self.cursor.take_while(is_word);
         if self.cursor.peek() != '!' {
-            return self.error("expected `!` at the end of the tag's handle", start);
+            return self.error_from("expected `!` at the end of the tag's handle", start);
         }
         self.cursor.next();
         Ok(format!("!{name}!"))
@@ -103,14 +103,14 @@ impl Scanner<'_> {
             self.cursor.next();
             let (high, low) = (self.cursor.peek(), self.cursor.peek_at(1));
             let (Some(high), Some(low)) = (high.to_digit(16), low.to_digit(16)) else {
-                return self.error("`%` in a tag takes two hexadecimal digits", start);
+                return self.error_from("`%` in a tag takes two hexadecimal digits", start);
             };
-            self.cursor.skip(2);
+            self.cursor.skip_chars(2);
             uri.push((high * 16 + low) as u8);
         }
         match String::from_utf8(uri) {
             Ok(uri) if !uri.is_empty() => Ok(uri),
-            _ => self.error("this is not a tag", start),
+            _ => self.error_from("this is not a tag", start),
         }
     }
 
@@ -119,7 +119,7 @@ impl Scanner<'_> {
         self.cursor.next();
         let name = self.cursor.take_while(is_word);
         if name.is_empty() || !is_space_break_or_end(self.cursor.peek()) {
-            return self.error("this is not a directive", start);
+            return self.error_from("this is not a directive", start);
         }
         let directive = match name {
             "YAML" => self.scan_version(start)?,
@@ -127,12 +127,12 @@ impl Scanner<'_> {
                 self.cursor.take_while(|c| c == ' ');
                 let handle = self.scan_handle(start)?;
                 if self.cursor.peek() != ' ' {
-                    return self.error("expected a space after the handle", start);
+                    return self.error_from("expected a space after the handle", start);
                 }
                 self.cursor.take_while(|c| c == ' ');
                 let prefix = self.scan_uri(start)?;
                 if !is_space_break_or_end(self.cursor.peek()) {
-                    return self.error("expected a space after the prefix", start);
+                    return self.error_from("expected a space after the prefix", start);
                 }
                 Directive::Tag { handle, prefix }
             }
@@ -141,7 +141,7 @@ impl Scanner<'_> {
                 Directive::Other
             }
         };
-        let token = self.token(TokenKind::Directive(directive), start);
+        let token = self.token_from(TokenKind::Directive(directive), start);
         self.skip_rest_of_line(start)?;
         Ok(token)
     }
@@ -156,7 +156,7 @@ impl Scanner<'_> {
             || minor.is_empty()
             || !is_space_break_or_end(self.cursor.peek())
         {
-            return self.error("a version is two numbers, as in `%YAML 1.1`", start);
+            return self.error_from("a version is two numbers, as in `%YAML 1.1`", start);
         }
         Ok(Directive::Yaml {
             major_is_one: major.trim_start_matches('0') == "1",
@@ -175,7 +175,7 @@ impl Scanner<'_> {
                 self.cursor.line_break();
                 Ok(())
             }
-            _ => self.error("expected a comment or the end of the line", start),
+            _ => self.error_from("expected a comment or the end of the line", start),
         }
     }
 }

@@ -30,7 +30,7 @@ impl Scanner<'_> {
             text.push_str(&spaces);
             text.push_str(&self.cursor.rest()[..word]);
             let chars = self.cursor.rest()[..word].chars().count();
-            self.cursor.skip(chars);
+            self.cursor.skip_chars(chars);
             end = self.cursor.mark().byte;
             spaces = self.plain_spaces();
             if spaces.is_empty()
@@ -88,7 +88,7 @@ impl Scanner<'_> {
                 break;
             }
         }
-        fold(first, &breaks)
+        fold_breaks(first, &breaks)
     }
 
     // Quoted
@@ -117,10 +117,10 @@ impl Scanner<'_> {
             text.push_str(run);
             match self.cursor.peek() {
                 '\'' if quote == '\'' && self.cursor.peek_at(1) == '\'' => {
-                    self.cursor.skip(2);
+                    self.cursor.skip_chars(2);
                     text.push('\'');
                 }
-                '\\' if quote == '"' => self.escape(start, text)?,
+                '\\' if quote == '"' => self.scan_escape(start, text)?,
                 c @ ('\'' | '"' | '\\') if c != quote => {
                     self.cursor.next();
                     text.push(c);
@@ -130,7 +130,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn escape(&mut self, start: Mark, text: &mut String) -> ScanResult<()> {
+    fn scan_escape(&mut self, start: Mark, text: &mut String) -> ScanResult<()> {
         let at = self.cursor.mark();
         self.cursor.next();
         let c = self.cursor.peek();
@@ -146,7 +146,7 @@ impl Scanner<'_> {
             'U' => 8,
             _ => {
                 let Some(plain) = simple_escape(c) else {
-                    return self.error("this escape is not known in YAML", at);
+                    return self.error_from("this escape is not known in YAML", at);
                 };
                 text.push(plain);
                 self.cursor.next();
@@ -161,26 +161,26 @@ impl Scanner<'_> {
             None
         };
         let Some(decoded) = code else {
-            return self.error(
+            return self.error_from(
                 format!("expected a character's code in {digits} hexadecimal digits"),
                 at,
             );
         };
         text.push(decoded);
-        self.cursor.skip(digits);
+        self.cursor.skip_chars(digits);
         Ok(())
     }
 
     fn quoted_spaces(&mut self, start: Mark, text: &mut String) -> ScanResult<()> {
         let blanks = self.cursor.take_while(|c| matches!(c, ' ' | '\t'));
         if self.cursor.peek() == '\0' {
-            return self.error("this quoted string is not closed", start);
+            return self.error_from("this quoted string is not closed", start);
         }
         match self.cursor.line_break() {
             None => text.push_str(blanks),
             Some(first) => {
                 let breaks = self.quoted_breaks(start)?;
-                text.push_str(&fold(first, &breaks));
+                text.push_str(&fold_breaks(first, &breaks));
             }
         }
         Ok(())
@@ -190,7 +190,8 @@ impl Scanner<'_> {
         let mut breaks = String::new();
         loop {
             if self.cursor.at_document_marker() {
-                return self.error("a document marker stands inside this quoted string", start);
+                return self
+                    .error_from("a document marker stands inside this quoted string", start);
             }
             self.cursor.take_while(|c| matches!(c, ' ' | '\t'));
             match self.cursor.line_break() {
@@ -265,7 +266,10 @@ impl Scanner<'_> {
                 }
                 '\0' | ' ' => break,
                 c if is_break(c) => break,
-                _ => return self.error("expected `+`, `-` or an indentation from 1 to 9", start),
+                _ => {
+                    return self
+                        .error_from("expected `+`, `-` or an indentation from 1 to 9", start);
+                }
             }
             self.cursor.next();
         }
@@ -303,7 +307,7 @@ impl Scanner<'_> {
 }
 
 /// Line folding: a single line feed is a space, further breaks stand for themselves.
-fn fold(first: char, breaks: &str) -> String {
+fn fold_breaks(first: char, breaks: &str) -> String {
     match first {
         '\n' if breaks.is_empty() => " ".to_owned(),
         '\n' => breaks.to_owned(),

@@ -22,7 +22,7 @@ pub(super) struct ScanError {
 pub(super) type ScanResult<T> = Result<T, ScanError>;
 
 /// Scans the whole text. After a mistake, the tokens before it are still returned.
-pub(super) fn scan(text: &str) -> (Vec<Token>, Option<ScanError>) {
+pub(super) fn scan_text(text: &str) -> (Vec<Token>, Option<ScanError>) {
     let mut scanner = Scanner {
         cursor: Cursor::new(text),
         tokens: Vec::new(),
@@ -31,7 +31,7 @@ pub(super) fn scan(text: &str) -> (Vec<Token>, Option<ScanError>) {
         keys: vec![None],
         key_allowed: true,
     };
-    let failure = scanner.run().err();
+    let failure = scanner.scan_stream().err();
     (scanner.tokens, failure)
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    pub(super) fn error<T>(&self, message: impl Into<String>, start: Mark) -> ScanResult<T> {
+    pub(super) fn error_from<T>(&self, message: impl Into<String>, start: Mark) -> ScanResult<T> {
         let here = self.cursor.mark().byte;
         let width = match self.cursor.peek() {
             '\0' => 0,
@@ -70,25 +70,25 @@ impl Scanner<'_> {
     }
 
     fn error_here<T>(&self, message: impl Into<String>) -> ScanResult<T> {
-        self.error(message, self.cursor.mark())
+        self.error_from(message, self.cursor.mark())
     }
 
     pub(super) fn in_flow(&self) -> bool {
         self.keys.len() > 1
     }
 
-    fn run(&mut self) -> ScanResult<()> {
+    fn scan_stream(&mut self) -> ScanResult<()> {
         loop {
             self.skip_to_token();
             self.drop_stale_keys()?;
             if !self.in_flow() {
-                self.unwind(self.cursor.column() as isize);
+                self.unwind_indents(self.cursor.column() as isize);
             }
             let c = self.cursor.peek();
             let next = self.cursor.peek_at(1);
             match c {
                 '\0' => return self.stream_end(),
-                '%' if self.cursor.column() == 0 => self.directive()?,
+                '%' if self.cursor.column() == 0 => self.directive_line()?,
                 '-' | '.' if self.cursor.column() == 0 && self.cursor.at_document_marker() => {
                     self.document_marker(c)?;
                 }
@@ -99,11 +99,11 @@ impl Scanner<'_> {
                 ',' => {
                     self.key_allowed = true;
                     self.forget_key()?;
-                    self.single(TokenKind::FlowEntry);
+                    self.push_single(TokenKind::FlowEntry);
                 }
                 '-' if is_blank_or_end(next) => self.block_entry()?,
                 '?' if self.in_flow() || is_blank_or_end(next) => self.explicit_key()?,
-                ':' if self.in_flow() || is_blank_or_end(next) => self.value()?,
+                ':' if self.in_flow() || is_blank_or_end(next) => self.scan_value()?,
                 '*' | '&' => {
                     self.remember_key()?;
                     self.key_allowed = false;
@@ -222,7 +222,7 @@ impl Scanner<'_> {
 
     // Indentation
 
-    fn unwind(&mut self, column: isize) {
+    fn unwind_indents(&mut self, column: isize) {
         let here = self.cursor.mark().byte;
         while self.indent > column {
             self.indent = self.indents.pop().unwrap_or(-1);
@@ -234,7 +234,7 @@ impl Scanner<'_> {
     }
 
     /// Opens a block collection at the column, unless one is open there.
-    fn deepen(&mut self, column: usize) -> bool {
+    fn deepen_indent(&mut self, column: usize) -> bool {
         let column = column as isize;
         let deeper = self.indent < column;
         if deeper {
@@ -246,7 +246,7 @@ impl Scanner<'_> {
 
     fn open_block(&mut self, kind: TokenKind) {
         let mark = self.cursor.mark();
-        if self.deepen(mark.column) {
+        if self.deepen_indent(mark.column) {
             self.tokens.push(Token {
                 kind,
                 span: mark.byte..mark.byte,
@@ -256,7 +256,7 @@ impl Scanner<'_> {
 
     // Tokens
 
-    fn single(&mut self, kind: TokenKind) {
+    fn push_single(&mut self, kind: TokenKind) {
         let start = self.cursor.mark().byte;
         self.cursor.next();
         self.tokens.push(Token {
@@ -266,7 +266,7 @@ impl Scanner<'_> {
     }
 
     fn stream_end(&mut self) -> ScanResult<()> {
-        self.unwind(-1);
+        self.unwind_indents(-1);
         self.forget_key()?;
         let end = self.cursor.mark().byte;
         self.tokens.push(Token {
@@ -276,7 +276,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn directive(&mut self) -> ScanResult<()> {
+    fn directive_line(&mut self) -> ScanResult<()> {
         self.unwind_for_document()?;
         let token = self.scan_directive()?;
         self.tokens.push(token);
@@ -286,7 +286,7 @@ impl Scanner<'_> {
     fn document_marker(&mut self, c: char) -> ScanResult<()> {
         self.unwind_for_document()?;
         let start = self.cursor.mark().byte;
-        self.cursor.skip(3);
+        self.cursor.skip_chars(3);
         let kind = if c == '-' {
             TokenKind::DocumentStart
         } else {
@@ -301,7 +301,7 @@ impl Scanner<'_> {
 
     fn unwind_for_document(&mut self) -> ScanResult<()> {
         if !self.in_flow() {
-            self.unwind(-1);
+            self.unwind_indents(-1);
         }
         self.forget_key()?;
         self.key_allowed = false;
@@ -317,7 +317,7 @@ impl Scanner<'_> {
         }
         self.keys.push(None);
         self.key_allowed = true;
-        self.single(kind);
+        self.push_single(kind);
         Ok(())
     }
 
@@ -328,7 +328,7 @@ impl Scanner<'_> {
         }
         self.keys.pop();
         self.key_allowed = false;
-        self.single(kind);
+        self.push_single(kind);
         Ok(())
     }
 
@@ -341,7 +341,7 @@ impl Scanner<'_> {
         }
         self.key_allowed = true;
         self.forget_key()?;
-        self.single(TokenKind::BlockEntry);
+        self.push_single(TokenKind::BlockEntry);
         Ok(())
     }
 
@@ -354,11 +354,11 @@ impl Scanner<'_> {
         }
         self.key_allowed = !self.in_flow();
         self.forget_key()?;
-        self.single(TokenKind::Key);
+        self.push_single(TokenKind::Key);
         Ok(())
     }
 
-    fn value(&mut self) -> ScanResult<()> {
+    fn scan_value(&mut self) -> ScanResult<()> {
         if let Some(key) = self.keys.last_mut().and_then(Option::take) {
             let span = key.mark.byte..key.mark.byte;
             let kind = TokenKind::Key;
@@ -369,7 +369,7 @@ impl Scanner<'_> {
                     span: span.clone(),
                 },
             );
-            if !self.in_flow() && self.deepen(key.mark.column) {
+            if !self.in_flow() && self.deepen_indent(key.mark.column) {
                 let kind = TokenKind::BlockMappingStart;
                 self.tokens.insert(key.token, Token { kind, span });
             }
@@ -384,7 +384,7 @@ impl Scanner<'_> {
             }
             self.key_allowed = !self.in_flow();
         }
-        self.single(TokenKind::Value);
+        self.push_single(TokenKind::Value);
         Ok(())
     }
 }

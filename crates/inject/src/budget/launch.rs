@@ -1,27 +1,25 @@
-//! What a launch costs while it is recorded, by what recording adds to steps and how many launches they make.
+//! Cost of a recorded launch: the time that recording adds to a step, divided by the launches of the step.
 
 use super::pairs::Pairs;
 use crate::gate::Slice;
 
-/// What a launch costs while it is recorded, ns, until steps have shown it: what an H200 host showed where nothing but launches
-/// was made.
-pub(super) const PRIOR_COST: f64 = 3000.0;
-/// What it is taken to cost where there are no steps to show it, ns: with all that comes with a slice that makes the 12 µs that
-/// an H200 host showed in a model, where another showed 7.
-const UNMEASURED_COST: f64 = 8000.0;
-/// A measured cost is believed down to this part of the prior one, ns.
-const LEAST_COST: f64 = PRIOR_COST / 8.0;
-/// A measured cost is believed up to this many times the prior one.
-const MOST_COST: f64 = PRIOR_COST * 10.0;
+/// Assumed cost of a recorded launch until it was measured: that of an H200 host in a loop of launches only.
+pub(super) const LAUNCH_COST_PRIOR_NS: f64 = 3000.0;
+/// Assumed cost of a recorded launch without steps. Times the cost factor of 1.5 it is the 12 µs that one H200 host took
+/// in a model; another took 7.
+const LAUNCH_COST_WITHOUT_STEPS_NS: f64 = 8000.0;
+/// Lower measured costs are taken for noise.
+const LAUNCH_COST_MIN_NS: f64 = LAUNCH_COST_PRIOR_NS / 8.0;
+/// Higher measured costs are taken for noise.
+const LAUNCH_COST_MAX_NS: f64 = LAUNCH_COST_PRIOR_NS * 10.0;
 
-/// The cost of a launch, and what shows it.
 pub(super) struct LaunchCost {
-    /// So much, ns.
+    /// Cost of a recorded launch, ns.
     pub(super) cost: f64,
-    /// From how many steps that is known; 0 where it is assumed.
+    /// Number of steps it was measured on; 0: assumed.
     pub(super) samples: u64,
     pairs: Pairs,
-    /// Steps that were recorded in slices of steps, and the launches in them.
+    /// Steps recorded in slices of steps; `launches` are theirs.
     pub(super) steps: u64,
     pub(super) launches: f64,
 }
@@ -29,7 +27,7 @@ pub(super) struct LaunchCost {
 impl Default for LaunchCost {
     fn default() -> Self {
         Self {
-            cost: PRIOR_COST,
+            cost: LAUNCH_COST_PRIOR_NS,
             samples: 0,
             pairs: Pairs::default(),
             steps: 0,
@@ -39,8 +37,7 @@ impl Default for LaunchCost {
 }
 
 impl LaunchCost {
-    /// Another range is the step from now on: what was seen of the last one says nothing of it, but the cost is the best that is
-    /// known.
+    /// Another range is the step from now on: drops the samples of the old one and keeps the cost as the best estimate.
     pub(super) fn forget_steps(&mut self) {
         *self = Self {
             cost: self.cost,
@@ -48,25 +45,25 @@ impl LaunchCost {
         };
     }
 
-    /// What a launch is taken to cost in such a slice, ns.
+    /// Cost of a launch in a slice of this kind, ns.
     pub(super) fn in_slice(&self, slice: Slice) -> f64 {
         match slice {
-            Slice::OfTime if self.samples == 0 => UNMEASURED_COST,
+            Slice::OfTime if self.samples == 0 => LAUNCH_COST_WITHOUT_STEPS_NS,
             _ => self.cost,
         }
     }
 
-    /// Launches of a step.
+    /// Mean launches of a step.
     pub(super) fn per_step(&self) -> Option<f64> {
         (self.steps > 0 && self.launches > 0.0).then(|| self.launches / self.steps as f64)
     }
 
-    /// A step took so long, ns; `recorded` says whether recording was on or off throughout, if either.
+    /// Adds a step. `recorded`: recording was on (or off) during the whole step; `None` if it was switched meanwhile.
     pub(super) fn add_step(&mut self, duration: f64, recorded: Option<bool>) {
-        self.pairs.add(duration, recorded);
-        let added = self.pairs.added.upper();
+        self.pairs.add_step(duration, recorded);
+        let added = self.pairs.added.median_upper_bound();
         if let Some((added, launches)) = added.zip(self.per_step()) {
-            self.cost = (added / launches).clamp(LEAST_COST, MOST_COST);
+            self.cost = (added / launches).clamp(LAUNCH_COST_MIN_NS, LAUNCH_COST_MAX_NS);
             self.samples = self.pairs.added.count();
         }
     }

@@ -1,20 +1,19 @@
-//! What recording adds to a step.
+//! Time that recording adds to a step: recorded steps compared with the unrecorded steps before and after.
 
 use super::samples::Samples;
 
-/// Recorded steps against the plain ones around them.
 #[derive(Default)]
 pub(super) struct Pairs {
-    /// The last plain step, ns.
+    /// Duration of the last unrecorded step, ns.
     plain: Option<f64>,
-    /// Recorded steps since then, and their sum, ns.
+    /// Number of recorded steps since then, and the sum of their durations, ns.
     recorded: (u32, f64),
-    /// What recording added to a step, ns.
+    /// Time that recording added to a step, ns.
     pub(super) added: Samples<33>,
 }
 
 impl Pairs {
-    pub(super) fn add(&mut self, duration: f64, recorded: Option<bool>) {
+    pub(super) fn add_step(&mut self, duration: f64, recorded: Option<bool>) {
         match (recorded, self.plain) {
             (Some(true), Some(_)) => {
                 self.recorded.0 += 1;
@@ -26,13 +25,13 @@ impl Pairs {
                     && count > 0
                 {
                     let mean = sum / f64::from(count);
-                    self.added.add(mean - f64::midpoint(before, duration));
+                    self.added.add_value(mean - f64::midpoint(before, duration));
                 }
                 self.plain = Some(duration);
             }
-            // CUPTI detaches in a step after the recorded ones; the next plain step is near enough.
+            // CUPTI detaches in the step after the recorded ones; the next unrecorded step is near enough.
             (None, Some(_)) if self.recorded.0 > 0 => {}
-            // A step that recording was switched in is neither, nor are its neighbours a pair.
+            // Recording was switched during this step: start again.
             _ => {
                 self.plain = None;
                 self.recorded = (0, 0.0);

@@ -1,26 +1,26 @@
-//! The slices that were made, and what they cost by all that is counted.
+//! The slices recorded so far and their counted cost.
 
 use crate::gate::Slice;
 
-/// When CUPTI has not left so long after a slice, ns, it will not, and the next slice may begin all the same.
-pub(super) const STUCK: i64 = 5_000_000_000;
+/// If CUPTI has not detached by then, it will not; the next slice may begin nevertheless.
+pub(super) const DETACH_STUCK_AFTER_NS: i64 = 5_000_000_000;
 
-/// What is known of slices. The last one is counted until CUPTI has detached: until then launches are slow.
+/// The last slice is accounted for until CUPTI has detached, because launches stay slow until then.
 pub(super) struct Slices {
-    /// How many cost anything.
+    /// Number of slices with a cost.
     pub(super) count: u64,
-    /// What the one that is being counted was made for.
+    /// Kind of the slice being accounted for.
     pub(super) kind: Slice,
-    /// Whether one has begun that is not all counted.
+    /// Whether a slice has begun that is not fully accounted for.
     pub(super) owes: bool,
-    /// When the last one ended.
+    /// When the last slice ended.
     pub(super) ended: i64,
-    /// What it costs, ns, and the part of that, as it is counted, which is switching.
+    /// Cost of the slice being accounted for, ns, and the switching time in it as counted.
     cost: f64,
     cost_of_switching: f64,
-    /// The time of all switching, as far as it is counted, ns.
+    /// Total switching time accounted for so far, ns.
     pub(super) switched: i64,
-    /// What switching comes to in a slice of steps, ns; 0 until there was one.
+    /// Mean switching time of a slice of steps, ns; 0 until there was one.
     pub(super) switching: f64,
 }
 
@@ -40,12 +40,12 @@ impl Default for Slices {
 }
 
 impl Slices {
-    /// Whether the next one may begin.
+    /// Whether the next slice may begin.
     pub(super) fn may_begin(&self, now: i64) -> bool {
-        !self.owes || now.saturating_sub(self.ended) >= STUCK
+        !self.owes || now.saturating_sub(self.ended) >= DETACH_STUCK_AFTER_NS
     }
 
-    /// The time of switching that is not counted yet, of so much in all, ns.
+    /// Switching time not accounted for yet, ns; `all` is the total so far.
     pub(super) fn take_switching(&mut self, all: i64) -> f64 {
         let new = (all - self.switched).max(0) as f64;
         self.switched = all;
@@ -53,14 +53,14 @@ impl Slices {
         new
     }
 
-    /// The last slice costs so much more, ns.
-    pub(super) fn add(&mut self, cost: f64) {
+    /// Adds to the cost of the last slice, ns.
+    pub(super) fn add_cost(&mut self, cost: f64) {
         self.cost += cost;
     }
 
-    /// All of a slice is counted. Gives what the next one is to be expected to cost, where so much was `expected` so far. One in
-    /// which recording was not wanted cost nothing, and says nothing of the next.
-    pub(super) fn close(&mut self, expected: f64) -> f64 {
+    /// The slice is fully accounted for; returns the expected cost of the next, which was `expected` so far. A slice in which
+    /// recording was not wanted cost nothing and is left out.
+    pub(super) fn close_slice(&mut self, expected: f64) -> f64 {
         self.owes = false;
         let cost = std::mem::take(&mut self.cost);
         let switching = std::mem::take(&mut self.cost_of_switching);

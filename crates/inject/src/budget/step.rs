@@ -1,64 +1,61 @@
-//! Which range is a step: of those that come back, up to [`LONGEST`] long and not inside of one another, the one that most of
-//! the time is spent in.
+//! Detects which NVTX range is the step: of the ranges that recur, last up to [`STEP_MAX_NS`] and are not nested in another
+//! recurring range, the one with the largest total time.
 
 use std::collections::HashMap;
 
-/// The longest range that counts as a step, ns.
-const LONGEST: f64 = 250e6;
-/// How many names of ranges are followed.
-const MOST_NAMES: usize = 256;
-/// How often a range must have come back to count as a step.
-const REPEATS: u64 = 3;
+/// Longer ranges do not count as steps: they are requests or whole runs.
+const STEP_MAX_NS: f64 = 250e6;
+/// More range names are not tracked, which bounds memory if every range has its own name.
+const NAMES_MAX: usize = 256;
+/// Occurrences before a range counts as a step.
+const REPEATS_MIN: u64 = 3;
 
-/// The ranges that come back, and which of them is the step.
 #[derive(Default)]
-pub(super) struct Step {
+pub(super) struct StepDetector {
     ranges: HashMap<Box<[u8]>, Durations>,
     name: Option<Box<[u8]>>,
 }
 
-/// How long ranges of one name took.
+/// Durations of the ranges of one name, ns.
 #[derive(Default)]
 struct Durations {
     count: u64,
     mean: f64,
-    /// Start and end of the last one.
+    /// Start and end of the last range.
     last: (i64, i64),
-    /// Whether it lies inside one that attaches again too.
+    /// Whether it is nested in another range that recurs.
     is_inside: bool,
 }
 
 impl Durations {
-    /// All of them, ns.
-    fn total(&self) -> f64 {
+    fn total_ns(&self) -> f64 {
         self.mean * self.count as f64
     }
 }
 
-impl Step {
-    /// Whether ranges show steps.
+impl StepDetector {
     pub(super) fn is_known(&self) -> bool {
         self.name.is_some()
     }
 
     /// Whether a range of this name is a step.
-    pub(super) fn is(&self, name: &[u8]) -> bool {
+    pub(super) fn is_step(&self, name: &[u8]) -> bool {
         self.name.as_deref() == Some(name)
     }
 
-    /// How long a step takes, ns.
-    pub(super) fn mean(&self) -> f64 {
+    /// Mean duration of a step; 0 if none is known.
+    pub(super) fn mean_ns(&self) -> f64 {
         let step = self.name.as_ref().and_then(|name| self.ranges.get(name));
         step.map_or(0.0, |step| step.mean)
     }
 
-    /// What was taken for a step is none.
-    pub(super) fn forget(&mut self) {
+    /// The range taken for the step turned out not to be one.
+    pub(super) fn forget_step(&mut self) {
         self.name = None;
     }
 
-    /// There was a range; true if its name is that of steps from now on and was not before.
-    pub(super) fn learn(
+    /// Adds a range; returns true if its name becomes the step's name.
+    pub(super) fn learn_range(
         &mut self,
         name: &[u8],
         (start, end): (i64, i64),
@@ -72,9 +69,9 @@ impl Step {
         range.count += 1;
         range.mean += (duration - range.mean) / range.count as f64;
         range.last = (start, end);
-        let total = range.total();
-        let may_be = range.count >= REPEATS && range.mean <= LONGEST && !range.is_inside;
-        if !may_be || !may_change || self.is(name) {
+        let total = range.total_ns();
+        let may_be = range.count >= REPEATS_MIN && range.mean <= STEP_MAX_NS && !range.is_inside;
+        if !may_be || !may_change || self.is_step(name) {
             return false;
         }
         let known = self
@@ -82,10 +79,10 @@ impl Step {
             .as_ref()
             .and_then(|step| self.ranges.get_mut(step));
         let is_more = known.is_none_or(|known| {
-            // The model is nearly all of a step, and runs in prefill too; but the step is what is around it.
+            // The model's forward range takes nearly the whole step and also runs in prefill; the step is the range around it.
             known.is_inside = start <= known.last.0 && known.last.1 <= end;
-            // By more than a little, or two that are alike would change places for ever.
-            known.is_inside || total > 1.2 * known.total()
+            // By a margin, or two similar ranges would alternate for ever.
+            known.is_inside || total > 1.2 * known.total_ns()
         });
         if is_more {
             self.name = Some(name.into());
@@ -93,10 +90,10 @@ impl Step {
         is_more
     }
 
-    /// Whether there is a place for a range that takes so long. Where there is none, the shortest one goes: what is inside of
-    /// a step ends before it, and may be of more names than are followed.
+    /// Makes room for a range of this duration by dropping the shortest one; false if none is shorter. Ranges inside a step
+    /// end before it and may have more names than are tracked.
     fn makes_room(&mut self, duration: f64) -> bool {
-        if self.ranges.len() < MOST_NAMES {
+        if self.ranges.len() < NAMES_MAX {
             return true;
         }
         let others = self.ranges.iter();
@@ -116,81 +113,81 @@ mod tests {
 
     #[test]
     fn the_range_with_most_of_the_time_is_the_step() {
-        let mut step = Step::default();
+        let mut step = StepDetector::default();
         for _ in 0..4 {
-            step.learn(b"layer", (0, MS), true);
-            step.learn(b"layer", (0, MS), true);
-            step.learn(b"decode_step", (0, 20 * MS), true);
-            step.learn(b"request", (0, 900 * MS), true);
+            step.learn_range(b"layer", (0, MS), true);
+            step.learn_range(b"layer", (0, MS), true);
+            step.learn_range(b"decode_step", (0, 20 * MS), true);
+            step.learn_range(b"request", (0, 900 * MS), true);
         }
-        assert!(step.is(b"decode_step"));
-        step.forget();
+        assert!(step.is_step(b"decode_step"));
+        step.forget_step();
         assert!(!step.is_known());
-        assert!(step.learn(b"decode_step", (0, 20 * MS), true));
+        assert!(step.learn_range(b"decode_step", (0, 20 * MS), true));
     }
 
-    /// Prefill attaches again as well, and is longer; but what comes next are steps.
+    /// Prefill recurs too and is longer, but the ranges after it are the steps.
     #[test]
     fn a_prefill_before_every_decode_is_not_the_step() {
-        let mut step = Step::default();
+        let mut step = StepDetector::default();
         let mut now = 0;
         for prefill in [312 * MS, 35 * MS, 34 * MS, 34 * MS] {
-            step.learn(b"model", (now, now + prefill - 1), true);
-            step.learn(b"prefill", (now, now + prefill), true);
+            step.learn_range(b"model", (now, now + prefill - 1), true);
+            step.learn_range(b"prefill", (now, now + prefill), true);
             now += prefill;
             for _ in 0..40 {
-                step.learn(b"model", (now + 1, now + 20 * MS), true);
-                step.learn(b"decode_step", (now, now + 21 * MS), true);
+                step.learn_range(b"model", (now + 1, now + 20 * MS), true);
+                step.learn_range(b"decode_step", (now, now + 21 * MS), true);
                 now += 21 * MS;
-                assert!(!step.is(b"prefill"));
+                assert!(!step.is_step(b"prefill"));
             }
         }
-        assert!(step.is(b"decode_step"));
+        assert!(step.is_step(b"decode_step"));
     }
 
-    /// A step whose every module has a range, and more of them than are followed; all are long at first.
+    /// A step in which every module has a range, more of them than are tracked; all are slow at first.
     #[test]
     fn a_step_of_many_modules_is_found() {
-        let mut step = Step::default();
+        let mut step = StepDetector::default();
         let mut now = 0;
         for _ in 0..5 {
             let begin = now;
             for module in 0..400 {
                 now += MS;
                 let name = format!("layers.{module}");
-                step.learn(name.as_bytes(), (now - MS, now), true);
+                step.learn_range(name.as_bytes(), (now - MS, now), true);
             }
-            step.learn(b"decode_step", (begin, begin + 200 * MS), true);
+            step.learn_range(b"decode_step", (begin, begin + 200 * MS), true);
         }
-        assert!(step.is(b"decode_step"));
-        assert!(step.ranges.len() <= MOST_NAMES);
+        assert!(step.is_step(b"decode_step"));
+        assert!(step.ranges.len() <= NAMES_MAX);
     }
 
     #[test]
     fn a_step_is_what_is_around_a_model_and_hardly_longer() {
-        let mut step = Step::default();
+        let mut step = StepDetector::default();
         for round in 0..6 {
             let begin = 300 * round * MS;
             // The model of a prefill is longer than one of decode, and comes first.
             let end = begin + if round == 0 { 200 * MS } else { 19 * MS };
-            step.learn(b"model", (begin + 1, end), true);
+            step.learn_range(b"model", (begin + 1, end), true);
             if round > 0 {
-                step.learn(b"decode_step", (begin, end + MS / 2), true);
+                step.learn_range(b"decode_step", (begin, end + MS / 2), true);
             }
         }
-        assert!(step.is(b"decode_step"));
+        assert!(step.is_step(b"decode_step"));
     }
 
     #[test]
     fn the_step_stays_what_it_is_during_a_slice() {
-        let mut step = Step::default();
+        let mut step = StepDetector::default();
         for _ in 0..3 {
-            step.learn(b"prefill", (0, 20 * MS), true);
+            step.learn_range(b"prefill", (0, 20 * MS), true);
         }
         for _ in 0..9 {
-            assert!(!step.learn(b"decode_step", (0, 20 * MS), false));
+            assert!(!step.learn_range(b"decode_step", (0, 20 * MS), false));
         }
-        assert!(step.is(b"prefill"));
-        assert!(step.learn(b"decode_step", (0, 20 * MS), true));
+        assert!(step.is_step(b"prefill"));
+        assert!(step.learn_range(b"decode_step", (0, 20 * MS), true));
     }
 }

@@ -1,6 +1,6 @@
 //! Programs that are simulated: is the share kept, and used?
 
-use super::credit::PRIOR_SLICE;
+use super::credit::SLICE_COST_PRIOR_NS;
 use super::*;
 
 mod odd;
@@ -13,7 +13,7 @@ fn begin(budget: &Budget, start: i64) {
     (state.credit.last, state.credit.used) = (start, start);
 }
 
-/// So many launches were recorded.
+/// This many launches were recorded.
 fn of(launches: f64) -> Recorded {
     Recorded {
         launches,
@@ -22,7 +22,7 @@ fn of(launches: f64) -> Recorded {
     }
 }
 
-/// The name of a kernel of a step: a lookup comes first, then layers of 12 kernels.
+/// Name of the kernel at a position of a step: an embedding kernel first, then layers of 12 kernels.
 fn name(place: u64) -> u32 {
     if place == 0 {
         1
@@ -37,7 +37,7 @@ fn simulate(ppm: u32, step: i64, launches: u64, cost: i64, ranges: bool) -> (f64
     simulate_switching(ppm, (step, launches, cost), ranges, Switching::default())
 }
 
-/// How long it takes to put recording on and off, a step later for CUPTI to leave, and what nobody counts after that.
+/// Time to switch recording on and off, to detach CUPTI one step later, and the slowdown after that which is not counted.
 #[derive(Clone, Copy)]
 struct Switching {
     starting: i64,
@@ -57,7 +57,7 @@ impl Default for Switching {
     }
 }
 
-/// The same, where switching takes so long.
+/// The same with these switching times.
 fn simulate_switching(
     ppm: u32,
     (step, launches, cost): (i64, u64, i64),
@@ -71,7 +71,7 @@ fn simulate_switching(
         hidden,
     } = switching;
     let budget = Budget::new(ppm, leaving > 0).unwrap();
-    let start = sys::now();
+    let start = sys::now_ns();
     begin(&budget, start);
     let (mut now, mut on, mut paid) = (start, false, 0);
     let mut switches = Switches::default();
@@ -93,7 +93,7 @@ fn simulate_switching(
             changes: switches.count + detaches,
             is_quiet: !on && !switches.is_open_ended,
         };
-        if ranges && budget.begins(b"decode_step", now, moment) {
+        if ranges && budget.range_begins(b"decode_step", now, moment) {
             switch(&mut on, true, &mut switches, &mut now, &mut paid);
         }
         let began = (now, on);
@@ -110,7 +110,7 @@ fn simulate_switching(
                     let start = now + place as i64;
                     pending
                         .kernels
-                        .add((start, start + 1), name(place), (0, 1, 7));
+                        .add_kernel((start, start + 1), name(place), (0, 1, 7));
                 }
             }
             let mut nothing = of(0.0);
@@ -132,7 +132,7 @@ fn simulate_switching(
         whole += u64::from(began.1 && !mixed);
         if ranges {
             let recorded = (!mixed).then_some(began.1);
-            if budget.ends(b"decode_step", (began.0, now), recorded) {
+            if budget.range_ends(b"decode_step", (began.0, now), recorded) {
                 switch(&mut on, false, &mut switches, &mut now, &mut paid);
             }
         }
@@ -163,7 +163,7 @@ fn the_share_is_kept_and_used() {
 fn slices_hold_whole_steps_by_the_pattern_of_kernels() {
     let (share, whole, _) = simulate(50_000, 160 * MS, 2000, 7000, false);
     assert!(share <= 0.0515, "{share}");
-    // Two steps and a fifth cost 31 ms, and half as much again is assumed: a slice every second, each with a whole step.
+    // 2.2 steps cost 31 ms, times the factor of 1.5: a slice about every second, each with a whole step.
     assert!(whole >= 14, "{whole}");
 }
 
@@ -179,14 +179,14 @@ fn the_share_is_kept_where_cupti_detaches_and_attaches_again() {
             let step = (15 * MS, 1000, 7000);
             let (share, whole, steps) = simulate_switching(20_000, step, ranges, switching);
             assert!(share <= 0.0205, "{share} at {starting} {leaving} {ranges}");
-            // Without steps, and before few slices have shown it, more is assumed than it is.
+            // Without steps, and before enough slices were measured, the assumed cost is higher than the real one.
             assert!(share >= 0.01, "{share} at {starting} {leaving} {ranges}");
             assert!(whole > 8 && whole < steps, "{whole} of {steps}");
         }
     }
 }
 
-/// Coming and going costs 20 ms and a step 2.5: in a budget of 400 ms there are 17 slices of one step, or more steps in fewer.
+/// Switching costs 20 ms and a step 2.5: a budget of 400 ms allows 17 slices of one step, or fewer slices with more steps.
 #[test]
 fn a_slice_holds_several_steps_where_switching_is_dear() {
     let switching = Switching {
@@ -214,7 +214,7 @@ fn recording_costs_as_much_as_switching() {
         let budget = Budget::new(20_000, true).unwrap();
         let mut state = budget.state.lock().unwrap();
         for step in 0..4 {
-            state.learn(b"step", (step * mean, (step + 1) * mean), Some(false));
+            state.learn_range(b"step", (step * mean, (step + 1) * mean), Some(false));
         }
         (state.slices.switching, state.launch.cost) = (switching, cost);
         (state.launch.steps, state.launch.launches) = (10, 10_000.0);
@@ -222,7 +222,7 @@ fn recording_costs_as_much_as_switching() {
     };
     let steps = |switching, mean| steps_at(2500.0, switching, mean);
     assert_eq!(steps(20e6, 15 * MS), 8);
-    // expensive launches make slices rare, not short.
+    // Expensive launches make slices rarer, not shorter.
     assert_eq!(steps_at(7000.0, 20e6, 15 * MS), 6);
     assert_eq!(steps(0.1e6, 15 * MS), 1);
     // No longer than a quarter of a second, nor shorter than 10 ms.
@@ -230,7 +230,7 @@ fn recording_costs_as_much_as_switching() {
     assert_eq!(steps(0.1e6, MS), 10);
 }
 
-/// Graphs take longer while CUPTI stays for them: that is paid from the share too, and something is left for slices.
+/// CUDA Graphs are slower while CUPTI stays attached: the budget pays for that too, and something is left for slices.
 #[test]
 fn what_graphs_cost_between_slices_is_paid() {
     let earned = |ppm| {
@@ -243,7 +243,7 @@ fn what_graphs_cost_between_slices_is_paid() {
         budget.tick((10 * MS, 10 * MS), &mut of(0.0), switches, false);
         let state = budget.state.lock().unwrap();
         // CUPTI need not come back for a slice.
-        assert_eq!(state.credit.expected, PRIOR_SLICE);
+        assert_eq!(state.credit.expected, SLICE_COST_PRIOR_NS);
         (state.credit.amount / 1e3).round() as i64
     };
     assert_eq!(
@@ -252,27 +252,27 @@ fn what_graphs_cost_between_slices_is_paid() {
     );
 }
 
-/// Steps of 1 ms that come every 21 ms.
+/// Steps of 1 ms every 21 ms.
 #[test]
 fn a_slice_of_short_steps_far_apart_ends() {
     let budget = Budget::new(20_000, true).unwrap();
     let mut now = 0;
     for _ in 0..4 {
-        budget.ends(b"step", (now, now + MS), Some(false));
+        budget.range_ends(b"step", (now, now + MS), Some(false));
         now += 21 * MS;
     }
     let mut state = budget.state.lock().unwrap();
     state.phase = Phase::Steps(now, 1000);
     drop(state);
     let mut steps = 1;
-    while !budget.ends(b"step", (now, now + MS), Some(true)) {
+    while !budget.range_ends(b"step", (now, now + MS), Some(true)) {
         now += 21 * MS;
         steps += 1;
     }
     assert_eq!(steps, 13);
 }
 
-/// Steps are slower for a while after CUPTI has detached, by as much again as was counted.
+/// After CUPTI has detached, steps are slower for a while, by as much again as was counted.
 #[test]
 fn what_nobody_counts_is_noticed_where_there_are_steps() {
     let switching = Switching {
@@ -299,7 +299,7 @@ fn some_of_what_nobody_counts_is_assumed_without_steps() {
     assert!(share >= 0.012 && whole > 5, "{share} {whole}");
 }
 
-/// Of two H200 hosts one took 7 µs for a launch that is recorded, the other 12, of 16 and 24 µs from one to the next.
+/// Of two H200 hosts, one took 7 µs per recorded launch and the other 12; launches were 16 and 24 µs apart.
 #[test]
 fn dear_launches_are_assumed_without_steps() {
     for (step, cost) in [(16 * MS, 6_500), (24 * MS, 11_500)] {
@@ -327,7 +327,7 @@ fn a_launch_that_costs_more_than_assumed_is_noticed() {
 fn the_cost_of_a_launch_is_measured_on_a_host_that_drifts() {
     let budget = Budget::new(20_000, false).unwrap();
     for _ in 0..3 {
-        budget.ends(b"step", (0, 15 * MS), None);
+        budget.range_ends(b"step", (0, 15 * MS), None);
     }
     for round in 0..20 {
         // The host halves its speed midway, and every seventh step is three times as long.
@@ -336,7 +336,7 @@ fn the_cost_of_a_launch_is_measured_on_a_host_that_drifts() {
             let spike = if (round * 6 + step) % 7 == 3 { 3 } else { 1 };
             let recorded = step == 3;
             let length = 15 * MS * speed * spike + if recorded { 2 * MS } else { 0 };
-            budget.ends(b"step", (0, length), Some(recorded));
+            budget.range_ends(b"step", (0, length), Some(recorded));
         }
         let mut state = budget.state.lock().unwrap();
         state.launch.steps += 1;
@@ -364,14 +364,14 @@ fn a_slice_that_began_after_its_end_is_ended() {
         is_on: true,
         ..Switches::default()
     };
-    let now = (sys::now(), 0);
+    let now = (sys::now_ns(), 0);
     assert_eq!(budget.tick(now, &mut of(0.0), stray, true), Some(false));
 }
 
 #[test]
 fn a_process_that_rests_earns_nothing() {
     let budget = Budget::new(20_000, false).unwrap();
-    let start = sys::now();
+    let start = sys::now_ns();
     begin(&budget, start);
     let off = Switches::default();
     let mut used = start;
@@ -391,7 +391,7 @@ fn a_process_that_rests_earns_nothing() {
 #[test]
 fn nothing_is_switched_while_recording_is_not_wanted() {
     let budget = Budget::new(20_000, false).unwrap();
-    let start = sys::now();
+    let start = sys::now_ns();
     begin(&budget, start);
     for second in 0..100 {
         let now = start + second * 1000 * MS;

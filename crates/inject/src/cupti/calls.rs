@@ -1,15 +1,15 @@
-//! Which calls of the CUDA API are recorded: those that start work on a device, wait for it, or take long for reasons
-//! worth knowing (memory, modules). Recording every call gives ten records a kernel where this gives about one.
+//! Selects the CUDA API calls to record: those that start work on a device, wait for it, or may take long (memory,
+//! modules). Recording every call gives about ten records per kernel; this gives about one.
 
 use std::collections::HashMap;
 
 use super::domain;
 
-/// Numbers of callbacks go up to about 900; the last versions add fifty a year.
-const MOST: u32 = 4096;
+/// Highest callback number to ask for. Numbers go up to about 900; recent CUDA versions add fifty a year.
+const CALLBACK_NUMBER_MAX: u32 = 4096;
 
-/// What a name must hold to be recorded. Names are those of `cuptiGetCallbackName`, without `cuda` or `cu` in front.
-const WORDS: &[&str] = &[
+/// A call is recorded if its name contains one of these. Names are those of `cuptiGetCallbackName` without `cuda` or `cu`.
+const RECORDED_WORDS: &[&str] = &[
     "Launch",
     "Memcpy",
     "Memset",
@@ -26,8 +26,8 @@ const WORDS: &[&str] = &[
     "StreamEndCapture",
 ];
 
-/// What excludes a name that [`WORDS`] would take: functions that describe nodes of graphs or are cheap and frequent.
-const NOT: &[&str] = &[
+/// Exceptions to [`RECORDED_WORDS`]: functions that describe graph nodes, or are cheap and frequent.
+const EXCLUDED_WORDS: &[&str] = &[
     "Node",
     "GetParams",
     "SetParams",
@@ -35,34 +35,34 @@ const NOT: &[&str] = &[
     "Attribute",
 ];
 
-/// The calls that are recorded, by the numbers of their callbacks.
+/// The recorded calls, by callback number.
 pub(crate) struct Calls {
     pub(crate) all: bool,
-    /// Of the runtime, in order.
+    /// Calls of the runtime API, sorted.
     pub(crate) runtime: Vec<u32>,
-    /// Of the driver, in order.
+    /// Calls of the driver API, sorted.
     pub(crate) driver: Vec<u32>,
-    /// Those that return when a device has done what it was given, by domain and number, in order.
+    /// Calls that return after device work has finished, by domain and number, sorted.
     pub(super) waits: Vec<(u32, u32)>,
-    /// Those that give kernels to a device, likewise.
+    /// Calls that launch kernels, likewise.
     pub(super) launches: Vec<(u32, u32)>,
     names: HashMap<(u32, u32), Vec<u8>>,
-    /// Those that are not recorded, likewise.
+    /// Calls that are not recorded, likewise.
     pub(super) others: Vec<(u32, u32)>,
 }
 
 /// What was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// All that a device was given.
+    /// All work of a device.
     Device,
     /// A stream, an event or a copy.
     Part,
 }
 
 impl Calls {
-    /// Chooses among the calls that `name_of` knows by domain and number.
-    pub(super) fn choose(name_of: impl Fn(u32, u32) -> Option<Vec<u8>>, all: bool) -> Self {
+    /// Chooses among the calls for which `name_of` has a name; with `all`, takes every one.
+    pub(super) fn choose_calls(name_of: impl Fn(u32, u32) -> Option<Vec<u8>>, all: bool) -> Self {
         let mut calls = Self {
             all,
             runtime: Vec::new(),
@@ -75,7 +75,7 @@ impl Calls {
         for domain in [domain::RUNTIME, domain::DRIVER] {
             // Numbers have gaps of one or two; a long silence is the end.
             let mut silence = 0;
-            for callback in 1..MOST {
+            for callback in 1..CALLBACK_NUMBER_MAX {
                 let Some(name) = name_of(domain, callback) else {
                     silence += 1;
                     if silence > 512 {
@@ -106,24 +106,24 @@ impl Calls {
         calls
     }
 
-    /// What a call has waited for when it returns.
+    /// What the call waited for, known when it returns.
     pub(super) fn waited_for(&self, domain: u32, callback: u32) -> Option<Wait> {
         self.waits.binary_search(&(domain, callback)).ok()?;
-        let name = self.name(domain, callback);
+        let name = self.call_name(domain, callback);
         let is = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
         let all = is(b"DeviceSynchronize") || is(b"CtxSynchronize");
         Some(if all { Wait::Device } else { Wait::Part })
     }
 
-    /// The name of a call; empty where CUPTI did not tell.
-    pub(crate) fn name(&self, domain: u32, callback: u32) -> &[u8] {
+    /// Empty if CUPTI gave no name.
+    pub(crate) fn call_name(&self, domain: u32, callback: u32) -> &[u8] {
         self.names
             .get(&(domain, callback))
             .map_or(&[], |name| name.as_slice())
     }
 
-    /// Whether a record of this call is to be kept; CUPTI before 12.5 sends more than we want.
-    pub(crate) fn wants(&self, domain: u32, callback: u32) -> bool {
+    /// Whether to keep the record of a call; CUPTI before 12.5 records calls that were not selected.
+    pub(crate) fn is_recorded(&self, domain: u32, callback: u32) -> bool {
         let chosen = match domain {
             domain::RUNTIME => &self.runtime,
             _ => &self.driver,
@@ -133,10 +133,11 @@ impl Calls {
 }
 
 fn is_wanted(name: &str) -> bool {
-    WORDS.iter().any(|word| name.contains(word)) && !NOT.iter().any(|word| name.contains(word))
+    RECORDED_WORDS.iter().any(|word| name.contains(word))
+        && !EXCLUDED_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// Copies from one device to another return before they are done.
+/// Peer copies return before they are done, so they are not waits.
 fn is_wait(name: &str) -> bool {
     name.contains("Synchronize")
         || (name.contains("Memcpy")
@@ -175,7 +176,7 @@ mod tests {
             };
             Some(name.as_bytes().to_vec())
         };
-        let calls = Calls::choose(names, false);
+        let calls = Calls::choose_calls(names, false);
         assert_eq!(calls.runtime, [13, 31, 41, 131, 211, 311, 430]);
         assert_eq!(calls.driver, [17, 280, 307]);
         let (driver, runtime) = (domain::DRIVER, domain::RUNTIME);
@@ -188,10 +189,10 @@ mod tests {
         assert_eq!(calls.waited_for(runtime, 131), Some(Wait::Part));
         assert_eq!(calls.waited_for(driver, 17), Some(Wait::Device));
         assert_eq!(calls.waited_for(runtime, 41), None);
-        assert!(calls.wants(domain::RUNTIME, 211));
-        assert!(!calls.wants(domain::RUNTIME, 20));
-        assert!(!calls.wants(domain::DRIVER, 211));
-        assert_eq!(calls.name(domain::RUNTIME, 20), b"cudaGetDevice_v3020");
-        assert!(Calls::choose(names, true).wants(domain::RUNTIME, 20));
+        assert!(calls.is_recorded(domain::RUNTIME, 211));
+        assert!(!calls.is_recorded(domain::RUNTIME, 20));
+        assert!(!calls.is_recorded(domain::DRIVER, 211));
+        assert_eq!(calls.call_name(domain::RUNTIME, 20), b"cudaGetDevice_v3020");
+        assert!(Calls::choose_calls(names, true).is_recorded(domain::RUNTIME, 20));
     }
 }

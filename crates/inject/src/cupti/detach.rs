@@ -1,8 +1,8 @@
-//! When CUPTI may detach from a process: the order of events, apart from what they do.
+//! When CUPTI may detach from a process: the state machine, without the actions.
 //!
-//! Detaching CUPTI frees what its records point to, so everything must have been read before; and it is safe only at
-//! the end of a call of CUDA on a thread that makes it. Hence three parties: whoever stops recording, our thread, which
-//! reads, and the target's threads, which pass by.
+//! Detaching CUPTI frees what its records point to, so all records must have been read before; and it is safe only at the
+//! end of a CUDA call, on the thread that made it. Hence three parties: the thread that stops recording, our thread, which
+//! reads, and the target's threads, whose CUDA calls end.
 //!
 //! ```text
 //!              stopped             our thread looks          nothing is left          a call ends
@@ -12,100 +12,100 @@
 //!     └────────────────────────────── wanted again: subscribes again ─────────────────────────────────┘
 //! ```
 //!
-//! CUPTI hands out what is whole; when it keeps no buffer after that, nothing is left. It may keep one that is empty, so
-//! a [`GRACE`] after a wait of the target for its device, or after a [`Patience`], all is asked for, whole or not. A wait may
-//! have been for one stream of several: once kernels were dropped, such waits only make our thread look.
+//! A flush returns the buffers with complete records; if CUPTI keeps no buffer after it, nothing is left. CUPTI may keep an
+//! empty buffer, so a forced flush follows [`WAIT_GRACE_NS`] after the target synchronized with its device, or when
+//! [`Patience`] runs out. The synchronization may have been for one stream of several: once kernels were lost that way, such
+//! waits only wake our thread.
 
 use super::calls::Wait;
 
-/// How long after the end of a slice a wait of the target for its device is hoped for. Later its kernels are taken to have
-/// ended. Where they had not, it is longer the next time: a device may be far behind the host.
+/// How long after a slice we wait for the target to synchronize with its device. After that its kernels are assumed to have
+/// ended. If some had not, the next wait is longer: the device may be far behind the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Patience {
-    /// So long, ns.
     time: i64,
-    /// Whether nothing runs any more after a wait for a stream, as far as is known.
+    /// Whether a wait for one stream is taken to mean that the device is idle.
     trusts_waits: bool,
 }
 
 impl Patience {
-    const LEAST: i64 = 50_000_000;
-    /// A host runs ahead by about a thousand launches: those of a large prefill run for so long, ns.
-    const FIRST: i64 = 800_000_000;
-    const MOST: i64 = 1_600_000_000;
+    const PATIENCE_MIN_NS: i64 = 50_000_000;
+    /// A host runs ahead of its device by about a thousand launches, which take this long in a large prefill.
+    const PATIENCE_START_NS: i64 = 800_000_000;
+    const PATIENCE_MAX_NS: i64 = 1_600_000_000;
 
-    /// Kernels were still running.
+    /// Kernels were still running at the forced flush.
     pub(super) fn grow(&mut self) {
-        self.time = (4 * self.time).min(Self::MOST);
+        self.time = (4 * self.time).min(Self::PATIENCE_MAX_NS);
         self.trusts_waits = false;
     }
 
-    /// None was: it was in vain.
+    /// No kernel was running any more: waiting was unnecessary.
     pub(super) fn shrink(&mut self) {
-        self.time = (self.time / 2).max(Self::LEAST);
-        self.trusts_waits |= self.time == Self::LEAST;
+        self.time = (self.time / 2).max(Self::PATIENCE_MIN_NS);
+        self.trusts_waits |= self.time == Self::PATIENCE_MIN_NS;
     }
 }
 
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            time: Self::FIRST,
+            time: Self::PATIENCE_START_NS,
             trusts_waits: true,
         }
     }
 }
 
-/// How long our thread waits before it looks again, ns.
-const PAUSE: i64 = 5_000_000;
+/// Minimum time between two flushes of our thread.
+const LOOK_INTERVAL_NS: i64 = 5_000_000;
 
-/// How long after a wait CUPTI may need to know the times of what was waited for, ns: right after one an H200 had none for kernels
-/// of the last 90 ms.
-const GRACE: i64 = 20_000_000;
+/// Time that CUPTI needs after a synchronization to know the times of the kernels before it: right after one, kernels of the
+/// last 90 ms had no times on an H200.
+const WAIT_GRACE_NS: i64 = 20_000_000;
 
-/// Where CUPTI is on its way out.
+/// Progress of detaching CUPTI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detach {
-    /// It is in the process, and recording or not asked to detach.
+    /// CUPTI is attached, and records or was not asked to detach.
     Attached,
-    /// Recording has stopped, and what was recorded may still run on the device; our thread looks at intervals until it is
-    /// out of patience.
+    /// Recording has stopped; recorded kernels may still run on the device. Our thread flushes at intervals until its
+    /// patience runs out.
     Detaching {
         limit: Limit,
         looked: i64,
         look: i64,
     },
-    /// Our thread takes what CUPTI holds.
+    /// Our thread reads what CUPTI holds.
     Draining(Limit),
-    /// All was read. The next call that ends detaches CUPTI.
+    /// Everything was read. The next CUDA call that ends detaches CUPTI.
     Ready,
-    /// It is out: no function of CUPTI may be called but the one that subscribes.
+    /// No function of CUPTI may be called except the one that subscribes.
     Detached,
 }
 
-/// When what CUPTI holds is taken whether whole or not.
+/// When a forced flush is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     since: i64,
     until: i64,
-    /// Or after a wait for part of what runs.
+    /// Or after a wait for one stream.
     trusts_waits: bool,
 }
 
-/// What is to be done at the end of a call.
+/// What to do at the end of a CUDA call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passing {
     Nothing,
-    /// Our thread is to be woken: it may take what CUPTI holds.
+    /// Wake our thread: it may flush.
     Wake,
-    /// CUPTI is to be taken out, now.
+    /// Detach CUPTI now.
     Detach,
 }
 
-/// What our thread is to take.
+/// What our thread should flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drain {
-    /// What is whole; whether something is left shows after it.
+    /// Complete records only; afterwards it shows whether something is left.
     Whole,
     All,
 }
@@ -116,13 +116,13 @@ impl Detach {
         self != Self::Detached
     }
 
-    /// Whether it is on its way, with costs to come.
+    /// Whether CUPTI is about to be detached, with costs to come.
     pub(super) fn is_under_way(self) -> bool {
         !matches!(self, Self::Attached | Self::Detached)
     }
 
-    /// Recording has stopped and CUPTI is to detach.
-    pub(super) fn stopped(&mut self, now: i64, patience: Patience) {
+    /// Recording has stopped and CUPTI is to be detached.
+    pub(super) fn begin_detach(&mut self, now: i64, patience: Patience) {
         if self.is_present() {
             let limit = Limit {
                 since: now,
@@ -137,14 +137,14 @@ impl Detach {
         }
     }
 
-    /// A call of the target ends, and what it waited for.
-    pub(super) fn passes(&mut self, now: i64, waited: Option<Wait>) -> Passing {
+    /// A CUDA call of the target ends that waited for this.
+    pub(super) fn call_ends(&mut self, now: i64, waited: Option<Wait>) -> Passing {
         match (&mut *self, waited) {
             (Self::Detaching { limit, look, .. }, Some(wait))
                 if limit.trusts_waits || wait == Wait::Device =>
             {
                 // The first one counts.
-                let until = now + GRACE;
+                let until = now + WAIT_GRACE_NS;
                 if until >= limit.until {
                     return Passing::Nothing;
                 }
@@ -161,7 +161,7 @@ impl Detach {
                 Some(_),
             ) => {
                 // Programs may wait all the time.
-                let soon = *looked + PAUSE;
+                let soon = *looked + LOOK_INTERVAL_NS;
                 if soon >= limit.until.min(*look) {
                     return Passing::Nothing;
                 }
@@ -173,7 +173,7 @@ impl Detach {
         }
     }
 
-    /// When our thread should look.
+    /// When our thread should flush next.
     pub(super) fn next(self) -> Option<i64> {
         match self {
             Self::Detaching { limit, look, .. } => Some(look.min(limit.until)),
@@ -181,8 +181,7 @@ impl Detach {
         }
     }
 
-    /// What our thread should take now, if anything.
-    pub(super) fn drains(&mut self, now: i64) -> Option<Drain> {
+    pub(super) fn next_drain(&mut self, now: i64) -> Option<Drain> {
         self.next().filter(|&time| now >= time)?;
         let (limit, drain) = match *self {
             Self::Detaching { limit, .. } if now < limit.until => (limit, Drain::Whole),
@@ -199,15 +198,15 @@ impl Detach {
         Some(drain)
     }
 
-    /// Our thread has read what it was to take, and nothing `is_left`. True if that was the last; not if recording went
-    /// on meanwhile.
-    pub(super) fn drained(&mut self, now: i64, is_left: bool) -> bool {
+    /// Our thread has read what it flushed. Returns true if nothing is left and CUPTI is ready to detach; false if recording
+    /// was switched on meanwhile.
+    pub(super) fn finish_drain(&mut self, now: i64, is_left: bool) -> bool {
         let Self::Draining(limit) = *self else {
             return false;
         };
         *self = if is_left {
             // The longer it takes, the less often.
-            let look = now + PAUSE.max((now - limit.since) / 4);
+            let look = now + LOOK_INTERVAL_NS.max((now - limit.since) / 4);
             Self::Detaching {
                 limit,
                 looked: now,
@@ -219,11 +218,11 @@ impl Detach {
         !is_left
     }
 
-    /// Something came after all was read.
+    /// A buffer came after everything was read.
     pub(super) fn found_more(&mut self, now: i64) {
         let limit = Limit {
             since: now,
-            until: now + GRACE,
+            until: now + WAIT_GRACE_NS,
             trusts_waits: true,
         };
         *self = Self::Detaching {
@@ -243,69 +242,78 @@ mod tests {
     #[test]
     fn what_is_whole_is_read_and_then_a_call_ends() {
         let mut detach = Detach::Attached;
-        assert_eq!(detach.passes(999, WAIT), Passing::Nothing);
-        detach.stopped(1000, Patience::default());
-        assert_eq!(detach.passes(1000, None), Passing::Nothing);
-        assert_eq!(detach.drains(1000), Some(Drain::Whole));
+        assert_eq!(detach.call_ends(999, WAIT), Passing::Nothing);
+        detach.begin_detach(1000, Patience::default());
+        assert_eq!(detach.call_ends(1000, None), Passing::Nothing);
+        assert_eq!(detach.next_drain(1000), Some(Drain::Whole));
         // Until our thread has read, calls pass.
-        assert_eq!(detach.passes(1000, WAIT), Passing::Nothing);
-        assert!(detach.drained(1001, false));
-        assert_eq!(detach.passes(1001, None), Passing::Detach);
+        assert_eq!(detach.call_ends(1000, WAIT), Passing::Nothing);
+        assert!(detach.finish_drain(1001, false));
+        assert_eq!(detach.call_ends(1001, None), Passing::Detach);
     }
 
     #[test]
     fn what_is_not_whole_is_taken_after_a_wait() {
         let mut detach = Detach::Attached;
-        detach.stopped(1000, Patience::default());
-        assert_eq!(detach.drains(1000), Some(Drain::Whole));
-        assert!(!detach.drained(1001, true));
-        assert_eq!(detach.drains(1002), None);
-        assert_eq!(detach.drains(1001 + PAUSE), Some(Drain::Whole));
-        assert!(!detach.drained(1002 + PAUSE, true));
-        let mut now = 1003 + PAUSE;
-        let until = now + GRACE;
-        assert_eq!(detach.passes(now, WAIT), Passing::Wake);
+        detach.begin_detach(1000, Patience::default());
+        assert_eq!(detach.next_drain(1000), Some(Drain::Whole));
+        assert!(!detach.finish_drain(1001, true));
+        assert_eq!(detach.next_drain(1002), None);
+        assert_eq!(
+            detach.next_drain(1001 + LOOK_INTERVAL_NS),
+            Some(Drain::Whole)
+        );
+        assert!(!detach.finish_drain(1002 + LOOK_INTERVAL_NS, true));
+        let mut now = 1003 + LOOK_INTERVAL_NS;
+        let until = now + WAIT_GRACE_NS;
+        assert_eq!(detach.call_ends(now, WAIT), Passing::Wake);
         // CUPTI may hear of it later than the program. Other waits add nothing.
         let mut looks = 0;
-        while detach.drains(now) == Some(Drain::Whole) {
-            assert!(!detach.drained(now, true));
-            assert_eq!(detach.passes(now + 1, WAIT), Passing::Nothing);
+        while detach.next_drain(now) == Some(Drain::Whole) {
+            assert!(!detach.finish_drain(now, true));
+            assert_eq!(detach.call_ends(now + 1, WAIT), Passing::Nothing);
             now = detach.next().expect("it looks again");
             looks += 1;
         }
         assert_eq!((now, looks), (until, 4));
-        assert!(detach.drained(now, false));
-        assert_eq!(detach.passes(now, WAIT), Passing::Detach);
+        assert!(detach.finish_drain(now, false));
+        assert_eq!(detach.call_ends(now, WAIT), Passing::Detach);
     }
 
     #[test]
     fn what_is_whole_soon_after_a_wait_is_not_taken_by_force() {
         let mut detach = Detach::Attached;
-        detach.stopped(0, Patience::default());
+        detach.begin_detach(0, Patience::default());
         let late = 400_000_000;
-        assert_eq!(detach.drains(late), Some(Drain::Whole));
-        assert!(!detach.drained(late, true));
-        assert_eq!(detach.passes(late + 1, WAIT), Passing::Wake);
-        assert_eq!(detach.drains(late + 1), Some(Drain::Whole));
-        assert!(!detach.drained(late + 2, true));
-        assert_eq!(detach.drains(late + 2 + PAUSE), Some(Drain::Whole));
-        assert!(detach.drained(late + 3 + PAUSE, false));
-        assert_eq!(detach.passes(late + 4 + PAUSE, None), Passing::Detach);
+        assert_eq!(detach.next_drain(late), Some(Drain::Whole));
+        assert!(!detach.finish_drain(late, true));
+        assert_eq!(detach.call_ends(late + 1, WAIT), Passing::Wake);
+        assert_eq!(detach.next_drain(late + 1), Some(Drain::Whole));
+        assert!(!detach.finish_drain(late + 2, true));
+        assert_eq!(
+            detach.next_drain(late + 2 + LOOK_INTERVAL_NS),
+            Some(Drain::Whole)
+        );
+        assert!(detach.finish_drain(late + 3 + LOOK_INTERVAL_NS, false));
+        assert_eq!(
+            detach.call_ends(late + 4 + LOOK_INTERVAL_NS, None),
+            Passing::Detach
+        );
     }
 
     #[test]
     fn a_program_that_never_waits_is_left_later() {
         let mut detach = Detach::Attached;
-        detach.stopped(1000, Patience::default());
+        detach.begin_detach(1000, Patience::default());
         let mut now = 1000;
-        while detach.drains(now) == Some(Drain::Whole) {
-            assert!(!detach.drained(now, true));
+        while detach.next_drain(now) == Some(Drain::Whole) {
+            assert!(!detach.finish_drain(now, true));
             now = detach.next().expect("it looks again");
         }
-        assert_eq!(now, 1000 + Patience::FIRST);
-        assert!(detach.drained(now, false));
+        assert_eq!(now, 1000 + Patience::PATIENCE_START_NS);
+        assert!(detach.finish_drain(now, false));
         assert_eq!(detach.next(), None);
-        assert_eq!(detach.passes(now, None), Passing::Detach);
+        assert_eq!(detach.call_ends(now, None), Passing::Detach);
     }
 
     #[test]
@@ -320,10 +328,10 @@ mod tests {
             assert_eq!(patience.time, expected * 1_000_000);
         }
         let mut detach = Detach::Attached;
-        detach.stopped(0, patience);
+        detach.begin_detach(0, patience);
         let (mut now, mut looks) = (0, 0);
-        while detach.drains(now) == Some(Drain::Whole) {
-            assert!(!detach.drained(now, true));
+        while detach.next_drain(now) == Some(Drain::Whole) {
+            assert!(!detach.finish_drain(now, true));
             now = detach.next().expect("it looks again");
             looks += 1;
         }
@@ -338,60 +346,60 @@ mod tests {
         patience.grow();
         patience.grow();
         let mut detach = Detach::Attached;
-        detach.stopped(0, patience);
+        detach.begin_detach(0, patience);
         let (mut now, mut looks) = (0, 0);
-        while detach.drains(now) == Some(Drain::Whole) {
-            assert!(!detach.drained(now, true));
+        while detach.next_drain(now) == Some(Drain::Whole) {
+            assert!(!detach.finish_drain(now, true));
             // Waits make it look sooner, but not all the time.
-            let is_late = detach.next() > Some(now + PAUSE);
-            assert_eq!(detach.passes(now, WAIT) == Passing::Wake, is_late);
-            assert_eq!(detach.passes(now, WAIT), Passing::Nothing);
+            let is_late = detach.next() > Some(now + LOOK_INTERVAL_NS);
+            assert_eq!(detach.call_ends(now, WAIT) == Passing::Wake, is_late);
+            assert_eq!(detach.call_ends(now, WAIT), Passing::Nothing);
             let next = detach.next().expect("it looks again");
-            assert!(next == now + PAUSE || next == patience.time);
+            assert!(next == now + LOOK_INTERVAL_NS || next == patience.time);
             now = next;
             looks += 1;
         }
         assert_eq!((now, looks), (patience.time, 160));
         // One for the device is.
-        detach.stopped(0, patience);
-        assert_eq!(detach.passes(1, Some(Wait::Device)), Passing::Wake);
-        assert_eq!(detach.drains(1 + GRACE), Some(Drain::All));
+        detach.begin_detach(0, patience);
+        assert_eq!(detach.call_ends(1, Some(Wait::Device)), Passing::Wake);
+        assert_eq!(detach.next_drain(1 + WAIT_GRACE_NS), Some(Drain::All));
         // When it was in vain often enough, any is again.
         (0..4).for_each(|_| patience.shrink());
-        detach.stopped(0, patience);
-        assert_eq!(detach.passes(1, WAIT), Passing::Wake);
-        assert_eq!(detach.drains(1 + GRACE), Some(Drain::All));
+        detach.begin_detach(0, patience);
+        assert_eq!(detach.call_ends(1, WAIT), Passing::Wake);
+        assert_eq!(detach.next_drain(1 + WAIT_GRACE_NS), Some(Drain::All));
     }
 
     #[test]
     fn a_slice_that_begins_meanwhile_calls_it_off() {
         // While our thread reads, a slice begins and ends: what it recorded has not been read.
         let mut detach = Detach::Attached;
-        detach.stopped(1000, Patience::default());
-        assert!(detach.drains(1001).is_some());
+        detach.begin_detach(1000, Patience::default());
+        assert!(detach.next_drain(1001).is_some());
         detach = Detach::Attached;
-        detach.stopped(2000, Patience::default());
-        assert!(!detach.drained(2001, false));
-        assert_eq!(detach.passes(2001, None), Passing::Nothing);
-        assert_eq!(detach.drains(2001), Some(Drain::Whole));
+        detach.begin_detach(2000, Patience::default());
+        assert!(!detach.finish_drain(2001, false));
+        assert_eq!(detach.call_ends(2001, None), Passing::Nothing);
+        assert_eq!(detach.next_drain(2001), Some(Drain::Whole));
     }
 
     #[test]
     fn what_came_late_is_read_first() {
         let mut detach = Detach::Ready;
         detach.found_more(5);
-        assert_eq!(detach.passes(5, None), Passing::Nothing);
-        assert_eq!(detach.drains(5), Some(Drain::Whole));
-        assert!(detach.drained(5, false));
-        assert_eq!(detach.passes(5, None), Passing::Detach);
+        assert_eq!(detach.call_ends(5, None), Passing::Nothing);
+        assert_eq!(detach.next_drain(5), Some(Drain::Whole));
+        assert!(detach.finish_drain(5, false));
+        assert_eq!(detach.call_ends(5, None), Passing::Detach);
     }
 
     #[test]
     fn what_is_gone_stays_so() {
         let mut detach = Detach::Detached;
-        detach.stopped(1, Patience::default());
+        detach.begin_detach(1, Patience::default());
         assert!(!detach.is_present() && !detach.is_under_way());
-        assert_eq!(detach.passes(2, WAIT), Passing::Nothing);
-        assert!(detach.drains(i64::MAX).is_none() && !detach.drained(0, false));
+        assert_eq!(detach.call_ends(2, WAIT), Passing::Nothing);
+        assert!(detach.next_drain(i64::MAX).is_none() && !detach.finish_drain(0, false));
     }
 }

@@ -1,4 +1,4 @@
-//! Callbacks that use CUPTI without its lock, and the moment in which it is taken out: never both at once.
+//! Keeps callbacks that use CUPTI without its lock from running while CUPTI is being detached.
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
@@ -15,7 +15,7 @@ impl Door {
         }
     }
 
-    /// Whether CUPTI is being taken out at this moment.
+    /// Whether CUPTI is being detached right now.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
@@ -23,8 +23,8 @@ impl Door {
     /// Runs `work` unless the door is closed.
     pub(super) fn visit(&self, work: impl FnOnce()) {
         self.visitors.fetch_add(1, Ordering::AcqRel);
-        // A visitor looks at the door after it was counted, and visitors are counted after it is closed: with a fence
-        // between the two on both sides, one sees the other.
+        // A visitor is counted before it checks the door, and the door is closed before visitors are counted: with a fence
+        // between the two on both sides, at least one side sees the other.
         fence(Ordering::SeqCst);
         if !self.is_closed() {
             work();

@@ -1,15 +1,15 @@
-//! Where a `libcupti` may be: in the process already, beside the CUDA libraries that Python packages bring, in an
-//! installed toolkit, on the loader's path.
+//! Finds `libcupti`: already loaded, next to the CUDA libraries of Python packages, in an installed toolkit, or on the
+//! loader's path.
 
 use std::path::{Path, PathBuf};
 
 use crate::sys::{self, Library};
 
-/// What the library is called, the newest first.
-const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
+/// The newest version first.
+const LIBRARY_NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
-/// The first `libcupti` that loads. One that was named by hand is the only one to be tried.
-pub(super) fn find() -> Result<Library, String> {
+/// The first `libcupti` that loads. If the user named one, no other is tried.
+pub(super) fn find_cupti() -> Result<Library, String> {
     if let Some(named) = std::env::var_os(llmprof_wire::options::CUPTI) {
         let named = named.to_string_lossy().into_owned();
         return Library::open(&named).ok_or_else(|| {
@@ -23,7 +23,7 @@ pub(super) fn find() -> Result<Library, String> {
     let in_process = loaded
         .iter()
         .filter(|path| is_cupti(path))
-        .find_map(|path| Library::loaded(path));
+        .find_map(|path| Library::find_loaded(path));
     if let Some(library) = in_process {
         return Ok(library);
     }
@@ -32,11 +32,11 @@ pub(super) fn find() -> Result<Library, String> {
         .filter_map(std::env::var_os)
         .map(PathBuf::from)
         .chain([PathBuf::from("/usr/local/cuda")]);
-    let folders = beside(&loaded)
+    let folders = folders_beside(&loaded)
         .into_iter()
         .chain(toolkits.flat_map(|toolkit| in_toolkit(&toolkit)));
     for folder in folders {
-        for name in NAMES {
+        for name in LIBRARY_NAMES {
             let path = folder.join(name);
             if path.is_file()
                 && let Some(library) = Library::open(&path.to_string_lossy())
@@ -45,7 +45,7 @@ pub(super) fn find() -> Result<Library, String> {
             }
         }
     }
-    NAMES
+    LIBRARY_NAMES
         .iter()
         .find_map(|name| Library::open(name))
         .ok_or_else(|| "no libcupti was found".to_owned())
@@ -56,9 +56,9 @@ fn is_cupti(path: &str) -> bool {
     file.starts_with("libcupti.so") || (file.starts_with("libcupti-") && file.contains(".so"))
 }
 
-/// Folders of Python's CUDA packages, seen from the libraries that are loaded: `site-packages/nvidia/cu13/lib`,
+/// Folders of Python's CUDA packages, derived from the paths of loaded libraries: `site-packages/nvidia/cu13/lib`,
 /// `site-packages/nvidia/cuda_cupti/lib`, and both from `site-packages/torch/lib`.
-fn beside(loaded: &[String]) -> Vec<PathBuf> {
+fn folders_beside(loaded: &[String]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     let mut add = |folder: PathBuf| {
         if !folders.contains(&folder) {
@@ -103,7 +103,7 @@ mod tests {
             "/env/site-packages/nvidia/cuda_runtime/lib/libcudart.so.12".to_owned(),
             "/env/site-packages/torch/lib/libtorch_cuda.so".to_owned(),
         ];
-        let folders = beside(&loaded);
+        let folders = folders_beside(&loaded);
         for expected in [
             "/env/site-packages/nvidia/cuda_cupti/lib",
             "/env/site-packages/nvidia/cu13/lib",

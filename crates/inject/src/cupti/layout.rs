@@ -2,7 +2,7 @@
 //!
 //! NVIDIA appends to these structures: between CUDA 12.0 and 13.4 the kernel record grew from `CUpti_ActivityKernel9`
 //! (208 bytes) to `CUpti_ActivityKernel13` (248 bytes), and every field below stayed where it was. So one set of
-//! prefixes serves all of [`supported`](super::supported) versions; `tests/layouts.txt` holds the offsets that the
+//! prefixes serves all of [`is_supported`](super::is_supported) versions; `tests/layouts.txt` holds the offsets that the
 //! headers of each version give, and a test compares. All of the records are packed to 8 bytes.
 
 /// `CUpti_ActivityKind`.

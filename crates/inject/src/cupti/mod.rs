@@ -46,10 +46,10 @@ pub(crate) const NODE_CREATED: u32 = 13;
 pub(crate) const NODE_CLONED: u32 = 20;
 
 /// `CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED` and `…_CONTEXT_SYNCHRONIZED`.
-const WAITED: [u32; 2] = [1, 2];
+const STREAM_OR_CONTEXT_SYNCHRONIZED: [u32; 2] = [1, 2];
 
-/// Whether the record layouts of a CUPTI are known: those of CUDA 12.0 (version 18) up to 13.x.
-pub(crate) fn supported(version: u32) -> bool {
+/// Whether the record layouts of this CUPTI version are known: CUDA 12.0 (version 18) up to 13.x.
+pub(crate) fn is_supported(version: u32) -> bool {
     (18..140_000).contains(&version)
 }
 
@@ -58,8 +58,7 @@ macro_rules! api {
         needed { $( $name:ident: $symbol:literal = fn($($arg:ty),*); )* }
         optional { $( $oname:ident: $osymbol:literal = fn($($oarg:ty),*); )* }
     ) => {
-        /// The functions that we use.
-        struct Api {
+                struct Api {
             $( $name: unsafe extern "C" fn($($arg),*) -> Status, )*
             $( $oname: Option<unsafe extern "C" fn($($oarg),*) -> Status>, )*
         }
@@ -102,11 +101,11 @@ type Timestamp = unsafe extern "C" fn() -> u64;
 pub(crate) struct Hooks {
     /// The clock of all records.
     pub(crate) timestamp: Timestamp,
-    /// It needs a buffer.
+    /// CUPTI needs a buffer.
     pub(crate) requested: Requested,
-    /// It is done with a buffer.
+    /// CUPTI is done with a buffer.
     pub(crate) completed: Completed,
-    /// What was subscribed to happened.
+    /// An event that we subscribed to.
     pub(crate) called: Called,
 }
 
@@ -139,21 +138,21 @@ api! {
 /// Why CUPTI cannot be used.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// What CUPTI returned; 0 where it was not found or is of an unknown version.
+    /// Status that CUPTI returned; 0 if it was not found or has an unknown version.
     pub(crate) status: Status,
     pub(crate) why: String,
 }
 
 impl Refusal {
-    /// CUPTI said no: the process runs on untouched, and llmprof is notified.
-    pub(crate) fn report(&self, outbox: &Outbox) {
+    /// Notifies llmprof; the process runs on without recording.
+    pub(crate) fn report_refusal(&self, outbox: &Outbox) {
         let record = Refused {
-            time: sys::now(),
+            time: sys::now_ns(),
             status: self.status,
             text: self.why.as_bytes(),
         };
-        outbox.note(|out| record.put(out));
-        outbox.report(Report::Refused {
+        outbox.write_note(|out| record.put(out));
+        outbox.send_report(Report::Refused {
             why: self.why.clone(),
         });
     }
@@ -165,7 +164,7 @@ impl From<String> for Refusal {
     }
 }
 
-/// The functions of CUPTI, and what we ask of them. [`Attachment`] says when they may be called.
+/// The loaded functions of CUPTI. [`Attachment`] knows when they may be called.
 pub(crate) struct Cupti {
     api: Api,
     version: u32,
@@ -175,23 +174,23 @@ pub(crate) struct Cupti {
 }
 
 impl Cupti {
-    /// Finds it and checks it. With `follows_waits` we are called when the process has waited for its device.
-    fn find(
+    /// Finds CUPTI and checks its version. With `follows_waits` we are called after the process synchronized with its device.
+    fn find_and_check(
         options: &llmprof_wire::Options,
         hooks: Hooks,
         follows_waits: bool,
     ) -> Result<Self, Refusal> {
-        let api = Api::load(find::find()?)?;
+        let api = Api::load(find::find_cupti()?)?;
         let mut version = 0;
         // SAFETY: `version` is valid for the call.
         let status = unsafe { (api.get_version)(&raw mut version) };
-        if status != SUCCESS || !supported(version) {
+        if status != SUCCESS || !is_supported(version) {
             return Err(format!(
                 "libcupti has version {version}, and the layouts of its records are known for CUDA 12 and 13"
             )
             .into());
         }
-        let calls = Calls::choose(
+        let calls = Calls::choose_calls(
             |domain, callback| {
                 let mut name: *const c_char = std::ptr::null();
                 // SAFETY: `name` is valid for the call.
@@ -211,7 +210,7 @@ impl Cupti {
         })
     }
 
-    /// Becomes its subscriber, and lets `begin` do the rest. A failure leaves nothing behind.
+    /// Subscribes, then runs `begin`. If either fails, CUPTI is unsubscribed again.
     fn subscribe(
         &self,
         begin: impl FnOnce(&Self) -> Result<(), Refusal>,
@@ -221,8 +220,8 @@ impl Cupti {
         let status = unsafe {
             (self.api.subscribe)(&raw mut subscriber, self.hooks.called, std::ptr::null_mut())
         };
-        self.check("cuptiSubscribe", status)?;
-        let begun = self.prepare(subscriber).and_then(|()| begin(self));
+        self.check_status("cuptiSubscribe", status)?;
+        let begun = self.enable_callbacks(subscriber).and_then(|()| begin(self));
         if begun.is_err() {
             // SAFETY: the subscriber is ours.
             unsafe { (self.api.unsubscribe)(subscriber) };
@@ -230,16 +229,16 @@ impl Cupti {
         begun.map(|()| subscriber)
     }
 
-    fn prepare(&self, subscriber: Subscriber) -> Result<(), Refusal> {
+    fn enable_callbacks(&self, subscriber: Subscriber) -> Result<(), Refusal> {
         let Self { api, hooks, .. } = self;
         // SAFETY: the callbacks live as long as this library; the clock must be set before anything is enabled.
         unsafe {
-            self.check(
+            self.check_status(
                 "cuptiActivityRegisterTimestampCallback",
                 (api.register_timestamp)(hooks.timestamp),
             )?;
-            self.check("cuptiSetThreadIdType", (api.set_thread_ids)(SYSTEM_THREADS))?;
-            self.check(
+            self.check_status("cuptiSetThreadIdType", (api.set_thread_ids)(SYSTEM_THREADS))?;
+            self.check_status(
                 "cuptiActivityRegisterCallbacks",
                 (api.register_callbacks)(hooks.requested, hooks.completed),
             )?;
@@ -249,22 +248,23 @@ impl Cupti {
             self.enable_callback(subscriber, domain::RESOURCE, callback, true);
         }
         if self.follows_waits {
-            for callback in WAITED {
+            for callback in STREAM_OR_CONTEXT_SYNCHRONIZED {
                 self.enable_callback(subscriber, domain::SYNCHRONIZE, callback, true);
             }
         }
         Ok(())
     }
 
-    /// Records for a moment, so that a driver that refuses says so here.
-    fn prime(&self) -> Result<(), Refusal> {
-        let started = self.start();
-        self.stop();
+    /// Records for a moment, so that a driver that refuses recording does so here.
+    fn probe_recording(&self) -> Result<(), Refusal> {
+        let started = self.start_recording();
+        self.stop_recording();
         started
     }
 
-    fn resume(&self) -> Result<(), Refusal> {
-        self.start().inspect_err(|_| self.stop())
+    fn resume_recording(&self) -> Result<(), Refusal> {
+        self.start_recording()
+            .inspect_err(|_| self.stop_recording())
     }
 
     fn enable_callback(&self, subscriber: Subscriber, domain: u32, callback: u32, on: bool) {
@@ -272,13 +272,13 @@ impl Cupti {
         unsafe { (self.api.enable_callback)(u32::from(on), subscriber, domain, callback) };
     }
 
-    /// Whether it can be taken out of the process.
+    /// Whether this CUPTI can be detached.
     fn can_detach(&self) -> bool {
         self.api.finalize.is_some()
     }
 
-    /// Takes it out of the process. Kineto unsubscribes first too (its pull request 739).
-    fn leave(&self, subscriber: Subscriber) -> Status {
+    /// Unsubscribes, then detaches CUPTI with `cuptiFinalize`, in the order that Kineto uses (its pull request 739).
+    fn detach_process(&self, subscriber: Subscriber) -> Status {
         // SAFETY: the subscriber is ours, and nobody else of us is inside CUPTI.
         unsafe { (self.api.unsubscribe)(subscriber) };
         // SAFETY: as above.
@@ -287,7 +287,7 @@ impl Cupti {
             .map_or(SUCCESS, |finalize| unsafe { finalize() })
     }
 
-    fn check(&self, function: &str, status: Status) -> Result<(), Refusal> {
+    fn check_status(&self, function: &str, status: Status) -> Result<(), Refusal> {
         match status {
             SUCCESS => Ok(()),
             OTHER_SUBSCRIBER => Err(Refusal {
@@ -296,12 +296,12 @@ impl Cupti {
             }),
             status => Err(Refusal {
                 status,
-                why: format!("{function} failed: {}", self.describe(status)),
+                why: format!("{function} failed: {}", self.describe_status(status)),
             }),
         }
     }
 
-    fn describe(&self, status: Status) -> String {
+    fn describe_status(&self, status: Status) -> String {
         let mut text: *const c_char = std::ptr::null();
         if let Some(result_string) = self.api.result_string {
             // SAFETY: `text` is valid for the call, and then null or a C string of CUPTI's.
@@ -316,7 +316,7 @@ impl Cupti {
     }
 
     /// The kinds of device activity that are recorded, kernels first.
-    const KINDS: [u32; 6] = [
+    const ACTIVITY_KINDS: [u32; 6] = [
         layout::kind::KERNEL,
         layout::kind::MEMCPY,
         layout::kind::MEMCPY_PEER,
@@ -325,33 +325,32 @@ impl Cupti {
         layout::kind::OVERHEAD,
     ];
 
-    /// The kinds of calls.
-    const CALLS: [u32; 2] = [layout::kind::RUNTIME, layout::kind::DRIVER];
+    const CALL_KINDS: [u32; 2] = [layout::kind::RUNTIME, layout::kind::DRIVER];
 
-    /// Records from now on. A kind that CUPTI does not know is left out, but kernels must be there. Calls come first and go
-    /// last, so that no kernel lacks its launch.
-    fn start(&self) -> Result<(), Refusal> {
+    /// Starts recording. Activity kinds that CUPTI does not know are left out, except kernels, which are required. Calls are
+    /// enabled first and disabled last, so that no kernel lacks its launch.
+    fn start_recording(&self) -> Result<(), Refusal> {
         self.record_calls();
-        for kind in Self::KINDS {
+        for kind in Self::ACTIVITY_KINDS {
             // SAFETY: takes a number.
             let status = unsafe { (self.api.enable)(kind) };
             if kind == layout::kind::KERNEL {
-                self.check("cuptiActivityEnable", status)?;
+                self.check_status("cuptiActivityEnable", status)?;
             }
         }
         Ok(())
     }
 
-    /// Records no more. What was begun comes with the next flush.
-    fn stop(&self) {
-        for kind in Self::KINDS.into_iter().chain(Self::CALLS) {
+    /// Stops recording. Activities that have begun come with the next flush.
+    fn stop_recording(&self) {
+        for kind in Self::ACTIVITY_KINDS.into_iter().chain(Self::CALL_KINDS) {
             // SAFETY: takes a number.
             unsafe { (self.api.disable)(kind) };
         }
     }
 
-    /// Records no more kernels of graphs either. They are recorded for good, at their full cost, in a context that was made
-    /// while kernels are recorded, until that is begun and ended once more (seen with CUDA 13.0).
+    /// Stops recording kernels of CUDA Graphs too. In a context that was created during recording they continue to be
+    /// recorded, at full cost, until recording is switched on and off once more (seen with CUDA 13.0).
     fn stop_graphs(&self) {
         // SAFETY: both take a number.
         unsafe {
@@ -360,11 +359,11 @@ impl Cupti {
         }
     }
 
-    /// Records the chosen calls. To switch them on one by one gives no records where the runtime initialized itself while
-    /// none of its calls was wanted, or CUPTI has come back (seen with CUDA 13.0). All calls on and then the others off
-    /// gives them; it has to be done in this order and every time.
+    /// Records the chosen calls: enables all calls, then disables the others, in this order and every time. Enabling the
+    /// chosen calls one by one gives no records if the runtime initialized itself while none of its calls was enabled, or
+    /// after CUPTI attached again (seen with CUDA 13.0).
     fn record_calls(&self) {
-        for kind in Self::CALLS {
+        for kind in Self::CALL_KINDS {
             // SAFETY: takes a number.
             unsafe { (self.api.enable)(kind) };
         }
@@ -386,8 +385,8 @@ impl Cupti {
         }
     }
 
-    /// Hands out the buffers whose records are whole, or all of them.
-    fn flush(&self, forced: bool) {
+    /// Hands back the buffers with complete records; with `forced`, all buffers.
+    fn flush_buffers(&self, forced: bool) {
         // SAFETY: takes a number; our callbacks are registered.
         unsafe { (self.api.flush_all)(if forced { FLUSH_FORCED } else { 0 }) };
     }
@@ -396,7 +395,7 @@ impl Cupti {
     ///
     /// # Safety
     /// `buffer` was completed by CUPTI with `valid` bytes.
-    unsafe fn records(
+    unsafe fn for_each_record(
         &self,
         buffer: *mut u8,
         valid: usize,
@@ -413,8 +412,8 @@ impl Cupti {
         }
     }
 
-    /// How many records CUPTI dropped since it was last asked.
-    fn dropped(&self, context: *mut c_void, stream: u32) -> u64 {
+    /// Number of records that CUPTI dropped since the last call.
+    fn take_dropped(&self, context: *mut c_void, stream: u32) -> u64 {
         let mut count = 0;
         // SAFETY: the context is one that CUPTI named, or null.
         let status = unsafe { (self.api.dropped)(context, stream, &raw mut count) };

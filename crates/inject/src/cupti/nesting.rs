@@ -1,18 +1,17 @@
-//! Which calls of CUDA are under way on a thread, as far as their callbacks tell: a call of the runtime makes calls of
-//! the driver, and CUPTI should not be taken out from under the outer one.
+//! Tracks which CUDA calls are open on a thread, as far as callbacks show: a runtime call makes driver calls, and CUPTI must
+//! not be detached inside the outer call.
 //!
-//! Callbacks may have been switched on in the midst of a call, whose beginning is then missed. A call of the runtime is
-//! the outermost all the same. A call of the driver is taken for it when several came one after the other, more than one
-//! call of the runtime makes.
+//! Callbacks may be switched on in the middle of a call, whose beginning is then missed. A runtime call is always outermost.
+//! A driver call is taken to be outermost after several driver calls in a row, more than one runtime call makes.
 
 use std::cell::Cell;
 
-/// How many calls of the driver in a row show that none of them is inside a call of the runtime.
+/// After this many driver calls in a row, none of them is inside a runtime call.
 const IN_A_ROW: u32 = 4;
 
 #[derive(Clone, Copy)]
 struct Seen {
-    /// Callbacks are switched on in rounds; what an earlier one has missed does not count.
+    /// Callbacks are switched on in rounds; counts of earlier rounds are void.
     round: u64,
     /// Calls that have begun and not ended.
     open: u32,
@@ -31,11 +30,11 @@ impl Seen {
 }
 
 thread_local! {
-    /// There is nothing to drop: it may be used at any time of a thread.
+    /// Needs no drop, so it can be used even while the thread ends.
     static SEEN: Cell<Seen> = const { Cell::new(Seen::new(0)) };
 }
 
-fn with<T>(round: u64, change: impl FnOnce(&mut Seen) -> T) -> Option<T> {
+fn with_round<T>(round: u64, change: impl FnOnce(&mut Seen) -> T) -> Option<T> {
     let changed = SEEN.try_with(|place| {
         let mut seen = place.get();
         if seen.round != round {
@@ -48,13 +47,13 @@ fn with<T>(round: u64, change: impl FnOnce(&mut Seen) -> T) -> Option<T> {
     changed.ok()
 }
 
-pub(super) fn enter(round: u64) {
-    with(round, |seen| seen.open += 1);
+pub(super) fn enter_call(round: u64) {
+    with_round(round, |seen| seen.open += 1);
 }
 
-/// A call ends; true if no other is open around it.
-pub(super) fn leave(round: u64, is_runtime: bool) -> bool {
-    let is_outermost = with(round, |seen| {
+/// A CUDA call ends; returns true if no other call is open around it.
+pub(super) fn leave_call(round: u64, is_runtime: bool) -> bool {
+    let is_outermost = with_round(round, |seen| {
         seen.open = seen.open.saturating_sub(1);
         if seen.open > 0 {
             return false;
@@ -72,28 +71,28 @@ mod tests {
     #[test]
     fn a_call_of_the_driver_inside_one_of_the_runtime_is_not_the_outermost() {
         for _ in 0..2 * IN_A_ROW {
-            enter(1);
-            enter(1);
-            assert!(!leave(1, false));
-            assert!(leave(1, true));
+            enter_call(1);
+            enter_call(1);
+            assert!(!leave_call(1, false));
+            assert!(leave_call(1, true));
         }
         // The beginning of the outer one came before callbacks were on.
-        enter(2);
-        assert!(!leave(2, false));
-        assert!(leave(2, true));
+        enter_call(2);
+        assert!(!leave_call(2, false));
+        assert!(leave_call(2, true));
         // The end came after they were off.
-        enter(2);
-        enter(3);
-        assert!(leave(3, true));
+        enter_call(2);
+        enter_call(3);
+        assert!(leave_call(3, true));
     }
 
     #[test]
     fn a_program_without_the_runtime_is_recognized() {
         for _ in 1..IN_A_ROW {
-            enter(4);
-            assert!(!leave(4, false));
+            enter_call(4);
+            assert!(!leave_call(4, false));
         }
-        enter(4);
-        assert!(leave(4, false));
+        enter_call(4);
+        assert!(leave_call(4, false));
     }
 }

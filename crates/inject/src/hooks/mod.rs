@@ -1,4 +1,4 @@
-//! What CUPTI and NVTX call in a watched process.
+//! Functions that CUPTI and NVTX call in the target process.
 
 pub(crate) mod cupti;
 pub(crate) mod nvtx;

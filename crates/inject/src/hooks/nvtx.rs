@@ -1,12 +1,12 @@
 //! The functions that NVTX calls in place of its own.
 //!
-//! The NVTX headers of a program hold a table of function pointers; a tool puts its functions there. Doing so ourselves
-//! costs a third of CUPTI's marker records, is the same for all versions of CUDA, works before CUDA is initialized, and
-//! lets us know the ranges that are open on a thread when it captures a graph, or when recording begins.
+//! The NVTX headers of a program hold a table of function pointers; a tool puts its functions there. This costs a third of
+//! what CUPTI's marker records cost, is the same for all versions of CUDA, works before CUDA is initialized, and tells us
+//! which ranges are open on a thread when it captures a graph or when recording begins.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use crate::guard::quietly;
+use crate::guard::catch_panics;
 use crate::nvtx::attributes::{self, EventAttributes, Registered};
 use crate::nvtx::domains::{self, Domain};
 use crate::session::{self, Session};
@@ -31,8 +31,8 @@ struct ExportTableCallbacks {
 ///
 /// # Safety
 /// `export_table` is the function that NVTX hands to tools.
-pub(crate) unsafe fn install(export_table: GetExportTable) -> bool {
-    if session::current().is_none() {
+pub(crate) unsafe fn install_hooks(export_table: GetExportTable) -> bool {
+    if session::current_session().is_none() {
         return false;
     }
     // SAFETY: NVTX gives null or a table that lives as long as the program.
@@ -47,7 +47,7 @@ pub(crate) unsafe fn install(export_table: GetExportTable) -> bool {
     else {
         return false;
     };
-    for (module, functions) in modules() {
+    for (module, functions) in hooks_by_module() {
         let (mut slots, mut count): (*const Slot, c_uint) = (std::ptr::null(), 0);
         // SAFETY: both places are valid for the call.
         let known = unsafe { module_table(module, &raw mut slots, &raw mut count) };
@@ -77,8 +77,8 @@ const NOT_TRACKED: c_int = -2;
 const CORE: c_int = 1;
 const CORE2: c_int = 5;
 
-/// By module, our functions with the numbers of the calls that they replace (`NvtxCallbackIdCore`, `…Core2`).
-fn modules() -> [(c_int, Vec<(u32, *const c_void)>); 2] {
+/// Our functions by module, with the numbers of the calls they replace (`NvtxCallbackIdCore`, `…Core2`).
+fn hooks_by_module() -> [(c_int, Vec<(u32, *const c_void)>); 2] {
     [
         (
             CORE,
@@ -115,9 +115,9 @@ fn modules() -> [(c_int, Vec<(u32, *const c_void)>); 2] {
     ]
 }
 
-fn with<T>(fallback: T, work: impl FnOnce(&'static Session) -> T) -> T {
-    match session::current() {
-        Some(session) => quietly(fallback, || work(session)),
+fn with_session<T>(fallback: T, work: impl FnOnce(&'static Session) -> T) -> T {
+    match session::current_session() {
+        Some(session) => catch_panics(fallback, || work(session)),
         None => fallback,
     }
 }
@@ -131,16 +131,16 @@ unsafe extern "C" fn mark_ex(event: *const EventAttributes) {
 }
 
 unsafe extern "C" fn mark_a(text: *const c_char) {
-    with((), |session| {
+    with_session((), |session| {
         // SAFETY: see above.
-        unsafe { attributes::narrow(text, |text| session.mark(0, text)) }
+        unsafe { attributes::with_c_string(text, |text| session.mark_moment(0, text)) }
     });
 }
 
 unsafe extern "C" fn mark_w(text: *const libc::wchar_t) {
-    with((), |session| {
+    with_session((), |session| {
         // SAFETY: see above.
-        session.mark(0, unsafe { attributes::wide(text) }.as_bytes());
+        session.mark_moment(0, unsafe { attributes::wide_to_utf8(text) }.as_bytes());
     });
 }
 
@@ -150,21 +150,21 @@ unsafe extern "C" fn start_ex(event: *const EventAttributes) -> u64 {
 }
 
 unsafe extern "C" fn start_a(text: *const c_char) -> u64 {
-    with(0, |session| {
+    with_session(0, |session| {
         // SAFETY: see above.
-        unsafe { attributes::narrow(text, |text| session.start_range(0, text)) }
+        unsafe { attributes::with_c_string(text, |text| session.start_range(0, text)) }
     })
 }
 
 unsafe extern "C" fn start_w(text: *const libc::wchar_t) -> u64 {
-    with(0, |session| {
+    with_session(0, |session| {
         // SAFETY: see above.
-        session.start_range(0, unsafe { attributes::wide(text) }.as_bytes())
+        session.start_range(0, unsafe { attributes::wide_to_utf8(text) }.as_bytes())
     })
 }
 
 unsafe extern "C" fn end(range: u64) {
-    with((), |session| session.end_range(range));
+    with_session((), |session| session.end_range(range));
 }
 
 unsafe extern "C" fn push_ex(event: *const EventAttributes) -> c_int {
@@ -173,82 +173,82 @@ unsafe extern "C" fn push_ex(event: *const EventAttributes) -> c_int {
 }
 
 unsafe extern "C" fn push_a(text: *const c_char) -> c_int {
-    with(NOT_TRACKED, |session| {
+    with_session(NOT_TRACKED, |session| {
         // SAFETY: see above.
-        unsafe { attributes::narrow(text, |text| session.push(0, text)) }
+        unsafe { attributes::with_c_string(text, |text| session.push_range(0, text)) }
     })
 }
 
 unsafe extern "C" fn push_w(text: *const libc::wchar_t) -> c_int {
-    with(NOT_TRACKED, |session| {
+    with_session(NOT_TRACKED, |session| {
         // SAFETY: see above.
-        session.push(0, unsafe { attributes::wide(text) }.as_bytes())
+        session.push_range(0, unsafe { attributes::wide_to_utf8(text) }.as_bytes())
     })
 }
 
 unsafe extern "C" fn pop() -> c_int {
-    with(NOT_TRACKED, |session| session.pop(0))
+    with_session(NOT_TRACKED, |session| session.pop_range(0))
 }
 
 unsafe extern "C" fn name_thread_a(thread: u32, text: *const c_char) {
-    with((), |session| {
+    with_session((), |session| {
         // SAFETY: see above.
-        unsafe { attributes::narrow(text, |text| session.name_thread(thread, text)) }
+        unsafe { attributes::with_c_string(text, |text| session.name_thread(thread, text)) }
     });
 }
 
 unsafe extern "C" fn name_thread_w(thread: u32, text: *const libc::wchar_t) {
-    with((), |session| {
+    with_session((), |session| {
         // SAFETY: see above.
-        session.name_thread(thread, unsafe { attributes::wide(text) }.as_bytes());
+        session.name_thread(thread, unsafe { attributes::wide_to_utf8(text) }.as_bytes());
     });
 }
 
 unsafe extern "C" fn domain_mark_ex(domain: *const Domain, event: *const EventAttributes) {
-    with((), |session| {
+    with_session((), |session| {
         // SAFETY: see above.
         unsafe {
-            let domain = domains::id(domain);
-            attributes::message(event, |text| session.mark(domain, text));
+            let domain = domains::domain_id(domain);
+            attributes::with_message(event, |text| session.mark_moment(domain, text));
         }
     });
 }
 
 unsafe extern "C" fn domain_start_ex(domain: *const Domain, event: *const EventAttributes) -> u64 {
-    with(0, |session| {
+    with_session(0, |session| {
         // SAFETY: see above.
         unsafe {
-            let domain = domains::id(domain);
-            attributes::message(event, |text| session.start_range(domain, text))
+            let domain = domains::domain_id(domain);
+            attributes::with_message(event, |text| session.start_range(domain, text))
         }
     })
 }
 
 unsafe extern "C" fn domain_end(_domain: *const Domain, range: u64) {
-    with((), |session| session.end_range(range));
+    with_session((), |session| session.end_range(range));
 }
 
 unsafe extern "C" fn domain_push_ex(domain: *const Domain, event: *const EventAttributes) -> c_int {
-    with(NOT_TRACKED, |session| {
+    with_session(NOT_TRACKED, |session| {
         // SAFETY: see above.
         unsafe {
-            let domain = domains::id(domain);
-            attributes::message(event, |text| session.push(domain, text))
+            let domain = domains::domain_id(domain);
+            attributes::with_message(event, |text| session.push_range(domain, text))
         }
     })
 }
 
 unsafe extern "C" fn domain_pop(domain: *const Domain) -> c_int {
-    with(NOT_TRACKED, |session| {
+    with_session(NOT_TRACKED, |session| {
         // SAFETY: see above.
-        session.pop(unsafe { domains::id(domain) })
+        session.pop_range(unsafe { domains::domain_id(domain) })
     })
 }
 
 unsafe extern "C" fn register_a(_domain: *const Domain, text: *const c_char) -> *const Registered {
     // SAFETY: see above.
-    quietly(std::ptr::null(), || unsafe {
-        attributes::narrow(text, attributes::register)
+    catch_panics(std::ptr::null(), || unsafe {
+        attributes::with_c_string(text, attributes::register_text)
     })
 }
 
@@ -256,28 +256,28 @@ unsafe extern "C" fn register_w(
     _domain: *const Domain,
     text: *const libc::wchar_t,
 ) -> *const Registered {
-    quietly(std::ptr::null(), || {
+    catch_panics(std::ptr::null(), || {
         // SAFETY: see above.
-        attributes::register(unsafe { attributes::wide(text) }.as_bytes())
+        attributes::register_text(unsafe { attributes::wide_to_utf8(text) }.as_bytes())
     })
 }
 
 unsafe extern "C" fn domain_create_a(text: *const c_char) -> *const Domain {
     // SAFETY: see above.
-    unsafe { attributes::narrow(text, create) }
+    unsafe { attributes::with_c_string(text, create_domain) }
 }
 
 unsafe extern "C" fn domain_create_w(text: *const libc::wchar_t) -> *const Domain {
-    quietly(std::ptr::null(), || {
+    catch_panics(std::ptr::null(), || {
         // SAFETY: see above.
-        create(unsafe { attributes::wide(text) }.as_bytes())
+        create_domain(unsafe { attributes::wide_to_utf8(text) }.as_bytes())
     })
 }
 
-/// A domain must be there even without a session: the program keeps the handle.
-fn create(name: &[u8]) -> *const Domain {
-    quietly(std::ptr::null(), || match session::current() {
-        Some(session) => std::ptr::from_ref(session.domain(name)),
-        None => std::ptr::from_ref(domains::make(name, |_| ())),
+/// Creates the domain even without a session, because the program keeps the handle.
+fn create_domain(name: &[u8]) -> *const Domain {
+    catch_panics(std::ptr::null(), || match session::current_session() {
+        Some(session) => std::ptr::from_ref(session.named_domain(name)),
+        None => std::ptr::from_ref(domains::find_or_make(name, |_| ())),
     })
 }

@@ -1,8 +1,8 @@
-//! Reading what NVTX calls carry: texts in three spellings.
+//! Reads the texts of NVTX calls: C strings, wide strings and registered strings.
 
 use std::ffi::{CStr, c_char, c_void};
 
-use crate::kept::Kept;
+use crate::kept::AppendList;
 
 /// `nvtxEventAttributes_t`, version 2 and later.
 #[repr(C)]
@@ -29,19 +29,19 @@ pub(crate) struct Registered {
     text: Box<[u8]>,
 }
 
-/// Entries of the table of registered texts; a list hangs on each.
+/// Buckets of the hash table of registered texts.
 const BUCKETS: usize = if cfg!(loom) { 2 } else { 1024 };
 
 #[cfg(not(all(test, loom)))]
-static REGISTERED_TEXTS: [Kept<Registered>; BUCKETS] = [const { Kept::new() }; BUCKETS];
+static REGISTERED_TEXTS: [AppendList<Registered>; BUCKETS] = [const { AppendList::new() }; BUCKETS];
 #[cfg(all(test, loom))]
 loom::lazy_static! {
-    static ref REGISTERED_TEXTS: [Kept<Registered>; BUCKETS] = std::array::from_fn(|_| Kept::new());
+    static ref REGISTERED_TEXTS: [AppendList<Registered>; BUCKETS] = std::array::from_fn(|_| AppendList::new());
 }
 
-/// Keeps a text for as long as the process lives, once: a program that registers the same one in every step must not
+/// Stores a text once, for as long as the process lives: a program that registers the same text in every step must not
 /// grow.
-pub(crate) fn register(text: &[u8]) -> *const Registered {
+pub(crate) fn register_text(text: &[u8]) -> *const Registered {
     // FNV-1a
     let hash = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -51,11 +51,11 @@ pub(crate) fn register(text: &[u8]) -> *const Registered {
     bucket.find_or_add(|known| *known.text == *text, make).0
 }
 
-/// Calls `with` with the message of an event; empty where it has none.
+/// Calls `with` with the message of an event; empty if it has none.
 ///
 /// # Safety
 /// `attributes` is null or as NVTX defines it, with texts that live through the call.
-pub(crate) unsafe fn message<T>(
+pub(crate) unsafe fn with_message<T>(
     attributes: *const EventAttributes,
     with: impl FnOnce(&[u8]) -> T,
 ) -> T {
@@ -71,7 +71,7 @@ pub(crate) unsafe fn message<T>(
     unsafe {
         match attributes.message_type {
             ASCII => with(CStr::from_ptr(attributes.message.cast()).to_bytes()),
-            WIDE => with(wide(attributes.message.cast()).as_bytes()),
+            WIDE => with(wide_to_utf8(attributes.message.cast()).as_bytes()),
             REGISTERED => with(&(*attributes.message.cast::<Registered>()).text),
             _ => with(&[]),
         }
@@ -82,7 +82,7 @@ pub(crate) unsafe fn message<T>(
 ///
 /// # Safety
 /// `text` is null or a C string.
-pub(crate) unsafe fn narrow<T>(text: *const c_char, with: impl FnOnce(&[u8]) -> T) -> T {
+pub(crate) unsafe fn with_c_string<T>(text: *const c_char, with: impl FnOnce(&[u8]) -> T) -> T {
     if text.is_null() {
         return with(&[]);
     }
@@ -90,16 +90,16 @@ pub(crate) unsafe fn narrow<T>(text: *const c_char, with: impl FnOnce(&[u8]) -> 
     with(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// A text of wide characters as UTF-8.
+/// Converts a wide string to UTF-8.
 ///
 /// # Safety
 /// `text` is null or ends with a zero.
-pub(crate) unsafe fn wide(text: *const libc::wchar_t) -> String {
-    const LONGEST: usize = 1 << 16;
+pub(crate) unsafe fn wide_to_utf8(text: *const libc::wchar_t) -> String {
+    const WIDE_TEXT_MAX_CHARS: usize = 1 << 16;
     if text.is_null() {
         return String::new();
     }
-    (0..LONGEST)
+    (0..WIDE_TEXT_MAX_CHARS)
         // SAFETY: no character after the zero is read.
         .map(|index| unsafe { *text.add(index) })
         .take_while(|&character| character != 0)
@@ -111,7 +111,7 @@ pub(crate) unsafe fn wide(text: *const libc::wchar_t) -> String {
 mod tests {
     use super::*;
 
-    fn attributes(message_type: i32, message: *const c_void) -> EventAttributes {
+    fn message_attributes(message_type: i32, message: *const c_void) -> EventAttributes {
         EventAttributes {
             version: 3,
             size: size_of::<EventAttributes>() as u16,
@@ -126,9 +126,9 @@ mod tests {
         }
     }
 
-    fn read(attributes: &EventAttributes) -> Vec<u8> {
+    fn read_message(attributes: &EventAttributes) -> Vec<u8> {
         // SAFETY: the attributes are whole.
-        unsafe { message(attributes, <[u8]>::to_vec) }
+        unsafe { with_message(attributes, <[u8]>::to_vec) }
     }
 
     #[test]
@@ -142,24 +142,33 @@ mod tests {
     fn messages_come_in_three_spellings_or_not_at_all() {
         let spelled = [0x64, 0xe9, 0x1f600, 0];
         assert_eq!(
-            read(&attributes(ASCII, c"decode".as_ptr().cast())),
+            read_message(&message_attributes(ASCII, c"decode".as_ptr().cast())),
             b"decode"
         );
         assert_eq!(
-            read(&attributes(WIDE, spelled.as_ptr().cast())),
+            read_message(&message_attributes(WIDE, spelled.as_ptr().cast())),
             "dé😀".as_bytes()
         );
-        let handle = register(b"step");
-        assert_eq!(read(&attributes(REGISTERED, handle.cast())), b"step");
+        let handle = register_text(b"step");
+        assert_eq!(
+            read_message(&message_attributes(REGISTERED, handle.cast())),
+            b"step"
+        );
         // A program that registers the same text in every step holds one handle, and the table one entry.
-        assert_eq!(register(b"step"), handle);
-        assert_ne!(register(b"step 2"), handle);
-        assert_eq!(read(&attributes(0, c"x".as_ptr().cast())), b"");
-        assert_eq!(read(&attributes(ASCII, std::ptr::null())), b"");
-        let mut short = attributes(ASCII, c"x".as_ptr().cast());
+        assert_eq!(register_text(b"step"), handle);
+        assert_ne!(register_text(b"step 2"), handle);
+        assert_eq!(
+            read_message(&message_attributes(0, c"x".as_ptr().cast())),
+            b""
+        );
+        assert_eq!(
+            read_message(&message_attributes(ASCII, std::ptr::null())),
+            b""
+        );
+        let mut short = message_attributes(ASCII, c"x".as_ptr().cast());
         short.size = 40;
-        assert_eq!(read(&short), b"");
+        assert_eq!(read_message(&short), b"");
         // SAFETY: null is allowed.
-        assert_eq!(unsafe { message(std::ptr::null(), <[u8]>::len) }, 0);
+        assert_eq!(unsafe { with_message(std::ptr::null(), <[u8]>::len) }, 0);
     }
 }

@@ -1,8 +1,8 @@
-//! Domains of ranges.
+//! NVTX domains.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::kept::Kept;
+use crate::kept::AppendList;
 use crate::outbox::Outbox;
 
 /// A domain; its address is the handle that the program holds.
@@ -13,39 +13,39 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    /// Tells the file of it.
-    pub(crate) fn note(&self, outbox: &Outbox) {
+    /// Writes the domain's name to the file.
+    pub(crate) fn write_note(&self, outbox: &Outbox) {
         let record = llmprof_wire::Domain {
             id: self.id,
             text: &self.name,
         };
-        outbox.note(|out| record.put(out));
+        outbox.write_note(|out| record.put(out));
     }
 }
 
 #[cfg(not(all(test, loom)))]
-static DOMAINS: Kept<Domain> = Kept::new();
+static DOMAINS: AppendList<Domain> = AppendList::new();
 #[cfg(all(test, loom))]
 loom::lazy_static! {
-    static ref DOMAINS: Kept<Domain> = Kept::new();
+    static ref DOMAINS: AppendList<Domain> = AppendList::new();
 }
 static IDS: AtomicU32 = AtomicU32::new(0);
 
-/// Tells a file of all domains that are known.
+/// Writes the names of all domains to a file.
 pub(crate) fn note_all(outbox: &Outbox) {
-    for domain in all() {
-        domain.note(outbox);
+    for domain in all_domains() {
+        domain.write_note(outbox);
     }
 }
 
-/// All domains, the newest first.
-fn all() -> impl Iterator<Item = &'static Domain> {
-    DOMAINS.all()
+/// The newest first.
+fn all_domains() -> impl Iterator<Item = &'static Domain> {
+    DOMAINS.iter_newest_first()
 }
 
-/// The domain of this name. A new one is announced before another thread can find it; where two threads make the same at
-/// once, one that nobody gets may be announced too.
-pub(crate) fn make(name: &[u8], announce: impl Fn(&Domain)) -> &'static Domain {
+/// The domain of this name. `announce` is called for a new domain before another thread can find it. If two threads create
+/// the same domain at once, it may also be called for one that is discarded.
+pub(crate) fn find_or_make(name: &[u8], announce: impl Fn(&Domain)) -> &'static Domain {
     let make = || {
         let domain = Domain {
             id: IDS.fetch_add(1, Ordering::Relaxed) + 1,
@@ -60,17 +60,17 @@ pub(crate) fn make(name: &[u8], announce: impl Fn(&Domain)) -> &'static Domain {
 /// The number of the domain behind a handle; 0 for the default one.
 ///
 /// # Safety
-/// `handle` is null or came from [`make`].
-pub(crate) unsafe fn id(handle: *const Domain) -> u32 {
+/// `handle` is null or came from [`find_or_make`].
+pub(crate) unsafe fn domain_id(handle: *const Domain) -> u32 {
     // SAFETY: the caller says so.
     unsafe { handle.as_ref() }.map_or(0, |domain| domain.id)
 }
 
 /// The name of domain `id`.
-pub(crate) fn name(id: u32) -> &'static [u8] {
+pub(crate) fn domain_name(id: u32) -> &'static [u8] {
     match id {
         0 => &[],
-        id => all()
+        id => all_domains()
             .find(|domain| domain.id == id)
             .map_or(&[], |domain| &domain.name),
     }
@@ -85,18 +85,18 @@ mod tests {
     #[test]
     fn a_domain_is_made_and_announced_once_and_found_by_its_number() {
         let announced = Cell::new(0);
-        let make = |name: &[u8]| make(name, |_| announced.set(announced.get() + 1));
+        let make = |name: &[u8]| find_or_make(name, |_| announced.set(announced.get() + 1));
         let first = make(b"domains-test-a");
         let second = make(b"domains-test-b");
         assert!(std::ptr::eq(make(b"domains-test-a"), first));
         assert_eq!(announced.get(), 2);
         assert_ne!(first.id, second.id);
-        assert_eq!(name(second.id), b"domains-test-b");
-        assert_eq!(name(0), b"");
+        assert_eq!(domain_name(second.id), b"domains-test-b");
+        assert_eq!(domain_name(0), b"");
         // SAFETY: the handles are of this module.
         unsafe {
-            assert_eq!(id(first), first.id);
-            assert_eq!(id(std::ptr::null()), 0);
+            assert_eq!(domain_id(first), first.id);
+            assert_eq!(domain_id(std::ptr::null()), 0);
         }
     }
 }

@@ -1,24 +1,24 @@
-//! What one thread has open, and what of it is to be written.
+//! The open ranges of one thread and its records that are not written yet.
 
 use llmprof_wire::{Mark, Pop, Push};
 
 use crate::queues::Chunks;
 use crate::sys::Bell;
 
-/// Bytes that a thread gathers before it hands them over.
-const CHUNK: usize = 128 << 10;
+/// A thread hands its records over when it has this many bytes.
+const CHUNK_BYTES: usize = 128 << 10;
 
-/// Ranges a thread may have open; those inside are not recorded.
-const DEEPEST: usize = 4096;
+/// Limit of nested open ranges on a thread; deeper ones are not recorded.
+const OPEN_RANGES_MAX: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Log {
     open: Vec<Open>,
-    /// Ranges beyond [`DEEPEST`] that are open.
+    /// Open ranges beyond [`OPEN_RANGES_MAX`].
     deeper: u64,
-    /// The names of open ranges, one after the other: the last ends where this does.
+    /// The names of the open ranges, concatenated.
     names: Vec<u8>,
-    /// Records that are not handed over yet.
+    /// Records not handed over yet.
     out: Vec<u8>,
 }
 
@@ -27,24 +27,23 @@ struct Open {
     time: i64,
     name: std::ops::Range<usize>,
     is_written: bool,
-    /// A domain's range may end before one of another domain that began later; it stays until it is the last.
+    /// Ended, but a range of another domain that began later is still open; removed when it is the last.
     is_over: bool,
     /// How often recording had been switched when it began.
     changes: u64,
 }
 
-/// A range that ends.
 pub(crate) struct Ended<'a> {
     pub(crate) name: &'a [u8],
-    /// Its begin and its end.
+    /// Begin and end, ns.
     pub(crate) time: (i64, i64),
     /// How often recording had been switched when it began.
     pub(crate) changes: u64,
 }
 
 impl Log {
-    /// Forgets what a thread had open that is gone; false while there is something to hand over.
-    pub(super) fn clear(&mut self) -> bool {
+    /// Clears the log of a thread that has ended; false while it has records to hand over.
+    pub(super) fn clear_if_flushed(&mut self) -> bool {
         let is_empty = self.out.is_empty();
         if is_empty {
             *self = Self::default();
@@ -54,20 +53,20 @@ impl Log {
 
     pub(super) fn hand_over(&mut self, chunks: &Chunks) {
         if !self.out.is_empty() {
-            chunks.add(std::mem::take(&mut self.out));
+            chunks.add_chunk(std::mem::take(&mut self.out));
         }
     }
 
-    /// Hands over what was gathered where it is much.
+    /// Hands the records over if there are at least [`CHUNK_BYTES`].
     pub(crate) fn hand_over_much(&mut self, chunks: &Chunks, bell: &Bell) {
-        if self.out.len() >= CHUNK {
+        if self.out.len() >= CHUNK_BYTES {
             self.hand_over(chunks);
             bell.ring();
         }
     }
 
-    /// A range begins. The answer is how many were open before; none where those are too many.
-    pub(crate) fn begin(
+    /// A range begins; returns how many were open before, `None` if there are too many.
+    pub(crate) fn begin_range(
         &mut self,
         domain: u32,
         name: &[u8],
@@ -75,7 +74,7 @@ impl Log {
         changes: u64,
     ) -> Option<usize> {
         let depth = self.open.len();
-        if depth >= DEEPEST {
+        if depth >= OPEN_RANGES_MAX {
             self.deeper += 1;
             return None;
         }
@@ -92,8 +91,8 @@ impl Log {
         Some(depth)
     }
 
-    /// The innermost range of a domain ends. The answer is what `look` says of it, and how many are left; none where none is open.
-    pub(crate) fn end<T>(
+    /// The innermost range of a domain ends; returns the result of `look` and how many are left, `None` if none is open.
+    pub(crate) fn end_range<T>(
         &mut self,
         (thread, domain): (u32, u32),
         time: i64,
@@ -128,11 +127,11 @@ impl Log {
     }
 
     /// A moment with a name.
-    pub(crate) fn mark(&mut self, mark: &Mark<'_>) {
+    pub(crate) fn write_mark(&mut self, mark: &Mark<'_>) {
         mark.put(&mut self.out);
     }
 
-    /// Writes the beginnings of ranges that are open and not written.
+    /// Writes the begins of open ranges that are not written yet.
     pub(super) fn write_open(&mut self, thread: u32) {
         for index in 0..self.open.len() {
             if !self.open[index].is_written && !self.open[index].is_over {
@@ -142,7 +141,7 @@ impl Log {
     }
 
     /// Domain and name of the ranges that are open, outermost first.
-    pub(super) fn open(&self) -> impl Iterator<Item = (u32, &[u8])> {
+    pub(super) fn open_ranges(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let open = self.open.iter().filter(|open| !open.is_over);
         open.map(|open| (open.domain, &self.names[open.name.clone()]))
     }

@@ -1,7 +1,6 @@
-//! The ranges that are open on each thread, and what of them was written.
+//! The ranges of all threads.
 //!
-//! A thread writes into memory of its own, behind a lock that only our thread ever contends for, and then for the time
-//! of a pointer swap.
+//! Each thread writes into its own log, behind a lock that only our thread contends for, and holds only for a pointer swap.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,15 +14,15 @@ use crate::queues::{Chunks, Notes};
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicU64;
 
-/// Chunks that our thread has not taken yet; more are dropped.
-const MOST_CHUNKS: usize = 1024;
-/// What stands between the names in a path.
+/// Limit of chunks that our thread has not taken yet; more are dropped.
+const CHUNKS_MAX: usize = 1024;
+/// Separator of the names in a path.
 const SEPARATOR: u8 = 0x1f;
 
 /// All ranges of a session.
 pub(crate) struct Ranges {
     threads: Threads,
-    /// Ranges that are too many count as dropped here.
+    /// Also counts ranges that were dropped because too many were open.
     pub(crate) chunks: Chunks,
     pub(crate) started: Mutex<HashMap<u64, Started>>,
     pub(crate) numbers: AtomicU64,
@@ -33,7 +32,7 @@ pub(crate) struct Ranges {
 pub(crate) struct Taken {
     pub(crate) notes: Vec<u8>,
     pub(crate) dropped_notes: u64,
-    /// Records of ranges; what they refer to is in the notes.
+    /// Records of ranges; the domains they refer to are in the notes.
     pub(crate) chunks: Vec<Vec<u8>>,
     pub(crate) dropped: u64,
 }
@@ -48,12 +47,12 @@ pub(crate) struct Started {
 }
 
 thread_local! {
-    /// The ranges that the thread's log belongs to, and the log. There is nothing to drop: logs are never freed.
+    /// The session's ranges that the log belongs to, and the log. Needs no drop: logs are never freed.
     static THREAD: Cell<(usize, Option<&'static Thread>)> = const { Cell::new((0, None)) };
 }
 
 impl Started {
-    pub(crate) fn write(&mut self, outbox: &Outbox, number: u64) {
+    pub(crate) fn write_beginning(&mut self, outbox: &Outbox, number: u64) {
         self.is_written = true;
         let record = RangeStart {
             time: self.time,
@@ -62,7 +61,7 @@ impl Started {
             domain: self.domain,
             text: &self.name,
         };
-        outbox.note(|out| record.put(out));
+        outbox.write_note(|out| record.put(out));
     }
 }
 
@@ -70,7 +69,7 @@ impl Ranges {
     pub(crate) fn new() -> Self {
         Self {
             threads: Threads::default(),
-            chunks: Chunks::new(MOST_CHUNKS),
+            chunks: Chunks::new(CHUNKS_MAX),
             started: Mutex::new(HashMap::new()),
             numbers: AtomicU64::new(0),
         }
@@ -83,30 +82,31 @@ impl Ranges {
         if owner == key {
             return thread;
         }
-        let thread = self.threads.join()?;
+        let thread = self.threads.register_thread()?;
         THREAD
             .try_with(|place| place.set((key, Some(thread))))
             .ok()?;
         Some(thread)
     }
 
-    /// Recording begins: writes the beginnings of all ranges that are open.
+    /// Recording begins: writes the begins of all open ranges.
     pub(crate) fn write_open(&self, outbox: &Outbox) {
-        self.threads.each(|id, log| log.write_open(id));
+        self.threads.for_each_log(|id, log| log.write_open(id));
         if let Ok(mut started) = self.started.lock() {
             for (&number, range) in started.iter_mut().filter(|(_, range)| !range.is_written) {
-                range.write(outbox, number);
+                range.write_beginning(outbox, number);
             }
         }
     }
 
-    /// All records that threads have gathered, those of one thread in their order, and the notes that belong before them.
-    pub(crate) fn take(&self, notes: &Notes) -> Taken {
-        self.threads.each(|_, log| log.hand_over(&self.chunks));
-        self.threads.part();
-        let (chunks, dropped) = self.chunks.take();
-        // Not before: a domain that is noted between the two would come after a range in it.
-        let (notes, dropped_notes) = notes.take();
+    /// Takes the records of all threads, in order for each thread, and the notes that must be written before them.
+    pub(crate) fn take_records(&self, notes: &Notes) -> Taken {
+        self.threads
+            .for_each_log(|_, log| log.hand_over(&self.chunks));
+        self.threads.reclaim_gone();
+        let (chunks, dropped) = self.chunks.take_chunks();
+        // After the chunks: a domain noted in between would otherwise be written after a range in it.
+        let (notes, dropped_notes) = notes.take_notes();
         Taken {
             notes,
             dropped_notes,
@@ -115,8 +115,8 @@ impl Ranges {
         }
     }
 
-    /// The names of the ranges that are open on this thread, outermost first, joined by 0x1f. A name of another than the
-    /// default domain has `domain:` in front.
+    /// The names of the ranges that are open on this thread, outermost first, joined by 0x1f. Names outside of the default
+    /// domain are prefixed with `domain:`.
     pub(crate) fn open_path(&self) -> Vec<u8> {
         let mut path = Vec::new();
         let Some(thread) = self.this_thread() else {
@@ -125,12 +125,12 @@ impl Ranges {
         let Ok(log) = thread.log.lock() else {
             return path;
         };
-        for (domain, name) in log.open() {
+        for (domain, name) in log.open_ranges() {
             if !path.is_empty() {
                 path.push(SEPARATOR);
             }
             if domain != 0 {
-                path.extend_from_slice(domains::name(domain));
+                path.extend_from_slice(domains::domain_name(domain));
                 path.push(b':');
             }
             path.extend_from_slice(name);
@@ -152,17 +152,17 @@ mod orders {
         notes: Notes,
     }
 
-    fn scene(most_chunks: usize) -> Arc<Scene> {
+    fn new_scene(most_chunks: usize) -> Arc<Scene> {
         let mut ranges = Ranges::new();
         ranges.chunks = Chunks::new(most_chunks);
         let notes = Notes::new(1 << 10);
         Arc::new(Scene { ranges, notes })
     }
 
-    /// A thread of the target marks a moment, and hands over what it gathered as if it were much.
-    fn mark(scene: &Scene, of: &Thread, domain: u32, time: i64, is_much: bool) {
+    /// A thread of the target marks a moment. With `is_much` it hands its records over, as if it had gathered many.
+    fn mark_moment(scene: &Scene, of: &Thread, domain: u32, time: i64, is_much: bool) {
         let mut log = of.log.lock().unwrap();
-        log.mark(&Mark {
+        log.write_mark(&Mark {
             time,
             thread: 0,
             domain,
@@ -173,7 +173,7 @@ mod orders {
         }
     }
 
-    fn marks(taken: &Taken) -> impl Iterator<Item = (u32, i64)> {
+    fn marks_of(taken: &Taken) -> impl Iterator<Item = (u32, i64)> {
         let chunks = taken.chunks.iter();
         chunks
             .flat_map(|chunk| Reader::records(chunk, 0))
@@ -183,24 +183,24 @@ mod orders {
             })
     }
 
-    /// Two threads with a domain each, while ours takes.
+    /// Two threads write marks, each in its own domain, while our thread takes the records.
     fn all_come(most_chunks: usize) {
-        let scene = scene(most_chunks);
+        let scene = new_scene(most_chunks);
         let writers = [1, 2].map(|domain| {
             let scene = scene.clone();
             thread::spawn(move || {
-                let own = scene.ranges.threads.join().unwrap();
-                mark(&scene, own, domain, 1, true);
-                mark(&scene, own, domain, 2, false);
+                let thread_log = scene.ranges.threads.register_thread().unwrap();
+                mark_moment(&scene, thread_log, domain, 1, true);
+                mark_moment(&scene, thread_log, domain, 2, false);
             })
         });
-        let mut taken = vec![scene.ranges.take(&scene.notes)];
+        let mut taken = vec![scene.ranges.take_records(&scene.notes)];
         for writer in writers {
             writer.join().unwrap();
         }
-        taken.push(scene.ranges.take(&scene.notes));
+        taken.push(scene.ranges.take_records(&scene.notes));
         let dropped: u64 = taken.iter().map(|taken| taken.dropped).sum();
-        let all: Vec<_> = taken.iter().flat_map(marks).collect();
+        let all: Vec<_> = taken.iter().flat_map(marks_of).collect();
         assert_eq!(all.len() as u64 + dropped, 4);
         for domain in [1, 2] {
             let times = all.iter().filter(|mark| mark.0 == domain);
@@ -219,41 +219,44 @@ mod orders {
         in_every_order(|| all_come(1));
     }
 
-    /// A thread that found the domain of another wrote its range before the domain had a name.
+    /// Regression: a thread that found the domain of another thread wrote its range before the domain's name.
     #[test]
     fn a_domain_is_known_before_its_ranges() {
         in_every_order(|| {
-            let scene = scene(4);
+            let scene = new_scene(4);
             let writer = || {
                 let scene = scene.clone();
                 move || {
-                    let domain = domains::make(b"d", |domain| {
+                    let domain = domains::find_or_make(b"d", |domain| {
                         let record = llmprof_wire::Domain {
                             id: domain.id,
                             text: &domain.name,
                         };
-                        scene.notes.add(|out| record.put(out));
+                        scene.notes.add_note(|out| record.put(out));
                     });
-                    let own = scene.ranges.threads.join().unwrap();
-                    mark(&scene, own, domain.id, 1, true);
+                    let thread_log = scene.ranges.threads.register_thread().unwrap();
+                    mark_moment(&scene, thread_log, domain.id, 1, true);
                     domain.id
                 }
             };
             let other = thread::spawn(writer());
             let ours = {
                 let scene = scene.clone();
-                thread::spawn(move || scene.ranges.take(&scene.notes))
+                thread::spawn(move || scene.ranges.take_records(&scene.notes))
             };
             let id = writer()();
             assert_eq!(other.join().unwrap(), id);
             let mut known = Vec::new();
-            for taken in [ours.join().unwrap(), scene.ranges.take(&scene.notes)] {
+            for taken in [
+                ours.join().unwrap(),
+                scene.ranges.take_records(&scene.notes),
+            ] {
                 for record in Reader::records(&taken.notes, 0) {
                     if let Record::Domain(domain) = record {
                         known.push(domain.id);
                     }
                 }
-                assert!(marks(&taken).all(|mark| known.contains(&mark.0)));
+                assert!(marks_of(&taken).all(|mark| known.contains(&mark.0)));
             }
         });
     }

@@ -1,15 +1,15 @@
-//! The threads that have ranges, each with a log of its own.
+//! The threads that have ranges, each with its own log.
 //!
-//! A thread keeps a pointer to its log and says nothing when it ends, so logs are never freed. Those of threads that are
-//! gone are given to new ones: a program may start a thread for every request.
+//! A thread keeps a pointer to its log and we are not told when it ends, so logs are never freed. Logs of ended threads are
+//! reused, because a program may start a thread for every request.
 
 use super::log::Log;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sys;
 
-/// With so many threads, and whenever there are twice as many, it is asked which are gone.
-const MANY: usize = 64;
+/// Ended threads are searched for when there are this many threads, and each time their number has doubled.
+const THREADS_BEFORE_RECLAIM: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Thread {
@@ -18,7 +18,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// As the system numbers it.
+    /// The thread's id in the operating system.
     pub(crate) fn id(&self) -> u32 {
         self.id.load(Ordering::Relaxed)
     }
@@ -30,15 +30,15 @@ pub(super) struct Threads(Mutex<Logs>);
 #[derive(Default)]
 struct Logs {
     used: Vec<&'static Thread>,
-    /// Those of threads that are gone.
+    /// Logs of ended threads, free for reuse.
     spare: Vec<&'static Thread>,
-    /// How many were used when it was last asked who is gone.
+    /// Number of used logs after the last search for ended threads.
     asked: usize,
 }
 
 impl Threads {
-    /// A log for the calling thread, which has none.
-    pub(super) fn join(&self) -> Option<&'static Thread> {
+    /// Assigns a log to the calling thread, which has none yet.
+    pub(super) fn register_thread(&self) -> Option<&'static Thread> {
         let mut logs = self.0.lock().ok()?;
         let thread = logs
             .spare
@@ -49,8 +49,7 @@ impl Threads {
         Some(thread)
     }
 
-    /// Calls `visit` with every thread's number and log.
-    pub(super) fn each(&self, mut visit: impl FnMut(u32, &mut Log)) {
+    pub(super) fn for_each_log(&self, mut visit: impl FnMut(u32, &mut Log)) {
         let Ok(logs) = self.0.lock() else { return };
         for thread in &logs.used {
             if let Ok(mut log) = thread.log.lock() {
@@ -59,16 +58,19 @@ impl Threads {
         }
     }
 
-    /// Takes the logs of threads that are gone, once nothing is left to be handed over in them.
-    pub(super) fn part(&self) {
+    /// Makes the logs of ended threads available for reuse, once all of their records were handed over.
+    pub(super) fn reclaim_gone(&self) {
         let Ok(mut logs) = self.0.lock() else { return };
         let Logs { used, spare, asked } = &mut *logs;
-        if used.len() < MANY.max(2 * *asked) {
+        if used.len() < THREADS_BEFORE_RECLAIM.max(2 * *asked) {
             return;
         }
         used.retain(|thread| {
-            let is_gone =
-                sys::is_gone(thread.id()) && thread.log.lock().is_ok_and(|mut log| log.clear());
+            let is_gone = sys::is_gone(thread.id())
+                && thread
+                    .log
+                    .lock()
+                    .is_ok_and(|mut log| log.clear_if_flushed());
             if is_gone {
                 spare.push(thread);
             }
@@ -85,20 +87,20 @@ mod tests {
     #[test]
     fn threads_that_are_gone_leave_their_logs_to_others() {
         let threads = Threads::default();
-        threads.join().unwrap();
+        threads.register_thread().unwrap();
         for _ in 0..1000 {
             std::thread::scope(|scope| {
                 let id = scope
-                    .spawn(|| threads.join().map(Thread::id))
+                    .spawn(|| threads.register_thread().map(Thread::id))
                     .join()
                     .unwrap();
                 assert_ne!(id, Some(sys::thread_id()));
             });
-            threads.part();
+            threads.reclaim_gone();
         }
         let logs = threads.0.lock().unwrap();
         let all = logs.used.len() + logs.spare.len();
-        assert!(all <= 2 * MANY, "{all}");
+        assert!(all <= 2 * THREADS_BEFORE_RECLAIM, "{all}");
         // The one that lives has its own.
         let id = sys::thread_id();
         let living = logs.used.iter().filter(|thread| thread.id() == id);

@@ -11,7 +11,7 @@ use super::{
 use crate::{endpoint::Endpoint, record::RequestFailure};
 
 /// Longest answer of a call. Pages of metrics have some hundred kilobytes.
-const MOST_BYTES: usize = 64 << 20;
+const ANSWER_MAX_BYTES: usize = 64 << 20;
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -22,17 +22,13 @@ pub enum CallError {
     /// No connection, or it broke.
     #[error("{path}: {}", .failure.message)]
     Failed {
-        /// The path.
         path: String,
-        /// Why.
         failure: RequestFailure,
     },
     /// Another status than 2xx.
     #[error("{path}: HTTP {status}{}", if .body.is_empty() { String::new() } else { format!(": {body}") })]
     Status {
-        /// The path.
         path: String,
-        /// The status.
         status: u16,
         /// The start of the answer.
         body: String,
@@ -62,15 +58,15 @@ impl Calls {
 
     /// The body of a GET below the endpoint's base.
     pub fn get(&self, path: &str, limit: Duration) -> Result<Vec<u8>, CallError> {
-        self.call("GET", path, Bytes::new(), limit)
+        self.call_server("GET", path, Bytes::new(), limit)
     }
 
     /// The body of a POST's answer.
     pub fn post(&self, path: &str, body: Bytes, limit: Duration) -> Result<Vec<u8>, CallError> {
-        self.call("POST", path, body, limit)
+        self.call_server("POST", path, body, limit)
     }
 
-    fn call(
+    fn call_server(
         &self,
         method: &str,
         path: &str,
@@ -84,7 +80,9 @@ impl Calls {
         };
         let (status, bytes) = self
             .runtime
-            .block_on(async { tokio::time::timeout(limit, self.ask(method, &path, body)).await })
+            .block_on(async {
+                tokio::time::timeout(limit, self.send_request(method, &path, body)).await
+            })
             .map_err(|_| {
                 let why = format!("no answer within {limit:?}");
                 failed(RequestFailure::new(
@@ -105,7 +103,7 @@ impl Calls {
         })
     }
 
-    async fn ask(
+    async fn send_request(
         &self,
         method: &str,
         path: &str,
@@ -115,7 +113,7 @@ impl Calls {
         let disconnected = |error: hyper::Error| {
             RequestFailure::new(crate::record::FailureKind::Disconnected, error.to_string())
         };
-        let kept = self.pool.take();
+        let kept = self.pool.take_idle();
         let (mut sender, is_kept) = match kept {
             Some(sender) => (sender, true),
             None => (self.connector.connect().await?, false),
@@ -123,20 +121,20 @@ impl Calls {
         let mut answer = match sender.ready().await {
             Ok(()) => {
                 sender
-                    .send_request(head.request(method, body.clone()))
+                    .send_request(head.build_request(method, body.clone()))
                     .await
             }
             Err(error) => Err(error),
         };
         if answer.is_err() && is_kept {
             sender = self.connector.connect().await?;
-            answer = sender.send_request(head.request(method, body)).await;
+            answer = sender.send_request(head.build_request(method, body)).await;
         }
         let response = answer.map_err(disconnected)?;
         let status = response.status().as_u16();
-        let (bytes, is_reusable) = collect_answer(response.into_body(), MOST_BYTES).await?;
+        let (bytes, is_reusable) = collect_answer(response.into_body(), ANSWER_MAX_BYTES).await?;
         if is_reusable {
-            self.pool.put(sender);
+            self.pool.put_back(sender);
         }
         Ok((status, bytes))
     }

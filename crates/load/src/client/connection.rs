@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Idle connections older than this are not used again: common servers close them after five seconds.
-const IDLE: Duration = Duration::from_secs(4);
+const IDLE_MAX: Duration = Duration::from_secs(4);
 /// Bytes that a connection reads at once. The default grows to 400 KB, which ten thousand streams do not have.
 const READ_BYTES: usize = 8 << 10;
 
@@ -40,7 +40,7 @@ impl Connector {
     /// Reads the certificates that TLS needs. The message of a failure names what is wrong.
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Result<Self, String> {
         let tls = if endpoint.is_tls {
-            Some(tls(&endpoint)?)
+            Some(tls_connector(&endpoint)?)
         } else {
             None
         };
@@ -68,7 +68,7 @@ impl Connector {
         let stream = TcpStream::connect(address).await.map_err(refused)?;
         stream.set_nodelay(true).map_err(refused)?;
         match &self.tls {
-            None => handshake(TokioIo::new(stream)).await,
+            None => handshake_http(TokioIo::new(stream)).await,
             Some((connector, name)) => {
                 let stream = connector
                     .connect(name.clone(), stream)
@@ -79,13 +79,13 @@ impl Connector {
                             format!("TLS with {} failed: {error}", self.endpoint.authority()),
                         )
                     })?;
-                handshake(TokioIo::new(stream)).await
+                handshake_http(TokioIo::new(stream)).await
             }
         }
     }
 }
 
-async fn handshake<T>(io: T) -> Result<Sender, RequestFailure>
+async fn handshake_http<T>(io: T) -> Result<Sender, RequestFailure>
 where
     T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
@@ -101,7 +101,7 @@ where
     Ok(sender)
 }
 
-fn tls(endpoint: &Endpoint) -> Result<(TlsConnector, ServerName<'static>), String> {
+fn tls_connector(endpoint: &Endpoint) -> Result<(TlsConnector, ServerName<'static>), String> {
     use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
     let mut roots = RootCertStore::empty();
     // A system without certificates is an error only once a server's certificate is not trusted.
@@ -138,17 +138,17 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn take(&self) -> Option<Sender> {
+    pub(crate) fn take_idle(&self) -> Option<Sender> {
         let mut idle = self.idle.lock().expect("nothing panics with the lock");
         while let Some((sender, since)) = idle.pop() {
-            if !sender.is_closed() && since.elapsed() < IDLE {
+            if !sender.is_closed() && since.elapsed() < IDLE_MAX {
                 return Some(sender);
             }
         }
         None
     }
 
-    pub(crate) fn put(&self, sender: Sender) {
+    pub(crate) fn put_back(&self, sender: Sender) {
         if !sender.is_closed() {
             let mut idle = self.idle.lock().expect("nothing panics with the lock");
             idle.push((sender, Instant::now()));

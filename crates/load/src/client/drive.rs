@@ -24,7 +24,6 @@ pub struct Load {
     pub endpoint: Arc<Endpoint>,
     /// What they have in common.
     pub template: Template,
-    /// They.
     pub plan: Arc<Plan>,
     /// Time a request may take, from when it is sent.
     pub timeout: Duration,
@@ -70,7 +69,7 @@ pub fn drive(
         let (shared, connector, places) = (Arc::clone(&shared), connector.clone(), places.clone());
         let thread = std::thread::Builder::new()
             .name(format!("load-{number}"))
-            .spawn(move || worker::run(&shared, connector, feed, places))
+            .spawn(move || worker::run_worker(&shared, connector, feed, places))
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         threads.push(thread);
     }
@@ -79,20 +78,20 @@ pub fn drive(
         let shared = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("load-clock".to_owned())
-            .spawn(move || schedule::run(&shared, &senders, &turns))
+            .spawn(move || schedule::run_schedule(&shared, &senders, &turns))
     });
     let scheduler = scheduler
         .transpose()
         .map_err(|error| format!("cannot start a thread: {error}"))?;
     let planned = load.plan.requests.len();
     let mut asked = std::time::Instant::now();
-    while shared.progress().ended < planned {
+    while shared.current_progress().ended < planned {
         std::thread::sleep(Duration::from_millis(2));
         if asked.elapsed() >= Duration::from_millis(100) {
             asked = std::time::Instant::now();
             let progress = Progress {
-                recent: shared.recent(),
-                ..shared.progress()
+                recent: shared.recent_rates(),
+                ..shared.current_progress()
             };
             if !watch(&shared.clock, progress) {
                 break;
@@ -103,7 +102,7 @@ pub fn drive(
         }
     }
     let duration_ns = shared.clock.now();
-    shared.stop();
+    shared.request_stop();
     let mut checks = Vec::new();
     loop {
         // Tasks that begin to wait just now would miss a single notice.
@@ -128,7 +127,7 @@ pub fn drive(
         duration_ns,
         client: client_facts(&checks, load.plan.concurrency.is_none()),
         requests: shared.take_records(),
-        abandoned: shared.abandoned(),
+        abandoned: shared.abandoned_count(),
     })
 }
 

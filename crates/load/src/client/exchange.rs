@@ -15,7 +15,7 @@ use crate::{
     answer::Answer,
     clock::Clock,
     record::{FailureKind, RequestFailure, RequestRecord},
-    sse::{MOST_EVENT_BYTES, Splitter},
+    sse::{EVENT_MAX_BYTES, Splitter},
 };
 
 /// Most of what a server said that is kept to tell why a request failed.
@@ -24,7 +24,7 @@ const REASON_CHARACTERS: usize = 400;
 /// once, or never.
 const END_AFTER_DONE: Duration = Duration::from_millis(100);
 /// Longest answer that does not stream.
-const MOST_BYTES: usize = 64 << 20;
+const BODY_MAX_BYTES: usize = 64 << 20;
 
 /// What requests are made with.
 pub(crate) struct Client {
@@ -49,7 +49,7 @@ impl Head {
     pub(crate) fn new(connector: &Connector, path: String) -> Self {
         let endpoint = connector.endpoint();
         let key = endpoint.key.as_ref().and_then(|key| {
-            let mut value = header::HeaderValue::from_str(&key.header()).ok()?;
+            let mut value = header::HeaderValue::from_str(&key.header_value()).ok()?;
             value.set_sensitive(true);
             Some(value)
         });
@@ -60,7 +60,7 @@ impl Head {
         }
     }
 
-    pub(crate) fn request(&self, method: &str, body: Bytes) -> Request<Full<Bytes>> {
+    pub(crate) fn build_request(&self, method: &str, body: Bytes) -> Request<Full<Bytes>> {
         let mut builder = Request::builder()
             .method(method)
             .uri(&self.path)
@@ -81,9 +81,9 @@ impl Head {
 impl Client {
     /// Sends a request and follows its answer to the end; what is found on the way is in `record`. The text of the answer is
     /// returned where it is kept.
-    pub(crate) async fn exchange(&self, body: Bytes, record: &mut RequestRecord) -> String {
+    pub(crate) async fn exchange_request(&self, body: Bytes, record: &mut RequestRecord) -> String {
         let mut reading = Reading::new(self.keep_text).answering(body.len());
-        let ended = self.follow(body, record, &mut reading).await;
+        let ended = self.follow_answer(body, record, &mut reading).await;
         if record.end_ns < self.clock.now() && (ended.is_err() || record.arrivals.is_empty()) {
             record.end_ns = self.clock.now();
         }
@@ -100,13 +100,13 @@ impl Client {
         text
     }
 
-    async fn follow(
+    async fn follow_answer(
         &self,
         body: Bytes,
         record: &mut RequestRecord,
         reading: &mut Reading,
     ) -> Result<(), RequestFailure> {
-        let (sender, response) = self.send(body, record).await?;
+        let (sender, response) = self.send_request(body, record).await?;
         record.headers_ns = Some(self.clock.now());
         let status = response.status();
         if !status.is_success() {
@@ -115,8 +115,8 @@ impl Client {
                 400..500 => FailureKind::ClientError,
                 _ => FailureKind::ServerError,
             };
-            let reason = reason(response).await;
-            self.pool.put(sender);
+            let reason = refusal_reason(response).await;
+            self.pool.put_back(sender);
             let message = format!("HTTP {status}: {reason}");
             return Err(RequestFailure::new(kind, message.trim_end_matches(": ")));
         }
@@ -126,34 +126,34 @@ impl Client {
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
         let mut body = response.into_body();
         if !streams {
-            self.whole(body, record, reading).await?;
+            self.read_whole(body, record, reading).await?;
             record.end_ns = self.clock.now();
-            self.pool.put(sender);
+            self.pool.put_back(sender);
             return Ok(());
         }
-        self.stream(&mut body, record, reading).await?;
+        self.read_stream(&mut body, record, reading).await?;
         record.end_ns = self.clock.now();
         // A connection takes its next request after the whole answer.
         let rest = async { while let Some(Ok(_)) = body.frame().await {} };
         if tokio::time::timeout(END_AFTER_DONE, rest).await.is_ok() {
-            self.pool.put(sender);
+            self.pool.put_back(sender);
         }
         Ok(())
     }
 
     /// Hands the request to a connection, a kept one where there is one. A kept one that the server closed meanwhile has seen
     /// nothing of it: a new one is made.
-    async fn send(
+    async fn send_request(
         &self,
         body: Bytes,
         record: &mut RequestRecord,
     ) -> Result<(Sender, Response<Incoming>), RequestFailure> {
-        while let Some(mut sender) = self.pool.take() {
+        while let Some(mut sender) = self.pool.take_idle() {
             if sender.ready().await.is_err() {
                 continue;
             }
             record.sent_ns = Some(self.clock.now());
-            let request = self.head.request("POST", body.clone());
+            let request = self.head.build_request("POST", body.clone());
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((sender, response)),
                 // Not one byte of an answer on a connection that was used before: it was closed while idle.
@@ -168,13 +168,13 @@ impl Client {
         record.connect_ns = Some(now - before);
         record.sent_ns = Some(now);
         let response = sender
-            .send_request(self.head.request("POST", body))
+            .send_request(self.head.build_request("POST", body))
             .await
             .map_err(|error| http_failure(&error))?;
         Ok((sender, response))
     }
 
-    async fn stream(
+    async fn read_stream(
         &self,
         body: &mut Incoming,
         record: &mut RequestRecord,
@@ -190,7 +190,7 @@ impl Client {
             record.received_bytes += llmprof_units::Bytes(bytes.len() as u64);
             splitter.push(bytes, at, |event| reading.take(event, record));
             if splitter.is_too_long() {
-                let message = format!("an event has more than {MOST_EVENT_BYTES} bytes");
+                let message = format!("an event has more than {EVENT_MAX_BYTES} bytes");
                 return Err(RequestFailure::new(FailureKind::Malformed, message));
             }
             // Some servers and proxies keep the connection open after the answer is done.
@@ -202,13 +202,13 @@ impl Client {
         reading.stream_ended(record, splitter.foreign_lines())
     }
 
-    async fn whole(
+    async fn read_whole(
         &self,
         body: Incoming,
         record: &mut RequestRecord,
         reading: &mut Reading,
     ) -> Result<(), RequestFailure> {
-        let bytes = collect(body, MOST_BYTES).await?;
+        let bytes = collect_body(body, BODY_MAX_BYTES).await?;
         let at = self.clock.now();
         reading.take_whole(&bytes, at, record);
         reading.ended()
@@ -240,7 +240,7 @@ fn http_failure(error: &hyper::Error) -> RequestFailure {
 }
 
 /// The whole body, up to a limit.
-async fn collect(body: Incoming, most: usize) -> Result<Vec<u8>, RequestFailure> {
+async fn collect_body(body: Incoming, most: usize) -> Result<Vec<u8>, RequestFailure> {
     let (bytes, _) = collect_answer(body, most).await?;
     Ok(bytes)
 }
@@ -279,8 +279,8 @@ pub(crate) async fn collect_answer(
 }
 
 /// Why a server refused, in its own words.
-async fn reason(response: Response<Incoming>) -> String {
-    let bytes = collect(response.into_body(), 1 << 20)
+async fn refusal_reason(response: Response<Incoming>) -> String {
+    let bytes = collect_body(response.into_body(), 1 << 20)
         .await
         .unwrap_or_default();
     let told = Answer::read(&bytes, false)

@@ -13,7 +13,7 @@ mod worker;
 pub use calls::{CallError, Calls};
 pub use drive::{Load, drive};
 pub use reading::Reading;
-pub(crate) use worker::until;
+pub(crate) use worker::run_until;
 
 pub use shared::{CountTokens, Progress, Recent};
 

@@ -17,24 +17,13 @@ use crate::{
 pub enum ProbeError {
     /// It does not answer.
     #[error("{endpoint} does not answer: {source}")]
-    Call {
-        /// The server.
-        endpoint: String,
-        /// Why.
-        source: CallError,
-    },
+    Call { endpoint: String, source: CallError },
     /// What it answers is not of the protocol, or breaks off.
     #[error("{endpoint} does not answer as an OpenAI-compatible server: {source}")]
-    Garbled {
-        /// The server.
-        endpoint: String,
-        /// Why.
-        source: CallError,
-    },
+    Garbled { endpoint: String, source: CallError },
     /// It does not say which model it serves.
     #[error("{endpoint} does not say which model it serves ({why}); name it with --model")]
     NoModel {
-        /// The server.
         endpoint: String,
         /// What its `/v1/models` says.
         why: String,
@@ -42,7 +31,6 @@ pub enum ProbeError {
     /// It refuses every form of a request.
     #[error("{endpoint} refuses requests: {source}")]
     Refused {
-        /// The server.
         endpoint: String,
         /// What it said to the plainest one.
         source: CallError,
@@ -52,7 +40,6 @@ pub enum ProbeError {
 /// What a server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// The model.
     pub model: String,
     /// What it understands.
     pub dialect: Dialect,

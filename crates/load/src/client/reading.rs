@@ -14,7 +14,7 @@ use crate::{
 const FREE_ARRIVALS: u64 = 1024;
 const ARRIVALS_PER_TOKEN: u64 = 16;
 /// Longest text that is kept of an answer.
-const MOST_TEXT_BYTES: usize = 64 << 20;
+const TEXT_MAX_BYTES: usize = 64 << 20;
 
 /// Tokens of a prompt that a server may add: templates of chats, instructions for tools. All others stand for a byte of the request or more.
 const TEMPLATE_TOKENS_MAX: u64 = 1 << 16;
@@ -103,14 +103,14 @@ impl Reading {
         let before = self.usage.map_or(0, |usage| usage.completion_tokens);
         if let Some(usage) = answer.usage {
             if usage.completion_tokens < before {
-                self.blame(format!(
+                self.note_failure(format!(
                     "usage fell from {before} to {} tokens",
                     usage.completion_tokens
                 ));
             }
             let total = usage.prompt_tokens.checked_add(usage.completion_tokens);
             if usage.total_tokens.is_some() && usage.total_tokens != total {
-                self.blame("usage does not add up to its total".to_owned());
+                self.note_failure("usage does not add up to its total".to_owned());
             }
             self.usage = Some(usage);
         }
@@ -138,8 +138,8 @@ impl Reading {
         record.timings = answer.timings.or(record.timings);
         if self.keep_text {
             self.text += &answer.text;
-            if self.text.len() > MOST_TEXT_BYTES {
-                let message = format!("the answer has more than {MOST_TEXT_BYTES} bytes");
+            if self.text.len() > TEXT_MAX_BYTES {
+                let message = format!("the answer has more than {TEXT_MAX_BYTES} bytes");
                 self.failure = Some(RequestFailure::new(FailureKind::Malformed, message));
             }
         }
@@ -196,7 +196,7 @@ impl Reading {
         ))
     }
 
-    fn blame(&mut self, what: String) {
+    fn note_failure(&mut self, what: String) {
         self.mistake.get_or_insert(what);
     }
 
@@ -213,20 +213,20 @@ impl Reading {
                 TokenBasis::Usage
             };
             if usage.completion_tokens == 0 && !record.arrivals.is_empty() {
-                self.blame("usage has no tokens, though text came".to_owned());
+                self.note_failure("usage has no tokens, though text came".to_owned());
             }
         } else if let Some(tokens) = record.timings.and_then(|timings| timings.output_tokens) {
             record.output_tokens = Some(tokens);
             record.token_basis = TokenBasis::Usage;
         }
         if let Some(tokens) = record.output_tokens.filter(|n| *n > record.max_tokens) {
-            self.blame(format!(
+            self.note_failure(format!(
                 "usage has {tokens} tokens, though at most {} were asked for",
                 record.max_tokens
             ));
         }
         if let Some(tokens) = record.prompt_tokens.filter(|n| *n > self.prompt_tokens_max) {
-            self.blame(format!(
+            self.note_failure(format!(
                 "usage has {tokens} prompt tokens, though the request has fewer bytes"
             ));
         }
@@ -239,7 +239,7 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn read(event: &str) -> RequestRecord {
+    fn read_event(event: &str) -> RequestRecord {
         let mut record = RequestRecord::due(0, Nanos(0), 16);
         let mut reading = Reading::new(false);
         let event = Event {
@@ -315,13 +315,15 @@ mod tests {
         let event = format!(
             r#"{{"choices":[{{"text":"a","finish_reason":"length"}}],"usage":{{"prompt_tokens":{most},"completion_tokens":{most},"total_tokens":1}}}}"#
         );
-        let record = read(&event);
+        let record = read_event(&event);
         assert_eq!(record.failure, None);
         let mistake = record.usage_mistake.as_deref();
         assert_eq!(mistake, Some("usage does not add up to its total"));
         let event =
             r#"{"choices":[{"text":"a","finish_reason":"length"}],"timings":{"predicted_n":17}}"#;
-        let mistake = read(event).usage_mistake.expect("more than were asked for");
+        let mistake = read_event(event)
+            .usage_mistake
+            .expect("more than were asked for");
         assert!(mistake.contains("at most 16"), "{mistake}");
         let event = r#"{"choices":[{"text":"a","finish_reason":"length"}],"usage":{"prompt_tokens":70000,"completion_tokens":1}}"#;
         for (body_bytes, is_believed) in [(4_464, true), (4_463, false)] {

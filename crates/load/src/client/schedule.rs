@@ -40,7 +40,11 @@ pub(crate) struct Later {
 }
 
 /// Runs until nothing is left and nobody can add anything.
-pub(crate) fn run(shared: &Arc<Shared>, workers: &[UnboundedSender<Due>], later: &Receiver<Later>) {
+pub(crate) fn run_schedule(
+    shared: &Arc<Shared>,
+    workers: &[UnboundedSender<Due>],
+    later: &Receiver<Later>,
+) {
     let first = shared.plan.requests.iter().enumerate();
     let mut heap: BinaryHeap<Reverse<(Nanos, usize)>> = first
         .filter_map(|(index, request)| Some(Reverse((request.at?, index))))
@@ -57,14 +61,14 @@ pub(crate) fn run(shared: &Arc<Shared>, workers: &[UnboundedSender<Due>], later:
                 return;
             }
             match later.recv_timeout(POLL) {
-                Ok(turn) => add(&mut heap, &mut histories, turn),
+                Ok(turn) => add_turn(&mut heap, &mut histories, turn),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             continue;
         };
         let history = histories.get(&index).cloned().unwrap_or_default();
-        let body = shared.body(index, &history);
+        let body = shared.request_body(index, &history);
         let due = shared.clock.instant(at);
         // A turn that is due earlier may be added meanwhile.
         let mut is_first = true;
@@ -75,7 +79,7 @@ pub(crate) fn run(shared: &Arc<Shared>, workers: &[UnboundedSender<Due>], later:
             match later.recv_timeout(left.min(POLL)) {
                 Ok(turn) => {
                     is_first = turn.scheduled >= at;
-                    add(&mut heap, &mut histories, turn);
+                    add_turn(&mut heap, &mut histories, turn);
                     if !is_first {
                         break;
                     }
@@ -102,7 +106,7 @@ pub(crate) fn run(shared: &Arc<Shared>, workers: &[UnboundedSender<Due>], later:
     }
 }
 
-fn add(
+fn add_turn(
     heap: &mut BinaryHeap<Reverse<(Nanos, usize)>>,
     histories: &mut std::collections::HashMap<usize, Vec<Message>>,
     turn: Later,

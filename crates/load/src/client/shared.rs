@@ -39,7 +39,7 @@ pub struct Recent {
 
 impl Recent {
     /// `records` by time of their end.
-    fn of(records: &[RequestRecord], now: Nanos) -> Option<Self> {
+    fn from_records(records: &[RequestRecord], now: Nanos) -> Option<Self> {
         let from = (now - RECENT_NS).max(Nanos(0));
         let ended = records.iter().rev().take_while(|r| r.end_ns >= from);
         let completed: Vec<&RequestRecord> = ended.filter(|r| r.is_complete()).collect();
@@ -64,11 +64,8 @@ impl Recent {
 /// How far a load is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Requests that ended.
     pub ended: usize,
-    /// Requests of the load.
     pub planned: usize,
-    /// Requests in flight.
     pub in_flight: usize,
     /// Absent until enough requests completed.
     pub recent: Option<Recent>,
@@ -115,7 +112,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn stop(&self) {
+    pub(super) fn request_stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
@@ -127,17 +124,17 @@ impl Shared {
         records
     }
 
-    pub(super) fn recent(&self) -> Option<Recent> {
+    pub(super) fn recent_rates(&self) -> Option<Recent> {
         let records = self.records.lock().expect("nothing panics with the lock");
-        Recent::of(&records, self.clock.now())
+        Recent::from_records(&records, self.clock.now())
     }
 
     /// Turns that were not asked.
-    pub(super) fn abandoned(&self) -> u64 {
+    pub(super) fn abandoned_count(&self) -> u64 {
         self.abandoned.load(Ordering::Relaxed) as u64
     }
 
-    pub(crate) fn body(&self, index: usize, history: &[Message]) -> Bytes {
+    pub(crate) fn request_body(&self, index: usize, history: &[Message]) -> Bytes {
         let max_tokens = self.plan.requests[index].max_tokens;
         self.template
             .body(&self.plan.prompt(index), max_tokens, history)
@@ -169,7 +166,7 @@ impl Shared {
         Some(index)
     }
 
-    pub(crate) fn keep(&self, record: RequestRecord) {
+    pub(crate) fn keep_record(&self, record: RequestRecord) {
         let mut records = self.records.lock().expect("nothing panics with the lock");
         records.push(record);
         self.ended.fetch_add(1, Ordering::Release);
@@ -185,7 +182,7 @@ impl Shared {
         self.ended.fetch_add(left, Ordering::Release);
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn current_progress(&self) -> Progress {
         Progress {
             ended: self.ended.load(Ordering::Acquire),
             planned: self.plan.requests.len(),
@@ -216,10 +213,13 @@ mod tests {
             })
             .collect();
         // Those that ended from 10.5 s to 20.5 s: 10 requests.
-        let recent = Recent::of(&records, Nanos(20_500_000_000)).unwrap();
+        let recent = Recent::from_records(&records, Nanos(20_500_000_000)).unwrap();
         assert_eq!(recent.ttft_p50_ms, Some(500.0));
         assert_eq!(recent.requests_per_s, 1.0);
         assert_eq!(recent.output_tokens_per_s, Some(8.0));
-        assert_eq!(Recent::of(&records[..2], Nanos(2_000_000_000)), None);
+        assert_eq!(
+            Recent::from_records(&records[..2], Nanos(2_000_000_000)),
+            None
+        );
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct WorkerCheck {
 }
 
 /// Runs on its own thread until its requests are done.
-pub(crate) fn run(
+pub(crate) fn run_worker(
     shared: &Arc<Shared>,
     connector: Connector,
     feed: Feed,
@@ -63,12 +63,12 @@ pub(crate) fn run(
         head,
         keep_text: shared.keeps_text(),
     });
-    let started = (cpu(), std::time::Instant::now());
+    let started = (thread_cpu_time(), std::time::Instant::now());
     let delays = runtime.block_on(async {
-        let ticker = tokio::spawn(ticks(Arc::clone(shared)));
+        let ticker = tokio::spawn(measure_ticks(Arc::clone(shared)));
         match feed {
-            Feed::Open(due, later) => open(shared, &client, due, later, most).await,
-            Feed::Closed { slots } => closed(shared, &client, slots).await,
+            Feed::Open(due, later) => run_open_loop(shared, &client, due, later, most).await,
+            Feed::Closed { slots } => run_closed_loop(shared, &client, slots).await,
         }
         ticker.abort();
         std::mem::take(&mut *shared.delays.lock().expect("nothing panics with the lock"))
@@ -76,20 +76,20 @@ pub(crate) fn run(
     // Tasks that are left hold connections only.
     runtime.shutdown_background();
     Ok(WorkerCheck {
-        cpu: cpu().saturating_sub(started.0),
+        cpu: thread_cpu_time().saturating_sub(started.0),
         wall: started.1.elapsed(),
         delays_ns: delays,
     })
 }
 
 /// CPU time of this thread.
-fn cpu() -> Duration {
+fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.max(0) as u32)
 }
 
 /// How late the loop wakes a task. Tokio's timers count milliseconds, so up to one of them is its own.
-async fn ticks(shared: Arc<Shared>) {
+async fn measure_ticks(shared: Arc<Shared>) {
     loop {
         let due = Instant::now() + TICK;
         sleep_until(due).await;
@@ -99,7 +99,7 @@ async fn ticks(shared: Arc<Shared>) {
     }
 }
 
-async fn open(
+async fn run_open_loop(
     shared: &Arc<Shared>,
     client: &Arc<Client>,
     mut due: UnboundedReceiver<Due>,
@@ -122,7 +122,7 @@ async fn open(
                 None => None,
             };
             let index = request.index;
-            let (record, text) = one(
+            let (record, text) = run_request(
                 &shared,
                 &client,
                 index,
@@ -132,12 +132,12 @@ async fn open(
             .await;
             let ended = record.end_ns;
             let goes_on = record.is_complete() && shared.plan.requests[index].has_next;
-            shared.keep(record);
+            shared.keep_record(record);
             if goes_on {
                 let turn = Later {
                     index: index + 1,
                     scheduled: ended + Nanos(shared.plan.think.as_nanos() as i64),
-                    history: said(&shared, index, request.history, text),
+                    history: extend_history(&shared, index, request.history, text),
                 };
                 let _ = later.send(turn);
             } else {
@@ -150,7 +150,7 @@ async fn open(
     while running.join_next().await.is_some() {}
 }
 
-async fn closed(shared: &Arc<Shared>, client: &Arc<Client>, slots: usize) {
+async fn run_closed_loop(shared: &Arc<Shared>, client: &Arc<Client>, slots: usize) {
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..slots {
         let (shared, client) = (Arc::clone(shared), Arc::clone(client));
@@ -160,20 +160,20 @@ async fn closed(shared: &Arc<Shared>, client: &Arc<Client>, slots: usize) {
                 let mut scheduled = shared.clock.now();
                 loop {
                     let started = shared.clock.now();
-                    let body = shared.body(index, &history);
+                    let body = shared.request_body(index, &history);
                     let (record, text) =
-                        one(&shared, &client, index, (scheduled, started), body).await;
+                        run_request(&shared, &client, index, (scheduled, started), body).await;
                     let goes_on = record.is_complete() && shared.plan.requests[index].has_next;
                     let ended = record.end_ns;
-                    shared.keep(record);
+                    shared.keep_record(record);
                     if !goes_on {
                         shared.abandon_after(index);
                         break;
                     }
-                    history = said(&shared, index, history, text);
+                    history = extend_history(&shared, index, history, text);
                     scheduled = ended + Nanos(shared.plan.think.as_nanos() as i64);
                     let pause = sleep_until(shared.clock.instant(scheduled).into());
-                    if until(pause, shared.stopped.notified()).await.is_none() {
+                    if run_until(pause, shared.stopped.notified()).await.is_none() {
                         shared.abandon_after(index);
                         return;
                     }
@@ -186,7 +186,7 @@ async fn closed(shared: &Arc<Shared>, client: &Arc<Client>, slots: usize) {
 }
 
 /// One request within its time limit, or until the load is stopped.
-async fn one(
+async fn run_request(
     shared: &Arc<Shared>,
     client: &Client,
     index: usize,
@@ -203,8 +203,8 @@ async fn one(
         return (record, String::new());
     }
     shared.in_flight.fetch_add(1, Ordering::Relaxed);
-    let ended = until(
-        timeout(shared.limit, client.exchange(body, &mut record)),
+    let ended = run_until(
+        timeout(shared.limit, client.exchange_request(body, &mut record)),
         shared.stopped.notified(),
     )
     .await;
@@ -235,7 +235,7 @@ async fn one(
 }
 
 /// What a future comes to, or nothing where `end` is there first.
-pub(crate) async fn until<T>(
+pub(crate) async fn run_until<T>(
     future: impl Future<Output = T>,
     end: impl Future<Output = ()>,
 ) -> Option<T> {
@@ -251,7 +251,12 @@ pub(crate) async fn until<T>(
 }
 
 /// The conversation after a turn.
-fn said(shared: &Shared, index: usize, mut history: Vec<Message>, answer: String) -> Vec<Message> {
+fn extend_history(
+    shared: &Shared,
+    index: usize,
+    mut history: Vec<Message>,
+    answer: String,
+) -> Vec<Message> {
     let asked = match shared.plan.prompt(index) {
         Prompt::Text(text) => text,
         Prompt::Tokens(_) => String::new(),

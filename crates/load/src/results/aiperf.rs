@@ -6,7 +6,7 @@ use super::{ForeignRequest, ForeignResult, Statistics};
 use crate::statistics::Distribution;
 
 /// The summary of a run.
-pub(super) fn summary(value: &Value) -> Option<ForeignResult> {
+pub(super) fn read_summary(value: &Value) -> Option<ForeignResult> {
     // Older files have the metrics under `records`.
     let metrics = value.get("records").unwrap_or(value);
     metrics.get("request_latency")?.get("avg")?;
@@ -30,7 +30,7 @@ pub(super) fn summary(value: &Value) -> Option<ForeignResult> {
     let count = |name: &str| average(name).map(|count| count.round() as u64);
     Some(ForeignResult {
         tool: "aiperf".to_owned(),
-        model: model(value),
+        model: model_name(value),
         request_rate: None,
         burstiness: None,
         max_concurrency: None,
@@ -51,7 +51,7 @@ pub(super) fn summary(value: &Value) -> Option<ForeignResult> {
     })
 }
 
-fn model(value: &Value) -> Option<String> {
+fn model_name(value: &Value) -> Option<String> {
     let config = value.get("input_config")?;
     let names = config.pointer("/endpoint/model_names")?;
     names.get(0)?.as_str().map(str::to_owned)
@@ -68,12 +68,12 @@ fn to_ms(unit: Option<&str>) -> Option<f64> {
 }
 
 /// The records of single requests, with the statistics they add up to.
-pub(super) fn records(lines: &[Value]) -> Option<ForeignResult> {
+pub(super) fn read_records(lines: &[Value]) -> Option<ForeignResult> {
     let is_record = |line: &Value| line.get("metrics").is_some() && line.get("metadata").is_some();
     if lines.is_empty() || !lines.iter().all(is_record) {
         return None;
     }
-    let requests: Vec<ForeignRequest> = lines.iter().map(record).collect();
+    let requests: Vec<ForeignRequest> = lines.iter().map(read_record).collect();
     let of = |value: &dyn Fn(&ForeignRequest) -> Option<f64>| {
         let values: Vec<f64> = requests
             .iter()
@@ -113,7 +113,7 @@ pub(super) fn records(lines: &[Value]) -> Option<ForeignResult> {
     })
 }
 
-fn record(line: &Value) -> ForeignRequest {
+fn read_record(line: &Value) -> ForeignRequest {
     let metric = |name: &str| {
         let metric = line.get("metrics")?.get(name)?;
         let unit = metric.get("unit").and_then(Value::as_str);

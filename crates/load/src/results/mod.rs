@@ -78,9 +78,7 @@ pub enum ResultError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Io {
-        /// The file.
         path: String,
-        /// What the system said.
         source: std::io::Error,
     },
     /// It is of no tool that is known.
@@ -93,7 +91,6 @@ pub enum ResultError {
     Broken {
         /// Which line, from 1.
         line: usize,
-        /// What is wrong.
         what: String,
     },
 }
@@ -110,10 +107,9 @@ pub fn load(path: &Path) -> Result<Vec<ForeignResult>, ResultError> {
     read(&text)
 }
 
-/// Reads results.
 pub fn read(text: &str) -> Result<Vec<ForeignResult>, ResultError> {
     if let Ok(whole) = serde_json::from_str::<serde_json::Value>(text) {
-        let found = one(&whole).or_else(|| aiperf::records(std::slice::from_ref(&whole)));
+        let found = read_one(&whole).or_else(|| aiperf::read_records(std::slice::from_ref(&whole)));
         return found
             .map(|result| vec![result])
             .ok_or(ResultError::Unrecognized);
@@ -135,21 +131,21 @@ pub fn read(text: &str) -> Result<Vec<ForeignResult>, ResultError> {
         })?;
         lines.push(value);
     }
-    if let Some(result) = aiperf::records(&lines) {
+    if let Some(result) = aiperf::read_records(&lines) {
         return Ok(vec![result]);
     }
-    let results: Option<Vec<ForeignResult>> = lines.iter().map(one).collect();
+    let results: Option<Vec<ForeignResult>> = lines.iter().map(read_one).collect();
     results
         .filter(|results| !results.is_empty())
         .ok_or(ResultError::Unrecognized)
 }
 
-fn one(value: &serde_json::Value) -> Option<ForeignResult> {
-    vllm::read(value).or_else(|| aiperf::summary(value))
+fn read_one(value: &serde_json::Value) -> Option<ForeignResult> {
+    vllm::read_result(value).or_else(|| aiperf::read_summary(value))
 }
 
 /// A number, also one that was written as text.
-fn number(value: &serde_json::Value, key: &str) -> Option<f64> {
+fn number_at(value: &serde_json::Value, key: &str) -> Option<f64> {
     let found = value.get(key)?;
     found
         .as_f64()
@@ -157,10 +153,12 @@ fn number(value: &serde_json::Value, key: &str) -> Option<f64> {
         .filter(|number| number.is_finite())
 }
 
-fn whole(value: &serde_json::Value, key: &str) -> Option<u64> {
-    number(value, key).filter(|n| *n >= 0.0).map(|n| n as u64)
+fn whole_at(value: &serde_json::Value, key: &str) -> Option<u64> {
+    number_at(value, key)
+        .filter(|n| *n >= 0.0)
+        .map(|n| n as u64)
 }
 
-fn text(value: &serde_json::Value, key: &str) -> Option<String> {
+fn text_at(value: &serde_json::Value, key: &str) -> Option<String> {
     value.get(key)?.as_str().map(str::to_owned)
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{ForeignRequest, ForeignResult, Statistics, number, text, whole};
+use super::{ForeignRequest, ForeignResult, Statistics, number_at, text_at, whole_at};
 
-pub(super) fn read(value: &Value) -> Option<ForeignResult> {
+pub(super) fn read_result(value: &Value) -> Option<ForeignResult> {
     value.get("request_throughput")?;
     let is_sglang = value.get("mean_e2e_latency_ms").is_some();
     if !is_sglang && value.get("mean_ttft_ms").is_none() {
@@ -33,28 +33,28 @@ pub(super) fn read(value: &Value) -> Option<ForeignResult> {
             "vllm bench serve"
         }
         .to_owned(),
-        model: text(value, "model_id").or_else(|| text(value, "model")),
-        request_rate: number(value, "request_rate"),
-        burstiness: number(value, "burstiness"),
-        max_concurrency: whole(value, "max_concurrency").filter(|limit| *limit > 0),
-        duration_s: number(value, "duration"),
-        completed: whole(value, "completed"),
-        failed: whole(value, "failed"),
-        total_input_tokens: whole(value, "total_input_tokens"),
-        total_output_tokens: whole(value, "total_output_tokens"),
-        request_throughput: number(value, "request_throughput"),
-        output_throughput: number(value, "output_throughput"),
-        goodput: number(value, "request_goodput"),
+        model: text_at(value, "model_id").or_else(|| text_at(value, "model")),
+        request_rate: number_at(value, "request_rate"),
+        burstiness: number_at(value, "burstiness"),
+        max_concurrency: whole_at(value, "max_concurrency").filter(|limit| *limit > 0),
+        duration_s: number_at(value, "duration"),
+        completed: whole_at(value, "completed"),
+        failed: whole_at(value, "failed"),
+        total_input_tokens: whole_at(value, "total_input_tokens"),
+        total_output_tokens: whole_at(value, "total_output_tokens"),
+        request_throughput: number_at(value, "request_throughput"),
+        output_throughput: number_at(value, "output_throughput"),
+        goodput: number_at(value, "request_goodput"),
         ttft_ms: statistics(&["ttft"]),
         tpot_ms: statistics(&["tpot"]),
         itl_ms: statistics(&["itl"]),
         e2e_ms: statistics(&["e2el", "e2e_latency"]),
-        requests: requests(value),
+        requests: read_requests(value),
     })
 }
 
 /// The lists of a detailed result, one entry a request. The tool leaves `0` where a request failed.
-fn requests(value: &Value) -> Vec<ForeignRequest> {
+fn read_requests(value: &Value) -> Vec<ForeignRequest> {
     let list = |key: &str| value.get(key).and_then(Value::as_array);
     let Some(ttfts) = list("ttfts") else {
         return Vec::new();

@@ -85,7 +85,7 @@ pub fn read_window(family: ServerFamily, window: &Window) -> ServerWindow {
         ServerFamily::Sglang => "sglang:",
         ServerFamily::TensorRtLlm => "trtllm_",
         ServerFamily::LlamaCpp => "llamacpp:",
-        ServerFamily::Triton => return triton(window),
+        ServerFamily::Triton => return triton_window(window),
         ServerFamily::Dcgm | ServerFamily::Unknown => return ServerWindow::default(),
     };
     let seconds = |names: &[&str]| {
@@ -141,7 +141,7 @@ pub fn read_window(family: ServerFamily, window: &Window) -> ServerWindow {
 }
 
 /// Triton's counters of microseconds, per successful request.
-fn triton(window: &Window) -> ServerWindow {
+fn triton_window(window: &Window) -> ServerWindow {
     let counter = |name: &str| window.counters.get(name).copied();
     let requests = counter("nv_inference_request_success").filter(|n| *n > 0.0);
     let mean = |name: &str| Some(counter(name)? / requests? / 1e3);
@@ -177,7 +177,7 @@ fn in_ms(histogram: &WindowHistogram) -> WindowHistogram {
 mod tests {
     use super::*;
 
-    fn window(before: &str, after: &str) -> (ServerFamily, ServerWindow) {
+    fn window_between(before: &str, after: &str) -> (ServerFamily, ServerWindow) {
         let (before, after) = (Page::read(before), Page::read(after));
         let family = identify_server(&after);
         (
@@ -196,7 +196,7 @@ mod tests {
                 queue * 10
             )
         };
-        let (family, found) = window(&page(10, 1000), &page(30, 41_000));
+        let (family, found) = window_between(&page(10, 1000), &page(30, 41_000));
         assert_eq!(family, ServerFamily::Triton);
         assert_eq!(found.queue_mean_ms, Some(2.0));
         assert_eq!(found.e2e_mean_ms, Some(20.0));
@@ -209,7 +209,7 @@ mod tests {
                 "# TYPE llamacpp:tokens_predicted_seconds_total counter\nllamacpp:tokens_predicted_seconds_total {s}\n# TYPE llamacpp:tokens_predicted_total counter\nllamacpp:tokens_predicted_total {n}\n"
             )
         };
-        let (family, found) = window(&page(1.0, 100), &page(3.0, 200));
+        let (family, found) = window_between(&page(1.0, 100), &page(3.0, 200));
         assert_eq!(family, ServerFamily::LlamaCpp);
         assert_eq!(found.tpot_mean_ms, Some(20.0));
         let page = Page::read(
@@ -234,8 +234,11 @@ mod tests {
                 "# TYPE vllm:prefix_cache_hits counter\nvllm:prefix_cache_hits_total {hits}\n# TYPE vllm:prefix_cache_queries counter\nvllm:prefix_cache_queries_total 10\n"
             )
         };
-        assert_eq!(window("", &page(5)).1.prefix_cache_hit_rate, Some(0.5));
-        assert_eq!(window("", &page(500)).1.prefix_cache_hit_rate, None);
+        assert_eq!(
+            window_between("", &page(5)).1.prefix_cache_hit_rate,
+            Some(0.5)
+        );
+        assert_eq!(window_between("", &page(500)).1.prefix_cache_hit_rate, None);
     }
 
     /// Names by the documentation of `trtllm-serve` (`/prometheus/metrics`).
@@ -257,7 +260,7 @@ mod tests {
                  # TYPE trtllm_num_requests_waiting gauge\ntrtllm_num_requests_waiting 2\n"
             )
         };
-        let (family, found) = window(&page(10, 1.0, 0.5), &page(30, 3.0, 1.1));
+        let (family, found) = window_between(&page(10, 1.0, 0.5), &page(30, 3.0, 1.1));
         assert_eq!(family, ServerFamily::TensorRtLlm);
         let ttft = found.ttft_ms.unwrap();
         assert_eq!(ttft.count, 20.0);
@@ -277,7 +280,7 @@ mod tests {
             "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} 250.5\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu=\"0\"} 0.4\nDCGM_FI_DEV_POWER_USAGE{gpu=\"1\"} 70\n",
         );
         assert_eq!(identify_server(&page), ServerFamily::Dcgm);
-        let (family, found) = window("", "# TYPE mine counter\nmine_total 3\n");
+        let (family, found) = window_between("", "# TYPE mine counter\nmine_total 3\n");
         assert_eq!(family, ServerFamily::Unknown);
         assert_eq!(found, ServerWindow::default());
     }

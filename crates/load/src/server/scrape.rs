@@ -20,17 +20,15 @@ use super::{
 use crate::{client::Calls, endpoint::Endpoint};
 
 /// Longest that a page may take.
-const LIMIT: Duration = Duration::from_secs(5);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Most characters of an answer that says why there is no page.
-const MESSAGE: usize = 200;
+const MESSAGE_MAX_CHARS: usize = 200;
 
-/// One page.
 #[derive(Clone, Debug)]
 pub struct Scraped {
     /// When it was asked for, since 1970.
     pub unix_ns: Nanos,
-    /// It.
     pub page: Page,
 }
 
@@ -39,9 +37,7 @@ pub struct Scraped {
 pub struct Scrapes {
     /// Which server.
     pub family: ServerFamily,
-    /// The first page.
     pub first: Scraped,
-    /// The last page.
     pub last: Scraped,
     /// Gauges by time since 1970.
     pub gauges: Vec<(Nanos, Gauges)>,
@@ -58,7 +54,7 @@ pub fn find(endpoint: &Arc<Endpoint>, paths: &[&str]) -> Result<String, String> 
     let calls = Calls::new(Arc::clone(endpoint)).map_err(|error| error.to_string())?;
     let mut why = String::new();
     for path in paths {
-        match calls.get(path, LIMIT) {
+        match calls.get(path, SCRAPE_TIMEOUT) {
             Ok(bytes) => {
                 let page = Page::read(&String::from_utf8_lossy(&bytes));
                 if !page.samples.is_empty() {
@@ -66,16 +62,16 @@ pub fn find(endpoint: &Arc<Endpoint>, paths: &[&str]) -> Result<String, String> 
                 }
                 why = format!("{path} has no metrics");
             }
-            Err(error) => why = shortened(&error.to_string()),
+            Err(error) => why = first_line(&error.to_string()),
         }
     }
     Err(why)
 }
 
 /// The first line, no longer than fits a terminal: servers answer with whole pages.
-fn shortened(text: &str) -> String {
+fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(MESSAGE) {
+    match line.char_indices().nth(MESSAGE_MAX_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None if line.len() < text.trim_end().len() => format!("{line} …"),
         None => line.to_owned(),
@@ -93,7 +89,7 @@ impl Place {
     /// The page as it is now; `None` where it cannot be read.
     pub fn read(&self) -> Option<Page> {
         let calls = Calls::new(Arc::clone(&self.endpoint)).ok()?;
-        let bytes = calls.get(&self.path, LIMIT).ok()?;
+        let bytes = calls.get(&self.path, SCRAPE_TIMEOUT).ok()?;
         Some(Page::read(&String::from_utf8_lossy(&bytes)))
     }
 }
@@ -123,9 +119,9 @@ impl Scraper {
         let (ready, wait) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("scrape".to_owned())
-            .spawn(move || run(endpoint, &path, interval, &stopped, &shown, &ready))?;
+            .spawn(move || run_scraper(endpoint, &path, interval, &stopped, &shown, &ready))?;
         // The first page must be older than the first request.
-        let _ = wait.recv_timeout(LIMIT);
+        let _ = wait.recv_timeout(SCRAPE_TIMEOUT);
         Ok(Self {
             place,
             stop,
@@ -151,7 +147,7 @@ impl Scraper {
     }
 }
 
-fn run(
+fn run_scraper(
     endpoint: Arc<Endpoint>,
     path: &str,
     interval: Duration,
@@ -166,7 +162,7 @@ fn run(
     loop {
         let due = Instant::now() + interval;
         let unix_ns = llmprof_record::clock::unix_now();
-        match calls.get(path, LIMIT) {
+        match calls.get(path, SCRAPE_TIMEOUT) {
             Ok(bytes) => {
                 let raw = String::from_utf8_lossy(&bytes).into_owned();
                 let page = Page::read(&raw);
@@ -216,9 +212,9 @@ mod tests {
     #[test]
     fn pages_of_errors_are_one_short_line() {
         let page = "/metrics: HTTP 404: <!DOCTYPE html>\n<html>\n<body>Not found</body>\n</html>\n";
-        assert_eq!(shortened(page), "/metrics: HTTP 404: <!DOCTYPE html> …");
-        assert_eq!(shortened("no route\n"), "no route");
-        let long = shortened(&"é".repeat(500));
-        assert_eq!(long.chars().count(), MESSAGE + 1);
+        assert_eq!(first_line(page), "/metrics: HTTP 404: <!DOCTYPE html> …");
+        assert_eq!(first_line("no route\n"), "no route");
+        let long = first_line(&"é".repeat(500));
+        assert_eq!(long.chars().count(), MESSAGE_MAX_CHARS + 1);
     }
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 pub enum Kind {
     /// Only rises.
     Counter,
-    /// Any value.
     Gauge,
     /// Buckets by upper limit.
     Histogram,
@@ -22,13 +21,11 @@ pub enum Kind {
 pub struct Sample {
     /// The name, with `_bucket`, `_sum`, `_count` or `_total`.
     pub name: String,
-    /// The labels by name.
     pub labels: BTreeMap<String, String>,
     /// The value; may be infinite or not a number.
     pub value: f64,
 }
 
-/// A page of metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     /// The samples in the order of the page.
@@ -60,7 +57,7 @@ impl Page {
                     page.kinds.insert(name.to_owned(), kind);
                 }
             } else if !line.is_empty() {
-                match sample(line) {
+                match parse_sample(line) {
                     Some(sample) => page.samples.push(sample),
                     None => page.broken_lines += 1,
                 }
@@ -102,7 +99,7 @@ impl Page {
 }
 
 /// `name{label="value",…} value [timestamp] [# exemplar]`.
-fn sample(line: &str) -> Option<Sample> {
+fn parse_sample(line: &str) -> Option<Sample> {
     let end = line.find(['{', ' ', '\t'])?;
     let name = &line[..end];
     let is_name = !name.is_empty()
@@ -116,7 +113,7 @@ fn sample(line: &str) -> Option<Sample> {
     let mut rest = &line[end..];
     let mut labels = BTreeMap::new();
     if let Some(inside) = rest.strip_prefix('{') {
-        rest = self::labels(inside, &mut labels)?;
+        rest = self::parse_labels(inside, &mut labels)?;
     }
     let value = rest.split_whitespace().next()?;
     let value = match value {
@@ -133,7 +130,7 @@ fn sample(line: &str) -> Option<Sample> {
 }
 
 /// Reads labels up to their brace; what follows it.
-fn labels<'a>(mut rest: &'a str, labels: &mut BTreeMap<String, String>) -> Option<&'a str> {
+fn parse_labels<'a>(mut rest: &'a str, labels: &mut BTreeMap<String, String>) -> Option<&'a str> {
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         if let Some(after) = rest.strip_prefix('}') {

@@ -70,7 +70,7 @@ impl Window {
                         "_sum" => histogram.sum += grown,
                         "_count" => histogram.count += grown,
                         _ => {
-                            if let Some(limit) = limit(sample) {
+                            if let Some(limit) = bucket_limit(sample) {
                                 let of = buckets.entry(base).or_default();
                                 *of.entry(limit.to_bits()).or_default() += grown;
                             }
@@ -105,7 +105,7 @@ fn histogram_part<'a>(page: &Page, name: &'a str) -> Option<(&'a str, &'static s
     })
 }
 
-fn limit(sample: &Sample) -> Option<f64> {
+fn bucket_limit(sample: &Sample) -> Option<f64> {
     let text = sample.labels.get("le")?;
     match text.as_str() {
         "+Inf" | "Inf" => Some(f64::INFINITY),
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn page(counts: [u64; 3], sum: f64, total: f64, running: f64) -> Page {
+    fn metrics_page(counts: [u64; 3], sum: f64, total: f64, running: f64) -> Page {
         Page::read(&format!(
             "# TYPE t histogram\nt_bucket{{e=\"0\",le=\"1.0\"}} {}\nt_bucket{{e=\"0\",le=\"2.0\"}} {}\nt_bucket{{e=\"0\",le=\"+Inf\"}} {}\n\
              t_sum{{e=\"0\"}} {sum}\nt_count{{e=\"0\"}} {}\n# TYPE c counter\nc_total {total}\n# TYPE g gauge\ng {running}\n",
@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn differences_by_hand() {
         let window = Window::between(
-            &page([5, 5, 5], 2.0, 10.0, 1.0),
-            &page([9, 13, 15], 17.0, 14.0, 3.0),
+            &metrics_page([5, 5, 5], 2.0, 10.0, 1.0),
+            &metrics_page([9, 13, 15], 17.0, 14.0, 3.0),
         );
         let t = &window.histograms["t"];
         assert_eq!((t.count, t.sum, t.mean), (10.0, 15.0, Some(1.5)));
@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn the_mean_bounds_quantiles_of_wide_buckets() {
         let window = Window::between(
-            &page([0, 0, 0], 0.0, 0.0, 0.0),
-            &page([40, 40, 40], 0.04, 0.0, 0.0),
+            &metrics_page([0, 0, 0], 0.0, 0.0, 0.0),
+            &metrics_page([40, 40, 40], 0.04, 0.0, 0.0),
         );
         let t = &window.histograms["t"];
         assert_eq!(t.quantile(0.5), Some(0.5));
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_quantile_in_the_last_bucket_is_a_lower_bound() {
-        let none = page([0, 0, 0], 0.0, 0.0, 0.0);
-        let window = Window::between(&none, &page([4, 8, 10], 90.0, 0.0, 0.0));
+        let none = metrics_page([0, 0, 0], 0.0, 0.0, 0.0);
+        let window = Window::between(&none, &metrics_page([4, 8, 10], 90.0, 0.0, 0.0));
         let t = &window.histograms["t"];
         assert_eq!((t.p50, t.p90, t.p99), (Some(1.25), Some(2.0), Some(2.0)));
         assert_eq!(t.bounds.get("p50"), None);
@@ -179,8 +179,8 @@ mod tests {
             page.samples.extend(Page::read(&start).samples);
             page
         };
-        let before = with_start(&page([5, 5, 5], 2.0, 10.0, 1.0), 100.0);
-        let after = page([9, 13, 15], 17.0, 14.0, 3.0);
+        let before = with_start(&metrics_page([5, 5, 5], 2.0, 10.0, 1.0), 100.0);
+        let after = metrics_page([9, 13, 15], 17.0, 14.0, 3.0);
         let again = Window::between(&before, &with_start(&after, 130.0));
         assert_eq!(again.resets, [PROCESS_START]);
         assert_eq!(again.counters["c_total"], 14.0, "all of the new process");
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn a_server_that_was_started_again_is_told() {
         let window = Window::between(
-            &page([5, 5, 5], 2.0, 10.0, 1.0),
-            &page([1, 2, 2], 3.0, 2.0, 0.0),
+            &metrics_page([5, 5, 5], 2.0, 10.0, 1.0),
+            &metrics_page([1, 2, 2], 3.0, 2.0, 0.0),
         );
         assert_eq!(window.counters["c_total"], 2.0);
         assert!(window.resets.contains(&"c_total".to_owned()));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn empty_windows_have_no_quantiles() {
-        let same = page([5, 5, 5], 2.0, 10.0, 1.0);
+        let same = metrics_page([5, 5, 5], 2.0, 10.0, 1.0);
         let window = Window::between(&same, &same);
         assert_eq!(window.histograms["t"].mean, None);
         assert_eq!(window.histograms["t"].p50, None);

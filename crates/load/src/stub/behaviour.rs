@@ -4,7 +4,6 @@ use std::{path::PathBuf, time::Duration};
 
 use super::Fault;
 
-/// How a stub behaves.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Behaviour {

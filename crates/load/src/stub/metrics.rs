@@ -1,7 +1,7 @@
 use std::{fmt::Write as _, sync::atomic::Ordering};
 
 use super::{
-    lock,
+    lock_ignoring_poison,
     state::{Served, State},
 };
 
@@ -11,10 +11,10 @@ const LIMITS: &[f64] = &[
 ];
 
 /// A page of metrics with vLLM's names, from what was served.
-pub(super) fn page(state: &State) -> String {
-    let served = lock(&state.served);
+pub(super) fn metrics_page(state: &State) -> String {
+    let served = lock_ignoring_poison(&state.served);
     let mut page = String::new();
-    let repeated = state.repeated();
+    let repeated = state.repeated_keys();
     let prefix = state.behaviour.metrics_prefix;
     let gauge = |page: &mut String, name: &str, value: u64| {
         let _ = write!(

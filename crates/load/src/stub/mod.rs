@@ -19,7 +19,7 @@ use std::{
 
 pub use behaviour::Behaviour;
 pub use faults::Fault;
-pub(crate) use state::lock;
+pub(crate) use state::lock_ignoring_poison;
 pub use state::{Called, Served};
 
 /// A stub that runs until it is dropped.
@@ -48,7 +48,7 @@ impl Stub {
         let thread = std::thread::Builder::new()
             .name("stub".to_owned())
             .spawn(move || {
-                runtime.block_on(serve::accept(listener, shared));
+                runtime.block_on(serve::accept_connections(listener, shared));
                 runtime.shutdown_background();
             })?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl Stub {
 
     /// What it did with each request, in order of arrival.
     pub fn served(&self) -> Vec<Served> {
-        lock(&self.state.served).clone()
+        lock_ignoring_poison(&self.state.served).clone()
     }
 
     /// What it did with each request, once none is being answered: a client has its answer before it is counted here.
@@ -78,12 +78,12 @@ impl Stub {
 
     /// Calls of its profiler.
     pub fn calls(&self) -> Vec<Called> {
-        lock(&self.state.calls).clone()
+        lock_ignoring_poison(&self.state.calls).clone()
     }
 
     /// What every request had as `Authorization`, in order of arrival.
     pub fn authorizations(&self) -> Vec<Option<String>> {
-        lock(&self.state.authorizations).clone()
+        lock_ignoring_poison(&self.state.authorizations).clone()
     }
 
     /// Waits until somebody ends the process.

@@ -12,21 +12,21 @@ use tokio::{
 };
 
 use super::{
-    Fault, lock, metrics,
+    Fault, lock_ignoring_poison, metrics,
     state::{Called, Served, State},
     trace,
 };
-use crate::client::until;
+use crate::client::run_until;
 
-pub(super) async fn accept(listener: std::net::TcpListener, state: Arc<State>) {
+pub(super) async fn accept_connections(listener: std::net::TcpListener, state: Arc<State>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
     loop {
-        match until(listener.accept(), state.stop.notified()).await {
+        match run_until(listener.accept(), state.stop.notified()).await {
             Some(Ok((stream, _))) => {
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(connection(stream, Arc::clone(&state)));
+                tokio::spawn(serve_connection(stream, Arc::clone(&state)));
             }
             Some(Err(_)) => sleep(Duration::from_millis(1)).await,
             None => return,
@@ -47,12 +47,12 @@ fn now_unix_ns() -> Nanos {
         .map_or(Nanos(0), |since| Nanos(since.as_nanos() as i64))
 }
 
-async fn connection(mut stream: TcpStream, state: Arc<State>) {
+async fn serve_connection(mut stream: TcpStream, state: Arc<State>) {
     let mut buffer = Vec::with_capacity(1024);
     // A client that goes away is no concern of the stub's.
-    while let Ok(Some(asked)) = read(&mut stream, &mut buffer).await {
-        state.authorized(asked.authorization.clone());
-        match answer(&mut stream, &state, &asked).await {
+    while let Ok(Some(asked)) = read_request(&mut stream, &mut buffer).await {
+        state.note_authorization(asked.authorization.clone());
+        match answer_request(&mut stream, &state, &asked).await {
             Ok(true) if state.behaviour.keep_alive => {}
             _ => return,
         }
@@ -60,7 +60,7 @@ async fn connection(mut stream: TcpStream, state: Arc<State>) {
 }
 
 /// One request, or `None` where the client is done.
-async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Asked>> {
+async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Asked>> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     loop {
         if let Some(end) = memchr::memmem::find(buffer, b"\r\n\r\n") {
@@ -98,25 +98,29 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option
     }
 }
 
-async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io::Result<bool> {
+async fn answer_request(
+    stream: &mut TcpStream,
+    state: &Arc<State>,
+    asked: &Asked,
+) -> io::Result<bool> {
     match (asked.method.as_str(), asked.path.as_str()) {
-        ("GET", "/health") => respond(stream, state, 200, "text/plain", b"").await,
+        ("GET", "/health") => write_response(stream, state, 200, "text/plain", b"").await,
         ("GET", "/v1/models") => {
-            let id = format!("stub{}", state.repeated());
+            let id = format!("stub{}", state.repeated_keys());
             let models =
                 format!(r#"{{"object":"list","data":[{{"id":"{id}","object":"model"}}]}}"#);
-            respond(stream, state, 200, "application/json", models.as_bytes()).await
+            write_response(stream, state, 200, "application/json", models.as_bytes()).await
         }
         ("GET", "/metrics") => {
-            let page = metrics::page(state);
-            respond(stream, state, 200, "text/plain", page.as_bytes()).await
+            let page = metrics::metrics_page(state);
+            write_response(stream, state, 200, "text/plain", page.as_bytes()).await
         }
         ("POST", "/v1/completions" | "/v1/chat/completions") => {
-            complete(stream, state, asked).await
+            complete_request(stream, state, asked).await
         }
         ("POST", "/start_profile" | "/stop_profile") => {
-            let served = lock(&state.served).clone();
-            let mut calls = lock(&state.calls).clone();
+            let served = lock_ignoring_poison(&state.served).clone();
+            let mut calls = lock_ignoring_poison(&state.calls).clone();
             calls.push(Called {
                 path: asked.path.clone(),
                 body: String::from_utf8_lossy(&asked.body).into_owned(),
@@ -128,16 +132,21 @@ async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io
                 && stop.path == "/stop_profile"
                 && let Some(folder) = &state.behaviour.trace_folder
             {
-                trace::write(folder, &served[start.served..], stop, &state.repeated())?;
+                trace::write_trace(
+                    folder,
+                    &served[start.served..],
+                    stop,
+                    &state.repeated_keys(),
+                )?;
             }
-            *lock(&state.calls) = calls;
+            *lock_ignoring_poison(&state.calls) = calls;
             if asked.path == "/stop_profile" && !state.behaviour.trace_pause.is_zero() {
                 sleep(state.behaviour.trace_pause).await;
             }
-            respond(stream, state, 200, "text/plain", b"").await
+            write_response(stream, state, 200, "text/plain", b"").await
         }
         _ => {
-            respond(
+            write_response(
                 stream,
                 state,
                 404,
@@ -149,7 +158,7 @@ async fn answer(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io
     }
 }
 
-async fn respond(
+async fn write_response(
     stream: &mut TcpStream,
     state: &State,
     status: u16,
@@ -161,7 +170,7 @@ async fn respond(
     } else {
         "connection: close\r\n"
     };
-    let repeated = state.repeated();
+    let repeated = state.repeated_keys();
     let mut text = format!(
         "HTTP/1.1 {status} Status{repeated}\r\nx-request-id: 1{repeated}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{connection}\r\n",
         body.len()
@@ -173,7 +182,7 @@ async fn respond(
 }
 
 /// The number after `"name":` in a body, without reading all of it as JSON.
-fn number(body: &[u8], name: &str) -> Option<u64> {
+fn number_after(body: &[u8], name: &str) -> Option<u64> {
     let at = memchr::memmem::find(body, format!("\"{name}\":").as_bytes())?;
     let digits: String = body[at + name.len() + 3..]
         .iter()
@@ -184,7 +193,7 @@ fn number(body: &[u8], name: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-fn has(body: &[u8], text: &str) -> bool {
+fn contains_text(body: &[u8], text: &str) -> bool {
     memchr::memmem::find(body, text.as_bytes()).is_some()
 }
 
@@ -211,15 +220,15 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
-    fn piece(&mut self, bytes: &[u8]) {
+    fn add_piece(&mut self, bytes: &[u8]) {
         if self.is_chunked {
-            chunk(&mut self.out, bytes);
+            write_chunk(&mut self.out, bytes);
         } else {
             self.out.extend_from_slice(bytes);
         }
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
+    async fn flush_pieces(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.stream.write_all(&self.out).await?;
             self.out.clear();
@@ -229,20 +238,26 @@ impl Body<'_> {
 }
 
 /// A chunk of HTTP's chunked encoding.
-fn chunk(out: &mut Vec<u8>, bytes: &[u8]) {
+fn write_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> io::Result<bool> {
+async fn complete_request(
+    stream: &mut TcpStream,
+    state: &Arc<State>,
+    asked: &Asked,
+) -> io::Result<bool> {
     let behaviour = &state.behaviour;
     let body = &asked.body;
     let arrived = Instant::now();
     let arrived_unix_ns = now_unix_ns();
-    if behaviour.is_strict && (has(body, "continuous_usage_stats") || has(body, "ignore_eos")) {
+    if behaviour.is_strict
+        && (contains_text(body, "continuous_usage_stats") || contains_text(body, "ignore_eos"))
+    {
         let refusal = br#"{"error":{"message":"unknown field"}}"#;
-        return respond(stream, state, 400, "application/json", refusal).await;
+        return write_response(stream, state, 400, "application/json", refusal).await;
     }
     let number_of = state.number.fetch_add(1, Ordering::Relaxed);
     let fault = behaviour
@@ -258,9 +273,9 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
         Some(Fault::Status(status)) => {
             let refusal = format!(
                 r#"{{"error":{{"message":"refused by the stub{}"}}}}"#,
-                state.repeated()
+                state.repeated_keys()
             );
-            return respond(
+            return write_response(
                 stream,
                 state,
                 status,
@@ -286,7 +301,7 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
     }
     let tokens = behaviour
         .tokens
-        .unwrap_or_else(|| number(body, "max_tokens").unwrap_or(16));
+        .unwrap_or_else(|| number_after(body, "max_tokens").unwrap_or(16));
     let prompt = prompt_tokens(body);
     state.waiting.fetch_add(1, Ordering::Relaxed);
     let slot = state.slots.acquire().await;
@@ -300,22 +315,22 @@ async fn complete(stream: &mut TcpStream, state: &Arc<State>, asked: &Asked) -> 
     let first = Instant::now();
     let reply = Reply {
         state,
-        repeated: state.repeated(),
+        repeated: state.repeated_keys(),
         tokens,
         prompt,
         fault,
         is_chat: asked.path.ends_with("chat/completions"),
-        with_usage: behaviour.usage && has(body, "\"include_usage\":true"),
-        continuous: behaviour.usage && has(body, "\"continuous_usage_stats\":true"),
+        with_usage: behaviour.usage && contains_text(body, "\"include_usage\":true"),
+        continuous: behaviour.usage && contains_text(body, "\"continuous_usage_stats\":true"),
     };
-    let result = if has(body, "\"stream\":true") {
-        reply.stream(stream).await
+    let result = if contains_text(body, "\"stream\":true") {
+        reply.stream_answer(stream).await
     } else {
-        reply.whole(stream).await
+        reply.whole_answer(stream).await
     };
     drop(slot);
     if matches!(result, Ok(true)) {
-        lock(&state.served).push(Served {
+        lock_ignoring_poison(&state.served).push(Served {
             arrived_unix_ns,
             queue,
             prefill: first - turn,
@@ -340,7 +355,7 @@ struct Reply<'a> {
 }
 
 impl Reply<'_> {
-    fn usage(&self, tokens: u64) -> String {
+    fn usage_json(&self, tokens: u64) -> String {
         let claimed = match self.fault {
             Some(Fault::UsageZero) => 0,
             Some(Fault::UsageTooMany) => tokens + 1000,
@@ -355,7 +370,7 @@ impl Reply<'_> {
     }
 
     /// One event that brings the tokens up to `tokens`, `brought` of them new.
-    fn event(&self, tokens: u64, brought: u64) -> String {
+    fn event_json(&self, tokens: u64, brought: u64) -> String {
         let text = "tok ".repeat(brought as usize) + &self.repeated;
         let finish = if tokens == self.tokens {
             "\"length\""
@@ -371,7 +386,7 @@ impl Reply<'_> {
             "data: {{\"id\":\"cmpl-stub\",\"object\":\"text_completion\",\"created\":1,\"model\":\"stub\",\"choices\":[{{\"index\":0,{said},\"logprobs\":null,\"finish_reason\":{finish}}}]"
         );
         if self.continuous {
-            event += &format!(",\"usage\":{}", self.usage(tokens));
+            event += &format!(",\"usage\":{}", self.usage_json(tokens));
         }
         if self.state.behaviour.timings && tokens == self.tokens {
             let behaviour = &self.state.behaviour;
@@ -387,7 +402,7 @@ impl Reply<'_> {
         event
     }
 
-    async fn stream(&self, stream: &mut TcpStream) -> io::Result<bool> {
+    async fn stream_answer(&self, stream: &mut TcpStream) -> io::Result<bool> {
         let is_chunked = self.state.behaviour.keep_alive;
         let mut body = Body {
             stream,
@@ -407,47 +422,47 @@ impl Reply<'_> {
         if let Some(Fault::SlowHead(pause)) = self.fault {
             for piece in std::mem::take(&mut body.out).chunks(16) {
                 body.out.extend_from_slice(piece);
-                body.flush().await?;
+                body.flush_pieces().await?;
                 sleep(pause).await;
             }
         }
         match self.fault {
             Some(Fault::Html) => {
                 let page = format!("<html>\n<body>busy{repeated}</body>\n</html>\n");
-                body.piece(page.as_bytes());
+                body.add_piece(page.as_bytes());
             }
             Some(Fault::BadEvent) => {
                 // Across the place where a short message would be cut.
                 let event = format!("data: {{\"choices\":[}}{repeated:>76}\n\n");
-                body.piece(event.as_bytes());
+                body.add_piece(event.as_bytes());
             }
             Some(Fault::ErrorEvent) => {
                 let event =
                     format!("data: {{\"error\":{{\"message\":\"engine died{repeated}\"}}}}\n\n");
-                body.piece(event.as_bytes());
+                body.add_piece(event.as_bytes());
             }
             _ => {
-                if !self.events(&mut body).await? {
+                if !self.stream_events(&mut body).await? {
                     return Ok(false);
                 }
             }
         }
         if self.fault == Some(Fault::OpenAfterDone) {
-            body.flush().await?;
+            body.flush_pieces().await?;
             sleep(Duration::from_hours(1)).await;
         }
         if is_chunked {
             body.out.extend_from_slice(b"0\r\n\r\n");
         }
-        body.flush().await?;
+        body.flush_pieces().await?;
         Ok(true)
     }
 
     /// All events of the answer. False where a fault ended it early.
-    async fn events(&self, body: &mut Body<'_>) -> io::Result<bool> {
+    async fn stream_events(&self, body: &mut Body<'_>) -> io::Result<bool> {
         let behaviour = &self.state.behaviour;
         if self.is_chat {
-            body.piece(
+            body.add_piece(
                 b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
             );
         }
@@ -462,7 +477,7 @@ impl Reply<'_> {
                 return Ok(false);
             }
             if sent > 0 && !behaviour.step.is_zero() {
-                body.flush().await?;
+                body.flush_pieces().await?;
                 let steps = at_once.min(self.tokens - sent);
                 sleep(behaviour.step * steps as u32).await;
             } else if self.fault == Some(Fault::HeldBack) {
@@ -470,27 +485,27 @@ impl Reply<'_> {
             }
             let brought = at_once.min(self.tokens - sent);
             sent += brought;
-            let mut text = owed.to_owned() + &self.event(sent, brought);
+            let mut text = owed.to_owned() + &self.event_json(sent, brought);
             (text, owed) = if behaviour.late_blank_lines {
                 (text, "\n\n")
             } else {
                 (text + "\n\n", "")
             };
-            body.piece(text.as_bytes());
+            body.add_piece(text.as_bytes());
             if body.out.len() > 32 << 10 {
-                body.flush().await?;
+                body.flush_pieces().await?;
             }
         }
         if self.with_usage {
             let usage = format!(
                 "{owed}data: {{\"choices\":[],\"usage\":{}}}\n\n",
-                self.usage(self.tokens)
+                self.usage_json(self.tokens)
             );
-            body.piece(usage.as_bytes());
+            body.add_piece(usage.as_bytes());
         } else if !owed.is_empty() {
-            body.piece(owed.as_bytes());
+            body.add_piece(owed.as_bytes());
         }
-        body.piece(b"data: [DONE]\n\n");
+        body.add_piece(b"data: [DONE]\n\n");
         Ok(true)
     }
 
@@ -498,22 +513,22 @@ impl Reply<'_> {
     async fn go_on(&self, body: &mut Body<'_>, sent: u64) -> io::Result<bool> {
         match self.fault {
             Some(Fault::DieAfter(tokens)) if sent >= tokens => {
-                body.piece(b"data: {\"choices\":[{\"te");
-                body.flush().await?;
+                body.add_piece(b"data: {\"choices\":[{\"te");
+                body.flush_pieces().await?;
                 return Ok(false);
             }
             Some(Fault::ResetAfter(tokens)) if sent >= tokens => {
-                body.flush().await?;
+                body.flush_pieces().await?;
                 sleep(Duration::from_millis(20)).await;
                 let _ = body.stream.set_zero_linger();
                 return Ok(false);
             }
             Some(Fault::StallAfter(tokens)) if sent >= tokens => {
-                body.flush().await?;
+                body.flush_pieces().await?;
                 sleep(Duration::from_hours(1)).await;
             }
             Some(Fault::Pause(pause)) if sent == 1 => {
-                body.flush().await?;
+                body.flush_pieces().await?;
                 sleep(pause).await;
             }
             _ => {}
@@ -521,7 +536,7 @@ impl Reply<'_> {
         Ok(true)
     }
 
-    async fn whole(&self, stream: &mut TcpStream) -> io::Result<bool> {
+    async fn whole_answer(&self, stream: &mut TcpStream) -> io::Result<bool> {
         let behaviour = &self.state.behaviour;
         if !behaviour.step.is_zero() {
             sleep(behaviour.step * self.tokens.saturating_sub(1) as u32).await;
@@ -533,13 +548,13 @@ impl Reply<'_> {
             format!("\"text\":\"tok{repeated}\"")
         };
         let usage = if behaviour.usage {
-            format!(",\"usage\":{}", self.usage(self.tokens))
+            format!(",\"usage\":{}", self.usage_json(self.tokens))
         } else {
             String::new()
         };
         let body = format!(
             "{{\"id\":\"cmpl-stub\",\"object\":\"text_completion\",\"model\":\"stub\",\"choices\":[{{\"index\":0,{said},\"finish_reason\":\"length\"}}]{usage}}}"
         );
-        respond(stream, self.state, 200, "application/json", body.as_bytes()).await
+        write_response(stream, self.state, 200, "application/json", body.as_bytes()).await
     }
 }

@@ -75,21 +75,21 @@ impl State {
     }
 
     /// Notes what a request had as `Authorization`.
-    pub(super) fn authorized(&self, authorization: Option<String>) {
+    pub(super) fn note_authorization(&self, authorization: Option<String>) {
         if self.behaviour.repeats_key
             && let Some(key) = authorization.as_deref().and_then(|a| a.split(' ').nth(1))
         {
-            *lock(&self.repeated) = format!(" {}", (self.behaviour.key_form)(key));
+            *lock_ignoring_poison(&self.repeated) = format!(" {}", (self.behaviour.key_form)(key));
         }
-        lock(&self.authorizations).push(authorization);
+        lock_ignoring_poison(&self.authorizations).push(authorization);
     }
 
     /// What stands behind everything that is said; nothing unless keys are repeated.
-    pub(super) fn repeated(&self) -> String {
-        lock(&self.repeated).clone()
+    pub(super) fn repeated_keys(&self) -> String {
+        lock_ignoring_poison(&self.repeated).clone()
     }
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().expect("nothing panics with the lock")
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Called, Served};
 
 /// Leaves a trace as PyTorch's profiler writes it: for each request the step of its prefill, and a step for each further token.
-pub(super) fn write(
+pub(super) fn write_trace(
     folder: &Path,
     served: &[Served],
     stop: &Called,

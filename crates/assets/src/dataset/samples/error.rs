@@ -19,7 +19,7 @@ pub enum SampleError {
         what: String,
     },
     /// The list of files is nowhere.
-    #[error("there is no file list {}; looked for {}", .list.display(), listing(.tried))]
+    #[error("there is no file list {}; looked for {}", .list.display(), list_paths(.tried))]
     NoFileList {
         /// As it was given.
         list: PathBuf,
@@ -27,25 +27,19 @@ pub enum SampleError {
         tried: Vec<PathBuf>,
     },
     /// The list of files names some that are not there.
-    #[error("{} of {} that {} names are missing or no files:{}", .missing.len(), Count(*.total as u64, "file"), .list.display(), lines(.missing))]
+    #[error("{} of {} that {} names are missing or no files:{}", .missing.len(), Count(*.total as u64, "file"), .list.display(), path_lines(.missing))]
     Missing {
-        /// The list.
         list: PathBuf,
         /// Every one that is missing.
         missing: Vec<PathBuf>,
-        /// How many it names.
         total: usize,
     },
     /// Files that hold nothing to start from.
-    #[error("there is no text in {} of the dataset:{}", Count(.files.len() as u64, "file"), lines(.files))]
-    Blank {
-        /// All of them.
-        files: Vec<PathBuf>,
-    },
+    #[error("there is no text in {} of the dataset:{}", Count(.files.len() as u64, "file"), path_lines(.files))]
+    Blank { files: Vec<PathBuf> },
     /// A file is not text.
     #[error("{} is not UTF-8 text (byte {at}): convert it, or take it out of the dataset", .path.display())]
     NotText {
-        /// The file.
         path: PathBuf,
         /// The first byte that is wrong.
         at: usize,
@@ -53,21 +47,14 @@ pub enum SampleError {
     /// A line of a file is not a sample.
     #[error("{}:{line}: {what}", .path.display())]
     BadLine {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong.
         what: String,
     },
     /// A file or folder cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
-    Read {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file whose lines cannot be unpacked.
     #[error("cannot read {}: {why}", .path.display())]
     Unpack {
@@ -77,16 +64,11 @@ pub enum SampleError {
     },
     /// A sample was asked for that is not there.
     #[error("there is no sample {index}: the dataset has {count}")]
-    NoSuchSample {
-        /// The number asked for.
-        index: usize,
-        /// How many there are.
-        count: usize,
-    },
+    NoSuchSample { index: usize, count: usize },
 }
 
 impl SampleError {
-    pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn cannot_read(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Read { path, source }
     }
@@ -105,7 +87,7 @@ impl From<SampleError> for crate::AssetError {
     }
 }
 
-fn listing(paths: &[PathBuf]) -> String {
+fn list_paths(paths: &[PathBuf]) -> String {
     let shown: Vec<String> = paths
         .iter()
         .map(|path| path.display().to_string())
@@ -113,7 +95,7 @@ fn listing(paths: &[PathBuf]) -> String {
     shown.join(" and ")
 }
 
-fn lines(paths: &[PathBuf]) -> String {
+fn path_lines(paths: &[PathBuf]) -> String {
     let mut text = String::new();
     for path in paths.iter().take(NAMED_FILES) {
         let _ = write!(text, "\n  {}", path.display());

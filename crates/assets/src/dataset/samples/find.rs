@@ -10,7 +10,7 @@ use llmprof_units::bounded_file::{DATA_MAX_BYTES, read_bounded};
 use serde::Deserialize;
 
 use super::{
-    Located, Place, SampleError, line,
+    Located, SampleError, SampleLocation, line,
     unpack::{Packing, Unpacked},
 };
 
@@ -40,7 +40,7 @@ enum Kind {
     Image,
 }
 
-fn kind(path: &Path) -> Option<Kind> {
+fn kind_of(path: &Path) -> Option<Kind> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     let packing = PACKED.iter().find(|(end, _)| *end == extension);
     if let Some((_, packing)) = packing {
@@ -72,28 +72,28 @@ fn begins_with_sample(path: &Path) -> bool {
         return false;
     };
     let mut reader = BufReader::new(file).take(FIRST_LINE_MAX_BYTES);
-    reader.read_until(b'\n', &mut line).is_ok() && line::read(&line, path, 1).is_ok()
+    reader.read_until(b'\n', &mut line).is_ok() && line::read_line(&line, path, 1).is_ok()
 }
 
 /// Every sample below a folder, or in a file.
-pub(super) fn found(root: &Path) -> Result<Vec<Located>, SampleError> {
+pub(super) fn find_samples(root: &Path) -> Result<Vec<Located>, SampleError> {
     if root.is_file() {
         let name = root.file_name().unwrap_or(root.as_os_str());
         return in_file(root, &name.to_string_lossy(), Kind::Text);
     }
     let annotations = root.join(OMNIDOCBENCH);
     if annotations.is_file() {
-        return pages(root, &annotations);
+        return locate_pages(root, &annotations);
     }
     let mut files = Vec::new();
-    collect(root, root, &mut files)?;
+    collect_files(root, root, &mut files)?;
     files.sort();
     let texts = files
         .iter()
-        .any(|(_, path)| kind(path) != Some(Kind::Image));
+        .any(|(_, path)| kind_of(path) != Some(Kind::Image));
     let mut samples = Vec::new();
     for (name, path) in &files {
-        if texts && kind(path) == Some(Kind::Image) {
+        if texts && kind_of(path) == Some(Kind::Image) {
             continue;
         }
         samples.extend(in_file(path, name, Kind::Text)?);
@@ -102,7 +102,7 @@ pub(super) fn found(root: &Path) -> Result<Vec<Located>, SampleError> {
 }
 
 /// What a list names, and where the list is.
-pub(super) fn listed(
+pub(super) fn find_listed(
     root: &Path,
     list: &Path,
     places: &[&Path],
@@ -118,7 +118,7 @@ pub(super) fn listed(
             tried: candidates,
         });
     };
-    let text = text(list)?;
+    let text = read_text(list)?;
     let names = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut by_id: Option<HashMap<String, Located>> = None;
     let (mut samples, mut missing, mut total) = (Vec::new(), Vec::new(), 0);
@@ -130,7 +130,7 @@ pub(super) fn listed(
             continue;
         }
         let known = by_id.get_or_insert_with(|| {
-            let all = found(root).unwrap_or_default();
+            let all = find_samples(root).unwrap_or_default();
             all.into_iter()
                 .map(|sample| (sample.id.clone(), sample))
                 .collect()
@@ -158,15 +158,19 @@ fn in_file(path: &Path, name: &str, otherwise: Kind) -> Result<Vec<Located>, Sam
             place,
         }]
     };
-    match kind(path).unwrap_or(otherwise) {
-        Kind::Text => Ok(one(Place::Text(path.to_owned()))),
-        Kind::Image => Ok(one(Place::Image(path.to_owned()))),
-        Kind::Lines(packing) => lines(path, name, packing),
+    match kind_of(path).unwrap_or(otherwise) {
+        Kind::Text => Ok(one(SampleLocation::Text(path.to_owned()))),
+        Kind::Image => Ok(one(SampleLocation::Image(path.to_owned()))),
+        Kind::Lines(packing) => locate_lines(path, name, packing),
     }
 }
 
 /// Where the lines of a file are; blank ones are skipped.
-fn lines(path: &Path, name: &str, packing: Option<Packing>) -> Result<Vec<Located>, SampleError> {
+fn locate_lines(
+    path: &Path,
+    name: &str,
+    packing: Option<Packing>,
+) -> Result<Vec<Located>, SampleError> {
     let unpacked = packing
         .map(|packing| Unpacked::new(path, packing))
         .transpose()?;
@@ -174,8 +178,8 @@ fn lines(path: &Path, name: &str, packing: Option<Packing>) -> Result<Vec<Locate
         Some(unpacked) => unpacked.file().try_clone(),
         None => fs::File::open(path),
     }
-    .map_err(SampleError::read(path))?;
-    file.rewind().map_err(SampleError::read(path))?;
+    .map_err(SampleError::cannot_read(path))?;
+    file.rewind().map_err(SampleError::cannot_read(path))?;
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let shared = Arc::new(path.to_owned());
     let (mut samples, mut line) = (Vec::new(), Vec::new());
@@ -184,7 +188,7 @@ fn lines(path: &Path, name: &str, packing: Option<Packing>) -> Result<Vec<Locate
         line.clear();
         let length = reader
             .read_until(b'\n', &mut line)
-            .map_err(SampleError::read(path))? as u64;
+            .map_err(SampleError::cannot_read(path))? as u64;
         if length == 0 {
             return Ok(samples);
         }
@@ -192,7 +196,7 @@ fn lines(path: &Path, name: &str, packing: Option<Packing>) -> Result<Vec<Locate
         if line.iter().any(|byte| !byte.is_ascii_whitespace()) {
             samples.push(Located {
                 id: format!("{name}:{number}"),
-                place: Place::Line {
+                place: SampleLocation::Line {
                     file: shared.clone(),
                     unpacked: unpacked.clone(),
                     number,
@@ -217,14 +221,14 @@ struct PageInfo {
 }
 
 /// The pages that the annotations name; their images are in `images/`, or in the folder itself.
-fn pages(root: &Path, annotations: &Path) -> Result<Vec<Located>, SampleError> {
+fn locate_pages(root: &Path, annotations: &Path) -> Result<Vec<Located>, SampleError> {
     let bad = |what: String| SampleError::BadLine {
         path: annotations.to_owned(),
         line: 1,
         what,
     };
     let bytes =
-        read_bounded(annotations, DATA_MAX_BYTES).map_err(SampleError::read(annotations))?;
+        read_bounded(annotations, DATA_MAX_BYTES).map_err(SampleError::cannot_read(annotations))?;
     let pages: Vec<Page> =
         serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
     let (mut samples, mut missing) = (Vec::new(), Vec::new());
@@ -236,7 +240,7 @@ fn pages(root: &Path, annotations: &Path) -> Result<Vec<Located>, SampleError> {
         match id {
             Some(id) => samples.push(Located {
                 id: id.to_owned(),
-                place: Place::Image(root.join(id)),
+                place: SampleLocation::Image(root.join(id)),
             }),
             None => missing.push(root.join(below)),
         }
@@ -252,21 +256,22 @@ fn pages(root: &Path, annotations: &Path) -> Result<Vec<Located>, SampleError> {
 }
 
 /// Files below `folder`. Hidden ones are skipped, and folders behind links are not entered: they may form circles.
-fn collect(
+fn collect_files(
     root: &Path,
     folder: &Path,
     files: &mut Vec<(String, PathBuf)>,
 ) -> Result<(), SampleError> {
-    for entry in fs::read_dir(folder).map_err(SampleError::read(folder))? {
-        let entry = entry.map_err(SampleError::read(folder))?;
+    for entry in fs::read_dir(folder).map_err(SampleError::cannot_read(folder))? {
+        let entry = entry.map_err(SampleError::cannot_read(folder))?;
         let path = entry.path();
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
-        let file_type = entry.file_type().map_err(SampleError::read(&path))?;
+        let file_type = entry.file_type().map_err(SampleError::cannot_read(&path))?;
         if file_type.is_dir() {
-            collect(root, &path, files)?;
-        } else if kind(&path).is_some() && path.is_file() && !(folder == root && is_about(&path)) {
+            collect_files(root, &path, files)?;
+        } else if kind_of(&path).is_some() && path.is_file() && !(folder == root && is_about(&path))
+        {
             let name = path.strip_prefix(root).unwrap_or(&path);
             files.push((name.to_string_lossy().into_owned(), path));
         }
@@ -283,8 +288,8 @@ fn is_about(path: &Path) -> bool {
 }
 
 /// A file as text, without a byte order mark.
-pub(super) fn text(path: &Path) -> Result<String, SampleError> {
-    let bytes = read_bounded(path, DATA_MAX_BYTES).map_err(SampleError::read(path))?;
+pub(super) fn read_text(path: &Path) -> Result<String, SampleError> {
+    let bytes = read_bounded(path, DATA_MAX_BYTES).map_err(SampleError::cannot_read(path))?;
     let text = String::from_utf8(bytes).map_err(|error| SampleError::NotText {
         path: path.to_owned(),
         at: error.utf8_error().valid_up_to(),

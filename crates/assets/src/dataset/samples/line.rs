@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{Content, SampleError};
 
-/// What a line says.
 pub(super) struct Line {
     pub(super) id: Option<String>,
     pub(super) content: Content,
@@ -15,7 +14,7 @@ pub(super) struct Line {
 /// Keys that hold a text, the first that is there counts.
 const TEXT_KEYS: [&str; 3] = ["text", "prompt", "content"];
 
-pub(super) fn read(bytes: &[u8], file: &Path, number: u64) -> Result<Line, SampleError> {
+pub(super) fn read_line(bytes: &[u8], file: &Path, number: u64) -> Result<Line, SampleError> {
     let bad = |what: String| SampleError::BadLine {
         path: file.to_owned(),
         line: number,

@@ -28,11 +28,11 @@ pub struct Samples {
 struct Located {
     /// Its path below the root, or the id that its line states.
     id: String,
-    place: Place,
+    place: SampleLocation,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum SampleLocation {
     Text(PathBuf),
     Image(PathBuf),
     /// A line of a file: its number from 1, and its bytes there or where it was unpacked.
@@ -45,21 +45,17 @@ enum Place {
     },
 }
 
-/// One sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Names it: its path below the root, or the id that its line states.
     pub id: String,
-    /// What it is.
     pub content: Content,
     /// The file it is from.
     pub file: PathBuf,
 }
 
-/// What a sample is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// A text.
     Text(String),
     /// A text that was tokenized before.
     Tokens(Vec<u32>),
@@ -71,7 +67,7 @@ impl Samples {
     /// Everything below `root`, by name; or `root` itself where it is a file. Texts go before images: where there are both, only
     /// texts are samples. An `OmniDocBench.json` in `root` names its pages, in its order.
     pub fn found(root: &Path) -> Result<Self, SampleError> {
-        let list = find::found(root)?;
+        let list = find::find_samples(root)?;
         Self::new(list, || {
             format!(
                 "there is no .txt, .md, .jsonl, .json, .parquet or image file in {} (.gz and .zst of lines are read)",
@@ -83,7 +79,7 @@ impl Samples {
     /// What a list names, one a line, in its order; blank lines are skipped. Entries are files below `root`, or ids of samples
     /// there. A relative list is looked for in one of `places` after the other.
     pub fn listed(root: &Path, list: &Path, places: &[&Path]) -> Result<Self, SampleError> {
-        let (list, samples) = find::listed(root, list, places)?;
+        let (list, samples) = find::find_listed(root, list, places)?;
         Self::new(samples, || format!("{} names no file", list.display()))
     }
 
@@ -94,8 +90,8 @@ impl Samples {
         let blank: Vec<PathBuf> = list
             .iter()
             .filter_map(|sample| match &sample.place {
-                Place::Text(path) | Place::Image(path) => Some(path),
-                Place::Line { .. } => None,
+                SampleLocation::Text(path) | SampleLocation::Image(path) => Some(path),
+                SampleLocation::Line { .. } => None,
             })
             .filter(|path| std::fs::metadata(path).is_ok_and(|file| file.len() == 0))
             .cloned()
@@ -107,7 +103,6 @@ impl Samples {
         }
     }
 
-    /// How many there are.
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -125,9 +120,13 @@ impl Samples {
             count: self.list.len(),
         })?;
         let (id, content, file) = match place {
-            Place::Text(path) => (id.clone(), Content::Text(find::text(path)?), path.clone()),
-            Place::Image(path) => (id.clone(), Content::Image(path.clone()), path.clone()),
-            Place::Line {
+            SampleLocation::Text(path) => (
+                id.clone(),
+                Content::Text(find::read_text(path)?),
+                path.clone(),
+            ),
+            SampleLocation::Image(path) => (id.clone(), Content::Image(path.clone()), path.clone()),
+            SampleLocation::Line {
                 file,
                 unpacked,
                 number,
@@ -135,11 +134,11 @@ impl Samples {
                 length,
             } => {
                 let bytes = match unpacked {
-                    Some(unpacked) => unpacked.part(*start, *length),
-                    None => part(file, *start, *length),
+                    Some(unpacked) => unpacked.read_part(*start, *length),
+                    None => read_part(file, *start, *length),
                 };
-                let bytes = bytes.map_err(SampleError::read(file))?;
-                let line = line::read(&bytes, file, *number)?;
+                let bytes = bytes.map_err(SampleError::cannot_read(file))?;
+                let line = line::read_line(&bytes, file, *number)?;
                 (
                     line.id.unwrap_or_else(|| id.clone()),
                     line.content,
@@ -151,7 +150,7 @@ impl Samples {
     }
 }
 
-fn part(path: &Path, start: u64, length: u64) -> std::io::Result<Vec<u8>> {
+fn read_part(path: &Path, start: u64, length: u64) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();

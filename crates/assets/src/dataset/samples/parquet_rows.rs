@@ -56,8 +56,8 @@ fn read_by_pyarrow(path: &Path, mut out: &File) -> Result<(), SampleError> {
             "Parquet is read by pyarrow: {shown} -m pip install pyarrow, or LLMPROF_PYTHON=PATH of a Python that has it, or a build of llmprof with --features parquet"
         ),
     };
-    out.rewind().map_err(SampleError::read(path))?;
-    let copy = out.try_clone().map_err(SampleError::read(path))?;
+    out.rewind().map_err(SampleError::cannot_read(path))?;
+    let copy = out.try_clone().map_err(SampleError::cannot_read(path))?;
     let done = Command::new(&python)
         .args(["-c", PYARROW_ROWS])
         .arg(path)

@@ -26,7 +26,7 @@ pub(super) struct Unpacked(Arc<File>);
 
 impl Unpacked {
     pub(super) fn new(path: &Path, packing: Packing) -> Result<Self, SampleError> {
-        let failed = || SampleError::read(path);
+        let failed = || SampleError::cannot_read(path);
         let mut out = tempfile::tempfile().map_err(failed())?;
         let packed = File::open(path).map_err(failed())?;
         match packing {
@@ -49,7 +49,7 @@ impl Unpacked {
         &self.0
     }
 
-    pub(super) fn part(&self, start: u64, length: u64) -> io::Result<Vec<u8>> {
+    pub(super) fn read_part(&self, start: u64, length: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
         self.0.read_exact_at(&mut bytes, start)?;
         Ok(bytes)

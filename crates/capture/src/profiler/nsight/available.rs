@@ -39,7 +39,7 @@ const METRIC_SUCCESSORS: [(&str, &str); 7] = [
 const SET_SUCCESSORS: [(&str, &str); 1] = [("default", "basic")];
 
 /// Bytes are summed over launches, which rates are not exact enough for.
-const BYTES: [&str; 2] = ["dram__bytes_read.sum", "dram__bytes_write.sum"];
+const DRAM_BYTES_METRICS: [&str; 2] = ["dram__bytes_read.sum", "dram__bytes_write.sum"];
 
 /// What begins like this is collected and not listed by `--query-metrics`, which knows counters of the hardware alone.
 const NOT_LISTED: [&str; 11] = [
@@ -79,18 +79,18 @@ pub struct Checked {
 
 impl Available {
     /// Reads what `ncu --list-sets`, `--list-sections` and `--query-metrics` print.
-    pub fn of(sets: &str, sections: &str, metrics: &str) -> Self {
+    pub fn parse_lists(sets: &str, sections: &str, metrics: &str) -> Self {
         let is_metric = |word: &&str| word.contains("__");
         let metrics = metrics.lines().filter_map(first_word).filter(is_metric);
         Self {
-            sets: identifiers(sets),
-            sections: identifiers(sections),
+            sets: first_column(sets),
+            sections: first_column(sections),
             metrics: metrics.map(str::to_owned).collect(),
         }
     }
 
     /// What the installed tool says that it has. For metrics it takes seconds and a GPU.
-    pub fn asked(tool: &Tool) -> Self {
+    pub fn ask_tool(tool: &Tool) -> Self {
         let ask = |word: &str| {
             let command = Launch::new(tool.program.to_string_lossy()).arg(word);
             let output = command.output();
@@ -105,20 +105,20 @@ impl Available {
             let answer = |thread: std::thread::ScopedJoinHandle<'_, String>| {
                 thread.join().unwrap_or_default()
             };
-            Self::of(&answer(sets), &answer(sections), &metrics)
+            Self::parse_lists(&answer(sets), &answer(sections), &metrics)
         })
     }
 
     /// Set, sections (those of the tier first) and metrics that the tool has; what it lacks is replaced or dropped with an issue.
     /// Free options that name some are checked like the keys: a set takes the place of the tier's, sections and metrics add to
     /// the others, since ncu takes `--set` and `--metrics` once.
-    pub fn checked(&self, plan: &NcuPlan) -> Checked {
+    pub fn check_plan(&self, plan: &NcuPlan) -> Checked {
         let mut found = Checked::default();
-        let mut free = Free::of(&plan.args);
-        let (of_tier, sections) = tier(plan.tier);
+        let mut free = FreeOptions::parse_args(&plan.args);
+        let (of_tier, sections) = tier_contents(plan.tier);
         for set in free.sets.drain(..).rev().chain([of_tier.to_owned()]) {
             if found.set.is_none() {
-                found.set = self.set(&set, &mut found.issues);
+                found.set = self.supported_set(&set, &mut found.issues);
             }
         }
         let of_tier = sections.iter().map(|&section| section.to_owned());
@@ -138,12 +138,12 @@ impl Available {
                 found.issues.push(issue);
             }
         }
-        let bytes = BYTES.iter().map(|&metric| metric.to_owned());
+        let bytes = DRAM_BYTES_METRICS.iter().map(|&metric| metric.to_owned());
         for metric in bytes
             .chain(plan.metrics.iter().cloned())
             .chain(free.metrics)
         {
-            if let Some(metric) = self.metric(&metric, &mut found.issues)
+            if let Some(metric) = self.supported_metric(&metric, &mut found.issues)
                 && !found.metrics.contains(&metric)
             {
                 found.metrics.push(metric);
@@ -154,7 +154,7 @@ impl Available {
     }
 
     /// The set of this name, or the one that has its place.
-    fn set(&self, set: &str, issues: &mut Vec<Issue>) -> Option<String> {
+    fn supported_set(&self, set: &str, issues: &mut Vec<Issue>) -> Option<String> {
         let has = |name: &str| self.sets.is_empty() || self.sets.iter().any(|known| known == name);
         if has(set) {
             return Some(set.to_owned());
@@ -173,7 +173,7 @@ impl Available {
     }
 
     /// The metric of this name, or the one that has its place.
-    fn metric(&self, metric: &str, issues: &mut Vec<Issue>) -> Option<String> {
+    fn supported_metric(&self, metric: &str, issues: &mut Vec<Issue>) -> Option<String> {
         let has = |metric: &str| {
             let base = metric.split('.').next().unwrap_or(metric);
             // `group:`, `breakdown:`, `regex:`, `pmsampling:`.
@@ -199,7 +199,7 @@ fn first_word(line: &str) -> Option<&str> {
 }
 
 /// The first column of a table. What has none says nothing: an error, or another version.
-fn identifiers(text: &str) -> Vec<String> {
+fn first_column(text: &str) -> Vec<String> {
     let (_, rows) = text.split_once("Identifier").unwrap_or_default();
     // A row that needs several lines goes on with spaces.
     rows.lines()
@@ -211,7 +211,7 @@ fn identifiers(text: &str) -> Vec<String> {
 }
 
 /// A tier: a set, and sections beside it.
-fn tier(tier: Tier) -> (&'static str, &'static [&'static str]) {
+fn tier_contents(tier: Tier) -> (&'static str, &'static [&'static str]) {
     match tier {
         Tier::Basic => ("basic", &[]),
         Tier::Roofline => (
@@ -229,15 +229,15 @@ fn tier(tier: Tier) -> (&'static str, &'static [&'static str]) {
 
 /// Sets, sections and metrics among free options.
 #[derive(Debug, Default)]
-struct Free {
+struct FreeOptions {
     sets: Vec<String>,
     sections: Vec<String>,
     metrics: Vec<String>,
     rest: Vec<String>,
 }
 
-impl Free {
-    fn of(args: &[Word]) -> Self {
+impl FreeOptions {
+    fn parse_args(args: &[Word]) -> Self {
         let mut found = Self::default();
         let mut words = args.iter().map(|Word(word)| word.as_str());
         while let Some(word) = words.next() {
@@ -290,11 +290,11 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
     const METRICS: &str = "Device NVIDIA H200 (GH100)\n---- ----\ndram__bytes_read   Counter  byte  # of bytes\n\
                            dram__bytes_write Counter\nsm__throughput Throughput\n";
 
-    fn available() -> Available {
-        Available::of(SETS, SECTIONS, METRICS)
+    fn available_tool() -> Available {
+        Available::parse_lists(SETS, SECTIONS, METRICS)
     }
 
-    fn plan(args: &str) -> NcuPlan {
+    fn ncu_plan(args: &str) -> NcuPlan {
         let args = args.split_whitespace();
         NcuPlan {
             tier: Tier::Basic,
@@ -304,7 +304,7 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
     }
 
     /// Code and value of each issue.
-    fn said(found: &Checked) -> Vec<String> {
+    fn issues_of(found: &Checked) -> Vec<String> {
         let text = |issue: &Issue| {
             let values = issue.values.values().map(ToString::to_string);
             format!("{} {}", issue.code, values.collect::<Vec<_>>().join(" "))
@@ -314,7 +314,7 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
 
     #[test]
     fn lists_of_the_tool_are_read() {
-        let found = available();
+        let found = available_tool();
         assert_eq!(found.sets, ["basic", "full", "roofline"]);
         assert_eq!(found.sections, ["Occupancy", "SpeedOfLight"]);
         assert_eq!(
@@ -322,19 +322,26 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
             ["dram__bytes_read", "dram__bytes_write", "sm__throughput"]
         );
         let error = "ERROR unrecognised option '--list-sections'";
-        assert_eq!(Available::of(error, error, ""), Available::default());
+        assert_eq!(
+            Available::parse_lists(error, error, ""),
+            Available::default()
+        );
     }
 
     /// What a tool does not answer for is asked for as it is.
     #[test]
     fn without_lists_nothing_is_checked() {
-        let mut plan = plan("--set anything");
+        let mut plan = ncu_plan("--set anything");
         plan.sections = vec!["Any".to_owned()];
         plan.metrics = vec!["any__metric.sum".to_owned()];
-        let found = Available::default().checked(&plan);
+        let found = Available::default().check_plan(&plan);
         assert_eq!(found.set.as_deref(), Some("anything"));
         assert_eq!(found.sections, ["Any"]);
-        let metrics = [BYTES[0], BYTES[1], "any__metric.sum"];
+        let metrics = [
+            DRAM_BYTES_METRICS[0],
+            DRAM_BYTES_METRICS[1],
+            "any__metric.sum",
+        ];
         assert_eq!(
             (found.metrics, found.issues),
             (metrics.map(str::to_owned).to_vec(), vec![])
@@ -344,39 +351,42 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
     #[test]
     fn sets_are_checked_too() {
         // A set of the request takes the tier's place.
-        let found = available().checked(&plan("--set full --kernel-id ::x:"));
+        let found = available_tool().check_plan(&ncu_plan("--set full --kernel-id ::x:"));
         assert_eq!(found.set.as_deref(), Some("full"));
         assert_eq!(found.args, ["--kernel-id", "::x:"]);
-        assert_eq!(said(&found), [""; 0]);
+        assert_eq!(issues_of(&found), [""; 0]);
         // Older guides say `default`.
-        let found = available().checked(&plan("--set=default"));
+        let found = available_tool().check_plan(&ncu_plan("--set=default"));
         assert_eq!(found.set.as_deref(), Some("basic"));
         assert_eq!(found.issues[0].code, IssueCode::NcuSetReplaced);
         // One that nothing replaces is dropped, and the tier's stays.
-        let found = available().checked(&plan("--set source"));
+        let found = available_tool().check_plan(&ncu_plan("--set source"));
         assert_eq!(found.set.as_deref(), Some("basic"));
         assert_eq!(found.issues[0].code, IssueCode::NcuNoSet);
         assert_eq!(found.issues[0].values["set"], "source");
         // A tool that has no set of the tier collects sections and metrics alone.
-        let mut other = available();
+        let mut other = available_tool();
         other.sets = vec!["nvlink".to_owned()];
-        let found = other.checked(&plan(""));
+        let found = other.check_plan(&ncu_plan(""));
         assert_eq!(found.set, None);
         assert_eq!(found.issues[0].values["set"], "basic");
         // Tools of 2023 have the older name.
         other.sets = vec!["default".to_owned()];
-        assert_eq!(other.checked(&plan("")).set.as_deref(), Some("default"));
+        assert_eq!(
+            other.check_plan(&ncu_plan("")).set.as_deref(),
+            Some("default")
+        );
     }
 
     /// On Blackwell the bytes that llmprof itself asks for have other names.
     #[test]
     fn our_own_metrics_are_checked_like_those_of_a_request() {
-        let mut chip = available();
+        let mut chip = available_tool();
         chip.metrics = vec![
             "dram__bytes_op_read".to_owned(),
             "sm__throughput".to_owned(),
         ];
-        let found = chip.checked(&plan("--metrics sm__throughput.avg,l3__hits.sum"));
+        let found = chip.check_plan(&ncu_plan("--metrics sm__throughput.avg,l3__hits.sum"));
         assert_eq!(
             found.metrics,
             ["dram__bytes_op_read.sum", "sm__throughput.avg"]
@@ -386,14 +396,15 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
             codes,
             ["ncu.metric_replaced", "ncu.no_metric", "ncu.no_metric"]
         );
-        assert_eq!(found.issues[1].values["metric"], BYTES[1]);
+        assert_eq!(found.issues[1].values["metric"], DRAM_BYTES_METRICS[1]);
         assert_eq!(found.issues[2].values["metric"], "l3__hits.sum");
     }
 
     #[test]
     fn what_the_lists_do_not_hold_is_left_to_the_tool() {
-        let mut plan =
-            plan("--section regex:Memory.* --section Nowhere --metrics group:memory__dram_table");
+        let mut plan = ncu_plan(
+            "--section regex:Memory.* --section Nowhere --metrics group:memory__dram_table",
+        );
         plan.metrics = [
             "launch__grid_size",
             "nvlink__enabled_mask",
@@ -403,7 +414,7 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
         ]
         .map(str::to_owned)
         .to_vec();
-        let found = available().checked(&plan);
+        let found = available_tool().check_plan(&plan);
         assert_eq!(found.sections, ["regex:Memory.*"]);
         assert_eq!(
             found.metrics[2..],

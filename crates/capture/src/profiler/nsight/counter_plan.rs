@@ -20,15 +20,15 @@ use llmprof_record::{
 use llmprof_units::Nanos;
 
 /// Times of launches that do the same differ less than this; times in between are noise of short kernels.
-const ALIKE: f64 = 1.35;
+const SIMILAR_TIMES_MAX_RATIO: f64 = 1.35;
 const NOISE_NS: i64 = 600;
 /// Launches of one configuration that are passed over or profiled at most.
-const MOST_SKIPPED: u64 = 48;
-const MOST_COUNTED: u64 = 6;
+const SKIPPED_MAX: u64 = 48;
+const COUNTED_MAX: u64 = 6;
 
 /// What is to be covered.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct CoverageRequest<'a> {
     /// Share of device time, 0 to 1.
     pub coverage: f64,
     /// Only launches inside NVTX ranges of this name count.
@@ -71,7 +71,7 @@ pub struct CounterPlan {
 
 impl CounterPlan {
     /// A pattern that matches the chosen names and nothing else; absent where all are chosen.
-    pub fn pattern(&self) -> Option<String> {
+    pub fn name_pattern(&self) -> Option<String> {
         if self.kernels.is_empty() {
             return None;
         }
@@ -96,26 +96,26 @@ impl CounterPlan {
     }
 
     /// Plans from a timeline; `None` where it has no kernel that counts.
-    pub fn of(trace: &Trace, wanted: &Wanted<'_>) -> Option<Self> {
-        let kinds = Kinds::of(trace, wanted);
+    pub fn from_trace(trace: &Trace, wanted: &CoverageRequest<'_>) -> Option<Self> {
+        let kinds = Kinds::from_trace(trace, wanted);
         if kinds.total_ns.0 <= 0 {
             return None;
         }
         if wanted.is_gated {
-            let choices = (1..=MOST_COUNTED).map(|count| kinds.all(count));
+            let choices = (1..=COUNTED_MAX).map(|count| kinds.choose_first(count));
             let mut choices: Vec<Choice> = choices.collect();
             let enough = choices
                 .iter()
                 .position(|choice| choice.covered >= wanted.coverage);
-            let choice = choices.swap_remove(enough.unwrap_or(MOST_COUNTED as usize - 1));
-            let mut plan = kinds.plan(&choice);
+            let choice = choices.swap_remove(enough.unwrap_or(COUNTED_MAX as usize - 1));
+            let mut plan = kinds.plan_from(&choice);
             plan.kernels.clear();
             return Some(plan);
         }
         let mut best: Option<Choice> = None;
-        for count in 1..=MOST_COUNTED {
-            for skip in 0..=MOST_SKIPPED {
-                let Some(choice) = kinds.choose(skip, count, wanted.coverage) else {
+        for count in 1..=COUNTED_MAX {
+            for skip in 0..=SKIPPED_MAX {
+                let Some(choice) = kinds.choose_covering(skip, count, wanted.coverage) else {
                     break;
                 };
                 let is_better = best.as_ref().is_none_or(|best| {
@@ -132,11 +132,11 @@ impl CounterPlan {
                 }
             }
         }
-        best.map(|choice| kinds.plan(&choice))
+        best.map(|choice| kinds.plan_from(&choice))
     }
 
     /// Tells profiled launches what they stand for, by configuration and order. The answer has how many were not expected.
-    pub fn join(&self, launches: &mut [ProfiledLaunch]) -> usize {
+    pub fn join_launches(&self, launches: &mut [ProfiledLaunch]) -> usize {
         type Key<'a> = (&'a str, Option<[u32; 3]>, Option<[u32; 3]>);
         let mut waiting: HashMap<Key<'_>, Vec<&ChosenLaunch>> = HashMap::new();
         for chosen in self.launches.iter().rev() {
@@ -198,26 +198,26 @@ struct Choice {
 }
 
 impl<'a> Kinds<'a> {
-    fn of(trace: &'a Trace, wanted: &Wanted<'_>) -> Self {
-        let windows = Windows::of(trace, wanted);
+    fn from_trace(trace: &'a Trace, wanted: &CoverageRequest<'_>) -> Self {
+        let windows = Windows::find_windows(trace, wanted);
         let mut configurations: Vec<Configuration> = Vec::new();
         let mut known: HashMap<_, usize> = HashMap::new();
         // Whether each launch counts, beside the configuration's launches.
         let mut counts: Vec<Vec<bool>> = Vec::new();
         let mut launches: Vec<(i64, usize)> = (0..trace.kernels.len())
-            .map(|row| (windows.launched(trace, row), row))
+            .map(|row| (windows.launch_time(trace, row), row))
             .collect();
         launches.sort_unstable();
         let mut total_ns = 0;
         for (at, row) in launches {
-            if windows.is_over(at) || (wanted.is_gated && !windows.counts(at)) {
+            if windows.is_over(at) || (wanted.is_gated && !windows.is_inside(at)) {
                 continue;
             }
             let kernels = &trace.kernels;
             let name = kernels.name[row];
             let listed = wanted.kernels.is_empty()
                 || wanted.kernels.iter().any(|one| one == trace.text(name));
-            let is_counted = windows.counts(at);
+            let is_counted = windows.is_inside(at);
             if is_counted {
                 total_ns += kernels.duration[row];
             }
@@ -253,8 +253,11 @@ impl<'a> Kinds<'a> {
     }
 
     /// The first `count` launches of every configuration.
-    fn all(&self, count: u64) -> Choice {
-        let offers = self.configurations.iter().map(|one| one.offer(0, count));
+    fn choose_first(&self, count: u64) -> Choice {
+        let offers = self
+            .configurations
+            .iter()
+            .map(|one| one.offer_window(0, count));
         let (gained, cost) = offers.fold((0, 0), |sum, offer| (sum.0 + offer.0, sum.1 + offer.1));
         Choice {
             skip: 0,
@@ -266,10 +269,10 @@ impl<'a> Kinds<'a> {
     }
 
     /// Names that cover the asked share with the fewest launches, for one pair; `None` where nothing is left to profile.
-    fn choose(&self, skip: u64, count: u64, coverage: f64) -> Option<Choice> {
+    fn choose_covering(&self, skip: u64, count: u64, coverage: f64) -> Option<Choice> {
         let mut names: BTreeMap<u32, (i64, u64)> = BTreeMap::new();
         for configuration in &self.configurations {
-            let (gain, cost) = configuration.offer(skip, count);
+            let (gain, cost) = configuration.offer_window(skip, count);
             let sum = names.entry(configuration.kernel).or_default();
             *sum = (sum.0 + gain, sum.1 + cost);
         }
@@ -312,7 +315,7 @@ impl<'a> Kinds<'a> {
         })
     }
 
-    fn plan(&self, choice: &Choice) -> CounterPlan {
+    fn plan_from(&self, choice: &Choice) -> CounterPlan {
         let mut launches = Vec::new();
         let text = |id: u32| self.trace.text(llmprof_record::trace::StrId(id)).to_owned();
         for configuration in &self.configurations {
@@ -362,7 +365,8 @@ impl Configuration {
         for at in order {
             let duration = self.launches[at].1;
             let is_new = before.is_none_or(|before| {
-                duration as f64 > ALIKE * before as f64 && duration - before > NOISE_NS
+                duration as f64 > SIMILAR_TIMES_MAX_RATIO * before as f64
+                    && duration - before > NOISE_NS
             });
             if is_new {
                 self.kinds.push(Kind::default());
@@ -378,7 +382,7 @@ impl Configuration {
     }
 
     /// Time that the launches of a window stand for, and how many they are.
-    fn offer(&self, skip: u64, count: u64) -> (i64, u64) {
+    fn offer_window(&self, skip: u64, count: u64) -> (i64, u64) {
         let begin = (skip as usize).min(self.launches.len());
         let end = ((skip + count) as usize).min(self.launches.len());
         let kinds: BTreeSet<usize> = self.launches[begin..end]
@@ -400,7 +404,7 @@ struct Windows {
 }
 
 impl Windows {
-    fn of(trace: &Trace, wanted: &Wanted<'_>) -> Self {
+    fn find_windows(trace: &Trace, wanted: &CoverageRequest<'_>) -> Self {
         let named = |name: &str| {
             let rows =
                 (0..trace.ranges.len()).filter(|&row| trace.text(trace.ranges.name[row]) == name);
@@ -434,7 +438,7 @@ impl Windows {
     }
 
     /// When a kernel was launched, or where that is not recorded, when it began.
-    fn launched(&self, trace: &Trace, row: usize) -> i64 {
+    fn launch_time(&self, trace: &Trace, row: usize) -> i64 {
         let call = self.calls.get(&trace.kernels.correlation[row]);
         call.copied().unwrap_or(trace.kernels.start[row])
     }
@@ -443,7 +447,7 @@ impl Windows {
         at > self.end
     }
 
-    fn counts(&self, at: i64) -> bool {
+    fn is_inside(&self, at: i64) -> bool {
         match &self.ranges {
             None => true,
             Some(ranges) => ranges.iter().any(|(start, end)| *start <= at && at <= *end),

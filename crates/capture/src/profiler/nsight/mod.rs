@@ -14,5 +14,5 @@ pub mod tool;
 pub mod verdict;
 
 pub use available::Available;
-pub use counter_plan::{ChosenLaunch, CounterPlan, Wanted};
+pub use counter_plan::{ChosenLaunch, CounterPlan, CoverageRequest};
 pub use tool::{Tool, ToolError, Version};

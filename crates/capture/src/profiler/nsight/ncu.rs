@@ -4,11 +4,11 @@ use std::path::Path;
 
 use llmprof_record::{issue::Issue, plan::NcuPlan};
 
-use super::{Available, CounterPlan, Tool, ToolError, Version, nsys::around};
+use super::{Available, CounterPlan, Tool, ToolError, Version, nsys::wrap_program};
 use crate::process::Launch;
 
 /// The first release with `--filter-mode per-launch-config`.
-pub const NEEDED: Version = Version {
+pub const NCU_MIN_VERSION: Version = Version {
     year: 2023,
     release: 1,
 };
@@ -26,9 +26,9 @@ pub struct Selection {
 }
 
 impl Selection {
-    pub fn of(plan: &CounterPlan, range: Option<&str>) -> Self {
+    pub fn from_plan(plan: &CounterPlan, range: Option<&str>) -> Self {
         Self {
-            pattern: plan.pattern(),
+            pattern: plan.name_pattern(),
             range: range.map(str::to_owned),
             skip: plan.skip,
             count: plan.count,
@@ -38,7 +38,7 @@ impl Selection {
 
 /// The program under ncu, with its report at `output` (without extension). `from_start` says that launches are counted from the
 /// start of the process and not from `cudaProfilerStart`.
-pub fn profile(
+pub fn ncu_profile(
     tool: &Tool,
     plan: &NcuPlan,
     available: &Available,
@@ -47,8 +47,8 @@ pub fn profile(
     output: &Path,
     program: &Launch,
 ) -> Result<(Launch, Vec<Issue>), ToolError> {
-    tool.has("ncu", NEEDED)?;
-    let asked = available.checked(plan);
+    tool.require_version("ncu", NCU_MIN_VERSION)?;
+    let asked = available.check_plan(plan);
     let mut launch =
         Launch::new(tool.program.to_string_lossy()).args(["--target-processes", "all"]);
     if let Some(set) = asked.set {
@@ -88,11 +88,11 @@ pub fn profile(
         .args(["--force-overwrite", "--export"])
         .arg(output.to_string_lossy())
         .args(asked.args);
-    Ok((around(launch, program), asked.issues))
+    Ok((wrap_program(launch, program), asked.issues))
 }
 
 /// One page of a report as CSV on standard output.
-pub fn page(tool: &Tool, report: &Path, page: &str) -> Launch {
+pub fn export_page(tool: &Tool, report: &Path, page: &str) -> Launch {
     Launch::new(tool.program.to_string_lossy())
         .arg("--import")
         .arg(report.to_string_lossy())
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    fn made(plan: &NcuPlan, available: &Available) -> (String, Vec<Issue>) {
+    fn profile_command(plan: &NcuPlan, available: &Available) -> (String, Vec<Issue>) {
         let selection = Selection {
             pattern: Some("^(a|b)$".to_owned()),
             range: plan.gating_nvtx.then(|| "decode".to_owned()),
@@ -123,7 +123,7 @@ mod tests {
             count: 2,
         };
         let program = Launch::new("python3").arg("x.py");
-        let (launch, issues) = profile(
+        let (launch, issues) = ncu_profile(
             &tool(),
             plan,
             available,
@@ -142,7 +142,7 @@ mod tests {
             gating_nvtx: false,
             ..NcuPlan::default()
         };
-        let (line, issues) = made(&plan, &Available::default());
+        let (line, issues) = profile_command(&plan, &Available::default());
         assert_eq!(
             line,
             "ncu --target-processes all --set roofline --section MemoryWorkloadAnalysis --section Occupancy --section LaunchStats \
@@ -168,7 +168,7 @@ mod tests {
         let none = Available::default();
         let path = Path::new("decode");
         let (launch, _) =
-            profile(&tool(), &plan, &none, &selection, false, path, &program).unwrap();
+            ncu_profile(&tool(), &plan, &none, &selection, false, path, &program).unwrap();
         let line = launch.to_string();
         let expected = "--nvtx --nvtx-include decode/ --kernel-name-base mangled --filter-mode per-launch-config --launch-skip 0";
         assert!(line.contains(expected), "{line}");
@@ -190,7 +190,7 @@ mod tests {
                 .to_vec(),
             ..NcuPlan::default()
         };
-        let (line, issues) = made(&plan, &available);
+        let (line, issues) = profile_command(&plan, &available);
         let expected = "--set basic --section SpeedOfLight --metrics smsp__sass_thread_inst_executed_op_ffma_pred_on.sum --replay-mode";
         assert!(line.contains(expected), "{line}");
         assert!(line.contains("--nvtx-include decode/"), "{line}");
@@ -208,7 +208,7 @@ mod tests {
             ]
         );
         // Sections of a tier are names like any other.
-        let (line, issues) = made(
+        let (line, issues) = profile_command(
             &NcuPlan::default(),
             &Available {
                 sections: vec!["Occupancy".to_owned(), "LaunchStats".to_owned()],

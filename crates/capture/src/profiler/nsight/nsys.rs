@@ -8,19 +8,19 @@ use super::{Tool, ToolError, Version};
 use crate::process::Launch;
 
 /// The first release with `--cuda-graph-trace` and the report names used here.
-pub const NEEDED: Version = Version {
+pub const NSYS_MIN_VERSION: Version = Version {
     year: 2022,
     release: 1,
 };
 
 /// The program under `nsys profile`, with its report at `output` (without extension).
-pub fn profile(
+pub fn nsys_profile(
     tool: &Tool,
     plan: &NsysPlan,
     output: &Path,
     program: &Launch,
 ) -> Result<Launch, ToolError> {
-    tool.has("nsys", NEEDED)?;
+    tool.require_version("nsys", NSYS_MIN_VERSION)?;
     // An option that the user gives takes the place of ours.
     let is_given = |name: &str| plan.args.iter().any(|Word(word)| word.starts_with(name));
     let mut launch = Launch::new(tool.program.to_string_lossy()).arg("profile");
@@ -58,7 +58,7 @@ pub fn profile(
         .args(["--force-overwrite=true", "-o"])
         .arg(output.to_string_lossy())
         .args(plan.args.iter().map(|Word(word)| word.clone()));
-    Ok(around(launch, program))
+    Ok(wrap_program(launch, program))
 }
 
 /// `nsys stats` of the kernels, as CSV beside `output`: nsys adds `_cuda_gpu_kern_sum.csv`.
@@ -70,7 +70,7 @@ pub fn kernel_summary(tool: &Tool, report: &Path, output: &Path) -> Launch {
         .arg(report.to_string_lossy())
 }
 
-pub fn export(tool: &Tool, report: &Path, output: &Path) -> Launch {
+pub fn export_report(tool: &Tool, report: &Path, output: &Path) -> Launch {
     Launch::new(tool.program.to_string_lossy())
         .args(["export", "--type", "sqlite", "--force-overwrite", "true"])
         .args(["--quiet", "true", "-o"])
@@ -79,7 +79,7 @@ pub fn export(tool: &Tool, report: &Path, output: &Path) -> Launch {
 }
 
 /// A program as the last words of a tool's command line, in its own environment.
-pub(super) fn around(tool: Launch, program: &Launch) -> Launch {
+pub(super) fn wrap_program(tool: Launch, program: &Launch) -> Launch {
     let mut launch = tool
         .arg(program.program.clone())
         .args(program.args.iter().cloned());
@@ -102,18 +102,18 @@ mod tests {
         }
     }
 
-    fn line(plan: &NsysPlan) -> String {
+    fn command_line(plan: &NsysPlan) -> String {
         let program = Launch::new("python3")
             .args(["-m", "worker"])
             .env("A", "b c");
-        let launch = profile(&tool(), plan, Path::new("run/nsys/run"), &program).unwrap();
+        let launch = nsys_profile(&tool(), plan, Path::new("run/nsys/run"), &program).unwrap();
         launch.to_string()
     }
 
     #[test]
     fn the_default_records_the_batch_after_warm_up() {
         assert_eq!(
-            line(&NsysPlan::default()),
+            command_line(&NsysPlan::default()),
             "A='b c' nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none --cuda-graph-trace=node \
              --capture-range=cudaProfilerApi --capture-range-end=stop --force-overwrite=true -o run/nsys/run python3 -m worker"
         );
@@ -129,7 +129,7 @@ mod tests {
             ..NsysPlan::default()
         };
         assert_eq!(
-            line(&plan),
+            command_line(&plan),
             "A='b c' nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none --cuda-graph-trace=node \
              --capture-range=nvtx '--nvtx-capture=decode@*' --env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0 \
              --capture-range-end=repeat:3 --force-overwrite=true -o run/nsys/run --gpu-metrics-devices=0 python3 -m worker"
@@ -138,7 +138,7 @@ mod tests {
             capture_range: CaptureRange::None,
             ..NsysPlan::default()
         };
-        assert!(!line(&whole).contains("capture-range"));
+        assert!(!command_line(&whole).contains("capture-range"));
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             ..tool()
         };
         let program = Launch::new("python3");
-        let error = profile(&old, &NsysPlan::default(), Path::new("r"), &program).unwrap_err();
+        let error = nsys_profile(&old, &NsysPlan::default(), Path::new("r"), &program).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -17,7 +17,7 @@ const ALL_PASSES: &[u8] = b"100%";
 /// `- 25 passes`, `- 1 pass`.
 const ENDED: &[u8] = b" pass";
 /// Time between two looks at the logs.
-const EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Launches in what ncu printed so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,13 +26,13 @@ pub struct ProfiledLaunches {
     pub started: u64,
     /// Launches with all passes made.
     pub finished: u64,
-    state: State,
+    state: ParseState,
     /// The end of what was read, which may be the beginning of a word.
     rest: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ParseState {
     /// Between launches.
     #[default]
     Between,
@@ -44,14 +44,14 @@ enum State {
 
 impl ProfiledLaunches {
     /// Goes on with what was printed next, which may begin and end anywhere.
-    pub fn take(&mut self, printed: &[u8]) {
+    pub fn take_output(&mut self, printed: &[u8]) {
         self.rest.extend_from_slice(printed);
         let mut at = 0;
-        while let Some((next, state)) = self.step(&self.rest[at..]) {
+        while let Some((next, state)) = self.next_word(&self.rest[at..]) {
             at += next;
             // The number of passes ends a launch, or the next one where the program printed over it.
-            self.finished += u64::from(self.state == State::Made);
-            self.started += u64::from(state == State::Inside);
+            self.finished += u64::from(self.state == ParseState::Made);
+            self.started += u64::from(state == ParseState::Inside);
             self.state = state;
         }
         // A word that is cut is shorter than the longest.
@@ -60,24 +60,24 @@ impl ProfiledLaunches {
     }
 
     /// The end of the next word that matters, and what follows it.
-    fn step(&self, text: &[u8]) -> Option<(usize, State)> {
+    fn next_word(&self, text: &[u8]) -> Option<(usize, ParseState)> {
         let next = match self.state {
-            State::Between => None,
-            State::Inside => Some((ALL_PASSES, State::Made)),
-            State::Made => Some((ENDED, State::Between)),
+            ParseState::Between => None,
+            ParseState::Inside => Some((ALL_PASSES, ParseState::Made)),
+            ParseState::Made => Some((ENDED, ParseState::Between)),
         };
-        let end = |(word, state): (&[u8], State)| Some((find(text, word)? + word.len(), state));
-        let started = end((STARTED, State::Inside));
+        let end =
+            |(word, state): (&[u8], ParseState)| Some((find_word(text, word)? + word.len(), state));
+        let started = end((STARTED, ParseState::Inside));
         let found = next.and_then(end).into_iter().chain(started);
         found.min_by_key(|(end, _)| *end)
     }
 }
 
-fn find(text: &[u8], word: &[u8]) -> Option<usize> {
+fn find_word(text: &[u8], word: &[u8]) -> Option<usize> {
     text.windows(word.len()).position(|part| part == word)
 }
 
-/// A log that grows.
 #[derive(Debug)]
 struct Log {
     path: PathBuf,
@@ -95,7 +95,7 @@ impl Log {
     }
 
     /// Reads on. A log that is not there yet has nothing.
-    fn follow(&mut self) -> u64 {
+    fn follow_log(&mut self) -> u64 {
         let opened = File::open(&self.path).and_then(|mut file| {
             file.seek(SeekFrom::Start(self.read))?;
             Ok(file)
@@ -104,7 +104,7 @@ impl Log {
         if let Ok(mut file) = opened {
             while let Ok(more @ 1..) = file.read(&mut printed) {
                 self.read += more as u64;
-                self.launches.take(&printed[..more]);
+                self.launches.take_output(&printed[..more]);
             }
         }
         self.launches.finished
@@ -113,7 +113,7 @@ impl Log {
 
 /// Does `work` while another thread reads what ncu appends to its logs, and tells `at` how many launches are profiled. ncu
 /// prints to standard output or standard error, by its options: either log may have the lines.
-pub fn followed<T>(logs: &[&Path], at: &(dyn Fn(u64) + Sync), work: impl FnOnce() -> T) -> T {
+pub fn follow_logs<T>(logs: &[&Path], at: &(dyn Fn(u64) + Sync), work: impl FnOnce() -> T) -> T {
     let (ended, until) = mpsc::channel::<()>();
     let mut logs: Vec<Log> = logs.iter().map(|path| Log::new(path)).collect();
     // The channel ends with the closure, also where `work` panics.
@@ -121,8 +121,8 @@ pub fn followed<T>(logs: &[&Path], at: &(dyn Fn(u64) + Sync), work: impl FnOnce(
         scope.spawn(move || {
             let mut told = 0;
             loop {
-                let is_over = until.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
-                let finished: u64 = logs.iter_mut().map(Log::follow).sum();
+                let is_over = until.recv_timeout(POLL_INTERVAL) != Err(RecvTimeoutError::Timeout);
+                let finished: u64 = logs.iter_mut().map(Log::follow_log).sum();
                 if finished != told {
                     told = finished;
                     at(finished);
@@ -154,7 +154,7 @@ mod tests {
         ==PROF== Profiling \"nvjet_sm90_tst_8x64_64x16_4x1...\": 0%...\rstep 2: 30%\n.50%....100% - 40 passes\n\
         ==PROF== Profiling \"Kernel2\" - 3 (1/1): 0%....50%..";
 
-    fn counts(found: &ProfiledLaunches) -> (u64, u64) {
+    fn launch_counts(found: &ProfiledLaunches) -> (u64, u64) {
         (found.started, found.finished)
     }
 
@@ -163,15 +163,15 @@ mod tests {
         for size in [1, 2, 3, 7, 19, 20, 21, 64, PRINTED.len()] {
             let mut found = ProfiledLaunches::default();
             for chunk in PRINTED.as_bytes().chunks(size) {
-                found.take(chunk);
+                found.take_output(chunk);
                 assert!(found.rest.len() < STARTED.len(), "{size}");
             }
-            assert_eq!(counts(&found), (4, 3), "chunks of {size}");
-            found.take(b"..100%");
-            assert_eq!(counts(&found), (4, 3), "its passes are not told");
-            found.take(b" - 25 pa");
-            found.take(b"sses\n==PROF== Disconnected from process 718\n");
-            assert_eq!(counts(&found), (4, 4), "chunks of {size}");
+            assert_eq!(launch_counts(&found), (4, 3), "chunks of {size}");
+            found.take_output(b"..100%");
+            assert_eq!(launch_counts(&found), (4, 3), "its passes are not told");
+            found.take_output(b" - 25 pa");
+            found.take_output(b"sses\n==PROF== Disconnected from process 718\n");
+            assert_eq!(launch_counts(&found), (4, 4), "chunks of {size}");
         }
     }
 
@@ -179,14 +179,14 @@ mod tests {
     #[test]
     fn launches_that_fail_are_not_counted() {
         let mut found = ProfiledLaunches::default();
-        found.take(b"==PROF== Profiling \"a\" - 0: 0%....\n==ERROR== LaunchFailed\n");
-        found.take(b"==PROF== Profiling \"b\" - 1: 0%....50%....100%\n");
-        found.take(b"==PROF== Profiling \"c\" - 2: 0%");
-        assert_eq!(counts(&found), (3, 1));
+        found.take_output(b"==PROF== Profiling \"a\" - 0: 0%....\n==ERROR== LaunchFailed\n");
+        found.take_output(b"==PROF== Profiling \"b\" - 1: 0%....50%....100%\n");
+        found.take_output(b"==PROF== Profiling \"c\" - 2: 0%");
+        assert_eq!(launch_counts(&found), (3, 1));
         // Application replay has passes of the whole program.
         let mut found = ProfiledLaunches::default();
-        found.take(b"==PROF== Profiling \"a\" - 0: Application replay pass 1\n");
-        assert_eq!(counts(&found), (1, 0));
+        found.take_output(b"==PROF== Profiling \"a\" - 0: Application replay pass 1\n");
+        assert_eq!(launch_counts(&found), (1, 0));
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
             );
         };
         let at = |count: u64| seen.store(count, Ordering::SeqCst);
-        let done = followed(&[&out, &err], &at, || {
+        let done = follow_logs(&[&out, &err], &at, || {
             let mut log = File::create(&err).unwrap();
             log.write_all(b"==PROF== Profiling \"a\" - 0: 0%....100% - 2 pass")
                 .unwrap();

@@ -23,7 +23,7 @@ impl fmt::Display for Version {
 
 impl Version {
     /// Reads `NVIDIA Nsight Systems version 2025.3.1.90-…` and `Version 2025.3.1.0 (build 36398880)`.
-    pub fn of(text: &str) -> Option<Self> {
+    pub fn parse_version(text: &str) -> Option<Self> {
         text.split(|c: char| c.is_whitespace() || c == '-')
             .find_map(|word| {
                 let mut parts = word.split('.');
@@ -36,7 +36,6 @@ impl Version {
     }
 }
 
-/// One of the tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
     pub program: PathBuf,
@@ -60,7 +59,6 @@ pub enum ToolError {
 }
 
 impl ToolError {
-    /// What would help.
     pub fn hint(&self) -> String {
         match self {
             Self::NotFound { name: "nsys" } => {
@@ -85,7 +83,7 @@ impl ToolError {
 }
 
 /// The newest release that command lines were checked with.
-const NEWEST: Version = Version {
+const VERSION_MAX: Version = Version {
     year: 2025,
     release: 3,
 };
@@ -102,29 +100,29 @@ const FOLDERS: [(&str, &str); 5] = [
 impl Tool {
     /// The program that `named` names, else what the variable of the tool's name in capitals names, else one on the `PATH`, else
     /// one where installers put it.
-    pub fn find(name: &'static str, named: Option<&Path>) -> Result<Self, ToolError> {
+    pub fn find_tool(name: &'static str, named: Option<&Path>) -> Result<Self, ToolError> {
         let variable = std::env::var_os(name.to_uppercase()).filter(|value| !value.is_empty());
         let program = named
             .map(Path::to_path_buf)
             .or_else(|| variable.map(PathBuf::from))
             .or_else(|| on_path(name))
-            .or_else(|| installed(name))
+            .or_else(|| find_installed(name))
             .ok_or(ToolError::NotFound { name })?;
-        Self::at(program)
+        Self::ask_version(program)
     }
 
-    /// The tool that [`Self::find`] finds; where none is installed, one of the newest release known by its name alone, with why: for
+    /// The tool that [`Self::find_tool`] finds; where none is installed, one of the newest release known by its name alone, with why: for
     /// showing commands. One that is there and does not work stays an error.
     pub fn find_or_assume(
         name: &'static str,
         named: Option<&Path>,
     ) -> Result<(Self, Option<ToolError>), ToolError> {
-        match Self::find(name, named) {
+        match Self::find_tool(name, named) {
             Ok(tool) => Ok((tool, None)),
             Err(error @ ToolError::NotFound { .. }) => {
                 let tool = Self {
                     program: PathBuf::from(name),
-                    version: NEWEST,
+                    version: VERSION_MAX,
                 };
                 Ok((tool, Some(error)))
             }
@@ -133,7 +131,7 @@ impl Tool {
     }
 
     /// Refuses a release that is older than what is needed.
-    pub fn has(&self, name: &'static str, needed: Version) -> Result<(), ToolError> {
+    pub fn require_version(&self, name: &'static str, needed: Version) -> Result<(), ToolError> {
         if self.version >= needed {
             return Ok(());
         }
@@ -145,7 +143,7 @@ impl Tool {
     }
 
     /// Asks a program for its version.
-    pub fn at(program: PathBuf) -> Result<Self, ToolError> {
+    pub fn ask_version(program: PathBuf) -> Result<Self, ToolError> {
         let run = Command::new(&program)
             .arg("--version")
             .stdin(Stdio::null())
@@ -159,7 +157,7 @@ impl Tool {
         };
         let said = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
-        match Version::of(&said) {
+        match Version::parse_version(&said) {
             Some(version) => Ok(Self { program, version }),
             None => Err(ToolError::NoVersion {
                 program,
@@ -176,7 +174,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-fn installed(name: &str) -> Option<PathBuf> {
+fn find_installed(name: &str) -> Option<PathBuf> {
     FOLDERS.iter().find_map(|(folder, below)| {
         let direct = Path::new(folder).join(below).join(name);
         if direct.is_file() {
@@ -198,7 +196,7 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_both_banners() {
-        let of = |text: &str| Version::of(text).map(|version| version.to_string());
+        let of = |text: &str| Version::parse_version(text).map(|version| version.to_string());
         let nsys = "NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0";
         assert_eq!(of(nsys).as_deref(), Some("2025.3"));
         let ncu = "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2025 NVIDIA Corporation\nVersion 2025.3.1.0 (build 36398880) (public-release)";
@@ -208,9 +206,9 @@ mod tests {
 
     #[test]
     fn a_program_that_is_no_tool_is_refused() {
-        let error = Tool::at(PathBuf::from("/bin/true")).unwrap_err();
+        let error = Tool::ask_version(PathBuf::from("/bin/true")).unwrap_err();
         assert!(matches!(error, ToolError::NoVersion { .. }), "{error}");
-        let error = Tool::at(PathBuf::from("/nowhere/ncu")).unwrap_err();
+        let error = Tool::ask_version(PathBuf::from("/nowhere/ncu")).unwrap_err();
         assert!(matches!(error, ToolError::DoesNotStart { .. }), "{error}");
     }
 }

@@ -13,29 +13,28 @@ type Status = u32;
 
 const SUCCESS: Status = 0;
 /// `AMDSMI_INIT_AMD_GPUS`.
-const GPUS: u64 = 1 << 1;
+const INIT_AMD_GPUS: u64 = 1 << 1;
 /// More sockets than a machine has.
-const MOST: u32 = 256;
+const SOCKETS_MAX: u32 = 256;
 /// `AMDSMI_TEMPERATURE_TYPE_HOTSPOT`, `_VRAM`; `AMDSMI_TEMP_CURRENT`.
-const HOTSPOT: u32 = 1;
+const TEMPERATURE_HOTSPOT: u32 = 1;
 const VRAM_TEMPERATURE: u32 = 2;
-const CURRENT: u32 = 0;
+const TEMPERATURE_CURRENT: u32 = 0;
 /// `AMDSMI_CLK_TYPE_SYS`, `_MEM`.
 const COMPUTE_CLOCK: u32 = 0;
 const MEMORY_CLOCK: u32 = 4;
 /// `AMDSMI_MEM_TYPE_VRAM`.
-const VRAM: u32 = 0;
+const MEMORY_VRAM: u32 = 0;
 /// Structures grow from version to version: what is handed over has room for any.
-const ROOM: usize = 4096;
+const STRUCTURE_MAX_BYTES: usize = 4096;
 
-/// The library, started.
 pub(super) struct AmdSmi {
     library: Library,
 }
 
 impl AmdSmi {
     /// Loads and starts it; `None` where it is not there or finds no driver.
-    pub(super) fn open(path: &Path) -> Option<Self> {
+    pub(super) fn open_library(path: &Path) -> Option<Self> {
         // SAFETY: loading runs the initializers of a vendor's library that the system or the user named, as any program that
         // links it would.
         let library = unsafe { Library::new(path) }.ok()?;
@@ -45,13 +44,13 @@ impl AmdSmi {
             let init = found
                 .library
                 .get::<unsafe extern "C" fn(u64) -> Status>(b"amdsmi_init\0");
-            init.ok()?(GPUS)
+            init.ok()?(INIT_AMD_GPUS)
         };
         (started == SUCCESS).then_some(found)
     }
 
     /// All GPUs, socket by socket.
-    pub(super) fn processors(&self) -> Vec<Processor<'_>> {
+    pub(super) fn list_processors(&self) -> Vec<Processor<'_>> {
         type Sockets = unsafe extern "C" fn(*mut u32, *mut Handle) -> Status;
         type Processors = unsafe extern "C" fn(Handle, *mut u32, *mut Handle) -> Status;
         // SAFETY: the signatures are those of amdsmi.h.
@@ -66,11 +65,11 @@ impl AmdSmi {
             return Vec::new();
         };
         let all = |list: &dyn Fn(*mut u32, *mut Handle) -> Status| {
-            let mut count = MOST;
-            let mut handles = vec![std::ptr::null_mut(); MOST as usize];
+            let mut count = SOCKETS_MAX;
+            let mut handles = vec![std::ptr::null_mut(); SOCKETS_MAX as usize];
             let status = list(&raw mut count, handles.as_mut_ptr());
             handles.truncate(if status == SUCCESS {
-                count.min(MOST)
+                count.min(SOCKETS_MAX)
             } else {
                 0
             } as usize);
@@ -110,7 +109,7 @@ pub(super) struct Processor<'a> {
 
 impl Processor<'_> {
     /// A number by a kind, as several functions tell it.
-    fn number(&self, function: &[u8], kind: u32) -> Option<u64> {
+    fn read_number(&self, function: &[u8], kind: u32) -> Option<u64> {
         type Tell = unsafe extern "C" fn(Handle, u32, *mut u64) -> Status;
         let mut value = 0;
         // SAFETY: the signature is that of amdsmi.h, the handle one that the library gave.
@@ -121,9 +120,9 @@ impl Processor<'_> {
     }
 
     /// The first bytes of a structure that a function fills.
-    fn structure(&self, function: &[u8]) -> Option<[u8; ROOM]> {
+    fn read_structure(&self, function: &[u8]) -> Option<[u8; STRUCTURE_MAX_BYTES]> {
         type Fill = unsafe extern "C" fn(Handle, *mut u8) -> Status;
-        let mut room = Aligned([0; ROOM]);
+        let mut room = Aligned([0; STRUCTURE_MAX_BYTES]);
         // SAFETY: the signature is that of amdsmi.h; the room is larger than any version of the structure, and aligned for it.
         let status = unsafe {
             self.of.library.get::<Fill>(function).ok()?(self.handle, room.0.as_mut_ptr())
@@ -132,31 +131,31 @@ impl Processor<'_> {
     }
 
     /// The current value is the first of the structure in all versions.
-    fn clock(&self, kind: u32) -> Option<u32> {
+    fn clock_mhz(&self, kind: u32) -> Option<u32> {
         type Fill = unsafe extern "C" fn(Handle, u32, *mut u8) -> Status;
-        let mut room = Aligned([0; ROOM]);
+        let mut room = Aligned([0; STRUCTURE_MAX_BYTES]);
         // SAFETY: as for `structure`.
         let status = unsafe {
             let fill = self.of.library.get::<Fill>(b"amdsmi_get_clock_info\0");
             fill.ok()?(self.handle, kind, room.0.as_mut_ptr())
         };
-        (status == SUCCESS).then(|| word(&room.0, 0))
+        (status == SUCCESS).then(|| word_at(&room.0, 0))
     }
 
-    fn temperature(&self, sensor: u32) -> Option<i64> {
+    fn read_temperature(&self, sensor: u32) -> Option<i64> {
         type Tell = unsafe extern "C" fn(Handle, u32, u32, *mut i64) -> Status;
         let mut value = 0;
         // SAFETY: the signature is that of amdsmi.h, the handle one that the library gave.
         let status = unsafe {
             let tell = self.of.library.get::<Tell>(b"amdsmi_get_temp_metric\0");
-            tell.ok()?(self.handle, sensor, CURRENT, &raw mut value)
+            tell.ok()?(self.handle, sensor, TEMPERATURE_CURRENT, &raw mut value)
         };
         (status == SUCCESS).then_some(value)
     }
 
     /// `market_name` is the first field.
     pub(super) fn name(&self) -> String {
-        let info = self.structure(b"amdsmi_get_gpu_asic_info\0");
+        let info = self.read_structure(b"amdsmi_get_gpu_asic_info\0");
         let bytes = info.map_or(Vec::new(), |info| info[..256].to_vec());
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(0);
         String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
@@ -164,32 +163,32 @@ impl Processor<'_> {
 
     /// Compute and memory, percent.
     pub(super) fn activity(&self) -> Option<(u32, u32)> {
-        let usage = self.structure(b"amdsmi_get_gpu_activity\0")?;
-        Some((word(&usage, 0), word(&usage, 1)))
+        let usage = self.read_structure(b"amdsmi_get_gpu_activity\0")?;
+        Some((word_at(&usage, 0), word_at(&usage, 1)))
     }
 
     pub(super) fn compute_clock_mhz(&self) -> Option<u32> {
-        self.clock(COMPUTE_CLOCK)
+        self.clock_mhz(COMPUTE_CLOCK)
     }
 
     pub(super) fn memory_clock_mhz(&self) -> Option<u32> {
-        self.clock(MEMORY_CLOCK)
+        self.clock_mhz(MEMORY_CLOCK)
     }
 
     pub(super) fn hotspot_c(&self) -> Option<i64> {
-        self.temperature(HOTSPOT)
+        self.read_temperature(TEMPERATURE_HOTSPOT)
     }
 
     pub(super) fn memory_c(&self) -> Option<i64> {
-        self.temperature(VRAM_TEMPERATURE)
+        self.read_temperature(VRAM_TEMPERATURE)
     }
 
     pub(super) fn memory_used(&self) -> Option<u64> {
-        self.number(b"amdsmi_get_gpu_memory_usage\0", VRAM)
+        self.read_number(b"amdsmi_get_gpu_memory_usage\0", MEMORY_VRAM)
     }
 
     pub(super) fn memory_total(&self) -> Option<u64> {
-        self.number(b"amdsmi_get_gpu_memory_total\0", VRAM)
+        self.read_number(b"amdsmi_get_gpu_memory_total\0", MEMORY_VRAM)
     }
 
     /// Since the driver started: a counter and what one step of it is worth in µJ.
@@ -212,9 +211,9 @@ impl Processor<'_> {
 }
 
 #[repr(align(16))]
-struct Aligned([u8; ROOM]);
+struct Aligned([u8; STRUCTURE_MAX_BYTES]);
 
-fn word(bytes: &[u8; ROOM], index: usize) -> u32 {
+fn word_at(bytes: &[u8; STRUCTURE_MAX_BYTES], index: usize) -> u32 {
     let at = 4 * index;
     u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

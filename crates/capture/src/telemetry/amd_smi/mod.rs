@@ -16,7 +16,7 @@ use llmprof_units::{Bytes, Hertz, Joules, Nanos, Watts};
 
 use self::library::{AmdSmi, Processor};
 use super::{
-    nvml::{GpuSamples, Gpus, wanted},
+    nvml::{GpuSamples, Gpus, wanted_gpus},
     pace::{self, Shared},
 };
 use crate::clock;
@@ -27,7 +27,7 @@ pub(crate) const LIBRARY_VARIABLE: &str = "LLMPROF_AMD_SMI";
 const LIBRARIES: [&str; 2] = ["libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"];
 
 /// Samples GPUs until it is time to stop; `None` where there is no such library, or no GPU that it knows.
-pub(super) fn sample(
+pub(super) fn sample_gpus(
     shared: &Shared,
     period: Duration,
     gpus: &Gpus,
@@ -35,12 +35,12 @@ pub(super) fn sample(
 ) -> Option<GpuSamples> {
     let named = std::env::var_os(LIBRARY_VARIABLE).map(PathBuf::from);
     let library = match library.or(named.as_ref()) {
-        Some(path) => AmdSmi::open(path)?,
+        Some(path) => AmdSmi::open_library(path)?,
         None => LIBRARIES
             .iter()
-            .find_map(|name| AmdSmi::open(name.as_ref()))?,
+            .find_map(|name| AmdSmi::open_library(name.as_ref()))?,
     };
-    let processors = library.processors();
+    let processors = library.list_processors();
     if processors.is_empty() {
         return None;
     }
@@ -50,9 +50,9 @@ pub(super) fn sample(
         .push(Issue::info(IssueCode::TelemetryAmdNotRun));
     let count = processors.len() as u32;
     let mut readers = Vec::new();
-    for index in wanted(gpus, count) {
+    for index in wanted_gpus(gpus, count) {
         match processors.get(index as usize) {
-            Some(processor) => readers.push(Reader::new(index, processor)),
+            Some(processor) => readers.push(AmdReader::new(index, processor)),
             None => samples.issues.push(
                 Issue::warning(IssueCode::TelemetryGpuMissing)
                     .with("gpu", index)
@@ -60,9 +60,9 @@ pub(super) fn sample(
             ),
         }
     }
-    let missed = pace::keep(shared, period, |_| {
+    let missed = pace::keep_pace(shared, period, |_| {
         for reader in &mut readers {
-            reader.read();
+            reader.read_sample();
         }
     });
     samples.issues.extend(pace::missed_samples("GPUs", missed));
@@ -73,7 +73,7 @@ pub(super) fn sample(
     Some(samples)
 }
 
-struct Reader<'a> {
+struct AmdReader<'a> {
     processor: &'a Processor<'a>,
     series: GpuSeries,
     /// The energy counter at the first sample, and at the one before with its time.
@@ -81,7 +81,7 @@ struct Reader<'a> {
     before: Option<(Nanos, f64)>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> AmdReader<'a> {
     fn new(index: u32, processor: &'a Processor<'a>) -> Self {
         Self {
             processor,
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&mut self) {
+    fn read_sample(&mut self) {
         let time_ns = clock::now();
         let of = self.processor;
         // What a GPU does not tell is all ones.

@@ -16,32 +16,32 @@ use nvml_wrapper::{
 
 use super::{
     processes::{Processes, Usage},
-    questions::{Refused, SOON, field},
+    questions::{FAST_PERIOD, Refused, field_value},
     traffic::{Gpm, PcieMeter, Rates},
 };
 use crate::{
     clock,
-    telemetry::kept::{Kept, SLOW},
+    telemetry::kept::{CachedReading, SLOW_PERIOD},
 };
 
 /// How often the energy counter is read at most: an H200 renews it every 100 ms, and takes 2.7 ms of processor time to tell it.
-const COUNTER: Duration = Duration::from_millis(90);
+const ENERGY_PERIOD: Duration = Duration::from_millis(90);
 
 /// A GPU that is sampled.
-pub(super) struct Reader<'nvml> {
+pub(super) struct NvmlReader<'nvml> {
     pub(super) device: Device<'nvml>,
     pub(super) series: GpuSeries,
     gpm: Option<Gpm<'nvml>>,
     refused: Refused,
     /// Power as the driver states it, mW.
-    power: Kept<Option<u32>>,
-    load: Kept<Load>,
-    slow: Kept<Slow>,
+    power: CachedReading<Option<u32>>,
+    load: CachedReading<GpuLoad>,
+    slow: CachedReading<SlowReadings>,
     /// Who used it, with the worker that was separated from others.
-    usage: Kept<(Option<u32>, Usage)>,
-    rates: Kept<Rates>,
+    usage: CachedReading<(Option<u32>, Usage)>,
+    rates: CachedReading<Rates>,
     /// The energy counter, mJ.
-    counter: Kept<Option<u64>>,
+    counter: CachedReading<Option<u64>>,
     /// The energy counter at the first sample, and at the latest.
     energy_mj: Option<(u64, u64)>,
     energy_was_reset: bool,
@@ -56,25 +56,25 @@ pub(super) struct Moment {
     pub(super) is_last: bool,
 }
 
-/// What is read every [`SOON`].
+/// What is read every [`FAST_PERIOD`].
 #[derive(Clone, Copy)]
-struct Load {
+struct GpuLoad {
     gpu_percent: Option<f64>,
     memory_percent: Option<f64>,
     memory_used: Option<Bytes>,
 }
 
-/// What is read every [`SLOW`].
+/// What is read every [`SLOW_PERIOD`].
 #[derive(Clone, Copy)]
-struct Slow {
+struct SlowReadings {
     memory_clock: Option<Hertz>,
     temperature: Option<f64>,
     memory_temperature: Option<f64>,
     performance_state: Option<u32>,
 }
 
-impl<'nvml> Reader<'nvml> {
-    pub(super) fn open(nvml: &'nvml Nvml, index: u32) -> Result<Self, NvmlError> {
+impl<'nvml> NvmlReader<'nvml> {
+    pub(super) fn open_device(nvml: &'nvml Nvml, index: u32) -> Result<Self, NvmlError> {
         let device = nvml.device_by_index(index)?;
         let series = GpuSeries {
             index,
@@ -83,16 +83,16 @@ impl<'nvml> Reader<'nvml> {
             rows: Vec::new(),
         };
         Ok(Self {
-            gpm: Gpm::open(nvml, &device),
+            gpm: Gpm::open_counters(nvml, &device),
             device,
             series,
             refused: Refused::default(),
-            power: Kept::default(),
-            load: Kept::default(),
-            slow: Kept::default(),
-            usage: Kept::default(),
-            rates: Kept::default(),
-            counter: Kept::default(),
+            power: CachedReading::default(),
+            load: CachedReading::default(),
+            slow: CachedReading::default(),
+            usage: CachedReading::default(),
+            rates: CachedReading::default(),
+            counter: CachedReading::default(),
             energy_mj: None,
             energy_was_reset: false,
         })
@@ -103,7 +103,7 @@ impl<'nvml> Reader<'nvml> {
         self.gpm.is_none()
     }
 
-    pub(super) fn read(&mut self, processes: &Processes, meter: &PcieMeter, moment: Moment) {
+    pub(super) fn read_sample(&mut self, processes: &Processes, meter: &PcieMeter, moment: Moment) {
         // The time belongs to the energy counter, which is read right after it.
         let time_ns = clock::now();
         let Self {
@@ -115,33 +115,34 @@ impl<'nvml> Reader<'nvml> {
         let age = if moment.is_last {
             Duration::ZERO
         } else {
-            COUNTER
+            ENERGY_PERIOD
         };
-        let counter = counter.renewed(age, || {
-            refused.ask("energy", || device.total_energy_consumption())
+        let counter = counter.renew_after(age, || {
+            refused.ask_unless_refused("energy", || device.total_energy_consumption())
         });
         let watts = |milliwatts: f64| Watts(milliwatts * 1e-3);
-        let instant = refused.ask("power of the moment", || {
-            field(device, NVML_FI_DEV_POWER_INSTANT)
+        let instant = refused.ask_unless_refused("power of the moment", || {
+            field_value(device, NVML_FI_DEV_POWER_INSTANT)
         });
-        let sm_clock = refused.ask("clock", || device.clock_info(Clock::SM));
-        let reasons = refused.ask("throttle reasons", || device.current_throttle_reasons());
+        let sm_clock = refused.ask_unless_refused("clock", || device.clock_info(Clock::SM));
+        let reasons =
+            refused.ask_unless_refused("throttle reasons", || device.current_throttle_reasons());
         let energy_j = counter.and_then(|counter| self.energy_since_start(counter));
-        let old = |period: Duration| if moment.is_last { SOON } else { period };
+        let old = |period: Duration| if moment.is_last { FAST_PERIOD } else { period };
         // Without the power of the moment, energy may have to be integrated from the mean.
-        let mean_age = instant.map_or(Duration::ZERO, |_| old(SLOW));
+        let mean_age = instant.map_or(Duration::ZERO, |_| old(SLOW_PERIOD));
         let power = self.mean_power(mean_age);
-        let load = self.load();
-        let slow = self.slow(old(SLOW));
-        let usage = self.usage(processes, moment.worker, old(SLOW));
-        let rates = self.rates(meter, old(SLOW));
+        let load = self.read_load();
+        let slow = self.read_slow(old(SLOW_PERIOD));
+        let usage = self.read_usage(processes, moment.worker, old(SLOW_PERIOD));
+        let rates = self.read_rates(meter, old(SLOW_PERIOD));
         self.series.rows.push(GpuSample {
             time_ns,
             energy_j,
             gpu_percent: load.gpu_percent,
             memory_percent: load.memory_percent,
             memory_used_bytes: load.memory_used,
-            sm_clock_hz: sm_clock.map(megahertz),
+            sm_clock_hz: sm_clock.map(megahertz_of),
             power_w: power.map(f64::from).map(watts),
             power_instant_w: instant.map(watts),
             throttle_reasons: reasons.map(|reasons| ThrottleReasons(reasons.bits())),
@@ -163,18 +164,19 @@ impl<'nvml> Reader<'nvml> {
         let Self {
             device, refused, ..
         } = self;
-        self.power
-            .renewed(most, || refused.ask("power", || device.power_usage()))
+        self.power.renew_after(most, || {
+            refused.ask_unless_refused("power", || device.power_usage())
+        })
     }
 
-    fn load(&mut self) -> Load {
+    fn read_load(&mut self) -> GpuLoad {
         let Self {
             device, refused, ..
         } = self;
-        self.load.renewed(SOON, || {
-            let rates = refused.ask("utilization", || device.utilization_rates());
-            let memory = refused.ask("memory", || device.memory_info());
-            Load {
+        self.load.renew_after(FAST_PERIOD, || {
+            let rates = refused.ask_unless_refused("utilization", || device.utilization_rates());
+            let memory = refused.ask_unless_refused("memory", || device.memory_info());
+            GpuLoad {
                 gpu_percent: rates.as_ref().map(|rates| f64::from(rates.gpu)),
                 memory_percent: rates.as_ref().map(|rates| f64::from(rates.memory)),
                 memory_used: memory.map(|info| Bytes(info.used)),
@@ -182,29 +184,29 @@ impl<'nvml> Reader<'nvml> {
         })
     }
 
-    fn slow(&mut self, most: Duration) -> Slow {
+    fn read_slow(&mut self, most: Duration) -> SlowReadings {
         let Self {
             device, refused, ..
         } = self;
-        self.slow.renewed(most, || Slow {
+        self.slow.renew_after(most, || SlowReadings {
             memory_clock: refused
-                .ask("clock of memory", || device.clock_info(Clock::Memory))
-                .map(megahertz),
+                .ask_unless_refused("clock of memory", || device.clock_info(Clock::Memory))
+                .map(megahertz_of),
             temperature: refused
-                .ask("temperature", || device.temperature(TemperatureSensor::Gpu))
+                .ask_unless_refused("temperature", || device.temperature(TemperatureSensor::Gpu))
                 .map(f64::from),
-            memory_temperature: refused.ask("temperature of memory", || {
-                field(device, NVML_FI_DEV_MEMORY_TEMP)
+            memory_temperature: refused.ask_unless_refused("temperature of memory", || {
+                field_value(device, NVML_FI_DEV_MEMORY_TEMP)
             }),
             performance_state: refused
-                .ask("performance state", || device.performance_state())
+                .ask_unless_refused("performance state", || device.performance_state())
                 .map(|state| state.as_c())
                 // NVML's number for "unknown" is 32.
                 .filter(|&state| state < 16),
         })
     }
 
-    fn usage(&mut self, processes: &Processes, worker: Option<u32>, most: Duration) -> Usage {
+    fn read_usage(&mut self, processes: &Processes, worker: Option<u32>, most: Duration) -> Usage {
         // A worker that was just named is separated from others at once.
         if self
             .usage
@@ -216,22 +218,22 @@ impl<'nvml> Reader<'nvml> {
         let Self {
             device, refused, ..
         } = self;
-        let read = || (worker, processes.usage(device, worker, refused));
-        self.usage.renewed(most, read).1
+        let read = || (worker, processes.device_usage(device, worker, refused));
+        self.usage.renew_after(most, read).1
     }
 
-    fn rates(&mut self, meter: &PcieMeter, most: Duration) -> Rates {
+    fn read_rates(&mut self, meter: &PcieMeter, most: Duration) -> Rates {
         let (device, is_first) = (&self.device, self.rates.latest().is_none());
         match &mut self.gpm {
-            Some(gpm) => self.rates.renewed(most, || {
+            Some(gpm) => self.rates.renew_after(most, || {
                 // The counters were first read when the device was opened, moments ago: no rate yet.
                 if is_first {
                     Rates::default()
                 } else {
-                    gpm.read(device)
+                    gpm.read_rates(device)
                 }
             }),
-            None => meter.latest(),
+            None => meter.latest_rates(),
         }
     }
 
@@ -292,6 +294,6 @@ const COLUMNS: [(&str, Present); 10] = [
     ("NVLink traffic", |row| row.nvlink_tx.is_some()),
 ];
 
-fn megahertz(clock: u32) -> Hertz {
+fn megahertz_of(clock: u32) -> Hertz {
     Hertz(f64::from(clock) * 1e6)
 }

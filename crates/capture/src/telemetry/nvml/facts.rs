@@ -13,7 +13,7 @@ use super::library::{self, NvmlUnavailable};
 
 /// Asks the library at `path`, or the system's.
 pub fn gpu_facts(path: Option<&PathBuf>) -> Result<GpuFacts, NvmlUnavailable> {
-    let nvml = library::open(path)?;
+    let nvml = library::load_nvml(path)?;
     let count = nvml.device_count().unwrap_or(0);
     Ok(GpuFacts {
         driver_version: nvml.sys_driver_version().ok(),
@@ -25,11 +25,13 @@ pub fn gpu_facts(path: Option<&PathBuf>) -> Result<GpuFacts, NvmlUnavailable> {
             )
         }),
         nvml_version: nvml.sys_nvml_version().ok(),
-        gpus: (0..count).filter_map(|index| gpu(&nvml, index)).collect(),
+        gpus: (0..count)
+            .filter_map(|index| single_gpu_facts(&nvml, index))
+            .collect(),
     })
 }
 
-fn gpu(nvml: &Nvml, index: u32) -> Option<Gpu> {
+fn single_gpu_facts(nvml: &Nvml, index: u32) -> Option<Gpu> {
     let device: Device<'_> = nvml.device_by_index(index).ok()?;
     let memory = device.memory_info().ok();
     let watts = |milliwatts: u32| Watts(f64::from(milliwatts) * 1e-3);

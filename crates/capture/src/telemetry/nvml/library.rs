@@ -15,17 +15,14 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 pub enum NvmlUnavailable {
     /// There is no such library.
     #[error("{library} cannot be loaded: no NVIDIA driver installed")]
-    NoLibrary {
-        /// What was looked for.
-        library: String,
-    },
+    NoLibrary { library: String },
     /// It is there but does not work.
     #[error("{library} does not start: {source}")]
     NoDriver { library: String, source: NvmlError },
 }
 
 /// Loads and starts NVML: the library at `path`, or the one that [`LIBRARY_VARIABLE`] names, or the system's.
-pub(crate) fn open(path: Option<&PathBuf>) -> Result<Nvml, NvmlUnavailable> {
+pub(crate) fn load_nvml(path: Option<&PathBuf>) -> Result<Nvml, NvmlUnavailable> {
     let library = path.map_or_else(
         || std::env::var_os(LIBRARY_VARIABLE).unwrap_or_else(|| LIBRARY.into()),
         OsString::from,

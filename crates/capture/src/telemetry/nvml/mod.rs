@@ -26,20 +26,19 @@ pub use self::{
 };
 
 use self::{
-    device::{Moment, Reader},
+    device::{Moment, NvmlReader},
     library::LIBRARY_VARIABLE,
     processes::Processes,
     traffic::PcieMeter,
 };
 use super::{
-    kept::SLOW,
+    kept::SLOW_PERIOD,
     pace::{self, Shared},
 };
 use crate::clock;
 
 const NO_GPU: IssueCode = IssueCode::TelemetryNoGpu;
 
-/// Which GPUs are sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Gpus {
     #[default]
@@ -75,7 +74,7 @@ impl GpuSamples {
     }
 
     /// Adds it to what was seen of the host.
-    pub(super) fn join(self, samples: &mut Samples) {
+    pub(super) fn join_into(self, samples: &mut Samples) {
         samples.gpus = self.gpus;
         samples.cost_ns += self.cost_ns;
         samples.issues.extend(self.issues);
@@ -83,14 +82,14 @@ impl GpuSamples {
 }
 
 /// Samples GPUs until it is time to stop.
-pub(super) fn sample(
+pub(super) fn sample_gpus(
     shared: &Shared,
     period: Duration,
     gpus: &Gpus,
     library: Option<&PathBuf>,
 ) -> GpuSamples {
     let mut samples = GpuSamples::default();
-    let nvml = match library::open(library) {
+    let nvml = match library::load_nvml(library) {
         Ok(nvml) => nvml,
         Err(error) => {
             samples.issues.push(no_gpu(&error.to_string()));
@@ -103,12 +102,12 @@ pub(super) fn sample(
         return samples;
     }
     let mut readers = Vec::new();
-    for index in wanted(gpus, count) {
-        match Reader::open(&nvml, index) {
+    for index in wanted_gpus(gpus, count) {
+        match NvmlReader::open_device(&nvml, index) {
             Ok(reader) => readers.push((reader, PcieMeter::default())),
             Err(error) => samples
                 .issues
-                .push(unreadable(index, count, &error.to_string())),
+                .push(unreadable_gpu(index, count, &error.to_string())),
         }
     }
     if !readers.is_empty() {
@@ -129,7 +128,7 @@ pub(super) fn sample(
 fn read_all(
     shared: &Shared,
     period: Duration,
-    readers: &mut [(Reader<'_>, PcieMeter)],
+    readers: &mut [(NvmlReader<'_>, PcieMeter)],
 ) -> (u64, Nanos) {
     let processes = Processes::new("/proc".into());
     let metered: Vec<_> = readers
@@ -157,19 +156,19 @@ fn read_all(
                 thread::Builder::new()
                     .name("telemetry-pcie".to_owned())
                     .spawn_scoped(scope, move || {
-                        meter.run(device, shared, period.max(SLOW));
+                        meter.run_meter(device, shared, period.max(SLOW_PERIOD));
                         clock::thread_cpu_time()
                     })
                     .ok()
             })
             .collect();
-        let missed = pace::keep(shared, period, |worker| {
+        let missed = pace::keep_pace(shared, period, |worker| {
             let moment = Moment {
                 worker,
                 is_last: shared.is_stopping(),
             };
             for (reader, meter) in readers.iter_mut().zip(&meters) {
-                reader.read(&processes, meter, moment);
+                reader.read_sample(&processes, meter, moment);
             }
         });
         let times = threads.into_iter().filter_map(|thread| thread.join().ok());
@@ -178,7 +177,7 @@ fn read_all(
 }
 
 /// The numbers of the GPUs to read, each once, in order.
-pub(super) fn wanted(gpus: &Gpus, count: u32) -> Vec<u32> {
+pub(super) fn wanted_gpus(gpus: &Gpus, count: u32) -> Vec<u32> {
     match gpus {
         Gpus::None => Vec::new(),
         Gpus::All => (0..count).collect(),
@@ -197,7 +196,7 @@ fn no_gpu(reason: &str) -> Issue {
         .with("variable", LIBRARY_VARIABLE)
 }
 
-fn unreadable(index: u32, count: u32, error: &str) -> Issue {
+fn unreadable_gpu(index: u32, count: u32, error: &str) -> Issue {
     if index >= count {
         return Issue::warning(IssueCode::TelemetryGpuMissing)
             .with("gpu", index)
@@ -246,12 +245,15 @@ mod tests {
 
     #[test]
     fn gpus_are_read_once_each_in_order() {
-        assert_eq!(wanted(&Gpus::requested(None), 3), [0, 1, 2]);
-        assert_eq!(wanted(&Gpus::requested(Some(&[2, 0, 2])), 3), [0, 2]);
+        assert_eq!(wanted_gpus(&Gpus::requested(None), 3), [0, 1, 2]);
+        assert_eq!(wanted_gpus(&Gpus::requested(Some(&[2, 0, 2])), 3), [0, 2]);
         assert_eq!(Gpus::requested(Some(&[])), Gpus::None);
-        assert_eq!(unreadable(7, 2, "x").code, IssueCode::TelemetryGpuMissing);
         assert_eq!(
-            unreadable(1, 2, "x").code,
+            unreadable_gpu(7, 2, "x").code,
+            IssueCode::TelemetryGpuMissing
+        );
+        assert_eq!(
+            unreadable_gpu(1, 2, "x").code,
             IssueCode::TelemetryGpuUnreadable
         );
     }

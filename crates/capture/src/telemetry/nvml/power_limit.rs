@@ -41,7 +41,7 @@ pub struct PowerLimit {
 impl PowerLimit {
     /// Sets the limit of the GPUs that CUDA gives these numbers. Issues say what was set and what was refused; there is nothing to
     /// restore where nothing was set. `program` is started as the guard, with [`RESTORE`] as its first argument.
-    pub fn set(
+    pub fn set_limit(
         devices: &[u32],
         limit: Watts,
         library: Option<&PathBuf>,
@@ -51,10 +51,10 @@ impl PowerLimit {
         let refused = |gpu: u32, reason: String| {
             Issue::warning(IssueCode::PowerLimitRefused)
                 .with("gpu", gpu)
-                .with("limit_w", watts(limit_mw))
+                .with("limit_w", to_watts(limit_mw))
                 .with("reason", reason)
         };
-        let nvml = match library::open(library) {
+        let nvml = match library::load_nvml(library) {
             Ok(nvml) => nvml,
             Err(error) => return (None, vec![refused(0, error.to_string())]),
         };
@@ -65,8 +65,8 @@ impl PowerLimit {
                     issues.push(
                         Issue::info(IssueCode::PowerLimitSet)
                             .with("gpu", one.gpu)
-                            .with("limit_w", watts(limit_mw))
-                            .with("before_w", watts(one.before_mw)),
+                            .with("limit_w", to_watts(limit_mw))
+                            .with("before_w", to_watts(one.before_mw)),
                     );
                     changed.push(one);
                 }
@@ -77,7 +77,7 @@ impl PowerLimit {
             return (None, issues);
         }
         let set = Self {
-            guard: program.and_then(|program| guard(program, &changed)),
+            guard: program.and_then(|program| start_guard(program, &changed)),
             changed,
             library: library.cloned(),
         };
@@ -85,13 +85,13 @@ impl PowerLimit {
     }
 
     /// Brings back the limits of before; an issue for each that could not be.
-    pub fn restore(mut self) -> Vec<Issue> {
+    pub fn restore_limits(mut self) -> Vec<Issue> {
         self.put_back()
     }
 
     fn put_back(&mut self) -> Vec<Issue> {
         let changed = std::mem::take(&mut self.changed);
-        let issues = restore(&changed, self.library.as_ref());
+        let issues = restore_changed(&changed, self.library.as_ref());
         // Whatever could not be restored, a guard could not restore either.
         if let Some((mut child, pipe)) = self.guard.take() {
             if let Some(mut pipe) = pipe {
@@ -112,18 +112,18 @@ impl Drop for PowerLimit {
 
 /// What a guard does: waits until whoever started it has said that all is restored, or is gone, and restores it then.
 pub fn stand_guard(words: &[String]) -> Result<(), String> {
-    let changed: Option<Vec<Changed>> = words.iter().map(|word| parsed(word)).collect();
+    let changed: Option<Vec<Changed>> = words.iter().map(|word| parse_changed(word)).collect();
     let changed = changed.ok_or_else(|| format!("{RESTORE} takes GPU=MILLIWATTS=MILLIWATTS"))?;
     let mut said = Vec::new();
     // A pipe that breaks ends like one that is closed.
     let _ = std::io::stdin().read_to_end(&mut said);
     if said != DONE {
-        restore(&changed, None);
+        restore_changed(&changed, None);
     }
     Ok(())
 }
 
-fn parsed(word: &str) -> Option<Changed> {
+fn parse_changed(word: &str) -> Option<Changed> {
     let mut numbers = word.split('=').map(|number| number.parse::<u32>().ok());
     let changed = Changed {
         gpu: numbers.next()??,
@@ -134,7 +134,7 @@ fn parsed(word: &str) -> Option<Changed> {
 }
 
 /// Starts the guard in a process group of its own: what is sent to ours does not end it.
-fn guard(program: &Path, changed: &[Changed]) -> Option<(Child, Option<ChildStdin>)> {
+fn start_guard(program: &Path, changed: &[Changed]) -> Option<(Child, Option<ChildStdin>)> {
     let words = changed
         .iter()
         .map(|one| format!("{}={}={}", one.gpu, one.before_mw, one.limit_mw));
@@ -152,14 +152,14 @@ fn guard(program: &Path, changed: &[Changed]) -> Option<(Child, Option<ChildStdi
 }
 
 fn set_one(nvml: &Nvml, gpu: u32, limit_mw: u32) -> Result<Changed, String> {
-    let said = |error: NvmlError| words(&error);
+    let said = |error: NvmlError| error_words(&error);
     let mut device = nvml.device_by_index(gpu).map_err(said)?;
     let before_mw = device.power_management_limit().map_err(said)?;
     let range = device.power_management_limit_constraints().ok();
     if let Some(range) =
         range.filter(|range| !(range.min_limit..=range.max_limit).contains(&limit_mw))
     {
-        let (low, high) = (watts(range.min_limit), watts(range.max_limit));
+        let (low, high) = (to_watts(range.min_limit), to_watts(range.max_limit));
         return Err(format!("it takes {low} to {high} W"));
     }
     device.set_power_management_limit(limit_mw).map_err(said)?;
@@ -170,31 +170,31 @@ fn set_one(nvml: &Nvml, gpu: u32, limit_mw: u32) -> Result<Changed, String> {
     })
 }
 
-fn restore(changed: &[Changed], library: Option<&PathBuf>) -> Vec<Issue> {
+fn restore_changed(changed: &[Changed], library: Option<&PathBuf>) -> Vec<Issue> {
     if changed.is_empty() {
         return Vec::new();
     }
-    let nvml = library::open(library).map_err(|error| error.to_string());
+    let nvml = library::load_nvml(library).map_err(|error| error.to_string());
     let put_back = |one: &Changed| -> Result<(), String> {
         let nvml = nvml.as_ref().map_err(Clone::clone)?;
         let mut device = nvml
             .device_by_index(one.gpu)
-            .map_err(|error| words(&error))?;
+            .map_err(|error| error_words(&error))?;
         // Somebody else's limit is left alone.
         if device.power_management_limit().ok() != Some(one.limit_mw) {
             return Ok(());
         }
         device
             .set_power_management_limit(one.before_mw)
-            .map_err(|error| words(&error))
+            .map_err(|error| error_words(&error))
     };
     let failed = |one: &Changed| {
         let reason = put_back(one).err()?;
         Some(
             Issue::error(IssueCode::PowerLimitKept)
                 .with("gpu", one.gpu)
-                .with("limit_w", watts(one.limit_mw))
-                .with("before_w", watts(one.before_mw))
+                .with("limit_w", to_watts(one.limit_mw))
+                .with("before_w", to_watts(one.before_mw))
                 .with("reason", reason),
         )
     };
@@ -244,7 +244,7 @@ fn nvml_index(nvml: &Nvml, device: u32) -> Result<u32, String> {
     )
 }
 
-fn words(error: &NvmlError) -> String {
+fn error_words(error: &NvmlError) -> String {
     match error {
         NvmlError::NoPermission => "the driver permits it to root alone".to_owned(),
         NvmlError::NotSupported => "this GPU has no limit that can be set".to_owned(),
@@ -252,7 +252,7 @@ fn words(error: &NvmlError) -> String {
     }
 }
 
-fn watts(milliwatts: u32) -> f64 {
+fn to_watts(milliwatts: u32) -> f64 {
     f64::from(milliwatts) / 1e3
 }
 
@@ -267,9 +267,9 @@ mod tests {
             before_mw: 700_000,
             limit_mw: 400_000,
         };
-        assert_eq!(parsed("1=700000=400000"), Some(changed));
+        assert_eq!(parse_changed("1=700000=400000"), Some(changed));
         for wrong in ["", "1=2", "1=2=3=4", "a=2=3", "1=2=-3"] {
-            assert_eq!(parsed(wrong), None, "{wrong}");
+            assert_eq!(parse_changed(wrong), None, "{wrong}");
         }
         assert!(stand_guard(&["1".to_owned()]).is_err());
     }

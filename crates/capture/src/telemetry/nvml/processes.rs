@@ -14,7 +14,7 @@ use super::questions::Refused;
 use crate::telemetry::procfs;
 
 /// NVML keeps a few seconds of per-process samples; the last second of them is asked for each time.
-const WINDOW: Duration = Duration::from_secs(1);
+const USAGE_WINDOW: Duration = Duration::from_secs(1);
 
 /// How much of a GPU processes used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,14 +36,16 @@ impl Processes {
     }
 
     /// Who uses `device` now. Without a worker, everybody is another.
-    pub(super) fn usage(
+    pub(super) fn device_usage(
         &self,
         device: &Device<'_>,
         worker: Option<u32>,
         refused: &mut Refused,
     ) -> Usage {
         let mut usage = Usage::default();
-        if let Some(shares) = refused.ask("shares of processes", || shares(device)) {
+        if let Some(shares) =
+            refused.ask_unless_refused("shares of processes", || process_shares(device))
+        {
             let (mut ours, mut others) = (0.0, 0.0);
             for (pid, percent) in shares {
                 if worker.is_some_and(|worker| self.is_part_of(pid, worker)) {
@@ -56,7 +58,8 @@ impl Processes {
             usage.other_percent = Some(others);
         }
         if let Some(worker) = worker {
-            let running = refused.ask("memory of processes", || device.running_compute_processes());
+            let running = refused
+                .ask_unless_refused("memory of processes", || device.running_compute_processes());
             usage.worker_memory = running.and_then(|all| {
                 all.into_iter()
                     .filter(|process| self.is_part_of(process.pid, worker))
@@ -77,8 +80,10 @@ impl Processes {
 }
 
 /// Percent of the last second in which each process had a kernel on the GPU.
-fn shares(device: &Device<'_>) -> Result<BTreeMap<u32, f64>, NvmlError> {
-    let since = SystemTime::now().checked_sub(WINDOW).unwrap_or(UNIX_EPOCH);
+fn process_shares(device: &Device<'_>) -> Result<BTreeMap<u32, f64>, NvmlError> {
+    let since = SystemTime::now()
+        .checked_sub(USAGE_WINDOW)
+        .unwrap_or(UNIX_EPOCH);
     let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
     let samples = match device.process_utilization_stats(since) {
@@ -111,7 +116,7 @@ fn is_part_of(proc: &Path, pid: u32, worker: u32) -> bool {
             return true;
         }
         let stat = fs::read_to_string(proc.join(current.to_string()).join("stat")).ok();
-        match stat.as_deref().and_then(procfs::parent) {
+        match stat.as_deref().and_then(procfs::parent_of) {
             Some(parent) if parent > 0 => current = parent,
             _ => return false,
         }

@@ -2,7 +2,7 @@
 //!
 //! Each question takes a driver some tenths of a millisecond of processor time, which the program that is watched could use.
 //! So energy, power and clocks of the moment and what holds them back are asked at every sample, utilization and memory every
-//! [`SOON`], all else every second; what a GPU does not offer is asked once.
+//! [`FAST_PERIOD`], all else every second; what a GPU does not offer is asked once.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use nvml_wrapper::{
 
 /// How often utilization, which drivers state over 1/6 s or more, and memory are read at most. No two readings of counters of
 /// traffic are closer either: an H200 renews them every 100 ms, and two within that time look like no traffic.
-pub(super) const SOON: Duration = Duration::from_millis(200);
+pub(super) const FAST_PERIOD: Duration = Duration::from_millis(200);
 
 /// The questions that a GPU has refused for good.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Refused(Vec<&'static str>);
 
 impl Refused {
     /// Asks, unless it was refused before.
-    pub(super) fn ask<T>(
+    pub(super) fn ask_unless_refused<T>(
         &mut self,
         question: &'static str,
         ask: impl FnOnce() -> Result<T, NvmlError>,
@@ -37,7 +37,7 @@ impl Refused {
 }
 
 /// A value that has no function of its own.
-pub(super) fn field(device: &Device<'_>, id: u32) -> Result<f64, NvmlError> {
+pub(super) fn field_value(device: &Device<'_>, id: u32) -> Result<f64, NvmlError> {
     let values = device.field_values_for(&[FieldId(id)])?;
     let value = values
         .into_iter()
@@ -65,13 +65,13 @@ mod tests {
             NvmlError::NotSupported,
             NvmlError::Unknown,
         ] {
-            let value: Option<u32> = refused.ask("power", || {
+            let value: Option<u32> = refused.ask_unless_refused("power", || {
                 asked += 1;
                 Err(answer)
             });
             assert_eq!(value, None);
         }
         assert_eq!(asked, 2);
-        assert_eq!(refused.ask("clock", || Ok(7)), Some(7));
+        assert_eq!(refused.ask_unless_refused("clock", || Ok(7)), Some(7));
     }
 }

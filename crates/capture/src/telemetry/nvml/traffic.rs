@@ -47,7 +47,7 @@ pub(super) struct Gpm<'nvml> {
 
 impl<'nvml> Gpm<'nvml> {
     /// The counters of `device`; `None` where it has none that answer.
-    pub(super) fn open(nvml: &'nvml Nvml, device: &Device<'nvml>) -> Option<Self> {
+    pub(super) fn open_counters(nvml: &'nvml Nvml, device: &Device<'nvml>) -> Option<Self> {
         let supported = device.gpm_support().is_ok_and(|supported| supported);
         let last = supported.then(|| device.gpm_sample().ok()).flatten()?;
         Some(Self {
@@ -56,7 +56,7 @@ impl<'nvml> Gpm<'nvml> {
         })
     }
 
-    pub(super) fn read(&mut self, device: &Device<'nvml>) -> Rates {
+    pub(super) fn read_rates(&mut self, device: &Device<'nvml>) -> Rates {
         let now = device.gpm_sample().ok();
         let rates = match (&self.last, &now) {
             (Some(before), Some(now)) => gpm_metrics_get(self.nvml, before, now, &METRICS).ok(),
@@ -89,7 +89,7 @@ pub(super) struct PcieMeter {
 
 impl PcieMeter {
     /// Asks until it is time to stop; ends at once where the GPU does not answer.
-    pub(super) fn run(&self, device: &Device<'_>, shared: &Shared, period: Duration) {
+    pub(super) fn run_meter(&self, device: &Device<'_>, shared: &Shared, period: Duration) {
         let rate = |counter| {
             // NVML says KB and means 1000 bytes or 1024: its documentation does not tell, nvidia-smi prints the number as KB.
             let kilobytes = device.pcie_throughput(counter).ok()?;
@@ -108,7 +108,7 @@ impl PcieMeter {
         }
     }
 
-    pub(super) fn latest(&self) -> Rates {
+    pub(super) fn latest_rates(&self) -> Rates {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,10 +20,10 @@ pub(super) fn candidates(current: &str, before: &[String]) -> Vec<String> {
     let composed = application
         .compose(&chosen, RunMode::Multirun, &host)
         .or_else(|_| application.compose(&[], RunMode::Run, &host));
-    let (Ok(composed), Ok(groups)) = (composed, application.groups(&host)) else {
+    let (Ok(composed), Ok(groups)) = (composed, application.list_groups(&host)) else {
         return Vec::new();
     };
-    let config = composed.job();
+    let config = composed.job_config();
     let bare = current.trim_start_matches(['+', '~']);
     let mark = &current[..current.len() - bare.len()];
     let Some((key, value)) = bare.split_once('=') else {

@@ -41,12 +41,12 @@ pub(super) fn measure(
         &fallback,
     );
     let file = match file {
-        Some(path) => CalibrationFile::at(path),
+        Some(path) => CalibrationFile::at_path(path),
         None => CalibrationFile::of_gpu(&device.name).ok_or_else(|| {
             Failure::new("no cache directory to write to").hint("-o FILE names a file".to_owned())
         })?,
     };
-    file.write(&device)?;
+    file.write_file(&device)?;
     write_curves(file.path(), &fitted.curves)?;
     let page = kernels_page(
         &MeasuredKernels {
@@ -106,7 +106,7 @@ fn measured(args: &KernelArgs) -> Result<Measured, Failure> {
         full: !args.quick,
     };
     let bar = indicatif::ProgressBar::new(1);
-    let found = worker.measure(&request, &mut interrupt, &mut |progress| {
+    let found = worker.measure_kernels(&request, &mut interrupt, &mut |progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     });

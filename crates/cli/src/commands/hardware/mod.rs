@@ -1,6 +1,6 @@
 mod gpu;
 
-use llmprof_capture::calibration::{CalibrationFile, NAME};
+use llmprof_capture::calibration::{CalibrationFile, THIS_CPU};
 use llmprof_report::compose::hardware::{catalog_table, device_page};
 use llmprof_theory::device::Catalog;
 
@@ -17,7 +17,7 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
         HardwareCommand::Measure { output: file, .. } => {
             let is_named = file.is_some();
             let file = file
-                .map(CalibrationFile::at)
+                .map(CalibrationFile::at_path)
                 .or_else(CalibrationFile::of_this_machine)
                 .ok_or_else(|| {
                     Failure::new("no cache directory to write to")
@@ -25,20 +25,20 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
                 })?;
             let found = calibration::measure()?;
             if is_named {
-                file.write(&found)?;
+                file.write_file(&found)?;
             } else {
                 calibration::keep(&file, &found)?;
             }
             let path = file.path().display();
             let device = file
-                .device()?
+                .load_device()?
                 .ok_or_else(|| Failure::new(format!("{path} is gone")))?;
             output.document(&device_page(&device))?;
             output.line(&format!("\nkept in {path}"))
         }
         HardwareCommand::Show { name, json } => {
             let device = match name.as_str() {
-                "auto" => subject::device(NAME)?,
+                "auto" => subject::device(THIS_CPU)?,
                 name => subject::device(name)?,
             };
             if json {

@@ -20,8 +20,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<ListedKernel>, Failure> {
     let text = read_text_bounded(path, CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
     let source = Arc::new(Source::new(path.display().to_string(), text));
-    let node = yaml::load(&source).map_err(|error| failed(error.to_string()))?;
-    let list: List = typed::read(&node).map_err(|error| failed(error.to_string()))?;
+    let node = yaml::load_config(&source).map_err(|error| failed(error.to_string()))?;
+    let list: List = typed::read_typed(&node).map_err(|error| failed(error.to_string()))?;
     if list.kernels.is_empty() {
         return Err(failed("`kernels` is empty".to_owned()));
     }

@@ -9,12 +9,12 @@ use std::{
 };
 
 use llmprof_capture::{
-    process::{Interrupt, Launch, environment},
+    process::{Interrupt, Launch, environment_variables},
     profiler::nsight::{
-        Available, CounterPlan, Tool, ToolError, Wanted,
+        Available, CounterPlan, CoverageRequest, Tool, ToolError,
         ncu::{self, Selection},
-        progress::followed,
-        verdict::verdict,
+        progress::follow_logs,
+        verdict::judge_tool,
     },
     session::{Observer, Outcome},
 };
@@ -48,7 +48,7 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
         .map(|timeline| planned(timeline, args, &kernels))
         .transpose()?;
     let selection = match &chosen {
-        Some(chosen) => Selection::of(chosen, None),
+        Some(chosen) => Selection::from_plan(chosen, None),
         None => Selection {
             pattern: Some(patterns(&kernels)),
             range: None,
@@ -84,14 +84,14 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
     )?;
     let started = Instant::now();
     let planned = chosen.as_ref().map_or(0, |plan| plan.launches.len() as u64);
-    let launch = launch.without_credentials(environment());
+    let launch = launch.without_credentials(environment_variables());
     let ran = run(&launch, &args.output, planned);
     without_secrets(&args.output, &mut said)?;
     ran?;
     let report = args.output.join(format!("{NAME}.ncu-rep"));
     for page in ["raw", "details"] {
         print(
-            &ncu::page(&tool, &report, page),
+            &ncu::export_page(&tool, &report, page),
             &args.output.join(format!("{NAME}_{page}.csv")),
         )?;
     }
@@ -118,14 +118,14 @@ fn planned(
 ) -> Result<CounterPlan, Failure> {
     let trace = trace(timeline)?;
     let names: Vec<String> = kernels.iter().map(|kernel| kernel.name.clone()).collect();
-    let wanted = Wanted {
+    let wanted = CoverageRequest {
         coverage: args.coverage.fraction(),
         range: None,
         steps: None,
         kernels: &names,
         is_gated: false,
     };
-    CounterPlan::of(&trace, &wanted)
+    CounterPlan::from_trace(&trace, &wanted)
         .filter(|plan| !plan.launches.is_empty())
         .ok_or_else(|| {
             Failure::new(format!(
@@ -186,10 +186,10 @@ fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), 
         ..NcuPlan::default()
     };
     let report = args.output.join(NAME);
-    let made = ncu::profile(
+    let made = ncu::ncu_profile(
         &tool,
         &plan,
-        &Available::asked(&tool),
+        &Available::ask_tool(&tool),
         selection,
         true,
         &report,
@@ -207,26 +207,26 @@ fn run(launch: &Launch, folder: &Path, planned: u64) -> Result<(), Failure> {
     let mut child = launch
         .spawn(folder, NAME)
         .map_err(|error| Failure::new(error.to_string()))?;
-    let stage = Show::detect().stage("ncu", planned);
+    let stage = Show::detect().stage_begins("ncu", planned);
     let launches = AtomicU64::new(0);
     let at = |done: u64| {
         launches.store(done, Ordering::Relaxed);
-        stage.at(done);
+        stage.step_done(done);
     };
     let logs = [child.stdout().to_owned(), child.stderr().to_owned()];
-    let ended = followed(&[&logs[0], &logs[1]], &at, || {
+    let ended = follow_logs(&[&logs[0], &logs[1]], &at, || {
         child.wait(&mut interrupt, None)
     })
     .map_err(|error| Failure::new(error.to_string()))?;
     if ended.status.success() {
-        stage.end(Outcome::Profiled {
+        stage.stage_ends(Outcome::Profiled {
             launches: launches.into_inner(),
         });
     }
     let said = child.last_lines(200).join("\n");
     let stdout = std::fs::read_to_string(child.stdout()).unwrap_or_default();
     let report = folder.join(format!("{NAME}.ncu-rep"));
-    verdict(ended.status.code(), &(said + "\n" + &stdout), &report).map_err(|found| {
+    judge_tool(ended.status.code(), &(said + "\n" + &stdout), &report).map_err(|found| {
         Failure::new(format!(
             "ncu failed: {} (its log is {})",
             found.what,
@@ -294,7 +294,7 @@ fn missed(
     };
     let mut line = format!("{} launches profiled", counters.launches.len());
     if let Some(chosen) = chosen {
-        let unexpected = chosen.join(&mut counters.launches);
+        let unexpected = chosen.join_launches(&mut counters.launches);
         let told = counters
             .launches
             .iter()

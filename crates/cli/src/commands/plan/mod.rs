@@ -174,7 +174,7 @@ fn model_words(args: &PlanArgs) -> Vec<String> {
 fn compose(words: &[String]) -> Result<RequestPlan, Failure> {
     let host = app::host()?;
     let app = app::llmprof(&host.cwd);
-    if app.sweep(words, &host)?.len() != 1 {
+    if app.compose_sweep(words, &host)?.len() != 1 {
         return Err(Failure::new("a plan is for one model, not for a sweep")
             .hint("--devices NAME,NAME lists devices".to_owned()));
     }

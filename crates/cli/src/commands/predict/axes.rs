@@ -112,13 +112,13 @@ impl Axes {
         own: Option<&Device>,
     ) -> Result<Self, Failure> {
         let sweep = app
-            .sweep(overrides, host)
+            .compose_sweep(overrides, host)
             .map_err(crate::app::own_failure)?;
         if sweep.len() > MOST_POINTS {
             return Err(Failure::new(format!("{} points are too many", sweep.len()))
                 .hint(format!("at most {MOST_POINTS} at once")));
         }
-        let Some(first) = sweep.job(0) else {
+        let Some(first) = sweep.job_overrides(0) else {
             return Err(Failure::new("the sweep has no points"));
         };
         let mut reader = Reader {
@@ -202,7 +202,7 @@ impl Axes {
 
     /// A point, in Hydra's order: the last axis varies fastest.
     pub(super) fn point(&self, index: usize) -> Point {
-        let places = self.sweep.places(index);
+        let places = self.sweep.job_indices(index);
         let mut point = Point {
             model: self.base.model,
             device: self.base.device,

@@ -92,7 +92,9 @@ impl Traces {
                 prompt: workload.cached + workload.prompt,
                 contexts: traced_contexts(workload),
             };
-            let traced = worker.trace(&request, &mut interrupt).map_err(failed)?;
+            let traced = worker
+                .trace_model(&request, &mut interrupt)
+                .map_err(failed)?;
             version.clone_from(&traced.transformers);
             self.found.insert(*key, traced);
         }

@@ -13,7 +13,7 @@ use llmprof_capture::{
     process::{Interrupt, Launch},
     profiler::{
         Channel, CommandOutput, Cupti, Schedule, Watched, WatchedEnd, find_library,
-        quarter_of_free, watch,
+        quarter_of_free, run_watched,
     },
 };
 use llmprof_record::{
@@ -154,7 +154,7 @@ fn recorded(
         },
         range: args.nvtx_range.clone(),
     };
-    let launch = cupti.apply(launch);
+    let launch = cupti.apply_to(launch);
     let command_output = if args.json {
         CommandOutput::Stderr
     } else {
@@ -164,7 +164,7 @@ fn recorded(
         .then(|| HostSampler::start(&cupti.directory, args.overhead))
         .transpose()
         .map_err(failure)?;
-    let end = watch(
+    let end = run_watched(
         &launch,
         &mut channel,
         &schedule,

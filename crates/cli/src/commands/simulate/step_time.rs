@@ -88,7 +88,7 @@ fn predicted_basis(
 fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
     let host = app::host()?;
     let app = app::llmprof(&host.cwd);
-    if app.sweep(&args.overrides, &host)?.len() != 1 {
+    if app.compose_sweep(&args.overrides, &host)?.len() != 1 {
         return Err(
             Failure::new("a simulation is of one model on one device, not of a sweep")
                 .hint("`llmprof predict` takes lists of models, devices and workloads; `llmprof plan` chooses among --devices".to_owned()),

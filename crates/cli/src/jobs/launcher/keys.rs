@@ -50,7 +50,7 @@ impl Keys {
     /// Reads them; `cwd` is what a relative folder is below.
     pub(super) fn read(master: &Composed, cwd: &Path) -> Result<Self, Failure> {
         let value = |key: &str| -> Result<Node, Failure> {
-            Ok(master.value(&format!("hydra.launcher.{key}"))?)
+            Ok(master.resolved_value(&format!("hydra.launcher.{key}"))?)
         };
         let known = |key: &str| -> Result<Option<String>, Failure> {
             let node = value(key)?;

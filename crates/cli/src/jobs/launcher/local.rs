@@ -74,7 +74,7 @@ fn wait(child: &mut Child, keys: &Keys, interrupt: &mut Interrupt) -> Result<Ran
         let ended = child
             .try_wait()
             .map_err(|error| Failure::new(format!("cannot wait for a job: {error}")))?;
-        let was_interrupted = interrupt.count() > 0;
+        let was_interrupted = interrupt.stop_count() > 0;
         if let Some(status) = ended {
             let state = match told {
                 Some((_, why)) => why,

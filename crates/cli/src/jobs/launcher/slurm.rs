@@ -114,7 +114,7 @@ impl Submitted {
             }
             thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_POLL);
-            if interrupt.count() > 0 {
+            if interrupt.stop_count() > 0 {
                 followed.was_interrupted = true;
                 self.offer_to_cancel()?;
                 return Ok(followed);

@@ -4,7 +4,6 @@
 use crate::grammar::token::{self, Kind, Lexer};
 use crate::grammar::{GrammarError, Span, lexeme};
 
-/// Where the lexer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// A configuration value as a whole.
@@ -22,24 +21,26 @@ pub(super) struct ValueLexer {
 }
 
 impl Lexer for ValueLexer {
-    fn token(&mut self, rest: &str) -> Option<(Kind, usize)> {
+    fn next_token(&mut self, rest: &str) -> Option<(Kind, usize)> {
         let bytes = rest.as_bytes();
         if bytes.starts_with(b"${") {
-            self.push(Mode::Interpolation);
-            return Some((Kind::Open, 2 + lexeme::blanks(&bytes[2..])));
+            self.push_mode(Mode::Interpolation);
+            return Some((Kind::Open, 2 + lexeme::blanks_len(&bytes[2..])));
         }
         match self.mode {
-            Mode::Top => Some(text(bytes, None)),
-            Mode::Value => self.value(rest),
-            Mode::Interpolation => self.interpolation(bytes),
-            Mode::Quoted(quote) if bytes[0] == quote => self.pop().then_some((Kind::QuoteClose, 1)),
-            Mode::Quoted(quote) => Some(text(bytes, Some(quote))),
+            Mode::Top => Some(text_token(bytes, None)),
+            Mode::Value => self.value_token(rest),
+            Mode::Interpolation => self.interpolation_token(bytes),
+            Mode::Quoted(quote) if bytes[0] == quote => {
+                self.pop_mode().then_some((Kind::QuoteClose, 1))
+            }
+            Mode::Quoted(quote) => Some(text_token(bytes, Some(quote))),
         }
     }
 
-    fn invalid(&self, source: &str, at: usize) -> GrammarError {
+    fn explain_invalid(&self, source: &str, at: usize) -> GrammarError {
         let rest = &source[at..];
-        let skipped = lexeme::blanks(rest.as_bytes());
+        let skipped = lexeme::blanks_len(rest.as_bytes());
         let found = rest[skipped..].chars().next().unwrap_or(' ');
         let (place, hint) = match (self.mode, found) {
             (Mode::Interpolation, '{') => (
@@ -71,50 +72,50 @@ impl ValueLexer {
         }
     }
 
-    fn value(&mut self, rest: &str) -> Option<(Kind, usize)> {
+    fn value_token(&mut self, rest: &str) -> Option<(Kind, usize)> {
         let bytes = rest.as_bytes();
-        let token = token::punctuation(bytes);
+        let token = token::punctuation_lexeme(bytes);
         match (&token, bytes[0]) {
-            (Some((Kind::BraceClose, _)), _) => return self.pop().then_some(token).flatten(),
-            (Some((Kind::BraceOpen, _)), _) => self.push(Mode::Value),
+            (Some((Kind::BraceClose, _)), _) => return self.pop_mode().then_some(token).flatten(),
+            (Some((Kind::BraceOpen, _)), _) => self.push_mode(Mode::Value),
             (None, quote @ (b'"' | b'\'')) => {
-                self.push(Mode::Quoted(quote));
+                self.push_mode(Mode::Quoted(quote));
                 return Some((Kind::QuoteOpen, 1));
             }
             _ => {}
         }
-        token.or_else(|| token::plain(rest))
+        token.or_else(|| token::plain_token(rest))
     }
 
-    fn interpolation(&mut self, rest: &[u8]) -> Option<(Kind, usize)> {
-        let before = lexeme::blanks(rest);
+    fn interpolation_token(&mut self, rest: &[u8]) -> Option<(Kind, usize)> {
+        let before = lexeme::blanks_len(rest);
         let end = before + 1;
         match rest.get(before)? {
             b':' => {
                 self.mode = Mode::Value;
-                return Some((Kind::Colon, end + lexeme::blanks(&rest[end..])));
+                return Some((Kind::Colon, end + lexeme::blanks_len(&rest[end..])));
             }
-            b'}' => return self.pop().then_some((Kind::Close, end)),
+            b'}' => return self.pop_mode().then_some((Kind::Close, end)),
             _ if before > 0 => return None,
             b'.' => return Some((Kind::Dot, 1)),
             b'[' => return Some((Kind::BracketOpen, 1)),
             b']' => return Some((Kind::BracketClose, 1)),
             _ => {}
         }
-        match lexeme::count(rest, |b| !b"\\{}()[]:. \t'\"".contains(&b)) {
+        match lexeme::leading_count(rest, |b| !b"\\{}()[]:. \t'\"".contains(&b)) {
             0 => None,
-            length if length == lexeme::id(rest) => Some((Kind::Id, length)),
+            length if length == lexeme::id_len(rest) => Some((Kind::Id, length)),
             length => Some((Kind::Key, length)),
         }
     }
 
-    fn push(&mut self, mode: Mode) {
+    fn push_mode(&mut self, mode: Mode) {
         self.outer.push(self.mode);
         self.mode = mode;
     }
 
     /// Back to the mode around this one; false if there is none.
-    fn pop(&mut self) -> bool {
+    fn pop_mode(&mut self) -> bool {
         match self.outer.pop() {
             Some(mode) => {
                 self.mode = mode;
@@ -127,16 +128,16 @@ impl ValueLexer {
 
 /// A token of a string: text as long as possible, short of `$`, of the closing quote, and of the backslashes before
 /// either, whose number decides what they mean. `rest` does not start with `${` or the quote.
-fn text(rest: &[u8], quote: Option<u8>) -> (Kind, usize) {
+fn text_token(rest: &[u8], quote: Option<u8>) -> (Kind, usize) {
     let ends = |b: u8| b == b'$' || Some(b) == quote;
-    let mut length = lexeme::count(rest, |b| !ends(b));
+    let mut length = lexeme::leading_count(rest, |b| !ends(b));
     while length > 0 && rest[length - 1] == b'\\' {
         length -= 1;
     }
     if length > 0 {
         return (Kind::Text, length);
     }
-    let backslashes = lexeme::count(rest, |b| b == b'\\');
+    let backslashes = lexeme::leading_count(rest, |b| b == b'\\');
     let odd = backslashes % 2 == 1;
     let after = &rest[backslashes..];
     if odd && after.starts_with(b"${") {

@@ -5,7 +5,7 @@ mod lexer;
 mod parser;
 
 pub use ast::{Argument, Expression, Interpolation, Piece, Target, Template};
-pub use parser::{parse, parse_element};
+pub use parser::{parse_element, parse_template};
 
 /// Whether OmegaConf would treat this string as an interpolation at all: it contains `${`, escaped or not.
 pub(crate) fn is_interpolation(text: &str) -> bool {

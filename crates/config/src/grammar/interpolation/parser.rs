@@ -3,25 +3,25 @@
 use super::ast::{Argument, Expression, Interpolation, Piece, Target, Template};
 use super::lexer::{Mode, ValueLexer};
 use crate::grammar::lexeme::{self, Plain};
-use crate::grammar::token::{Cursor, Kind, Token, unescaped};
+use crate::grammar::token::{Cursor, Kind, Token, unescaped_text};
 use crate::grammar::{GrammarError, Span, number};
 
 /// Parses a configuration value: text with `${…}` in it.
-pub fn parse(source: &str) -> Result<Template, GrammarError> {
+pub fn parse_template(source: &str) -> Result<Template, GrammarError> {
     let mut parser = Parser::new(source, Mode::Top);
-    let pieces = parser.text()?;
+    let pieces = parser.parse_text()?;
     if pieces.is_empty() {
         return Err(parser.tokens.unexpected("some text"));
     }
-    parser.end("text or `${`")?;
+    parser.expect_end("text or `${`")?;
     Ok(Template { pieces })
 }
 
 /// Parses a single element on its own, such as `oc.decode` reads: `[1,${x}]`, `null`, `"text"`.
 pub fn parse_element(source: &str) -> Result<Expression, GrammarError> {
     let mut parser = Parser::new(source, Mode::Value);
-    let element = parser.element()?;
-    parser.end("the end of the value")?;
+    let element = parser.parse_element()?;
+    parser.expect_end("the end of the value")?;
     Ok(element)
 }
 
@@ -36,7 +36,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn end(&self, expected: &'static str) -> Result<(), GrammarError> {
+    fn expect_end(&self, expected: &'static str) -> Result<(), GrammarError> {
         match self.tokens.kind() {
             Kind::End => Ok(()),
             _ => Err(self.tokens.unexpected(expected)),
@@ -44,29 +44,31 @@ impl<'a> Parser<'a> {
     }
 
     /// Text and interpolations up to something else: the end, or a closing quote.
-    fn text(&mut self) -> Result<Vec<Piece>, GrammarError> {
+    fn parse_text(&mut self) -> Result<Vec<Piece>, GrammarError> {
         let mut pieces = Pieces::default();
         loop {
             match self.tokens.kind() {
-                Kind::Text => pieces.push(self.tokens.text()),
+                Kind::Text => pieces.push_text(self.tokens.text()),
                 Kind::EscapedOpen => {
                     // `\\\${` is an escaped backslash and an escaped opening.
                     let text = self.tokens.text();
-                    pieces.push(&text[text.len() - (text.len() / 2 + 1)..]);
+                    pieces.push_text(&text[text.len() - (text.len() / 2 + 1)..]);
                 }
-                Kind::Escape => pieces.push(&lexeme::unescape_pairs(self.tokens.text())),
+                Kind::Escape => pieces.push_text(&lexeme::unescape_pairs(self.tokens.text())),
                 Kind::Backslashes => {
                     let text = self.tokens.text();
                     let counts =
                         matches!(self.tokens.next_kind(), Some(Kind::Open | Kind::QuoteClose));
-                    pieces.push(if counts {
+                    pieces.push_text(if counts {
                         &text[text.len() / 2..]
                     } else {
                         text
                     });
                 }
                 Kind::Open => {
-                    pieces.0.push(Piece::Interpolation(self.interpolation()?));
+                    pieces
+                        .0
+                        .push(Piece::Interpolation(self.parse_interpolation()?));
                     continue;
                 }
                 _ => return Ok(pieces.0),
@@ -75,8 +77,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn interpolation(&mut self) -> Result<Interpolation, GrammarError> {
-        self.nested(Self::interpolation_inside)
+    fn parse_interpolation(&mut self) -> Result<Interpolation, GrammarError> {
+        self.parse_nested(Self::interpolation_inside)
     }
 
     fn interpolation_inside(&mut self) -> Result<Interpolation, GrammarError> {
@@ -85,15 +87,15 @@ impl<'a> Parser<'a> {
         let mut key = Pieces::default();
         // A resolver's name has only identifiers and interpolations, with single dots between.
         let mut may_be_name = !matches!(self.tokens.kind(), Kind::Dot | Kind::BracketOpen);
-        while self.tokens.take(&Kind::Dot) {
-            key.push(".");
+        while self.tokens.consume_if(&Kind::Dot) {
+            key.push_text(".");
         }
         may_be_name &= self.key_part(&mut key)?;
         loop {
             match self.tokens.kind() {
                 Kind::Dot => {
                     self.tokens.advance();
-                    key.push(".");
+                    key.push_text(".");
                     may_be_name &= self.config_key(&mut key)?;
                 }
                 Kind::BracketOpen => {
@@ -101,15 +103,15 @@ impl<'a> Parser<'a> {
                     self.key_part(&mut key)?;
                 }
                 Kind::Close => {
-                    let span = start.to(self.tokens.span());
+                    let span = start.join_with(self.tokens.span());
                     self.tokens.advance();
                     let target = Target::Node(key.0);
                     return Ok(Interpolation { target, span });
                 }
                 Kind::Colon if may_be_name => {
                     self.tokens.advance();
-                    let args = self.arguments()?;
-                    let span = start.to(self.tokens.span());
+                    let args = self.parse_arguments()?;
+                    let span = start.join_with(self.tokens.span());
                     self.tokens
                         .expect(&Kind::BraceClose, "`,` or `}` after an argument")?;
                     let target = Target::Resolver { name: key.0, args };
@@ -131,34 +133,35 @@ impl<'a> Parser<'a> {
 
     /// `key` or `[key]`; whether it could be part of a resolver's name.
     fn key_part(&mut self, key: &mut Pieces) -> Result<bool, GrammarError> {
-        if !self.tokens.take(&Kind::BracketOpen) {
+        if !self.tokens.consume_if(&Kind::BracketOpen) {
             return self.config_key(key);
         }
-        key.push("[");
+        key.push_text("[");
         self.config_key(key)?;
         self.tokens
             .expect(&Kind::BracketClose, "`]` after the key")?;
-        key.push("]");
+        key.push_text("]");
         Ok(false)
     }
 
     fn config_key(&mut self, key: &mut Pieces) -> Result<bool, GrammarError> {
         let is_name = match self.tokens.kind() {
             Kind::Open => {
-                key.0.push(Piece::Interpolation(self.interpolation()?));
+                key.0
+                    .push(Piece::Interpolation(self.parse_interpolation()?));
                 return Ok(true);
             }
             Kind::Id => true,
             Kind::Key => false,
             _ => return Err(self.tokens.unexpected("a key or `${`")),
         };
-        key.push(self.tokens.text());
+        key.push_text(self.tokens.text());
         self.tokens.advance();
         Ok(is_name)
     }
 
     /// Arguments up to the closing brace or bracket. One left out is the empty string, but none at all is none.
-    fn arguments(&mut self) -> Result<Vec<Argument>, GrammarError> {
+    fn parse_arguments(&mut self) -> Result<Vec<Argument>, GrammarError> {
         let mut arguments = Vec::new();
         if matches!(self.tokens.kind(), Kind::BraceClose | Kind::BracketClose) {
             return Ok(arguments);
@@ -176,28 +179,28 @@ impl<'a> Parser<'a> {
                 }
             } else {
                 Argument {
-                    value: self.element()?,
+                    value: self.parse_element()?,
                     span: self.tokens.span_from(start),
                 }
             });
-            if !self.tokens.take(&Kind::Comma) {
+            if !self.tokens.consume_if(&Kind::Comma) {
                 return Ok(arguments);
             }
         }
     }
 
-    fn element(&mut self) -> Result<Expression, GrammarError> {
+    fn parse_element(&mut self) -> Result<Expression, GrammarError> {
         match self.tokens.kind() {
-            Kind::BracketOpen => self.nested(Self::list),
-            Kind::BraceOpen => self.nested(Self::dict),
-            Kind::QuoteOpen => self.quoted(),
-            _ => self.primitive(),
+            Kind::BracketOpen => self.parse_nested(Self::parse_list),
+            Kind::BraceOpen => self.parse_nested(Self::parse_dict),
+            Kind::QuoteOpen => self.parse_quoted(),
+            _ => self.parse_primitive(),
         }
     }
 
-    fn list(&mut self) -> Result<Expression, GrammarError> {
+    fn parse_list(&mut self) -> Result<Expression, GrammarError> {
         self.tokens.advance();
-        let items = self.arguments()?;
+        let items = self.parse_arguments()?;
         self.tokens
             .expect(&Kind::BracketClose, "`,` or `]` in this list")?;
         Ok(Expression::List(
@@ -205,22 +208,22 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    fn dict(&mut self) -> Result<Expression, GrammarError> {
+    fn parse_dict(&mut self) -> Result<Expression, GrammarError> {
         self.tokens.advance();
         let mut pairs: Vec<(Expression, Expression)> = Vec::new();
-        if self.tokens.take(&Kind::BraceClose) {
+        if self.tokens.consume_if(&Kind::BraceClose) {
             return Ok(Expression::Dict(pairs));
         }
         loop {
             let key = self.dict_key()?;
             self.tokens
                 .expect(&Kind::Colon, "`:` after the key of a dictionary")?;
-            let value = self.element()?;
+            let value = self.parse_element()?;
             match pairs.iter_mut().find(|(known, _)| known.same_key(&key)) {
                 Some((_, slot)) => *slot = value,
                 None => pairs.push((key, value)),
             }
-            if self.tokens.take(&Kind::BraceClose) {
+            if self.tokens.consume_if(&Kind::BraceClose) {
                 return Ok(Expression::Dict(pairs));
             }
             self.tokens
@@ -228,13 +231,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn quoted(&mut self) -> Result<Expression, GrammarError> {
+    fn parse_quoted(&mut self) -> Result<Expression, GrammarError> {
         let open = self.tokens.span();
         self.tokens.advance();
-        let pieces = self.text()?;
+        let pieces = self.parse_text()?;
         if *self.tokens.kind() == Kind::End {
             return Err(GrammarError::UnterminatedQuote {
-                quote: if open.of(self.tokens.source()) == "'" {
+                quote: if open.slice_of(self.tokens.source()) == "'" {
                     '\''
                 } else {
                     '"'
@@ -252,11 +255,11 @@ impl<'a> Parser<'a> {
         let is_part = |kind: &Kind| matches!(kind, Kind::Id | Kind::Escape | Kind::Plain(_));
         match self.tokens.take_while(is_part) {
             [] => Err(self.tokens.unexpected("an unquoted key of this dictionary")),
-            [token] => scalar(source, token),
+            [token] => parse_scalar(source, token),
             tokens => {
                 let mut pieces = Pieces::default();
                 for token in tokens {
-                    pieces.push(&unescaped(source, token));
+                    pieces.push_text(&unescaped_text(source, token));
                 }
                 Ok(pieces.into_expression())
             }
@@ -264,15 +267,17 @@ impl<'a> Parser<'a> {
     }
 
     /// Unquoted tokens: a single one keeps its type, several are joined.
-    fn primitive(&mut self) -> Result<Expression, GrammarError> {
+    fn parse_primitive(&mut self) -> Result<Expression, GrammarError> {
         let first = self.tokens.token().clone();
         let mut count = 0;
         let mut pieces = Pieces::default();
         loop {
             match self.tokens.kind() {
-                Kind::Open => pieces.0.push(Piece::Interpolation(self.interpolation()?)),
+                Kind::Open => pieces
+                    .0
+                    .push(Piece::Interpolation(self.parse_interpolation()?)),
                 Kind::Id | Kind::Escape | Kind::Colon | Kind::Plain(_) => {
-                    pieces.push(&unescaped(self.tokens.source(), self.tokens.token()));
+                    pieces.push_text(&unescaped_text(self.tokens.source(), self.tokens.token()));
                     self.tokens.advance();
                 }
                 _ => break,
@@ -283,29 +288,29 @@ impl<'a> Parser<'a> {
             0 => Err(self.tokens.unexpected("a value")),
             1 => match pieces.0.pop() {
                 Some(Piece::Interpolation(inner)) => Ok(Expression::Interpolation(Box::new(inner))),
-                _ => scalar(self.tokens.source(), &first),
+                _ => parse_scalar(self.tokens.source(), &first),
             },
             _ => Ok(pieces.into_expression()),
         }
     }
 
-    fn nested<T>(
+    fn parse_nested<T>(
         &mut self,
         parse: impl FnOnce(&mut Self) -> Result<T, GrammarError>,
     ) -> Result<T, GrammarError> {
-        self.tokens.enter()?;
+        self.tokens.enter_level()?;
         let parsed = parse(self);
-        self.tokens.leave();
+        self.tokens.leave_level();
         parsed
     }
 }
 
 /// The value of one token.
-fn scalar(source: &str, token: &Token) -> Result<Expression, GrammarError> {
+fn parse_scalar(source: &str, token: &Token) -> Result<Expression, GrammarError> {
     let Kind::Plain(kind) = token.kind else {
-        return Ok(Expression::Str(unescaped(source, token).into_owned()));
+        return Ok(Expression::Str(unescaped_text(source, token).into_owned()));
     };
-    let text = token.span.of(source);
+    let text = token.span.slice_of(source);
     Ok(match kind {
         Plain::Null => Expression::Null,
         Plain::Bool => Expression::Bool(text.eq_ignore_ascii_case("true")),
@@ -327,7 +332,7 @@ fn scalar(source: &str, token: &Token) -> Result<Expression, GrammarError> {
 struct Pieces(Vec<Piece>);
 
 impl Pieces {
-    fn push(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if let Some(Piece::Literal(last)) = self.0.last_mut() {
             last.push_str(text);
         } else {

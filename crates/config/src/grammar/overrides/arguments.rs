@@ -105,7 +105,7 @@ impl Arguments {
     }
 
     /// Binds to a fixed list of parameters, of which the first `required` must be given.
-    pub(super) fn fixed<const N: usize>(
+    pub(super) fn bind_fixed<const N: usize>(
         mut self,
         parameters: [Parameter; N],
         required: usize,
@@ -121,7 +121,10 @@ impl Arguments {
         for (slot, value) in bound.iter_mut().zip(std::mem::take(&mut self.positional)) {
             *slot = Some(value);
         }
-        if let Some((name, _)) = parameters[..given].iter().find(|(name, _)| self.has(name)) {
+        if let Some((name, _)) = parameters[..given]
+            .iter()
+            .find(|(name, _)| self.has_argument(name))
+        {
             return Err(format!("the argument `{name}` is given twice"));
         }
         self.bind_named(&parameters, &mut bound)?;
@@ -132,21 +135,21 @@ impl Arguments {
     }
 
     /// Binds to any number of positional arguments of `kinds` and optional named ones.
-    pub(super) fn variadic<const N: usize>(
+    pub(super) fn bind_variadic<const N: usize>(
         mut self,
         kinds: &[Accepts],
         parameters: [Parameter; N],
     ) -> Result<(Vec<Element>, [Option<Element>; N]), String> {
         let positional = std::mem::take(&mut self.positional);
         for (at, value) in positional.iter().enumerate() {
-            check(&format!("{}", at + 1), value, kinds)?;
+            check_kind(&format!("{}", at + 1), value, kinds)?;
         }
         let mut bound = [const { None }; N];
         self.bind_named(&parameters, &mut bound)?;
         Ok((positional, bound))
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn has_argument(&self, name: &str) -> bool {
         self.named.iter().any(|(given, _)| given == name)
     }
 
@@ -168,14 +171,14 @@ impl Arguments {
         }
         for ((name, kinds), value) in parameters.iter().zip(bound) {
             if let Some(value) = value {
-                check(&format!("`{name}`"), value, kinds)?;
+                check_kind(&format!("`{name}`"), value, kinds)?;
             }
         }
         Ok(())
     }
 }
 
-fn check(argument: &str, value: &Element, kinds: &[Accepts]) -> Result<(), String> {
+fn check_kind(argument: &str, value: &Element, kinds: &[Accepts]) -> Result<(), String> {
     if kinds.iter().any(|kind| kind.matches(value)) {
         return Ok(());
     }

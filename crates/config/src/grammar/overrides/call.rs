@@ -21,7 +21,10 @@ pub(super) struct Call {
 }
 
 /// The value of a call.
-pub(super) fn evaluate(call: Call, shuffle: &mut dyn Shuffle) -> Result<Element, GrammarError> {
+pub(super) fn evaluate_call(
+    call: Call,
+    shuffle: &mut dyn Shuffle,
+) -> Result<Element, GrammarError> {
     let Call {
         name,
         name_span,
@@ -35,13 +38,13 @@ pub(super) fn evaluate(call: Call, shuffle: &mut dyn Shuffle) -> Result<Element,
         "float" => cast_call(Cast::Float, args),
         "str" => cast_call(Cast::Str, args),
         "bool" => cast_call(Cast::Bool, args),
-        "choice" => functions::choice(args),
-        "range" => functions::range(args),
-        "interval" => functions::interval(args),
-        "glob" => functions::glob(args),
-        "tag" => functions::tag(args),
-        "sort" => functions::sort(args),
-        "shuffle" => functions::shuffle(args, shuffle),
+        "choice" => functions::eval_choice(args),
+        "range" => functions::eval_range(args),
+        "interval" => functions::eval_interval(args),
+        "glob" => functions::eval_glob(args),
+        "tag" => functions::eval_tag(args),
+        "sort" => functions::eval_sort(args),
+        "shuffle" => functions::eval_shuffle(args, shuffle),
         _ => {
             return Err(GrammarError::UnknownFunction {
                 name,

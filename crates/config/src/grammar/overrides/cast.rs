@@ -19,34 +19,34 @@ pub(super) enum Cast {
 
 /// A call of a cast: one value, positional or named, or several that make a sweep.
 pub(super) fn cast_call(cast: Cast, args: Arguments) -> Result<Element, String> {
-    let (mut positional, [value]) = args.variadic(Accepts::ANY, [("value", Accepts::ANY)])?;
+    let (mut positional, [value]) = args.bind_variadic(Accepts::ANY, [("value", Accepts::ANY)])?;
     let value = value.filter(|value| *value != Element::Null);
     match (positional.len(), value) {
-        (0, Some(value)) => cast.apply(value),
+        (0, Some(value)) => cast.cast_element(value),
         (0, None) => Err("needs a value".to_owned()),
         (_, Some(_)) => Err("takes positional arguments or `value`, not both".to_owned()),
-        (1, None) => cast.apply(positional.swap_remove(0)),
-        _ => cast.choice(simple_choice(positional)?),
+        (1, None) => cast.cast_element(positional.swap_remove(0)),
+        _ => cast.cast_choice(simple_choice(positional)?),
     }
 }
 
 impl Cast {
-    fn apply(self, element: Element) -> Result<Element, String> {
+    fn cast_element(self, element: Element) -> Result<Element, String> {
         match element {
-            Element::Quoted(quoted) => self.apply(Element::Str(quoted.text)),
+            Element::Quoted(quoted) => self.cast_element(Element::Str(quoted.text)),
             Element::List(items) => items
                 .into_iter()
-                .map(|item| self.apply(item))
+                .map(|item| self.cast_element(item))
                 .collect::<Result<_, _>>()
                 .map(Element::List),
             Element::Dict(pairs) => pairs
                 .into_iter()
-                .map(|(key, value)| Ok((key, self.apply(value)?)))
+                .map(|(key, value)| Ok((key, self.cast_element(value)?)))
                 .collect::<Result<_, String>>()
                 .map(Element::Dict),
-            Element::Sweep(Sweep::Choice(choice)) => self.choice(choice),
-            Element::Sweep(Sweep::Range(range)) => self.range(&range),
-            Element::Sweep(Sweep::Interval(interval)) => self.interval(interval),
+            Element::Sweep(Sweep::Choice(choice)) => self.cast_choice(choice),
+            Element::Sweep(Sweep::Range(range)) => self.cast_range(&range),
+            Element::Sweep(Sweep::Interval(interval)) => self.cast_interval(interval),
             scalar => match self {
                 Self::Int => to_int(&scalar).map(Element::Int),
                 Self::Float => to_float(&scalar).map(Element::Float),
@@ -57,11 +57,11 @@ impl Cast {
     }
 
     /// Tags and shuffling do not survive a cast in Hydra.
-    fn choice(self, choice: ChoiceSweep) -> Result<Element, String> {
+    fn cast_choice(self, choice: ChoiceSweep) -> Result<Element, String> {
         let list = choice
             .list
             .into_iter()
-            .map(|element| match self.apply(element)? {
+            .map(|element| match self.cast_element(element)? {
                 Element::Sweep(_) => Err("a choice cannot contain a sweep".to_owned()),
                 element => Ok(element),
             })
@@ -73,25 +73,25 @@ impl Cast {
         })))
     }
 
-    fn range(self, range: &RangeSweep) -> Result<Element, String> {
+    fn cast_range(self, range: &RangeSweep) -> Result<Element, String> {
         let what = "a range can only be cast to int or float";
         Ok(Element::Sweep(Sweep::Range(RangeSweep::new(
-            self.number(range.start, what)?,
-            self.number(range.stop, what)?,
-            self.number(range.step, what)?,
+            self.cast_number(range.start, what)?,
+            self.cast_number(range.stop, what)?,
+            self.cast_number(range.step, what)?,
         ))))
     }
 
-    fn interval(self, interval: IntervalSweep) -> Result<Element, String> {
+    fn cast_interval(self, interval: IntervalSweep) -> Result<Element, String> {
         let what = "an interval can only be cast to int or float";
         Ok(Element::Sweep(Sweep::Interval(IntervalSweep {
-            start: self.number(interval.start, what)?,
-            end: self.number(interval.end, what)?,
+            start: self.cast_number(interval.start, what)?,
+            end: self.cast_number(interval.end, what)?,
             tags: interval.tags,
         })))
     }
 
-    fn number(self, value: Number, otherwise: &str) -> Result<Number, String> {
+    fn cast_number(self, value: Number, otherwise: &str) -> Result<Number, String> {
         match (self, value) {
             (Self::Int, Number::Int(_)) => Ok(value),
             (Self::Int, Number::Float(float)) => to_int(&Element::Float(float))?
@@ -113,7 +113,7 @@ fn to_int(element: &Element) -> Result<Int, String> {
         Element::Str(text) => number::int_from_text(text),
         _ => None,
     }
-    .ok_or_else(|| refusal(element, "an integer"))
+    .ok_or_else(|| cast_error(element, "an integer"))
 }
 
 fn to_float(element: &Element) -> Result<f64, String> {
@@ -124,7 +124,7 @@ fn to_float(element: &Element) -> Result<f64, String> {
         Element::Str(text) => number::float_from_text(text),
         _ => None,
     }
-    .ok_or_else(|| refusal(element, "a float"))
+    .ok_or_else(|| cast_error(element, "a float"))
 }
 
 fn to_str(element: Element) -> Result<String, String> {
@@ -133,7 +133,7 @@ fn to_str(element: Element) -> Result<String, String> {
         Element::Bool(value) => Ok(value.to_string()),
         Element::Float(value) => Ok(float_repr(value)),
         Element::Str(text) => Ok(text),
-        other => Err(refusal(&other, "a string")),
+        other => Err(cast_error(&other, "a string")),
     }
 }
 
@@ -142,7 +142,7 @@ fn to_bool(element: &Element) -> Result<bool, String> {
     match element {
         Element::Str(text) if text.eq_ignore_ascii_case("true") => Ok(true),
         Element::Str(text) if text.eq_ignore_ascii_case("false") => Ok(false),
-        Element::Str(_) => Err(refusal(element, "a boolean")),
+        Element::Str(_) => Err(cast_error(element, "a boolean")),
         Element::Int(value) => Ok(*value != Int::from(0_i64)),
         Element::Bool(value) => Ok(*value),
         Element::Float(value) => Ok(*value != 0.0),
@@ -151,7 +151,7 @@ fn to_bool(element: &Element) -> Result<bool, String> {
     }
 }
 
-fn refusal(element: &Element, target: &str) -> String {
+fn cast_error(element: &Element, target: &str) -> String {
     match element.to_text(false) {
         Some(text) => format!("cannot make {target} of `{text}`"),
         None => format!("cannot make {target} of {}", element.describe()),

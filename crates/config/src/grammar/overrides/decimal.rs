@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 /// The precision of Python's default context.
-const PRECISION: usize = 28;
+const PRECISION_DIGITS: usize = 28;
 
 /// A finite decimal number: `±0.d₁d₂…` without leading zeros, times a power of ten.
 #[derive(Debug, Clone)]
@@ -60,23 +60,23 @@ impl Decimal {
     }
 
     /// The sum, rounded half to even.
-    pub(super) fn add(&self, other: &Self) -> Self {
+    pub(super) fn add_rounded(&self, other: &Self) -> Self {
         let exponent = self.exponent.min(other.exponent);
-        let (mut a, mut b) = (self.scaled(exponent), other.scaled(exponent));
+        let (mut a, mut b) = (self.scaled_digits(exponent), other.scaled_digits(exponent));
         let length = a.len().max(b.len()) + 1;
-        pad(&mut a, length);
-        pad(&mut b, length);
+        pad_front(&mut a, length);
+        pad_front(&mut b, length);
         let (negative, digits) = if self.negative == other.negative {
-            (self.negative, sum(&a, &b))
+            (self.negative, add_digits(&a, &b))
         } else if a >= b {
-            (self.negative, difference(&a, &b))
+            (self.negative, subtract_digits(&a, &b))
         } else {
-            (other.negative, difference(&b, &a))
+            (other.negative, subtract_digits(&b, &a))
         };
         let mut sum = Self::new(negative, digits, exponent);
         // As in Python, opposite numbers add up to a positive zero.
         sum.negative &= !sum.digits.is_empty() || self.negative == other.negative;
-        sum.rounded()
+        sum.round_to_precision()
     }
 
     pub(super) fn cmp(&self, other: &Self) -> Ordering {
@@ -100,7 +100,7 @@ impl Decimal {
     }
 
     /// The digits as if the last one stood at `exponent`, which is not above ours.
-    fn scaled(&self, exponent: i32) -> Vec<u8> {
+    fn scaled_digits(&self, exponent: i32) -> Vec<u8> {
         let mut digits = self.digits.clone();
         if !digits.is_empty() {
             let zeros = (self.exponent - exponent).max(0) as usize;
@@ -109,34 +109,34 @@ impl Decimal {
         digits
     }
 
-    fn rounded(mut self) -> Self {
-        if self.digits.len() <= PRECISION {
+    fn round_to_precision(mut self) -> Self {
+        if self.digits.len() <= PRECISION_DIGITS {
             return self;
         }
-        let dropped = self.digits.split_off(PRECISION);
+        let dropped = self.digits.split_off(PRECISION_DIGITS);
         let exponent = self.exponent + dropped.len() as i32;
         let beyond_half =
             dropped[0] > 5 || (dropped[0] == 5 && dropped[1..].iter().any(|&d| d > 0));
         let tie = dropped[0] == 5 && !beyond_half;
         let odd = self.digits.last().is_some_and(|d| d % 2 == 1);
         if beyond_half || (tie && odd) {
-            let mut one = vec![0; PRECISION + 1];
-            one[PRECISION] = 1;
-            pad(&mut self.digits, PRECISION + 1);
-            self.digits = sum(&self.digits, &one);
+            let mut one = vec![0; PRECISION_DIGITS + 1];
+            one[PRECISION_DIGITS] = 1;
+            pad_front(&mut self.digits, PRECISION_DIGITS + 1);
+            self.digits = add_digits(&self.digits, &one);
         }
         Self::new(self.negative, self.digits, exponent)
     }
 }
 
 /// Zeros in front, up to `length` digits.
-fn pad(digits: &mut Vec<u8>, length: usize) {
+fn pad_front(digits: &mut Vec<u8>, length: usize) {
     let missing = length.saturating_sub(digits.len());
     digits.splice(0..0, std::iter::repeat_n(0, missing));
 }
 
 /// Of numbers of one length, with room for the carry.
-fn sum(a: &[u8], b: &[u8]) -> Vec<u8> {
+fn add_digits(a: &[u8], b: &[u8]) -> Vec<u8> {
     let mut carry = 0;
     let mut out: Vec<u8> = a
         .iter()
@@ -153,7 +153,7 @@ fn sum(a: &[u8], b: &[u8]) -> Vec<u8> {
 }
 
 /// Of numbers of one length, the larger first.
-fn difference(a: &[u8], b: &[u8]) -> Vec<u8> {
+fn subtract_digits(a: &[u8], b: &[u8]) -> Vec<u8> {
     let mut borrow = 0;
     let mut out: Vec<u8> = a
         .iter()
@@ -183,7 +183,7 @@ mod tests {
         let mut at = Decimal::from_int(0);
         let mut seen = Vec::new();
         for _ in 0..10 {
-            at = at.add(&step);
+            at = at.add_rounded(&step);
             seen.push(at.to_f64());
         }
         assert_eq!(
@@ -206,13 +206,20 @@ mod tests {
     #[test]
     fn signs_and_order() {
         let number = Decimal::from_float;
-        assert_eq!(number(1.5).add(&number(-4.25)).to_f64(), -2.75);
-        assert!(number(-1.5).add(&number(1.5)).to_f64().is_sign_positive());
-        assert_eq!(number(1e300).add(&number(1e-300)).to_f64(), 1e300);
+        assert_eq!(number(1.5).add_rounded(&number(-4.25)).to_f64(), -2.75);
+        assert!(
+            number(-1.5)
+                .add_rounded(&number(1.5))
+                .to_f64()
+                .is_sign_positive()
+        );
+        assert_eq!(number(1e300).add_rounded(&number(1e-300)).to_f64(), 1e300);
         assert_eq!(number(-2.0).cmp(&number(-10.0)), Ordering::Greater);
         assert_eq!(number(0.0).cmp(&number(-0.0)), Ordering::Equal);
         assert_eq!(
-            number(1.0).add(&Decimal::from_int(-1)).cmp(&number(0.0)),
+            number(1.0)
+                .add_rounded(&Decimal::from_int(-1))
+                .cmp(&number(0.0)),
             Ordering::Equal
         );
         assert_eq!(number(9.0).cmp(&number(10.0)), Ordering::Less);

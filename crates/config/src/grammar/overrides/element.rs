@@ -37,7 +37,7 @@ pub enum Quote {
 }
 
 impl Quote {
-    pub const fn char(self) -> char {
+    pub const fn as_char(self) -> char {
         match self {
             Self::Single => '\'',
             Self::Double => '"',

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::decimal::Decimal;
 use super::element::Element;
 use super::element::sweep::{Glob, Number, RangeSweep, Sweep};
-use super::fnmatch::fnmatch;
+use super::fnmatch::matches_pattern;
 use crate::int::Int;
 
 /// A range with more numbers than this is refused rather than listed.
@@ -32,14 +32,14 @@ impl Number {
         }
     }
 
-    fn element(self) -> Element {
+    fn into_element(self) -> Element {
         match self {
             Self::Int(value) => Element::Int(Int::from(value)),
             Self::Float(value) => Element::Float(value),
         }
     }
 
-    fn add(self, other: Self) -> Result<Self, String> {
+    fn add_checked(self, other: Self) -> Result<Self, String> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => a
                 .checked_add(b)
@@ -87,7 +87,7 @@ impl RangeSweep {
         if let (Number::Int(start), Number::Int(stop), Number::Int(step)) =
             (self.start, self.stop, self.step)
         {
-            return integers(start, stop, step);
+            return integer_values(start, stop, step);
         }
         let [start, stop, step] = [self.start, self.stop, self.step].map(Number::to_f64);
         if step == 0.0 || start.is_nan() || stop.is_nan() || step.is_nan() {
@@ -105,12 +105,12 @@ impl RangeSweep {
         if step.is_infinite() {
             return Ok(vec![Element::Float(start)]);
         }
-        self.floats(step > 0.0)
+        self.float_values(step > 0.0)
     }
 
     /// Hydra adds the step in decimal with 28 digits, so that three steps of `0.1` are `0.3`; seven are
     /// `0.7000000000000001` all the same.
-    fn floats(&self, ascending: bool) -> Result<Vec<Element>, String> {
+    fn float_values(&self, ascending: bool) -> Result<Vec<Element>, String> {
         let exact = |number| match number {
             Number::Int(value) => Decimal::from_int(value),
             Number::Float(value) => Decimal::from_float(value),
@@ -129,13 +129,13 @@ impl RangeSweep {
                 return Err(too_many());
             }
             numbers.push(Element::Float(at.to_f64()));
-            at = at.add(&step);
+            at = at.add_rounded(&step);
         }
         Ok(numbers)
     }
 
     /// The same numbers in ascending order, or descending.
-    pub(super) fn sorted(mut self, descending: bool) -> Result<Self, String> {
+    pub(super) fn sort_range(mut self, descending: bool) -> Result<Self, String> {
         let wrong = if descending {
             Ordering::Less
         } else {
@@ -147,14 +147,17 @@ impl RangeSweep {
             } else {
                 self.step.magnitude()
             };
-            (self.start, self.stop) = (self.stop.add(shift)?, self.start.add(shift)?);
+            (self.start, self.stop) = (
+                self.stop.add_checked(shift)?,
+                self.start.add_checked(shift)?,
+            );
             self.step = self.step.negated();
         }
         Ok(self)
     }
 }
 
-fn integers(start: i128, stop: i128, step: i128) -> Result<Vec<Element>, String> {
+fn integer_values(start: i128, stop: i128, step: i128) -> Result<Vec<Element>, String> {
     if step == 0 {
         return Err("the step of a range cannot be 0".to_owned());
     }
@@ -164,7 +167,7 @@ fn integers(start: i128, stop: i128, step: i128) -> Result<Vec<Element>, String>
         if numbers.len() == MAX_NUMBERS {
             return Err(too_many());
         }
-        numbers.push(Number::Int(value).element());
+        numbers.push(Number::Int(value).into_element());
         at = value.checked_add(step);
     }
     Ok(numbers)
@@ -178,7 +181,7 @@ impl Glob {
     /// Those of `names` that an include pattern matches and no exclude pattern does.
     ///
     /// Fails if a pattern that has to be tried is not a plain string: inside a list, Hydra does not unquote patterns.
-    pub fn filter<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>, String> {
+    pub fn filter_names<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>, String> {
         let matches = |name: &str, patterns: &[Element]| {
             for pattern in patterns {
                 let Element::Str(pattern) = pattern else {
@@ -187,7 +190,7 @@ impl Glob {
                         pattern.describe()
                     ));
                 };
-                if fnmatch(name, pattern) {
+                if matches_pattern(name, pattern) {
                     return Ok(true);
                 }
             }

@@ -1,7 +1,7 @@
 //! Python's `fnmatch`: `*`, `?`, `[abc]`, `[!a-c]`.
 
 /// Whether the whole of `name` matches `pattern`.
-pub(super) fn fnmatch(name: &str, pattern: &str) -> bool {
+pub(super) fn matches_pattern(name: &str, pattern: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     let pattern: Vec<char> = pattern.chars().collect();
     let (mut n, mut p) = (0, 0);
@@ -16,7 +16,7 @@ pub(super) fn fnmatch(name: &str, pattern: &str) -> bool {
         match name.get(n) {
             None if p == pattern.len() => return true,
             Some(&c) => {
-                if let Some(length) = one(&pattern[p..], c) {
+                if let Some(length) = match_one(&pattern[p..], c) {
                     n += 1;
                     p += length;
                     continue;
@@ -35,10 +35,10 @@ pub(super) fn fnmatch(name: &str, pattern: &str) -> bool {
 }
 
 /// The length of the pattern item that matches `c`.
-fn one(pattern: &[char], c: char) -> Option<usize> {
+fn match_one(pattern: &[char], c: char) -> Option<usize> {
     match pattern.first()? {
         '?' => Some(1),
-        '[' => match set(pattern) {
+        '[' => match parse_set(pattern) {
             Some((members, length)) => in_set(members, c).then_some(length),
             None => (c == '[').then_some(1),
         },
@@ -47,7 +47,7 @@ fn one(pattern: &[char], c: char) -> Option<usize> {
 }
 
 /// The inside of `[…]` and the length of the whole; a `]` that comes first is a member.
-fn set(pattern: &[char]) -> Option<(&[char], usize)> {
+fn parse_set(pattern: &[char]) -> Option<(&[char], usize)> {
     let mut end = 1;
     if pattern.get(end) == Some(&'!') {
         end += 1;
@@ -96,10 +96,10 @@ mod tests {
             ("", "*"),
             ("a-b", "a[x-]b"),
         ] {
-            assert!(fnmatch(name, pattern), "{name} {pattern}");
+            assert!(matches_pattern(name, pattern), "{name} {pattern}");
         }
         for (name, pattern) in [("", "?"), ("ab", "a"), ("b", "[!a-c]"), ("abc", "*b")] {
-            assert!(!fnmatch(name, pattern), "{name} {pattern}");
+            assert!(!matches_pattern(name, pattern), "{name} {pattern}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::arguments::{Accepts, Arguments};
 use super::element::Element;
 use super::element::sweep::{ChoiceSweep, Glob, IntervalSweep, Number, RangeSweep, Sweep};
 use super::order;
-use super::shuffle::{Shuffle, shuffled};
+use super::shuffle::{Shuffle, shuffle_items};
 
 const NUMBER: &[Accepts] = &[Accepts::Int, Accepts::Float];
 const OPTIONAL_NUMBER: &[Accepts] = &[Accepts::Int, Accepts::Float, Accepts::Null];
@@ -21,7 +21,7 @@ const SORTABLE: &[Accepts] = &[
 ];
 
 /// `choice(a,b)`
-pub(super) fn choice(args: Arguments) -> Result<Element, String> {
+pub(super) fn eval_choice(args: Arguments) -> Result<Element, String> {
     const KINDS: &[Accepts] = &[
         Accepts::Str,
         Accepts::Int,
@@ -30,7 +30,7 @@ pub(super) fn choice(args: Arguments) -> Result<Element, String> {
         Accepts::List,
         Accepts::Choice,
     ];
-    let (list, []) = args.variadic(KINDS, [])?;
+    let (list, []) = args.bind_variadic(KINDS, [])?;
     match list.as_slice() {
         [] => Err("needs at least one element".to_owned()),
         [Element::Sweep(Sweep::Choice(inner))] if inner.simple_form => {
@@ -47,8 +47,8 @@ pub(super) fn choice(args: Arguments) -> Result<Element, String> {
 }
 
 /// `range(stop)`, `range(start,stop)`, `range(start,stop,step)`
-pub(super) fn range(args: Arguments) -> Result<Element, String> {
-    let [start, stop, step] = args.fixed(
+pub(super) fn eval_range(args: Arguments) -> Result<Element, String> {
+    let [start, stop, step] = args.bind_fixed(
         [
             ("start", NUMBER),
             ("stop", OPTIONAL_NUMBER),
@@ -56,7 +56,7 @@ pub(super) fn range(args: Arguments) -> Result<Element, String> {
         ],
         1,
     )?;
-    let number = |element: Option<Element>| element.as_ref().map(number).transpose();
+    let number = |element: Option<Element>| element.as_ref().map(expect_number).transpose();
     let start = number(start)?.unwrap_or(Number::Int(0));
     let stop = number(stop.filter(|stop| *stop != Element::Null))?;
     let step = number(step)?.unwrap_or(Number::Int(1));
@@ -67,14 +67,14 @@ pub(super) fn range(args: Arguments) -> Result<Element, String> {
 }
 
 /// `interval(start,end)`
-pub(super) fn interval(args: Arguments) -> Result<Element, String> {
-    let [start, end] = args.fixed([("start", NUMBER), ("end", NUMBER)], 2)?;
+pub(super) fn eval_interval(args: Arguments) -> Result<Element, String> {
+    let [start, end] = args.bind_fixed([("start", NUMBER), ("end", NUMBER)], 2)?;
     let float = |element: Option<Element>| match element {
         Some(Element::Int(value)) if value.to_f64().is_infinite() => {
             Err("this integer is too large for a float".to_owned())
         }
         Some(Element::Int(value)) => Ok(Number::Float(value.to_f64())),
-        Some(other) => Ok(Number::Float(number(&other)?.to_f64())),
+        Some(other) => Ok(Number::Float(expect_number(&other)?.to_f64())),
         None => Ok(Number::Float(0.0)),
     };
     Ok(Element::Sweep(Sweep::Interval(IntervalSweep {
@@ -85,8 +85,8 @@ pub(super) fn interval(args: Arguments) -> Result<Element, String> {
 }
 
 /// `glob(include,exclude)`
-pub(super) fn glob(args: Arguments) -> Result<Element, String> {
-    let [include, exclude] = args.fixed(
+pub(super) fn eval_glob(args: Arguments) -> Result<Element, String> {
+    let [include, exclude] = args.bind_fixed(
         [
             ("include", &[Accepts::List, Accepts::Str]),
             ("exclude", &[Accepts::List, Accepts::Str, Accepts::Null]),
@@ -105,7 +105,7 @@ pub(super) fn glob(args: Arguments) -> Result<Element, String> {
 }
 
 /// `tag(name,…,sweep)`
-pub(super) fn tag(args: Arguments) -> Result<Element, String> {
+pub(super) fn eval_tag(args: Arguments) -> Result<Element, String> {
     const SWEEPS: &[Accepts] = &[
         Accepts::Str,
         Accepts::Choice,
@@ -118,7 +118,7 @@ pub(super) fn tag(args: Arguments) -> Result<Element, String> {
         Accepts::Interval,
         Accepts::Null,
     ];
-    let (mut positional, [sweep]) = args.variadic(SWEEPS, [("sweep", OPTIONAL)])?;
+    let (mut positional, [sweep]) = args.bind_variadic(SWEEPS, [("sweep", OPTIONAL)])?;
     if positional.is_empty() {
         return Err("needs at least one positional argument".to_owned());
     }
@@ -140,12 +140,12 @@ pub(super) fn tag(args: Arguments) -> Result<Element, String> {
 }
 
 /// `shuffle(a,b)`, `shuffle([…])`, `shuffle(sweep)`
-pub(super) fn shuffle(args: Arguments, shuffle: &mut dyn Shuffle) -> Result<Element, String> {
-    let (mut positional, [sweep, list]) = args.variadic(
+pub(super) fn eval_shuffle(args: Arguments, shuffle: &mut dyn Shuffle) -> Result<Element, String> {
+    let (mut positional, [sweep, list]) = args.bind_variadic(
         SORTABLE,
         [("sweep", OPTIONAL_SWEEP), ("list", OPTIONAL_LIST)],
     )?;
-    if let Some(named) = given(list).or_else(|| given(sweep)) {
+    if let Some(named) = non_null(list).or_else(|| non_null(sweep)) {
         positional = vec![named];
     }
     if positional.len() != 1 {
@@ -162,14 +162,14 @@ pub(super) fn shuffle(args: Arguments, shuffle: &mut dyn Shuffle) -> Result<Elem
             shuffle: true,
             ..range
         })),
-        Element::List(items) => Element::List(shuffled(&items, shuffle)),
+        Element::List(items) => Element::List(shuffle_items(&items, shuffle)),
         single => Element::List(vec![single]),
     })
 }
 
 /// `sort(a,b)`, `sort([…])`, `sort(sweep)`, each with `reverse=true`
-pub(super) fn sort(args: Arguments) -> Result<Element, String> {
-    let (mut positional, [sweep, list, reverse]) = args.variadic(
+pub(super) fn eval_sort(args: Arguments) -> Result<Element, String> {
+    let (mut positional, [sweep, list, reverse]) = args.bind_variadic(
         SORTABLE,
         [
             ("sweep", OPTIONAL_SWEEP),
@@ -178,7 +178,7 @@ pub(super) fn sort(args: Arguments) -> Result<Element, String> {
         ],
     )?;
     let reverse = reverse == Some(Element::Bool(true));
-    if let Some(named) = given(list).or_else(|| given(sweep)) {
+    if let Some(named) = non_null(list).or_else(|| non_null(sweep)) {
         positional = vec![named];
     }
     match positional.len() {
@@ -186,9 +186,9 @@ pub(super) fn sort(args: Arguments) -> Result<Element, String> {
         1 => match positional.swap_remove(0) {
             Element::Sweep(Sweep::Choice(choice)) => sort_choice(choice, reverse),
             Element::Sweep(Sweep::Range(range)) => {
-                Ok(Element::Sweep(Sweep::Range(range.sorted(reverse)?)))
+                Ok(Element::Sweep(Sweep::Range(range.sort_range(reverse)?)))
             }
-            Element::List(items) => Ok(Element::List(order::sorted(items, reverse)?)),
+            Element::List(items) => Ok(Element::List(order::sort_elements(items, reverse)?)),
             single => Ok(single),
         },
         _ => {
@@ -211,7 +211,7 @@ pub(super) fn sort(args: Arguments) -> Result<Element, String> {
 
 fn sort_choice(choice: ChoiceSweep, reverse: bool) -> Result<Element, String> {
     Ok(Element::Sweep(Sweep::Choice(ChoiceSweep {
-        list: order::sorted(choice.list, reverse)?,
+        list: order::sort_elements(choice.list, reverse)?,
         ..choice
     })))
 }
@@ -235,12 +235,12 @@ pub(super) fn simple_choice(list: Vec<Element>) -> Result<ChoiceSweep, String> {
 }
 
 /// An argument that was given and is not null.
-fn given(argument: Option<Element>) -> Option<Element> {
+fn non_null(argument: Option<Element>) -> Option<Element> {
     argument.filter(|value| *value != Element::Null)
 }
 
 /// A number of a range.
-fn number(element: &Element) -> Result<Number, String> {
+fn expect_number(element: &Element) -> Result<Number, String> {
     match element {
         Element::Int(value) => value
             .to_string()

@@ -10,7 +10,7 @@ pub(super) struct OverrideLexer {
 }
 
 impl Lexer for OverrideLexer {
-    fn token(&mut self, rest: &str) -> Option<(Kind, usize)> {
+    fn next_token(&mut self, rest: &str) -> Option<(Kind, usize)> {
         if self.in_value {
             return value_token(rest);
         }
@@ -19,7 +19,7 @@ impl Lexer for OverrideLexer {
         token
     }
 
-    fn invalid(&self, source: &str, at: usize) -> GrammarError {
+    fn explain_invalid(&self, source: &str, at: usize) -> GrammarError {
         let found = source[at..].chars().next().unwrap_or_default();
         let span = Span::new(at, at + found.len_utf8());
         match found {
@@ -46,7 +46,7 @@ impl Lexer for OverrideLexer {
 fn key_token(rest: &str) -> Option<(Kind, usize)> {
     let bytes = rest.as_bytes();
     let kind = match bytes.first()? {
-        b'=' => return Some((Kind::Equal, 1 + lexeme::blanks(&bytes[1..]))),
+        b'=' => return Some((Kind::Equal, 1 + lexeme::blanks_len(&bytes[1..]))),
         b'~' => Kind::Tilde,
         b'+' => Kind::Plus,
         b'@' => Kind::At,
@@ -60,13 +60,13 @@ fn key_token(rest: &str) -> Option<(Kind, usize)> {
 fn key_word(rest: &[u8]) -> Option<(Kind, usize)> {
     let special = |rest: &[u8]| match rest.first() {
         Some(b) if b.is_ascii_alphabetic() || matches!(b, b'_' | b'$') => {
-            lexeme::count(rest, |b| {
+            lexeme::leading_count(rest, |b| {
                 b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'$')
             })
         }
         _ => 0,
     };
-    let part = |rest: &[u8]| special(rest).max(lexeme::unsigned(rest));
+    let part = |rest: &[u8]| special(rest).max(lexeme::unsigned_len(rest));
     let first = part(rest);
     let mut end = first;
     while end > 0 && rest.get(end) == Some(&b'.') {
@@ -79,7 +79,7 @@ fn key_word(rest: &[u8]) -> Option<(Kind, usize)> {
         Some((Kind::DotPath, end))
     } else if first == 0 || special(rest) == 0 {
         None
-    } else if lexeme::id(rest) == first {
+    } else if lexeme::id_len(rest) == first {
         Some((Kind::Id, first))
     } else {
         Some((Kind::Special, first))
@@ -88,21 +88,23 @@ fn key_word(rest: &[u8]) -> Option<(Kind, usize)> {
 
 fn value_token(rest: &str) -> Option<(Kind, usize)> {
     let bytes = rest.as_bytes();
-    if let Some(token) = punctuation(bytes).or_else(|| token::punctuation(bytes)) {
+    if let Some(token) = punctuation_token(bytes).or_else(|| token::punctuation_lexeme(bytes)) {
         return Some(token);
     }
     match bytes.first()? {
-        b'"' | b'\'' => quoted(bytes).map(|length| (Kind::Quoted, length)),
-        b'$' if interpolation(bytes) > 0 => Some((Kind::Interpolation, interpolation(bytes))),
-        _ => token::plain(rest),
+        b'"' | b'\'' => quoted_len(bytes).map(|length| (Kind::Quoted, length)),
+        b'$' if interpolation_len(bytes) > 0 => {
+            Some((Kind::Interpolation, interpolation_len(bytes)))
+        }
+        _ => token::plain_token(rest),
     }
 }
 
 /// The punctuation of calls, with the blanks around it.
-fn punctuation(rest: &[u8]) -> Option<(Kind, usize)> {
-    let before = lexeme::blanks(rest);
+fn punctuation_token(rest: &[u8]) -> Option<(Kind, usize)> {
+    let before = lexeme::blanks_len(rest);
     let end = before + 1;
-    let with_blanks = |kind| Some((kind, end + lexeme::blanks(&rest[end..])));
+    let with_blanks = |kind| Some((kind, end + lexeme::blanks_len(&rest[end..])));
     match rest.get(before)? {
         b'(' => with_blanks(Kind::ParenOpen),
         b')' => Some((Kind::ParenClose, end)),
@@ -112,7 +114,7 @@ fn punctuation(rest: &[u8]) -> Option<(Kind, usize)> {
 }
 
 /// Up to the first quote of the same kind that an even number of backslashes precedes.
-fn quoted(rest: &[u8]) -> Option<usize> {
+fn quoted_len(rest: &[u8]) -> Option<usize> {
     let quote = *rest.first()?;
     let mut escaped = false;
     for (at, &b) in rest.iter().enumerate().skip(1) {
@@ -125,11 +127,11 @@ fn quoted(rest: &[u8]) -> Option<usize> {
 }
 
 /// `${` up to the first `}`, with something in between: this grammar does not nest interpolations.
-fn interpolation(rest: &[u8]) -> usize {
+fn interpolation_len(rest: &[u8]) -> usize {
     if !rest.starts_with(b"${") {
         return 0;
     }
-    match lexeme::count(&rest[2..], |b| b != b'}') {
+    match lexeme::leading_count(&rest[2..], |b| b != b'}') {
         0 => 0,
         inside if rest.len() > 2 + inside => inside + 3,
         _ => 0,

@@ -124,7 +124,7 @@ impl Override {
                 let options = group_options(&self.key_or_group);
                 let names: Vec<&str> = options.iter().map(String::as_str).collect();
                 let kept = glob
-                    .filter(&names)
+                    .filter_names(&names)
                     .map_err(|reason| self.not_applicable(&reason))?;
                 let kept = kept.into_iter().map(|name| Element::Str(name.to_owned()));
                 (kept.collect(), false)
@@ -135,7 +135,7 @@ impl Override {
             }
         };
         Ok(if shuffled {
-            shuffle::shuffled(&elements, shuffle)
+            shuffle::shuffle_items(&elements, shuffle)
         } else {
             elements
         })

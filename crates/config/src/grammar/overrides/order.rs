@@ -84,7 +84,10 @@ fn compare_int_float(int: &Int, float: f64) -> Option<Ordering> {
 ///
 /// CPython finds the leading run and inserts the rest by binary search (its algorithm up to 63 elements). Doing the same
 /// makes the result equal even where `nan` or partly comparable lists break the order.
-pub(super) fn sorted(mut items: Vec<Element>, reverse: bool) -> Result<Vec<Element>, String> {
+pub(super) fn sort_elements(
+    mut items: Vec<Element>,
+    reverse: bool,
+) -> Result<Vec<Element>, String> {
     if reverse {
         items.reverse();
     }

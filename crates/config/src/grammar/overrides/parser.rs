@@ -29,10 +29,10 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn whole_override(&mut self) -> Result<Override, GrammarError> {
-        let kind = if self.tokens.take(&Kind::Tilde) {
+        let kind = if self.tokens.consume_if(&Kind::Tilde) {
             OverrideKind::Delete
-        } else if self.tokens.take(&Kind::Plus) {
-            if self.tokens.take(&Kind::Plus) {
+        } else if self.tokens.consume_if(&Kind::Plus) {
+            if self.tokens.consume_if(&Kind::Plus) {
                 OverrideKind::ForceAdd
             } else {
                 OverrideKind::Add
@@ -41,11 +41,14 @@ impl Parser<'_> {
             OverrideKind::Change
         };
         let key_or_group = self.package_or_group()?;
-        let package = self.tokens.take(&Kind::At).then(|| self.package());
+        let package = self
+            .tokens
+            .consume_if(&Kind::At)
+            .then(|| self.parse_package());
         let element = if kind == OverrideKind::Delete && *self.tokens.kind() == Kind::End {
             None
         } else {
-            Some(self.assignment(package.is_some())?)
+            Some(self.parse_assignment(package.is_some())?)
         };
         Ok(Override {
             kind,
@@ -56,8 +59,8 @@ impl Parser<'_> {
         })
     }
 
-    fn assignment(&mut self, has_package: bool) -> Result<Element, GrammarError> {
-        if !self.tokens.take(&Kind::Equal) {
+    fn parse_assignment(&mut self, has_package: bool) -> Result<Element, GrammarError> {
+        if !self.tokens.consume_if(&Kind::Equal) {
             return Err(self.tokens.unexpected(match self.tokens.kind() {
                 Kind::Colon if has_package => {
                     "`=` (the form `group@from:to` is no longer supported)"
@@ -69,9 +72,9 @@ impl Parser<'_> {
         if *self.tokens.kind() == Kind::End {
             return Ok(Element::Str(String::new()));
         }
-        let mut elements = vec![self.element()?];
-        while self.tokens.take(&Kind::Comma) {
-            elements.push(self.element()?);
+        let mut elements = vec![self.parse_element()?];
+        while self.tokens.consume_if(&Kind::Comma) {
+            elements.push(self.parse_element()?);
         }
         if *self.tokens.kind() != Kind::End {
             return Err(self.tokens.unexpected(self.expected_after_element()));
@@ -87,8 +90,8 @@ impl Parser<'_> {
     }
 
     fn expected_after_element(&self) -> &'static str {
-        let nested = self.tokens.last().is_some_and(|token| {
-            let text = token.span.of(self.tokens.source());
+        let nested = self.tokens.previous_token().is_some_and(|token| {
+            let text = token.span.slice_of(self.tokens.source());
             token.kind == Kind::Interpolation && text[2..].contains("${")
         });
         match self.tokens.kind() {
@@ -104,12 +107,12 @@ impl Parser<'_> {
 
     fn package_or_group(&mut self) -> Result<String, GrammarError> {
         if *self.tokens.kind() != Kind::Id || self.tokens.next_kind() != Some(&Kind::Slash) {
-            return Ok(self.package());
+            return Ok(self.parse_package());
         }
         let start = self.tokens.span();
         let mut end = start;
         self.tokens.advance();
-        while self.tokens.take(&Kind::Slash) {
+        while self.tokens.consume_if(&Kind::Slash) {
             if *self.tokens.kind() != Kind::Id {
                 return Err(self
                     .tokens
@@ -118,11 +121,14 @@ impl Parser<'_> {
             end = self.tokens.span();
             self.tokens.advance();
         }
-        Ok(start.to(end).of(self.tokens.source()).to_owned())
+        Ok(start
+            .join_with(end)
+            .slice_of(self.tokens.source())
+            .to_owned())
     }
 
     /// A dotted path, a word, or nothing.
-    fn package(&mut self) -> String {
+    fn parse_package(&mut self) -> String {
         match self.tokens.kind() {
             Kind::Id | Kind::Special | Kind::DotPath => {
                 let text = self.tokens.text().to_owned();
@@ -133,18 +139,18 @@ impl Parser<'_> {
         }
     }
 
-    fn element(&mut self) -> Result<Element, GrammarError> {
-        self.tokens.enter()?;
+    fn parse_element(&mut self) -> Result<Element, GrammarError> {
+        self.tokens.enter_level()?;
         let element = match self.tokens.kind() {
-            Kind::BracketOpen => self.list(),
-            Kind::BraceOpen => self.dict(),
-            Kind::Id if self.tokens.next_kind() == Some(&Kind::ParenOpen) => self.function(),
+            Kind::BracketOpen => self.parse_list(),
+            Kind::BraceOpen => self.parse_dict(),
+            Kind::Id if self.tokens.next_kind() == Some(&Kind::ParenOpen) => self.parse_function(),
             Kind::Quoted => {
-                let quoted = primitive::unquote(self.tokens.text());
+                let quoted = primitive::unquote_token(self.tokens.text());
                 self.tokens.advance();
                 Ok(Element::Quoted(quoted))
             }
-            _ => self.primitive(
+            _ => self.parse_primitive(
                 |kind| {
                     primitive::in_dict_key(kind)
                         || matches!(kind, Kind::Colon | Kind::Interpolation)
@@ -152,11 +158,11 @@ impl Parser<'_> {
                 "a value",
             ),
         };
-        self.tokens.leave();
+        self.tokens.leave_level();
         element
     }
 
-    fn primitive(
+    fn parse_primitive(
         &mut self,
         accept: impl Fn(&Kind) -> bool,
         expected: &'static str,
@@ -164,19 +170,19 @@ impl Parser<'_> {
         let source = self.tokens.source();
         match self.tokens.take_while(accept) {
             [] => Err(self.tokens.unexpected(expected)),
-            tokens => primitive::evaluate(source, tokens),
+            tokens => primitive::evaluate_primitive(source, tokens),
         }
     }
 
-    fn list(&mut self) -> Result<Element, GrammarError> {
+    fn parse_list(&mut self) -> Result<Element, GrammarError> {
         self.tokens.advance();
         let mut items = Vec::new();
-        if self.tokens.take(&Kind::BracketClose) {
+        if self.tokens.consume_if(&Kind::BracketClose) {
             return Ok(Element::List(items));
         }
         loop {
-            items.push(self.element()?);
-            if self.tokens.take(&Kind::BracketClose) {
+            items.push(self.parse_element()?);
+            if self.tokens.consume_if(&Kind::BracketClose) {
                 return Ok(Element::List(items));
             }
             self.tokens
@@ -184,23 +190,23 @@ impl Parser<'_> {
         }
     }
 
-    fn dict(&mut self) -> Result<Element, GrammarError> {
+    fn parse_dict(&mut self) -> Result<Element, GrammarError> {
         self.tokens.advance();
         let mut pairs: Vec<(Element, Element)> = Vec::new();
-        if self.tokens.take(&Kind::BraceClose) {
+        if self.tokens.consume_if(&Kind::BraceClose) {
             return Ok(Element::Dict(pairs));
         }
         loop {
             let key =
-                self.primitive(primitive::in_dict_key, "an unquoted key of this dictionary")?;
+                self.parse_primitive(primitive::in_dict_key, "an unquoted key of this dictionary")?;
             self.tokens
                 .expect(&Kind::Colon, "`:` after the key of a dictionary")?;
-            let value = self.element()?;
+            let value = self.parse_element()?;
             match pairs.iter_mut().find(|(known, _)| known.equals(&key)) {
                 Some((_, slot)) => *slot = value,
                 None => pairs.push((key, value)),
             }
-            if self.tokens.take(&Kind::BraceClose) {
+            if self.tokens.consume_if(&Kind::BraceClose) {
                 return Ok(Element::Dict(pairs));
             }
             self.tokens
@@ -208,7 +214,7 @@ impl Parser<'_> {
         }
     }
 
-    fn function(&mut self) -> Result<Element, GrammarError> {
+    fn parse_function(&mut self) -> Result<Element, GrammarError> {
         let name_span = self.tokens.span();
         let mut call = Call {
             name: self.tokens.text().to_owned(),
@@ -219,10 +225,10 @@ impl Parser<'_> {
         };
         self.tokens.advance();
         self.tokens.advance();
-        if !self.tokens.take(&Kind::ParenClose) {
+        if !self.tokens.consume_if(&Kind::ParenClose) {
             loop {
-                self.argument(&mut call)?;
-                if self.tokens.take(&Kind::ParenClose) {
+                self.parse_argument(&mut call)?;
+                if self.tokens.consume_if(&Kind::ParenClose) {
                     break;
                 }
                 self.tokens
@@ -230,23 +236,23 @@ impl Parser<'_> {
             }
         }
         call.span = self.tokens.span_from(name_span);
-        call::evaluate(call, self.shuffle)
+        call::evaluate_call(call, self.shuffle)
     }
 
-    fn argument(&mut self, call: &mut Call) -> Result<(), GrammarError> {
+    fn parse_argument(&mut self, call: &mut Call) -> Result<(), GrammarError> {
         let start = self.tokens.span();
         if *self.tokens.kind() == Kind::Id && self.tokens.next_kind() == Some(&Kind::Equal) {
             let name = self.tokens.text().to_owned();
             self.tokens.advance();
             self.tokens.advance();
-            let value = self.element()?;
+            let value = self.parse_element()?;
             match call.named.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, slot)) => *slot = value,
                 None => call.named.push((name, value)),
             }
             return Ok(());
         }
-        let value = self.element()?;
+        let value = self.parse_element()?;
         if !call.named.is_empty() {
             return Err(GrammarError::PositionalAfterNamed {
                 span: self.tokens.span_from(start),

@@ -2,7 +2,7 @@
 
 use super::element::{Element, Quote, QuotedString};
 use crate::grammar::lexeme::Plain;
-use crate::grammar::token::{Kind, Token, unescaped};
+use crate::grammar::token::{Kind, Token, unescaped_text};
 use crate::grammar::{GrammarError, number};
 
 /// Whether a token may be part of an unquoted dictionary key; values also take colons and interpolations.
@@ -11,7 +11,7 @@ pub(super) fn in_dict_key(kind: &Kind) -> bool {
 }
 
 /// The scalar that adjacent tokens make: a single one keeps its type, several are text.
-pub(super) fn evaluate(source: &str, tokens: &[Token]) -> Result<Element, GrammarError> {
+pub(super) fn evaluate_primitive(source: &str, tokens: &[Token]) -> Result<Element, GrammarError> {
     let is_blank = |token: &Token| token.kind == Kind::Plain(Plain::Blank);
     let leading = usize::from(tokens.first().is_some_and(is_blank));
     let trailing = usize::from(tokens.last().is_some_and(is_blank));
@@ -23,17 +23,17 @@ pub(super) fn evaluate(source: &str, tokens: &[Token]) -> Result<Element, Gramma
         });
     };
     if let [token] = tokens {
-        return single(source, token);
+        return evaluate_token(source, token);
     }
-    let parts = tokens.iter().map(|token| unescaped(source, token));
+    let parts = tokens.iter().map(|token| unescaped_text(source, token));
     Ok(Element::Str(parts.collect()))
 }
 
-fn single(source: &str, token: &Token) -> Result<Element, GrammarError> {
+fn evaluate_token(source: &str, token: &Token) -> Result<Element, GrammarError> {
     let Kind::Plain(kind) = token.kind else {
-        return Ok(Element::Str(unescaped(source, token).into_owned()));
+        return Ok(Element::Str(unescaped_text(source, token).into_owned()));
     };
-    let text = token.span.of(source);
+    let text = token.span.slice_of(source);
     Ok(match kind {
         Plain::Null => Element::Null,
         Plain::Bool => Element::Bool(text.eq_ignore_ascii_case("true")),
@@ -44,7 +44,7 @@ fn single(source: &str, token: &Token) -> Result<Element, GrammarError> {
 }
 
 /// A quoted token without its quotes. Backslashes count as escapes only before a quote, the closing one included.
-pub(super) fn unquote(token: &str) -> QuotedString {
+pub(super) fn unquote_token(token: &str) -> QuotedString {
     let quote = if token.starts_with('"') {
         Quote::Double
     } else {
@@ -58,7 +58,7 @@ pub(super) fn unquote(token: &str) -> QuotedString {
             backslashes += 1;
             continue;
         }
-        let kept = if c == quote.char() {
+        let kept = if c == quote.as_char() {
             backslashes / 2
         } else {
             backslashes

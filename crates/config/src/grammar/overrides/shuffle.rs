@@ -1,9 +1,8 @@
 //! The order of shuffled lists and sweeps, which the caller decides so that a run can be repeated.
 
-/// A source of orders.
 pub trait Shuffle {
     /// The indices `0..length`, each once, in the order to visit.
-    fn order(&mut self, length: usize) -> Vec<usize>;
+    fn shuffled_indices(&mut self, length: usize) -> Vec<usize>;
 }
 
 /// Leaves everything where it is.
@@ -11,7 +10,7 @@ pub trait Shuffle {
 pub struct KeepOrder;
 
 impl Shuffle for KeepOrder {
-    fn order(&mut self, length: usize) -> Vec<usize> {
+    fn shuffled_indices(&mut self, length: usize) -> Vec<usize> {
         (0..length).collect()
     }
 }
@@ -39,7 +38,7 @@ impl SeededShuffle {
 }
 
 impl Shuffle for SeededShuffle {
-    fn order(&mut self, length: usize) -> Vec<usize> {
+    fn shuffled_indices(&mut self, length: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..length).collect();
         for last in (1..length).rev() {
             // The bias of the remainder is below 2^-40 for any list that fits a command line.
@@ -51,9 +50,9 @@ impl Shuffle for SeededShuffle {
 }
 
 /// `items` in the order that `shuffle` decides.
-pub(super) fn shuffled<T: Clone>(items: &[T], shuffle: &mut dyn Shuffle) -> Vec<T> {
+pub(super) fn shuffle_items<T: Clone>(items: &[T], shuffle: &mut dyn Shuffle) -> Vec<T> {
     shuffle
-        .order(items.len())
+        .shuffled_indices(items.len())
         .into_iter()
         .filter_map(|at| items.get(at).cloned())
         .collect()
@@ -65,11 +64,11 @@ mod tests {
 
     #[test]
     fn a_seed_gives_one_permutation() {
-        let mut order = SeededShuffle::new(7).order(100);
-        assert_eq!(order, SeededShuffle::new(7).order(100));
-        assert_ne!(order, SeededShuffle::new(8).order(100));
+        let mut order = SeededShuffle::new(7).shuffled_indices(100);
+        assert_eq!(order, SeededShuffle::new(7).shuffled_indices(100));
+        assert_ne!(order, SeededShuffle::new(8).shuffled_indices(100));
         assert!(!order.is_sorted());
         order.sort_unstable();
-        assert_eq!(order, KeepOrder.order(100));
+        assert_eq!(order, KeepOrder.shuffled_indices(100));
     }
 }

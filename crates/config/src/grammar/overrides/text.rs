@@ -17,7 +17,7 @@ impl Element {
             Self::Bool(false) => "False".to_owned(),
             Self::Int(value) => value.to_string(),
             Self::Float(value) => float_repr(*value),
-            Self::Str(text) => escape(text),
+            Self::Str(text) => escape_special(text),
             Self::Quoted(quoted) => quoted.with_quotes(),
             Self::List(items) => {
                 let items: Option<Vec<_>> = items.iter().map(|item| item.to_text(spaced)).collect();
@@ -64,9 +64,9 @@ impl Glob {
     pub(crate) fn to_dict(&self) -> Option<Element> {
         let strings = |patterns: &[Element]| {
             let strings = patterns.iter().map(|pattern| match pattern {
-                Element::Str(text) if is_interpolation(text) => {
-                    interpolation::parse(text).ok().map(|_| text.clone())
-                }
+                Element::Str(text) if is_interpolation(text) => interpolation::parse_template(text)
+                    .ok()
+                    .map(|_| text.clone()),
                 Element::Str(text) => Some(text.clone()),
                 Element::Bool(_) | Element::Int(_) | Element::Float(_) => pattern.to_text(false),
                 _ => None,
@@ -84,7 +84,7 @@ impl Glob {
 impl QuotedString {
     /// The string in its quotes, with backslashes doubled where they precede a quote.
     pub fn with_quotes(&self) -> String {
-        let quote = self.quote.char();
+        let quote = self.quote.as_char();
         let mut out = String::from(quote);
         let mut backslashes = 0;
         for c in self.text.chars() {
@@ -105,7 +105,7 @@ impl QuotedString {
 }
 
 /// Text with a backslash before each character that is special outside quotes.
-fn escape(text: &str) -> String {
+fn escape_special(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if "\\()[]{}:=, \t".contains(c) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::grammar::overrides::{KeepOrder, parse_override};
 use crate::hydra::builtin;
-use crate::hydra::defaults_list::flatten;
+use crate::hydra::defaults_list::flatten_tree;
 use crate::hydra::source::{ConfigSource, FileTree};
 
 /// `path@package` of every config that is merged besides Hydra's own.
@@ -34,8 +34,8 @@ fn defaults(files: FileTree, overrides: &[&str]) -> Result<Vec<String>, Error> {
         resolve: &resolve,
         warnings: &crate::warnings::Warnings::default(),
     }
-    .build("config")?;
-    let list = flatten(&tree)?;
+    .build_tree("config")?;
+    let list = flatten_tree(&tree)?;
     choices.ensure_all_used()?;
     Ok(list
         .into_iter()

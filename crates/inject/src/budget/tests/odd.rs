@@ -1,27 +1,27 @@
 //! Programs that are not one loop of steps.
 
 use super::*;
-use crate::budget::{credit::STEPS_STOP, slices::STUCK};
+use crate::budget::{credit::STEPS_STOPPED_AFTER_NS, slices::DETACH_STUCK_AFTER_NS};
 
 const QUIET: Moment = Moment {
     changes: 0,
     is_quiet: true,
 };
 
-/// A budget that knows a step of 20 ms and has credit for a slice; and the time.
-fn armed() -> (Budget, i64) {
+/// A budget that knows a step of 20 ms and has credit for a slice, and the current time.
+fn armed_budget() -> (Budget, i64) {
     let budget = Budget::new(20_000, false).unwrap();
     let mut now = 1_000_000 * MS;
     begin(&budget, now);
     while !matches!(budget.state.lock().unwrap().phase, Phase::Armed(_)) {
-        budget.begins(b"step", now, QUIET);
-        budget.ends(b"step", (now, now + 20 * MS), Some(false));
+        budget.range_begins(b"step", now, QUIET);
+        budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
         now += 20 * MS;
     }
     (budget, now)
 }
 
-/// Labels of `llmprof_harness.step` have other numbers in every step.
+/// Labels of `llmprof_harness.step` carry different numbers in every step.
 #[test]
 fn steps_whose_labels_count_tokens_are_steps_of_one_name() {
     let budget = Budget::new(20_000, false).unwrap();
@@ -29,20 +29,20 @@ fn steps_whose_labels_count_tokens_are_steps_of_one_name() {
     begin(&budget, now);
     for cached in 512.. {
         let label = format!("llmprof.step decode batch=8 new=1 cached={cached}");
-        if budget.begins(label.as_bytes(), now, QUIET) {
+        if budget.range_begins(label.as_bytes(), now, QUIET) {
             break;
         }
-        budget.ends(label.as_bytes(), (now, now + 20 * MS), Some(false));
+        budget.range_ends(label.as_bytes(), (now, now + 20 * MS), Some(false));
         now += 20 * MS;
         assert!(cached < 1512, "no slice begins with a step");
     }
 }
 
-/// So many threads whose steps of 20 ms lie across each other; all wait while recording is switched, which takes 5 ms. The
-/// share of time that this and recording took.
-fn crowd(threads: usize) -> f64 {
+/// Threads with overlapping steps of 20 ms; all wait while recording is switched, which takes 5 ms. Returns the share of
+/// time spent on switching and recording.
+fn simulate_threads(threads: usize) -> f64 {
     let budget = Budget::new(20_000, false).unwrap();
-    let start = sys::now();
+    let start = sys::now_ns();
     begin(&budget, start);
     let mut switches = Switches::default();
     let (mut now, mut on, mut recorded) = (start, false, of(0.0));
@@ -62,13 +62,15 @@ fn crowd(threads: usize) -> f64 {
             && let Some((since, changes)) = begun[thread].take()
         {
             let whole = (changes == switches.count).then_some(on);
-            to = budget.ends(b"step", (since, now), whole).then_some(false);
+            to = budget
+                .range_ends(b"step", (since, now), whole)
+                .then_some(false);
         } else if phase == 0 {
             let moment = Moment {
                 changes: switches.count,
                 is_quiet: !on,
             };
-            to = budget.begins(b"step", now, moment).then_some(true);
+            to = budget.range_begins(b"step", now, moment).then_some(true);
         }
         if on && phase < 19 {
             recorded.launches += 50.0;
@@ -98,7 +100,7 @@ fn crowd(threads: usize) -> f64 {
 #[test]
 fn steps_of_many_threads_earn_no_more_than_the_time_they_take() {
     for threads in [1, 2, 4, 10] {
-        let share = crowd(threads);
+        let share = simulate_threads(threads);
         assert!(share <= 0.021, "{share} by {threads}");
     }
 }
@@ -108,8 +110,8 @@ fn a_step_inside_a_step_of_its_name_earns_once() {
     let budget = Budget::new(20_000, false).unwrap();
     for step in 0..5 {
         let begin = step * 20 * MS;
-        budget.ends(b"block", (begin + 5 * MS, begin + 10 * MS), Some(false));
-        budget.ends(b"block", (begin, begin + 20 * MS), Some(false));
+        budget.range_ends(b"block", (begin + 5 * MS, begin + 10 * MS), Some(false));
+        budget.range_ends(b"block", (begin, begin + 20 * MS), Some(false));
     }
     // The first of them was not known to be a step.
     let state = budget.state.lock().unwrap();
@@ -123,76 +125,79 @@ fn a_step_inside_a_step_of_its_name_earns_once() {
 /// Steps come back after a while in which the time itself has earned, also that of the first step.
 #[test]
 fn the_time_of_a_step_earns_once() {
-    let (budget, mut now) = armed();
+    let (budget, mut now) = armed_budget();
     begin(&budget, now);
     budget.state.lock().unwrap().credit.amount = 0.0;
     let off = Switches::default();
-    now += STEPS_STOP;
+    now += STEPS_STOPPED_AFTER_NS;
     budget.tick((now, now), &mut of(0.0), off, false);
     assert_eq!(budget.state.lock().unwrap().credit.amount, 0.0);
     now += 20 * MS;
     budget.tick((now, now), &mut of(0.0), off, false);
-    budget.ends(b"step", (now - 20 * MS, now), Some(false));
+    budget.range_ends(b"step", (now - 20 * MS, now), Some(false));
     assert_eq!(budget.state.lock().unwrap().credit.amount, 0.02 * 20e6);
 }
 
 #[test]
 fn a_step_that_another_thread_began_before_the_slice_does_not_end_it() {
-    let (budget, now) = armed();
-    assert!(budget.begins(b"step", now, QUIET));
-    assert!(!budget.ends(b"step", (now - 10 * MS, now + 10 * MS), None));
-    assert!(budget.ends(b"step", (now, now + 20 * MS), Some(true)));
+    let (budget, now) = armed_budget();
+    assert!(budget.range_begins(b"step", now, QUIET));
+    assert!(!budget.range_ends(b"step", (now - 10 * MS, now + 10 * MS), None));
+    assert!(budget.range_ends(b"step", (now, now + 20 * MS), Some(true)));
     assert_eq!(budget.state.lock().unwrap().launch.steps, 1);
 }
 
 #[test]
 fn a_step_that_does_not_end_is_none() {
-    let (budget, mut now) = armed();
-    assert!(budget.begins(b"step", now, QUIET));
+    let (budget, mut now) = armed_budget();
+    assert!(budget.range_begins(b"step", now, QUIET));
     let on = Switches {
         is_on: true,
         ..Switches::default()
     };
-    now += 4 * PATIENCE - 1;
+    now += 4 * STEP_WAIT_MAX_NS - 1;
     assert_eq!(budget.tick((now, now), &mut of(0.0), on, true), None);
     assert_eq!(budget.next_change(), Some(now + 1));
     now += 1;
     assert_eq!(budget.tick((now, now), &mut of(0.0), on, true), Some(false));
     assert!(!budget.state.lock().unwrap().step.is_known());
-    // Until it attaches again.
-    budget.ends(b"step", (now, now + 20 * MS), Some(false));
-    assert!(budget.state.lock().unwrap().step.is(b"step"));
+    // Until the step recurs.
+    budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
+    assert!(budget.state.lock().unwrap().step.is_step(b"step"));
 }
 
-/// What runs when no step comes is recorded by time, from when recording is on.
+/// If no step begins, a timed slice is recorded, counted from when recording is on.
 #[test]
 fn a_slice_does_not_wait_for_steps_for_ever() {
-    let (budget, mut now) = armed();
+    let (budget, mut now) = armed_budget();
     let (mut nothing, off) = (of(0.0), Switches::default());
     let mut tick = |now| budget.tick((now, now), &mut nothing, off, true);
     assert_eq!(tick(now), None);
-    now += PATIENCE;
+    now += STEP_WAIT_MAX_NS;
     assert_eq!(tick(now), Some(true));
     // The device was busy.
     now += 300 * MS;
     budget.is_on(now);
-    assert_eq!(budget.next_change(), Some(now + length::SHORTEST));
-    assert_eq!(tick(now + length::SHORTEST - 1), None);
-    assert_eq!(tick(now + length::SHORTEST), Some(false));
+    assert_eq!(
+        budget.next_change(),
+        Some(now + length::SLICE_LENGTH_MIN_NS)
+    );
+    assert_eq!(tick(now + length::SLICE_LENGTH_MIN_NS - 1), None);
+    assert_eq!(tick(now + length::SLICE_LENGTH_MIN_NS), Some(false));
     // Nothing to be put off.
     budget.is_on(now);
     assert_eq!(budget.state.lock().unwrap().phase, Phase::Off);
 }
 
-/// Our thread comes late: until it has counted a slice, there is no other.
+/// Our thread is late: no slice begins until it has accounted for the last one.
 #[test]
 fn a_slice_waits_until_the_last_one_is_counted() {
-    let (budget, mut now) = armed();
+    let (budget, mut now) = armed_budget();
     let mut slices = 0;
     let mut steps = |now: &mut i64| {
         for _ in 0..10 {
-            slices += usize::from(budget.begins(b"step", *now, QUIET));
-            budget.ends(b"step", (*now, *now + 20 * MS), None);
+            slices += usize::from(budget.range_begins(b"step", *now, QUIET));
+            budget.range_ends(b"step", (*now, *now + 20 * MS), None);
             *now += 20 * MS;
         }
         slices
@@ -209,12 +214,12 @@ fn a_slice_waits_until_the_last_one_is_counted() {
     assert_eq!(steps(&mut now), 2);
 }
 
-/// A slice ends just after our thread has asked the gate: what it cost is not known yet.
+/// A slice ends just after our thread has asked the gate: its cost is not known yet.
 #[test]
 fn a_slice_that_the_gate_still_has_on_is_not_counted() {
-    let (budget, now) = armed();
-    budget.begins(b"step", now, QUIET);
-    budget.ends(b"step", (now, now + 20 * MS), Some(true));
+    let (budget, now) = armed_budget();
+    budget.range_begins(b"step", now, QUIET);
+    budget.range_ends(b"step", (now, now + 20 * MS), Some(true));
     let mut switches = Switches {
         time: MS,
         is_on: true,
@@ -229,12 +234,12 @@ fn a_slice_that_the_gate_still_has_on_is_not_counted() {
 
 #[test]
 fn slices_that_recorded_nothing_cost_nothing() {
-    let (budget, mut now) = armed();
+    let (budget, mut now) = armed_budget();
     let before = budget.state.lock().unwrap().credit.expected;
     let mut slices = 0;
     for _ in 0..20 {
-        slices += usize::from(budget.begins(b"step", now, QUIET));
-        budget.ends(b"step", (now, now + 20 * MS), Some(false));
+        slices += usize::from(budget.range_begins(b"step", now, QUIET));
+        budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
         now += 20 * MS;
         let off = Switches::default();
         assert_eq!(budget.tick((now, now), &mut of(0.0), off, false), None);
@@ -244,10 +249,10 @@ fn slices_that_recorded_nothing_cost_nothing() {
     assert_eq!((state.credit.expected, state.launch.steps), (before, 0));
 }
 
-/// Steps stop, and a slice of time comes before the next one of steps: what both cost stands against what both took.
+/// Steps stop, and a timed slice comes before the next slice of steps: the cost of both is compared with the time of both.
 #[test]
 fn a_slice_of_time_between_slices_of_steps_counts_as_well() {
-    let (budget, now) = armed();
+    let (budget, now) = armed_budget();
     let spend = |to: i64| {
         let switches = Switches {
             time: to,
@@ -255,8 +260,8 @@ fn a_slice_of_time_between_slices_of_steps_counts_as_well() {
         };
         budget.tick((now, now), &mut of(0.0), switches, true);
     };
-    budget.begins(b"step", now, QUIET);
-    budget.ends(b"step", (now, now + 20 * MS), Some(true));
+    budget.range_begins(b"step", now, QUIET);
+    budget.range_ends(b"step", (now, now + 20 * MS), Some(true));
     spend(4 * MS);
     budget.state.lock().unwrap().begin_timed(now);
     budget.state.lock().unwrap().phase = Phase::Off;
@@ -264,12 +269,12 @@ fn a_slice_of_time_between_slices_of_steps_counts_as_well() {
     assert_eq!(budget.state.lock().unwrap().cycles.counted, 7e6);
 }
 
-/// Launches are slow until CUPTI has detached: there is no other slice before, whatever the credit.
+/// Launches are slow until CUPTI has detached: no slice begins before that, even with enough credit.
 #[test]
 fn a_slice_is_counted_before_the_next_one() {
-    let (budget, mut now) = armed();
-    budget.begins(b"step", now, QUIET);
-    budget.ends(b"step", (now, now + 20 * MS), Some(true));
+    let (budget, mut now) = armed_budget();
+    budget.range_begins(b"step", now, QUIET);
+    budget.range_ends(b"step", (now, now + 20 * MS), Some(true));
     let mut switches = Switches {
         time: MS,
         is_open_ended: true,
@@ -278,7 +283,7 @@ fn a_slice_is_counted_before_the_next_one() {
     let mut steps = |switches| {
         for _ in 0..100 {
             now += 20 * MS;
-            budget.ends(b"step", (now, now + 20 * MS), Some(false));
+            budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
             budget.tick((now, now), &mut of(0.0), switches, true);
         }
         let state = budget.state.lock().unwrap();
@@ -293,9 +298,9 @@ fn a_slice_is_counted_before_the_next_one() {
 
 #[test]
 fn a_cupti_that_does_not_detach_does_not_end_recording() {
-    let (budget, mut now) = armed();
-    budget.begins(b"step", now, QUIET);
-    budget.ends(b"step", (now, now + 20 * MS), Some(true));
+    let (budget, mut now) = armed_budget();
+    budget.range_begins(b"step", now, QUIET);
+    budget.range_ends(b"step", (now, now + 20 * MS), Some(true));
     let switches = Switches {
         is_open_ended: true,
         ..Switches::default()
@@ -303,21 +308,21 @@ fn a_cupti_that_does_not_detach_does_not_end_recording() {
     let began = now;
     while budget.state.lock().unwrap().phase == Phase::Off {
         now += 20 * MS;
-        budget.ends(b"step", (now, now + 20 * MS), Some(false));
+        budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
         budget.tick((now, now), &mut of(0.0), switches, true);
-        assert!(now - began < 2 * STUCK);
+        assert!(now - began < 2 * DETACH_STUCK_AFTER_NS);
     }
-    assert!(now - began >= STUCK);
+    assert!(now - began >= DETACH_STUCK_AFTER_NS);
 }
 
 #[test]
 fn steps_that_became_short_end_their_slice() {
-    let (budget, mut now) = armed();
-    assert!(budget.begins(b"step", now, QUIET));
-    let short = SHORTEST_STEP / 2;
+    let (budget, mut now) = armed_budget();
+    assert!(budget.range_begins(b"step", now, QUIET));
+    let short = STEP_MIN_NS / 2;
     let ended = (0..50).any(|_| {
         now += short;
-        budget.ends(b"step", (now - short, now), Some(true))
+        budget.range_ends(b"step", (now - short, now), Some(true))
     });
     assert!(ended);
 }
@@ -328,13 +333,17 @@ fn a_cost_that_few_steps_have_shown_is_assumed() {
     for step in 0..100 {
         let recorded = step % 10 == 9;
         let length = 20 * MS + if recorded { 2 * MS } else { 0 };
-        budget.ends(b"step", (0, length), Some(recorded));
+        budget.range_ends(b"step", (0, length), Some(recorded));
         let mut state = budget.state.lock().unwrap();
         state.launch.steps += u64::from(recorded);
         state.launch.launches += 1000.0 * f64::from(u8::from(recorded));
         drop(state);
         let (cost, samples) = budget.launch_cost();
-        assert_eq!(samples == 0, cost == PRIOR_COST as u64, "{cost} {samples}");
+        assert_eq!(
+            samples == 0,
+            cost == LAUNCH_COST_PRIOR_NS as u64,
+            "{cost} {samples}"
+        );
     }
     assert_eq!(budget.launch_cost(), (2000, 9));
 }
@@ -348,9 +357,9 @@ fn launches_of_another_step_are_not_those_of_this_one() {
         for round in 0..200 {
             let recorded = round % 4 == 3;
             let length = step + if recorded { launches * 2500 } else { 0 };
-            budget.ends(name, (now, now + length), Some(recorded));
+            budget.range_ends(name, (now, now + length), Some(recorded));
             now += length;
-            if recorded && budget.state.lock().unwrap().step.is(name) {
+            if recorded && budget.state.lock().unwrap().step.is_step(name) {
                 let mut state = budget.state.lock().unwrap();
                 state.launch.steps += 1;
                 state.launch.launches += launches as f64;
@@ -361,7 +370,7 @@ fn launches_of_another_step_are_not_those_of_this_one() {
     }
 }
 
-/// Programs that do anything at any time, on three threads, with a gate that may not open and a CUPTI that may not leave.
+/// Programs that do anything at any time on three threads, with a gate that may not open and a CUPTI that may not detach.
 #[test]
 fn whatever_a_program_does_no_more_is_earned_than_its_time() {
     let mut seed = 1_u64;
@@ -388,13 +397,15 @@ fn whatever_a_program_does_no_more_is_earned_than_its_time() {
                         changes: switches.count,
                         is_quiet: !on,
                     };
-                    to = budget.begins(name, now, moment).then_some(true);
+                    to = budget.range_begins(name, now, moment).then_some(true);
                     open.push((name, now));
                 }
                 2 | 3 => {
                     if let Some((name, since)) = open.pop() {
                         let recorded = [None, Some(on)][random(2) as usize];
-                        to = budget.ends(name, (since, now), recorded).then_some(false);
+                        to = budget
+                            .range_ends(name, (since, now), recorded)
+                            .then_some(false);
                     }
                 }
                 4 => {
@@ -402,7 +413,11 @@ fn whatever_a_program_does_no_more_is_earned_than_its_time() {
                     let (cost, switched) = {
                         let state = budget.state.lock().unwrap();
                         let steps = state.slices.kind == Slice::OfSteps;
-                        let factor = if steps { state.cycles.factor() } else { 1.0 };
+                        let factor = if steps {
+                            state.cycles.cost_factor()
+                        } else {
+                            1.0
+                        };
                         (
                             state.launch.cost * factor,
                             (switches.time - state.slices.switched) as f64 * factor,

@@ -64,7 +64,12 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
             tpot_ns: args.tpot.map(crate::efficiency::nanos),
         },
     };
-    if advisor.app.sweep(advisor.base, &advisor.host)?.len() != 1 {
+    if advisor
+        .app
+        .compose_sweep(advisor.base, &advisor.host)?
+        .len()
+        != 1
+    {
         return Err(
             Failure::new("--advise starts from one request, not from a sweep")
                 .hint("give one value per key".to_owned()),

@@ -20,7 +20,6 @@ pub enum Sweep {
 /// A sweep over listed elements.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChoiceSweep {
-    /// The elements, in order.
     pub list: Vec<Element>,
     /// Written `a,b` rather than `choice(a,b)`.
     pub simple_form: bool,
@@ -67,6 +66,5 @@ pub struct IntervalSweep {
 pub struct Glob {
     /// Patterns to take. Hydra does not check that they are strings until they are used.
     pub include: Vec<Element>,
-    /// Patterns to leave out.
     pub exclude: Vec<Element>,
 }

@@ -64,14 +64,14 @@ impl Part {
         if placed.event.args.collective.name.is_some() {
             return self.collective(placed, thread, at);
         }
-        let dtype = first_text(placed.event.args.dtypes);
+        let dtype = first_text(placed.event.args.inputs.dtypes);
         let row = Collective {
             start: placed.start,
             duration: placed.duration,
             thread,
             name: placed.name,
             sequence: -1,
-            in_elements: elements(placed.event.args.dims).unwrap_or(-1),
+            in_elements: elements(placed.event.args.inputs.dims).unwrap_or(-1),
             out_elements: -1,
             dtype: dtype.map_or(StrId::EMPTY, |dtype| self.builder.intern(&dtype)),
             ..Collective::default()

@@ -1,9 +1,12 @@
 //! One event of the file, its fields picked out of the text.
 
 use super::cursor::{Cursor, Text};
+use super::field::Field;
+use super::habits::{Habits, InputHabits};
 use super::losses::Tally;
 use super::merged_ranks::{rank_label, rank_mark};
 use super::number::{integer, take_nanos, unquoted, unsigned};
+use crate::trace::RawInputs;
 
 /// A process or thread id: a number, or a text in its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,10 +56,9 @@ pub(super) struct Args<'a> {
     /// What the DMA engines of MTIA move, and which way: `HOST_TO_DEVICE`.
     pub(super) size: i64,
     pub(super) direction: Option<Text<'a>>,
-    pub(super) dims: &'a [u8],
-    pub(super) strides: &'a [u8],
-    pub(super) dtypes: &'a [u8],
-    pub(super) values: &'a [u8],
+    pub(super) inputs: RawInputs<'a>,
+    /// The same lists have the same number in a piece; 0 where they have none.
+    pub(super) inputs_number: u32,
     pub(super) python_id: u32,
     pub(super) python_parent: u32,
     pub(super) address: u64,
@@ -88,7 +90,12 @@ pub(super) struct CollectiveArgs<'a> {
     pub(super) out_elements: Option<i64>,
 }
 
-const BEGIN: &[u8] = b"\"ph\": \"X\", ";
+/// What reading a piece learns of how its events are written.
+#[derive(Default)]
+pub(super) struct Learnt<'a> {
+    between: Habits,
+    inputs: InputHabits<'a>,
+}
 
 impl<'a> Event<'a> {
     /// Reads the event whose opening brace the cursor is at into one that has nothing yet. Nothing where it is not JSON, or ends
@@ -96,10 +103,11 @@ impl<'a> Event<'a> {
     pub(super) fn read(
         &mut self,
         cursor: &mut Cursor<'a>,
+        learnt: &mut Learnt<'a>,
         bad_fields: &mut Tally,
         base: u64,
     ) -> Option<()> {
-        self.read_fields(cursor, bad_fields, base)?;
+        self.read_fields(cursor, learnt, bad_fields, base)?;
         if let Id::Label(label) = self.process {
             self.rank = rank_label(label.raw);
         }
@@ -127,6 +135,7 @@ impl<'a> Event<'a> {
     fn read_fields(
         &mut self,
         cursor: &mut Cursor<'a>,
+        learnt: &mut Learnt<'a>,
         bad_fields: &mut Tally,
         base: u64,
     ) -> Option<()> {
@@ -136,29 +145,24 @@ impl<'a> Event<'a> {
             base,
         };
         cursor.take(b'{')?;
-        cursor.skip_space();
-        if cursor.peek() == b'}' {
-            cursor.at += 1;
-            return Some(());
-        }
-        // As nearly all events begin where Kineto writes them.
-        if cursor.bytes[cursor.at..].starts_with(BEGIN) {
-            cursor.at += BEGIN.len();
-            event.phase = b'X';
-        }
+        learnt.between.begin();
+        let mut field = learnt.between.first(cursor)?;
         loop {
-            let key = cursor.key()?;
-            match key {
-                b"ph" => event.phase = cursor.text()?.raw.first().copied().unwrap_or(0),
-                b"cat" => event.category = cursor.text()?.raw,
-                b"name" if cursor.peek() == b'"' => event.name = Some(cursor.text()?),
-                b"pid" => event.process = id(cursor)?,
-                b"tid" => event.thread = id(cursor)?,
-                b"ts" => event.time = take_nanos(cursor)?,
-                b"dur" => event.duration = take_nanos(cursor)?,
-                b"id" => event.flow = flow_id(cursor)?,
-                b"args" if cursor.peek() == b'{' => event.args.read(cursor, &mut number)?,
-                b"args" => {
+            match field {
+                Field::End => return Some(()),
+                Field::Phase => event.phase = cursor.text()?.raw.first().copied().unwrap_or(0),
+                Field::Category => event.category = cursor.text()?.raw,
+                Field::Name if cursor.peek() == b'"' => event.name = Some(cursor.text()?),
+                Field::Process => event.process = id(cursor)?,
+                Field::Thread => event.thread = id(cursor)?,
+                Field::Time => event.time = take_nanos(cursor)?,
+                Field::Duration => event.duration = take_nanos(cursor)?,
+                Field::Flow => event.flow = flow_id(cursor)?,
+                Field::Args if cursor.peek() == b'{' => {
+                    let name = event.name.map_or(&b""[..], |name| name.raw);
+                    event.args.read(cursor, learnt, name, &mut number)?;
+                }
+                Field::Args => {
                     if cursor.peek() != b'n' {
                         number.bad.add(base + cursor.at as u64);
                     }
@@ -168,112 +172,139 @@ impl<'a> Event<'a> {
                     cursor.value()?;
                 }
             }
-            cursor.skip_space();
-            match cursor.peek() {
-                b',' => cursor.at += 1,
-                b'}' => {
-                    cursor.at += 1;
-                    return Some(());
-                }
-                _ => return None,
-            }
+            field = learnt.between.next(cursor)?;
         }
     }
 }
 
 impl<'a> Args<'a> {
-    fn read(&mut self, cursor: &mut Cursor<'a>, number: &mut Numbers<'_>) -> Option<()> {
+    /// Reads them behind their brace; `name` is that of the event.
+    fn read(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        learnt: &mut Learnt<'a>,
+        name: &[u8],
+        number: &mut Numbers<'_>,
+    ) -> Option<()> {
         cursor.at += 1;
-        cursor.skip_space();
-        if cursor.peek() == b'}' {
-            cursor.at += 1;
-            return Some(());
-        }
+        let mut field = learnt.between.first(cursor)?;
         loop {
-            let key = cursor.key()?;
-            match key {
-                b"External id" | b"external id" => self.external = number.unsigned(cursor)?,
-                b"Sequence number" => self.autograd_sequence = Some(number.signed(cursor)?),
-                b"correlation" => self.correlation = number.small(cursor)?,
-                b"Input Dims" | b"Input dims" => self.dims = cursor.value()?,
-                b"Input Strides" => self.strides = cursor.value()?,
-                b"Input type" => self.dtypes = cursor.value()?,
-                b"Concrete Inputs" => self.values = cursor.value()?,
-                b"Python id" => self.python_id = number.small(cursor)?,
-                b"Python parent id" => self.python_parent = number.small(cursor)?,
-                b"device" | b"Device Id" => self.device = Some(number.small(cursor)?),
-                b"context" => self.context = number.small(cursor)?,
-                b"stream" => self.stream = Some(number.small(cursor)?),
-                b"grid" => self.grid = number.three(cursor)?,
-                b"block" => self.block = number.three(cursor)?,
-                b"registers per thread" => self.registers = number.small(cursor)?,
-                b"shared memory" => self.shared = number.small(cursor)?,
-                b"static shared memory" => self.static_shared = number.small(cursor)?,
-                b"dynamic shared memory" => self.dynamic_shared = number.small(cursor)?,
-                b"est. achieved occupancy %" => self.occupancy = number.fraction(cursor)?,
-                b"graph id" => self.graph = number.small(cursor)?,
-                b"graph node id" => self.graph_node = number.unsigned(cursor)?,
-                b"bytes" | b"Bytes" => self.bytes = number.signed(cursor)?,
-                b"size" if cursor.peek().is_ascii_digit() => self.size = number.signed(cursor)?,
-                b"direction" if cursor.peek() == b'"' => self.direction = Some(cursor.text()?),
-                b"Addr" => self.address = number.unsigned(cursor)?,
-                b"Total Allocated" => self.allocated = number.unsigned(cursor)?,
-                b"Total Reserved" => self.reserved = number.unsigned(cursor)?,
-                b"Device Type" => self.device_type = Some(number.signed(cursor)?),
-                b"name" if cursor.peek() == b'"' => self.name = Some(cursor.text()?),
-                b"domain" if cursor.peek() == b'"' => self.domain = Some(cursor.text()?),
-                b"mangled name" if cursor.peek() == b'"' => self.mangled = Some(cursor.text()?),
-                b"kernel" if cursor.peek() == b'"' => self.kernel = Some(cursor.text()?),
-                b"hlo_op" => {
+            let is_text = cursor.peek() == b'"';
+            match field {
+                Field::End => return Some(()),
+                Field::External => self.external = number.unsigned(cursor)?,
+                Field::AutogradSequence => self.autograd_sequence = Some(number.signed(cursor)?),
+                Field::Correlation => self.correlation = number.small(cursor)?,
+                _ if field.is_inputs() => {
+                    field = self.read_inputs(field, cursor, learnt, name)?;
+                    continue;
+                }
+                Field::PythonId => self.python_id = number.small(cursor)?,
+                Field::PythonParent => self.python_parent = number.small(cursor)?,
+                Field::Device => self.device = Some(number.small(cursor)?),
+                Field::Context => self.context = number.small(cursor)?,
+                Field::Stream => self.stream = Some(number.small(cursor)?),
+                Field::Grid => self.grid = number.three(cursor)?,
+                Field::Block => self.block = number.three(cursor)?,
+                Field::Registers => self.registers = number.small(cursor)?,
+                Field::Shared => self.shared = number.small(cursor)?,
+                Field::StaticShared => self.static_shared = number.small(cursor)?,
+                Field::DynamicShared => self.dynamic_shared = number.small(cursor)?,
+                Field::Occupancy => self.occupancy = number.fraction(cursor)?,
+                Field::Graph => self.graph = number.small(cursor)?,
+                Field::GraphNode => self.graph_node = number.unsigned(cursor)?,
+                Field::Bytes => self.bytes = number.signed(cursor)?,
+                Field::Size if cursor.peek().is_ascii_digit() => {
+                    self.size = number.signed(cursor)?;
+                }
+                Field::Direction if is_text => self.direction = Some(cursor.text()?),
+                Field::Address => self.address = number.unsigned(cursor)?,
+                Field::Allocated => self.allocated = number.unsigned(cursor)?,
+                Field::Reserved => self.reserved = number.unsigned(cursor)?,
+                Field::DeviceType => self.device_type = Some(number.signed(cursor)?),
+                Field::Name if is_text => self.name = Some(cursor.text()?),
+                Field::Domain if is_text => self.domain = Some(cursor.text()?),
+                Field::Mangled if is_text => self.mangled = Some(cursor.text()?),
+                Field::Kernel if is_text => self.kernel = Some(cursor.text()?),
+                Field::XlaOp => {
                     self.is_xla_op = true;
                     cursor.value()?;
                 }
-                b"step_num" => {
+                Field::XlaStep => {
                     self.is_xla_step = true;
                     cursor.value()?;
                 }
-                _ if self.collective.read(key, cursor, number)? => {}
-                _ => {
-                    cursor.value()?;
-                }
+                _ => self.collective.read(field, cursor, number)?,
             }
-            cursor.skip_space();
-            match cursor.peek() {
-                b',' => cursor.at += 1,
-                b'}' => {
-                    cursor.at += 1;
-                    return Some(());
-                }
-                _ => return None,
-            }
+            field = learnt.between.next(cursor)?;
         }
+    }
+
+    /// Reads lists of inputs that follow each other, the cursor being at the value of `first`; the answer is what comes after them.
+    fn read_inputs(
+        &mut self,
+        first: Field,
+        cursor: &mut Cursor<'a>,
+        learnt: &mut Learnt<'a>,
+        name: &[u8],
+    ) -> Option<Field> {
+        let is_all = self.inputs == RawInputs::default();
+        let Learnt { between, inputs } = learnt;
+        if is_all && let Some((number, raw)) = inputs.take(first, name, cursor, between) {
+            (self.inputs, self.inputs_number) = (raw, number);
+            return between.next(cursor);
+        }
+        self.inputs_number = 0;
+        let (begin, repaired) = (cursor.at, cursor.repaired);
+        let mut field = first;
+        let (last, next) = loop {
+            let value = cursor.value()?;
+            match field {
+                Field::Dims => self.inputs.dims = value,
+                Field::Strides => self.inputs.strides = value,
+                Field::Dtypes => self.inputs.dtypes = value,
+                _ => self.inputs.values = value,
+            }
+            let (end, before) = (cursor.at, between.last());
+            field = between.next(cursor)?;
+            if !field.is_inputs() {
+                break ((value, end, before), field);
+            }
+        };
+        // A list ends with its bracket, whatever follows; other values end where something else begins.
+        let (value, end, before) = last;
+        if is_all && value.starts_with(b"[") && cursor.repaired == repaired {
+            let text = &cursor.bytes[begin..end];
+            self.inputs_number = inputs.keep(first, name, text, self.inputs, before);
+        }
+        Some(next)
     }
 }
 
 impl<'a> CollectiveArgs<'a> {
-    /// Whether `key` is one of a collective, which is read then; nothing where it is not JSON.
+    /// Reads a field of a collective, and steps over any other.
     fn read(
         &mut self,
-        key: &[u8],
+        field: Field,
         cursor: &mut Cursor<'a>,
         number: &mut Numbers<'_>,
-    ) -> Option<bool> {
+    ) -> Option<()> {
         let is_text = cursor.peek() == b'"';
-        match key {
-            b"Collective name" if is_text => self.name = Some(cursor.text()?),
-            b"dtype" if is_text => self.dtype = Some(cursor.text()?),
-            b"Process Group Name" if is_text => self.group = Some(cursor.text()?),
-            b"Process Group Description" if is_text => {
-                self.group_description = Some(cursor.text()?);
+        match field {
+            Field::Collective if is_text => self.name = Some(cursor.text()?),
+            Field::Dtype if is_text => self.dtype = Some(cursor.text()?),
+            Field::Group if is_text => self.group = Some(cursor.text()?),
+            Field::GroupDescription if is_text => self.group_description = Some(cursor.text()?),
+            Field::GroupRanks => self.group_ranks = cursor.value()?,
+            Field::GroupSize => self.group_size = number.small(cursor)?,
+            Field::Sequence => self.sequence = Some(number.signed(cursor)?),
+            Field::InElements => self.in_elements = Some(number.signed(cursor)?),
+            Field::OutElements => self.out_elements = Some(number.signed(cursor)?),
+            _ => {
+                cursor.value()?;
             }
-            b"Process Group Ranks" => self.group_ranks = cursor.value()?,
-            b"Group size" => self.group_size = number.small(cursor)?,
-            b"Seq" => self.sequence = Some(number.signed(cursor)?),
-            b"In msg nelems" => self.in_elements = Some(number.signed(cursor)?),
-            b"Out msg nelems" => self.out_elements = Some(number.signed(cursor)?),
-            _ => return Some(false),
         }
-        Some(true)
+        Some(())
     }
 }
 
@@ -328,6 +359,11 @@ impl Numbers<'_> {
     }
 
     fn three(&mut self, cursor: &mut Cursor<'_>) -> Option<[u32; 3]> {
+        let mut ahead = cursor.clone();
+        if let Some(three) = three_digits(&mut ahead) {
+            cursor.at = ahead.at;
+            return Some(three);
+        }
         let read = |text: &[u8]| {
             let inside = text.strip_prefix(b"[")?.strip_suffix(b"]")?;
             let mut three = [0; 3];
@@ -359,6 +395,19 @@ impl Numbers<'_> {
         }
         Some(value)
     }
+}
+
+/// Steps over a list of three plain numbers; stays anywhere at anything else.
+#[inline]
+fn three_digits(cursor: &mut Cursor<'_>) -> Option<[u32; 3]> {
+    let mut three = [0; 3];
+    for (place, before) in three.iter_mut().zip(*b"[,,") {
+        cursor.take(before)?;
+        cursor.skip_space();
+        *place = u32::try_from(cursor.digits()?).ok()?;
+    }
+    cursor.take(b']')?;
+    Some(three)
 }
 
 fn id<'a>(cursor: &mut Cursor<'a>) -> Option<Id<'a>> {

@@ -8,8 +8,10 @@ mod collectives;
 mod cursor;
 mod device_lanes;
 mod event;
+mod field;
 mod flows;
 mod grids;
+mod habits;
 mod header;
 mod losses;
 mod merged_ranks;
@@ -144,6 +146,7 @@ fn finish<S: std::borrow::Borrow<Source>>(
         flows,
         ranks,
         accelerator,
+        ..
     } = part;
     if outcome.ending != Ending::Closed {
         losses.truncated.add(outcome.at as u64);

@@ -9,7 +9,7 @@ use memchr::{memchr, memmem};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
 use super::cursor::Cursor;
-use super::event::Event;
+use super::event::{Event, Learnt};
 use super::flows::Flows;
 use super::rows::Part;
 
@@ -197,6 +197,7 @@ fn read_piece(bytes: &[u8], base: u64, is_last: bool, only_flows: bool) -> (Part
     let mut cursor = Cursor::new(bytes);
     let mut part = Part::default();
     part.flows.keep = only_flows;
+    let mut learnt = Learnt::default();
     let mut patience = Patience::new(bytes.len());
     let ending = loop {
         cursor.skip_space();
@@ -212,7 +213,7 @@ fn read_piece(bytes: &[u8], base: u64, is_last: bool, only_flows: bool) -> (Part
                 let at = base + begin as u64;
                 let bad_before = part.losses.bad_field;
                 let mut event = Event::default();
-                let read = event.read(&mut cursor, &mut part.losses.bad_field, base);
+                let read = event.read(&mut cursor, &mut learnt, &mut part.losses.bad_field, base);
                 if read.is_some() {
                     if only_flows {
                         part.flows.add(&event);

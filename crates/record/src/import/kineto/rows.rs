@@ -2,15 +2,15 @@
 
 use super::begin_end::{Half, Halves};
 use super::cursor::Text;
-use super::event::{Event, Id};
+use super::event::{Args, Event, Id};
 use super::flows::Flows;
 use super::losses::Losses;
 use super::merged_ranks::MergedRanks;
 use crate::import::torch_names::is_annotation;
 use crate::import::xla;
 use crate::trace::{
-    AcceleratorKind, AutogradSequence, Copy, CopyKind, Host, HostKind, Kernel, LaunchedKernel,
-    MemoryEvent, MemoryKind, MemoryPlace, Memset, Range, RangeKind, RawInputs, StrId, Sync,
+    AcceleratorKind, AutogradSequence, Copy, CopyKind, Host, HostKind, InputsId, Kernel,
+    LaunchedKernel, MemoryEvent, MemoryKind, MemoryPlace, Memset, Range, RangeKind, StrId, Sync,
     SyncKind, ThreadId, TraceBuilder,
 };
 
@@ -24,6 +24,8 @@ pub(super) struct Part {
     pub(super) ranks: MergedRanks,
     /// What its device is, where categories say that it is no GPU.
     pub(super) accelerator: Option<AcceleratorKind>,
+    /// The lists of inputs of this part by the numbers that its events have for them.
+    inputs: Vec<InputsId>,
 }
 
 /// An event that has a time, at its place in the file.
@@ -44,6 +46,7 @@ impl Part {
             flows,
             ranks,
             accelerator,
+            inputs: _,
         } = other;
         self.ranks.absorb(ranks);
         self.accelerator = self.accelerator.or(accelerator);
@@ -143,12 +146,7 @@ impl Part {
     fn host(&mut self, placed: &Placed<'_, '_>, kind: HostKind, at: u64) {
         let args = &placed.event.args;
         let thread = self.thread(placed.event, at);
-        let inputs = self.builder.inputs(RawInputs {
-            dims: args.dims,
-            strides: args.strides,
-            dtypes: args.dtypes,
-            values: args.values,
-        });
+        let inputs = self.inputs(args);
         if args.correlation == 0 && matches!(kind, HostKind::RUNTIME | HostKind::DRIVER) {
             self.flows.wanted = true;
         }
@@ -183,6 +181,22 @@ impl Part {
             python_id: args.python_id,
             python_parent: args.python_parent,
         });
+    }
+
+    fn inputs(&mut self, args: &Args<'_>) -> InputsId {
+        let number = args.inputs_number as usize;
+        if let Some(&known) = self.inputs.get(number)
+            && known != InputsId::NONE
+        {
+            return known;
+        }
+        let id = self.builder.inputs(args.inputs);
+        if number > 0 {
+            let inputs = &mut self.inputs;
+            inputs.resize(inputs.len().max(number + 1), InputsId::NONE);
+            inputs[number] = id;
+        }
+        id
     }
 
     fn kernel(&mut self, placed: &Placed<'_, '_>, at: u64) {

@@ -13,6 +13,9 @@ use crate::replay::{Api, Edit, WorkRow};
 /// Copies of more bytes are a cause by themselves (`host_copies`).
 pub(super) const SMALL_COPY_MAX_BYTES: u64 = 64 * 1024;
 
+/// Stands for all operators that send the inputs of a step.
+const INPUTS: &str = "inputs";
+
 /// Operators that read one value: without a reader nothing needs them.
 const READS: &[&str] = &[
     "aten::item",
@@ -128,6 +131,8 @@ fn add<'a>(
     let key = match selects {
         _ if is_value => READS[0],
         Some(row) => scene.name(row),
+        // Reads have operators of the same name.
+        None if only_copies(scene, top, CopyKind::HOST_TO_DEVICE) => INPUTS,
         None => scene.name(top),
     };
     let before = groups.get(key).map(|group| group.removed);

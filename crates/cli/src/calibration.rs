@@ -54,9 +54,12 @@ pub(crate) fn keep(file: &CalibrationFile, new: &DeviceFile) -> Result<(), Failu
         .as_ref()
         .and_then(Calibration::excess_disturbance)
     {
-        Failure::new(text::disturbed(taken, matches!(kept, CalibrationOutcome::New)))
-            .hint(text::AGAIN_QUIETLY.to_owned())
-            .warn();
+        Failure::new(text::disturbed(
+            taken,
+            matches!(kept, CalibrationOutcome::New),
+        ))
+        .hint(text::AGAIN_QUIETLY.to_owned())
+        .warn();
     }
     Ok(())
 }

@@ -196,14 +196,18 @@ mod tests {
     #[test]
     fn a_seed_repeats_and_mistakes_are_named() {
         let poisson = Arrivals::Poisson { rate: 5.0 };
-        assert_eq!(poisson.times(100, 1), poisson.times(100, 1));
-        assert_ne!(poisson.times(100, 1), poisson.times(100, 2));
-        assert_eq!(poisson.times(3, 1).unwrap()[0], Nanos(0));
-        assert!(Arrivals::Constant { rate: 0.0 }.mistake().is_some());
-        assert!(Arrivals::Poisson { rate: f64::NAN }.mistake().is_some());
-        assert!(Arrivals::Closed { concurrency: 0 }.mistake().is_some());
-        assert!(Arrivals::Poisson { rate: 1e-8 }.mistake().is_some());
-        assert!(Arrivals::Constant { rate: 1e300 }.mistake().is_some());
+        assert_eq!(poisson.due_times(100, 1), poisson.due_times(100, 1));
+        assert_ne!(poisson.due_times(100, 1), poisson.due_times(100, 2));
+        assert_eq!(poisson.due_times(3, 1).unwrap()[0], Nanos(0));
+        assert!(Arrivals::Constant { rate: 0.0 }.find_mistake().is_some());
+        assert!(
+            Arrivals::Poisson { rate: f64::NAN }
+                .find_mistake()
+                .is_some()
+        );
+        assert!(Arrivals::Closed { concurrency: 0 }.find_mistake().is_some());
+        assert!(Arrivals::Poisson { rate: 1e-8 }.find_mistake().is_some());
+        assert!(Arrivals::Constant { rate: 1e300 }.find_mistake().is_some());
         let closed = |concurrency| Arrivals::Closed { concurrency };
         assert!(closed(1_000_000_000_000).find_mistake().is_some());
         assert!(poisson.find_mistake().is_none() && closed(10_000).find_mistake().is_none());

@@ -307,7 +307,7 @@ mod tests {
     fn kernels_without_end_are_bounded() {
         let mut kernels = Kernels::default();
         (0..200_000).for_each(|place| {
-            kernels.add_kernel((place, place + 1), place as u32 % 70_000, STREAM)
+            kernels.add_kernel((place, place + 1), place as u32 % 70_000, STREAM);
         });
         assert_eq!(kernels.kernels.len(), KERNELS_MAX);
         assert_eq!(kernels.find_period(), None);

@@ -179,7 +179,7 @@ impl SamEncoder {
         }
         for (layers, layer) in &self.groups {
             visitor.visit_inside(self.layers_prefix, layers, |visitor| {
-                layer.visit_weights(visitor)
+                layer.visit_weights(visitor);
             });
         }
         for (conv, norm) in &self.neck {

@@ -4,6 +4,7 @@ use llmprof_record::run::RunPhase;
 use llmprof_record::trace::Trace;
 use llmprof_theory::device::Device;
 use llmprof_units::{Nanos, stats::upper_median};
+use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,8 @@ struct Searched<'a> {
     /// What recording a host event costs as the trace shows it.
     event_cost_ns: f64,
     costs: [f64; 3],
+    /// Its time with each of them, and as it was recorded.
+    unchanged: [i64; 4],
 }
 
 /// A candidate with its gain.
@@ -158,8 +161,10 @@ pub fn diagnose(
             recorded,
             event_cost_ns: event_cost(scene),
             costs: [0.0; 3],
+            unchanged: [0; 4],
         };
         phase.costs = costs(&graph, &phase);
+        phase.unchanged = phase.times(&graph, &Edit::default());
         if recorded > 0 {
             judged.extend(judge(&graph, &phase, index, scene));
         }
@@ -241,6 +246,17 @@ impl Searched<'_> {
         let times = graph.window_times(&graph.replay(model, edit), edit);
         self.windows.iter().map(|&at| times[at]).sum()
     }
+
+    /// Its times with a change, with each cost and as it was recorded: replays of their own, which run side by side.
+    fn times(&self, graph: &Graph, edit: &Edit) -> [i64; 4] {
+        let [stated, least, most] = self.costs;
+        let mut times = [0; 4];
+        times
+            .par_iter_mut()
+            .zip([stated, least, most, 0.0].par_iter())
+            .for_each(|(time, &cost)| *time = self.time(graph, cost, edit));
+        times
+    }
 }
 
 /// The profiler's cost per host event: the value to state, the least and the most. Where plain times are known, the cost that
@@ -295,30 +311,34 @@ fn event_cost(scene: &Scene<'_>) -> f64 {
 
 /// What a cause saves of a phase from which `removed` is gone already.
 fn gain(graph: &Graph, phase: &Searched<'_>, candidate: &Candidate, removed: &Edit) -> PhaseGain {
-    let nothing = Edit::default();
-    let saved = |cost: f64, edit: &Edit| {
-        let now = phase.time(graph, cost, &nothing);
-        let before = if removed.is_empty() {
-            now
-        } else {
-            phase.time(graph, cost, removed)
-        };
+    let with = |edit: &Edit| {
         let mut both = removed.clone();
         both.extend(edit);
-        (now, before - phase.time(graph, cost, &both))
+        both
     };
-    let (now, saved_ns) = saved(phase.costs[0], &candidate.edit);
+    let now = phase.unchanged[0];
+    let before = if removed.is_empty() {
+        phase.unchanged
+    } else {
+        phase.times(graph, removed)
+    };
+    let (after, partly) = rayon::join(
+        || phase.times(graph, &with(&candidate.edit)),
+        || {
+            let partial = candidate.partial.as_ref()?;
+            Some(phase.time(graph, phase.costs[0], &with(partial)))
+        },
+    );
+    let saved = |place: usize| before[place] - after[place];
+    let saved_ns = saved(0);
     // With another cost of the profiler the phase takes another time too, so the range is one of shares.
     let mut all = vec![saved_ns];
-    for cost in &phase.costs[1..] {
-        let (other_now, other_saved) = saved(*cost, &candidate.edit);
-        let share = other_saved as f64 / other_now.max(1) as f64;
+    for place in 1..phase.costs.len() {
+        let share = saved(place) as f64 / phase.unchanged[place].max(1) as f64;
         all.push((share * now as f64) as i64);
     }
-    if let Some(partial) = &candidate.partial {
-        all.push(saved(phase.costs[0], partial).1);
-    }
-    let (recorded, profiled) = saved(0.0, &candidate.edit);
+    all.extend(partly.map(|partly| before[0] - partly));
+    let (recorded, profiled) = (phase.unchanged[3], saved(3));
     let a_step = |time: i64| Nanos(time / phase.steps as i64);
     let at_least = |share: f64, time: i64| time as f64 >= share * now as f64;
     PhaseGain {

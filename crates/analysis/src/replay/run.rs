@@ -1,5 +1,7 @@
 //! The walk over a graph.
 
+use rustc_hash::FxHashMap;
+
 use super::edit::Edit;
 use super::graph::{Graph, NO_WORK, Wait};
 
@@ -24,59 +26,77 @@ pub struct Times {
     pub(super) work: Vec<i64>,
 }
 
-/// Edits as arrays beside the segments and the work.
-struct Masks {
-    most: Vec<i64>,
-    less: Vec<i64>,
-    unwaited: Vec<bool>,
-    duration: Vec<i64>,
-    dropped: Vec<bool>,
-    unordered: Vec<bool>,
+/// Marks of a segment.
+const LIMITED: u8 = 1;
+const SHORTENED: u8 = 2;
+const UNWAITED: u8 = 4;
+/// Marks of device work.
+const RESIZED: u8 = 1;
+const DROPPED: u8 = 2;
+const UNORDERED: u8 = 4;
+
+/// An edit by segment and by work: a byte for each says whether there is more to know, since most of them stay as they are.
+struct Changes {
+    segments: Vec<u8>,
+    work: Vec<u8>,
+    most: FxHashMap<u32, i64>,
+    less: FxHashMap<u32, i64>,
+    durations: FxHashMap<u32, i64>,
 }
 
-impl Masks {
+impl Changes {
     fn of(graph: &Graph, edit: &Edit) -> Self {
-        let mut masks = Self {
-            most: vec![i64::MAX; graph.segment_count()],
-            less: vec![0; graph.segment_count()],
-            unwaited: vec![false; graph.segment_count()],
-            duration: graph.work.iter().map(|work| work.duration).collect(),
-            dropped: vec![false; graph.work.len()],
-            unordered: vec![false; graph.work.len()],
+        let mut changes = Self {
+            segments: vec![0; graph.segment_count()],
+            work: vec![0; graph.work.len()],
+            most: FxHashMap::default(),
+            less: FxHashMap::default(),
+            durations: FxHashMap::default(),
         };
         for &(segment, most) in &edit.host {
-            let known = &mut masks.most[segment as usize];
+            changes.segments[segment as usize] |= LIMITED;
+            let known = changes.most.entry(segment).or_insert(most);
             *known = (*known).min(most);
         }
         for &(segment, less) in &edit.shortened {
-            let known = &mut masks.less[segment as usize];
+            changes.segments[segment as usize] |= SHORTENED;
+            let known = changes.less.entry(segment).or_insert(0);
             *known = (*known).max(less);
         }
         for &segment in &edit.unwaited {
-            masks.unwaited[segment as usize] = true;
+            changes.segments[segment as usize] |= UNWAITED;
         }
         for &(work, duration) in &edit.device {
-            let known = &mut masks.duration[work as usize];
+            changes.work[work as usize] |= RESIZED;
+            let recorded = graph.work[work as usize].duration;
+            let known = changes.durations.entry(work).or_insert(recorded);
             *known = (*known).min(duration);
         }
-        for &work in &edit.dropped {
-            masks.dropped[work as usize] = true;
+        for (mark, works) in [(DROPPED, &edit.dropped), (UNORDERED, &edit.unordered)] {
+            for &work in works {
+                changes.work[work as usize] |= mark;
+            }
         }
-        for &work in &edit.unordered {
-            masks.unordered[work as usize] = true;
-        }
-        masks
+        changes
     }
+}
+
+/// The nearest whole number, a half away from zero, as [`f64::round`] has it, which is a call of a function on older processors.
+fn rounded(value: f64) -> i64 {
+    let whole = value as i64;
+    let rest = value - whole as f64;
+    let step = i64::from(rest >= 0.5) - i64::from(rest <= -0.5);
+    whole.saturating_add(step)
 }
 
 impl Graph {
     /// Replays the trace with a change.
     pub fn replay(&self, model: Model, edit: &Edit) -> Times {
-        let masks = Masks::of(self, edit);
+        let changes = Changes::of(self, edit);
         let cost = model.event_cost_ns / 2.0;
         let without_cost = |duration: i64| -> i64 {
             let own = duration as f64 * OWN_SHARE_MIN;
-            (duration as f64 - cost).max(own).round() as i64
+            rounded((duration as f64 - cost).max(own))
         };
         let mut times = Times {
             host: vec![0; self.segment_count()],
@@ -96,7 +116,8 @@ impl Graph {
             for work in launched.clone() {
                 let one = &self.work[work];
                 let tail = &mut streams[one.stream as usize];
-                if masks.dropped[work] {
+                let marks = changes.work[work];
+                if marks & DROPPED != 0 {
                     times.work[work] = (*tail).max(begin);
                     continue;
                 }
@@ -117,13 +138,18 @@ impl Graph {
                     (one.latency, one.gap)
                 };
                 let mut start = (begin + without_cost(latency)).max(*tail + gap);
-                if one.after != NO_WORK && !masks.unordered[work] {
+                if one.after != NO_WORK && marks & UNORDERED == 0 {
                     start = start.max(times.work[one.after as usize]);
                 }
                 if !edit.is_alone {
                     start += one.delay;
                 }
-                let end = start + masks.duration[work];
+                let duration = if marks & RESIZED == 0 {
+                    one.duration
+                } else {
+                    changes.durations[&(work as u32)]
+                };
+                let end = start + duration;
                 times.work[work] = end;
                 *tail = (*tail).max(end);
                 own_end = own_end.max(end);
@@ -135,15 +161,20 @@ impl Graph {
             } else {
                 duration
             };
-            let duration = (duration - masks.less[segment]).max(0);
-            let most = masks.most[segment];
-            let end = if most != i64::MAX {
-                begin + duration.min(most)
+            let marks = changes.segments[segment];
+            let less = if marks & SHORTENED == 0 {
+                0
+            } else {
+                changes.less[&(segment as u32)]
+            };
+            let duration = (duration - less).max(0);
+            let end = if marks & LIMITED != 0 {
+                begin + duration.min(changes.most[&(segment as u32)])
             } else if wait == Wait::No {
                 begin + duration
             } else {
                 let until = match wait {
-                    _ if masks.unwaited[segment] => begin,
+                    _ if marks & UNWAITED != 0 => begin,
                     Wait::No => begin,
                     Wait::Device => streams.iter().copied().max().unwrap_or(begin),
                     Wait::Stream(stream) => streams[stream as usize],
@@ -215,5 +246,21 @@ impl Graph {
             }
         }
         ends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_are_rounded_as_floats_are(whole in -1_000_000_i64..1_000_000, part in 0_u32..8, any in any::<f64>()) {
+            for value in [whole as f64 + f64::from(part) / 8.0, 0.5 - f64::EPSILON / 4.0, any] {
+                prop_assert_eq!(rounded(value), value.round() as i64);
+            }
+        }
     }
 }

@@ -133,7 +133,7 @@ fn fastest_link(device: &Device) -> Option<&Interconnect> {
 
 /// Bytes per second of a large transfer over the fastest link that a device's file states, in one direction; `None` without a link.
 pub fn sent_bytes_per_s(device: &Device) -> Option<f64> {
-    Some(one_way(fastest_link(device)?) * KernelFactors::shipped().link_share())
+    Some(one_way(fastest_link(device)?) * KernelFactors::shipped_factors().link_share())
 }
 
 /// Bytes per second of a link in one direction.

@@ -50,7 +50,7 @@ pub fn measure_bandwidth(
     pool.install(|| {
         memory
             .par_chunks_mut(TASK_BYTES)
-            .for_each(|part| part.fill(1))
+            .for_each(|part| part.fill(1));
     });
     let rounds = (RUN_BYTES / (share * threads)).max(1);
     let mut best = f64::INFINITY;

@@ -56,7 +56,7 @@ pub fn operators<'m>(lower: impl FnOnce(&mut dyn FnMut(&Operator<'m>))) -> Table
             Flops(operator.tensor.flops + operator.vector.flops).to_string(),
             Bytes(traffic.weights).to_string(),
             Bytes(traffic.kv_read + traffic.kv_write).to_string(),
-            Bytes(traffic.activations()).to_string(),
+            Bytes(traffic.activation_bytes()).to_string(),
         ]);
     });
     table

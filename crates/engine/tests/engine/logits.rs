@@ -7,7 +7,9 @@ use std::{
 };
 
 use crate::support::{data, directories, engine};
-use llmprof_engine::{Generation, Recorder, SUPPORTED_FAMILIES, Sampler, Sampling, generate};
+use llmprof_engine::{
+    Generation, Recorder, SUPPORTED_FAMILIES, Sampler, Sampling, generate_tokens,
+};
 use llmprof_theory::Logits;
 use safetensors::SafeTensors;
 

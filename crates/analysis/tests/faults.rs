@@ -101,3 +101,25 @@ fn faults_of_code_reviews_are_named() {
     };
     check_folder("fixtures/faults/reviewed", &kept);
 }
+
+/// Faults of engines, samplers and speech; see their README for the score of the first time.
+#[test]
+fn faults_of_engines_and_speech_are_named() {
+    let kept = Kept {
+        named: 6,
+        alarms: 1,
+        right: 3,
+    };
+    check_folder("fixtures/faults/streamed", &kept);
+}
+
+/// Faults of loops, caches and queues; see their README for the score of the first time.
+#[test]
+fn faults_of_loops_and_queues_are_named() {
+    let kept = Kept {
+        named: 8,
+        alarms: 0,
+        right: 2,
+    };
+    check_folder("fixtures/faults/practiced", &kept);
+}

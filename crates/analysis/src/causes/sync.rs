@@ -269,6 +269,25 @@ mod tests {
     use crate::causes::CauseKind;
     use crate::causes::sketch::Sketch;
 
+    /// Three numbers are sent in each pass, and the host waits for each: no copy need be dropped, only the wait.
+    #[test]
+    fn waiting_for_a_few_inputs_is_a_cause() {
+        let mut sketch = Sketch::default();
+        for _ in 0..3 {
+            for _ in 0..10 {
+                sketch.matrix_product(512, 2048, 2048, 20);
+            }
+            sketch.synchronizing_copy(CopyKind::HOST_TO_DEVICE, 8);
+        }
+        for _ in 0..40 {
+            sketch.matrix_product(16, 2048, 2048, 3);
+        }
+        sketch.synchronize();
+        let diagnosed = sketch.diagnose();
+        assert!(diagnosed.gain_of("synchronization").is_some());
+        assert_eq!(diagnosed.gain_of("host_copies"), None);
+    }
+
     /// Products of 100 µs whose launches take 13 µs.
     fn with_waits(is_each_layer: bool) -> Sketch {
         let mut sketch = Sketch::default();

@@ -178,3 +178,13 @@ fn faults_of_every_day_are_reached_in_three_calls() {
 fn faults_of_code_reviews_are_reached_in_three_calls() {
     check_folder("fixtures/faults/reviewed");
 }
+
+#[test]
+fn faults_of_engines_and_speech_are_reached_in_three_calls() {
+    check_folder("fixtures/faults/streamed");
+}
+
+#[test]
+fn faults_of_loops_and_queues_are_reached_in_three_calls() {
+    check_folder("fixtures/faults/practiced");
+}

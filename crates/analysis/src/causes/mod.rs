@@ -8,6 +8,7 @@ mod autograd;
 mod blocking;
 mod cause;
 mod chunks;
+mod combined_passes;
 mod communication;
 mod contention;
 mod copies;
@@ -129,6 +130,7 @@ const SEARCHES_OF_TOKEN_READERS: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     graph_nodes::find,
     operator_loops::find,
     repeated_tables::find,
+    combined_passes::find,
     sorting::find,
     other_work::find,
     unfused::find,
@@ -180,6 +182,7 @@ const SEARCHES: &[fn(&Scene<'_>) -> Vec<Candidate>] = &[
     unused_span::find,
     operator_loops::find,
     repeated_tables::find,
+    combined_passes::find,
     repeated_passes::find,
     sorting::find,
     other_work::find,

@@ -1,8 +1,10 @@
-//! Python loops that launch the same few small kernels again and again: over tokens, sequences, heads.
+//! Python loops that launch the same few small kernels again and again: over tokens, sequences, heads, adapters.
 
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
+use super::model_work::Gemm;
+use super::shapes::WEIGHT_DIM_MIN;
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, WorkRow};
 
@@ -13,6 +15,9 @@ const ITERATIONS_MIN: usize = 8;
 const LOOP_MIN_OPERATORS: usize = 48;
 /// Longer kernels have a tensor's worth of work of their own.
 const KERNEL_MAX_NS: i64 = 8_000;
+
+/// Operators that take one piece of a tensor.
+const PICKS: &[&str] = &["aten::select", "aten::slice", "aten::narrow"];
 
 /// A loop: places among the outermost operators.
 struct Loop {
@@ -26,14 +31,22 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some(longest) = loops.iter().max_by_key(|one| one.body * one.iterations) else {
         return Vec::new();
     };
-    let mut edit = Edit::default();
+    let (mut edit, mut most) = (Edit::default(), Edit::default());
     let mut time = 0;
     let mut iterations = 0;
+    let mut has_gemms = false;
     for one in &loops {
         iterations += one.iterations;
+        has_gemms |= gemms(scene, one).next().is_some();
         // One iteration over whole tensors stays.
         for &top in &scene.tops[one.first + one.body..one.first + one.body * one.iterations] {
-            scene.remove(&mut edit, top);
+            scene.remove(&mut most, top);
+            // Batched GEMMs read as many weights.
+            if has_gemm(scene, top) {
+                scene.remove_host(&mut edit, top);
+            } else {
+                scene.remove(&mut edit, top);
+            }
             time += scene.trace.hosts.duration[top];
         }
     }
@@ -51,7 +64,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         place: scene.place(row),
         count: loops.len() as u64,
         edit,
-        partial: None,
+        partial: has_gemms.then_some(most),
     }]
 }
 
@@ -88,11 +101,37 @@ fn loops(scene: &Scene<'_>) -> Vec<Loop> {
     found
 }
 
-/// Whether a loop launches kernels, all of them short, and no GEMM: layers repeat too. Copies and waits are causes of their own.
-fn is_small(scene: &Scene<'_>, one: &Loop) -> bool {
+fn gemms<'s>(scene: &'s Scene<'_>, one: &Loop) -> impl Iterator<Item = &'s Gemm> + use<'s> {
     let tops = &scene.tops[one.first..one.first + one.body * one.iterations];
     let rows = tops[0]..scene.rows_in(tops[tops.len() - 1]).end;
-    if scene.gemms.iter().any(|gemm| rows.contains(&gemm.row)) {
+    let from = scene.gemms.partition_point(|gemm| gemm.row < rows.start);
+    let gemms = scene.gemms[from..].iter();
+    gemms.take_while(move |gemm| gemm.row < rows.end)
+}
+
+fn has_gemm(scene: &Scene<'_>, top: usize) -> bool {
+    let next = scene.gemms.partition_point(|gemm| gemm.row < top);
+    let gemm = scene.gemms.get(next);
+    gemm.is_some_and(|gemm| scene.rows_in(top).contains(&gemm.row))
+}
+
+/// Whether each iteration picks its own of as many pieces of a tensor: a loop over pieces rather than layers.
+fn picks_pieces(scene: &Scene<'_>, one: &Loop) -> bool {
+    let mut body = scene.tops[one.first..one.first + one.body].iter();
+    body.any(|&top| {
+        let tensors = scene.tensors(top);
+        let picked = tensors.first().filter(|_| PICKS.contains(&scene.name(top)));
+        picked.is_some_and(|(dims, _)| dims.contains(&(one.iterations as i64)))
+    })
+}
+
+/// Whether a loop launches kernels, all of them short. Layers repeat too: GEMMs are narrow and of pieces. Copies and waits are
+/// causes of their own.
+fn is_small(scene: &Scene<'_>, one: &Loop) -> bool {
+    let tops = &scene.tops[one.first..one.first + one.body * one.iterations];
+    let is_wide = |gemm: &Gemm| gemm.n.min(gemm.k) >= WEIGHT_DIM_MIN;
+    let mut inside = gemms(scene, one).peekable();
+    if inside.peek().is_some() && (inside.any(is_wide) || !picks_pieces(scene, one)) {
         return false;
     }
     let all = scene.graph.work();
@@ -139,5 +178,40 @@ mod tests {
             sketch_loop(100, 50).diagnose().gain_of("operator_loop"),
             None
         );
+    }
+
+    /// Projections, each with a low-rank product for every piece of `pieces`.
+    fn sketch_adapters(pieces: i64, rank: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..6 {
+            sketch.matrix_product(12, 2048, 2048, 20);
+            for _ in 0..12 {
+                sketch.operator(
+                    "aten::select",
+                    &[(&[pieces, 1, 2048], "c10::BFloat16")],
+                    &[],
+                );
+                sketch.matrix_product(1, 2048, rank, 4);
+                sketch.matrix_product(1, rank, 2048, 2);
+                sketch.operator("aten::add_", &[(&[2048], "c10::BFloat16")], &[("add", 2)]);
+            }
+            sketch.operator("aten::layer_norm", &[], &[("norm", 3)]);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn small_products_for_each_piece_are_a_cause() {
+        let found = sketch_adapters(12, 16).diagnose();
+        let (saved, now) = found.gain_of("operator_loop").unwrap();
+        assert!((0.4..0.95).contains(&(saved / now)), "{saved} of {now} ms");
+    }
+
+    #[test]
+    fn layers_and_what_is_not_picked_from_as_many_are_none() {
+        for sketch in [sketch_adapters(12, 1024), sketch_adapters(64, 16)] {
+            assert_eq!(sketch.diagnose().gain_of("operator_loop"), None);
+        }
     }
 }

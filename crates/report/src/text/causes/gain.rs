@@ -60,14 +60,21 @@ fn of_phase(gain: &PhaseGain, is_named: bool) -> String {
     } else {
         String::new()
     };
+    let differs = gain.recorded_ns.0 - gain.now_ns.0 > gain.now_ns.0 / 20;
+    let basis = if differs { " without the profiler" } else { "" };
+    if gain.saved_ns.0 <= 0 {
+        return format!(
+            "up to {} ms of {} ms{unit}{name}{basis} (how much, the trace does not show)",
+            ms(gain.high_ns),
+            ms(gain.now_ns),
+        );
+    }
     let ratio = gain.now_ns.0 as f64 / (gain.now_ns.0 - gain.saved_ns.0).max(1) as f64;
     let ratio = if ratio < RATIO_MAX {
         format!(", {ratio:.2}×")
     } else {
         String::new()
     };
-    let differs = gain.recorded_ns.0 - gain.now_ns.0 > gain.now_ns.0 / 20;
-    let basis = if differs { " without the profiler" } else { "" };
     format!(
         "{} ms of {} ms{unit}{name}{basis} ({}{ratio}, range {}–{} ms)",
         ms(gain.saved_ns),

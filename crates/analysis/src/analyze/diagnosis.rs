@@ -172,11 +172,16 @@ fn prompt_and_graphs(trace: &Trace, structure: &Structure) -> Option<Vec<PhaseIn
     const NODES_MIN: usize = 20;
     const LAUNCHES_MIN: usize = 3;
     let phases = &structure.phases;
-    let is_known = phases.source != PhaseSource::Whole || phases.are_of_devices();
+    let is_open = matches!(phases.source, PhaseSource::Whole | PhaseSource::Shapes);
+    let is_known = !is_open || phases.are_of_devices();
     if is_known || structure.program.is_training() || !reads_tokens(trace) {
         return None;
     }
     let passes = ForwardPasses::of(trace)?.passes;
+    // Shapes show the prompt alone: operators of a graph are not recorded when it is launched.
+    if phases.source == PhaseSource::Shapes && passes.len() != 1 {
+        return None;
+    }
     let (first, last) = (passes.first()?.start, passes.last()?.start);
     let mut nodes: FxHashMap<u32, usize> = FxHashMap::default();
     for &correlation in trace.kernels.correlation.iter() {

@@ -25,8 +25,17 @@ pub(crate) const OVERLAP: &str =
 /// Gains below this factor are no findings for people.
 const NOTICED: f64 = 1.005;
 
-/// Whether its gain, where there is one, can be noticed.
+/// Whether its gain, where there is one, can be noticed. The gain of a cause may be much more than what is stated: the recording hides it,
+/// or the time of the alternative is not known.
 pub(crate) fn is_noticed(finding: &Finding) -> bool {
+    if let Some(Conclusion::Cause { cause }) = &finding.conclusion
+        && cause
+            .gains
+            .iter()
+            .any(|gain| 2 * gain.saved_ns.0 < gain.high_ns.0)
+    {
+        return true;
+    }
     let gain = finding.gain.as_ref();
     gain.is_none_or(|gain| gain.factor >= NOTICED || gain.of != GainOf::Run)
 }

@@ -5,9 +5,11 @@ use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
-use super::sync::SMALL_COPY_MAX_BYTES;
 use super::{Candidate, Scene};
 use crate::replay::{Edit, Wait, WorkRow};
+
+/// Smaller copies are no matter of bytes: the host waits for them (`synchronization`).
+pub(super) const SMALL_COPY_MAX_BYTES: u64 = 64 * 1024;
 
 /// What a pinned copy reaches over PCIe 5 ×16, bytes per ns (H200: 52–55 GB/s measured).
 const PINNED_BYTES_PER_NS: f64 = 50.0;

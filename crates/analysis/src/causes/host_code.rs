@@ -7,9 +7,9 @@ use llmprof_units::{Bytes, Nanos};
 
 use super::cause::{CauseKind, Place};
 use super::contention::is_contended;
+use super::copies::SMALL_COPY_MAX_BYTES;
 use super::pauses::is_pause;
 use super::stacks::sampled;
-use super::sync::SMALL_COPY_MAX_BYTES;
 use super::{Candidate, Scene};
 use crate::replay::{Edit, WorkRow};
 

@@ -6,12 +6,9 @@ use llmprof_record::trace::CopyKind;
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::copies::sends_inputs_alone;
+use super::copies::{SMALL_COPY_MAX_BYTES, sends_inputs_alone};
 use super::{Candidate, Scene};
 use crate::replay::{Api, Edit, WorkRow};
-
-/// Copies of more bytes are a cause by themselves (`host_copies`).
-pub(super) const SMALL_COPY_MAX_BYTES: u64 = 64 * 1024;
 
 /// Stands for all operators that send the inputs of a step.
 const INPUTS: &str = "inputs";
